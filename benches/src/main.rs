@@ -1,0 +1,196 @@
+//! `potluck-bench`: the product against floors that do only the unavoidable work, alternating in one run, so that a shared machine's drift cancels.
+//!
+//! Exit codes: 0 all targets met, 1 a target missed, 2 something could not be measured.
+// It times real processes on the real clock and talks over real sockets: there is nothing here to simulate.
+#![allow(clippy::disallowed_methods)]
+
+mod content;
+mod floor_runs;
+mod floors;
+mod interrupt;
+mod measure;
+mod pool;
+mod report;
+mod scenarios;
+mod size;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use clap::{Args, Parser, Subcommand};
+
+use floor_runs::{Floor, Floors};
+use report::Row;
+use scenarios::{Plan, Work};
+use size::Size;
+
+#[derive(Parser)]
+#[command(version, about = "Compares Potluck with floors measured in the same run")]
+struct Cli {
+    #[command(subcommand)]
+    command: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Measure product and floors, and say which targets were missed
+    Run(Run),
+    /// Measure the floors alone; needs no product
+    Floors(FloorsOnly),
+    /// One end of a floor
+    #[command(hide = true)]
+    Floor {
+        #[arg(long, default_value_t = floors::PIECE)]
+        piece: usize,
+        #[command(subcommand)]
+        program: Program,
+    },
+}
+
+#[derive(Args)]
+struct Run {
+    /// The product's program [default: `potluck` beside this one]
+    #[arg(long)]
+    potluck: Option<PathBuf>,
+    /// Only these works
+    #[arg(long, value_enum, value_delimiter = ',')]
+    only: Vec<Work>,
+    /// One round, 256 MiB, 1 GiB as the big file and 5 s of idleness: to see that all works, not how fast it is
+    #[arg(long)]
+    quick: bool,
+    /// The file whose memory cost to the client is measured
+    #[arg(long, default_value = "10GiB")]
+    big: Size,
+    /// How long idle donors are watched
+    #[arg(long, default_value_t = 20)]
+    idle_seconds: u64,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Args)]
+struct FloorsOnly {
+    /// Bytes per read and write, to compare: a list
+    #[arg(long, value_delimiter = ',', default_value = "256KiB")]
+    piece: Vec<Size>,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Args)]
+struct Common {
+    /// Rounds; medians are reported
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// The large file
+    #[arg(long, default_value = "1GiB")]
+    size: Size,
+    /// Where to put the pool and the files, on a disk; all is removed at the end
+    #[arg(long, default_value_os_t = std::env::temp_dir())]
+    dir: PathBuf,
+    /// One JSON object per line
+    #[arg(long, conflicts_with = "markdown")]
+    json: bool,
+    /// A table for docs/benchmarks.md
+    #[arg(long)]
+    markdown: bool,
+}
+
+#[derive(Subcommand)]
+enum Program {
+    PutSource { file: PathBuf, sinks: Vec<SocketAddr> },
+    PutSink { out: PathBuf },
+    GetSource { file: PathBuf },
+    GetSink { source: SocketAddr, length: u64 },
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Verb::Run(run) => compare(run),
+        Verb::Floors(only) => measure_floors(only),
+        Verb::Floor { piece, program } => floor(program, piece).map(|()| false),
+    };
+    match outcome {
+        Ok(missed) => ExitCode::from(u8::from(missed)),
+        Err(error) => {
+            eprintln!("potluck-bench: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Whether a target was missed.
+fn compare(run: Run) -> Result<bool> {
+    interrupt::catch();
+    let potluck = match run.potluck {
+        Some(path) => path,
+        None => std::env::current_exe()?.with_file_name("potluck"),
+    };
+    let mut plan = Plan {
+        // Daemons run in a directory of their own.
+        potluck: std::path::absolute(potluck)?,
+        only: run.only,
+        rounds: run.common.rounds as usize,
+        size: run.common.size,
+        big: run.big,
+        idle: Duration::from_secs(run.idle_seconds),
+    };
+    if run.quick {
+        plan = Plan { rounds: 1, size: Size(256 << 20), big: Size(1 << 30), idle: Duration::from_secs(5), ..plan };
+    }
+    ensure!(plan.size.0 > 0 && plan.big.0 > 0 && !plan.idle.is_zero(), "--size, --big and --idle-seconds must not be 0");
+    let dir = temporary(&run.common.dir)?;
+    let outcome = scenarios::run(&plan, dir.path(), Floors::new(dir.path(), floors::PIECE)?)?;
+    let rows = report::rows(&plan, &outcome);
+    print(&run.common, &rows)?;
+    Ok(rows.iter().any(Row::missed))
+}
+
+fn measure_floors(only: FloorsOnly) -> Result<bool> {
+    interrupt::catch();
+    let common = only.common;
+    ensure!(common.size.0 > 0 && only.piece.iter().all(|piece| piece.0 > 0), "--size and --piece must not be 0");
+    let dir = temporary(&common.dir)?;
+    let source = dir.path().join("source");
+    content::write_file(&source, "floors", common.size.0)?;
+    content::warm(&source)?;
+    let mut measured: Vec<_> = [Floor::Put, Floor::Put2, Floor::Get].into_iter().flat_map(|floor| only.piece.iter().map(move |piece| (floor, *piece, Vec::new()))).collect();
+    for _ in 0..common.rounds {
+        for (floor, piece, costs) in &mut measured {
+            costs.push(Floors::new(dir.path(), piece.0 as usize)?.run(*floor, &source)?);
+        }
+    }
+    let name = |floor: Floor, piece: Size| if only.piece.len() > 1 { format!("{}, {piece} pieces", floor.name()) } else { floor.name().to_owned() };
+    let rows: Vec<_> = measured.iter().map(|(floor, piece, costs)| report::floor_row(*floor, name(*floor, *piece), costs, common.size.0)).collect();
+    print(&common, &rows)?;
+    Ok(false)
+}
+
+fn temporary(parent: &Path) -> Result<tempfile::TempDir> {
+    let parent = std::path::absolute(parent)?;
+    tempfile::Builder::new().prefix("potluck-bench-").tempdir_in(&parent).with_context(|| format!("cannot make a directory in {}", parent.display()))
+}
+
+fn print(common: &Common, rows: &[Row]) -> Result<()> {
+    if common.json {
+        return report::print_json(rows);
+    }
+    if common.markdown {
+        report::print_markdown(rows);
+    } else {
+        report::print_table(rows);
+    }
+    Ok(())
+}
+
+fn floor(program: Program, piece: usize) -> Result<()> {
+    match program {
+        Program::PutSource { file, sinks } => floors::put_source(&file, &sinks, piece),
+        Program::PutSink { out } => floors::put_sink(&out, piece),
+        Program::GetSource { file } => floors::get_source(&file),
+        Program::GetSink { source, length } => floors::get_sink(&source, length, piece),
+    }
+}

@@ -1,0 +1,233 @@
+//! A throw-away pool on loopback: one manager and its donors, each a process of its own, driven through the product's command line alone.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::process::{Pid, Signal};
+use serde::Deserialize;
+
+use crate::interrupt;
+use crate::measure::{self, Cost, Finished, Resident};
+
+/// A daemon that is not serving by then never will be.
+const READY_WITHIN: Duration = Duration::from_secs(30);
+/// What a daemon gets to stop by itself before it is killed.
+const STOP_WITHIN: Duration = Duration::from_secs(5);
+
+/// The pool, stopped when dropped.
+pub struct Pool {
+    binary: PathBuf,
+    dir: PathBuf,
+    manager: Daemon,
+    donors: Vec<Daemon>,
+}
+
+#[derive(Deserialize)]
+struct Invitation {
+    token: String,
+}
+
+#[derive(Deserialize)]
+struct Status {
+    donors: Vec<DonorStatus>,
+}
+
+#[derive(Deserialize)]
+struct DonorStatus {
+    state: String,
+}
+
+impl Pool {
+    /// Starts a pool with its state, logs and lent space under `dir`, and returns once all donors are live.
+    pub fn start(binary: &Path, dir: &Path, donors: usize, lent: &str) -> Result<Self> {
+        ensure!(
+            binary.is_file(),
+            "{} is not there: build it with `cargo build --release -p potluck`, or name it with --potluck",
+            binary.display()
+        );
+        fs::create_dir_all(dir.join("home"))?;
+        let mut command = product(binary, dir);
+        command.arg("manager").arg("--state").arg(dir.join("manager")).args(["--listen", "127.0.0.1:0"]);
+        let manager = Daemon::start(command, dir, "manager")?;
+        let mut pool = Self { binary: binary.to_owned(), dir: dir.to_owned(), manager, donors: Vec::new() };
+        for number in 0..donors {
+            let donor = pool.lend(number, lent)?;
+            pool.donors.push(donor);
+        }
+        interrupt::wait_until(&format!("{donors} live donors in `potluck status`"), READY_WITHIN, Duration::from_millis(100), || {
+            pool.check_alive()?;
+            Ok(pool.live_donors()? == donors)
+        })?;
+        Ok(pool)
+    }
+
+    fn lend(&self, number: usize, lent: &str) -> Result<Daemon> {
+        let invited = measure::run(self.client().args(["invite", "--role", "donor", "--json"]))?.stdout;
+        let invitation: Invitation = serde_json::from_str(&invited).with_context(|| format!("`potluck invite --json` printed {invited:?}"))?;
+        let name = format!("donor-{number}");
+        let home = self.dir.join(&name);
+        fs::create_dir_all(home.join("lent"))?;
+        let mut command = product(&self.binary, &self.dir);
+        command.arg("lend").arg(home.join("lent")).arg("--state").arg(home.join("state"));
+        command.args(["--token", &invitation.token, "--max", lent, "--keep-free", "0%", "--listen", "127.0.0.1:0"]);
+        Daemon::start(command, &self.dir, &name)
+    }
+
+    fn live_donors(&self) -> Result<usize> {
+        let printed = measure::run(self.client().args(["status", "--json"]))?.stdout;
+        let status: Status = serde_json::from_str(&printed).with_context(|| format!("`potluck status --json` printed {printed:?}"))?;
+        Ok(status.donors.iter().filter(|donor| donor.state == "live").count())
+    }
+
+    /// The client as the pool's administrator, its verb still to be given.
+    pub fn client(&self) -> Command {
+        let mut command = product(&self.binary, &self.dir);
+        command.arg("--pool").arg(self.dir.join("manager/admin"));
+        command
+    }
+
+    /// Runs a client and charges it with what the daemons did meanwhile and because of it.
+    pub fn measure(&self, command: &mut Command) -> Result<Finished> {
+        self.wait_quiet()?;
+        let before = self.cpu()?;
+        let finished = measure::run(command).map_err(|error| self.explain(error))?;
+        // With ack `memory` a donor may owe work when the client is gone. It belongs to this command, not to the next.
+        self.wait_quiet()?;
+        let daemons = self.cpu()?.saturating_sub(before);
+        Ok(Finished { cost: Cost { cpu: finished.cost.cpu + daemons, ..finished.cost }, ..finished })
+    }
+
+    /// Returns when all daemons together use less than 2 % of a processor, or after 3 s, since heartbeats never stop.
+    fn wait_quiet(&self) -> Result<()> {
+        let (window, quiet) = (Duration::from_millis(100), Duration::from_millis(2));
+        let (started, mut last) = (Instant::now(), self.cpu()?);
+        interrupt::check()?;
+        while started.elapsed() < Duration::from_secs(3) {
+            std::thread::sleep(window);
+            let now = self.cpu()?;
+            if now.saturating_sub(last) < quiet {
+                break;
+            }
+            last = now;
+        }
+        Ok(())
+    }
+
+    fn cpu(&self) -> Result<Duration> {
+        let daemons = std::iter::once(&self.manager).chain(&self.donors);
+        daemons.map(|daemon| measure::cpu_of(daemon.child.id()).map_err(|error| daemon.explain(error))).sum()
+    }
+
+    /// CPU time of each donor so far.
+    pub fn donor_cpu(&self) -> Result<Vec<Duration>> {
+        self.donors.iter().map(|donor| measure::cpu_of(donor.child.id()).map_err(|error| donor.explain(error))).collect()
+    }
+
+    /// Resident memory of each donor.
+    pub fn donor_memory(&self) -> Result<Vec<Resident>> {
+        self.donors.iter().map(|donor| measure::resident(donor.child.id()).map_err(|error| donor.explain(error))).collect()
+    }
+
+    fn check_alive(&mut self) -> Result<()> {
+        std::iter::once(&mut self.manager).chain(&mut self.donors).try_for_each(Daemon::check_alive)
+    }
+
+    fn explain(&self, error: anyhow::Error) -> anyhow::Error {
+        let logs: Vec<_> = std::iter::once(&self.manager).chain(&self.donors).filter_map(Daemon::last_words).collect();
+        anyhow::anyhow!("{error:#}\n{}", logs.join("\n"))
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        // All at once, so that one slow stop does not wait for another. Each `Daemon` is then waited for as it drops.
+        self.donors.iter().chain(std::iter::once(&self.manager)).for_each(|daemon| daemon.signal(Signal::TERM));
+    }
+}
+
+/// `potluck` without the caller's own configuration or environment.
+fn product(binary: &Path, dir: &Path) -> Command {
+    let mut command = Command::new(binary);
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("POTLUCK_") || name == "RUST_LOG") {
+        command.env_remove(name);
+    }
+    let home = dir.join("home");
+    command.env("HOME", &home).env("XDG_CONFIG_HOME", home.join("config")).current_dir(dir);
+    command
+}
+
+#[derive(Deserialize)]
+struct Ready {
+    pid: u32,
+}
+
+/// One product process that serves, stopped when dropped.
+struct Daemon {
+    name: String,
+    log: PathBuf,
+    child: Child,
+}
+
+impl Daemon {
+    /// Starts `command` and returns once it has written its ready file.
+    fn start(mut command: Command, dir: &Path, name: &str) -> Result<Self> {
+        let (log, ready) = (dir.join(format!("{name}.log")), dir.join(format!("{name}.ready")));
+        let output = File::create(&log)?;
+        command.arg("--ready-file").arg(&ready);
+        command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
+        let child = measure::spawn(&mut command)?;
+        let mut daemon = Self { name: name.to_owned(), log, child };
+        let waited = interrupt::wait_until("its ready file", READY_WITHIN, Duration::from_millis(5), || {
+            daemon.check_alive()?;
+            Ok(ready.exists())
+        });
+        waited.map_err(|error| daemon.explain(error)).with_context(|| format!("{command:?} is not serving"))?;
+        let written = fs::read_to_string(&ready)?;
+        let Ready { pid } = serde_json::from_str(&written).with_context(|| format!("{} holds {written:?}", ready.display()))?;
+        ensure!(pid == daemon.child.id(), "{name} serves as process {pid}, not as {}, the one started: it must stay in the foreground", daemon.child.id());
+        Ok(daemon)
+    }
+
+    fn check_alive(&mut self) -> Result<()> {
+        if let Some(status) = self.child.try_wait()? {
+            bail!("{} ended ({status})", self.name);
+        }
+        Ok(())
+    }
+
+    fn explain(&self, error: anyhow::Error) -> anyhow::Error {
+        anyhow::anyhow!("{error:#}\n{}", self.last_words().unwrap_or_default())
+    }
+
+    /// The end of its log.
+    fn last_words(&self) -> Option<String> {
+        let log = String::from_utf8_lossy(&fs::read(&self.log).ok()?).into_owned();
+        let lines: Vec<_> = log.lines().collect();
+        let tail = &lines[lines.len().saturating_sub(10)..];
+        (!tail.is_empty()).then(|| format!("{}:\n  {}", self.name, tail.join("\n  ")))
+    }
+
+    fn signal(&self, signal: Signal) {
+        // The only failure is a process that has ended, which is what a signal here asks for.
+        let _ = rustix::process::kill_process(Pid::from_child(&self.child), signal);
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.signal(Signal::TERM);
+        let started = Instant::now();
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if started.elapsed() > STOP_WITHIN {
+                eprintln!("{} did not stop within {} s of SIGTERM and was killed", self.name, STOP_WITHIN.as_secs());
+                self.signal(Signal::KILL);
+                let _ = self.child.wait();
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! The rows of the table: which work is compared with which floor, and what must hold.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use clap::ValueEnum;
+
+use crate::content;
+use crate::floor_runs::{Floor, Floors};
+use crate::interrupt;
+use crate::measure::{Cost, Finished};
+use crate::pool::Pool;
+use crate::size::Size;
+
+const DONORS: usize = 4;
+pub const FILES: usize = 1000;
+pub const FILE_SIZE: u64 = 64 << 10;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub enum Work {
+    Put,
+    Get,
+    Put2,
+    SealedPut,
+    SealedGet,
+    FilesIn,
+    FilesOut,
+    /// Memory and idle CPU of the donors.
+    Donor,
+    /// Client memory on one big file.
+    Big,
+}
+
+/// One work against one floor, with the highest ratio that is good enough.
+pub struct Contest {
+    pub work: Work,
+    pub name: &'static str,
+    pub floor: Floor,
+    pub cpu: f64,
+    pub wall: Option<f64>,
+    /// Files a second to reach, for works over many files.
+    pub files_per_second: Option<f64>,
+}
+
+pub const CONTESTS: [Contest; 7] = [
+    Contest { work: Work::Put, name: "put, 1 copy", floor: Floor::Put, cpu: 1.35, wall: Some(1.35), files_per_second: None },
+    Contest { work: Work::Get, name: "get to /dev/null", floor: Floor::Get, cpu: 1.3, wall: Some(1.3), files_per_second: None },
+    Contest { work: Work::Put2, name: "put, 2 copies", floor: Floor::Put2, cpu: 1.35, wall: Some(1.4), files_per_second: None },
+    Contest { work: Work::SealedPut, name: "sealed put, 1 copy", floor: Floor::Put, cpu: 1.8, wall: None, files_per_second: None },
+    Contest { work: Work::SealedGet, name: "sealed get, 1 copy", floor: Floor::Get, cpu: 1.5, wall: None, files_per_second: None },
+    Contest { work: Work::FilesIn, name: "1000 files in", floor: Floor::Cp, cpu: 4.0, wall: None, files_per_second: Some(2400.0) },
+    Contest { work: Work::FilesOut, name: "1000 files out", floor: Floor::Cp, cpu: 4.0, wall: None, files_per_second: Some(6000.0) },
+];
+
+const MIB: f64 = (1 << 20) as f64;
+const IDLE_RSS_MIB: f64 = 16.0;
+const IDLE_CPU_PERCENT: f64 = 0.1;
+const SERVING_RSS_MIB: f64 = 48.0;
+const CLIENT_RSS_MIB: f64 = 160.0;
+
+/// A space of the throw-away pool, and the works that move one large file through it.
+struct Space {
+    name: &'static str,
+    flags: &'static [&'static str],
+    put: Work,
+    get: Option<Work>,
+}
+
+const SPACES: [Space; 3] = [
+    Space { name: "plain", flags: &["--plain", "--copies", "1"], put: Work::Put, get: Some(Work::Get) },
+    Space { name: "plain2", flags: &["--plain", "--copies", "2"], put: Work::Put2, get: None },
+    Space { name: "sealed", flags: &["--copies", "1"], put: Work::SealedPut, get: Some(Work::SealedGet) },
+];
+
+pub struct Plan {
+    pub potluck: PathBuf,
+    pub only: Vec<Work>,
+    pub rounds: usize,
+    pub size: Size,
+    pub big: Size,
+    pub idle: Duration,
+}
+
+impl Plan {
+    pub fn wants(&self, work: Work) -> bool {
+        self.only.is_empty() || self.only.contains(&work)
+    }
+
+    fn wants_space(&self, space: &Space) -> bool {
+        // A donor's memory while serving takes something to serve.
+        let serving = space.put == Work::Put && self.wants(Work::Donor);
+        self.wants(space.put) || space.get.is_some_and(|get| self.wants(get)) || serving
+    }
+
+    fn wants_files(&self) -> bool {
+        self.wants(Work::FilesIn) || self.wants(Work::FilesOut)
+    }
+
+    /// Bytes of disk a run can need at once, if the pool takes its time to purge what was removed.
+    fn footprint(&self) -> u64 {
+        let copies: u64 = 4 * self.rounds as u64 + 4;
+        let big = if self.wants(Work::Big) { 2 * self.big.0 } else { 0 };
+        copies * self.size.0 + big + (self.rounds as u64 + 3) * FILES as u64 * FILE_SIZE
+    }
+}
+
+/// Floor and product in the same round.
+#[derive(Clone, Copy, Debug)]
+pub struct Pair {
+    pub floor: Cost,
+    pub product: Cost,
+}
+
+/// A figure that is compared with a fixed limit; without one it is for information.
+pub struct Figure {
+    pub work: String,
+    pub value: f64,
+    pub unit: &'static str,
+    pub at_most: Option<f64>,
+}
+
+#[derive(Default)]
+pub struct Outcome {
+    pub pairs: BTreeMap<Work, Vec<Pair>>,
+    pub figures: Vec<Figure>,
+}
+
+/// Runs all the plan wants in a pool of its own under `dir`.
+pub fn run(plan: &Plan, dir: &Path, floors: Floors) -> Result<Outcome> {
+    check_room(plan, dir)?;
+    let lent = plan.footprint().div_ceil(1 << 30).max(20);
+    eprintln!("starting a manager and {DONORS} donors under {}", dir.display());
+    let pool = Pool::start(&plan.potluck, &dir.join("pool"), DONORS, &format!("{lent}GiB"))?;
+    let mut run = Run { plan, dir, floors, pool, outcome: Outcome::default() };
+    if plan.wants(Work::Donor) {
+        run.idle_donors("donor idle", Some(IDLE_RSS_MIB), Some(IDLE_CPU_PERCENT))?;
+    }
+    for space in &SPACES {
+        run.product(run.pool.client().args(["space", "create", space.name]).args(space.flags).args(["--ack", "memory"]))?;
+    }
+    for round in 0..plan.rounds {
+        for space in SPACES.iter().filter(|space| plan.wants_space(space)) {
+            run.large_file(space, round)?;
+        }
+        if plan.wants_files() {
+            run.many_files(round)?;
+        }
+    }
+    if plan.wants(Work::Big) {
+        run.big_file()?;
+    }
+    if plan.wants(Work::Donor) {
+        run.donors_after_serving()?;
+    }
+    Ok(run.outcome)
+}
+
+fn check_room(plan: &Plan, dir: &Path) -> Result<()> {
+    let stat = rustix::fs::statvfs(dir).with_context(|| format!("cannot see how much room {} has", dir.display()))?;
+    let (free, needed) = (Size(stat.f_bavail * stat.f_frsize), Size(plan.footprint()));
+    ensure!(free.0 > needed.0, "{} has {free} free and this run can need {needed}: give another --dir, or less --size or --big", dir.display());
+    Ok(())
+}
+
+struct Run<'a> {
+    plan: &'a Plan,
+    dir: &'a Path,
+    floors: Floors,
+    pool: Pool,
+    outcome: Outcome,
+}
+
+impl Run<'_> {
+    fn large_file(&mut self, space: &Space, round: usize) -> Result<()> {
+        let name = format!("large-{round}");
+        let (local, remote) = (self.dir.join(&name), format!("pot://{}/{name}", space.name));
+        content::write_file(&local, &format!("{}/{name}", space.name), self.plan.size.0)?;
+        content::warm(&local)?;
+        let put = self.cp(&[], &local, &remote);
+        self.contest(space.put, round, &local, put)?;
+        if let Some(get) = space.get {
+            let command = self.cp(&[], &remote, "/dev/null");
+            self.contest(get, round, &local, command)?;
+        }
+        self.forget(&local, &remote)
+    }
+
+    fn many_files(&mut self, round: usize) -> Result<()> {
+        let name = format!("files-{round}");
+        let (local, remote, back) = (self.dir.join(&name), format!("pot://plain/{name}"), self.dir.join("files-back"));
+        content::write_directory(&local, &name, FILES, FILE_SIZE)?;
+        content::warm(&local)?;
+        let put = self.cp(&["-r"], &local, &remote);
+        self.contest(Work::FilesIn, round, &local, put)?;
+        let get = self.cp(&["-r"], &remote, &back);
+        self.contest(Work::FilesOut, round, &local, get)?;
+        content::compare(&local, &back)?;
+        content::remove(&back)?;
+        self.forget(&local, &remote)
+    }
+
+    fn big_file(&mut self) -> Result<()> {
+        let (local, remote, size) = (self.dir.join("big"), "pot://plain/big", self.plan.big);
+        content::write_file(&local, "big", size.0)?;
+        let put = self.product(&mut self.cp(&[], &local, remote))?;
+        let get = self.product(&mut self.cp(&[], remote, "/dev/null"))?;
+        for (verb, finished) in [("put", put), ("get", get)] {
+            self.figure(format!("client RSS on a {size} {verb}"), finished.peak_rss as f64 / MIB, "MiB", Some(CLIENT_RSS_MIB));
+        }
+        self.forget(&local, remote)
+    }
+
+    /// Floor and product over the same `source`, first one first and then the other, so that neither always gets the warmer machine.
+    fn contest(&mut self, work: Work, round: usize, source: &Path, mut command: Command) -> Result<()> {
+        let contest = CONTESTS.iter().find(|contest| contest.work == work).context("every work over files has a floor")?;
+        let pair = if round.is_multiple_of(2) {
+            let floor = self.floors.run(contest.floor, source)?;
+            Pair { floor, product: self.product(&mut command)?.cost }
+        } else {
+            let product = self.product(&mut command)?.cost;
+            Pair { floor: self.floors.run(contest.floor, source)?, product }
+        };
+        eprintln!(
+            "round {}: {}: wall {:.3} s, CPU {:.3} s; {}: wall {:.3} s, CPU {:.3} s",
+            round + 1,
+            contest.name,
+            pair.product.wall.as_secs_f64(),
+            pair.product.cpu.as_secs_f64(),
+            contest.floor.name(),
+            pair.floor.wall.as_secs_f64(),
+            pair.floor.cpu.as_secs_f64(),
+        );
+        self.outcome.pairs.entry(work).or_default().push(pair);
+        Ok(())
+    }
+
+    fn product(&self, command: &mut Command) -> Result<Finished> {
+        content::settle(self.dir)?;
+        self.pool.measure(command)
+    }
+
+    fn cp(&self, flags: &[&str], from: impl AsRef<OsStr>, to: impl AsRef<OsStr>) -> Command {
+        let mut command = self.pool.client();
+        command.args(["cp", "-q"]).args(flags).arg(from).arg(to);
+        command
+    }
+
+    fn forget(&self, local: &Path, remote: &str) -> Result<()> {
+        content::remove(local)?;
+        self.pool.measure(self.pool.client().args(["rm", "-r", remote])).map(drop)
+    }
+
+    fn idle_donors(&mut self, work: &str, most_mib: Option<f64>, most_percent: Option<f64>) -> Result<()> {
+        eprintln!("{work}: watching the donors for {} s", self.plan.idle.as_secs());
+        // What starting or serving left to do is not idleness.
+        interrupt::pass(Duration::from_secs(2))?;
+        let before = self.pool.donor_cpu()?;
+        interrupt::pass(self.plan.idle)?;
+        let after = self.pool.donor_cpu()?;
+        let used = after.iter().zip(&before).map(|(after, before)| after.saturating_sub(*before)).max().unwrap_or_default();
+        let resident = self.pool.donor_memory()?.iter().map(|memory| memory.now).max().unwrap_or_default();
+        let percent = 100.0 * used.as_secs_f64() / self.plan.idle.as_secs_f64();
+        self.figure(format!("{work} RSS"), resident as f64 / MIB, "MiB", most_mib);
+        self.figure(format!("{work} CPU"), percent, "%", most_percent);
+        Ok(())
+    }
+
+    fn donors_after_serving(&mut self) -> Result<()> {
+        let peak = self.pool.donor_memory()?.iter().map(|memory| memory.peak).max().unwrap_or_default();
+        self.figure("donor RSS while serving".to_owned(), peak as f64 / MIB, "MiB", Some(SERVING_RSS_MIB));
+        // The target speaks of an idle donor and does not say whether it has ever worked; how much it keeps is worth seeing.
+        self.idle_donors("donor idle after serving", None, None)
+    }
+
+    fn figure(&mut self, work: String, value: f64, unit: &'static str, at_most: Option<f64>) {
+        eprintln!("{work}: {value:.3} {unit}");
+        self.outcome.figures.push(Figure { work, value, unit, at_most });
+    }
+}

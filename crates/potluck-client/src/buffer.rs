@@ -1,0 +1,140 @@
+//! Memory for chunks on their way: bounded in sum, and used again.
+//!
+//! A fresh 4 MiB allocation costs a thousand page faults, about as much as receiving the chunk;
+//! so large buffers go back to a shelf instead of to the system.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Mutex};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Below this, the allocator's own shelves do as well.
+const WORTH_KEEPING: usize = 1 << 20;
+
+/// Bytes per permit of the budget.
+const GRAIN: usize = 4096;
+
+/// Chunk buffers whose sizes together stay under a budget.
+#[derive(Debug, Clone)]
+pub struct Buffers {
+    shelf: Arc<Mutex<Vec<Vec<u8>>>>,
+    budget: Arc<Semaphore>,
+    grains: u32,
+}
+
+impl Buffers {
+    /// Buffers of at most `budget` bytes together.
+    pub fn new(budget: usize) -> Self {
+        let grains = (budget / GRAIN).max(1);
+        Self { shelf: Arc::default(), budget: Arc::new(Semaphore::new(grains)), grains: grains as u32 }
+    }
+
+    /// The budget in bytes.
+    pub fn size(&self) -> usize {
+        self.grains as usize * GRAIN
+    }
+
+    /// Waits until `bytes` more fit the budget. A single claim above the whole budget waits for
+    /// all of it, so that it is served alone instead of never.
+    pub async fn claim(&self, bytes: usize) -> Claim {
+        let grains = (bytes.div_ceil(GRAIN) as u32).clamp(1, self.grains);
+        let permit = self.budget.clone().acquire_many_owned(grains).await;
+        Claim { permit: permit.expect("never closed"), buffers: self.clone() }
+    }
+}
+
+/// A part of the budget.
+#[derive(Debug)]
+pub struct Claim {
+    permit: OwnedSemaphorePermit,
+    buffers: Buffers,
+}
+
+impl Claim {
+    /// Splits off what `bytes` need, or all that is left.
+    pub fn split(&mut self, bytes: usize) -> Self {
+        let grains = bytes.div_ceil(GRAIN).clamp(1, self.permit.num_permits().max(1));
+        let permit = self.permit.split(grains).unwrap_or_else(|| {
+            self.permit.split(0).expect("none of any number")
+        });
+        Self { permit, buffers: self.buffers.clone() }
+    }
+
+    /// A buffer of `len` bytes, their content whatever was there before.
+    pub fn buffer(self, len: usize) -> Buffer {
+        let shelved = (len >= WORTH_KEEPING)
+            .then(|| self.buffers.shelf.lock().expect("no holder panics").pop());
+        let mut bytes = shelved.flatten().unwrap_or_default();
+        if bytes.capacity() < len {
+            // Room for what sealing adds, so that it does not move the chunk.
+            bytes.reserve_exact(len + potluck_core::chunk::SEAL_OVERHEAD as usize - bytes.len());
+        }
+        bytes.resize(len, 0);
+        Buffer { bytes, claim: self }
+    }
+}
+
+/// A chunk's bytes; give their memory and budget back when dropped.
+#[derive(Debug)]
+pub struct Buffer {
+    bytes: Vec<u8>,
+    claim: Claim,
+}
+
+impl Buffer {
+    /// The bytes, to grow or shrink in place.
+    pub fn bytes_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if self.bytes.capacity() >= WORTH_KEEPING {
+            let bytes = std::mem::take(&mut self.bytes);
+            self.claim.buffers.shelf.lock().expect("no holder panics").push(bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[tokio::test(start_paused = true)]
+    async fn buffers_never_exceed_their_budget_and_are_used_again() {
+        let buffers = Buffers::new(2 << 20);
+        let one = buffers.claim(1 << 20).await.buffer(1 << 20);
+        let two = buffers.claim(1 << 20).await.buffer(1 << 20);
+        let third = buffers.claim(1 << 20);
+        assert!(tokio::time::timeout(Duration::from_secs(1), third).await.is_err());
+        let address = one.as_ptr();
+        drop(one);
+        assert_eq!(buffers.claim(1 << 20).await.buffer(1 << 20).as_ptr(), address);
+        drop(two);
+        let huge = tokio::time::timeout(Duration::from_secs(1), buffers.claim(1 << 30)).await;
+        assert!(huge.is_ok(), "a claim above the budget is served alone");
+    }
+
+    #[tokio::test]
+    async fn a_claim_can_be_shared_out() {
+        let buffers = Buffers::new(64 << 10);
+        let mut whole = buffers.claim(64 << 10).await;
+        let parts: Vec<_> = (0..20).map(|_| whole.split(4096).buffer(4096)).collect();
+        drop((whole, parts));
+        assert_eq!(buffers.budget.available_permits(), 16);
+    }
+}

@@ -1,0 +1,93 @@
+//! The donors of one client: how to reach them, the open links, and what is known of their pace.
+
+use crate::buffer::Buffers;
+use crate::link::{Link, LinkError};
+use potluck_core::ids::DonorId;
+use potluck_core::pace::Pace;
+use potluck_wire::control::DonorAccess;
+use potluck_wire::env::Env;
+use potluck_wire::bulk::Status;
+use potluck_wire::upgrade;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use tokio::sync::Notify;
+
+/// Links to donors, opened when first needed and shared by all work of one session or read.
+#[derive(Clone)]
+pub struct Donors {
+    env: Env,
+    buffers: Buffers,
+    known: Arc<Mutex<BTreeMap<DonorId, Known>>>,
+    paces: Arc<Mutex<BTreeMap<DonorId, Pace>>>,
+    /// Rung whenever a donor has more room in its window.
+    pub room: Arc<Notify>,
+}
+
+struct Known {
+    access: DonorAccess,
+    /// Serialises opening, so that many chunks waiting for one donor open one link.
+    link: Arc<tokio::sync::Mutex<Option<Link>>>,
+}
+
+impl Donors {
+    /// No donors yet.
+    pub fn new(env: Env, buffers: Buffers) -> Self {
+        let (known, paces, room) = Default::default();
+        Self { env, buffers, known, paces, room }
+    }
+
+    /// Learns how to reach donors; what is known of their pace stays. A new ticket closes the
+    /// old link, which was opened under the old one.
+    pub fn learn(&self, access: Vec<DonorAccess>) {
+        let mut known = self.known.lock().expect("no holder panics");
+        for access in access {
+            let donor = access.donor;
+            let same = |old: &Known| {
+                old.access.ticket == access.ticket && old.access.address == access.address
+            };
+            let link = match known.get(&donor) {
+                Some(old) if same(old) => old.link.clone(),
+                _ => Arc::default(),
+            };
+            known.insert(donor, Known { access, link });
+            self.paces(|paces| paces.entry(donor).or_default().clone());
+        }
+    }
+
+    /// Runs `look` on what is known of the donors' paces.
+    pub fn paces<T>(&self, look: impl FnOnce(&mut BTreeMap<DonorId, Pace>) -> T) -> T {
+        look(&mut self.paces.lock().expect("no holder panics"))
+    }
+
+    /// What the manager said of a donor.
+    pub fn access(&self, donor: DonorId) -> Option<DonorAccess> {
+        let known = self.known.lock().expect("no holder panics");
+        known.get(&donor).map(|known| known.access.clone())
+    }
+
+    /// What people call a donor.
+    pub fn name(&self, donor: DonorId) -> String {
+        self.access(donor).map_or_else(|| format!("donor {donor}"), |access| access.name)
+    }
+
+    /// The open link to a donor; opens it if need be.
+    pub async fn link(&self, donor: DonorId) -> Result<Link, LinkError> {
+        let (access, slot) = {
+            let known = self.known.lock().expect("no holder panics");
+            let known = known
+                .get(&donor)
+                .ok_or_else(|| LinkError::Away("is unknown to the manager".into()))?;
+            (known.access.clone(), known.link.clone())
+        };
+        let mut slot = slot.lock().await;
+        if let Some(link) = slot.as_ref().filter(|link| link.is_open()) {
+            return Ok(link.clone());
+        }
+        let ticket = access.ticket.as_ref().ok_or(LinkError::Refused(Status::Away))?;
+        let opened =
+            upgrade::open(&*self.env.net, &*self.env.entropy, &access.address, ticket).await?;
+        let link = Link::start(opened, self.buffers.clone());
+        *slot = Some(link.clone());
+        Ok(link)
+    }
+}

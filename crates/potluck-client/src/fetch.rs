@@ -1,0 +1,229 @@
+//! Fetching one chunk: from the copy expected first, from another when that one fails or hangs.
+
+use crate::buffer::Buffer;
+use crate::donors::Donors;
+use crate::link::LinkError;
+use crate::pool::Client;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use potluck_core::ids::DonorId;
+use potluck_core::read_plan::{Source, pick};
+use potluck_core::recipe::Entry;
+use potluck_core::seal::{Meaning, SpaceKey};
+use potluck_wire::bulk::Status;
+use potluck_wire::control::{CopyFault, DonorAccess, Report};
+use potluck_wire::error::{ErrorKind, Failure, code};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// A copy is not worth waiting for beyond this many times what was expected of it …
+const HEDGE_FACTOR: u32 = 3;
+/// … within these bounds: below, waiting is jitter; above, a person has noticed.
+const HEDGE_BOUNDS: (Duration, Duration) = (Duration::from_millis(250), Duration::from_millis(1500));
+
+/// Fetches the chunks of one read.
+#[derive(Clone)]
+pub struct Fetcher {
+    client: Client,
+    /// The donors of the read.
+    pub donors: Donors,
+    key: Option<SpaceKey>,
+    ahead: Arc<Semaphore>,
+    ahead_bytes: usize,
+    failovers: Arc<AtomicU64>,
+}
+
+/// A verified chunk of plaintext, and its place among the bytes read ahead.
+pub struct Fetched {
+    /// The plaintext.
+    pub bytes: Buffer,
+    _ahead: OwnedSemaphorePermit,
+}
+
+/// Counts a request with its donor's pace until it is answered or given up.
+struct Asked<'a> {
+    donors: &'a Donors,
+    donor: DonorId,
+    bytes: u32,
+    answered: bool,
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        if !self.answered {
+            self.donors.paces(|paces| paces.entry(self.donor).or_default().failed(self.bytes));
+        }
+        self.donors.room.notify_waiters();
+    }
+}
+
+impl Fetcher {
+    /// For chunks on `donors`, sealed with `key` if there is one.
+    pub fn new(client: &Client, key: Option<SpaceKey>) -> Self {
+        // Half the memory is for chunks read ahead; the other half is for second requests.
+        let ahead_bytes = client.buffers.size() / 2;
+        Self {
+            client: client.clone(),
+            donors: client.donors(),
+            key,
+            ahead: Arc::new(Semaphore::new(ahead_bytes)),
+            ahead_bytes,
+            failovers: Arc::default(),
+        }
+    }
+
+    /// Learns how to reach the holders of more files.
+    pub fn learn(&self, access: Vec<DonorAccess>) {
+        self.donors.learn(access);
+    }
+
+    /// How often another copy stood in for one that failed or hung.
+    pub fn failovers(&self) -> u64 {
+        self.failovers.load(Ordering::Relaxed)
+    }
+
+    /// Fetches, verifies and opens a chunk.
+    ///
+    /// Errors: [`ErrorKind::Retry`] when the copies are out of reach, [`ErrorKind::Integrity`]
+    /// when all that was reached is spoiled.
+    pub async fn chunk(&self, entry: &Entry, holders: &[DonorId]) -> Result<Fetched, Failure> {
+        let stored = entry.stored_len();
+        let permits = (stored as usize).min(self.ahead_bytes) as u32;
+        let ahead =
+            self.ahead.clone().acquire_many_owned(permits).await.expect("never closed");
+        let mut bytes = self.stored(entry, holders).await?;
+        if let Some(key) = self.key.as_ref().filter(|_| entry.sealed) {
+            key.open(Meaning::Chunk, &entry.digest, bytes.bytes_mut()).map_err(|why| {
+                Failure::new(ErrorKind::Integrity, code::WRONG_BYTES, format!("chunk {}: {why}", entry.name))
+                    .hint("the catalog and the stored data disagree: tell the pool's admin")
+            })?;
+        }
+        Ok(Fetched { bytes, _ahead: ahead })
+    }
+
+    async fn stored(&self, entry: &Entry, holders: &[DonorId]) -> Result<Buffer, Failure> {
+        let sources = self.sources(holders);
+        let mut tried = Vec::new();
+        let mut faults = Vec::new();
+        let mut asked = FuturesUnordered::new();
+        loop {
+            let room = self.donors.room.notified();
+            if let Some(donor) = self.pick(&sources, entry.stored_len(), &tried) {
+                tried.push(donor);
+                asked.push(self.ask(donor, entry));
+            } else if asked.is_empty() && tried.len() == sources.len() {
+                return Err(self.unreadable(entry, &faults));
+            } else if asked.is_empty() {
+                room.await;
+                continue;
+            }
+            let patience = self.patience(&tried, entry.stored_len());
+            let more = tried.len() < sources.len();
+            tokio::select! {
+                Some((donor, answer)) = asked.next() => match answer {
+                    Ok(bytes) => {
+                        self.failovers.fetch_add(faults.len() as u64, Ordering::Relaxed);
+                        return Ok(bytes);
+                    }
+                    Err(error) => {
+                        self.report(donor, entry, &error);
+                        faults.push((donor, error));
+                        // Wait for those still asked before asking yet another.
+                        while let Some((donor, answer)) = pending(&mut asked).await {
+                            match answer {
+                                Ok(bytes) => return Ok(bytes),
+                                Err(error) => faults.push((donor, error)),
+                            }
+                        }
+                    }
+                },
+                () = tokio::time::sleep(patience), if more => {
+                    self.failovers.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+
+    async fn ask(&self, donor: DonorId, entry: &Entry) -> (DonorId, Result<Buffer, LinkError>) {
+        let (clock, bytes) = (&self.client.env.clock, entry.stored_len());
+        let sent_at = clock.now();
+        self.donors.paces(|paces| paces.entry(donor).or_default().sent(bytes, sent_at));
+        let mut asked = Asked { donors: &self.donors, donor, bytes, answered: false };
+        let answer = match self.donors.link(donor).await {
+            Ok(link) => link.get(entry.name, bytes).await,
+            Err(error) => Err(error),
+        };
+        if answer.is_ok() {
+            asked.answered = true;
+            let now = clock.now();
+            self.donors.paces(|paces| paces.entry(donor).or_default().acked(bytes, sent_at, now));
+        }
+        (donor, answer)
+    }
+
+    fn sources(&self, holders: &[DonorId]) -> Vec<Source> {
+        let source = |donor: &DonorId| {
+            let access = self.donors.access(*donor)?;
+            Some(Source { donor: *donor, live: access.live, load: access.load })
+        };
+        holders.iter().filter_map(source).collect()
+    }
+
+    fn pick(&self, sources: &[Source], bytes: u32, tried: &[DonorId]) -> Option<DonorId> {
+        self.donors.paces(|paces| pick(sources, paces, bytes, tried))
+    }
+
+    fn patience(&self, tried: &[DonorId], bytes: u32) -> Duration {
+        let expected = tried.last().map_or(Duration::ZERO, |donor| {
+            self.donors.paces(|paces| paces.entry(*donor).or_default().expected_finish(bytes))
+        });
+        let (least, most) = HEDGE_BOUNDS;
+        expected.checked_mul(HEDGE_FACTOR).unwrap_or(most).clamp(least, most)
+    }
+
+    /// Tells the manager of a copy that is gone or spoiled; the donor looks before anything is
+    /// believed, so nothing depends on this call.
+    fn report(&self, donor: DonorId, entry: &Entry, error: &LinkError) {
+        let fault = match error {
+            LinkError::WrongBytes => CopyFault::WrongBytes,
+            LinkError::Refused(Status::NotFound) => CopyFault::Missing,
+            LinkError::Refused(Status::DiskFailed) => CopyFault::Unreadable,
+            _ => return,
+        };
+        tracing::warn!(donor = self.donors.name(donor), chunk = %entry.name, %error, "bad copy");
+        let (caller, report) = (self.client.caller.clone(), Report { chunk: entry.name, donor, fault });
+        self.client.aside(async move {
+            if let Err(failure) = caller.call(&report).await {
+                tracing::debug!(%failure, "the bad copy could not be reported");
+            }
+        });
+    }
+
+    fn unreadable(&self, entry: &Entry, faults: &[(DonorId, LinkError)]) -> Failure {
+        let spoiled = |error: &LinkError| matches!(error, LinkError::WrongBytes);
+        let reasons: Vec<_> = faults
+            .iter()
+            .map(|(donor, error)| format!("{} {error}", self.donors.name(*donor)))
+            .collect();
+        let chunk = &entry.name.to_string()[..12];
+        if reasons.is_empty() {
+            let what = format!("no donor that is known holds chunk {chunk}…");
+            return Failure::new(ErrorKind::Retry, code::UNREADABLE, what)
+                .hint("its donors are away: see `potluck status`, and try again when they are back");
+        }
+        let what = format!("no copy of chunk {chunk}… can be read: {}", reasons.join("; "));
+        if faults.iter().all(|(_, error)| spoiled(error)) {
+            Failure::new(ErrorKind::Integrity, code::UNREADABLE, what)
+                .hint("every copy is damaged: restore the file from its source")
+        } else {
+            Failure::new(ErrorKind::Retry, code::UNREADABLE, what)
+                .hint("see `potluck status`, and try again when the donors are back")
+        }
+    }
+}
+
+/// What has been answered among those still asked, without starting to wait when none is.
+async fn pending<F: Future>(asked: &mut FuturesUnordered<F>) -> Option<F::Output> {
+    if asked.is_empty() { None } else { asked.next().await }
+}

@@ -1,0 +1,355 @@
+//! Reading files: to a stream in order, or to local files, one or a whole tree.
+
+mod local;
+
+use crate::fetch::{Fetched, Fetcher};
+use crate::pool::Client;
+use crate::progress::Progress;
+use futures_util::stream::{self, StreamExt};
+use local::LocalFile;
+use potluck_core::chunk::{Digest, FileDigest};
+use potluck_core::ids::DonorId;
+use potluck_core::path::{PoolPath, check_name};
+use potluck_core::read_plan::{Piece, chunks_of_range};
+use potluck_core::recipe::{self, Entry};
+use potluck_core::seal::{Meaning, SpaceKey};
+use potluck_wire::control::{Open, OpenFile, Opened};
+use potluck_wire::error::{ErrorKind, Failure, code};
+use std::io::{self, Write};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Files of a tree that are worked on at once: enough to hide a donor's turnaround for small ones.
+const FILES_AT_ONCE: usize = 32;
+/// Chunks of one file that are asked for at once; memory bounds them further.
+const CHUNKS_AT_ONCE: usize = 64;
+
+/// What a get did.
+#[derive(Debug, Clone, Default)]
+pub struct GetReport {
+    /// Files read whole.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Files that were not, and why; relative to what was asked for.
+    pub failed: Vec<(String, Failure)>,
+    /// How often another copy stood in for one that failed or hung.
+    pub failovers: u64,
+}
+
+/// A file as it was when it was opened.
+struct Recipe {
+    file: OpenFile,
+    entries: Vec<Entry>,
+    /// The content of a file that lives in the catalog.
+    inline: Option<Vec<u8>>,
+}
+
+impl Recipe {
+    /// Believes the manager only as far as its answer is consistent: the recipe must add up to
+    /// the file's size and digest.
+    fn check(mut file: OpenFile, key: Option<&SpaceKey>) -> Result<Self, Failure> {
+        let wrong = |what: String| {
+            Failure::new(ErrorKind::Integrity, code::WRONG_BYTES, what)
+                .hint("the catalog is damaged: tell the pool's admin")
+        };
+        let mut digest = FileDigest::default();
+        let mut entries = Vec::new();
+        let mut size = 0;
+        let inline = match file.inline.take() {
+            Some(blob) => {
+                let mut content = blob.0;
+                if let Some(key) = key.filter(|_| !content.is_empty()) {
+                    key.open(Meaning::Inline, &file.digest, &mut content)
+                        .map_err(|why| wrong(format!("“{}”: {why}", file.path)))?;
+                }
+                size = content.len() as u64;
+                if !content.is_empty() {
+                    digest.push(Digest::of(&content));
+                }
+                Some(content)
+            }
+            None => {
+                for page in std::mem::take(&mut file.pages) {
+                    entries.extend(recipe::unpack(&page.0).map_err(|why| wrong(why.to_string()))?);
+                }
+                for entry in &entries {
+                    digest.push(entry.digest);
+                    size += u64::from(entry.len);
+                }
+                None
+            }
+        };
+        if size != file.size || digest.finish() != file.digest {
+            return Err(wrong(format!("the recipe of “{}” does not add up", file.path)));
+        }
+        Ok(Self { file, entries, inline })
+    }
+
+    fn holders(&self, chunk: usize) -> &[DonorId] {
+        self.file.holders.get(chunk).map_or(&[], Vec::as_slice)
+    }
+
+    fn pieces(&self, range: Range<u64>) -> Vec<Piece> {
+        chunks_of_range(self.entries.iter().map(|entry| entry.len), range)
+    }
+}
+
+/// A range of a file that its reader asks for; negative starts count from the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ByteRange {
+    /// Bytes from `start` up to, not including, `end`.
+    From(u64, Option<u64>),
+    /// The last bytes.
+    Last(u64),
+}
+
+impl ByteRange {
+    /// The whole file.
+    pub const ALL: Self = Self::From(0, None);
+
+    fn resolve(self, size: u64) -> Range<u64> {
+        match self {
+            Self::From(start, end) => start.min(size)..end.unwrap_or(size).min(size),
+            Self::Last(bytes) => size.saturating_sub(bytes)..size,
+        }
+    }
+}
+
+/// Writes a range of a file to `out`, in order.
+///
+/// A reader that closes its end of a pipe ends this with [`io::ErrorKind::BrokenPipe`] in the
+/// failure's message; every other error names what could not be read.
+pub async fn cat<W: Write + Send + 'static>(
+    client: &Client,
+    path: &PoolPath,
+    range: ByteRange,
+    out: W,
+    progress: Arc<dyn Progress>,
+) -> Result<GetReport, Failure> {
+    let (fetcher, recipe) = open_one(client, path).await?;
+    let range = range.resolve(recipe.file.size);
+    progress.expect(range.end.saturating_sub(range.start));
+    stream_range(client, &fetcher, &recipe, range.clone(), out, progress).await?;
+    let bytes = range.end.saturating_sub(range.start);
+    Ok(GetReport { files: 1, bytes, failed: Vec::new(), failovers: fetcher.failovers() })
+}
+
+/// Copies a file to the local path `to`, which appears whole or not at all. A device or pipe is
+/// written in order instead.
+pub async fn get_file(
+    client: &Client,
+    path: &PoolPath,
+    to: &Path,
+    progress: Arc<dyn Progress>,
+) -> Result<GetReport, Failure> {
+    let (fetcher, recipe) = open_one(client, path).await?;
+    progress.expect(recipe.file.size);
+    let (client, recipe) = (client.for_chunks(largest(&recipe)), Arc::new(recipe));
+    if let Some(device) = local::open_device(to).map_err(|error| local_failure(to, &error))? {
+        let all = 0..recipe.file.size;
+        stream_range(&client, &fetcher, &recipe, all, device, progress).await?;
+    } else {
+        write_file(&client, &fetcher, &recipe, to, &progress).await?;
+    }
+    let bytes = recipe.file.size;
+    Ok(GetReport { files: 1, bytes, failed: Vec::new(), failovers: fetcher.failovers() })
+}
+
+/// Copies everything below `path` into the local directory `to`, which is made if need be.
+pub async fn get_tree(
+    client: &Client,
+    path: &PoolPath,
+    to: &Path,
+    progress: Arc<dyn Progress>,
+) -> Result<GetReport, Failure> {
+    let mut report = GetReport::default();
+    let mut after = None;
+    let mut fetcher: Option<Fetcher> = None;
+    std::fs::create_dir_all(to).map_err(|error| local_failure(to, &error))?;
+    loop {
+        let open = Open { path: path.clone(), recursive: true, after: after.take() };
+        let page: Opened = client.call_patiently(&open).await?;
+        progress.expect(page.files.iter().map(|file| file.size).sum());
+        for dir in &page.dirs {
+            let local = local_path(to, dir)?;
+            std::fs::create_dir_all(&local).map_err(|error| local_failure(&local, &error))?;
+        }
+        let fetcher = fetcher.get_or_insert_with(|| {
+            let chunk = page.files.iter().map(|file| file.size.min(u64::from(u32::MAX)) as u32);
+            let largest = chunk.max().unwrap_or(0).min(potluck_core::chunk::MAX_STORED);
+            Fetcher::new(&client.for_chunks(largest), page.space_key.clone())
+        });
+        fetcher.learn(page.donors);
+        let key = page.space_key.as_ref();
+        let mut files = stream::iter(page.files)
+            .map(|file| get_one(client, fetcher, file, key, to, &progress))
+            .buffer_unordered(FILES_AT_ONCE);
+        while let Some((name, result)) = files.next().await {
+            match result {
+                Ok(bytes) => {
+                    report.files += 1;
+                    report.bytes += bytes;
+                }
+                Err(failure) => report.failed.push((name, failure)),
+            }
+        }
+        drop(files);
+        report.failovers = fetcher.failovers();
+        after = page.next;
+        if after.is_none() {
+            return Ok(report);
+        }
+    }
+}
+
+async fn get_one(
+    client: &Client,
+    fetcher: &Fetcher,
+    file: OpenFile,
+    key: Option<&SpaceKey>,
+    to: &Path,
+    progress: &Arc<dyn Progress>,
+) -> (String, Result<u64, Failure>) {
+    let name = file.path.clone();
+    let copied = async {
+        let local = local_path(to, &name)?;
+        let recipe = Arc::new(Recipe::check(file, key)?);
+        write_file(client, fetcher, &recipe, &local, progress).await?;
+        Ok(recipe.file.size)
+    };
+    let result = copied.await;
+    (name, result)
+}
+
+async fn open_one(client: &Client, path: &PoolPath) -> Result<(Fetcher, Recipe), Failure> {
+    let mut opened = client.open(path).await?;
+    let file = opened.files.pop().ok_or_else(|| {
+        let what = format!("{path} is a directory");
+        Failure::new(ErrorKind::Usage, code::WRONG_KIND, what).hint("add -r to copy directories")
+    })?;
+    let recipe = Recipe::check(file, opened.space_key.as_ref())?;
+    let client = client.for_chunks(largest(&recipe));
+    let fetcher = Fetcher::new(&client, opened.space_key);
+    fetcher.learn(opened.donors);
+    Ok((fetcher, recipe))
+}
+
+fn largest(recipe: &Recipe) -> u32 {
+    recipe.entries.iter().map(Entry::stored_len).max().unwrap_or(0)
+}
+
+async fn stream_range<W: Write + Send + 'static>(
+    client: &Client,
+    fetcher: &Fetcher,
+    recipe: &Recipe,
+    range: Range<u64>,
+    mut out: W,
+    progress: Arc<dyn Progress>,
+) -> Result<(), Failure> {
+    let unwritable = |error: io::Error| {
+        Failure::new(ErrorKind::Other, code::LOCAL_IO, format!("cannot write the output: {error}"))
+    };
+    if let Some(content) = &recipe.inline {
+        let part = content.get(range.start as usize..range.end as usize).unwrap_or_default();
+        out.write_all(part).and_then(|()| out.flush()).map_err(unwritable)?;
+        progress.advance(part.len() as u64);
+        return Ok(());
+    }
+    let pieces = recipe.pieces(range);
+    let mut chunks = stream::iter(&pieces)
+        .map(|piece| fetcher.chunk(&recipe.entries[piece.index], recipe.holders(piece.index)))
+        .buffered(CHUNKS_AT_ONCE);
+    for piece in &pieces {
+        let Some(fetched) = chunks.next().await else { break };
+        let fetched = fetched.map_err(|failure| of_file(recipe, failure))?;
+        let (skip, take) = (piece.skip as usize, piece.take as usize);
+        let written = client.env.offload.run(move || {
+            let result = out.write_all(&fetched.bytes[skip..skip + take]);
+            (out, result)
+        });
+        let result;
+        (out, result) = written.await;
+        result.map_err(unwritable)?;
+        progress.advance(take as u64);
+    }
+    out.flush().map_err(unwritable)
+}
+
+async fn write_file(
+    client: &Client,
+    fetcher: &Fetcher,
+    recipe: &Arc<Recipe>,
+    to: &Path,
+    progress: &Arc<dyn Progress>,
+) -> Result<(), Failure> {
+    let failed = |error: io::Error| local_failure(to, &error);
+    let file = Arc::new(LocalFile::create(to, recipe.file.executable, &*client.env.entropy).map_err(failed)?);
+    if let Some(content) = &recipe.inline {
+        file.write_at(content, 0).map_err(failed)?;
+        progress.advance(content.len() as u64);
+    }
+    let mut offset = 0;
+    let chunks = recipe.entries.iter().enumerate().map(|(index, entry)| {
+        let at = offset;
+        offset += u64::from(entry.len);
+        let file = file.clone();
+        async move {
+            let fetched = fetcher.chunk(entry, recipe.holders(index)).await;
+            let fetched = fetched.map_err(|failure| of_file(recipe, failure))?;
+            write_chunk(client, file, fetched, at).await.map_err(failed)?;
+            progress.advance(u64::from(entry.len));
+            Ok::<_, Failure>(())
+        }
+    });
+    let mut written = stream::iter(chunks).buffer_unordered(CHUNKS_AT_ONCE);
+    while let Some(result) = written.next().await {
+        result?;
+    }
+    drop(written);
+    let file = Arc::into_inner(file).expect("all chunks are written");
+    file.finish(recipe.file.mtime_ms).map_err(failed)
+}
+
+async fn write_chunk(
+    client: &Client,
+    file: Arc<LocalFile>,
+    fetched: Fetched,
+    at: u64,
+) -> io::Result<()> {
+    // Handing a small write to another thread costs more than the write.
+    if fetched.bytes.len() <= 256 << 10 {
+        return file.write_at(&fetched.bytes, at);
+    }
+    client.env.offload.run(move || file.write_at(&fetched.bytes, at)).await
+}
+
+fn of_file(recipe: &Recipe, failure: Failure) -> Failure {
+    if recipe.file.path.is_empty() {
+        return failure;
+    }
+    Failure { message: format!("“{}”: {}", recipe.file.path, failure.message), ..failure }
+}
+
+/// The local place of a pool file; names from the network never lead out of `to`.
+fn local_path(to: &Path, relative: &str) -> Result<PathBuf, Failure> {
+    let mut path = to.to_path_buf();
+    for name in relative.split('/').filter(|name| !name.is_empty()) {
+        check_name(name).map_err(|why| {
+            Failure::new(ErrorKind::Integrity, code::BAD_PATH, why.to_string())
+                .hint("the manager sent a name that no file can have")
+        })?;
+        path.push(name);
+    }
+    Ok(path)
+}
+
+fn local_failure(path: &Path, error: &io::Error) -> Failure {
+    let what = format!("cannot write {}: {error}", path.display());
+    let kind = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::NoSpace,
+        _ => ErrorKind::Other,
+    };
+    Failure::new(kind, code::LOCAL_IO, what).hint("check the directory's rights and free space")
+}

@@ -1,0 +1,93 @@
+//! A client of one pool.
+
+use crate::buffer::Buffers;
+use crate::donors::Donors;
+use potluck_wire::call::Caller;
+use potluck_wire::control::{Call, Open, Opened};
+use potluck_wire::env::Env;
+use potluck_wire::error::{ErrorKind, Failure};
+use potluck_core::path::PoolPath;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::task::JoinSet;
+
+/// Bytes of chunks a client holds in memory at most, unless single chunks are larger than a
+/// quarter of this. Enough for four donors' full windows and a batch of offers.
+const MEMORY: usize = 96 << 20;
+
+/// How long work that is under way waits for a manager that is away, such as one that restarts.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A client of one pool. Cheap to clone; clones share connections and memory.
+#[derive(Clone)]
+pub struct Client {
+    /// The outside.
+    pub env: Env,
+    /// The manager.
+    pub caller: Caller,
+    /// Memory for chunks.
+    pub buffers: Buffers,
+    aside: Arc<Mutex<JoinSet<()>>>,
+}
+
+impl Client {
+    /// A client that calls its manager through `caller`.
+    pub fn new(env: Env, caller: Caller) -> Self {
+        Self { env, caller, buffers: Buffers::new(MEMORY), aside: Arc::default() }
+    }
+
+    /// The same client with memory of its own, for one piece of work with chunks of `chunk` bytes.
+    pub fn for_chunks(&self, chunk: u32) -> Self {
+        Self { buffers: Buffers::new(MEMORY.max(4 * chunk as usize)), ..self.clone() }
+    }
+
+    /// Does something that nobody waits for now, such as telling the manager of a bad copy.
+    pub fn aside(&self, work: impl Future<Output = ()> + Send + 'static) {
+        // Without a runtime the work is lost, which its nature allows.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            self.aside.lock().expect("no holder panics").spawn_on(work, &runtime);
+        }
+    }
+
+    /// Waits, but not for long, until what was left aside is done. Call before the process ends.
+    pub async fn settle(&self) {
+        let mut aside = std::mem::take(&mut *self.aside.lock().expect("no holder panics"));
+        let all = async { while aside.join_next().await.is_some() {} };
+        if tokio::time::timeout(Duration::from_secs(2), all).await.is_err() {
+            tracing::debug!("some reports to the manager were not delivered");
+        }
+    }
+
+    /// Links to donors, for one session or read.
+    pub fn donors(&self) -> Donors {
+        Donors::new(self.env.clone(), self.buffers.clone())
+    }
+
+    /// Calls the manager once.
+    pub async fn call<C: Call>(&self, request: &C) -> Result<C::Reply, Failure> {
+        self.caller.call(request).await
+    }
+
+    /// Calls the manager for work that is under way: while it is away, asks again.
+    pub async fn call_patiently<C: Call>(&self, request: &C) -> Result<C::Reply, Failure> {
+        let started = self.env.clock.now();
+        let mut pause = Duration::from_millis(100);
+        loop {
+            match self.caller.call(request).await {
+                Err(failure)
+                    if failure.kind == ErrorKind::Retry
+                        && self.env.clock.now() - started < PATIENCE =>
+                {
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(Duration::from_secs(2));
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// Opens one file.
+    pub async fn open(&self, path: &PoolPath) -> Result<Opened, Failure> {
+        self.call(&Open { path: path.clone(), recursive: false, after: None }).await
+    }
+}

@@ -1,0 +1,21 @@
+//! How long work tells about itself.
+
+/// Told as bytes are done; called often and from any thread, so it must be quick.
+pub trait Progress: Send + Sync {
+    /// The work has grown by this many bytes.
+    fn expect(&self, bytes: u64);
+    /// This many bytes are done.
+    fn advance(&self, bytes: u64);
+    /// A remark that does not end the work, such as a skipped file.
+    fn warn(&self, text: &str);
+}
+
+/// Tells nobody.
+#[derive(Debug, Default)]
+pub struct Quiet;
+
+impl Progress for Quiet {
+    fn expect(&self, _bytes: u64) {}
+    fn advance(&self, _bytes: u64) {}
+    fn warn(&self, _text: &str) {}
+}

@@ -1,0 +1,63 @@
+//! Storing files: what a put is asked for, and what it reports.
+
+use crate::pool::Client;
+use crate::progress::Progress;
+use crate::source::Items;
+use crate::write::session::WriteSession;
+use crate::write::sliding_window;
+use potluck_core::ids::VersionId;
+use potluck_core::path::PoolPath;
+use potluck_core::policy::Override;
+use potluck_wire::control::{Condition, Reserve};
+use potluck_wire::error::Failure;
+use std::sync::Arc;
+
+/// How files are stored.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PutOptions {
+    /// What differs from the space's policy.
+    pub policy: Override,
+    /// When existing files may be replaced.
+    pub condition: Condition,
+    /// Plaintext bytes of all files together, if known.
+    pub bytes: Option<u64>,
+}
+
+/// What a put did.
+#[derive(Debug, Clone, Default)]
+pub struct PutReport {
+    /// Files that became visible.
+    pub stored: Vec<(PoolPath, VersionId)>,
+    /// Files that did not, and why.
+    pub failed: Vec<(PoolPath, Failure)>,
+    /// Plaintext bytes of the stored files.
+    pub bytes: u64,
+    /// Chunks that went to donors, copies not counted.
+    pub sent_chunks: u64,
+    /// Their stored bytes, copies not counted.
+    pub sent_bytes: u64,
+    /// Chunks the pool held already, or that occur twice in the files.
+    pub held_chunks: u64,
+}
+
+/// Stores `items` in one write session below `root`. Each file becomes visible whole, when all
+/// its chunks have as many copies as the policy asks for.
+///
+/// Errors: what ended the session; files that failed alone are in the report.
+pub async fn put(
+    client: &Client,
+    root: &PoolPath,
+    items: Items,
+    options: &PutOptions,
+    progress: Arc<dyn Progress>,
+) -> Result<PutReport, Failure> {
+    let reserve = Reserve {
+        path: root.clone(),
+        bytes: options.bytes,
+        policy: options.policy,
+        condition: options.condition,
+    };
+    let session = WriteSession::open(client, &reserve).await?;
+    let client = client.for_chunks(session.reserved.policy.chunk_size);
+    sliding_window::write(&client, session, items, options.condition, progress).await
+}

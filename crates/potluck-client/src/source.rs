@@ -1,0 +1,296 @@
+//! What is stored: local files or a stream, cut into named chunks.
+
+use crate::buffer::{Buffer, Claim};
+use potluck_core::chunk::{ChunkHasher, ChunkName, Digest, FileDigest, INLINE_MAX};
+use potluck_core::path::PoolPath;
+use potluck_core::policy::Policy;
+use potluck_core::recipe::Entry;
+use potluck_core::seal::{Meaning, SpaceKey};
+use potluck_wire::bulk::PIECE;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::time::UNIX_EPOCH;
+
+/// Small files cut in one go, so that handing work between threads costs less than the work.
+const FILES_PER_UNIT: usize = 64;
+
+/// Where bytes come from.
+pub enum Input {
+    /// A local file; opened when its turn comes.
+    File(PathBuf),
+    /// A stream of unknown length.
+    Stream(Box<dyn Read + Send>),
+}
+
+/// One file to store.
+pub struct Item {
+    /// Where it becomes visible.
+    pub path: PoolPath,
+    /// Where its bytes come from.
+    pub input: Input,
+}
+
+/// Files to store, in order; found while others are being sent.
+pub type Items = Box<dyn Iterator<Item = Item> + Send>;
+
+/// What cutting brings, in the order of the files' bytes.
+pub enum Cut {
+    /// A chunk of file number `file`.
+    Chunk {
+        /// Counts the files from 0.
+        file: u32,
+        /// What goes into the recipe.
+        entry: Entry,
+        /// The bytes to store.
+        body: Buffer,
+    },
+    /// File number `file` is complete.
+    End {
+        /// Counts the files from 0.
+        file: u32,
+        /// What is known of it.
+        facts: Facts,
+    },
+    /// File number `file` could not be read.
+    Failed {
+        /// Counts the files from 0.
+        file: u32,
+        /// Which one it was.
+        path: PoolPath,
+        /// Why.
+        error: io::Error,
+    },
+}
+
+/// A file that was read to its end.
+pub struct Facts {
+    /// Where it becomes visible.
+    pub path: PoolPath,
+    /// Plaintext bytes.
+    pub size: u64,
+    /// Of the plaintext.
+    pub digest: Digest,
+    /// Milliseconds since 1970; `None` for a stream.
+    pub mtime_ms: Option<i64>,
+    /// Whether its owner may execute it.
+    pub executable: bool,
+    /// The content, when it fits the catalog; sealed in a sealed space.
+    pub inline: Option<Vec<u8>>,
+}
+
+/// Cuts files into chunks. Blocks on reading and burns CPU on hashing and sealing, so it belongs
+/// on a thread that may.
+pub struct Cutter {
+    items: Items,
+    chunk_size: usize,
+    key: Option<SpaceKey>,
+    next_file: u32,
+    current: Option<Current>,
+}
+
+struct Current {
+    file: u32,
+    path: PoolPath,
+    reader: Box<dyn Read + Send>,
+    /// Bytes its length promises beyond those read; `None` for a stream.
+    left: Option<u64>,
+    size: u64,
+    digest: FileDigest,
+    mtime_ms: Option<i64>,
+    executable: bool,
+}
+
+impl Cutter {
+    /// Cuts `items` as `policy` says; seals with `key` if there is one.
+    pub fn new(items: Items, policy: &Policy, key: Option<SpaceKey>) -> Self {
+        Self { items, chunk_size: policy.chunk_size as usize, key, next_file: 0, current: None }
+    }
+
+    /// Cuts up to one chunk's worth of bytes into buffers that `claim` pays for; nothing when
+    /// all files are done.
+    pub fn next(&mut self, mut claim: Claim) -> Vec<Cut> {
+        let mut cuts = Vec::new();
+        let (mut bytes, mut files) = (0, 0);
+        while bytes < self.chunk_size && files < FILES_PER_UNIT {
+            let Some(mut current) = self.current.take().or_else(|| self.open_next(&mut cuts)) else {
+                break;
+            };
+            match self.cut_one(&mut current, &mut claim) {
+                Ok(Some(Piece::Chunk(entry, body))) => {
+                    bytes += body.len();
+                    cuts.push(Cut::Chunk { file: current.file, entry, body });
+                    self.current = Some(current);
+                }
+                Ok(Some(Piece::Inline(content))) => {
+                    bytes += content.len();
+                    files += 1;
+                    cuts.push(current.end(Some(content)));
+                }
+                Ok(None) => {
+                    files += 1;
+                    cuts.push(current.end(None));
+                }
+                Err(error) => {
+                    files += 1;
+                    cuts.push(Cut::Failed { file: current.file, path: current.path, error });
+                }
+            }
+        }
+        cuts
+    }
+
+    fn open_next(&mut self, cuts: &mut Vec<Cut>) -> Option<Current> {
+        loop {
+            let Item { path, input } = self.items.next()?;
+            let file = self.next_file;
+            self.next_file += 1;
+            match Current::open(file, path.clone(), input) {
+                Ok(current) => return Some(current),
+                Err(error) => cuts.push(Cut::Failed { file, path, error }),
+            }
+        }
+    }
+
+    fn cut_one(&self, current: &mut Current, claim: &mut Claim) -> io::Result<Option<Piece>> {
+        let want = current.left.map_or(self.chunk_size as u64, |left| left.clamp(1, self.chunk_size as u64));
+        if current.size == 0 && want <= INLINE_MAX {
+            if let Some(content) = current.read_whole_if_small()? {
+                return Ok(Some(Piece::Inline(self.seal_inline(content, current))));
+            }
+        } else if current.left == Some(0) && current.at_end()? {
+            return Ok(None);
+        }
+        let mut body = claim.split(want as usize).buffer(want as usize);
+        let mut hasher = ChunkHasher::default();
+        let len = current.fill(&mut body, &mut hasher)?;
+        body.bytes_mut().truncate(len);
+        if len == 0 {
+            return Ok(None);
+        }
+        if current.left.is_none() && current.size == len as u64 && len as u64 <= INLINE_MAX {
+            let content = body.to_vec();
+            return Ok(Some(Piece::Inline(self.seal_inline(content, current))));
+        }
+        let digest = Digest(hasher.finish());
+        current.digest.push(digest);
+        let name = match &self.key {
+            Some(key) => {
+                key.seal(Meaning::Chunk, &digest, body.bytes_mut());
+                ChunkName::of(&body)
+            }
+            None => ChunkName(digest.0),
+        };
+        let entry = Entry { name, digest, len: len as u32, sealed: self.key.is_some() };
+        Ok(Some(Piece::Chunk(entry, body)))
+    }
+
+    fn seal_inline(&self, mut content: Vec<u8>, current: &mut Current) -> Vec<u8> {
+        if content.is_empty() {
+            return content;
+        }
+        let digest = Digest::of(&content);
+        current.digest.push(digest);
+        if let Some(key) = &self.key {
+            key.seal(Meaning::Inline, &digest, &mut content);
+        }
+        content
+    }
+}
+
+enum Piece {
+    Chunk(Entry, Buffer),
+    Inline(Vec<u8>),
+}
+
+impl Current {
+    fn open(file: u32, path: PoolPath, input: Input) -> io::Result<Self> {
+        let (reader, left, mtime_ms, executable): (Box<dyn Read + Send>, _, _, _) = match input {
+            Input::Stream(reader) => (reader, None, None, false),
+            Input::File(local) => {
+                let opened = File::open(local)?;
+                let about = opened.metadata()?;
+                if about.is_dir() {
+                    return Err(io::ErrorKind::IsADirectory.into());
+                }
+                // Devices and pipes report no length.
+                let left = about.is_file().then_some(about.len());
+                let mtime = about.modified().ok().map(|at| match at.duration_since(UNIX_EPOCH) {
+                    Ok(since) => since.as_millis() as i64,
+                    Err(before) => -(before.duration().as_millis() as i64),
+                });
+                let executable = about.permissions().mode() & 0o100 != 0;
+                (Box::new(opened), left, mtime, executable)
+            }
+        };
+        let digest = FileDigest::default();
+        Ok(Self { file, path, reader, left, size: 0, digest, mtime_ms, executable })
+    }
+
+    fn end(self, inline: Option<Vec<u8>>) -> Cut {
+        let facts = Facts {
+            path: self.path,
+            size: self.size,
+            digest: self.digest.finish(),
+            mtime_ms: self.mtime_ms,
+            executable: self.executable,
+            inline,
+        };
+        Cut::End { file: self.file, facts }
+    }
+
+    /// The whole content, if the file is as small as its length says.
+    fn read_whole_if_small(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let Some(left) = self.left else { return Ok(None) };
+        let mut content = Vec::with_capacity(left as usize + 1);
+        self.reader.by_ref().take(INLINE_MAX + 1).read_to_end(&mut content)?;
+        self.size = content.len() as u64;
+        self.left = Some(0);
+        if self.size <= INLINE_MAX {
+            return Ok(Some(content));
+        }
+        // It has grown since; go on with what was read as its beginning.
+        let rest = std::mem::replace(&mut self.reader, Box::new(io::empty()));
+        self.reader = Box::new(io::Cursor::new(content).chain(rest));
+        self.size = 0;
+        self.left = None;
+        Ok(None)
+    }
+
+    /// Whether a file that has delivered its length has no more; one that grew becomes a stream.
+    fn at_end(&mut self) -> io::Result<bool> {
+        let mut probe = [0];
+        if self.reader.read(&mut probe)? == 0 {
+            return Ok(true);
+        }
+        let rest = std::mem::replace(&mut self.reader, Box::new(io::empty()));
+        self.reader = Box::new(io::Cursor::new(probe).chain(rest));
+        self.left = None;
+        Ok(false)
+    }
+
+    /// Fills `body` as far as the input goes, hashing pieces while they are in the cache.
+    fn fill(&mut self, body: &mut [u8], hasher: &mut ChunkHasher) -> io::Result<usize> {
+        let (mut filled, mut hashed) = (0, 0);
+        loop {
+            let end = (filled + PIECE).min(body.len());
+            let read = match self.reader.read(&mut body[filled..end]) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                result => result?,
+            };
+            filled += read;
+            let done = read == 0 || filled == body.len();
+            if filled - hashed >= PIECE || done {
+                hasher.update(&body[hashed..filled]);
+                hashed = filled;
+            }
+            if done {
+                break;
+            }
+        }
+        self.size += filled as u64;
+        self.left = self.left.map(|left| left.saturating_sub(filled as u64));
+        Ok(filled)
+    }
+}

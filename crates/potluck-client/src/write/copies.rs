@@ -1,0 +1,114 @@
+//! Which donor takes which copy: the plan's own slots while they keep up, otherwise whoever of
+//! the plan has room.
+
+use crate::donors::Donors;
+use potluck_core::ids::DonorId;
+use potluck_core::pace::{Pace, choose, overdue};
+use potluck_core::placement::Plan;
+use potluck_core::clock::Tick;
+use potluck_core::policy::AckLevel;
+use potluck_wire::ticket::Receipt;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The donors a session may write to.
+pub struct Copies {
+    donors: Donors,
+    plan: Plan,
+    usable: BTreeSet<DonorId>,
+    failed: BTreeSet<DonorId>,
+    next_slot: u64,
+}
+
+/// One chunk on its way to its copies.
+pub struct Spread {
+    /// Copies still to be made, those under way included.
+    pub want: u32,
+    /// Donors it was sent to, or that held it already.
+    pub targets: Vec<DonorId>,
+    /// Donors that acknowledged it.
+    pub acks: Vec<(DonorId, AckLevel, Receipt)>,
+    slot: u64,
+}
+
+impl Copies {
+    /// Follows `plan`.
+    pub fn new(donors: Donors, plan: Plan) -> Self {
+        let usable = plan.donors().into_iter().collect();
+        Self { donors, plan, usable, failed: BTreeSet::new(), next_slot: 0 }
+    }
+
+    /// More of the plan. Donors that were given up and are planned again count as usable.
+    pub fn extend(&mut self, plan: Plan) {
+        for donor in plan.donors() {
+            self.usable.insert(donor);
+            self.failed.remove(&donor);
+        }
+        self.plan.extend(plan);
+    }
+
+    /// A chunk that needs `want` copies beyond those at `held`.
+    pub fn spread(&mut self, want: u32, held: Vec<DonorId>) -> Spread {
+        let slot = self.next_slot;
+        self.next_slot += 1;
+        Spread { want, targets: held, acks: Vec::new(), slot }
+    }
+
+    /// Donors that must not be planned again.
+    pub fn failed(&self) -> Vec<DonorId> {
+        self.failed.iter().copied().collect()
+    }
+
+    /// Gives a donor up; `for_good` if a new ticket would not help.
+    pub fn give_up(&mut self, donor: DonorId, for_good: bool) {
+        self.usable.remove(&donor);
+        if for_good {
+            self.failed.insert(donor);
+        }
+    }
+
+    /// Whether enough donors are left for all copies of a chunk.
+    pub fn can_place(&self, spread: &Spread) -> bool {
+        let missing = (spread.want as usize).saturating_sub(spread.acks.len());
+        let under_way =
+            spread.targets.iter().filter(|donor| self.usable.contains(donor)).count();
+        let fresh = self.usable.iter().filter(|donor| !spread.targets.contains(donor)).count();
+        fresh + under_way >= missing
+    }
+
+    /// The donor for the next copy of a chunk of `bytes`; `None` while all have enough to do.
+    pub fn pick(&self, spread: &Spread, bytes: u32) -> Option<DonorId> {
+        let free = |donor: &DonorId| self.usable.contains(donor) && !spread.targets.contains(donor);
+        let slots = self.plan.chunks().max(1);
+        let planned = self.plan.slot(spread.slot % slots).unwrap_or_default();
+        self.donors.paces(|paces| {
+            let has_room =
+                |donor: &DonorId| paces.get(donor).is_some_and(|pace| pace.has_room(bytes));
+            let preferred = planned.into_iter().filter(free).find(has_room);
+            preferred.or_else(|| choose(others(paces, free), bytes))
+        })
+    }
+
+    /// Another donor for a copy that `slow` has had since `sent_at`, if waiting is not worth it.
+    pub fn hedge(
+        &self,
+        spread: &Spread,
+        slow: DonorId,
+        bytes: u32,
+        sent_at: Tick,
+        now: Tick,
+    ) -> Option<DonorId> {
+        let free = |donor: &DonorId| self.usable.contains(donor) && !spread.targets.contains(donor);
+        self.donors.paces(|paces| {
+            let best = others(paces, free).filter_map(|(_, pace)| pace.rate()).fold(0.0, f64::max);
+            let late = overdue(paces.get(&slow)?, best, bytes, sent_at, now);
+            late.then(|| choose(others(paces, free), bytes)).flatten()
+        })
+    }
+}
+
+fn others(
+    paces: &BTreeMap<DonorId, Pace>,
+    free: impl Fn(&DonorId) -> bool,
+) -> impl Iterator<Item = (DonorId, &Pace)> {
+    paces.iter().filter(move |(donor, _)| free(donor)).map(|(donor, pace)| (*donor, pace))
+}

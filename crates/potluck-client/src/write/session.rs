@@ -1,0 +1,102 @@
+//! Write sessions: opened by reserve, closed by commit or abort; nothing is visible before.
+
+use crate::pool::Client;
+use potluck_core::chunk::ChunkName;
+use potluck_core::ids::{DonorId, SessionId};
+use potluck_wire::control::{
+    Abort, Commit, Committed, FileCommit, Grow, Grown, Offer, Offered, Renew, Reserve, Reserved,
+};
+use potluck_wire::error::Failure;
+use potluck_wire::packed::Packed;
+
+/// An open write session. Dropped without [`WriteSession::finish`], it is aborted.
+pub struct WriteSession {
+    calls: SessionCalls,
+    /// What the manager granted.
+    pub reserved: Reserved,
+    /// Plaintext bytes promised so far.
+    pub promised: u64,
+    armed: bool,
+}
+
+/// The calls of a session; cheap to clone, so that several can be under way.
+#[derive(Clone)]
+pub struct SessionCalls {
+    client: Client,
+    session: SessionId,
+}
+
+/// What an unknown size is promised at first; as the manager does.
+const FIRST_PROMISE: u64 = 64 << 20;
+
+impl WriteSession {
+    /// Opens a session.
+    pub async fn open(client: &Client, reserve: &Reserve) -> Result<Self, Failure> {
+        let reserved = client.call(reserve).await?;
+        let calls = SessionCalls { client: client.clone(), session: reserved.session };
+        let planned = reserved.plan.chunks() * u64::from(reserved.policy.chunk_size);
+        let promised = reserve.bytes.unwrap_or(planned.min(FIRST_PROMISE));
+        Ok(Self { calls, reserved, promised, armed: true })
+    }
+
+    /// Its calls.
+    pub fn calls(&self) -> SessionCalls {
+        self.calls.clone()
+    }
+
+    /// The last commit has closed the session.
+    pub fn finish(mut self) {
+        self.armed = false;
+    }
+
+    /// Ends the session; nothing more becomes visible, and its chunks are reclaimed.
+    pub async fn abort(mut self) {
+        self.armed = false;
+        self.calls.abort().await;
+    }
+}
+
+impl Drop for WriteSession {
+    fn drop(&mut self) {
+        if !self.armed {
+            return;
+        }
+        let calls = self.calls.clone();
+        self.calls.client.aside(async move { calls.abort().await });
+    }
+}
+
+impl SessionCalls {
+    /// Asks which chunks the pool holds.
+    pub async fn offer(self, chunks: Vec<ChunkName>) -> Result<Offered, Failure> {
+        let offer = Offer { session: self.session, chunks: Packed(chunks) };
+        self.client.call_patiently(&offer).await
+    }
+
+    /// Asks for room for `bytes` more.
+    pub async fn grow(self, bytes: u64, avoid: Vec<DonorId>) -> Result<Grown, Failure> {
+        self.client.call_patiently(&Grow { session: self.session, bytes, avoid }).await
+    }
+
+    /// Keeps the session.
+    pub async fn renew(self) -> Result<(), Failure> {
+        self.client.call_patiently(&Renew { session: self.session }).await.map(|_| ())
+    }
+
+    /// Makes files visible.
+    pub async fn commit(
+        self,
+        batch: u32,
+        files: Vec<FileCommit>,
+        done: bool,
+    ) -> Result<Committed, Failure> {
+        let commit = Commit { session: self.session, batch, files, done };
+        self.client.call_patiently(&commit).await
+    }
+
+    async fn abort(&self) {
+        if let Err(failure) = self.client.call(&Abort { session: self.session }).await {
+            tracing::debug!(%failure, "abort failed; the lease ends the session");
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! What a donor's owner lets Potluck use of the disk.
+
+use crate::size::{BadSize, exact_size, parse_size};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// How much of the disk the owner wants left alone.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum KeepFree {
+    /// This many bytes.
+    Bytes(u64),
+    /// This share of the whole disk, 0 to 100.
+    Percent(f64),
+}
+
+/// Text that is not an amount to keep free.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadKeepFree {
+    /// A percentage outside 0 to 100.
+    #[error("“{0}” is not a share of the disk: write 0% to 100%, or a size such as 50GiB")]
+    Percent(String),
+    /// Not a size either.
+    #[error(transparent)]
+    Size(#[from] BadSize),
+}
+
+impl KeepFree {
+    /// The bytes to keep free on a disk of `total` bytes.
+    pub fn floor(self, total: u64) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Percent(percent) => (total as f64 * (percent / 100.0)).ceil() as u64,
+        }
+    }
+}
+
+impl FromStr for KeepFree {
+    type Err = BadKeepFree;
+
+    fn from_str(text: &str) -> Result<Self, BadKeepFree> {
+        let Some(number) = text.trim().strip_suffix('%') else {
+            return Ok(Self::Bytes(parse_size(text)?));
+        };
+        match number.trim().parse::<f64>() {
+            Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(Self::Percent(percent)),
+            _ => Err(BadKeepFree::Percent(text.into())),
+        }
+    }
+}
+
+impl fmt::Display for KeepFree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bytes(bytes) => f.write_str(&exact_size(*bytes)),
+            Self::Percent(percent) => write!(f, "{percent}%"),
+        }
+    }
+}
+
+impl TryFrom<String> for KeepFree {
+    type Error = BadKeepFree;
+    fn try_from(text: String) -> Result<Self, BadKeepFree> {
+        text.parse()
+    }
+}
+
+impl From<KeepFree> for String {
+    fn from(keep: KeepFree) -> Self {
+        keep.to_string()
+    }
+}
+
+/// The owner's limits (DESIGN §7 a, b).
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Limits {
+    /// The most bytes Potluck may hold.
+    pub max: u64,
+    /// What must stay free for the owner, whoever fills the disk.
+    pub keep_free: KeepFree,
+}
+
+/// The disk that holds the lent directory, at one moment, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DiskState {
+    /// Size of the file system.
+    pub total: u64,
+    /// What an ordinary process may still write (`f_bavail`, not `f_bfree`).
+    pub available: u64,
+    /// What Potluck's files take.
+    pub lent_used: u64,
+}
+
+/// Bytes Potluck may still write now.
+pub fn room(limits: &Limits, disk: &DiskState) -> u64 {
+    let under_cap = limits.max.saturating_sub(disk.lent_used);
+    let above_floor = disk.available.saturating_sub(limits.keep_free.floor(disk.total));
+    under_cap.min(above_floor)
+}
+
+/// Bytes Potluck must give back now for the limits to hold again; never more than it holds.
+pub fn excess(limits: &Limits, disk: &DiskState) -> u64 {
+    let over_cap = disk.lent_used.saturating_sub(limits.max);
+    let below_floor = limits.keep_free.floor(disk.total).saturating_sub(disk.available);
+    over_cap.max(below_floor).min(disk.lent_used)
+}

@@ -1,0 +1,116 @@
+//! Identifiers. Each is its own type, so that a donor is never taken for a space.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+macro_rules! numeric_id {
+    ($(#[$doc:meta])* $name:ident($inner:ty)) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub $inner);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}", self.0)
+            }
+        }
+    };
+}
+
+numeric_id!(
+    /// Anybody who holds a certificate of the pool: a donor, a user, an admin.
+    MemberId(u32)
+);
+numeric_id!(
+    /// A donor; the same number as its [`MemberId`].
+    DonorId(u32)
+);
+numeric_id!(
+    /// A space.
+    SpaceId(u32)
+);
+numeric_id!(
+    /// One immutable version of a file; grows with every commit of the pool.
+    VersionId(u64)
+);
+numeric_id!(
+    /// Grows with every start of a manager over one catalog. Orders among managers come from
+    /// epochs, never from wall time; a donor refuses orders of an epoch below the highest it saw.
+    Epoch(u64)
+);
+numeric_id!(
+    /// Drawn anew at each start of a donor, so that what was said to an earlier life is void.
+    Incarnation(u64)
+);
+
+/// Writes bytes as lower-case hex.
+pub fn write_hex(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    bytes.iter().try_for_each(|b| write!(f, "{b:02x}"))
+}
+
+/// Reads exactly `N` bytes of hex.
+pub fn parse_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let text = text.as_bytes();
+    if text.len() != 2 * N {
+        return None;
+    }
+    let digit = |c: u8| (c as char).to_digit(16).map(|d| d as u8);
+    let mut out = [0; N];
+    for (byte, pair) in out.iter_mut().zip(text.chunks_exact(2)) {
+        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+    }
+    Some(out)
+}
+
+macro_rules! hex_id {
+    ($(#[$doc:meta])* $name:ident, $len:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(pub [u8; $len]);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                $crate::ids::write_hex(&self.0, f)
+            }
+        }
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                $crate::ids::write_hex(&self.0[..6], f)
+            }
+        }
+        impl FromStr for $name {
+            type Err = $crate::ids::BadId;
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                $crate::ids::parse_hex(text).map(Self).ok_or($crate::ids::BadId { bytes: $len })
+            }
+        }
+        impl Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+                s.collect_str(self)
+            }
+        }
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+                let text = std::borrow::Cow::<str>::deserialize(d)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+pub(crate) use hex_id;
+
+hex_id!(
+    /// A write session, from reserve to commit or abort. Random, so that it cannot be guessed.
+    SessionId,
+    16
+);
+
+/// Text that should have been hex of a known length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("expected {} hex digits", bytes * 2)]
+pub struct BadId {
+    /// How many bytes were expected.
+    pub bytes: usize,
+}

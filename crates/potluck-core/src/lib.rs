@@ -1,0 +1,22 @@
+//! What Potluck decides, without waiting for anything: names and bytes of chunks, recipes,
+//! policies, tokens of trust, placement, pacing.
+//!
+//! Nothing here opens a file, a socket or a clock; time and randomness come in as arguments
+//! ([`clock`], [`entropy`]). So every rule can be property-tested, and a whole pool can be run
+//! from one seed.
+
+pub mod budget;
+pub mod chunk;
+pub mod clock;
+pub mod entropy;
+pub mod ids;
+pub mod load;
+pub mod pace;
+pub mod path;
+pub mod placement;
+pub mod policy;
+pub mod read_plan;
+pub mod recipe;
+pub mod reservation;
+pub mod seal;
+pub mod size;

@@ -1,0 +1,183 @@
+//! How busy a donor is: the one-second sample of CEFT-PVFS §5.3, and its score.
+//!
+//! The donor reads files and counters; this parses ([`ProcText`]) and differences
+//! ([`Counters`]) them, so that every platform's sample means the same.
+
+mod proc_text;
+
+pub use proc_text::{
+    ProcText, parse_diskstats, parse_load1, parse_meminfo, parse_net_dev, parse_procs_blocked,
+    parse_psi,
+};
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A donor's sample: rates over the last interval, the rest at its end. A figure the platform does
+/// not give is 0, which counts as idle.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Load {
+    /// Share of all CPUs in use, 0 to 1.
+    pub cpu_busy: f32,
+    /// Runnable processes, averaged over a minute.
+    pub load1: f32,
+    /// Bytes of memory that programs can have without swapping.
+    pub memory_free: u64,
+    /// Bytes of memory.
+    pub memory_total: u64,
+    /// Bytes a second read from all disks.
+    pub disk_read_bytes_s: u64,
+    /// Bytes a second written to all disks.
+    pub disk_write_bytes_s: u64,
+    /// Share of the time the busiest disk worked, 0 to 1.
+    pub disk_busy: f32,
+    /// Processes waiting for a disk.
+    pub io_processes: u32,
+    /// Bytes a second received.
+    pub net_rx_bytes_s: u64,
+    /// Bytes a second sent.
+    pub net_tx_bytes_s: u64,
+    /// Bytes a second the network link carries each way; 0 when unknown.
+    pub net_link_bytes_s: u64,
+    /// Where the kernel tells it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pressure: Option<Pressure>,
+    /// Bytes a second Potluck served to readers.
+    pub served_bytes_s: u64,
+    /// Bytes a second Potluck stored for writers.
+    pub stored_bytes_s: u64,
+}
+
+/// Pressure stall information: percent of the last ten seconds in which some task waited.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Pressure {
+    /// For a CPU.
+    pub cpu: f32,
+    /// For a disk.
+    pub io: f32,
+    /// For memory.
+    pub memory: f32,
+}
+
+impl Load {
+    /// How loaded the donor is, 0 (idle) to 1: ask the one with the lower score first.
+    ///
+    /// A resource counts by how far its use exceeds one half, the threshold of CEFT-PVFS §5.3, and
+    /// a little below that. Its priorities memory, network, disk, CPU weigh 8, 4, 2, 1: a
+    /// saturated resource outweighs all of lower priority together. Time stalled adds to time in
+    /// use, for a resource that somebody waits for is more than busy.
+    pub fn score(&self) -> f32 {
+        let stalled = self.pressure.unwrap_or_default();
+        let memory = 1.0 - ratio(self.memory_free, self.memory_total).unwrap_or(1.0);
+        let net = self.net_rx_bytes_s.max(self.net_tx_bytes_s);
+        let network = ratio(net, self.net_link_bytes_s).unwrap_or(0.0);
+        // With n processes at a disk, one more gets 1/(n+1) of it: §5.3.
+        let shared = 1.0 - 1.0 / (self.io_processes as f32 + 1.0);
+        let disk = self.disk_busy.max(shared);
+        let weighted = 8.0 * weight(memory + stalled.memory / 100.0)
+            + 4.0 * weight(network)
+            + 2.0 * weight(disk + stalled.io / 100.0)
+            + weight(self.cpu_busy + stalled.cpu / 100.0);
+        weighted / 15.0
+    }
+}
+
+fn ratio(part: u64, whole: u64) -> Option<f32> {
+    (whole > 0).then(|| (part as f64 / whole as f64) as f32)
+}
+
+/// What a use counts: nine tenths of the scale lie above one half. Foreign nonsense counts as idle.
+fn weight(used: f32) -> f32 {
+    let used = if used > 0.0 { used.min(1.0) } else { 0.0 };
+    0.2 * used.min(0.5) + 1.8 * (used - 0.5).max(0.0)
+}
+
+/// CPU time since boot, all CPUs, in the kernel's ticks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CpuTimes {
+    /// Spent on anything but idling or waiting for a disk.
+    pub busy: u64,
+    /// All.
+    pub total: u64,
+}
+
+/// One disk's work since boot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DiskTotals {
+    /// Bytes.
+    pub read: u64,
+    /// Bytes.
+    pub written: u64,
+    /// Milliseconds with at least one request.
+    pub busy_ms: u64,
+}
+
+/// One network interface's work since boot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct NetTotals {
+    /// Bytes received.
+    pub rx: u64,
+    /// Bytes sent.
+    pub tx: u64,
+}
+
+/// Figures that only grow, except when a device goes away: devices are therefore kept apart, and
+/// one that comes or goes makes no rate jump.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// Processor time.
+    pub cpu: CpuTimes,
+    /// By name; whole disks only.
+    pub disks: BTreeMap<String, DiskTotals>,
+    /// By name; real links only.
+    pub nets: BTreeMap<String, NetTotals>,
+    /// Bytes Potluck served to readers.
+    pub served: u64,
+    /// Bytes Potluck stored for writers.
+    pub stored: u64,
+}
+
+impl Counters {
+    /// The rates of a [`Load`] from `earlier` until now, `elapsed` later; 0 when no time passed.
+    /// Everything in it that is no rate is left at its default.
+    pub fn load_since(&self, earlier: &Self, elapsed: Duration) -> Load {
+        let seconds = elapsed.as_secs_f64();
+        if seconds <= 0.0 {
+            return Load::default();
+        }
+        let per_second = |bytes: u64| (bytes as f64 / seconds) as u64;
+        let cpu = ratio(
+            self.cpu.busy.saturating_sub(earlier.cpu.busy),
+            self.cpu.total.saturating_sub(earlier.cpu.total),
+        );
+        let disk = |figure: fn(&DiskTotals) -> u64| growth(&self.disks, &earlier.disks, figure);
+        let net = |figure: fn(&NetTotals) -> u64| growth(&self.nets, &earlier.nets, figure);
+        let sum = |rates: Vec<u64>| per_second(rates.iter().fold(0, |a, b| a.saturating_add(*b)));
+        let busiest = disk(|d| d.busy_ms).into_iter().max().unwrap_or(0);
+        Load {
+            cpu_busy: cpu.unwrap_or(0.0).min(1.0),
+            disk_read_bytes_s: sum(disk(|d| d.read)),
+            disk_write_bytes_s: sum(disk(|d| d.written)),
+            disk_busy: (busiest as f64 / 1000.0 / seconds).min(1.0) as f32,
+            net_rx_bytes_s: sum(net(|n| n.rx)),
+            net_tx_bytes_s: sum(net(|n| n.tx)),
+            served_bytes_s: per_second(self.served.saturating_sub(earlier.served)),
+            stored_bytes_s: per_second(self.stored.saturating_sub(earlier.stored)),
+            ..Load::default()
+        }
+    }
+}
+
+/// By how much a figure grew on each device that was there at both times.
+fn growth<T>(
+    now: &BTreeMap<String, T>,
+    earlier: &BTreeMap<String, T>,
+    figure: fn(&T) -> u64,
+) -> Vec<u64> {
+    now.iter()
+        .filter_map(|(name, after)| Some(figure(after).saturating_sub(figure(earlier.get(name)?))))
+        .collect()
+}

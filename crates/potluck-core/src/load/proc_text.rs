@@ -1,0 +1,153 @@
+//! Linux's `/proc` as text. Text that is not as expected gives `None` or nothing, never a panic.
+
+use super::{Counters, CpuTimes, DiskTotals, Load, NetTotals, Pressure};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// What a Linux donor reads for one sample; empty where a file is missing.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ProcText<'a> {
+    /// `/proc/stat`
+    pub stat: &'a str,
+    /// `/proc/loadavg`
+    pub loadavg: &'a str,
+    /// `/proc/meminfo`
+    pub meminfo: &'a str,
+    /// `/proc/diskstats`
+    pub diskstats: &'a str,
+    /// `/proc/net/dev`
+    pub net_dev: &'a str,
+    /// `/proc/pressure/cpu`
+    pub psi_cpu: &'a str,
+    /// `/proc/pressure/io`
+    pub psi_io: &'a str,
+    /// `/proc/pressure/memory`
+    pub psi_memory: &'a str,
+}
+
+impl ProcText<'_> {
+    /// The machine's counters; Potluck's own are left at 0 for the caller to fill in.
+    pub fn counters(&self) -> Counters {
+        Counters {
+            cpu: CpuTimes::parse(self.stat).unwrap_or_default(),
+            disks: parse_diskstats(self.diskstats),
+            nets: parse_net_dev(self.net_dev),
+            ..Counters::default()
+        }
+    }
+
+    /// The sample at this moment, given the counters of now and of `elapsed` ago.
+    pub fn load(&self, now: &Counters, earlier: &Counters, elapsed: Duration) -> Load {
+        let (memory_free, memory_total) = parse_meminfo(self.meminfo).unwrap_or_default();
+        Load {
+            load1: parse_load1(self.loadavg).unwrap_or(0.0),
+            memory_free,
+            memory_total,
+            io_processes: parse_procs_blocked(self.stat).unwrap_or(0),
+            pressure: self.pressure(),
+            ..now.load_since(earlier, elapsed)
+        }
+    }
+
+    fn pressure(&self) -> Option<Pressure> {
+        let (cpu, io) = (parse_psi(self.psi_cpu), parse_psi(self.psi_io));
+        let memory = parse_psi(self.psi_memory);
+        cpu.or(io).or(memory)?;
+        let known = |percent: Option<f32>| percent.unwrap_or(0.0);
+        Some(Pressure { cpu: known(cpu), io: known(io), memory: known(memory) })
+    }
+}
+
+impl CpuTimes {
+    /// From the first line of `/proc/stat`, or all of it (proc_stat(5)).
+    pub fn parse(stat: &str) -> Option<Self> {
+        let line = stat.lines().next()?.strip_prefix("cpu ")?;
+        // user nice system idle iowait irq softirq steal; guest time is within user already.
+        let times: Vec<u64> =
+            line.split_whitespace().take(8).map_while(|time| time.parse().ok()).collect();
+        let sum = |times: &[u64]| times.iter().fold(0, |a: u64, b| a.saturating_add(*b));
+        let total = sum(&times);
+        let idle = sum(times.get(3..times.len().min(5))?);
+        Some(Self { busy: total.saturating_sub(idle), total })
+    }
+}
+
+/// Percent of the last ten seconds in which some task stalled, from a file in `/proc/pressure`.
+pub fn parse_psi(text: &str) -> Option<f32> {
+    let some = text.lines().find_map(|line| line.strip_prefix("some "))?;
+    let average = some.split_whitespace().find_map(|field| field.strip_prefix("avg10="))?;
+    average.parse().ok().filter(|percent| (0.0..=100.0).contains(percent))
+}
+
+/// The one-minute figure of `/proc/loadavg`.
+pub fn parse_load1(text: &str) -> Option<f32> {
+    let load: f32 = text.split_whitespace().next()?.parse().ok()?;
+    (load.is_finite() && load >= 0.0).then_some(load)
+}
+
+/// Processes waiting for a disk, from `/proc/stat`.
+pub fn parse_procs_blocked(stat: &str) -> Option<u32> {
+    let count = stat.lines().find_map(|line| line.strip_prefix("procs_blocked "))?;
+    count.trim().parse().ok()
+}
+
+/// Free and total bytes of memory. Free is what the kernel estimates programs can have: most of
+/// the page cache counts as free.
+pub fn parse_meminfo(text: &str) -> Option<(u64, u64)> {
+    let bytes = |key: &str| -> Option<u64> {
+        let value = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
+        value.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+    };
+    Some((bytes("MemAvailable")?, bytes("MemTotal")?))
+}
+
+/// Whole physical disks by name. What lies on top of others (loop, RAID, LVM, partitions) would
+/// count the same bytes again.
+pub fn parse_diskstats(text: &str) -> BTreeMap<String, DiskTotals> {
+    const SECTOR: u64 = 512; // the unit of this file, whatever the disk's own (iostats.rst)
+    const LAYERED: [&str; 7] = ["loop", "ram", "zram", "dm-", "md", "sr", "fd"];
+    let disk = |line: &str| -> Option<(String, DiskTotals)> {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let name = *fields.get(2)?;
+        let figure = |at: usize| fields.get(at)?.parse::<u64>().ok();
+        let totals = DiskTotals {
+            read: figure(5)?.checked_mul(SECTOR)?,
+            written: figure(9)?.checked_mul(SECTOR)?,
+            busy_ms: figure(12)?,
+        };
+        (!LAYERED.iter().any(|prefix| name.starts_with(prefix))).then(|| (name.into(), totals))
+    };
+    let mut disks: BTreeMap<String, DiskTotals> = text.lines().filter_map(disk).collect();
+    let names: BTreeSet<String> = disks.keys().cloned().collect();
+    disks.retain(|name, _| !whole_disk(name).is_some_and(|whole| names.contains(whole)));
+    disks
+}
+
+/// The disk a partition's name implies: `sda` of `sda1`, `nvme0n1` of `nvme0n1p2`.
+fn whole_disk(name: &str) -> Option<&str> {
+    let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    if stem.len() == name.len() {
+        return None;
+    }
+    let numbered = |disk: &&str| disk.ends_with(|c: char| c.is_ascii_digit());
+    Some(stem.strip_suffix('p').filter(numbered).unwrap_or(stem))
+}
+
+/// Network links by name. What lies on top of others (bridges, bonds, VLANs, tunnels) or never
+/// leaves the machine would count the same bytes again.
+pub fn parse_net_dev(text: &str) -> BTreeMap<String, NetTotals> {
+    const VIRTUAL: [&str; 11] =
+        ["veth", "docker", "br", "virbr", "ifb", "tun", "tap", "wg", "bond", "team", "dummy"];
+    let link = |line: &str| -> Option<(String, NetTotals)> {
+        let (name, figures) = line.split_once(':')?;
+        let name = name.trim();
+        let figures: Vec<&str> = figures.split_whitespace().collect();
+        let bytes = |at: usize| figures.get(at)?.parse().ok();
+        let totals = NetTotals { rx: bytes(0)?, tx: bytes(8)? };
+        let real = name != "lo"
+            && !name.contains('.')
+            && !VIRTUAL.iter().any(|prefix| name.starts_with(prefix));
+        real.then(|| (name.into(), totals))
+    };
+    text.lines().filter_map(link).collect()
+}

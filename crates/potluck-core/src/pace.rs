@@ -1,0 +1,143 @@
+//! Pacing: what a client learns of each donor, and how much it lets one owe.
+//!
+//! The window of a donor follows what it really delivers, so a slow donor holds one chunk while
+//! fast ones stream: it gets fewer chunks and stalls nobody (DESIGN §6).
+
+use crate::clock::Tick;
+use crate::ids::DonorId;
+use std::time::Duration;
+
+/// Seconds of queued work a donor's window aims at: hides any turnaround on a LAN, and is all
+/// that is lost when a donor dies or slows down.
+const TARGET_DELAY_S: f64 = 0.25;
+/// The most bytes a donor may owe: more fills no LAN better and only costs the client memory.
+const MAX_WINDOW: u64 = 16 << 20;
+/// Chunks in flight below which the pipe drains between two chunks.
+const PIPELINE: u64 = 2;
+/// A window beyond that grows to this part of what the donor has delivered, so that a short
+/// transfer never ends waiting for a queue that was filled on the evidence of one chunk.
+const TRUST: u64 = 4;
+/// A rate forgets within this much busy time …
+const MEMORY_S: f64 = 0.5;
+/// … or this many bytes, whichever is less: acknowledgements come in bursts, and a donor that was
+/// stuck for long must be believed again after a few chunks.
+const MEMORY_BYTES: f64 = (64 << 20) as f64;
+/// Bytes a second expected of a donor not met yet: a gigabit link.
+const UNKNOWN_RATE: f64 = 125e6;
+/// A second request must promise to be this many times faster than waiting for the first.
+const HEDGE_GAIN: f64 = 2.0;
+/// Seconds below which waiting is jitter (a scheduler's turn, a flush) and never hedged.
+const HEDGE_FLOOR_S: f64 = 0.02;
+
+/// What a client knows of one donor.
+#[derive(Debug, Clone, Default)]
+pub struct Pace {
+    outstanding: u64,
+    /// Bytes delivered and the busy seconds that took, both fading with age: their quotient stands
+    /// still when acknowledgements arrive in bursts, where a mean of quotients would explode.
+    delivered: f64,
+    busy: f64,
+    /// All bytes ever delivered.
+    total: u64,
+    /// When the donor last became busy or made progress.
+    since: Tick,
+    failures: u32,
+}
+
+impl Pace {
+    /// Nothing known.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A request of `bytes` left for the donor.
+    pub fn sent(&mut self, bytes: u32, now: Tick) {
+        if self.outstanding == 0 {
+            self.since = now;
+        }
+        self.outstanding += u64::from(bytes);
+    }
+
+    /// A request sent at `sent_at` was answered in full.
+    pub fn acked(&mut self, bytes: u32, sent_at: Tick, now: Tick) {
+        let span = now.saturating_sub(self.since.max(sent_at)).as_secs_f64();
+        let bytes_f = f64::from(bytes);
+        let age = span / MEMORY_S;
+        let kept = (-age.max(bytes_f / MEMORY_BYTES)).exp();
+        // The early part of a long span is itself half forgotten at its end.
+        let seen = if age > 1e-6 { (1.0 - (-age).exp()) / age } else { 1.0 };
+        self.delivered = self.delivered * kept + bytes_f * seen;
+        self.busy = self.busy * kept + span * seen;
+        self.total = self.total.saturating_add(u64::from(bytes));
+        self.since = now;
+        self.failures = 0;
+        self.outstanding = self.outstanding.saturating_sub(u64::from(bytes));
+    }
+
+    /// A request failed or was given up.
+    pub fn failed(&mut self, bytes: u32) {
+        self.outstanding = self.outstanding.saturating_sub(u64::from(bytes));
+        self.failures = self.failures.saturating_add(1);
+    }
+
+    /// Bytes requested and not answered.
+    pub fn outstanding(&self) -> u64 {
+        self.outstanding
+    }
+
+    /// Bytes a second the donor delivers while it has something to do: the time requests wait in
+    /// its queue does not count against it. `None` before the first answer.
+    pub fn rate(&self) -> Option<f64> {
+        (self.delivered > 0.0).then(|| self.delivered / self.busy.max(1e-6))
+    }
+
+    /// Bytes the donor may owe when requests are about `chunk` bytes.
+    pub fn window(&self, chunk: u32) -> u64 {
+        let chunk = u64::from(chunk);
+        if self.failures > 0 {
+            return chunk;
+        }
+        let pipeline = PIPELINE * chunk;
+        let most = (self.total / TRUST).min(MAX_WINDOW).max(pipeline);
+        match self.rate() {
+            None => pipeline,
+            Some(rate) => ((rate * TARGET_DELAY_S) as u64).clamp(chunk, most),
+        }
+    }
+
+    /// Whether another request of `chunk` bytes may be sent now.
+    pub fn has_room(&self, chunk: u32) -> bool {
+        self.outstanding == 0 || self.outstanding + u64::from(chunk) <= self.window(chunk)
+    }
+
+    /// How long until `bytes` more are here; each failure in a row doubles it.
+    pub fn expected_finish(&self, bytes: u32) -> Duration {
+        let owed = (self.outstanding + u64::from(bytes)) as f64;
+        let doubt = 2_f64.powi(self.failures.min(16) as i32);
+        let seconds = owed / self.rate().unwrap_or(UNKNOWN_RATE) * doubt;
+        Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+    }
+}
+
+/// The donor with room that is expected to finish a chunk first; `None` when all windows are full.
+pub fn choose<'a>(
+    candidates: impl Iterator<Item = (DonorId, &'a Pace)>,
+    chunk: u32,
+) -> Option<DonorId> {
+    candidates
+        .filter(|(_, pace)| pace.has_room(chunk))
+        .min_by_key(|(donor, pace)| (pace.expected_finish(chunk), pace.outstanding(), *donor))
+        .map(|(donor, _)| donor)
+}
+
+/// Whether a request of `bytes` sent at `sent_at` should be sent to another donor too, the best of
+/// which delivers `others_best_rate` bytes a second. Ask this when nothing else is left to send:
+/// before, the other donors have better to do.
+pub fn overdue(pace: &Pace, others_best_rate: f64, bytes: u32, sent_at: Tick, now: Tick) -> bool {
+    let elsewhere = HEDGE_GAIN * f64::from(bytes) / others_best_rate;
+    let waited = now.saturating_sub(sent_at).as_secs_f64();
+    let quiet = now.saturating_sub(sent_at.max(pace.since)).as_secs_f64();
+    let due = pace.rate().map_or(0.0, |rate| f64::from(bytes) / rate);
+    // Time left until it is due; once past due, what has been late so long stays as late again.
+    waited >= elsewhere.max(HEDGE_FLOOR_S) && (due - quiet).abs() > elsewhere
+}

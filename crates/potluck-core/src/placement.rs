@@ -1,0 +1,193 @@
+//! Placement: which donors take the chunks of a file.
+//!
+//! The greedy space fit of FreeLoader §4.1.2: sort the donors by free space, stripe over the top
+//! `width` as far as the smallest of them allows, re-sort, and repeat for the overflow, with a
+//! smaller width when fewer have room. Three things are added. Copies lie on distinct donors, and
+//! on distinct hosts where labels allow it. A section stops early where going on would leave the
+//! rest without enough distinct donors, so a refusal means that no placement exists. Near ties in
+//! space go to the less loaded donor (CEFT-PVFS §5.3).
+
+mod fit;
+
+use crate::ids::DonorId;
+use crate::size::format_size;
+use fit::{Fit, turns};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A donor that may take chunks.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Candidate {
+    /// Who.
+    pub donor: DonorId,
+    /// Bytes it can still promise.
+    pub free: u64,
+    /// [`crate::load::Load::score`].
+    pub load: f32,
+    /// What fails together with it; unknown counts as apart from all others.
+    pub host: Option<String>,
+}
+
+/// What is to be placed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Request {
+    /// Stored bytes of one copy; 0 when unknown, for a plan of donors without chunks.
+    pub bytes: u64,
+    /// Stored bytes of a full chunk, sealing included.
+    pub chunk_size: u32,
+    /// Donors to write to at once; widened to the number of copies.
+    pub width: u32,
+    /// Copies of every chunk.
+    pub copies: u32,
+}
+
+/// A run of chunks dealt in turn to a set of donors.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Section {
+    /// In the order of dealing.
+    pub donors: Vec<DonorId>,
+    /// How many chunks.
+    pub chunks: u64,
+    /// Stored bytes of one copy of these chunks; only the last chunk may be short.
+    pub bytes: u64,
+}
+
+/// Where the chunks of a file go, in file order.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// One after the other.
+    pub sections: Vec<Section>,
+    /// Copies of every chunk.
+    pub copies: u32,
+    /// Stored bytes of a full chunk.
+    pub chunk_size: u32,
+}
+
+/// Why nothing can be placed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// Nobody to place on.
+    #[error("no donor is available: lend space with `potluck lend`, or wait for a donor to return")]
+    NoDonors,
+    /// Copies need as many donors.
+    #[error(
+        "{need} copies need {need} donors and {have} are available: add donors or ask for fewer copies"
+    )]
+    TooFewDonors {
+        /// Donors there are.
+        have: u32,
+        /// Donors there must be.
+        need: u32,
+    },
+    /// The copies do not fit, each on its own donor.
+    #[error(
+        "{} are asked for, all copies together, and {} fit: free space, lend more, or ask for fewer copies",
+        format_size(*ask), format_size(*have)
+    )]
+    NoSpace {
+        /// Bytes of all copies, in whole chunks.
+        ask: u64,
+        /// Bytes of them that fit.
+        have: u64,
+    },
+}
+
+/// Places a file. The answer depends on the candidates, not on their order; a donor listed twice
+/// counts once.
+///
+/// Space is counted in whole chunks (of one chunk alone, in bytes): what a donor has beyond its
+/// last whole chunk is not used.
+pub fn plan(candidates: &[Candidate], request: &Request) -> Result<Plan, Refusal> {
+    if candidates.is_empty() {
+        return Err(Refusal::NoDonors);
+    }
+    let (copies, chunk_size) = (request.copies.max(1), request.chunk_size.max(1));
+    let mut fit = Fit::new(candidates, &Request { copies, chunk_size, ..*request });
+    fit.check()?;
+    let mut sections = Vec::new();
+    let mut bytes_left = request.bytes;
+    loop {
+        let (donors, chunks) = fit.next_section();
+        let bytes = chunks.saturating_mul(u64::from(chunk_size)).min(bytes_left);
+        bytes_left -= bytes;
+        sections.push(Section { donors, chunks, bytes });
+        if fit.is_done() {
+            break;
+        }
+    }
+    Ok(Plan { sections, copies, chunk_size })
+}
+
+impl Section {
+    /// The donors of this section's chunk `chunk`.
+    fn slot(&self, chunk: u64, copies: u32) -> impl Iterator<Item = DonorId> + '_ {
+        let width = self.donors.len();
+        let first = (chunk % width.max(1) as u64) as usize;
+        (0..width.min(copies as usize)).map(move |copy| self.donors[(first + copy) % width])
+    }
+
+    /// Bytes by which the last chunk is short.
+    fn shortfall(&self, chunk_size: u32) -> u64 {
+        self.chunks.saturating_mul(u64::from(chunk_size)).saturating_sub(self.bytes)
+    }
+}
+
+impl Plan {
+    /// The donors of a chunk, one a copy; `None` past the last planned chunk.
+    pub fn slot(&self, mut chunk: u64) -> Option<Vec<DonorId>> {
+        for section in &self.sections {
+            if chunk < section.chunks {
+                return Some(section.slot(chunk, self.copies).collect());
+            }
+            chunk -= section.chunks;
+        }
+        None
+    }
+
+    /// Bytes the plan needs on each donor; donors that need none are left out.
+    pub fn promised(&self) -> BTreeMap<DonorId, u64> {
+        let mut promised = BTreeMap::<DonorId, u64>::new();
+        for section in self.sections.iter().filter(|section| section.chunks > 0) {
+            let width = section.donors.len();
+            for (position, donor) in section.donors.iter().enumerate() {
+                let chunks = turns(position, width, self.copies as usize, section.chunks);
+                let bytes = chunks.saturating_mul(u64::from(self.chunk_size));
+                let sum = promised.entry(*donor).or_default();
+                *sum = sum.saturating_add(bytes);
+            }
+            for donor in section.slot(section.chunks - 1, self.copies) {
+                if let Some(sum) = promised.get_mut(&donor) {
+                    *sum = sum.saturating_sub(section.shortfall(self.chunk_size));
+                }
+            }
+        }
+        promised.retain(|_, bytes| *bytes > 0);
+        promised
+    }
+
+    /// Continues with the sections of `other`, planned for the same policy.
+    pub fn extend(&mut self, other: Plan) {
+        self.sections.extend(other.sections);
+    }
+
+    /// Chunks planned.
+    pub fn chunks(&self) -> u64 {
+        self.sections.iter().map(|section| section.chunks).sum()
+    }
+
+    /// Every donor named, also those without a chunk yet.
+    pub fn donors(&self) -> BTreeSet<DonorId> {
+        self.sections.iter().flat_map(|section| &section.donors).copied().collect()
+    }
+
+    /// Whether no two copies of a chunk lie on one host; unknown hosts count as apart.
+    pub fn is_apart<'a>(&self, host: impl Fn(DonorId) -> Option<&'a str>) -> bool {
+        self.sections.iter().all(|section| {
+            let slots = section.chunks.min(section.donors.len() as u64);
+            (0..slots).all(|chunk| {
+                let mut seen = BTreeSet::new();
+                section.slot(chunk, self.copies).filter_map(&host).all(|host| seen.insert(host))
+            })
+        })
+    }
+}

@@ -1,0 +1,235 @@
+//! The greedy fit itself, in whole chunks.
+
+use super::{Candidate, Refusal, Request};
+use crate::ids::DonorId;
+use std::collections::HashMap;
+
+/// Chunks a donor can still take.
+struct Room {
+    donor: DonorId,
+    chunks: u64,
+    load: f32,
+    /// Donors with one number fail together.
+    host: usize,
+}
+
+/// A placement under way.
+pub(super) struct Fit {
+    /// Best first after [`Fit::rank`]; only donors with room.
+    rooms: Vec<Room>,
+    hosts: usize,
+    donors: usize,
+    copies: usize,
+    width: usize,
+    /// Chunks not placed yet.
+    left: u64,
+    /// Bytes of a chunk.
+    unit: u64,
+}
+
+/// How often the donor at `position` of a stripe of `width` is dealt a copy in the first `chunks`
+/// chunks, when chunk `k` goes to positions `k..k + copies` around the stripe.
+pub(super) fn turns(position: usize, width: usize, copies: usize, chunks: u64) -> u64 {
+    let (width, copies) = (width as u64, (copies as u64).min(width as u64));
+    let (round, rest) = (chunks / width, chunks % width);
+    let past = position as u64 + 1;
+    let direct = past.min(rest) - past.saturating_sub(copies).min(rest);
+    let around = rest.saturating_sub(width + past.min(copies) - copies);
+    round * copies + direct + around
+}
+
+impl Fit {
+    pub(super) fn new(candidates: &[Candidate], request: &Request) -> Self {
+        let chunk = u64::from(request.chunk_size);
+        let unit = if request.bytes == 0 { chunk } else { chunk.min(request.bytes) };
+        let mut sorted: Vec<&Candidate> = candidates.iter().collect();
+        sorted.sort_by(|a, b| {
+            a.donor.cmp(&b.donor).then(a.free.cmp(&b.free)).then(a.load.total_cmp(&b.load))
+        });
+        sorted.dedup_by_key(|candidate| candidate.donor);
+        let mut numbers = HashMap::new();
+        let rooms = sorted.iter().enumerate().map(|(own, candidate)| Room {
+            donor: candidate.donor,
+            chunks: candidate.free / unit,
+            load: candidate.load,
+            host: candidate.host.as_ref().map_or(own, |host| *numbers.entry(host).or_insert(own)),
+        });
+        let rooms = rooms.filter(|room| room.chunks > 0).collect();
+        Self {
+            rooms,
+            hosts: sorted.len(),
+            donors: sorted.len(),
+            copies: request.copies as usize,
+            width: request.width.max(request.copies) as usize,
+            left: request.bytes.div_ceil(chunk),
+            unit,
+        }
+    }
+
+    /// Whether all copies fit; a plan without chunks must have room for one.
+    pub(super) fn check(&self) -> Result<(), Refusal> {
+        if self.donors < self.copies {
+            let (have, need) = (self.donors as u32, self.copies as u32);
+            return Err(Refusal::TooFewDonors { have, need });
+        }
+        let chunks = self.left.max(1);
+        let (have, ask) = (self.room_for(chunks, &[], 0), self.slots(chunks));
+        if have >= ask {
+            return Ok(());
+        }
+        let bytes = |slots: u128| (slots * u128::from(self.unit)).try_into().unwrap_or(u64::MAX);
+        Err(Refusal::NoSpace { ask: bytes(ask), have: bytes(have) })
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.left == 0
+    }
+
+    /// Places the next chunks: on whom, and how many.
+    pub(super) fn next_section(&mut self) -> (Vec<DonorId>, u64) {
+        self.rank();
+        let (stripe, chunks) = self.stripe();
+        let donors = stripe.iter().map(|room| self.rooms[*room].donor).collect();
+        for (position, room) in stripe.iter().enumerate() {
+            self.rooms[*room].chunks -= turns(position, stripe.len(), self.copies, chunks);
+        }
+        self.rooms.retain(|room| room.chunks > 0);
+        self.left -= chunks;
+        (donors, chunks)
+    }
+
+    /// Sorts by room. Rooms count as equal when they differ by less than one stripe share, except
+    /// that donors which can be in every remaining slot come first, for they may have to be.
+    fn rank(&mut self) {
+        let share = (self.slots(self.left) / self.width as u128).max(1);
+        let left = self.left;
+        let size = |room: &Room| (room.chunks >= left, u128::from(room.chunks) / share);
+        self.rooms.sort_by(|a, b| {
+            size(b).cmp(&size(a)).then(a.load.total_cmp(&b.load)).then(a.donor.cmp(&b.donor))
+        });
+    }
+
+    /// The donors of the next section, as places in the ranking, and how many chunks they take:
+    /// a full turn at least, or the width shrinks.
+    fn stripe(&mut self) -> (Vec<usize>, u64) {
+        self.width = self.width.min(self.rooms.len());
+        loop {
+            let plain: Vec<usize> = (0..self.width).collect();
+            for stripe in self.apart().into_iter().chain([plain]) {
+                let chunks = self.whole_turns(self.most_chunks(&stripe), stripe.len());
+                if chunks >= self.left.min(stripe.len() as u64) {
+                    return (stripe, chunks);
+                }
+            }
+            if self.width == self.copies {
+                // The best-ranked donors take one chunk at least: see `rank`.
+                let plain: Vec<usize> = (0..self.width).collect();
+                let chunks = self.most_chunks(&plain).max(1);
+                return (plain, chunks);
+            }
+            self.width -= 1;
+        }
+    }
+
+    /// A section that is not the last ends with a whole turn: the largest donors come out of it
+    /// equal, instead of leaving crumbs that each cost a section.
+    fn whole_turns(&self, chunks: u64, width: usize) -> u64 {
+        let crumbs = if width > self.copies { chunks % width as u64 } else { 0 };
+        if chunks == self.left { chunks } else { chunks - crumbs }
+    }
+
+    /// The most chunks that fit on `stripe` and leave room for the rest elsewhere. Both hold for
+    /// fewer chunks if they hold for more, hence the bisection.
+    fn most_chunks(&self, stripe: &[usize]) -> u64 {
+        if self.fits(stripe, self.left) {
+            return self.left;
+        }
+        let (mut good, mut bad) = (0, self.left);
+        while bad - good > 1 {
+            let middle = good + (bad - good) / 2;
+            if self.fits(stripe, middle) {
+                good = middle;
+            } else {
+                bad = middle;
+            }
+        }
+        good
+    }
+
+    fn fits(&self, stripe: &[usize], chunks: u64) -> bool {
+        let rest = self.left - chunks;
+        stripe.iter().enumerate().all(|(position, room)| {
+            turns(position, stripe.len(), self.copies, chunks) <= self.rooms[*room].chunks
+        }) && (rest == 0 || self.room_for(rest, stripe, chunks) >= self.slots(rest))
+    }
+
+    /// Copies of `rest` chunks that find a donor, no two of one chunk on the same, after `stripe`
+    /// took `chunks`. All of them do if this is no less than [`Fit::slots`]: deal them around.
+    fn room_for(&self, rest: u64, stripe: &[usize], chunks: u64) -> u128 {
+        let useful = |room: u64| u128::from(room.min(rest));
+        let all: u128 = self.rooms.iter().map(|room| useful(room.chunks)).sum();
+        let taken: u128 = stripe
+            .iter()
+            .enumerate()
+            .map(|(position, room)| {
+                let before = self.rooms[*room].chunks;
+                let turns = turns(position, stripe.len(), self.copies, chunks);
+                useful(before) - useful(before.saturating_sub(turns))
+            })
+            .sum();
+        all - taken
+    }
+
+    fn slots(&self, chunks: u64) -> u128 {
+        u128::from(chunks) * self.copies as u128
+    }
+
+    /// The widest stripe in which no slot has two copies on one host, if the labels allow any:
+    /// a narrower stripe costs speed once, a shared host costs the file.
+    fn apart(&self) -> Option<Vec<usize>> {
+        if self.copies == 1 {
+            return None;
+        }
+        (self.copies..=self.width).rev().find_map(|width| {
+            let stripe = self.interleave(self.few_per_host(width)?);
+            self.is_apart(&stripe).then_some(stripe)
+        })
+    }
+
+    /// The best `width` donors with at most as many of one host as can be kept apart.
+    fn few_per_host(&self, width: usize) -> Option<Vec<usize>> {
+        let mut taken = vec![0; self.hosts];
+        let chosen = |room: &usize| {
+            let count: &mut usize = &mut taken[self.rooms[*room].host];
+            *count += 1;
+            *count <= width / self.copies
+        };
+        let stripe: Vec<usize> = (0..self.rooms.len()).filter(chosen).take(width).collect();
+        (stripe.len() == width).then_some(stripe)
+    }
+
+    /// Orders donors so that those of one host are far from each other: always the host with most
+    /// left among those not used for the last copies.
+    fn interleave(&self, mut donors: Vec<usize>) -> Vec<usize> {
+        let host = |room: usize| self.rooms[room].host;
+        let mut left = vec![0_usize; self.hosts];
+        donors.iter().for_each(|room| left[host(*room)] += 1);
+        let mut stripe: Vec<usize> = Vec::with_capacity(donors.len());
+        while !donors.is_empty() {
+            let recent = &stripe[stripe.len().saturating_sub(self.copies - 1)..];
+            let best = (0..donors.len())
+                .filter(|at| recent.iter().all(|room| host(*room) != host(donors[*at])))
+                .max_by_key(|at| (left[host(donors[*at])], std::cmp::Reverse(*at)))
+                .unwrap_or(0);
+            let room = donors.remove(best);
+            left[host(room)] -= 1;
+            stripe.push(room);
+        }
+        stripe
+    }
+
+    fn is_apart(&self, stripe: &[usize]) -> bool {
+        let host = |position: usize| self.rooms[stripe[position % stripe.len()]].host;
+        (0..stripe.len()).all(|at| (1..self.copies).all(|next| host(at) != host(at + next)))
+    }
+}

@@ -1,0 +1,73 @@
+//! Reservations: bytes promised to write sessions, donor by donor.
+//!
+//! What a donor can promise is its room less what the ledger already promised on it, so that no
+//! session runs out of space in the middle because another was admitted.
+
+use crate::ids::{DonorId, SessionId};
+use std::collections::BTreeMap;
+
+/// All open promises of a pool. Per donor it always holds the sum over the sessions.
+#[derive(Debug, Clone, Default)]
+pub struct Ledger {
+    sessions: BTreeMap<SessionId, BTreeMap<DonorId, u64>>,
+    // Wider than one promise, so that no sum of promises is cut off and then paid back whole.
+    promised: BTreeMap<DonorId, u128>,
+}
+
+impl Ledger {
+    /// Promises `bytes` to `session` in place of what it had: a repeated request costs nothing.
+    pub fn reserve(&mut self, session: SessionId, bytes: BTreeMap<DonorId, u64>) {
+        self.release(session);
+        self.sessions.insert(session, BTreeMap::new());
+        self.grow(session, bytes);
+    }
+
+    /// Promises `bytes` more.
+    pub fn grow(&mut self, session: SessionId, bytes: BTreeMap<DonorId, u64>) {
+        let held = self.sessions.entry(session).or_default();
+        for (donor, more) in bytes {
+            let promise = held.entry(donor).or_default();
+            let before = *promise;
+            *promise = before.saturating_add(more);
+            *self.promised.entry(donor).or_default() += u128::from(*promise - before);
+        }
+    }
+
+    /// Turns up to `bytes` of a promise into stored bytes: the donor's own room shows them from
+    /// now on. Returns how many were promised; the rest was never reserved.
+    pub fn used(&mut self, session: SessionId, donor: DonorId, bytes: u64) -> u64 {
+        let promise = self.sessions.get_mut(&session).and_then(|held| held.get_mut(&donor));
+        let Some(promise) = promise else { return 0 };
+        let paid = bytes.min(*promise);
+        *promise -= paid;
+        self.forget(donor, paid);
+        paid
+    }
+
+    /// Ends a session; what it had not used is free again and is returned.
+    pub fn release(&mut self, session: SessionId) -> BTreeMap<DonorId, u64> {
+        let held = self.sessions.remove(&session).unwrap_or_default();
+        held.iter().for_each(|(donor, bytes)| self.forget(*donor, *bytes));
+        held
+    }
+
+    /// Bytes promised on `donor` and not yet stored; at most `u64::MAX`.
+    pub fn promised(&self, donor: DonorId) -> u64 {
+        let promised = self.promised.get(&donor).copied().unwrap_or(0);
+        promised.try_into().unwrap_or(u64::MAX)
+    }
+
+    /// Bytes `session` may still store over all donors; at most `u64::MAX`.
+    pub fn session_total(&self, session: SessionId) -> u64 {
+        let held = self.sessions.get(&session);
+        held.map_or(0, |held| held.values().fold(0, |sum, bytes| sum.saturating_add(*bytes)))
+    }
+
+    fn forget(&mut self, donor: DonorId, bytes: u64) {
+        let Some(promised) = self.promised.get_mut(&donor) else { return };
+        *promised -= u128::from(bytes);
+        if *promised == 0 {
+            self.promised.remove(&donor);
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Sizes as people write and read them.
+
+/// Units by name in lower case. A bare letter is binary, as `dd` and `truncate` take it.
+const UNITS: [(&str, u64); 17] = [
+    ("", 1),
+    ("b", 1),
+    ("k", 1 << 10),
+    ("kib", 1 << 10),
+    ("kb", 1_000),
+    ("m", 1 << 20),
+    ("mib", 1 << 20),
+    ("mb", 1_000_000),
+    ("g", 1 << 30),
+    ("gib", 1 << 30),
+    ("gb", 1_000_000_000),
+    ("t", 1 << 40),
+    ("tib", 1 << 40),
+    ("tb", 1_000_000_000_000),
+    ("p", 1 << 50),
+    ("pib", 1 << 50),
+    ("pb", 1_000_000_000_000_000),
+];
+
+const IEC: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+
+/// Text that is not a size.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadSize {
+    /// No number where one must stand.
+    #[error("“{0}” is not a size: write a number and a unit, such as 200GiB, 1.5TB or 4096")]
+    NoNumber(String),
+    /// A unit nobody knows.
+    #[error(
+        "“{unit}” in “{text}” is not a unit: use KiB MiB GiB TiB PiB (×1024) or KB MB GB TB PB (×1000)"
+    )]
+    NoUnit {
+        /// The whole text.
+        text: String,
+        /// The part that should be a unit.
+        unit: String,
+    },
+    /// More bytes than can be counted.
+    #[error("“{0}” is too large: at most 16 EiB can be counted")]
+    TooLarge(String),
+}
+
+/// Reads a size in bytes: `123`, `4MiB`, `1.5 TB`. Units are read in either case; a fraction of a
+/// byte is dropped.
+pub fn parse_size(text: &str) -> Result<u64, BadSize> {
+    let text = text.trim();
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = (&text[..split], text[split..].trim_start());
+    let no_number = || BadSize::NoNumber(text.into());
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if whole.is_empty()
+        || fraction.contains('.')
+        || (number.len() > whole.len() && fraction.is_empty())
+    {
+        return Err(no_number());
+    }
+    let factor = UNITS
+        .iter()
+        .find(|(name, _)| unit.eq_ignore_ascii_case(name))
+        .map(|(_, factor)| *factor)
+        .ok_or_else(|| BadSize::NoUnit { text: text.into(), unit: unit.into() })?;
+    whole
+        .parse::<u64>()
+        .ok()
+        .and_then(|whole| whole.checked_mul(factor))
+        .and_then(|bytes| bytes.checked_add(part(fraction, factor)))
+        .ok_or_else(|| BadSize::TooLarge(text.into()))
+}
+
+/// The decimals `0.fraction` of a unit; digits past the 18th cannot matter to a byte count.
+fn part(fraction: &str, factor: u64) -> u64 {
+    let digits = &fraction[..fraction.len().min(18)];
+    let value = digits.parse::<u128>().unwrap_or(0) * u128::from(factor);
+    (value / 10_u128.pow(digits.len() as u32)) as u64
+}
+
+/// A size for people, such as `1.5 GiB`: binary units, one decimal, bytes whole.
+pub fn format_size(bytes: u64) -> String {
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    // 1023.95 and more would print as 1024.0 of the smaller unit.
+    while value >= 1023.95 {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{value:.1} {}", IEC[unit])
+}
+
+/// A size that reads back as the same number of bytes: `50GiB`, or `1234` when no unit divides it.
+pub fn exact_size(bytes: u64) -> String {
+    let unit = if bytes == 0 { 0 } else { (bytes.trailing_zeros() / 10).min(5) };
+    let name = if unit == 0 { "" } else { IEC[unit as usize] };
+    format!("{}{name}", bytes >> (10 * unit))
+}

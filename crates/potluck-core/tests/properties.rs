@@ -1,0 +1,11 @@
+//! What the pure rules promise, for any input.
+
+mod properties {
+    mod formats;
+    mod limits;
+    mod load;
+    mod pace;
+    mod placement;
+    mod read_plan;
+    mod reservation;
+}

@@ -1,0 +1,222 @@
+use potluck_core::ids::DonorId;
+use potluck_core::placement::{Candidate, Plan, Refusal, Request, plan};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+const MIB: u64 = 1 << 20;
+
+fn candidate(id: u32, free: u64) -> Candidate {
+    Candidate { donor: DonorId(id), free, load: 0.0, host: None }
+}
+
+fn frees(frees: &[u64]) -> Vec<Candidate> {
+    frees.iter().zip(1..).map(|(free, id)| candidate(id, *free)).collect()
+}
+
+fn request(bytes: u64, chunk_size: u32, width: u32, copies: u32) -> Request {
+    Request { bytes, chunk_size, width, copies }
+}
+
+/// Adds up, chunk by chunk, what `Plan::promised` says in closed form.
+fn tally(plan: &Plan, bytes: u64) -> BTreeMap<DonorId, u64> {
+    let mut sums = BTreeMap::new();
+    for chunk in 0..plan.chunks() {
+        let size = u64::from(plan.chunk_size);
+        let len = size.min(bytes - chunk * size);
+        for donor in plan.slot(chunk).expect("a planned chunk") {
+            *sums.entry(donor).or_default() += len;
+        }
+    }
+    sums
+}
+
+/// Whether `chunks` chunks fit, each on `copies` donors: tries everything.
+fn placeable(rooms: &mut Vec<u64>, chunks: u64, copies: usize) -> bool {
+    if chunks == 0 {
+        return true;
+    }
+    (0..1_u32 << rooms.len()).filter(|set| set.count_ones() as usize == copies).any(|set| {
+        let chosen: Vec<usize> = (0..rooms.len()).filter(|at| set >> at & 1 == 1).collect();
+        if chosen.iter().any(|at| rooms[*at] == 0) {
+            return false;
+        }
+        chosen.iter().for_each(|at| rooms[*at] -= 1);
+        let fits = placeable(rooms, chunks - 1, copies);
+        chosen.iter().for_each(|at| rooms[*at] += 1);
+        fits
+    })
+}
+
+fn pool() -> impl Strategy<Value = Vec<Candidate>> {
+    let host = prop::option::of(0..4_u8).prop_map(|host| host.map(|host| format!("host{host}")));
+    prop::collection::vec((0..60_u64, 0..4_u8, host), 0..12).prop_map(|donors| {
+        let donors = donors.into_iter().zip(1..);
+        donors
+            .map(|((free, load, host), id)| Candidate {
+                donor: DonorId(id),
+                free: free * 10 + u64::from(load),
+                load: f32::from(load) / 4.0,
+                host,
+            })
+            .collect()
+    })
+}
+
+fn asked() -> impl Strategy<Value = Request> {
+    (0..3000_u64, 1..40_u32, 0..9_u32, 0..4_u32)
+        .prop_map(|(bytes, chunk, width, copies)| request(bytes, chunk, width, copies))
+}
+
+proptest! {
+    #[test]
+    fn every_byte_has_its_copies_on_distinct_donors_with_room(
+        pool in pool(), request in asked(),
+    ) {
+        let Ok(plan) = plan(&pool, &request) else { return Ok(()) };
+        let chunks = request.bytes.div_ceil(u64::from(request.chunk_size));
+        prop_assert_eq!(plan.chunks(), chunks);
+        prop_assert_eq!(plan.sections.iter().map(|s| s.bytes).sum::<u64>(), request.bytes);
+        prop_assert_eq!(plan.slot(chunks), None);
+        let copies = request.copies.max(1) as usize;
+        for chunk in 0..chunks {
+            let slot = plan.slot(chunk).expect("a planned chunk");
+            prop_assert_eq!(slot.len(), copies);
+            prop_assert_eq!(slot.iter().collect::<BTreeSet<_>>().len(), copies);
+        }
+        let promised = plan.promised();
+        prop_assert_eq!(&promised, &tally(&plan, request.bytes));
+        for candidate in &pool {
+            prop_assert!(promised.get(&candidate.donor).is_none_or(|b| *b <= candidate.free));
+        }
+    }
+
+    #[test]
+    fn no_section_is_wider_than_asked_or_narrower_than_the_copies(
+        pool in pool(), request in asked(),
+    ) {
+        let Ok(plan) = plan(&pool, &request) else { return Ok(()) };
+        let copies = request.copies.max(1);
+        for section in &plan.sections {
+            prop_assert!(section.donors.len() as u32 <= request.width.max(copies));
+            prop_assert!(section.donors.len() as u32 >= copies);
+        }
+        prop_assert!(plan.sections.len() <= 3 * pool.len());
+    }
+
+    #[test]
+    fn the_order_of_candidates_changes_nothing(
+        (pool, shuffled) in pool().prop_flat_map(|p| (Just(p.clone()), Just(p).prop_shuffle())),
+        request in asked(),
+    ) {
+        prop_assert_eq!(plan(&pool, &request), plan(&shuffled, &request));
+    }
+
+    #[test]
+    fn it_refuses_only_what_cannot_be_placed(
+        rooms in prop::collection::vec(0..5_u64, 1..6), chunks in 1..8_u64,
+        width in 1..6_u32, copies in 1..4_u32,
+        loads in prop::collection::vec(0..3_u8, 6), hosts in prop::collection::vec(0..3_u8, 6),
+        labelled: bool,
+    ) {
+        let mut pool = frees(&rooms);
+        for (candidate, (load, host)) in pool.iter_mut().zip(loads.iter().zip(&hosts)) {
+            candidate.load = f32::from(*load);
+            candidate.host = labelled.then(|| host.to_string());
+        }
+        let answer = plan(&pool, &request(chunks, 1, width, copies));
+        let possible = placeable(&mut rooms.clone(), chunks, copies as usize);
+        prop_assert_eq!(answer.is_ok(), possible, "{:?}", answer);
+        if let Err(Refusal::NoSpace { ask, have }) = answer {
+            prop_assert!(have < ask, "{} of {} fit", have, ask);
+        }
+    }
+
+    #[test]
+    fn enough_labelled_hosts_keep_copies_apart(
+        hosts in 3..6_u32, each in 1..4_u32, copies in 1..4_u32, width in 1..9_u32,
+        chunks in 0..50_u64,
+    ) {
+        let host = |id: u32| format!("host{}", id % hosts);
+        let pool: Vec<Candidate> = (0..hosts * each)
+            .map(|id| Candidate { host: Some(host(id)), ..candidate(id, 1000) })
+            .collect();
+        let plan = plan(&pool, &request(chunks, 1, width, copies)).expect("ample space");
+        let labels: Vec<String> = (0..hosts * each).map(host).collect();
+        prop_assert!(plan.is_apart(|donor| Some(&labels[donor.0 as usize])));
+    }
+
+    #[test]
+    fn an_extended_plan_goes_on_where_it_ended(first in 0..200_u64, second in 1..200_u64) {
+        let pool = frees(&[5000; 6]);
+        let ask = |bytes| plan(&pool, &request(bytes, 10, 4, 2)).expect("ample space");
+        let (mut whole, tail) = (ask(first * 10), ask(second * 10));
+        whole.extend(tail.clone());
+        prop_assert_eq!(whole.chunks(), first + second);
+        prop_assert_eq!(whole.slot(first), tail.slot(0));
+        let total: u64 = whole.promised().values().sum();
+        prop_assert_eq!(total, 2 * 10 * (first + second));
+    }
+}
+
+#[test]
+fn overflow_goes_to_the_next_donors_and_the_width_shrinks_last() {
+    // FreeLoader §4.1.2: 40 on the two largest, as far as the smaller allows; the rest re-sorted.
+    let plan = plan(&frees(&[30, 20, 10, 5]), &request(60, 1, 2, 1)).expect("65 are free");
+    let shape: Vec<(usize, u64)> =
+        plan.sections.iter().map(|section| (section.donors.len(), section.chunks)).collect();
+    assert_eq!(shape, [(2, 40), (2, 20)]);
+    let all = super::placement::plan(&frees(&[30, 5]), &request(35, 1, 2, 1)).expect("all of it");
+    let widths: Vec<usize> = all.sections.iter().map(|section| section.donors.len()).collect();
+    assert_eq!(widths, [2, 1]);
+}
+
+#[test]
+fn near_ties_in_space_go_to_the_less_loaded() {
+    let mut pool = frees(&[1000 * MIB + 5, 1000 * MIB + 3, 1000 * MIB, 10 * MIB]);
+    pool[0].load = 0.9;
+    pool[3].load = 0.0;
+    let plan = plan(&pool, &request(40 * MIB, 1 << 20, 2, 1)).expect("ample space");
+    assert_eq!(plan.donors(), BTreeSet::from([DonorId(2), DonorId(3)]));
+}
+
+#[test]
+fn an_unknown_size_gets_donors_and_no_chunks() {
+    let plan = plan(&frees(&[MIB, 9 * MIB, 9 * MIB, 9 * MIB]), &request(0, 4 << 20, 4, 2));
+    let plan = plan.expect("three have room");
+    assert_eq!((plan.sections.len(), plan.chunks()), (1, 0));
+    assert_eq!(plan.donors(), BTreeSet::from([2, 3, 4].map(DonorId)));
+    assert!(plan.promised().is_empty());
+}
+
+#[test]
+fn a_small_file_promises_its_bytes_and_not_a_chunk() {
+    let plan = plan(&frees(&[5000, 5000]), &request(4500, 4 << 20, 4, 2)).expect("it fits");
+    assert_eq!(plan.promised(), BTreeMap::from([1, 2].map(|id| (DonorId(id), 4500))));
+}
+
+#[test]
+fn refusals_say_what_is_missing() {
+    let ask = request(8 * MIB, 4 << 20, 4, 2);
+    assert_eq!(plan(&[], &ask), Err(Refusal::NoDonors));
+    let alone = plan(&frees(&[100 * MIB]), &ask).expect_err("one donor");
+    assert_eq!(alone, Refusal::TooFewDonors { have: 1, need: 2 });
+    let full = plan(&frees(&[100 * MIB, 5 * MIB]), &ask).expect_err("second copy");
+    assert_eq!(full, Refusal::NoSpace { ask: 16 * MIB, have: 12 * MIB });
+    assert!(full.to_string().contains("16.0 MiB are asked for"), "{full}");
+}
+
+#[test]
+fn a_thousand_donors_and_ten_million_chunks_take_few_sections() {
+    let free = |id: u64| (1 + id * 7919 % 1000) * (40 << 20);
+    let mut pool: Vec<Candidate> = (0..1000).map(|id| candidate(id as u32, free(id))).collect();
+    let room: u64 = pool.iter().map(|candidate| candidate.free).sum();
+    for (copies, hosts) in [(1, None), (3, None), (3, Some(2)), (3, Some(40))] {
+        for (id, candidate) in pool.iter_mut().enumerate() {
+            candidate.host = hosts.map(|hosts| format!("host{}", id * 31 % hosts));
+        }
+        // All that fits, in small chunks.
+        let bytes = room / u64::from(copies) / 2048 * 2048 - 1000 * 2048;
+        let plan = plan(&pool, &request(bytes, 2048, 256, copies)).expect("it just fits");
+        assert!(plan.chunks() > 3_000_000 && plan.sections.len() < 2000);
+    }
+}

@@ -1,0 +1,83 @@
+use potluck_core::ids::DonorId;
+use potluck_core::pace::Pace;
+use potluck_core::read_plan::{Piece, Source, chunks_of_range, pick};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const CHUNK: u32 = 1 << 20;
+
+fn source(id: u32, live: bool, load: f32) -> Source {
+    Source { donor: DonorId(id), live, load }
+}
+
+/// A donor that delivered a chunk in `millis` and owes `owed` chunks.
+fn met(millis: u64, owed: u32) -> Pace {
+    let mut pace = Pace::new();
+    pace.sent(CHUNK, Duration::ZERO);
+    pace.acked(CHUNK, Duration::ZERO, Duration::from_millis(millis));
+    (0..owed).for_each(|_| pace.sent(CHUNK, Duration::from_millis(millis)));
+    pace
+}
+
+proptest! {
+    #[test]
+    fn the_pieces_of_a_range_are_its_bytes_in_order(
+        lens in prop::collection::vec(0_u32..50, 0..20), from in 0_u64..700, to in 0_u64..700,
+    ) {
+        let file: Vec<(usize, u32)> = lens.iter().enumerate()
+            .flat_map(|(index, len)| (0..*len).map(move |at| (index, at))).collect();
+        let clip = |at: u64| (at as usize).min(file.len());
+        let wanted = file.get(clip(from)..clip(to)).unwrap_or_default();
+        let pieces = chunks_of_range(lens.iter().copied(), from..to);
+        prop_assert!(pieces.iter().all(|piece| piece.take > 0));
+        let got: Vec<(usize, u32)> = pieces.iter()
+            .flat_map(|Piece { index, skip, take }| (*skip..skip + take).map(move |at| (*index, at)))
+            .collect();
+        prop_assert_eq!(got, wanted);
+    }
+
+    #[test]
+    fn a_source_is_picked_from_the_untried_and_suspects_only_without_live_ones(
+        sources in prop::collection::vec((0_u32..9, any::<bool>(), 0.0..1.0_f32), 0..6),
+        tried in prop::collection::vec((0_u32..9).prop_map(DonorId), 0..6),
+        owed in prop::collection::vec(0_u32..4, 9),
+    ) {
+        let sources: Vec<Source> =
+            sources.into_iter().map(|(id, live, load)| source(id, live, load)).collect();
+        let paces: BTreeMap<DonorId, Pace> =
+            (0..).map(DonorId).zip(owed.iter().map(|owed| met(20, *owed))).collect();
+        let untried: Vec<&Source> =
+            sources.iter().filter(|source| !tried.contains(&source.donor)).collect();
+        let live = untried.iter().any(|source| source.live);
+        let candidates: Vec<DonorId> =
+            untried.iter().filter(|s| s.live == live).map(|s| s.donor).collect();
+        match pick(&sources, &paces, CHUNK, &tried) {
+            Some(donor) => prop_assert!(candidates.contains(&donor)),
+            None => {
+                let waiting = candidates.iter().all(|donor| !paces[donor].has_room(CHUNK));
+                prop_assert!(waiting, "somebody could have been asked");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_earliest_finish_wins_then_the_less_loaded() {
+    let paces: BTreeMap<DonorId, Pace> =
+        [(1, met(10, 1)), (2, met(15, 0)), (3, met(15, 0)), (4, met(1, 0))]
+            .into_iter()
+            .map(|(id, pace)| (DonorId(id), pace))
+            .collect();
+    let sources =
+        [source(1, true, 0.0), source(2, true, 0.5), source(3, true, 0.1), source(4, false, 0.0)];
+    let picked = |tried: &[u32]| {
+        let tried: Vec<DonorId> = tried.iter().copied().map(DonorId).collect();
+        pick(&sources, &paces, CHUNK, &tried).map(|donor| donor.0)
+    };
+    assert_eq!(picked(&[]), Some(3));
+    assert_eq!(picked(&[3]), Some(2));
+    assert_eq!(picked(&[3, 2]), Some(1));
+    assert_eq!(picked(&[3, 2, 1]), Some(4), "the suspect comes last");
+    assert_eq!(picked(&[1, 2, 3, 4]), None);
+}

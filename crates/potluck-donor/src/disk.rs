@@ -1,0 +1,167 @@
+//! The file system as an argument: what a donor asks of it, the machine's own, and the suite that
+//! every implementation must pass ([`conformance`]).
+
+#[doc(hidden)]
+pub mod conformance;
+mod system;
+
+pub use system::SystemDisk;
+
+use potluck_wire::bulk::ReadAt;
+use std::ffi::OsStr;
+use std::io;
+use std::path::Path;
+
+/// What a donor asks of a file system.
+///
+/// # Contract
+/// - Every call may block, and may come from any thread at any time; the donor serialises what must
+///   not overlap. Nothing is asked to be atomic but [`Disk::rename`] and [`Disk::create`].
+/// - Paths are absolute. The last component of a path is never followed when it is a symbolic link.
+/// - Nothing but [`NewFile::sync`], [`OldFile::sync`] and [`Disk::sync_dir`] makes anything survive a
+///   power cut: a file's bytes need the former, its name (made, renamed or removed) the latter, on
+///   the directory that holds it.
+/// - Failures carry the system's error number ([`io::Error::raw_os_error`]); the donor tells a full
+///   disk (`ENOSPC`, `EDQUOT`) from a broken one (`EIO`, `EROFS`, …) by it. An error leaves the disk
+///   as it was, except that a failed write may have written a part.
+pub trait Disk: Send + Sync + 'static {
+    /// Makes a directory that only its owner can enter; its parent must exist. Fine if it exists.
+    fn make_dir(&self, dir: &Path) -> io::Result<()>;
+
+    /// Makes the names in `dir` durable.
+    fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+
+    /// Makes an empty file that only its owner can read; `AlreadyExists` if there is one, link
+    /// included. Dropping the handle leaves the file.
+    fn create(&self, path: &Path) -> io::Result<Box<dyn NewFile>>;
+
+    /// Opens a file to be read. The handle stays good when the file is renamed or removed.
+    fn open(&self, path: &Path) -> io::Result<Box<dyn OldFile>>;
+
+    /// Bytes of the file at `path`, without opening it.
+    fn len(&self, path: &Path) -> io::Result<u64>;
+
+    /// Gives a file another name, replacing atomically what has that name.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Removes a file; `NotFound` if there is none.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+
+    /// Calls `each` for everything directly in `dir`, in any order. What comes or goes meanwhile
+    /// may be listed or not; everything else is listed once.
+    fn list(&self, dir: &Path, each: &mut dyn FnMut(Listed<'_>)) -> io::Result<()>;
+
+    /// The file system that holds `dir`.
+    fn space(&self, dir: &Path) -> io::Result<Space>;
+
+    /// Takes the lock of a directory until the result is dropped or the process dies;
+    /// `WouldBlock` if somebody, this process included, holds it.
+    fn lock(&self, dir: &Path) -> io::Result<Box<dyn Send + Sync>>;
+}
+
+/// A file being written, from its start to its end, by one thread at a time.
+pub trait NewFile: Send {
+    /// Appends all of `bytes`.
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
+
+    /// Makes the bytes appended so far durable.
+    fn sync(&mut self) -> io::Result<()>;
+}
+
+/// A file that is only read.
+pub trait OldFile: ReadAt {
+    /// Its bytes when it was opened.
+    fn len(&self) -> u64;
+
+    /// Whether it has no bytes.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Makes its bytes durable, whoever wrote them.
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// One entry of a directory.
+#[derive(Debug, Clone, Copy)]
+pub struct Listed<'a> {
+    /// Its name there.
+    pub name: &'a OsStr,
+    /// Bytes, if it is a regular file; `None` for anything else.
+    pub file: Option<u64>,
+}
+
+/// A file system at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Space {
+    /// Its size in bytes.
+    pub total: u64,
+    /// Bytes an ordinary process may still write.
+    pub available: u64,
+    /// Whether it takes no writes.
+    pub read_only: bool,
+}
+
+/// Whether `why` means that the disk is full, not broken.
+pub fn is_full(why: &io::Error) -> bool {
+    matches!(why.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// Whether `why` means that the disk is broken or gone, and not that this process lacks something.
+pub fn is_broken(why: &io::Error) -> bool {
+    use rustix::io::Errno;
+    // A store's own directories never go away while its disk is there.
+    const BROKEN: [Errno; 9] = [
+        Errno::IO,
+        Errno::ROFS,
+        Errno::NOENT,
+        Errno::NOTDIR,
+        Errno::NXIO,
+        Errno::NODEV,
+        Errno::STALE,
+        Errno::UCLEAN,
+        Errno::ACCESS,
+    ];
+    Errno::from_io_error(why).is_some_and(|errno| BROKEN.contains(&errno))
+}
+
+/// Replaces a small file durably: temp, write, sync, rename, sync of the directory.
+pub fn replace_durably(disk: &dyn Disk, path: &Path, content: &[u8]) -> io::Result<()> {
+    let dir = path.parent().unwrap_or(Path::new("/"));
+    let temp = path.with_extension(TEMP_EXTENSION);
+    match disk.remove(&temp) {
+        Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(why),
+        _ => {} // whatever an earlier life left
+    }
+    let mut file = disk.create(&temp)?;
+    file.append(content)?;
+    file.sync()?;
+    disk.rename(&temp, path)?;
+    disk.sync_dir(dir)
+}
+
+/// Ends the names of files that [`replace_durably`] did not finish.
+pub const TEMP_EXTENSION: &str = "tmp";
+
+/// The content of a small file; `InvalidData` when it has more than `most` bytes.
+pub fn read_small(disk: &dyn Disk, path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let file = disk.open(path)?;
+    if file.len() > most {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "far too long"));
+    }
+    let mut content = vec![0; file.len() as usize];
+    read_exact_at(&*file, &mut content, 0)?;
+    Ok(content)
+}
+
+/// Fills `out` from `offset`; `UnexpectedEof` when the file ends first.
+pub fn read_exact_at(file: &dyn OldFile, out: &mut [u8], offset: u64) -> io::Result<()> {
+    let mut filled = 0;
+    while filled < out.len() {
+        match file.read_at(&mut out[filled..], offset + filled as u64)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            n => filled += n,
+        }
+    }
+    Ok(())
+}

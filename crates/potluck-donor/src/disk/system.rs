@@ -1,0 +1,121 @@
+//! The machine's file system.
+
+use super::{Disk, Listed, NewFile, OldFile, Space};
+use potluck_wire::bulk::ReadAt;
+use rustix::fs::{FlockOperation, OFlags, StatVfsMountFlags};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::Path;
+
+/// The machine's file system.
+#[derive(Debug, Default)]
+pub struct SystemDisk;
+
+impl Disk for SystemDisk {
+    fn make_dir(&self, dir: &Path) -> io::Result<()> {
+        match DirBuilder::new().mode(0o700).create(dir) {
+            Err(why) if why.kind() == io::ErrorKind::AlreadyExists && is_dir(dir)? => Ok(()),
+            made => made,
+        }
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        File::open(dir)?.sync_all()
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Box<dyn NewFile>> {
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+        Ok(Box::new(Appending(file)))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Box<dyn OldFile>> {
+        let no_follow = OFlags::NOFOLLOW.bits() as i32;
+        let file = OpenOptions::new().read(true).custom_flags(no_follow).open(path)?;
+        let len = file.metadata()?.len();
+        Ok(Box::new(Stored { file, len }))
+    }
+
+    fn len(&self, path: &Path) -> io::Result<u64> {
+        Ok(fs::symlink_metadata(path)?.len())
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn list(&self, dir: &Path, each: &mut dyn FnMut(Listed<'_>)) -> io::Result<()> {
+        for entry in fs::read_dir(dir)? {
+            let entry = entry?;
+            // Does not follow links.
+            let metadata = match entry.metadata() {
+                Err(why) if why.kind() == io::ErrorKind::NotFound => continue, // just removed
+                metadata => metadata?,
+            };
+            let file = metadata.is_file().then(|| metadata.len());
+            each(Listed { name: &entry.file_name(), file });
+        }
+        Ok(())
+    }
+
+    fn space(&self, dir: &Path) -> io::Result<Space> {
+        let stat = rustix::fs::statvfs(dir)?;
+        Ok(Space {
+            total: stat.f_blocks.saturating_mul(stat.f_frsize),
+            available: stat.f_bavail.saturating_mul(stat.f_frsize),
+            read_only: stat.f_flag.contains(StatVfsMountFlags::RDONLY),
+        })
+    }
+
+    fn lock(&self, dir: &Path) -> io::Result<Box<dyn Send + Sync>> {
+        let dir = File::open(dir)?;
+        rustix::fs::flock(&dir, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(Box::new(dir))
+    }
+}
+
+fn is_dir(path: &Path) -> io::Result<bool> {
+    // A symbolic link to a directory counts: the owner's layout above the store is the owner's.
+    Ok(fs::metadata(path)?.is_dir())
+}
+
+struct Appending(File);
+
+impl NewFile for Appending {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_all(bytes)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.0.sync_all()
+    }
+}
+
+struct Stored {
+    file: File,
+    len: u64,
+}
+
+impl ReadAt for Stored {
+    fn as_file(&self) -> Option<&File> {
+        Some(&self.file)
+    }
+
+    fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<usize> {
+        FileExt::read_at(&self.file, out, offset)
+    }
+}
+
+impl OldFile for Stored {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync_all()
+    }
+}

@@ -1,0 +1,144 @@
+//! What the manager has not been told yet.
+
+use potluck_core::chunk::ChunkName;
+use potluck_wire::control::Holding;
+use potluck_wire::packed::Packed;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Beyond this nothing is remembered one by one: the whole inventory is sent instead.
+const MOST: usize = 100_000;
+/// The most changes in one heartbeat.
+const BATCH: usize = 16_384;
+
+/// One change to what is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// Stored.
+    Added(Holding),
+    /// Deleted, or found missing.
+    Removed(ChunkName),
+    /// Found spoiled and set aside.
+    Spoiled(ChunkName),
+    /// Looked at and found sound.
+    Sound(ChunkName),
+}
+
+impl Change {
+    fn name(&self) -> ChunkName {
+        match self {
+            Self::Added(holding) => holding.name,
+            Self::Removed(name) | Self::Spoiled(name) | Self::Sound(name) => *name,
+        }
+    }
+}
+
+/// Changes in the order they happened, until a heartbeat that carried them is answered.
+#[derive(Debug, Default)]
+pub struct Changes {
+    waiting: VecDeque<Change>,
+    overflowed: bool,
+}
+
+/// Changes for one heartbeat.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Batch {
+    /// How many of the oldest changes these are.
+    pub count: usize,
+    /// Stored.
+    pub added: Packed<Holding>,
+    /// Deleted, or found missing.
+    pub removed: Packed<ChunkName>,
+    /// Set aside.
+    pub spoiled: Packed<ChunkName>,
+    /// Sound.
+    pub sound: Packed<ChunkName>,
+}
+
+impl Changes {
+    /// Remembers a change.
+    pub fn push(&mut self, change: Change) {
+        if self.waiting.len() >= MOST {
+            *self = Self { waiting: VecDeque::new(), overflowed: true };
+        }
+        if !self.overflowed {
+            self.waiting.push_back(change);
+        }
+    }
+
+    /// The oldest changes. A heartbeat's lists have no order among them, so a name that changes
+    /// twice in different ways is in two heartbeats.
+    pub fn batch(&self) -> Batch {
+        let mut batch = Batch::default();
+        let mut seen = BTreeMap::new();
+        for change in self.waiting.iter().take(BATCH) {
+            let kind = std::mem::discriminant(change);
+            if *seen.entry(change.name()).or_insert(kind) != kind {
+                break;
+            }
+            batch.count += 1;
+            match change {
+                Change::Added(holding) => batch.added.0.push(*holding),
+                Change::Removed(name) => batch.removed.0.push(*name),
+                Change::Spoiled(name) => batch.spoiled.0.push(*name),
+                Change::Sound(name) => batch.sound.0.push(*name),
+            }
+        }
+        batch
+    }
+
+    /// The manager has the oldest `count` changes.
+    pub fn confirm(&mut self, count: usize) {
+        self.waiting.drain(..count.min(self.waiting.len()));
+    }
+
+    /// Whether so much was forgotten that the manager needs the whole inventory.
+    pub fn overflowed(&self) -> bool {
+        self.overflowed
+    }
+
+    /// Starts over: an inventory is about to tell everything.
+    pub fn restart(&mut self) {
+        *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(number: u32) -> ChunkName {
+        ChunkName::of(&number.to_le_bytes())
+    }
+
+    fn added(number: u32) -> Change {
+        Change::Added(Holding { name: name(number), len: 1 })
+    }
+
+    #[test]
+    fn a_heartbeat_never_says_two_things_of_one_chunk() {
+        let mut changes = Changes::default();
+        [added(1), added(2), Change::Removed(name(1)), added(1)].map(|c| changes.push(c));
+        let first = changes.batch();
+        assert_eq!((first.count, first.added.0.len(), first.removed.0.len()), (2, 2, 0));
+        assert_eq!(changes.batch(), first, "kept until confirmed");
+        changes.confirm(first.count);
+        let second = changes.batch();
+        assert_eq!((second.count, second.removed.0.as_slice()), (1, &[name(1)][..]));
+        changes.confirm(1);
+        assert_eq!(changes.batch().added.0.len(), 1);
+        changes.confirm(1);
+        assert_eq!(changes.batch(), Batch::default());
+    }
+
+    #[test]
+    fn too_much_to_remember_asks_for_an_inventory() {
+        let mut changes = Changes::default();
+        (0..MOST as u32).for_each(|number| changes.push(added(number)));
+        assert!(!changes.overflowed());
+        changes.push(added(0));
+        assert!(changes.overflowed() && changes.batch().count == 0);
+        changes.restart();
+        changes.push(added(1));
+        assert_eq!(changes.batch().count, 1);
+    }
+}

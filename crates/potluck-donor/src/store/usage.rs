@@ -1,0 +1,188 @@
+//! How much of the disk Potluck takes, and the promise that it never takes more (DESIGN §7 a, b).
+
+use crate::disk::Space;
+use potluck_core::budget::{DiskState, Limits, room};
+use std::sync::{Mutex, MutexGuard};
+
+/// File systems give space in blocks. Counting whole blocks keeps the cap by any measure an owner
+/// takes: sum of sizes, or `du`.
+const BLOCK: u64 = 4096;
+
+/// What a file of `len` bytes takes.
+pub fn taken(len: u64) -> u64 {
+    len.div_ceil(BLOCK).saturating_mul(BLOCK)
+}
+
+/// Counts what is stored, and what is promised to chunks on their way in.
+#[derive(Debug)]
+pub struct Usage {
+    limits: Limits,
+    counts: Mutex<Counts>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    /// Taken by files that are there.
+    used: u64,
+    /// Promised to files that are being written.
+    reserved: u64,
+    total: u64,
+    /// What the disk had left when last asked, less everything promised since.
+    available: u64,
+    /// Why nothing more is taken, ever.
+    broken: Option<String>,
+}
+
+impl Counts {
+    fn state(&self) -> DiskState {
+        let lent_used = self.used.saturating_add(self.reserved);
+        DiskState { total: self.total, available: self.available, lent_used }
+    }
+
+    fn room(&self, limits: &Limits) -> u64 {
+        if self.broken.is_some() { 0 } else { room(limits, &self.state()) }
+    }
+}
+
+impl Usage {
+    /// Nothing stored yet on a disk that has this `space`.
+    pub fn new(limits: Limits, space: Space) -> Self {
+        let usage = Self { limits, counts: Mutex::default() };
+        usage.sample(space);
+        usage
+    }
+
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().expect("no holder panics")
+    }
+
+    /// Promises room for a file of `len` bytes; `None` when there is not enough.
+    pub fn reserve(&self, len: u64) -> Option<Reservation<'_>> {
+        let bytes = taken(len);
+        let mut counts = self.counts();
+        if counts.room(&self.limits) < bytes {
+            return None;
+        }
+        counts.reserved += bytes;
+        counts.available -= bytes;
+        Some(Reservation { usage: self, bytes })
+    }
+
+    /// Counts a file of `len` bytes that was there at the start.
+    pub fn found(&self, len: u64) {
+        self.counts().used += taken(len);
+    }
+
+    /// A file of `len` bytes is gone. Whether the disk can use its blocks again is left to the next
+    /// [`Usage::sample`].
+    pub fn gone(&self, len: u64) {
+        let mut counts = self.counts();
+        counts.used = counts.used.saturating_sub(taken(len));
+    }
+
+    /// What the disk says now. How much of the chunks on their way in it has seen is unknown, so
+    /// they count whole.
+    pub fn sample(&self, space: Space) {
+        let mut counts = self.counts();
+        counts.total = space.total;
+        counts.available = space.available.saturating_sub(counts.reserved);
+    }
+
+    /// The disk was found full; believed until the next sample.
+    pub fn full(&self) {
+        self.counts().available = 0;
+    }
+
+    /// The disk is broken or gone: nothing more is taken in this life. True when that is news.
+    pub fn broke(&self, why: String) -> bool {
+        let mut counts = self.counts();
+        let news = counts.broken.is_none();
+        counts.broken.get_or_insert(why);
+        news
+    }
+
+    /// Why nothing more is taken, if so.
+    pub fn broken(&self) -> Option<String> {
+        self.counts().broken.clone()
+    }
+
+    /// The disk, and the bytes Potluck may still write.
+    pub fn report(&self) -> (DiskState, u64) {
+        let counts = self.counts();
+        (counts.state(), counts.room(&self.limits))
+    }
+}
+
+/// Room promised to one file; given back when dropped before the file is there.
+#[derive(Debug)]
+pub struct Reservation<'a> {
+    usage: &'a Usage,
+    bytes: u64,
+}
+
+impl Reservation<'_> {
+    /// The file is there.
+    pub fn keep(mut self) {
+        let mut counts = self.usage.counts();
+        counts.reserved -= self.bytes;
+        counts.used += self.bytes;
+        self.bytes = 0;
+    }
+}
+
+impl Drop for Reservation<'_> {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            let mut counts = self.usage.counts();
+            counts.reserved -= self.bytes;
+            counts.available += self.bytes;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use potluck_core::budget::KeepFree;
+
+    fn usage(max: u64, keep: u64, available: u64) -> Usage {
+        let limits = Limits { max, keep_free: KeepFree::Bytes(keep) };
+        Usage::new(limits, Space { total: 1 << 30, available, read_only: false })
+    }
+
+    #[test]
+    fn promises_never_add_up_to_more_than_the_cap() {
+        let usage = usage(10 * BLOCK, 0, 1 << 29);
+        let held = usage.reserve(9 * BLOCK + 1).expect("rounds up to the whole cap");
+        assert!(usage.reserve(1).is_none());
+        drop(held);
+        usage.reserve(4 * BLOCK).expect("given back").keep();
+        assert!(usage.reserve(6 * BLOCK + 1).is_none());
+        usage.reserve(6 * BLOCK).expect("to the last byte").keep();
+        assert_eq!(usage.report().0.lent_used, 10 * BLOCK);
+        usage.gone(4 * BLOCK);
+        assert_eq!(usage.report().1, 4 * BLOCK);
+    }
+
+    #[test]
+    fn the_floor_counts_what_was_promised_since_the_disk_was_asked() {
+        let usage = usage(1 << 29, 5 * BLOCK, 8 * BLOCK);
+        let two = usage.reserve(2 * BLOCK).expect("above the floor");
+        assert!(usage.reserve(2 * BLOCK).is_none());
+        // The disk has seen none of it: it must not be promised twice.
+        usage.sample(Space { total: 1 << 30, available: 8 * BLOCK, read_only: false });
+        assert!(usage.reserve(2 * BLOCK).is_none());
+        two.keep();
+        usage.sample(Space { total: 1 << 30, available: 4 * BLOCK, read_only: false });
+        assert_eq!(usage.report().1, 0, "the owner filled the disk");
+    }
+
+    #[test]
+    fn a_broken_disk_has_no_room() {
+        let usage = usage(1 << 20, 0, 1 << 20);
+        assert!(usage.broke("EIO".into()));
+        assert!(!usage.broke("EROFS".into()));
+        assert!(usage.reserve(1).is_none());
+        assert_eq!((usage.report().1, usage.broken().as_deref()), (0, Some("EIO")));
+    }
+}

@@ -1,0 +1,520 @@
+//! The bulk plane: frames on a raw stream between a client and a donor.
+//!
+//! A frame is a 16-byte header, a short extension, a 16-byte MAC and, for some, a body:
+//!
+//! ```text
+//! 0  magic 0xB1 | 1 op or status | 2 ack level | 3 extension length
+//! 4  tag (u32)  | 8 body length (u32)          | 12 zero (u32)       little-endian
+//! ```
+//! The MAC is keyed BLAKE3 over a sequence number, header and extension, with one key for each
+//! direction and connection. Bodies carry no MAC: a chunk verifies itself by its name, and the
+//! name is in the MACed extension. A frame that does not check ends the connection.
+//!
+//! Requests are pipelined; a donor answers in the order asked, and every answer carries the
+//! request's tag.
+
+use crate::ticket::{Receipt, Secret, ack_byte, ack_from_byte};
+use potluck_core::chunk::{ChunkName, MAX_STORED};
+use potluck_core::policy::AckLevel;
+use std::fs::File;
+use std::future::Future;
+use std::io;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+/// Bytes of a frame before its extension.
+pub const HEADER: usize = 16;
+/// Bytes of the MAC after the extension.
+pub const MAC: usize = 16;
+/// The longest extension: a name, an offset and a length.
+pub const MAX_EXT: usize = 40;
+/// The buffer for heads of frames; also all that a peer who has proved nothing may fill.
+pub const HEAD_BUFFER: usize = 4096;
+/// Bytes moved at a time: a piece is received, hashed and written while it is warm in the cache.
+pub const PIECE: usize = 256 << 10;
+
+const MAGIC: u8 = 0xB1;
+const OP_PUT: u8 = 1;
+const OP_GET: u8 = 2;
+
+const _: () = assert!(HEADER + MAX_EXT + MAC <= HEAD_BUFFER);
+
+/// Both keys of a connection.
+#[derive(Debug, Clone)]
+pub struct SessionKeys {
+    /// Authenticates what the client sends.
+    pub client: Lane,
+    /// Authenticates what the donor sends.
+    pub donor: Lane,
+}
+
+impl SessionKeys {
+    /// Keys from the ticket's secret and a nonce of each side; the nonces make every connection
+    /// new, so that a recorded one cannot be played back.
+    pub fn derive(secret: &Secret, client_nonce: &[u8; 16], donor_nonce: &[u8; 16]) -> Self {
+        let mut hasher = blake3::Hasher::new_keyed(secret.as_bytes());
+        hasher.update(b"potluck 1 bulk").update(client_nonce).update(donor_nonce);
+        let mut keys = [0; 64];
+        hasher.finalize_xof().fill(&mut keys);
+        let (client, donor) = keys.split_at(32);
+        let lane = |key: &[u8]| Lane { key: key.try_into().expect("32 bytes"), next: 0 };
+        Self { client: lane(client), donor: lane(donor) }
+    }
+}
+
+/// One direction of a connection: a key and the number of the next frame.
+#[derive(Clone)]
+pub struct Lane {
+    key: [u8; 32],
+    next: u64,
+}
+
+impl std::fmt::Debug for Lane {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Lane(#{})", self.next)
+    }
+}
+
+impl Lane {
+    fn mac(&mut self, head: &[u8]) -> blake3::Hash {
+        let mut hasher = blake3::Hasher::new_keyed(&self.key);
+        hasher.update(&self.next.to_le_bytes()).update(head);
+        self.next += 1;
+        hasher.finalize()
+    }
+
+    fn sign(&mut self, head: &mut Vec<u8>) {
+        let mac = self.mac(head);
+        head.extend_from_slice(&mac.as_bytes()[..MAC]);
+    }
+
+    fn check(&mut self, head: &[u8], mac: &[u8]) -> Result<(), FrameError> {
+        // Compared in constant time by widening the received half to blake3's own equality.
+        let expected = self.mac(head);
+        let mut received = *expected.as_bytes();
+        received[..MAC].copy_from_slice(mac);
+        if expected == blake3::Hash::from_bytes(received) { Ok(()) } else { Err(FrameError::Forged) }
+    }
+}
+
+/// Why a connection cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum FrameError {
+    /// The stream broke.
+    #[error("the connection broke: {0}")]
+    Io(#[from] io::Error),
+    /// The stream ended inside a frame.
+    #[error("the connection ended inside a frame")]
+    Truncated,
+    /// Not a frame, or one that asks for the impossible.
+    #[error("not a frame: {0}")]
+    Malformed(&'static str),
+    /// The MAC does not fit: no ticket, a changed frame, or one played back.
+    #[error("a frame is not authentic")]
+    Forged,
+}
+
+/// What a client asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Request {
+    /// Store the body as `name`.
+    Put {
+        /// What the body's bytes hash to.
+        name: ChunkName,
+        /// When to answer.
+        ack: AckLevel,
+        /// Bytes of the body.
+        len: u32,
+    },
+    /// Send the stored chunk whole.
+    Get {
+        /// Which chunk.
+        name: ChunkName,
+    },
+}
+
+/// How a request went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Status {
+    /// Done.
+    Ok = 0,
+    /// Not here.
+    NotFound = 1,
+    /// No lent space left.
+    Full = 2,
+    /// The body was not the chunk it was said to be.
+    Mismatch = 3,
+    /// The ticket does not allow it.
+    Denied = 4,
+    /// The disk failed.
+    DiskFailed = 5,
+    /// The owner has paused the donor, or it is going down.
+    Away = 6,
+}
+
+impl Status {
+    fn from_byte(byte: u8) -> Option<Self> {
+        [
+            Self::Ok,
+            Self::NotFound,
+            Self::Full,
+            Self::Mismatch,
+            Self::Denied,
+            Self::DiskFailed,
+            Self::Away,
+        ]
+        .into_iter()
+        .find(|status| *status as u8 == byte)
+    }
+}
+
+/// What a donor answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reply {
+    /// How it went.
+    pub status: Status,
+    /// Bytes of the body that follows: the chunk, after a successful get.
+    pub body: u32,
+    /// After a successful put: at which level the donor holds it, and the proof.
+    pub receipt: Option<(AckLevel, Receipt)>,
+}
+
+impl Reply {
+    /// An answer without body or receipt.
+    pub fn bare(status: Status) -> Self {
+        Self { status, body: 0, receipt: None }
+    }
+}
+
+fn head(kind: u8, ack: u8, tag: u32, body: u32, ext: &[&[u8]]) -> Vec<u8> {
+    let ext_len: usize = ext.iter().map(|part| part.len()).sum();
+    let mut head = Vec::with_capacity(HEADER + ext_len + MAC);
+    head.extend_from_slice(&[MAGIC, kind, ack, ext_len as u8]);
+    head.extend_from_slice(&tag.to_le_bytes());
+    head.extend_from_slice(&body.to_le_bytes());
+    head.extend_from_slice(&[0; 4]);
+    ext.iter().for_each(|part| head.extend_from_slice(part));
+    head
+}
+
+impl Request {
+    /// The head of the frame that asks this; a put's body follows it.
+    pub fn encode(&self, tag: u32, lane: &mut Lane) -> Vec<u8> {
+        let mut head = match self {
+            Self::Put { name, ack, len } => head(OP_PUT, ack_byte(*ack), tag, *len, &[&name.0]),
+            Self::Get { name } => head(OP_GET, 0, tag, 0, &[&name.0]),
+        };
+        lane.sign(&mut head);
+        head
+    }
+
+    fn decode(head: &Head) -> Result<Self, FrameError> {
+        let name = ChunkName(
+            head.ext().try_into().map_err(|_| FrameError::Malformed("a request names one chunk"))?,
+        );
+        let (kind, ack, body) = (head.bytes[1], head.bytes[2], head.body());
+        match kind {
+            OP_PUT if body == 0 || body > MAX_STORED => {
+                Err(FrameError::Malformed("impossible chunk length"))
+            }
+            OP_PUT => {
+                let ack = ack_from_byte(ack).ok_or(FrameError::Malformed("unknown ack level"))?;
+                Ok(Self::Put { name, ack, len: body })
+            }
+            OP_GET if body != 0 => Err(FrameError::Malformed("a get has no body")),
+            OP_GET => Ok(Self::Get { name }),
+            _ => Err(FrameError::Malformed("unknown operation")),
+        }
+    }
+}
+
+impl Reply {
+    /// The head of the frame that says this; the body follows it.
+    pub fn encode(&self, tag: u32, lane: &mut Lane) -> Vec<u8> {
+        let (ack, receipt) = match &self.receipt {
+            Some((ack, receipt)) => (ack_byte(*ack), &receipt.0[..]),
+            None => (0, &[][..]),
+        };
+        let mut head = head(self.status as u8, ack, tag, self.body, &[receipt]);
+        lane.sign(&mut head);
+        head
+    }
+
+    fn decode(head: &Head) -> Result<Self, FrameError> {
+        let status = Status::from_byte(head.bytes[1]).ok_or(FrameError::Malformed("status"))?;
+        if head.body() > MAX_STORED {
+            return Err(FrameError::Malformed("impossible chunk length"));
+        }
+        let receipt = match head.ext() {
+            [] => None,
+            ext => {
+                let receipt = ext.try_into().map_err(|_| FrameError::Malformed("receipt"))?;
+                let ack = ack_from_byte(head.bytes[2]).ok_or(FrameError::Malformed("ack level"))?;
+                Some((ack, Receipt(receipt)))
+            }
+        };
+        Ok(Self { status, body: head.body(), receipt })
+    }
+}
+
+/// A checked header and extension.
+struct Head {
+    bytes: [u8; HEADER + MAX_EXT],
+}
+
+impl Head {
+    fn ext(&self) -> &[u8] {
+        &self.bytes[HEADER..HEADER + self.bytes[3] as usize]
+    }
+    fn tag(&self) -> u32 {
+        u32::from_le_bytes(self.bytes[4..8].try_into().expect("4 bytes"))
+    }
+    fn body(&self) -> u32 {
+        u32::from_le_bytes(self.bytes[8..12].try_into().expect("4 bytes"))
+    }
+}
+
+/// The byte stream under a bulk connection.
+///
+/// One implementation waits in the kernel on a thread of its own (donors), one in the runtime
+/// (clients, simulations); the protocol above is the same code.
+pub trait BulkIo: Send {
+    /// Reads some bytes; 0 means the end.
+    fn read(&mut self, out: &mut [u8]) -> impl Future<Output = io::Result<usize>> + Send;
+    /// Writes a frame's head and the body after it, together where the system can.
+    fn write(&mut self, head: &[u8], body: &[u8]) -> impl Future<Output = io::Result<()>> + Send;
+    /// Writes a frame's head and then `len` bytes of `file` from its start, without passing them
+    /// through this process where the system can.
+    fn send_file(
+        &mut self,
+        head: &[u8],
+        file: &dyn ReadAt,
+        len: u64,
+    ) -> impl Future<Output = io::Result<()>> + Send;
+}
+
+/// Stored bytes that can be sent.
+pub trait ReadAt: Send + Sync {
+    /// The machine's file, if it is one.
+    fn as_file(&self) -> Option<&File>;
+    /// Reads some bytes at `offset`; 0 means the end.
+    fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<usize>;
+}
+
+impl ReadAt for File {
+    fn as_file(&self) -> Option<&File> {
+        Some(self)
+    }
+    fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<usize> {
+        std::os::unix::fs::FileExt::read_at(self, out, offset)
+    }
+}
+
+/// A bulk connection over a stream of the runtime.
+#[derive(Debug)]
+pub struct StreamIo<S>(pub S);
+
+impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin> BulkIo for StreamIo<S> {
+    async fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        self.0.read(out).await
+    }
+
+    async fn write(&mut self, head: &[u8], body: &[u8]) -> io::Result<()> {
+        let mut sent = 0;
+        while sent < head.len() {
+            let parts = [io::IoSlice::new(&head[sent..]), io::IoSlice::new(body)];
+            let n = self.0.write_vectored(&parts).await?;
+            if n == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            sent += n;
+        }
+        self.0.write_all(&body[sent - head.len()..]).await
+    }
+
+    async fn send_file(&mut self, head: &[u8], file: &dyn ReadAt, len: u64) -> io::Result<()> {
+        let mut buffer = vec![0; PIECE.min(len as usize)];
+        let mut sent = 0;
+        self.0.write_all(head).await?;
+        while sent < len {
+            let want = buffer.len().min((len - sent) as usize);
+            let n = file.read_at(&mut buffer[..want], sent)?;
+            if n == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            self.0.write_all(&buffer[..n]).await?;
+            sent += n as u64;
+        }
+        Ok(())
+    }
+}
+
+/// The receiving side of a connection: heads are read through a small buffer, bodies straight
+/// into the caller's.
+pub struct Inbox {
+    lane: Lane,
+    buffer: Box<[u8; HEAD_BUFFER]>,
+    start: usize,
+    end: usize,
+}
+
+impl Inbox {
+    /// Receives frames signed on `lane`; `early` are bytes of the stream that were read already
+    /// (by the HTTP upgrade).
+    pub fn new(lane: Lane, early: &[u8]) -> Result<Self, FrameError> {
+        let mut buffer = Box::new([0; HEAD_BUFFER]);
+        let room = buffer.get_mut(..early.len());
+        room.ok_or(FrameError::Malformed("too much before the upgrade"))?.copy_from_slice(early);
+        Ok(Self { lane, buffer, start: 0, end: early.len() })
+    }
+
+    /// The next request and its tag; `None` at a clean end of the stream.
+    pub async fn request(
+        &mut self,
+        io: &mut impl BulkIo,
+    ) -> Result<Option<(u32, Request)>, FrameError> {
+        let Some(head) = self.head(io).await? else { return Ok(None) };
+        Ok(Some((head.tag(), Request::decode(&head)?)))
+    }
+
+    /// The next answer and its tag; `None` at a clean end of the stream.
+    pub async fn reply(
+        &mut self,
+        io: &mut impl BulkIo,
+    ) -> Result<Option<(u32, Reply)>, FrameError> {
+        let Some(head) = self.head(io).await? else { return Ok(None) };
+        Ok(Some((head.tag(), Reply::decode(&head)?)))
+    }
+
+    /// Reads some bytes of the current frame's body, at most `out`; never returns 0 for a
+    /// non-empty `out`.
+    pub async fn body(
+        &mut self,
+        io: &mut impl BulkIo,
+        out: &mut [u8],
+    ) -> Result<usize, FrameError> {
+        let early = &self.buffer[self.start..self.end];
+        if !early.is_empty() {
+            let n = early.len().min(out.len());
+            out[..n].copy_from_slice(&early[..n]);
+            self.start += n;
+            return Ok(n);
+        }
+        match io.read(out).await? {
+            0 if !out.is_empty() => Err(FrameError::Truncated),
+            n => Ok(n),
+        }
+    }
+
+    async fn head(&mut self, io: &mut impl BulkIo) -> Result<Option<Head>, FrameError> {
+        if !self.fill(io, HEADER).await? {
+            return Ok(None);
+        }
+        let ext = self.buffer[self.start + 3] as usize;
+        if self.buffer[self.start] != MAGIC || ext > MAX_EXT {
+            return Err(FrameError::Malformed("no frame starts like this"));
+        }
+        let signed = HEADER + ext;
+        if !self.fill(io, signed + MAC).await? {
+            return Err(FrameError::Truncated);
+        }
+        let frame = &self.buffer[self.start..self.start + signed + MAC];
+        let (text, mac) = frame.split_at(signed);
+        self.lane.check(text, mac)?;
+        let mut head = Head { bytes: [0; HEADER + MAX_EXT] };
+        head.bytes[..signed].copy_from_slice(text);
+        self.start += signed + MAC;
+        Ok(Some(head))
+    }
+
+    /// Makes `want` bytes available; false at an end of the stream before the first of them.
+    async fn fill(&mut self, io: &mut impl BulkIo, want: usize) -> Result<bool, FrameError> {
+        if self.start + want > HEAD_BUFFER {
+            self.buffer.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        while self.end - self.start < want {
+            let n = io.read(&mut self.buffer[self.end..]).await?;
+            match n {
+                0 if self.end == self.start => return Ok(false),
+                0 => return Err(FrameError::Truncated),
+                n => self.end += n,
+            }
+        }
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys() -> SessionKeys {
+        SessionKeys::derive(&Secret::from_bytes([7; 32]), &[1; 16], &[2; 16])
+    }
+
+    fn put() -> Request {
+        Request::Put { name: ChunkName::of(b"body"), ack: AckLevel::Disk, len: 4 }
+    }
+
+    async fn receive(bytes: Vec<u8>) -> Result<Option<(u32, Request)>, FrameError> {
+        let mut io = StreamIo(tokio_test_stream(bytes));
+        Inbox::new(keys().client, &[])?.request(&mut io).await
+    }
+
+    fn tokio_test_stream(bytes: Vec<u8>) -> tokio::io::Join<io::Cursor<Vec<u8>>, tokio::io::Sink> {
+        tokio::io::join(io::Cursor::new(bytes), tokio::io::sink())
+    }
+
+    #[tokio::test]
+    async fn frames_arrive_as_sent_with_their_bodies() {
+        let mut sender = keys();
+        let mut bytes = put().encode(9, &mut sender.client);
+        bytes.extend_from_slice(b"body");
+        let get = Request::Get { name: ChunkName::of(b"x") };
+        bytes.extend(get.encode(10, &mut sender.client));
+        let (early, late) = bytes.split_at(20);
+        let mut io = StreamIo(tokio_test_stream(late.to_vec()));
+        let mut inbox = Inbox::new(keys().client, early).expect("fits");
+        assert_eq!(inbox.request(&mut io).await.expect("put"), Some((9, put())));
+        let mut body = [0; 4];
+        assert_eq!(inbox.body(&mut io, &mut body).await.expect("body"), 4);
+        assert_eq!(&body, b"body");
+        assert_eq!(inbox.request(&mut io).await.expect("get"), Some((10, get)));
+        assert_eq!(inbox.request(&mut io).await.expect("end"), None);
+
+        let said = Reply {
+            status: Status::Ok,
+            body: 0,
+            receipt: Some((AckLevel::Disk, Receipt([3; 16]))),
+        };
+        let bytes = said.encode(9, &mut sender.donor);
+        let mut inbox = Inbox::new(keys().donor, &bytes).expect("fits");
+        let mut end = StreamIo(tokio_test_stream(vec![]));
+        assert_eq!(inbox.reply(&mut end).await.expect("reply"), Some((9, said)));
+    }
+
+    #[tokio::test]
+    async fn changed_cut_or_replayed_frames_end_the_connection() {
+        let good = put().encode(1, &mut keys().client);
+        for at in 0..good.len() {
+            let mut changed = good.clone();
+            changed[at] ^= 0x40;
+            assert!(receive(changed).await.is_err(), "byte {at}");
+            if at > 0 {
+                assert!(receive(good[..at].to_vec()).await.is_err(), "cut at {at}");
+            }
+        }
+        let mut io = StreamIo(tokio_test_stream([&good[..], &good[..]].concat()));
+        let mut inbox = Inbox::new(keys().client, &[]).expect("fits");
+        inbox.request(&mut io).await.expect("first");
+        assert!(matches!(inbox.request(&mut io).await, Err(FrameError::Forged)));
+    }
+
+    #[tokio::test]
+    async fn impossible_lengths_are_refused_before_any_buffer() {
+        let huge = Request::Put { name: ChunkName::of(b""), ack: AckLevel::Memory, len: u32::MAX };
+        let refused = receive(huge.encode(1, &mut keys().client)).await;
+        assert!(matches!(refused, Err(FrameError::Malformed(_))));
+    }
+}

@@ -1,0 +1,53 @@
+//! What a role takes from outside: time, chance, the network, and where blocking work goes.
+
+use crate::net::SharedNet;
+use potluck_core::clock::{SharedClock, SystemClock};
+use potluck_core::entropy::{SharedEntropy, SystemEntropy};
+use std::sync::Arc;
+
+/// The outside world of one role. Cloning shares it.
+#[derive(Clone)]
+pub struct Env {
+    /// Time.
+    pub clock: SharedClock,
+    /// Randomness.
+    pub entropy: SharedEntropy,
+    /// Sockets.
+    pub net: SharedNet,
+    /// Where work goes that blocks or burns CPU.
+    pub offload: Offload,
+}
+
+impl Env {
+    /// The machine itself.
+    pub fn system() -> Self {
+        Self {
+            clock: Arc::new(SystemClock::default()),
+            entropy: Arc::new(SystemEntropy),
+            net: Arc::new(crate::net::SystemNet),
+            offload: Offload::Threads,
+        }
+    }
+}
+
+/// Where work goes that would hold up a runtime's thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Offload {
+    /// To the runtime's pool of blocking threads.
+    Threads,
+    /// Nowhere: done on the spot, so that one thread and one seed decide everything.
+    Inline,
+}
+
+impl Offload {
+    /// Runs `work` and gives its result. A panic in `work` continues in the caller.
+    pub async fn run<T: Send + 'static>(self, work: impl FnOnce() -> T + Send + 'static) -> T {
+        match self {
+            Self::Inline => work(),
+            Self::Threads => match tokio::task::spawn_blocking(work).await {
+                Ok(value) => value,
+                Err(failed) => std::panic::resume_unwind(failed.into_panic()),
+            },
+        }
+    }
+}

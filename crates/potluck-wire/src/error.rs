@@ -1,0 +1,150 @@
+//! How a refusal travels and what it means to a person.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What kind of failure it is; decides the HTTP status and the exit code (DESIGN §9).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorKind {
+    /// The request makes no sense as asked.
+    Usage,
+    /// What was named is not there.
+    NotFound,
+    /// Some of the work was done.
+    Partial,
+    /// May work when tried again: donors away, manager restarting, time ran out.
+    Retry,
+    /// No space, quota or reservation left.
+    NoSpace,
+    /// Bytes are not what they should be.
+    Integrity,
+    /// Who asks may not.
+    Auth,
+    /// Somebody else was first, or it exists already.
+    Conflict,
+    /// Anything else, unknown kinds of newer versions included.
+    #[serde(other)]
+    Other,
+}
+
+impl ErrorKind {
+    /// The process exit code that means this.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Self::Other => 1,
+            Self::Usage => 2,
+            Self::NotFound => 3,
+            Self::Partial => 4,
+            Self::Retry => 5,
+            Self::NoSpace => 6,
+            Self::Integrity => 7,
+            Self::Auth => 8,
+            Self::Conflict => 10,
+        }
+    }
+
+    /// The HTTP status that carries this.
+    pub fn http_status(self) -> http::StatusCode {
+        use http::StatusCode as S;
+        match self {
+            Self::Usage => S::BAD_REQUEST,
+            Self::NotFound => S::NOT_FOUND,
+            Self::Partial => S::MULTI_STATUS,
+            Self::Retry => S::SERVICE_UNAVAILABLE,
+            Self::NoSpace => S::INSUFFICIENT_STORAGE,
+            Self::Integrity => S::UNPROCESSABLE_ENTITY,
+            Self::Auth => S::FORBIDDEN,
+            Self::Conflict => S::CONFLICT,
+            Self::Other => S::INTERNAL_SERVER_ERROR,
+        }
+    }
+}
+
+/// A refusal or failure as it crosses the control plane and reaches a person: what happened, to
+/// what, and what to do next.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub struct Failure {
+    /// Its kind.
+    pub kind: ErrorKind,
+    /// A stable code such as `POT-E012`; listed in docs/errors.md.
+    pub code: String,
+    /// What happened, to what.
+    pub message: String,
+    /// What to do next; may be empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub hint: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.message, self.code)
+    }
+}
+
+impl Failure {
+    /// A failure with the public `code`.
+    pub fn new(kind: ErrorKind, code: &str, message: impl Into<String>) -> Self {
+        Self { kind, code: code.into(), message: message.into(), hint: String::new() }
+    }
+
+    /// The same with what to do next.
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = hint.into();
+        self
+    }
+}
+
+/// The stable codes. A code keeps its meaning for ever; new meanings get new codes.
+pub mod code {
+    /// A request that cannot be read.
+    pub const BAD_REQUEST: &str = "POT-E001";
+    /// A path the pool cannot hold.
+    pub const BAD_PATH: &str = "POT-E002";
+    /// A policy nobody can keep.
+    pub const BAD_POLICY: &str = "POT-E003";
+    /// No such file or directory.
+    pub const NO_ENTRY: &str = "POT-E010";
+    /// No such space.
+    pub const NO_SPACE_NAMED: &str = "POT-E011";
+    /// The file changed or vanished while it was read.
+    pub const CHANGED: &str = "POT-E012";
+    /// It exists already.
+    pub const EXISTS: &str = "POT-E020";
+    /// The version is not the expected one.
+    pub const WRONG_VERSION: &str = "POT-E021";
+    /// A file stands where a directory is needed, or the other way round.
+    pub const WRONG_KIND: &str = "POT-E022";
+    /// A directory or space that is not empty.
+    pub const NOT_EMPTY: &str = "POT-E023";
+    /// No donor is lending.
+    pub const NO_DONORS: &str = "POT-E030";
+    /// Fewer donors than copies.
+    pub const TOO_FEW_DONORS: &str = "POT-E031";
+    /// The bytes do not fit.
+    pub const FULL: &str = "POT-E032";
+    /// The write session is over.
+    pub const NO_SESSION: &str = "POT-E040";
+    /// A commit names chunks nobody acknowledged.
+    pub const NOT_ACKNOWLEDGED: &str = "POT-E041";
+    /// No copy could be read.
+    pub const UNREADABLE: &str = "POT-E050";
+    /// Bytes are not what their name says.
+    pub const WRONG_BYTES: &str = "POT-E051";
+    /// The token is wrong, used or expired.
+    pub const BAD_TOKEN: &str = "POT-E060";
+    /// No certificate of this pool, or one that was revoked.
+    pub const NOT_A_MEMBER: &str = "POT-E061";
+    /// The role may not do this.
+    pub const NOT_ALLOWED: &str = "POT-E062";
+    /// The peer is not the pool that was pinned.
+    pub const WRONG_POOL: &str = "POT-E063";
+    /// No manager answers.
+    pub const NO_MANAGER: &str = "POT-E070";
+    /// The catalog failed.
+    pub const CATALOG: &str = "POT-E080";
+    /// A local file or directory failed.
+    pub const LOCAL_IO: &str = "POT-E081";
+    /// Some files of many failed.
+    pub const SOME_FAILED: &str = "POT-E082";
+}

@@ -1,0 +1,131 @@
+//! Who a machine or person is in a pool: a key that never leaves, the certificate the pool gave
+//! it, and the pool's CA. One directory holds one identity.
+
+use crate::token::Role;
+use potluck_core::chunk::Digest;
+use potluck_core::ids::MemberId;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+const ABOUT: &str = "identity.json";
+const CA: &str = "ca.pem";
+const CERTIFICATE: &str = "cert.pem";
+const KEY: &str = "key.pem";
+
+/// What is not secret about an identity.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct About {
+    /// What the pool is called.
+    pub pool: String,
+    /// The manager's `host:port`.
+    pub manager: String,
+    /// The member's number.
+    pub member: MemberId,
+    /// What it may do.
+    pub role: Role,
+    /// What people call it.
+    pub name: String,
+}
+
+/// An identity, ready to use.
+#[derive(Debug)]
+pub struct Identity {
+    /// What is not secret.
+    pub about: About,
+    /// The pool's CA.
+    pub ca: CertificateDer<'static>,
+    /// This member's certificate.
+    pub certificate: CertificateDer<'static>,
+    /// This member's key.
+    pub key: PrivateKeyDer<'static>,
+}
+
+impl Clone for Identity {
+    fn clone(&self) -> Self {
+        Self {
+            about: self.about.clone(),
+            ca: self.ca.clone(),
+            certificate: self.certificate.clone(),
+            key: self.key.clone_key(),
+        }
+    }
+}
+
+/// The name by which a certificate is known: BLAKE3 of its DER.
+pub fn fingerprint(certificate: &CertificateDer<'_>) -> Digest {
+    Digest::of(certificate)
+}
+
+/// A new key and the request to certify it, both in DER.
+pub fn new_key_and_request() -> Result<(PrivateKeyDer<'static>, Vec<u8>), rcgen::Error> {
+    let key = rcgen::KeyPair::generate()?;
+    let request = rcgen::CertificateParams::default().serialize_request(&key)?;
+    let der = PrivateKeyDer::Pkcs8(key.serialize_der().into());
+    Ok((der, request.der().to_vec()))
+}
+
+impl Identity {
+    /// Reads the identity in `dir`.
+    pub fn load(dir: &Path) -> io::Result<Self> {
+        let bad = |file: &str, why: &dyn std::fmt::Display| {
+            io::Error::new(io::ErrorKind::InvalidData, format!("{}: {why}", dir.join(file).display()))
+        };
+        let text = fs::read(dir.join(ABOUT))?;
+        let certificate = |file| {
+            CertificateDer::from_pem_file(dir.join(file)).map_err(|why| bad(file, &why))
+        };
+        Ok(Self {
+            about: serde_json::from_slice(&text).map_err(|why| bad(ABOUT, &why))?,
+            ca: certificate(CA)?,
+            certificate: certificate(CERTIFICATE)?,
+            key: PrivateKeyDer::from_pem_file(dir.join(KEY)).map_err(|why| bad(KEY, &why))?,
+        })
+    }
+
+    /// Whether `dir` holds an identity.
+    pub fn exists(dir: &Path) -> bool {
+        dir.join(ABOUT).exists()
+    }
+
+    /// Writes the identity to `dir`; the key is readable by its owner only. The file that makes
+    /// the directory count as an identity is written last.
+    pub fn save(&self, dir: &Path) -> io::Result<()> {
+        fs::create_dir_all(dir)?;
+        write_private(&dir.join(KEY), pem("PRIVATE KEY", self.key.secret_der()).as_bytes())?;
+        write_private(&dir.join(CERTIFICATE), pem("CERTIFICATE", &self.certificate).as_bytes())?;
+        write_private(&dir.join(CA), pem("CERTIFICATE", &self.ca).as_bytes())?;
+        self.save_about(dir)
+    }
+
+    /// Writes only what is not secret, after it changed.
+    pub fn save_about(&self, dir: &Path) -> io::Result<()> {
+        let about = serde_json::to_vec_pretty(&self.about).map_err(io::Error::other)?;
+        write_private(&dir.join(ABOUT), &about)
+    }
+}
+
+/// DER as PEM text.
+pub fn pem(label: &str, der: &[u8]) -> String {
+    use base64::Engine;
+    let text = base64::engine::general_purpose::STANDARD.encode(der);
+    let lines = text.as_bytes().chunks(64).map(|line| std::str::from_utf8(line).expect("base64"));
+    format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.collect::<Vec<_>>().join("\n"))
+}
+
+/// Replaces a small file durably, readable by its owner only: temp, fsync, rename, fsync of the
+/// directory.
+pub fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
+    let dir = path.parent().unwrap_or(Path::new("."));
+    let temp = path.with_extension("tmp");
+    let mut file =
+        fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temp)?;
+    file.write_all(content)?;
+    file.sync_all()?;
+    fs::rename(&temp, path)?;
+    fs::File::open(dir)?.sync_all()
+}

@@ -1,0 +1,408 @@
+//! Tickets: what one bulk connection may do at one donor, and receipts: what a donor says it did.
+//!
+//! The manager shares a secret with every donor (the donor draws it and sends it when it
+//! registers). A ticket is a random id and a chain of caveats, macaroon-style: each caveat is
+//! folded into the signature with keyed BLAKE3, so anybody may narrow a ticket and nobody can
+//! widen it (Birgisson et al., NDSS 2014). The final signature never travels on the bulk plane: it
+//! keys the connection ([`crate::bulk`]), the way a Kerberos session key does.
+
+use crate::packed::Record;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use potluck_core::chunk::ChunkName;
+use potluck_core::entropy::Entropy;
+use potluck_core::ids::{DonorId, SessionId};
+use potluck_core::policy::AckLevel;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The longest ticket a donor reads.
+pub const MAX_TICKET: usize = 512;
+/// The most caveats a donor follows.
+const MAX_CAVEATS: usize = 16;
+
+/// 32 secret bytes: a donor's key, or a ticket's signature.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(potluck_core::chunk::Digest);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+impl Secret {
+    /// A new secret.
+    pub fn generate(entropy: &dyn Entropy) -> Self {
+        Self::from_bytes(entropy.bytes())
+    }
+
+    /// The secret made of these bytes.
+    pub fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(potluck_core::chunk::Digest(bytes))
+    }
+
+    /// The bytes, to key a hash with or to store.
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0.0
+    }
+
+    fn fold(&self, bytes: &[u8]) -> Self {
+        Self::from_bytes(*blake3::keyed_hash(self.as_bytes(), bytes).as_bytes())
+    }
+
+    /// A secret for one purpose, from which this one cannot be found.
+    fn purpose(&self, label: &str) -> Self {
+        self.fold(label.as_bytes())
+    }
+}
+
+/// What a ticket allows; a set of bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ops(pub u8);
+
+impl Ops {
+    /// Read chunks.
+    pub const GET: Self = Self(1);
+    /// Store chunks.
+    pub const PUT: Self = Self(2);
+
+    /// Whether all of `ops` are in the set.
+    pub fn allows(self, ops: Self) -> bool {
+        self.0 & ops.0 == ops.0
+    }
+
+    /// Both sets together.
+    pub fn and(self, ops: Self) -> Self {
+        Self(self.0 | ops.0)
+    }
+}
+
+/// One restriction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Caveat {
+    /// Only at this donor.
+    Donor(DonorId),
+    /// Only these operations.
+    Ops(Ops),
+    /// At most this many stored bytes in all puts together.
+    Bytes(u64),
+    /// Only until the manager's clock shows this many milliseconds; donors follow the manager's
+    /// clock through their heartbeats, never their own wall clock.
+    Expires(u64),
+    /// For this write session.
+    Session(SessionId),
+}
+
+impl Caveat {
+    fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(18);
+        let mut put = |kind: u8, value: &[u8]| {
+            out.push(kind);
+            out.push(value.len() as u8);
+            out.extend_from_slice(value);
+        };
+        match self {
+            Self::Donor(donor) => put(1, &donor.0.to_le_bytes()),
+            Self::Ops(ops) => put(2, &[ops.0]),
+            Self::Bytes(bytes) => put(3, &bytes.to_le_bytes()),
+            Self::Expires(at) => put(4, &at.to_le_bytes()),
+            Self::Session(session) => put(5, &session.0),
+        }
+        out
+    }
+
+    fn decode(kind: u8, value: &[u8]) -> Option<Self> {
+        let u64_of = |value: &[u8]| value.try_into().ok().map(u64::from_le_bytes);
+        Some(match kind {
+            1 => Self::Donor(DonorId(u32::from_le_bytes(value.try_into().ok()?))),
+            2 => Self::Ops(Ops(*value.first().filter(|_| value.len() == 1)?)),
+            3 => Self::Bytes(u64_of(value)?),
+            4 => Self::Expires(u64_of(value)?),
+            5 => Self::Session(SessionId(value.try_into().ok()?)),
+            _ => return None, // a restriction we cannot check is one we cannot keep
+        })
+    }
+}
+
+/// What is left to the bearer after all caveats.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Grant {
+    /// The ticket's id; byte budgets are counted under it.
+    pub id: [u8; 16],
+    /// Allowed operations.
+    pub ops: Ops,
+    /// Bytes all puts together may store.
+    pub bytes: u64,
+    /// The manager's milliseconds at which it ends.
+    pub expires: u64,
+    /// The write session it serves, if any.
+    pub session: Option<SessionId>,
+    /// Keys the connection.
+    pub secret: Secret,
+}
+
+/// A ticket and its signature, as the manager hands it to a client.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ticket {
+    /// What the donor is shown.
+    pub public: PublicTicket,
+    /// What only the client and the donor can know; crosses TLS only.
+    pub secret: Secret,
+}
+
+/// The part of a ticket that is shown: id and caveats.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PublicTicket {
+    bytes: Vec<u8>,
+}
+
+/// A ticket that allows nothing here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum BadTicket {
+    /// Not a ticket.
+    #[error("not a ticket of a version this donor knows")]
+    Malformed,
+    /// For somebody else.
+    #[error("the ticket is for another donor")]
+    OtherDonor,
+    /// Too old.
+    #[error("the ticket has expired")]
+    Expired,
+}
+
+impl Ticket {
+    /// Issues a ticket under the key shared with one donor.
+    pub fn issue(key: &Secret, entropy: &dyn Entropy, caveats: &[Caveat]) -> Self {
+        let id: [u8; 16] = entropy.bytes();
+        let mut ticket = Self {
+            public: PublicTicket { bytes: id.to_vec() },
+            secret: key.purpose("potluck 1 ticket").fold(&id),
+        };
+        caveats.iter().for_each(|caveat| ticket.narrow(caveat));
+        ticket
+    }
+
+    /// Adds a restriction; needs no key, and cannot be undone.
+    pub fn narrow(&mut self, caveat: &Caveat) {
+        let bytes = caveat.encode();
+        self.secret = self.secret.fold(&bytes);
+        self.public.bytes.extend_from_slice(&bytes);
+    }
+}
+
+impl PublicTicket {
+    /// What the ticket grants at donor `me` when the manager's clock shows `now` milliseconds.
+    ///
+    /// A forged ticket is not noticed here: its bearer cannot know the secret this derives, and
+    /// fails at the first frame.
+    pub fn grant(&self, key: &Secret, me: DonorId, now: u64) -> Result<Grant, BadTicket> {
+        let (id, mut rest) = self.bytes.split_at_checked(16).ok_or(BadTicket::Malformed)?;
+        let mut grant = Grant {
+            id: id.try_into().expect("16 bytes"),
+            ops: Ops(u8::MAX),
+            bytes: u64::MAX,
+            expires: u64::MAX,
+            session: None,
+            secret: key.purpose("potluck 1 ticket").fold(id),
+        };
+        let mut named_me = false;
+        for _ in 0..MAX_CAVEATS {
+            let [kind, len, ..] = *rest else { break };
+            let (raw, after) =
+                rest.split_at_checked(2 + len as usize).ok_or(BadTicket::Malformed)?;
+            grant.secret = grant.secret.fold(raw);
+            match Caveat::decode(kind, &raw[2..]).ok_or(BadTicket::Malformed)? {
+                Caveat::Donor(donor) if donor != me => return Err(BadTicket::OtherDonor),
+                Caveat::Donor(_) => named_me = true,
+                Caveat::Ops(ops) => grant.ops.0 &= ops.0,
+                Caveat::Bytes(bytes) => grant.bytes = grant.bytes.min(bytes),
+                Caveat::Expires(at) => grant.expires = grant.expires.min(at),
+                Caveat::Session(session) => match grant.session {
+                    Some(other) if other != session => return Err(BadTicket::Malformed),
+                    _ => grant.session = Some(session),
+                },
+            }
+            rest = after;
+        }
+        if !rest.is_empty() || !named_me {
+            return Err(BadTicket::Malformed);
+        }
+        if now >= grant.expires {
+            return Err(BadTicket::Expired);
+        }
+        Ok(grant)
+    }
+}
+
+impl fmt::Display for PublicTicket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&URL_SAFE_NO_PAD.encode(&self.bytes))
+    }
+}
+
+impl fmt::Debug for PublicTicket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PublicTicket({self})")
+    }
+}
+
+impl std::str::FromStr for PublicTicket {
+    type Err = BadTicket;
+    fn from_str(text: &str) -> Result<Self, BadTicket> {
+        if text.len() > MAX_TICKET {
+            return Err(BadTicket::Malformed);
+        }
+        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| BadTicket::Malformed)?;
+        Ok(Self { bytes })
+    }
+}
+
+impl Serialize for PublicTicket {
+    fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for PublicTicket {
+    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<str>::deserialize(d)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// A donor's word that it holds a chunk at an ack level, for one session. Only the donor and the
+/// manager can make one; a commit names no chunk without it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Receipt(pub [u8; 16]);
+
+impl Receipt {
+    /// The receipt for `len` stored bytes called `name`.
+    pub fn issue(key: &Secret, session: &SessionId, name: &ChunkName, len: u32, ack: AckLevel) -> Self {
+        let mut text = Vec::with_capacity(64);
+        text.extend_from_slice(&session.0);
+        text.extend_from_slice(&name.0);
+        text.extend_from_slice(&len.to_le_bytes());
+        text.push(ack as u8);
+        let mac = key.purpose("potluck 1 receipt").fold(&text);
+        Self(mac.as_bytes()[..16].try_into().expect("16 bytes"))
+    }
+}
+
+/// A receipt as a client presents it at commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Acknowledged {
+    /// Index of the chunk in its file's recipe.
+    pub chunk: u32,
+    /// Who holds it.
+    pub donor: DonorId,
+    /// At which level.
+    pub ack: AckLevel,
+    /// The proof.
+    pub receipt: Receipt,
+}
+
+impl Record for Acknowledged {
+    const SIZE: usize = 25;
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.chunk.to_le_bytes());
+        out.extend_from_slice(&self.donor.0.to_le_bytes());
+        out.push(ack_byte(self.ack));
+        out.extend_from_slice(&self.receipt.0);
+    }
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let u32_at = |at: usize| {
+            bytes.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes)
+        };
+        Some(Self {
+            chunk: u32_at(0)?,
+            donor: DonorId(u32_at(4)?),
+            ack: ack_from_byte(*bytes.get(8)?)?,
+            receipt: Receipt(bytes.get(9..25)?.try_into().ok()?),
+        })
+    }
+}
+
+/// An ack level as one byte of a frame or record.
+pub fn ack_byte(ack: AckLevel) -> u8 {
+    match ack {
+        AckLevel::Memory => 0,
+        AckLevel::Disk => 1,
+    }
+}
+
+/// The ack level a byte stands for.
+pub fn ack_from_byte(byte: u8) -> Option<AckLevel> {
+    match byte {
+        0 => Some(AckLevel::Memory),
+        1 => Some(AckLevel::Disk),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use potluck_core::entropy::SeededEntropy;
+
+    fn fixture() -> (Secret, Ticket) {
+        let entropy: &dyn Entropy = &SeededEntropy::new(3);
+        let key = Secret::generate(entropy);
+        let caveats = [
+            Caveat::Donor(DonorId(4)),
+            Caveat::Ops(Ops::PUT),
+            Caveat::Bytes(1000),
+            Caveat::Expires(50),
+        ];
+        let ticket = Ticket::issue(&key, entropy, &caveats);
+        (key, ticket)
+    }
+
+    #[test]
+    fn a_ticket_grants_what_its_caveats_leave() {
+        let (key, mut ticket) = fixture();
+        ticket.narrow(&Caveat::Bytes(10));
+        let grant = ticket.public.grant(&key, DonorId(4), 49).expect("valid");
+        assert_eq!((grant.bytes, grant.ops), (10, Ops::PUT));
+        assert_eq!(grant.secret, ticket.secret);
+        assert_eq!(ticket.public.grant(&key, DonorId(5), 0), Err(BadTicket::OtherDonor));
+        assert_eq!(ticket.public.grant(&key, DonorId(4), 50), Err(BadTicket::Expired));
+        assert_eq!(ticket.public.to_string().parse(), Ok(ticket.public));
+    }
+
+    #[test]
+    fn no_changed_ticket_gives_its_bearer_the_donors_secret() {
+        let (key, ticket) = fixture();
+        let bytes = ticket.public.bytes.clone();
+        for at in 0..bytes.len() {
+            for bit in 0..8 {
+                let mut forged = bytes.clone();
+                forged[at] ^= 1 << bit;
+                let forged = PublicTicket { bytes: forged };
+                if let Ok(grant) = forged.grant(&key, DonorId(4), 0) {
+                    assert_ne!(grant.secret, ticket.secret, "byte {at} bit {bit}");
+                }
+            }
+        }
+        for cut in 0..bytes.len() {
+            let cut = PublicTicket { bytes: bytes[..cut].to_vec() };
+            if let Ok(grant) = cut.grant(&key, DonorId(4), 0) {
+                assert_ne!(grant.secret, ticket.secret);
+            }
+        }
+    }
+
+    #[test]
+    fn a_receipt_is_for_one_chunk_at_one_level_in_one_session() {
+        let (key, _) = fixture();
+        let (name, session) = (ChunkName::of(b"x"), SessionId([1; 16]));
+        let receipt = Receipt::issue(&key, &session, &name, 1, AckLevel::Memory);
+        assert_ne!(receipt, Receipt::issue(&key, &session, &name, 1, AckLevel::Disk));
+        assert_ne!(receipt, Receipt::issue(&key, &SessionId([2; 16]), &name, 1, AckLevel::Memory));
+        let said = Acknowledged { chunk: 7, donor: DonorId(9), ack: AckLevel::Disk, receipt };
+        let mut raw = Vec::new();
+        said.write(&mut raw);
+        assert_eq!(Acknowledged::read(&raw), Some(said));
+    }
+}

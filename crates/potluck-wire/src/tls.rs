@@ -1,0 +1,197 @@
+//! Mutual TLS 1.3 on the control plane, under the pool's own CA.
+//!
+//! Certificates never expire in practice: rights end by the manager's member list, and a clock
+//! two days off must not lock anybody out (PROMISES C1).
+
+use crate::identity::{Identity, fingerprint};
+use crate::net::{BoxFuture, BoxStream, Detached, Stream};
+use potluck_core::chunk::Digest;
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+/// The name in every manager's certificate; the pool's CA signs nothing else with it.
+pub const MANAGER_NAME: &str = "manager.potluck.internal";
+
+/// How long a handshake may take.
+pub const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Makes a raw stream to a manager safe.
+pub trait Dial: Send + Sync + 'static {
+    /// Proves both ends to each other.
+    fn secure(&self, stream: BoxStream) -> BoxFuture<'_, io::Result<BoxStream>>;
+}
+
+/// Makes a raw stream from a member safe.
+pub trait Admit: Send + Sync + 'static {
+    /// Proves both ends to each other; gives the fingerprint of the member's certificate, or
+    /// `None` for somebody who can only join.
+    fn admit(&self, stream: BoxStream)
+    -> BoxFuture<'_, io::Result<(BoxStream, Option<Digest>)>>;
+}
+
+/// Chooses the cryptography of the whole process; call once, first thing in `main`.
+pub fn install_provider() {
+    // Fails only if somebody chose already, which is as good.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+}
+
+impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static> Stream
+    for tokio_rustls::client::TlsStream<S>
+{
+    fn detach(self: Box<Self>) -> io::Result<Detached> {
+        Ok(Detached::Stream(self))
+    }
+}
+
+impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static> Stream
+    for tokio_rustls::server::TlsStream<S>
+{
+    fn detach(self: Box<Self>) -> io::Result<Detached> {
+        Ok(Detached::Stream(self))
+    }
+}
+
+fn in_time<'a, T: 'a>(
+    handshake: impl Future<Output = io::Result<T>> + Send + 'a,
+) -> BoxFuture<'a, io::Result<T>> {
+    Box::pin(async move {
+        let timeout = || io::Error::new(io::ErrorKind::TimedOut, "the TLS handshake hung");
+        tokio::time::timeout(HANDSHAKE_DEADLINE, handshake).await.map_err(|_| timeout())?
+    })
+}
+
+/// Dials with TLS.
+#[derive(Clone)]
+pub struct TlsDial(TlsConnector);
+
+impl TlsDial {
+    /// As a member, trusting the pool's CA only.
+    pub fn member(identity: &Identity) -> Result<Self, rustls::Error> {
+        let config = ClientConfig::builder()
+            .with_root_certificates(roots(&identity.ca)?)
+            .with_client_auth_cert(vec![identity.certificate.clone()], identity.key.clone_key())?;
+        Ok(Self(TlsConnector::from(Arc::new(config))))
+    }
+
+    /// As somebody about to join, trusting the one CA whose fingerprint is `pin`.
+    pub fn joining(pin: Digest) -> Self {
+        let verifier = Arc::new(PinnedCa { pin });
+        let config = ClientConfig::builder()
+            .dangerous()
+            .with_custom_certificate_verifier(verifier)
+            .with_no_client_auth();
+        Self(TlsConnector::from(Arc::new(config)))
+    }
+}
+
+impl Dial for TlsDial {
+    fn secure(&self, stream: BoxStream) -> BoxFuture<'_, io::Result<BoxStream>> {
+        let name = ServerName::try_from(MANAGER_NAME).expect("a valid name");
+        in_time(async move {
+            Ok(Box::new(self.0.connect(name, stream).await?) as BoxStream)
+        })
+    }
+}
+
+/// Admits with TLS.
+#[derive(Clone)]
+pub struct TlsAdmit(TlsAcceptor);
+
+impl TlsAdmit {
+    /// As the manager whose certificate this is.
+    pub fn new(
+        ca: &CertificateDer<'static>,
+        certificate: CertificateDer<'static>,
+        key: PrivateKeyDer<'static>,
+    ) -> Result<Self, rustls::Error> {
+        // Joiners have no certificate yet; whoever shows none can only join (manager/serve).
+        let verifier = WebPkiClientVerifier::builder(Arc::new(roots(ca)?))
+            .allow_unauthenticated()
+            .build()
+            .map_err(|why| rustls::Error::General(why.to_string()))?;
+        let config = ServerConfig::builder()
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(vec![certificate, ca.clone()], key)?;
+        Ok(Self(TlsAcceptor::from(Arc::new(config))))
+    }
+}
+
+impl Admit for TlsAdmit {
+    fn admit(
+        &self,
+        stream: BoxStream,
+    ) -> BoxFuture<'_, io::Result<(BoxStream, Option<Digest>)>> {
+        in_time(async move {
+            let stream = self.0.accept(stream).await?;
+            let shown = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+            let member = shown.map(fingerprint);
+            Ok((Box::new(stream) as BoxStream, member))
+        })
+    }
+}
+
+fn roots(ca: &CertificateDer<'static>) -> Result<RootCertStore, rustls::Error> {
+    let mut roots = RootCertStore::empty();
+    roots.add(ca.clone())?;
+    Ok(roots)
+}
+
+/// Accepts the chain that ends in the CA with a known fingerprint, and no other.
+#[derive(Debug)]
+struct PinnedCa {
+    pin: Digest,
+}
+
+impl ServerCertVerifier for PinnedCa {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let ca = intermediates
+            .iter()
+            .find(|certificate| fingerprint(certificate) == self.pin)
+            .ok_or(rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer))?;
+        let roots = roots(&ca.clone().into_owned())?;
+        let verifier = WebPkiServerVerifier::builder(Arc::new(roots))
+            .build()
+            .map_err(|why| rustls::Error::General(why.to_string()))?;
+        verifier.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _cert: &CertificateDer<'_>,
+        _dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(rustls::Error::General("TLS 1.3 only".into()))
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms =
+            rustls::crypto::aws_lc_rs::default_provider().signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, cert, dss, &algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        rustls::crypto::aws_lc_rs::default_provider()
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}

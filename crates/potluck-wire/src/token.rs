@@ -1,0 +1,88 @@
+//! Join tokens: `pot1.` and base64url of what a joiner must know before it sends anything: where
+//! the manager is, which CA it must prove, and a single-use secret for one role.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+const PREFIX: &str = "pot1.";
+
+/// What a member of a pool may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Lends disk; may heartbeat and nothing else.
+    Donor,
+    /// Reads and writes files.
+    User,
+    /// Also invites, makes spaces and sees everything.
+    Admin,
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Donor => "donor",
+            Self::User => "user",
+            Self::Admin => "admin",
+        })
+    }
+}
+
+impl FromStr for Role {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "donor" => Ok(Self::Donor),
+            "user" => Ok(Self::User),
+            "admin" => Ok(Self::Admin),
+            _ => Err(format!("unknown role “{text}”: use donor, user or admin")),
+        }
+    }
+}
+
+/// A join token. [`fmt::Display`] shows it whole, secret included; [`fmt::Debug`] does not.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JoinToken {
+    /// The manager's `host:port`.
+    #[serde(rename = "m")]
+    pub manager: String,
+    /// BLAKE3 of the pool CA's certificate, in DER.
+    #[serde(rename = "c")]
+    pub ca: potluck_core::chunk::Digest,
+    /// The role it gives.
+    #[serde(rename = "r")]
+    pub role: Role,
+    /// Known to the manager by its hash only.
+    #[serde(rename = "s")]
+    pub secret: potluck_core::chunk::Digest,
+}
+
+/// Text that is no token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("this is not a Potluck join token (they start with “{PREFIX}”): copy the whole line that `potluck invite` printed")]
+pub struct NotAToken;
+
+impl fmt::Display for JoinToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = serde_json::to_vec(self).map_err(|_| fmt::Error)?;
+        write!(f, "{PREFIX}{}", URL_SAFE_NO_PAD.encode(text))
+    }
+}
+
+impl fmt::Debug for JoinToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "JoinToken({} at {})", self.role, self.manager)
+    }
+}
+
+impl FromStr for JoinToken {
+    type Err = NotAToken;
+    fn from_str(text: &str) -> Result<Self, NotAToken> {
+        let body = text.trim().strip_prefix(PREFIX).ok_or(NotAToken)?;
+        let json = URL_SAFE_NO_PAD.decode(body).map_err(|_| NotAToken)?;
+        serde_json::from_slice(&json).map_err(|_| NotAToken)
+    }
+}

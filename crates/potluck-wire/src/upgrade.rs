@@ -1,0 +1,113 @@
+//! Opening a bulk connection: `GET /bulk` with `Upgrade: potluck-bulk/1` on a donor's HTTP port.
+//!
+//! The client shows its ticket and a nonce, the donor answers 101 with a nonce of its own, and
+//! both derive the connection's keys ([`crate::bulk::SessionKeys`]). Nothing secret is sent.
+
+use crate::bulk::{FrameError, Inbox, SessionKeys, StreamIo};
+use crate::net::{BoxStream, Net};
+use crate::ticket::Ticket;
+use crate::version;
+use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
+use http_body_util::Empty;
+use hyper_util::rt::TokioIo;
+use potluck_core::entropy::Entropy;
+use potluck_core::ids::parse_hex;
+use std::io;
+use std::time::Duration;
+
+/// The path of the upgrade.
+pub const PATH: &str = "/bulk";
+/// Carries the public part of the ticket.
+pub const TICKET_HEADER: &str = "potluck-ticket";
+/// Carries 16 bytes of hex, in both directions.
+pub const NONCE_HEADER: &str = "potluck-nonce";
+/// How long the upgrade may take.
+pub const UPGRADE_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Why no bulk connection could be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The donor cannot be reached.
+    #[error("cannot reach the donor: {0}")]
+    Io(#[from] io::Error),
+    /// The donor refused the ticket or does not speak this protocol.
+    #[error("the donor refused the connection: HTTP {0}")]
+    Refused(StatusCode),
+    /// What answered is not a donor.
+    #[error("what answers there is not a donor: {0}")]
+    NotADonor(String),
+}
+
+/// Writes a nonce as a header's value.
+pub fn nonce_value(nonce: &[u8; 16]) -> HeaderValue {
+    let hex: String = nonce.iter().map(|byte| format!("{byte:02x}")).collect();
+    HeaderValue::from_str(&hex).expect("hex is a valid header value")
+}
+
+/// Reads the nonce of a request or response.
+pub fn nonce_of(headers: &HeaderMap) -> Option<[u8; 16]> {
+    parse_hex(headers.get(NONCE_HEADER)?.to_str().ok()?)
+}
+
+/// An open bulk connection as the client holds it.
+pub struct Opened {
+    /// The stream.
+    pub io: StreamIo<BoxStream>,
+    /// Receives the donor's answers.
+    pub inbox: Inbox,
+    /// Signs requests.
+    pub lane: crate::bulk::Lane,
+}
+
+/// Connects to the donor at `address` and upgrades to bulk under `ticket`.
+pub async fn open(
+    net: &dyn Net,
+    entropy: &dyn Entropy,
+    address: &str,
+    ticket: &Ticket,
+) -> Result<Opened, OpenError> {
+    let opening = open_stream(net, entropy, address, ticket);
+    match tokio::time::timeout(UPGRADE_DEADLINE, opening).await {
+        Ok(opened) => opened,
+        Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "no answer").into()),
+    }
+}
+
+async fn open_stream(
+    net: &dyn Net,
+    entropy: &dyn Entropy,
+    address: &str,
+    ticket: &Ticket,
+) -> Result<Opened, OpenError> {
+    let not_a_donor = |why: hyper::Error| OpenError::NotADonor(why.to_string());
+    let stream = net.connect(address).await?;
+    let nonce: [u8; 16] = entropy.bytes();
+    let request = Request::get(PATH)
+        .header(header::HOST, address)
+        .header(header::CONNECTION, "upgrade")
+        .header(header::UPGRADE, version::BULK)
+        .header(TICKET_HEADER, ticket.public.to_string())
+        .header(NONCE_HEADER, nonce_value(&nonce))
+        .body(Empty::<bytes::Bytes>::new())
+        .map_err(|why| OpenError::NotADonor(why.to_string()))?;
+
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(not_a_donor)?;
+    let driving = tokio::spawn(connection.with_upgrades());
+    let response = sender.send_request(request).await.map_err(not_a_donor)?;
+    if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        driving.abort();
+        return Err(OpenError::Refused(response.status()));
+    }
+    let donor_nonce = nonce_of(response.headers())
+        .ok_or_else(|| OpenError::NotADonor("no nonce in the answer".into()))?;
+    let upgraded = hyper::upgrade::on(response).await.map_err(not_a_donor)?;
+    let parts = upgraded
+        .downcast::<TokioIo<BoxStream>>()
+        .map_err(|_| OpenError::NotADonor("the stream changed its type".into()))?;
+
+    let keys = SessionKeys::derive(&ticket.secret, &nonce, &donor_nonce);
+    let inbox = Inbox::new(keys.donor, &parts.read_buf)
+        .map_err(|why: FrameError| OpenError::NotADonor(why.to_string()))?;
+    Ok(Opened { io: StreamIo(parts.io.into_inner()), inbox, lane: keys.client })
+}
