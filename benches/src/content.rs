@@ -87,9 +87,3 @@ pub fn remove(path: &Path) -> Result<()> {
     }
 }
 
-/// Waits until the file system of `path` has written back everything, so that one measurement never pays for the pages of the one before.
-pub fn settle(path: &Path) -> Result<()> {
-    interrupt::check()?;
-    rustix::fs::syncfs(File::open(path)?)?;
-    Ok(())
-}

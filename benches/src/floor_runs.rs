@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 use crate::content;
+use crate::machine;
 use crate::measure::{self, Cost};
 
 /// The floors by the names the targets use.
@@ -30,6 +31,11 @@ impl Floor {
             Self::Cp => "cp -r",
         }
     }
+
+    /// Whether it, and the work compared with it, writes files.
+    pub fn fills_pages(self) -> bool {
+        self != Self::Get
+    }
 }
 
 pub struct Floors {
@@ -47,7 +53,10 @@ impl Floors {
 
     /// One run of `floor` over `source`, a directory for `cp -r` and a file for the others.
     pub fn run(&self, floor: Floor, source: &Path) -> Result<Cost> {
-        content::settle(&self.dir)?;
+        machine::write_back(&self.dir)?;
+        if floor.fills_pages() {
+            machine::back_memory()?;
+        }
         match floor {
             Floor::Put => self.put(source, 1),
             Floor::Put2 => self.put(source, 2),

@@ -8,6 +8,7 @@ mod content;
 mod floor_runs;
 mod floors;
 mod interrupt;
+mod machine;
 mod measure;
 mod pool;
 mod report;
@@ -74,7 +75,7 @@ struct Run {
 #[derive(Args)]
 struct FloorsOnly {
     /// Bytes per read and write, to compare: a list
-    #[arg(long, value_delimiter = ',', default_value = "256KiB")]
+    #[arg(long, value_delimiter = ',', default_value = "1MiB")]
     piece: Vec<Size>,
     #[command(flatten)]
     common: Common,
@@ -105,6 +106,7 @@ enum Program {
     PutSink { out: PathBuf },
     GetSource { file: PathBuf },
     GetSink { source: SocketAddr, length: u64 },
+    TouchMemory { bytes: u64 },
 }
 
 fn main() -> ExitCode {
@@ -192,5 +194,9 @@ fn floor(program: Program, piece: usize) -> Result<()> {
         Program::PutSink { out } => floors::put_sink(&out, piece),
         Program::GetSource { file } => floors::get_source(&file),
         Program::GetSink { source, length } => floors::get_sink(&source, length, piece),
+        Program::TouchMemory { bytes } => {
+            machine::touch(bytes);
+            Ok(())
+        }
     }
 }

@@ -10,6 +10,7 @@ use rustix::process::{Pid, Signal};
 use serde::Deserialize;
 
 use crate::interrupt;
+use crate::machine;
 use crate::measure::{self, Cost, Finished, Resident};
 
 /// A daemon that is not serving by then never will be.
@@ -90,8 +91,11 @@ impl Pool {
     }
 
     /// Runs a client and charges it with what the daemons did meanwhile and because of it.
-    pub fn measure(&self, command: &mut Command) -> Result<Finished> {
+    pub fn measure(&self, command: &mut Command, fills_pages: bool) -> Result<Finished> {
         self.wait_quiet()?;
+        if fills_pages {
+            machine::back_memory()?;
+        }
         let before = self.cpu()?;
         let finished = measure::run(command).map_err(|error| self.explain(error))?;
         // With ack `memory` a donor may owe work when the client is gone. It belongs to this command, not to the next.

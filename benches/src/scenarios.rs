@@ -12,7 +12,8 @@ use clap::ValueEnum;
 use crate::content;
 use crate::floor_runs::{Floor, Floors};
 use crate::interrupt;
-use crate::measure::{Cost, Finished};
+use crate::machine;
+use crate::measure::{self, Cost, Finished};
 use crate::pool::Pool;
 use crate::size::Size;
 
@@ -140,7 +141,7 @@ pub fn run(plan: &Plan, dir: &Path, floors: Floors) -> Result<Outcome> {
         run.idle_donors("donor idle", Some(IDLE_RSS_MIB), Some(IDLE_CPU_PERCENT))?;
     }
     for space in &SPACES {
-        run.product(run.pool.client().args(["space", "create", space.name]).args(space.flags).args(["--ack", "memory"]))?;
+        measure::run(run.pool.client().args(["space", "create", space.name]).args(space.flags).args(["--ack", "memory"]))?;
     }
     for round in 0..plan.rounds {
         for space in SPACES.iter().filter(|space| plan.wants_space(space)) {
@@ -206,8 +207,8 @@ impl Run<'_> {
     fn big_file(&mut self) -> Result<()> {
         let (local, remote, size) = (self.dir.join("big"), "pot://plain/big", self.plan.big);
         content::write_file(&local, "big", size.0)?;
-        let put = self.product(&mut self.cp(&[], &local, remote))?;
-        let get = self.product(&mut self.cp(&[], remote, "/dev/null"))?;
+        let put = self.product(&mut self.cp(&[], &local, remote), false)?;
+        let get = self.product(&mut self.cp(&[], remote, "/dev/null"), false)?;
         for (verb, finished) in [("put", put), ("get", get)] {
             self.figure(format!("client RSS on a {size} {verb}"), finished.peak_rss as f64 / MIB, "MiB", Some(CLIENT_RSS_MIB));
         }
@@ -219,9 +220,9 @@ impl Run<'_> {
         let contest = CONTESTS.iter().find(|contest| contest.work == work).context("every work over files has a floor")?;
         let pair = if round.is_multiple_of(2) {
             let floor = self.floors.run(contest.floor, source)?;
-            Pair { floor, product: self.product(&mut command)?.cost }
+            Pair { floor, product: self.product(&mut command, contest.floor.fills_pages())?.cost }
         } else {
-            let product = self.product(&mut command)?.cost;
+            let product = self.product(&mut command, contest.floor.fills_pages())?.cost;
             Pair { floor: self.floors.run(contest.floor, source)?, product }
         };
         eprintln!(
@@ -238,9 +239,9 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn product(&self, command: &mut Command) -> Result<Finished> {
-        content::settle(self.dir)?;
-        self.pool.measure(command)
+    fn product(&self, command: &mut Command, fills_pages: bool) -> Result<Finished> {
+        machine::write_back(self.dir)?;
+        self.pool.measure(command, fills_pages)
     }
 
     fn cp(&self, flags: &[&str], from: impl AsRef<OsStr>, to: impl AsRef<OsStr>) -> Command {
@@ -251,7 +252,7 @@ impl Run<'_> {
 
     fn forget(&self, local: &Path, remote: &str) -> Result<()> {
         content::remove(local)?;
-        self.pool.measure(self.pool.client().args(["rm", "-r", remote])).map(drop)
+        measure::run(self.pool.client().args(["rm", "-r", remote])).map(drop)
     }
 
     fn idle_donors(&mut self, work: &str, most_mib: Option<f64>, most_percent: Option<f64>) -> Result<()> {

@@ -1,1 +1,56 @@
-fn main() {}
+//! Everything a Potluck developer repeats, as `cargo xtask <verb>`.
+// It times real builds on the real clock: there is nothing here to simulate.
+#![allow(clippy::disallowed_methods)]
+
+mod bench;
+mod cargo;
+mod setup;
+mod steps;
+mod test;
+mod test_output;
+mod tidy;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Everything a Potluck developer repeats")]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Set up what is missing, then check and test everything
+    Test {
+        /// Only this step (after the set-up)
+        #[arg(long, value_enum, value_name = "STEP")]
+        only: Option<test::Step>,
+    },
+    /// What continuous integration runs: the same as `test`
+    Ci,
+    /// Check the repository's own rules
+    Tidy,
+    /// Build in release mode and compare the product with its floors
+    Bench {
+        /// Passed on to `potluck-bench run`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+}
+
+fn main() -> Result<ExitCode> {
+    std::env::set_current_dir(cargo::workspace_root()?)?;
+    match Cli::parse().verb {
+        Verb::Test { only } => Ok(test::run(only)),
+        Verb::Ci => Ok(test::run(None)),
+        Verb::Tidy => {
+            let found = tidy::run()?;
+            Ok(if found == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
+        Verb::Bench { args } => bench::run(&args),
+    }
+}

@@ -70,6 +70,16 @@ pub fn new_key_and_request() -> Result<(PrivateKeyDer<'static>, Vec<u8>), rcgen:
 }
 
 impl Identity {
+    /// The identity that these certificates, in DER, and this key make.
+    pub fn new(
+        about: About,
+        ca: Vec<u8>,
+        certificate: Vec<u8>,
+        key: PrivateKeyDer<'static>,
+    ) -> Self {
+        Self { about, ca: ca.into(), certificate: certificate.into(), key }
+    }
+
     /// Reads the identity in `dir`.
     pub fn load(dir: &Path) -> io::Result<Self> {
         let bad = |file: &str, why: &dyn std::fmt::Display| {

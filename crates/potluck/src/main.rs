@@ -1,1 +1,72 @@
-fn main() {}
+//! Potluck: pools the spare disk of machines that people already have.
+
+mod args;
+mod cmd;
+mod config;
+mod output;
+mod progress_bar;
+mod ready;
+mod settings;
+
+use args::{Args, Command};
+use clap::Parser;
+use output::Output;
+use potluck_wire::error::{ErrorKind, Failure};
+use std::process::ExitCode;
+use tracing_subscriber::EnvFilter;
+
+/// The exit code of something interrupted by its user (DESIGN §9).
+const INTERRUPTED: u8 = 130;
+
+fn main() -> ExitCode {
+    potluck_wire::tls::install_provider();
+    let args = Args::parse();
+    log_to_stderr(args.global.verbose);
+    let output = Output::new(&args.global);
+    let settings = match settings::Settings::resolve(&args.global) {
+        Ok(settings) => settings,
+        Err(failure) => return output.fail(&failure),
+    };
+    let runtime = match runtime_for(&args.command) {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            let what = format!("cannot start: {error}");
+            return output.fail(&Failure::new(ErrorKind::Other, "POT-E081", what));
+        }
+    };
+    let done = runtime.block_on(cmd::run(args.command, &settings, &output));
+    // Threads that are stuck in a system call must not keep the process from ending.
+    runtime.shutdown_background();
+    match done {
+        Ok(cmd::Ending::Done) => ExitCode::SUCCESS,
+        Ok(cmd::Ending::Partial) => ErrorKind::Partial.exit_code().into(),
+        Ok(cmd::Ending::Interrupted) => INTERRUPTED.into(),
+        Err(failure) => output.fail(&failure),
+    }
+}
+
+/// A donor idles on one thread; its connections bring their own. Everything else overlaps
+/// hashing, sealing and sockets.
+fn runtime_for(command: &Command) -> std::io::Result<tokio::runtime::Runtime> {
+    let mut builder = match command {
+        Command::Lend(_) => tokio::runtime::Builder::new_current_thread(),
+        _ => tokio::runtime::Builder::new_multi_thread(),
+    };
+    let workers = std::thread::available_parallelism().map_or(2, |cores| cores.get().clamp(2, 8));
+    builder.worker_threads(workers).enable_all().build()
+}
+
+fn log_to_stderr(verbose: u8) {
+    let default = match verbose {
+        0 => "warn",
+        1 => "info",
+        2 => "debug",
+        _ => "trace",
+    };
+    let filter = EnvFilter::try_from_env("POTLUCK_LOG").unwrap_or_else(|_| EnvFilter::new(default));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(output::colours_wanted())
+        .init();
+}

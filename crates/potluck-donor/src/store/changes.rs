@@ -117,7 +117,9 @@ mod tests {
     #[test]
     fn a_heartbeat_never_says_two_things_of_one_chunk() {
         let mut changes = Changes::default();
-        [added(1), added(2), Change::Removed(name(1)), added(1)].map(|c| changes.push(c));
+        for change in [added(1), added(2), Change::Removed(name(1)), added(1)] {
+            changes.push(change);
+        }
         let first = changes.batch();
         assert_eq!((first.count, first.added.0.len(), first.removed.0.len()), (2, 2, 0));
         assert_eq!(changes.batch(), first, "kept until confirmed");

@@ -27,8 +27,10 @@ struct Counts {
     /// Promised to files that are being written.
     reserved: u64,
     total: u64,
-    /// What the disk had left when last asked, less everything promised since.
+    /// What the disk had left when last asked.
     available: u64,
+    /// How much of that was promised then, or has been since, whether it was written or not.
+    owed: u64,
     /// Why nothing more is taken, ever.
     broken: Option<String>,
 }
@@ -36,7 +38,7 @@ struct Counts {
 impl Counts {
     fn state(&self) -> DiskState {
         let lent_used = self.used.saturating_add(self.reserved);
-        DiskState { total: self.total, available: self.available, lent_used }
+        DiskState { total: self.total, available: self.available.saturating_sub(self.owed), lent_used }
     }
 
     fn room(&self, limits: &Limits) -> u64 {
@@ -64,7 +66,7 @@ impl Usage {
             return None;
         }
         counts.reserved += bytes;
-        counts.available -= bytes;
+        counts.owed += bytes;
         Some(Reservation { usage: self, bytes })
     }
 
@@ -85,7 +87,8 @@ impl Usage {
     pub fn sample(&self, space: Space) {
         let mut counts = self.counts();
         counts.total = space.total;
-        counts.available = space.available.saturating_sub(counts.reserved);
+        counts.available = space.available;
+        counts.owed = counts.reserved;
     }
 
     /// The disk was found full; believed until the next sample.
@@ -135,7 +138,7 @@ impl Drop for Reservation<'_> {
         if self.bytes > 0 {
             let mut counts = self.usage.counts();
             counts.reserved -= self.bytes;
-            counts.available += self.bytes;
+            counts.owed -= self.bytes;
         }
     }
 }

@@ -1,0 +1,32 @@
+//! Why a donor does not start or cannot go on.
+
+use crate::store::StoreError;
+use std::io;
+use std::path::PathBuf;
+
+/// Why a donor does not start or cannot go on; says what to do next.
+#[derive(Debug, thiserror::Error)]
+pub enum DonorError {
+    /// The lent directory.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The donor's own state.
+    #[error("cannot keep the donor's state in {}: {why}. Check that the directory can be written, and that its disk has room", dir.display())]
+    State {
+        /// Where the state is.
+        dir: PathBuf,
+        /// What the system said.
+        why: io::Error,
+    },
+    /// The port.
+    #[error("cannot listen at {address}: {why}. Choose another address or port, or stop what uses it")]
+    Listen {
+        /// The `host:port`.
+        address: String,
+        /// What the system said.
+        why: io::Error,
+    },
+    /// A path that means another place when the working directory changes.
+    #[error("{} is not an absolute path: write it from the root", .0.display())]
+    RelativePath(PathBuf),
+}

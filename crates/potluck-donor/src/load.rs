@@ -1,0 +1,133 @@
+//! The machine's load, sampled each second. A sample costs some ten microseconds: the files of
+//! `/proc` stay open and are read again from their start into buffers that are kept.
+
+use crate::disk::{Disk, OldFile};
+use potluck_core::clock::{SharedClock, Tick};
+use potluck_core::load::{Counters, Load, ProcText};
+use std::path::Path;
+
+/// In the order of [`ProcText`]'s fields.
+const FILES: [&str; 8] = [
+    "/proc/stat",
+    "/proc/loadavg",
+    "/proc/meminfo",
+    "/proc/diskstats",
+    "/proc/net/dev",
+    "/proc/pressure/cpu",
+    "/proc/pressure/io",
+    "/proc/pressure/memory",
+];
+
+/// Samples between two looks at the links' speeds, which hardly ever change.
+const SPEED_EVERY: u32 = 60;
+/// A file that has more is not what we think it is.
+const MOST: usize = 4 << 20;
+
+/// Samples the machine.
+pub(crate) struct Sampler {
+    clock: SharedClock,
+    files: [ProcFile; FILES.len()],
+    earlier: Option<(Counters, Tick)>,
+    link: u64,
+    link_age: u32,
+}
+
+/// An open file of `/proc`; one the platform has not got stays empty.
+struct ProcFile {
+    file: Option<Box<dyn OldFile>>,
+    buffer: Vec<u8>,
+    filled: usize,
+}
+
+impl ProcFile {
+    fn open(disk: &dyn Disk, path: &str) -> Self {
+        Self { file: disk.open(Path::new(path)).ok(), buffer: Vec::new(), filled: 0 }
+    }
+
+    fn refresh(&mut self) {
+        self.filled = 0;
+        let Some(file) = &self.file else { return };
+        while self.filled < MOST {
+            if self.filled == self.buffer.len() {
+                self.buffer.resize((2 * self.filled).max(4096), 0);
+            }
+            match file.read_at(&mut self.buffer[self.filled..], self.filled as u64) {
+                Ok(0) | Err(_) => break,
+                Ok(n) => self.filled += n,
+            }
+        }
+    }
+
+    fn text(&self) -> &str {
+        std::str::from_utf8(&self.buffer[..self.filled]).unwrap_or("")
+    }
+}
+
+impl Sampler {
+    /// Opens the files. They are opened through `disk`, so that a simulated donor sees a simulated
+    /// machine, or none.
+    pub fn new(disk: &dyn Disk, clock: SharedClock) -> Self {
+        let files = FILES.map(|path| ProcFile::open(disk, path));
+        Self { clock, files, earlier: None, link: 0, link_age: SPEED_EVERY }
+    }
+
+    /// The load since the last sample; `served` and `stored` are Potluck's own bytes so far.
+    pub fn sample(&mut self, disk: &dyn Disk, served: u64, stored: u64) -> Load {
+        self.files.iter_mut().for_each(ProcFile::refresh);
+        let [stat, loadavg, meminfo, diskstats, net_dev, psi_cpu, psi_io, psi_memory] =
+            self.files.each_ref().map(ProcFile::text);
+        let text =
+            ProcText { stat, loadavg, meminfo, diskstats, net_dev, psi_cpu, psi_io, psi_memory };
+        let now = self.clock.now();
+        let counters = Counters { served, stored, ..text.counters() };
+        self.link_age += 1;
+        if self.link_age >= SPEED_EVERY {
+            self.link = fastest_link(disk, &counters);
+            self.link_age = 0;
+        }
+        let load = match &self.earlier {
+            Some((earlier, at)) => text.load(&counters, earlier, now.saturating_sub(*at)),
+            None => text.load(&counters, &counters, std::time::Duration::ZERO),
+        };
+        self.earlier = Some((counters, now));
+        Load { net_link_bytes_s: self.link, ..load }
+    }
+}
+
+/// Bytes a second of the fastest link that is up; 0 when none says (virtual ones never do).
+fn fastest_link(disk: &dyn Disk, counters: &Counters) -> u64 {
+    let megabits = |name: &String| -> Option<u64> {
+        let file = disk.open(Path::new(&format!("/sys/class/net/{name}/speed"))).ok()?;
+        let mut text = [0; 32];
+        let n = file.read_at(&mut text, 0).ok()?;
+        std::str::from_utf8(&text[..n]).ok()?.trim().parse().ok() // "-1" when the link is down
+    };
+    counters.nets.keys().filter_map(megabits).max().unwrap_or(0) * 125_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::SystemDisk;
+    use potluck_core::clock::SystemClock;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_sample_of_this_machine_makes_sense() {
+        let clock: SharedClock = Arc::new(SystemClock::default());
+        let mut sampler = Sampler::new(&SystemDisk, clock.clone());
+        let first = sampler.sample(&SystemDisk, 0, 0);
+        assert!(first.memory_total > 0 && first.memory_free <= first.memory_total);
+        assert_eq!(first.served_bytes_s, 0, "no rate without an interval");
+        let started = clock.now();
+        let rounds = 200;
+        for _ in 0..rounds {
+            sampler.sample(&SystemDisk, 0, 0);
+        }
+        let each = (clock.now() - started) / rounds;
+        println!("a sample takes {each:?}");
+        assert!(each.as_millis() < 5, "{each:?}");
+        let load = sampler.sample(&SystemDisk, 1 << 40, 0);
+        assert!(load.served_bytes_s > 0 && (0.0..=1.0).contains(&load.cpu_busy));
+    }
+}

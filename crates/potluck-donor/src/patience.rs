@@ -1,0 +1,144 @@
+//! How long a peer may keep a connection waiting, by what it is doing.
+
+use potluck_core::clock::{SharedClock, Tick};
+use std::io;
+use std::time::Duration;
+
+/// How often a waiting connection looks at the clock.
+pub(crate) const TICK: Duration = Duration::from_secs(5);
+
+/// An idle connection is closed after this long; clients open another when they need one.
+const IDLE: Duration = Duration::from_secs(120);
+/// A frame's head must be complete this long after its first byte.
+const HEAD: Duration = Duration::from_secs(5);
+/// A body must move [`WINDOW_BYTES`] in every such window, in either direction. With [`TICK`], a
+/// peer that moves one byte a second is gone within 30 s (PROMISES X3).
+const WINDOW: Duration = Duration::from_secs(20);
+/// A hundredth of a slow Wi-Fi link.
+const WINDOW_BYTES: u64 = 64 << 10;
+
+/// What is expected of the peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Maybe another request.
+    Idle,
+    /// The rest of a request's head.
+    Head,
+    /// A body: from the peer to us, or from us to it.
+    Body,
+}
+
+/// Counts the time spent waiting for a peer; what our own disk takes is not the peer's fault.
+pub(crate) struct Patience {
+    clock: SharedClock,
+    phase: Phase,
+    waited: Duration,
+    moved: u64,
+    /// Since when we wait.
+    since: Tick,
+}
+
+impl Patience {
+    /// Nothing asked yet.
+    pub fn new(clock: SharedClock) -> Self {
+        let since = clock.now();
+        Self { clock, phase: Phase::Idle, waited: Duration::ZERO, moved: 0, since }
+    }
+
+    /// What is expected now.
+    pub fn expect(&mut self, phase: Phase) {
+        (self.phase, self.waited, self.moved) = (phase, Duration::ZERO, 0);
+    }
+
+    /// What is expected now.
+    pub fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// The wait begins.
+    pub fn start(&mut self) {
+        self.since = self.clock.now();
+    }
+
+    /// `bytes` moved since the wait began; an error when the peer took too long over them.
+    pub fn moved(&mut self, bytes: usize) -> io::Result<()> {
+        if self.phase == Phase::Idle {
+            self.expect(Phase::Head);
+            return Ok(());
+        }
+        self.moved += bytes as u64;
+        self.check()
+    }
+
+    /// Still waiting; an error when the peer takes too long.
+    pub fn check(&mut self) -> io::Result<()> {
+        let now = self.clock.now();
+        self.waited += now.saturating_sub(self.since);
+        self.since = now;
+        let late = match self.phase {
+            Phase::Idle => self.waited >= IDLE,
+            Phase::Head => self.waited >= HEAD,
+            Phase::Body if self.waited < WINDOW => false,
+            Phase::Body if self.moved < WINDOW_BYTES => true,
+            Phase::Body => {
+                self.expect(Phase::Body);
+                false
+            }
+        };
+        if late { Err(io::Error::new(io::ErrorKind::TimedOut, "the peer is too slow")) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use potluck_core::clock::{Clock, UnixMillis};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    #[derive(Default)]
+    struct Hand(AtomicU64);
+
+    impl Clock for Hand {
+        fn now(&self) -> Tick {
+            Duration::from_secs(self.0.load(Ordering::Relaxed))
+        }
+        fn wall(&self) -> UnixMillis {
+            0
+        }
+    }
+
+    /// Seconds until a peer that moves `bytes` every second is dropped, if within an hour.
+    fn dropped(phase: Phase, bytes: usize) -> Option<u64> {
+        let clock = Arc::new(Hand::default());
+        let mut patience = Patience::new(clock.clone());
+        patience.expect(phase);
+        (1..3600).find(|second| {
+            clock.0.store(*second, Ordering::Relaxed);
+            let judged = if bytes > 0 { patience.moved(bytes) } else { patience.check() };
+            judged.is_err()
+        })
+    }
+
+    #[test]
+    fn what_our_disk_takes_is_not_the_peers_fault() {
+        let clock = Arc::new(Hand::default());
+        let mut patience = Patience::new(clock.clone());
+        patience.expect(Phase::Body);
+        for second in [100, 200, 300] {
+            clock.0.store(second, Ordering::Relaxed);
+            patience.start();
+            patience.moved(1).expect("came at once");
+        }
+    }
+
+    #[test]
+    fn a_peer_of_one_byte_a_second_is_dropped_within_30_s() {
+        assert!(dropped(Phase::Body, 1).expect("dropped") < 30);
+        assert!(dropped(Phase::Head, 1).expect("dropped") < 30);
+        assert!(dropped(Phase::Idle, 1).expect("dropped") < 30, "its first byte begins a head");
+        assert_eq!(dropped(Phase::Idle, 0), Some(120));
+        assert!(dropped(Phase::Body, 0).expect("dropped") < 30);
+        assert_eq!(dropped(Phase::Body, 10_000), None, "a slow but honest peer stays");
+    }
+}

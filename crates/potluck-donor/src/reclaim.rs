@@ -1,0 +1,114 @@
+//! What is removed from a store, and why: leftovers of earlier lives at the start, and chunks on a
+//! tombstone. Nothing is ever removed for being absent from a list (PROMISES D5).
+
+use crate::store::{Change, Store, chunk_of, stored_len};
+use potluck_core::chunk::ChunkName;
+use potluck_core::ids::Incarnation;
+use std::ffi::OsString;
+use std::io;
+
+/// Longer file names are not kept in quarantine, where they get longer still.
+const LONGEST_KEPT: usize = 128;
+
+/// What became of a tombstone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Buried {
+    /// The chunk is not here any more; reported by heartbeat.
+    Gone,
+    /// It was counted in another life.
+    OtherLife,
+    /// The chunk was put later, or may have been: somebody needs it.
+    Touched,
+    /// The disk refused.
+    Failed,
+}
+
+impl Store {
+    /// Deletes `name` unless it was touched after `touches` of the life `incarnation`.
+    pub fn bury(&self, name: &ChunkName, incarnation: Incarnation, touches: u64) -> Buried {
+        if incarnation != self.incarnation() {
+            return Buried::OtherLife;
+        }
+        let path = self.layout().chunk(name);
+        let _alone = self.lock_name(name);
+        let len = match self.disk().len(&path) {
+            Ok(len) => len,
+            Err(why) if why.kind() == io::ErrorKind::NotFound => {
+                self.changes().push(Change::Removed(*name));
+                return Buried::Gone;
+            }
+            Err(why) => {
+                self.refuse("deleting a chunk", &why);
+                return Buried::Failed;
+            }
+        };
+        if self.touches().latest(name) > touches {
+            return Buried::Touched;
+        }
+        if let Err(why) = self.disk().remove(&path) {
+            self.refuse("deleting a chunk", &why);
+            return Buried::Failed;
+        }
+        self.usage().gone(len);
+        self.changes().push(Change::Removed(*name));
+        Buried::Gone
+    }
+}
+
+/// Empties `temp`, makes missing directories, sets aside what is no chunk, counts the rest.
+pub(crate) fn leftovers(store: &Store) -> io::Result<()> {
+    let (disk, layout) = (store.disk(), store.layout());
+    for dir in [layout.chunks(), layout.temp(), layout.quarantine()] {
+        disk.make_dir(dir)?;
+    }
+    let mut unfinished: Vec<OsString> = Vec::new();
+    disk.list(layout.temp(), &mut |entry| unfinished.push(entry.name.to_owned()))?;
+    for name in &unfinished {
+        disk.remove(&layout.temp().join(name))?;
+    }
+    let mut chunks = 0;
+    let mut odd = 0;
+    for first in 0..=u8::MAX {
+        let (found, aside) = look_through(store, first)?;
+        chunks += found;
+        odd += aside;
+    }
+    disk.sync_dir(layout.chunks())?;
+    disk.sync_dir(layout.root())?;
+    disk.list(layout.quarantine(), &mut |entry| {
+        entry.file.into_iter().for_each(|len| store.usage().found(len));
+    })?;
+    store.usage().found(disk.len(layout.marker())?);
+    if !unfinished.is_empty() || odd > 0 {
+        let removed = unfinished.len();
+        tracing::info!("an earlier life left {removed} unfinished chunks (removed) and {odd} damaged files (kept aside)");
+    }
+    tracing::info!("the store in {} holds {chunks} chunks", layout.root().display());
+    Ok(())
+}
+
+/// Counts the chunks of one bucket; gives their number and how many other files were set aside.
+fn look_through(store: &Store, first: u8) -> io::Result<(u64, u64)> {
+    let (disk, layout) = (store.disk(), store.layout());
+    let bucket = layout.bucket(first);
+    let (mut chunks, mut odd) = (0, Vec::new());
+    let listed = disk.list(&bucket, &mut |entry| {
+        let Some(len) = entry.file else { return }; // not ours, and nothing to serve
+        if chunk_of(first, entry.name).is_some() && stored_len(len).is_some() {
+            store.usage().found(len);
+            chunks += 1;
+        } else {
+            odd.push(entry.name.to_owned());
+        }
+    });
+    match listed {
+        Err(why) if why.kind() == io::ErrorKind::NotFound => disk.make_dir(&bucket)?,
+        listed => listed?,
+    }
+    for name in &odd {
+        let text = name.to_str().filter(|text| text.len() <= LONGEST_KEPT).unwrap_or("odd");
+        let aside = layout.set_aside(text, store.incarnation(), store.next_serial());
+        disk.rename(&bucket.join(name), &aside)?;
+    }
+    Ok((chunks, odd.len() as u64))
+}

@@ -1,0 +1,124 @@
+//! The donor's port: an HTTP/1.1 server that `curl` can talk to, and the upgrade to bulk.
+//!
+//! A stranger gets a task, two small buffers and a few seconds. Only a peer whose first frame is
+//! authentic gets a thread and, with its first put, a buffer for pieces (PROMISES X3).
+
+mod sockets;
+mod upgrade;
+
+pub(crate) use sockets::Sockets;
+
+use crate::service::Service;
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use potluck_wire::bulk::HEAD_BUFFER;
+use potluck_wire::net::{BoxStream, Listener};
+use potluck_wire::upgrade::PATH;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Peers at once that have proved nothing yet; more are hung up on.
+const STRANGERS: usize = 64;
+/// Bulk connections at once: each is a thread and, once it puts, a piece of memory.
+const CONNECTIONS: usize = 128;
+/// How long a stranger may take over a request's head.
+const HEADER_DEADLINE: Duration = Duration::from_secs(5);
+/// After the system refused a connection (no more files), wait this long.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// hyper wants at least this much; all of a request's head must fit.
+const REQUEST_BUFFER: usize = 8 << 10;
+
+const _: () = assert!(REQUEST_BUFFER + HEAD_BUFFER <= 64 << 10, "PROMISES X3");
+
+/// Accepts connections for ever.
+pub(crate) struct Door {
+    service: Arc<Service>,
+    sockets: Arc<Sockets>,
+    strangers: Arc<Semaphore>,
+    places: Arc<Semaphore>,
+}
+
+/// What keeps a stranger's place; shared by its HTTP connection and its upgrade.
+type Visit = Arc<OwnedSemaphorePermit>;
+
+impl Door {
+    /// Will serve what `service` has.
+    pub fn new(service: Arc<Service>) -> Arc<Self> {
+        Arc::new(Self {
+            service,
+            sockets: Arc::default(),
+            strangers: Arc::new(Semaphore::new(STRANGERS)),
+            places: Arc::new(Semaphore::new(CONNECTIONS)),
+        })
+    }
+
+    /// Accepts connections until dropped.
+    pub async fn accept(self: Arc<Self>, mut listener: Box<dyn Listener>) {
+        loop {
+            match listener.accept().await {
+                Ok((stream, _)) => {
+                    if let Ok(permit) = Arc::clone(&self.strangers).try_acquire_owned() {
+                        tokio::spawn(Arc::clone(&self).talk(stream, Arc::new(permit)));
+                    }
+                }
+                Err(why) => {
+                    tracing::warn!("cannot accept a connection: {why}");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    async fn talk(self: Arc<Self>, stream: BoxStream, visit: Visit) {
+        let answer = service_fn(|request| {
+            let response = self.respond(request, &visit);
+            async move { Ok::<_, Infallible>(response) }
+        });
+        let talked = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEADER_DEADLINE)
+            .max_buf_size(REQUEST_BUFFER)
+            .serve_connection(TokioIo::new(stream), answer)
+            .with_upgrades()
+            .await;
+        if let Err(why) = talked {
+            tracing::debug!("a connection ended: {why}");
+        }
+    }
+
+    fn respond(self: &Arc<Self>, request: Request<Incoming>, visit: &Visit) -> Response<Full<Bytes>> {
+        match (request.method(), request.uri().path()) {
+            (&Method::GET, PATH) => {
+                self.upgrade(request, Arc::clone(visit)).unwrap_or_else(|status| plain(status, ""))
+            }
+            (&Method::GET, "/healthz") => match self.service.store.broken() {
+                None => plain(StatusCode::OK, "ok\n"),
+                Some(_) => plain(StatusCode::SERVICE_UNAVAILABLE, "the disk has failed\n"),
+            },
+            _ => plain(StatusCode::NOT_FOUND, ""),
+        }
+    }
+
+    /// Lets sessions finish their request for at most `grace`, then cuts them off.
+    pub async fn close(&self, grace: Duration) {
+        self.service.close();
+        self.sockets.stop_reading();
+        let all = self.places.acquire_many(CONNECTIONS as u32);
+        if tokio::time::timeout(grace, all).await.is_err() {
+            self.sockets.cut();
+        }
+    }
+}
+
+fn plain(status: StatusCode, text: &'static str) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from_static(text.as_bytes())));
+    *response.status_mut() = status;
+    response
+}

@@ -1,0 +1,63 @@
+//! The sockets that threads are waiting on, so that they can be woken when the donor goes down.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{Shutdown, TcpStream};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// Sockets in use by threads.
+#[derive(Debug, Default)]
+pub(crate) struct Sockets {
+    open: Mutex<Open>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    next: u64,
+    sockets: BTreeMap<u64, TcpStream>,
+}
+
+impl Sockets {
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().expect("no holder panics")
+    }
+
+    /// Remembers `socket` until the result is dropped.
+    pub fn enter(self: &Arc<Self>, socket: &TcpStream) -> io::Result<Entered> {
+        let socket = socket.try_clone()?;
+        let mut open = self.open();
+        let key = open.next;
+        open.next += 1;
+        open.sockets.insert(key, socket);
+        Ok(Entered { sockets: Arc::clone(self), key })
+    }
+
+    /// Threads see the end of their stream where the next request would begin.
+    pub fn stop_reading(&self) {
+        self.shut(Shutdown::Read);
+    }
+
+    /// Threads can neither read nor write.
+    pub fn cut(&self) {
+        self.shut(Shutdown::Both);
+    }
+
+    fn shut(&self, how: Shutdown) {
+        for socket in self.open().sockets.values() {
+            let _ = socket.shutdown(how); // the peer may have been faster
+        }
+    }
+}
+
+/// A socket in use.
+#[derive(Debug)]
+pub(crate) struct Entered {
+    sockets: Arc<Sockets>,
+    key: u64,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.sockets.open().sockets.remove(&self.key);
+    }
+}

@@ -1,0 +1,165 @@
+//! From HTTP to bulk: the ticket is read, the keys are made, and the first frame proves the peer.
+
+use super::{Door, Visit};
+use crate::patience::Patience;
+use crate::session::Session;
+use crate::socket::{SocketIo, StreamPeer, run_ready};
+use bytes::Bytes;
+use http::{HeaderValue, Request, Response, StatusCode, header};
+use http_body_util::Full;
+use hyper::body::{Body, Incoming};
+use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper_util::rt::TokioIo;
+use potluck_wire::bulk::{FrameError, Inbox, Lane, Request as Frame, SessionKeys, StreamIo};
+use potluck_wire::net::{BoxStream, Detached};
+use potluck_wire::ticket::{Grant, PublicTicket};
+use potluck_wire::upgrade::{NONCE_HEADER, TICKET_HEADER, nonce_of, nonce_value};
+use potluck_wire::version;
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// An upgraded peer must have sent an authentic frame after this long.
+const FIRST_FRAME_DEADLINE: Duration = Duration::from_secs(5);
+/// A session's future, hyper's leftovers and a few frames of file system calls; measured at 40 KiB
+/// in debug builds. Only what is touched costs memory.
+const STACK: usize = 256 << 10;
+
+/// A peer that has shown a ticket and not yet proved that it is its own.
+struct Claimant {
+    grant: Grant,
+    keys: SessionKeys,
+    visit: Visit,
+}
+
+/// A peer that has proved its ticket.
+struct Guest {
+    session: Session,
+    first: (u32, Frame),
+    _place: tokio::sync::OwnedSemaphorePermit,
+}
+
+impl Door {
+    /// Answers a request for bulk; what follows on the stream is served in the background.
+    pub(super) fn upgrade(
+        self: &Arc<Self>,
+        mut request: Request<Incoming>,
+        visit: Visit,
+    ) -> Result<Response<Full<Bytes>>, StatusCode> {
+        let headers = request.headers();
+        if headers.get(header::UPGRADE).is_none_or(|protocol| protocol != version::BULK) {
+            return Err(StatusCode::UPGRADE_REQUIRED);
+        }
+        if !request.body().is_end_stream() {
+            return Err(StatusCode::BAD_REQUEST);
+        }
+        let ticket = headers.get(TICKET_HEADER).and_then(|value| value.to_str().ok());
+        let ticket: PublicTicket =
+            ticket.and_then(|text| text.parse().ok()).ok_or(StatusCode::FORBIDDEN)?;
+        let nonce = nonce_of(headers).ok_or(StatusCode::BAD_REQUEST)?;
+        let (me, now) = self.service.standing.now().ok_or(StatusCode::SERVICE_UNAVAILABLE)?;
+        let grant =
+            ticket.grant(&self.service.key, me, now).map_err(|_| StatusCode::FORBIDDEN)?;
+
+        let ours: [u8; 16] = self.service.env.entropy.bytes();
+        let keys = SessionKeys::derive(&grant.secret, &nonce, &ours);
+        let upgrading = hyper::upgrade::on(&mut request);
+        tokio::spawn(Arc::clone(self).welcome(upgrading, Claimant { grant, keys, visit }));
+
+        let mut response = super::plain(StatusCode::SWITCHING_PROTOCOLS, "");
+        let headers = response.headers_mut();
+        headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.insert(header::UPGRADE, HeaderValue::from_static(version::BULK));
+        headers.insert(NONCE_HEADER, nonce_value(&ours));
+        Ok(response)
+    }
+
+    async fn welcome(self: Arc<Self>, upgrading: OnUpgrade, claimant: Claimant) {
+        let proving = async {
+            let upgraded = upgrading.await.map_err(|why| why.to_string())?;
+            self.prove(upgraded, claimant).await
+        };
+        let proved = tokio::time::timeout(FIRST_FRAME_DEADLINE, proving).await;
+        let (stream, guest) = match proved.unwrap_or_else(|_| Err("no frame in time".into())) {
+            Ok(proved) => proved,
+            Err(why) => {
+                tracing::debug!("a peer was turned away: {why}");
+                return;
+            }
+        };
+        match stream.detach() {
+            Ok(Detached::Socket(socket)) => self.serve_on_thread(socket, guest),
+            Ok(Detached::Stream(stream)) => self.serve_in_runtime(stream, guest).await,
+            Err(why) => tracing::warn!("cannot take over a connection: {why}"),
+        }
+    }
+
+    /// Waits for the first frame; a forged ticket fails here, for its bearer has no key.
+    async fn prove(
+        &self,
+        upgraded: Upgraded,
+        claimant: Claimant,
+    ) -> Result<(BoxStream, Guest), String> {
+        let Claimant { grant, keys, visit } = claimant;
+        let parts = upgraded
+            .downcast::<TokioIo<BoxStream>>()
+            .map_err(|_| "the stream changed its type".to_owned())?;
+        let mut io = StreamIo(parts.io.into_inner());
+        let SessionKeys { client, donor } = keys;
+        let (inbox, first) =
+            first_frame(&mut io, client, &parts.read_buf).await.map_err(|why| why.to_string())?;
+        let first = first.ok_or("it left")?;
+        let place = Arc::clone(&self.places)
+            .try_acquire_owned()
+            .map_err(|_| "too many connections".to_owned())?;
+        drop(visit);
+        let session = Session::new(Arc::clone(&self.service), grant, inbox, donor);
+        Ok((io.0, Guest { session, first, _place: place }))
+    }
+
+    fn serve_on_thread(&self, socket: TcpStream, guest: Guest) {
+        let patience = Patience::new(self.service.env.clock.clone());
+        let entered = match self.sockets.enter(&socket) {
+            Ok(entered) => entered,
+            Err(why) => return tracing::warn!("cannot take over a connection: {why}"),
+        };
+        let serve = move || {
+            let Guest { session, first, _place } = guest;
+            let served = SocketIo::new(socket, patience)
+                .map_err(FrameError::Io)
+                .and_then(|mut io| run_ready(session.run(&mut io, first)));
+            log_end(&served);
+            drop(entered);
+        };
+        let thread = std::thread::Builder::new().name("potluck-bulk".into()).stack_size(STACK);
+        if let Err(why) = thread.spawn(serve) {
+            tracing::warn!("cannot start a thread for a connection: {why}");
+        }
+    }
+
+    async fn serve_in_runtime(&self, stream: BoxStream, guest: Guest) {
+        let Guest { session, first, _place } = guest;
+        let patience = Patience::new(self.service.env.clock.clone());
+        let mut io = StreamPeer::new(stream, patience);
+        tokio::select! {
+            served = session.run(&mut io, first) => log_end(&served),
+            () = self.service.closed() => {}
+        }
+    }
+}
+
+async fn first_frame(
+    io: &mut StreamIo<BoxStream>,
+    lane: Lane,
+    early: &[u8],
+) -> Result<(Inbox, Option<(u32, Frame)>), FrameError> {
+    let mut inbox = Inbox::new(lane, early)?;
+    let first = inbox.request(io).await?;
+    Ok((inbox, first))
+}
+
+fn log_end(served: &Result<(), FrameError>) {
+    if let Err(why) = served {
+        tracing::debug!("a bulk connection ended: {why}");
+    }
+}

@@ -1,0 +1,44 @@
+//! What all connections of a donor share.
+
+use crate::standing::Standing;
+use crate::store::Store;
+use crate::tickets::Tickets;
+use potluck_wire::env::Env;
+use potluck_wire::ticket::Secret;
+use std::sync::Arc;
+use tokio::sync::watch;
+
+/// What all connections of a donor share.
+pub(crate) struct Service {
+    pub env: Env,
+    pub store: Arc<Store>,
+    /// Signs receipts, and derives what tickets are worth.
+    pub key: Secret,
+    pub tickets: Tickets,
+    pub standing: Standing,
+    closing: watch::Sender<bool>,
+}
+
+impl Service {
+    /// Nobody connected yet.
+    pub fn new(env: Env, store: Arc<Store>, key: Secret) -> Self {
+        let standing = Standing::new(env.clock.clone());
+        Self { env, store, key, tickets: Tickets::default(), standing, closing: watch::Sender::new(false) }
+    }
+
+    /// Whether the donor is going down.
+    pub fn closing(&self) -> bool {
+        *self.closing.borrow()
+    }
+
+    /// The donor is going down: requests are answered with that.
+    pub fn close(&self) {
+        self.closing.send_replace(true);
+    }
+
+    /// Waits until the donor goes down.
+    pub async fn closed(&self) {
+        // An error would mean that the sender, which is here, is gone.
+        let _ = self.closing.subscribe().wait_for(|closing| *closing).await;
+    }
+}

@@ -1,0 +1,61 @@
+//! One bulk connection after its first frame: requests in, answers out, in order.
+
+mod get;
+mod put;
+
+use crate::patience::Phase;
+use crate::service::Service;
+use crate::socket::Peer;
+use potluck_wire::bulk::{FrameError, Inbox, Lane, Reply, Request, Status};
+use potluck_wire::ticket::{Grant, Ops};
+use std::sync::Arc;
+
+/// A bulk connection whose peer has proved its ticket.
+pub(crate) struct Session {
+    service: Arc<Service>,
+    grant: Grant,
+    inbox: Inbox,
+    lane: Lane,
+    /// Receives bodies piece by piece; empty until the first put.
+    piece: Vec<u8>,
+}
+
+impl Session {
+    /// Serves what `grant` allows; answers are signed on `lane`.
+    pub fn new(service: Arc<Service>, grant: Grant, inbox: Inbox, lane: Lane) -> Self {
+        Self { service, grant, inbox, lane, piece: Vec::new() }
+    }
+
+    /// Answers `first` and every later request, until the peer closes or breaks the protocol.
+    pub async fn run(mut self, io: &mut impl Peer, first: (u32, Request)) -> Result<(), FrameError> {
+        let mut next = Some(first);
+        while let Some((tag, request)) = next {
+            io.expect(Phase::Body);
+            match request {
+                Request::Put { name, ack, len } => {
+                    let status = self.put(io, put::Put { name, ack, len }).await?;
+                    self.answer(io, tag, status).await?;
+                }
+                Request::Get { name } => self.get(io, tag, &name).await?,
+            }
+            io.expect(Phase::Idle);
+            next = self.inbox.request(io).await?;
+        }
+        Ok(())
+    }
+
+    async fn answer(&mut self, io: &mut impl Peer, tag: u32, reply: Reply) -> Result<(), FrameError> {
+        Ok(io.write(&reply.encode(tag, &mut self.lane), &[]).await?)
+    }
+
+    /// Whether the ticket still allows `ops`; gives the manager's time.
+    fn allowed(&self, ops: Ops) -> Result<u64, Status> {
+        if self.service.closing() {
+            return Err(Status::Away);
+        }
+        match self.service.standing.now() {
+            Some((_, now)) if now < self.grant.expires && self.grant.ops.allows(ops) => Ok(now),
+            _ => Err(Status::Denied),
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Byte streams under a session: the machine's socket on a thread of its own, or a stream of the
+//! runtime.
+
+use crate::patience::{Patience, Phase, TICK};
+use potluck_wire::bulk::{BulkIo, PIECE, ReadAt, StreamIo};
+use potluck_wire::net::BoxStream;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use std::future::Future;
+use std::io::{self, IoSlice, Write};
+use std::net::TcpStream;
+use std::task::{Context, Poll, Waker};
+
+/// A stream whose peer is only waited for so long.
+pub(crate) trait Peer: BulkIo {
+    /// Says what is expected of the peer from now on.
+    fn expect(&mut self, phase: Phase);
+}
+
+/// A blocking socket. Its futures are ready when they return: they wait inside.
+pub(crate) struct SocketIo {
+    socket: TcpStream,
+    patience: Patience,
+}
+
+impl SocketIo {
+    /// Waits in the kernel on `socket`, which must be in blocking mode.
+    pub fn new(socket: TcpStream, patience: Patience) -> io::Result<Self> {
+        socket.set_read_timeout(Some(TICK))?;
+        socket.set_write_timeout(Some(TICK))?;
+        Ok(Self { socket, patience })
+    }
+
+    /// Repeats a call until it moves bytes, the peer's time is up, or it fails.
+    fn patiently(
+        &mut self,
+        mut call: impl FnMut(&TcpStream) -> Result<usize, Errno>,
+    ) -> io::Result<usize> {
+        self.patience.start();
+        loop {
+            match call(&self.socket) {
+                Ok(n) => {
+                    self.patience.moved(n)?;
+                    return Ok(n);
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => self.patience.check()?,
+                Err(why) => return Err(why.into()),
+            }
+        }
+    }
+
+    fn send_all(&mut self, mut bytes: &[u8], flags: SendFlags) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let n = self.patiently(|socket| send(socket, bytes, flags | SendFlags::NOSIGNAL))?;
+            bytes = &bytes[n..];
+        }
+        Ok(())
+    }
+}
+
+impl Peer for SocketIo {
+    fn expect(&mut self, phase: Phase) {
+        self.patience.expect(phase);
+    }
+}
+
+impl BulkIo for SocketIo {
+    async fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        // All of a body is wanted, so one call may wait for as much as fits; of anything else we
+        // don't know how much comes.
+        let flags = match self.patience.phase() {
+            Phase::Body => RecvFlags::WAITALL,
+            Phase::Idle | Phase::Head => RecvFlags::empty(),
+        };
+        self.patiently(|socket| recv(socket, &mut *out, flags).map(|(n, _)| n))
+    }
+
+    async fn write(&mut self, head: &[u8], body: &[u8]) -> io::Result<()> {
+        if body.is_empty() {
+            return self.send_all(head, SendFlags::empty());
+        }
+        let mut parts = [IoSlice::new(head), IoSlice::new(body)];
+        let mut parts = &mut parts[..];
+        self.patience.start();
+        while !parts.is_empty() {
+            let n = match (&self.socket).write_vectored(parts) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) => n,
+                Err(why) if why.kind() == io::ErrorKind::WouldBlock => {
+                    self.patience.check()?;
+                    continue;
+                }
+                Err(why) if why.kind() == io::ErrorKind::Interrupted => continue,
+                Err(why) => return Err(why),
+            };
+            self.patience.moved(n)?;
+            IoSlice::advance_slices(&mut parts, n);
+        }
+        Ok(())
+    }
+
+    async fn send_file(&mut self, head: &[u8], file: &dyn ReadAt, len: u64) -> io::Result<()> {
+        self.send_all(head, SendFlags::MORE)?; // leaves with the first bytes of the file
+        let mut sent = 0;
+        match file.as_file() {
+            Some(file) => {
+                while sent < len {
+                    let count = (len - sent) as usize;
+                    let n = self.patiently(|socket| {
+                        rustix::fs::sendfile(socket, file, Some(&mut sent), count)
+                    })?;
+                    if n == 0 {
+                        return Err(io::ErrorKind::UnexpectedEof.into());
+                    }
+                }
+            }
+            None => {
+                let mut piece = vec![0; PIECE.min(len as usize)];
+                while sent < len {
+                    let want = piece.len().min((len - sent) as usize);
+                    let n = file.read_at(&mut piece[..want], sent)?;
+                    if n == 0 {
+                        return Err(io::ErrorKind::UnexpectedEof.into());
+                    }
+                    self.send_all(&piece[..n], SendFlags::empty())?;
+                    sent += n as u64;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Runs a future whose waiting all happens inside its polls.
+///
+/// # Panics
+/// If it waits for anything else.
+pub(crate) fn run_ready<T>(future: impl Future<Output = T>) -> T {
+    let mut future = std::pin::pin!(future);
+    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => value,
+        Poll::Pending => unreachable!("blocking calls are never pending"),
+    }
+}
+
+/// A stream of the runtime.
+pub(crate) struct StreamPeer {
+    stream: StreamIo<BoxStream>,
+    patience: Patience,
+}
+
+impl StreamPeer {
+    /// Waits in the runtime on `stream`.
+    pub fn new(stream: BoxStream, patience: Patience) -> Self {
+        Self { stream: StreamIo(stream), patience }
+    }
+}
+
+impl Peer for StreamPeer {
+    fn expect(&mut self, phase: Phase) {
+        self.patience.expect(phase);
+    }
+}
+
+/// How long a stream of the runtime may take to swallow `bytes`: as long as a socket's peer that
+/// just keeps its pace.
+fn write_deadline(bytes: u64) -> std::time::Duration {
+    4 * TICK + TICK * (bytes >> 14).min(u64::from(u32::MAX)) as u32
+}
+
+async fn in_time(
+    bytes: u64,
+    write: impl Future<Output = io::Result<()>> + Send,
+) -> io::Result<()> {
+    let late = || io::Error::new(io::ErrorKind::TimedOut, "the peer is too slow");
+    tokio::time::timeout(write_deadline(bytes), write).await.map_err(|_| late())?
+}
+
+impl BulkIo for StreamPeer {
+    async fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        self.patience.start();
+        loop {
+            match tokio::time::timeout(TICK, self.stream.read(out)).await {
+                Ok(read) => {
+                    let n = read?;
+                    self.patience.moved(n)?;
+                    return Ok(n);
+                }
+                Err(_) => self.patience.check()?,
+            }
+        }
+    }
+
+    async fn write(&mut self, head: &[u8], body: &[u8]) -> io::Result<()> {
+        in_time(body.len() as u64, self.stream.write(head, body)).await
+    }
+
+    async fn send_file(&mut self, head: &[u8], file: &dyn ReadAt, len: u64) -> io::Result<()> {
+        in_time(len, self.stream.send_file(head, file, len)).await
+    }
+}

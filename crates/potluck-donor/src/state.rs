@@ -1,0 +1,90 @@
+//! What a donor remembers about itself, apart from the store: its key, which store is its own, and
+//! the highest manager epoch it has seen.
+
+use crate::disk::{Disk, read_small, replace_durably};
+use crate::store::KnownStore;
+use potluck_core::entropy::Entropy;
+use potluck_core::ids::Epoch;
+use potluck_wire::ticket::Secret;
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::path::{Path, PathBuf};
+
+const FILE: &str = "donor.json";
+const MAX_STATE: u64 = 64 << 10;
+
+/// A donor's memory, in one small file that only its owner can read.
+#[derive(Debug, Clone)]
+pub(crate) struct State {
+    path: PathBuf,
+    remembered: Remembered,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Remembered {
+    /// Shared with the manager alone; tickets and receipts are worth nothing without it.
+    key: Secret,
+    #[serde(default)]
+    store: Option<KnownStore>,
+    #[serde(default)]
+    epoch: Epoch,
+}
+
+impl State {
+    /// Reads the state in `dir`, or begins it with a new key.
+    pub fn load(disk: &dyn Disk, entropy: &dyn Entropy, dir: &Path) -> io::Result<Self> {
+        let path = dir.join(FILE);
+        match read_small(disk, &path, MAX_STATE) {
+            Ok(text) => Ok(Self { path, remembered: serde_json::from_slice(&text)? }),
+            Err(why) if why.kind() == io::ErrorKind::NotFound => {
+                crate::store::make_dirs(disk, dir)?;
+                let key = Secret::generate(entropy);
+                let remembered = Remembered { key, store: None, epoch: Epoch::default() };
+                let state = Self { path, remembered };
+                state.save(disk)?;
+                Ok(state)
+            }
+            Err(why) => Err(why),
+        }
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The key that tickets and receipts are signed with.
+    pub fn key(&self) -> &Secret {
+        &self.remembered.key
+    }
+
+    /// The store, once there is one.
+    pub fn store(&self) -> Option<&KnownStore> {
+        self.remembered.store.as_ref()
+    }
+
+    /// The highest manager epoch seen.
+    pub fn epoch(&self) -> Epoch {
+        self.remembered.epoch
+    }
+
+    /// Remembers the store.
+    pub fn remember_store(&mut self, disk: &dyn Disk, store: KnownStore) -> io::Result<()> {
+        if self.remembered.store.as_ref() == Some(&store) {
+            return Ok(());
+        }
+        self.remembered.store = Some(store);
+        self.save(disk)
+    }
+
+    /// Remembers that a manager of `epoch` was heard.
+    pub fn remember_epoch(&mut self, disk: &dyn Disk, epoch: Epoch) -> io::Result<()> {
+        self.remembered.epoch = epoch;
+        self.save(disk)
+    }
+
+    fn save(&self, disk: &dyn Disk) -> io::Result<()> {
+        let text = serde_json::to_vec_pretty(&self.remembered)?;
+        replace_durably(disk, &self.path, &text)
+    }
+}

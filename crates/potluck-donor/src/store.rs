@@ -1,0 +1,273 @@
+//! Where chunks lie: one file per chunk below the lent directory, and nothing outside it.
+//!
+//! # On disk, format 1
+//! ```text
+//! DIR/potluck-store.json   what makes the directory a store: {"format": 1, "store": "<32 hex>"}
+//! DIR/chunks/aa/<name>     a chunk: its stored bytes, then a trailer of 64 bytes
+//! DIR/temp/                chunks on their way in; emptied at every start
+//! DIR/quarantine/          what was no chunk, or no longer the chunk it should be; never served
+//! ```
+//! `<name>` is the chunk's name in 64 lower-case hex digits and `aa` the first two of them; the 256
+//! directories are made with the store, so that storing a chunk never has to make one durable.
+//! Directories are 0700, files 0600. A chunk file is complete or not there: it is written in `temp`,
+//! synced if the writer asked for ack level *disk*, renamed, and then its directory is synced.
+//! The trailer is described at `trailer::Trailer`. A chunk's length is its file's less the trailer.
+//!
+//! The directory is locked (`flock`) while a donor runs. The marker is written before anything else
+//! and never again; the donor's own state remembers its id. A directory that should be a store and
+//! has lost its marker is a disk that is not mounted: the donor refuses to start there, because an
+//! empty store in its place would hide the real one.
+
+mod changes;
+mod incoming;
+mod inventory;
+mod layout;
+mod marker;
+mod touches;
+mod trailer;
+mod usage;
+mod verify;
+
+pub(crate) use changes::{Change, Changes};
+pub(crate) use incoming::{Incoming, NotPlaced};
+pub(crate) use inventory::Cursor;
+pub(crate) use layout::{Layout, chunk_of};
+pub use marker::StoreError;
+pub(crate) use marker::{Claim, KnownStore, StoreId, claim, make_dirs};
+pub(crate) use trailer::{TRAILER, file_len, stored_len};
+pub(crate) use usage::Usage;
+
+use crate::disk::{Disk, OldFile, Space, is_broken, is_full, read_exact_at};
+use potluck_core::budget::{DiskState, Limits};
+use potluck_core::chunk::ChunkName;
+use potluck_core::ids::Incarnation;
+use potluck_core::policy::AckLevel;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use touches::Touches;
+use trailer::Trailer;
+
+/// Locks over names. Enough that two connections seldom meet at one.
+const NAME_LOCKS: usize = 64;
+
+/// The chunks of one donor. Every call may block on the disk.
+pub(crate) struct Store {
+    disk: Arc<dyn Disk>,
+    layout: Layout,
+    usage: Usage,
+    /// Held while a name is judged and its file made, removed or set aside, so that a put that finds
+    /// its chunk and a tombstone for it see each other.
+    names: [Mutex<()>; NAME_LOCKS],
+    touches: Mutex<Touches>,
+    changes: Mutex<Changes>,
+    incarnation: Incarnation,
+    /// Numbers temporary and quarantined files.
+    serial: AtomicU64,
+    served: AtomicU64,
+    stored: AtomicU64,
+    id: StoreId,
+    _lock: Box<dyn Send + Sync>,
+}
+
+/// Why nothing was stored or found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// No lent space left.
+    Full,
+    /// The disk failed.
+    Disk,
+    /// What was found at the start is gone at the end.
+    Lost,
+}
+
+/// A stored chunk, ready to be sent.
+pub(crate) struct Found {
+    /// The file; the chunk is its first `len` bytes.
+    pub file: Box<dyn OldFile>,
+    /// Stored bytes.
+    pub len: u32,
+}
+
+impl Store {
+    /// The store that `claim` found or made: cleans up after earlier lives and counts what is there.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        claim: Claim,
+        limits: Limits,
+        incarnation: Incarnation,
+    ) -> Result<Self, StoreError> {
+        let layout = claim.layout;
+        let space = disk.space(layout.root()).map_err(|why| layout.failed("asking for space", why))?;
+        let store = Self {
+            disk,
+            usage: Usage::new(limits, space),
+            names: std::array::from_fn(|_| Mutex::default()),
+            touches: Mutex::default(),
+            changes: Mutex::default(),
+            incarnation,
+            serial: AtomicU64::default(),
+            served: AtomicU64::default(),
+            stored: AtomicU64::default(),
+            id: claim.id,
+            _lock: claim.lock,
+            layout,
+        };
+        crate::reclaim::leftovers(&store)
+            .map_err(|why| store.layout.failed("looking through the store", why))?;
+        Ok(store)
+    }
+
+    /// This life.
+    pub fn incarnation(&self) -> Incarnation {
+        self.incarnation
+    }
+
+    pub(crate) fn disk(&self) -> &dyn Disk {
+        &*self.disk
+    }
+
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    pub(crate) fn usage(&self) -> &Usage {
+        &self.usage
+    }
+
+    pub(crate) fn lock_name(&self, name: &ChunkName) -> MutexGuard<'_, ()> {
+        let at = usize::from(name.0[31]) % NAME_LOCKS;
+        self.names[at].lock().expect("no holder panics")
+    }
+
+    pub(crate) fn touches(&self) -> MutexGuard<'_, Touches> {
+        self.touches.lock().expect("no holder panics")
+    }
+
+    pub(crate) fn changes(&self) -> MutexGuard<'_, Changes> {
+        self.changes.lock().expect("no holder panics")
+    }
+
+    pub(crate) fn next_serial(&self) -> u64 {
+        self.serial.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Begins to store a chunk of `len` bytes.
+    pub fn accept(&self, name: ChunkName, len: u32) -> Result<Incoming<'_>, Refusal> {
+        if self.usage.broken().is_some() {
+            return Err(Refusal::Disk);
+        }
+        let reservation = self.usage.reserve(file_len(len)).ok_or(Refusal::Full)?;
+        Incoming::create(self, name, len, reservation)
+    }
+
+    /// Whether `name` is held with `len` bytes; if so it counts as put again, and no tombstone of
+    /// before deletes it.
+    pub fn touch_if_held(&self, name: &ChunkName, len: u32) -> bool {
+        let _alone = self.lock_name(name);
+        let held = self.well_formed(name, len).is_some();
+        if held {
+            self.touches().touch(name);
+        }
+        held
+    }
+
+    /// The last word on a put that found its chunk: it is still held, at the level asked.
+    pub fn confirm_held(&self, name: &ChunkName, len: u32, ack: AckLevel) -> Result<(), Refusal> {
+        let Some(file) = self.well_formed(name, len) else { return Err(Refusal::Lost) };
+        if ack == AckLevel::Disk {
+            // Whoever stored it may not have asked for this.
+            file.sync()
+                .and_then(|()| self.disk.sync_dir(&self.layout.chunk_dir(name)))
+                .map_err(|why| self.refuse("syncing a chunk", &why))?;
+        }
+        Ok(())
+    }
+
+    /// The chunk file of `name`, if it has the right length and its end was written.
+    pub(crate) fn well_formed(&self, name: &ChunkName, len: u32) -> Option<Box<dyn OldFile>> {
+        let file = self.disk.open(&self.layout.chunk(name)).ok()?;
+        let mut end = [0; TRAILER];
+        if file.len() != file_len(len) || read_exact_at(&*file, &mut end, len.into()).is_err() {
+            return None;
+        }
+        Trailer::decode(&end).filter(|trailer| trailer.is_of(name, len)).map(|_| file)
+    }
+
+    /// The chunk called `name`, if it is held.
+    pub fn find(&self, name: &ChunkName) -> Result<Option<Found>, Refusal> {
+        match self.disk.open(&self.layout.chunk(name)) {
+            Ok(file) => Ok(stored_len(file.len()).map(|len| Found { file, len })),
+            Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(why) => {
+                tracing::warn!("cannot open chunk {name}: {why}");
+                Err(Refusal::Disk)
+            }
+        }
+    }
+
+    /// Sorts out a failed write. A disk that is broken, not full, takes nothing more in this life.
+    pub(crate) fn refuse(&self, doing: &str, why: &io::Error) -> Refusal {
+        if is_full(why) {
+            self.usage.full();
+            return Refusal::Full;
+        }
+        if is_broken(why) {
+            self.broke(&format!("{doing} failed: {why}"));
+        } else {
+            tracing::warn!("{doing} failed: {why}");
+        }
+        Refusal::Disk
+    }
+
+    fn broke(&self, why: &str) {
+        if self.usage.broke(why.to_owned()) {
+            tracing::error!(
+                "the lent directory {} is broken or gone ({why}); nothing more is stored there. \
+                 Check the disk, mount it if it is not, and start the donor again",
+                self.layout.root().display()
+            );
+        }
+    }
+
+    /// Looks at the disk, as is done each second: how much is left, and whether it is still the one
+    /// the store is on.
+    pub fn look(&self) {
+        let space = self.disk.space(self.layout.root());
+        match space.and_then(|space| Ok((space, marker::read(self.disk(), &self.layout)?))) {
+            Ok((Space { read_only: true, .. }, _)) => self.broke("the disk takes no writes"),
+            Ok((_, found)) if found != Some(self.id.clone()) => {
+                self.broke("the store's marker is gone: pulled, or not mounted?");
+            }
+            Ok((space, _)) => self.usage.sample(space),
+            Err(why) => drop(self.refuse("looking at the disk", &why)),
+        }
+    }
+
+    /// Why the store takes nothing more, if so.
+    pub fn broken(&self) -> Option<String> {
+        self.usage.broken()
+    }
+
+    /// The disk, and the bytes Potluck may still write.
+    pub fn report(&self) -> (DiskState, u64) {
+        self.usage.report()
+    }
+
+    /// Bytes served to readers and stored for writers in this life.
+    pub fn traffic(&self) -> (u64, u64) {
+        (self.served.load(Ordering::Relaxed), self.stored.load(Ordering::Relaxed))
+    }
+
+    /// Counts bytes sent to a reader.
+    pub fn count_served(&self, bytes: u32) {
+        self.served.fetch_add(bytes.into(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_stored(&self, bytes: u32) {
+        self.stored.fetch_add(bytes.into(), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests;

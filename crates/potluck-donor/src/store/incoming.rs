@@ -1,0 +1,132 @@
+//! A chunk on its way in.
+
+use super::trailer::Trailer;
+use super::usage::Reservation;
+use super::{Change, Refusal, Store, TRAILER};
+use crate::disk::NewFile;
+use potluck_core::chunk::{ChunkName, Verifier};
+use potluck_core::ids::SessionId;
+use potluck_core::policy::AckLevel;
+use potluck_wire::control::Holding;
+use std::path::PathBuf;
+
+/// A chunk that is being received. Dropped before [`Incoming::place`], it leaves nothing behind.
+pub(crate) struct Incoming<'s> {
+    store: &'s Store,
+    name: ChunkName,
+    len: u32,
+    verifier: Verifier,
+    // Removed before its room is given back: fields are dropped in this order.
+    temp: TempFile<'s>,
+    reservation: Reservation<'s>,
+}
+
+/// Why a received chunk is not stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NotPlaced {
+    /// The bytes are not the chunk.
+    Mismatch,
+    /// They could not be kept.
+    Refused(Refusal),
+}
+
+/// A file in `temp`, removed when dropped unless it got its name.
+struct TempFile<'s> {
+    store: &'s Store,
+    file: Box<dyn NewFile>,
+    path: PathBuf,
+    placed: bool,
+}
+
+impl Drop for TempFile<'_> {
+    fn drop(&mut self) {
+        if self.placed {
+            return;
+        }
+        if let Err(why) = self.store.disk().remove(&self.path) {
+            // The next start empties the directory.
+            tracing::warn!("cannot remove {}: {why}", self.path.display());
+        }
+    }
+}
+
+impl<'s> Incoming<'s> {
+    pub(super) fn create(
+        store: &'s Store,
+        name: ChunkName,
+        len: u32,
+        reservation: Reservation<'s>,
+    ) -> Result<Self, Refusal> {
+        let path = store.layout().temp_file(store.incarnation(), store.next_serial());
+        let file = store
+            .disk()
+            .create(&path)
+            .map_err(|why| store.refuse("making a file", &why))?;
+        let temp = TempFile { store, file, path, placed: false };
+        Ok(Self { store, name, len, verifier: Verifier::new(name), temp, reservation })
+    }
+
+    /// Adds a piece that is not the last.
+    pub fn append(&mut self, piece: &[u8]) -> Result<(), Refusal> {
+        self.verifier.update(piece);
+        let appended = self.temp.file.append(piece);
+        appended.map_err(|why| self.store.refuse("writing a chunk", &why))
+    }
+
+    /// Adds the last piece and gives the chunk its name. The piece ends in [`TRAILER`] bytes of
+    /// room, so that the trailer costs no write of its own.
+    pub fn place(
+        mut self,
+        piece: &mut [u8],
+        session: SessionId,
+        ack: AckLevel,
+    ) -> Result<(), NotPlaced> {
+        let (bytes, end) = piece.split_at_mut(piece.len() - TRAILER);
+        self.verifier.update(bytes);
+        std::mem::replace(&mut self.verifier, Verifier::new(self.name))
+            .finish()
+            .map_err(|_| NotPlaced::Mismatch)?;
+        end.copy_from_slice(&Trailer::new(session, &self.name, self.len).encode());
+        self.settle(piece, ack).map_err(NotPlaced::Refused)
+    }
+
+    fn settle(mut self, piece: &[u8], ack: AckLevel) -> Result<(), Refusal> {
+        let refuse = |why: &std::io::Error| self.store.refuse("writing a chunk", why);
+        self.temp.file.append(piece).map_err(|why| refuse(&why))?;
+        if ack == AckLevel::Disk {
+            self.temp.file.sync().map_err(|why| refuse(&why))?;
+        }
+        let (store, name, len) = (self.store, self.name, self.len);
+        if !self.rename()? {
+            return store.confirm_held(&name, len, ack); // somebody else was faster
+        }
+        if ack == AckLevel::Disk {
+            let synced = store.disk().sync_dir(&store.layout().chunk_dir(&name));
+            synced.map_err(|why| store.refuse("syncing a directory", &why))?;
+        }
+        Ok(())
+    }
+
+    /// Gives the file its chunk's name; false when the chunk is there meanwhile.
+    fn rename(mut self) -> Result<bool, Refusal> {
+        let (store, name) = (self.store, self.name);
+        let path = store.layout().chunk(&name);
+        let _alone = store.lock_name(&name);
+        let replaced = store.disk().len(&path).ok();
+        if replaced.is_some() && store.well_formed(&name, self.len).is_some() {
+            store.touches().touch(&name);
+            return Ok(false);
+        }
+        store
+            .disk()
+            .rename(&self.temp.path, &path)
+            .map_err(|why| store.refuse("naming a chunk", &why))?;
+        self.temp.placed = true;
+        self.reservation.keep();
+        replaced.into_iter().for_each(|len| store.usage().gone(len));
+        store.count_stored(self.len);
+        store.touches().touch(&name);
+        store.changes().push(Change::Added(Holding { name, len: self.len }));
+        Ok(true)
+    }
+}

@@ -1,0 +1,180 @@
+//! Putting and getting chunks.
+
+use crate::pool::{Pool, SESSION, bytes_below, content, receipt};
+use potluck_core::chunk::ChunkName;
+use potluck_core::policy::AckLevel;
+use potluck_wire::bulk::{Reply, Request, Status};
+use potluck_wire::ticket::Caveat;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+#[tokio::test]
+async fn chunks_come_back_as_they_were_put() {
+    let pool = Pool::start().await;
+    let mut client = pool.client().await;
+    // Around the sizes at which something in the donor changes: piece, head buffer, block.
+    for len in [1, 64, 4032, 4096, 65_536, 262_143, 262_144, 262_145, 4 << 20, (64 << 20) + 16] {
+        for ack in [AckLevel::Memory, AckLevel::Disk] {
+            let bytes = content(len as u64 + u64::from(ack == AckLevel::Disk), len);
+            let reply = client.put_reply(&bytes, ack).await;
+            assert_eq!(reply, Reply { status: Status::Ok, body: 0, receipt: receipt(&pool, &bytes, ack) });
+            assert!(client.get(&ChunkName::of(&bytes)).await == Some(bytes), "{len}");
+        }
+    }
+    assert_eq!(client.get(&ChunkName::of(b"never put")).await, None);
+    assert!(pool.place.files("temp").is_empty());
+    pool.stop().await;
+}
+
+#[tokio::test]
+async fn pipelined_requests_are_answered_in_order() {
+    let pool = Pool::start().await;
+    let mut client = pool.client().await;
+    let chunks: Vec<_> = (0..20).map(|number| content(number, 70_000)).collect();
+    for bytes in &chunks {
+        let name = ChunkName::of(bytes);
+        let put = Request::Put { name, ack: AckLevel::Memory, len: bytes.len() as u32 };
+        client.send(put, bytes).await.expect("sent");
+        client.send(Request::Get { name }, &[]).await.expect("sent");
+    }
+    for bytes in &chunks {
+        let stored = client.reply().await.expect("connection").expect("answer");
+        assert_eq!(stored.receipt, receipt(&pool, bytes, AckLevel::Memory));
+        let sent = client.reply().await.expect("connection").expect("answer");
+        assert!(client.body(sent.body).await.expect("body") == *bytes);
+    }
+}
+
+#[tokio::test]
+async fn bytes_that_are_not_the_chunk_are_refused_and_leave_nothing() {
+    let pool = Pool::start().await;
+    let mut client = pool.client().await;
+    for len in [10, 300_000] {
+        let (mut bytes, name) = (content(1, len), ChunkName::of(&content(1, len)));
+        bytes[len / 2] ^= 1;
+        let reply = client.put_as(name, &bytes, AckLevel::Memory).await.expect("io").expect("reply");
+        assert_eq!(reply, Reply::bare(Status::Mismatch));
+        assert_eq!(client.get(&name).await, None);
+        // Nor is a lie about a chunk that is there worth a receipt.
+        bytes[len / 2] ^= 1;
+        assert_eq!(client.put(&bytes, AckLevel::Memory).await, Status::Ok);
+        bytes[0] ^= 1;
+        let reply = client.put_as(name, &bytes, AckLevel::Memory).await.expect("io").expect("reply");
+        assert_eq!(reply, Reply::bare(Status::Mismatch));
+    }
+    assert!(pool.place.files("temp").is_empty());
+}
+
+#[tokio::test]
+async fn putting_again_is_idempotent_and_counts_a_touch() {
+    let pool = Pool::start().await;
+    let mut client = pool.client().await;
+    let bytes = content(1, 100_000);
+    for ack in [AckLevel::Memory, AckLevel::Memory, AckLevel::Disk] {
+        let reply = client.put_reply(&bytes, ack).await;
+        assert_eq!((reply.status, reply.receipt), (Status::Ok, receipt(&pool, &bytes, ack)));
+    }
+    pool.manager.beats(2).await;
+    let book = pool.manager.book();
+    let last = book.heartbeats.last().expect("one");
+    assert_eq!(last.touches, 3);
+    assert_eq!(last.disk.lent_used, 26 * 4096, "25 blocks of chunk and trailer, 1 of marker");
+    let added: usize = book.heartbeats.iter().map(|beat| beat.added.0.len()).sum();
+    assert_eq!(added, 1, "reported once");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_puts_of_one_chunk_at_once_both_succeed() {
+    let pool = Pool::start().await;
+    for round in 0..20 {
+        let bytes = content(round, 600_000);
+        let (mut one, mut two) = (pool.client().await, pool.client().await);
+        let (first, second) = tokio::join!(
+            one.put_reply(&bytes, AckLevel::Memory),
+            two.put_reply(&bytes, AckLevel::Disk)
+        );
+        assert_eq!(first.receipt, receipt(&pool, &bytes, AckLevel::Memory));
+        assert_eq!(second.receipt, receipt(&pool, &bytes, AckLevel::Disk));
+        assert_eq!(one.get(&ChunkName::of(&bytes)).await, Some(bytes));
+    }
+    assert!(pool.place.files("temp").is_empty());
+    pool.manager.beats(2).await;
+    let used = pool.manager.book().heartbeats.last().expect("one").disk.lent_used;
+    assert_eq!(used, 20 * 147 * 4096 + 4096, "nothing is counted twice");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_cap_is_never_exceeded_by_a_byte_however_many_write() {
+    let cap = 10_000_000;
+    let pool = Arc::new(Pool::lending(cap).await);
+    let writing = Arc::new(AtomicBool::new(true));
+    let watch = {
+        let (writing, lent) = (Arc::clone(&writing), pool.place.lent());
+        std::thread::spawn(move || {
+            let mut most = 0;
+            while writing.load(Ordering::Relaxed) {
+                most = bytes_below(&lent).max(most);
+            }
+            most
+        })
+    };
+    let writers: Vec<_> = (0..8_u64)
+        .map(|writer| {
+            let pool = Arc::clone(&pool);
+            tokio::spawn(async move {
+                let mut client = pool.client().await;
+                let mut stored = 0;
+                for number in 0..30 {
+                    let len = 50_000 + 7_919 * ((writer + number) % 11) as usize;
+                    match client.put(&content(writer << 32 | number, len), AckLevel::Memory).await {
+                        Status::Ok => stored += len as u64,
+                        Status::Full => {}
+                        other => panic!("{other:?}"),
+                    }
+                }
+                stored
+            })
+        })
+        .collect();
+    let mut stored = 0;
+    for writer in writers {
+        stored += writer.await.expect("no panic");
+    }
+    writing.store(false, Ordering::Relaxed);
+    let most = watch.join().expect("no panic");
+    assert!(stored > cap - 200_000, "the cap is used: {stored}");
+    assert!(most <= cap && bytes_below(&pool.place.lent()) <= cap, "{most}");
+    assert!(pool.place.files("temp").is_empty());
+}
+
+#[tokio::test]
+async fn a_connection_cut_inside_a_body_leaves_nothing_behind() {
+    let pool = Pool::start().await;
+    let bytes = content(1, 3 << 20);
+    let name = ChunkName::of(&bytes);
+    for cut in [0, 1, 100_000, bytes.len() - 1] {
+        let mut client = pool.client().await;
+        let put = Request::Put { name, ack: AckLevel::Memory, len: bytes.len() as u32 };
+        client.send(put, &bytes[..cut]).await.expect("sent");
+        drop(client);
+    }
+    pool.manager.beats(2).await;
+    assert!(pool.place.files("temp").is_empty());
+    assert_eq!(pool.manager.book().heartbeats.last().expect("one").disk.lent_used, 4096);
+    pool.still_serves().await;
+}
+
+#[tokio::test]
+async fn a_stopped_donor_has_answered_what_it_took() {
+    let pool = Pool::start().await;
+    let mut client = pool.client().await;
+    assert_eq!(client.put(&content(1, 10), AckLevel::Memory).await, Status::Ok);
+    let mut cut = pool.open(&pool.ticket(&[Caveat::Session(SESSION)])).await.expect("open");
+    let name = ChunkName::of(b"never finished");
+    let put = Request::Put { name, ack: AckLevel::Memory, len: 1000 };
+    cut.send(put, b"never").await.expect("sent");
+    let (place, _) = pool.stop().await;
+    assert!(matches!(client.reply().await, Ok(None)), "the idle connection ends cleanly");
+    assert!(!matches!(cut.reply().await, Ok(Some(_))));
+    assert!(place.files("temp").is_empty());
+}

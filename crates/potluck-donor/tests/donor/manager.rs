@@ -1,0 +1,142 @@
+//! A manager that answers donors and remembers what they said.
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use potluck_core::ids::{DonorId, Epoch};
+use potluck_wire::call::Caller;
+use potluck_wire::control::{
+    Beat, Call, Done, Heartbeat, Holding, Inventory, Order, Register, Registered,
+};
+use potluck_wire::net::{BoxFuture, BoxStream, Net, SystemNet};
+use potluck_wire::tls::Dial;
+use serde::Serialize;
+use std::convert::Infallible;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// The donor's number in every test.
+pub const DONOR: DonorId = DonorId(4);
+
+/// What the manager heard and is going to say.
+#[derive(Default)]
+pub struct Book {
+    pub epoch: Epoch,
+    pub now_ms: u64,
+    pub registers: Vec<Register>,
+    pub heartbeats: Vec<Heartbeat>,
+    /// Pages of the last inventory that was begun.
+    pub pages: Vec<Inventory>,
+    /// Given with every answer until cleared.
+    pub orders: Vec<Order>,
+    /// Forget all donors: the next heartbeat is asked to register.
+    pub forgetful: bool,
+}
+
+impl Book {
+    /// The last inventory, if it is complete.
+    pub fn inventory(&self) -> Option<Vec<Holding>> {
+        self.pages.last().filter(|page| page.last)?;
+        Some(self.pages.iter().flat_map(|page| page.holdings.0.iter().copied()).collect())
+    }
+}
+
+/// A manager on a port of its own.
+#[derive(Clone)]
+pub struct Manager {
+    book: Arc<Mutex<Book>>,
+    address: String,
+}
+
+struct Plain;
+
+impl Dial for Plain {
+    fn secure(&self, stream: BoxStream) -> BoxFuture<'_, io::Result<BoxStream>> {
+        Box::pin(async { Ok(stream) })
+    }
+}
+
+impl Manager {
+    pub async fn start() -> Self {
+        let mut listener = SystemNet.listen("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("address").to_string();
+        let book = Book { epoch: Epoch(5), now_ms: 1000, ..Book::default() };
+        let manager = Self { book: Arc::new(Mutex::new(book)), address };
+        let serving = manager.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let manager = serving.clone();
+                let answer = service_fn(move |request| manager.clone().answer(request));
+                let connection = hyper::server::conn::http1::Builder::new()
+                    .serve_connection(TokioIo::new(stream), answer);
+                tokio::spawn(connection);
+            }
+        });
+        manager
+    }
+
+    pub fn caller(&self) -> Caller {
+        Caller::new(Arc::new(SystemNet), Arc::new(Plain), self.address.clone())
+    }
+
+    pub fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().expect("no holder panics")
+    }
+
+    /// Waits until the book shows what is looked for.
+    pub async fn until<T>(&self, what: &str, mut look: impl FnMut(&Book) -> Option<T>) -> T {
+        for _ in 0..500 {
+            if let Some(found) = look(&self.book()) {
+                return found;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("the manager never heard {what}");
+    }
+
+    /// Waits for a heartbeat that was composed after now.
+    pub async fn beats(&self, more: usize) {
+        let heard = self.book().heartbeats.len();
+        self.until("heartbeats", |book| (book.heartbeats.len() >= heard + more).then_some(())).await;
+    }
+
+    async fn answer(self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+        let path = request.uri().path().to_owned();
+        let body = request.into_body().collect().await.expect("a body").to_bytes();
+        let text = if path.ends_with(Register::NAME) {
+            let register: Register = serde_json::from_slice(&body).expect("register");
+            let mut book = self.book();
+            book.registers.push(register);
+            book.forgetful = false;
+            said(&Registered { donor: DONOR, epoch: book.epoch, now_ms: book.now_ms })
+        } else if path.ends_with(Inventory::NAME) {
+            let page: Inventory = serde_json::from_slice(&body).expect("inventory");
+            let mut book = self.book();
+            if page.page == 0 {
+                book.pages.clear();
+            }
+            assert_eq!(page.page as usize, book.pages.len(), "pages in order");
+            book.pages.push(page);
+            said(&Done {})
+        } else {
+            let heartbeat: Heartbeat = serde_json::from_slice(&body).expect("heartbeat");
+            let mut book = self.book();
+            book.heartbeats.push(heartbeat);
+            said(&Beat {
+                epoch: book.epoch,
+                now_ms: book.now_ms,
+                register: book.forgetful,
+                orders: book.orders.clone(),
+            })
+        };
+        Ok(Response::new(Full::new(text.into())))
+    }
+}
+
+fn said(reply: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(reply).expect("plain data")
+}

@@ -1,0 +1,235 @@
+//! One donor, its directories, and clients of it.
+
+use crate::manager::{DONOR, Manager};
+use potluck_core::budget::{KeepFree, Limits};
+use potluck_core::chunk::ChunkName;
+use potluck_core::entropy::{Entropy, SeededEntropy, SystemEntropy};
+use potluck_core::ids::SessionId;
+use potluck_core::policy::AckLevel;
+use potluck_donor::disk::{Disk, SystemDisk};
+use potluck_donor::{Donor, DonorConfig, DonorError};
+use potluck_wire::bulk::{BulkIo, FrameError, Reply, Request, Status};
+use potluck_wire::env::Env;
+use potluck_wire::net::SystemNet;
+use potluck_wire::ticket::{Caveat, Ops, Receipt, Secret, Ticket};
+use potluck_wire::upgrade::{OpenError, Opened, open};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tempfile::TempDir;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+pub const SESSION: SessionId = SessionId([9; 16]);
+pub const GIB: u64 = 1 << 30;
+
+/// A directory for a donor's store and state.
+pub struct Place {
+    dir: TempDir,
+}
+
+impl Place {
+    pub fn new() -> Self {
+        Self { dir: TempDir::new().expect("a directory") }
+    }
+
+    pub fn lent(&self) -> PathBuf {
+        self.dir.path().join("lent")
+    }
+
+    pub fn state(&self) -> PathBuf {
+        self.dir.path().join("state")
+    }
+
+    pub fn config(&self, max: u64) -> DonorConfig {
+        DonorConfig {
+            dir: self.lent(),
+            state: self.state(),
+            listen: "127.0.0.1:0".into(),
+            advertise: None,
+            limits: Limits { max, keep_free: KeepFree::Bytes(0) },
+        }
+    }
+
+    pub fn chunk(&self, name: &ChunkName) -> PathBuf {
+        let hex = name.to_string();
+        self.lent().join("chunks").join(&hex[..2]).join(hex)
+    }
+
+    /// Names and sizes of the files in a directory of the store.
+    pub fn files(&self, of: &str) -> BTreeMap<String, u64> {
+        let entries = std::fs::read_dir(self.lent().join(of)).expect("a store");
+        entries
+            .map(|entry| {
+                let entry = entry.expect("entry");
+                let name = entry.file_name().into_string().expect("our names");
+                (name, entry.metadata().expect("metadata").len())
+            })
+            .collect()
+    }
+}
+
+/// Sizes of all files below `dir` together.
+pub fn bytes_below(dir: &Path) -> u64 {
+    let mut sum = 0;
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        match entry.metadata() {
+            Ok(metadata) if metadata.is_dir() => sum += bytes_below(&entry.path()),
+            Ok(metadata) => sum += metadata.len(),
+            Err(_) => {} // removed just now
+        }
+    }
+    sum
+}
+
+/// A donor that runs, and its manager.
+pub struct Pool {
+    pub place: Place,
+    pub manager: Manager,
+    pub address: SocketAddr,
+    pub key: Secret,
+    stop: oneshot::Sender<()>,
+    running: JoinHandle<Result<(), DonorError>>,
+}
+
+impl Pool {
+    /// With lots of room.
+    pub async fn start() -> Self {
+        Self::lending(GIB).await
+    }
+
+    pub async fn lending(max: u64) -> Self {
+        Self::at(Place::new(), max, Arc::new(SystemDisk)).await
+    }
+
+    pub async fn at(place: Place, max: u64, disk: Arc<dyn Disk>) -> Self {
+        Self::under(Manager::start().await, place, max, disk).await
+    }
+
+    pub async fn under(manager: Manager, place: Place, max: u64, disk: Arc<dyn Disk>) -> Self {
+        let registered = manager.book().registers.len();
+        let donor = Donor::start(place.config(max), Env::system(), disk, manager.caller())
+            .await
+            .expect("the donor starts");
+        let address = donor.address();
+        let (stop, stopped) = oneshot::channel();
+        let running = tokio::spawn(donor.run(async { drop(stopped.await) }));
+        let said = manager
+            .until("a registration", |book| book.registers.get(registered).cloned())
+            .await;
+        assert_eq!(said.address, address.to_string());
+        // The donor learns its number from the answer, a moment after the manager gave it.
+        manager.beats(1).await;
+        Self { place, manager, address, key: said.key, stop, running }
+    }
+
+    /// Stops the donor; gives the rest.
+    pub async fn stop(self) -> (Place, Manager) {
+        drop(self.stop);
+        self.running.await.expect("no panic").expect("a clean end");
+        (self.place, self.manager)
+    }
+
+    /// A ticket for everything, but for what `caveats` take away.
+    pub fn ticket(&self, caveats: &[Caveat]) -> Ticket {
+        let mut all = vec![
+            Caveat::Donor(DONOR),
+            Caveat::Ops(Ops::GET.and(Ops::PUT)),
+            Caveat::Session(SESSION),
+        ];
+        all.extend_from_slice(caveats);
+        Ticket::issue(&self.key, &SystemEntropy, &all)
+    }
+
+    pub async fn open(&self, ticket: &Ticket) -> Result<Client, OpenError> {
+        let opened =
+            open(&SystemNet, &SystemEntropy, &self.address.to_string(), ticket).await?;
+        Ok(Client { opened, tag: 0 })
+    }
+
+    /// A client that may do everything.
+    pub async fn client(&self) -> Client {
+        self.open(&self.ticket(&[])).await.expect("the donor answers")
+    }
+
+    /// Whether the donor still serves, however it was treated.
+    pub async fn still_serves(&self) {
+        let bytes = content(u64::MAX, 10_000);
+        let mut client = self.client().await;
+        assert_eq!(client.put(&bytes, AckLevel::Memory).await, Status::Ok);
+        assert_eq!(client.get(&ChunkName::of(&bytes)).await, Some(bytes));
+    }
+}
+
+/// A bulk connection.
+pub struct Client {
+    pub opened: Opened,
+    tag: u32,
+}
+
+impl Client {
+    pub async fn send(&mut self, request: Request, body: &[u8]) -> Result<(), FrameError> {
+        self.tag += 1;
+        let head = request.encode(self.tag, &mut self.opened.lane);
+        Ok(self.opened.io.write(&head, body).await?)
+    }
+
+    /// The next answer; `None` when the donor hung up.
+    pub async fn reply(&mut self) -> Result<Option<Reply>, FrameError> {
+        Ok(self.opened.inbox.reply(&mut self.opened.io).await?.map(|(_, reply)| reply))
+    }
+
+    pub async fn body(&mut self, len: u32) -> Result<Vec<u8>, FrameError> {
+        let mut body = vec![0; len as usize];
+        let mut at = 0;
+        while at < body.len() {
+            at += self.opened.inbox.body(&mut self.opened.io, &mut body[at..]).await?;
+        }
+        Ok(body)
+    }
+
+    pub async fn put_as(
+        &mut self,
+        name: ChunkName,
+        bytes: &[u8],
+        ack: AckLevel,
+    ) -> Result<Option<Reply>, FrameError> {
+        self.send(Request::Put { name, ack, len: bytes.len() as u32 }, bytes).await?;
+        self.reply().await
+    }
+
+    /// Puts a chunk under its own name.
+    pub async fn put(&mut self, bytes: &[u8], ack: AckLevel) -> Status {
+        self.put_reply(bytes, ack).await.status
+    }
+
+    pub async fn put_reply(&mut self, bytes: &[u8], ack: AckLevel) -> Reply {
+        let reply = self.put_as(ChunkName::of(bytes), bytes, ack).await;
+        reply.expect("a connection").expect("an answer")
+    }
+
+    /// Gets a chunk; `None` when it is not there.
+    pub async fn get(&mut self, name: &ChunkName) -> Option<Vec<u8>> {
+        self.send(Request::Get { name: *name }, &[]).await.expect("a connection");
+        let reply = self.reply().await.expect("a connection").expect("an answer");
+        match reply.status {
+            Status::Ok => Some(self.body(reply.body).await.expect("the body")),
+            Status::NotFound => None,
+            other => panic!("a get was answered {other:?}"),
+        }
+    }
+}
+
+/// The receipt that is due for these bytes.
+pub fn receipt(pool: &Pool, bytes: &[u8], ack: AckLevel) -> Option<(AckLevel, Receipt)> {
+    let (name, len) = (ChunkName::of(bytes), bytes.len() as u32);
+    Some((ack, Receipt::issue(&pool.key, &SESSION, &name, len, ack)))
+}
+
+/// Bytes that no other number has.
+pub fn content(number: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    SeededEntropy::new(number).fill(&mut bytes);
+    bytes
+}

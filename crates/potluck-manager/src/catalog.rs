@@ -1,0 +1,87 @@
+//! The catalog: everything the pool must not forget, in one SQLite file.
+//!
+//! Domain operations are plain functions over a connection, in the modules below; [`Catalog`]
+//! runs them. Writes go to one writer that commits many at once ([`writer`]); reads see the last
+//! commit from connections of their own. Each write job is all or nothing.
+
+pub mod chunks;
+pub mod commit;
+pub mod entries;
+pub mod error;
+pub mod gc;
+pub mod lists;
+pub mod members;
+pub mod names;
+pub mod open;
+pub mod placements;
+mod readers;
+pub mod schema;
+pub mod sessions;
+pub mod spaces;
+pub mod stats;
+pub mod trash;
+pub mod versions;
+pub mod walk;
+mod writer;
+
+pub use error::Error;
+pub use writer::Durability;
+
+use crate::error::ManagerError;
+use potluck_wire::env::Offload;
+use readers::Readers;
+use rusqlite::Connection;
+use std::path::Path;
+use std::sync::Arc;
+use writer::Writer;
+
+/// A running catalog. Clones share it.
+#[derive(Clone)]
+pub struct Catalog {
+    offload: Offload,
+    writer: Arc<Writer>,
+    readers: Arc<Readers>,
+}
+
+impl Catalog {
+    /// Opens the catalog at `path`, which must exist and be sound.
+    pub fn open(path: &Path, offload: Offload) -> Result<Self, ManagerError> {
+        let connection = schema::open_existing(path)?;
+        let writer = Writer::start(connection, offload);
+        Ok(Self {
+            offload,
+            writer: Arc::new(writer),
+            readers: Arc::new(Readers::new(path)),
+        })
+    }
+
+    /// Runs `job` in the writer. What it did is durable as asked when this returns `Ok`, and has
+    /// not happened when it returns an error of the job.
+    ///
+    /// The job goes on when the future is dropped.
+    pub async fn write<T: Send + 'static>(
+        &self,
+        durability: Durability,
+        job: impl FnOnce(&Connection) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        self.writer.run(durability, job).await
+    }
+
+    /// Runs `query` on a snapshot of all that was committed before the call.
+    pub async fn read<T: Send + 'static>(
+        &self,
+        query: impl FnOnce(&Connection) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let readers = Arc::clone(&self.readers);
+        self.offload.run(move || readers.run(query)).await
+    }
+
+    /// Finishes what was queued and closes the writer; later writes fail.
+    pub async fn close(&self) {
+        let writer = Arc::clone(&self.writer);
+        self.offload.run(move || writer.close()).await;
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

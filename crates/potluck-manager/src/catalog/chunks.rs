@@ -1,0 +1,219 @@
+//! Chunks, and the book that keeps their reference counts.
+//!
+//! A reference is one occurrence of a chunk in one version's recipe: commits add each, removals
+//! subtract each. A [`Book`] collects the changes of one transaction, so that every chunk's row is
+//! read once and written once.
+
+use super::error::Error;
+use super::placements;
+use potluck_core::chunk::ChunkName;
+use potluck_core::ids::DonorId;
+use potluck_core::recipe::Entry;
+use rusqlite::{Connection, OptionalExtension, params};
+use std::collections::HashMap;
+
+/// A chunk's row number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ChunkId(pub i64);
+
+/// How far a chunk is on its way out; a column's values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(i64)]
+pub enum ChunkState {
+    /// In use, or waiting for use.
+    Here = 0,
+    /// May be deleted anywhere at any time: its placements prove nothing.
+    Condemned = 1,
+    /// No donor has it any more.
+    Gone = 2,
+}
+
+/// A chunk's row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChunkRow {
+    /// Its number.
+    pub id: ChunkId,
+    /// Stored bytes; 0 where only an aborted session named it.
+    pub len: u32,
+    /// Occurrences in recipes.
+    pub refs: i64,
+    /// How far it is on its way out.
+    pub state: ChunkState,
+}
+
+/// The row of a chunk.
+pub fn get(db: &Connection, name: &ChunkName) -> Result<Option<ChunkRow>, Error> {
+    let found = db
+        .prepare_cached("SELECT id, len, refs, state FROM chunks WHERE name = ?1")?
+        .query_row([name.0], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get::<_, i64>(3)?))
+        })
+        .optional()?;
+    found
+        .map(|(id, len, refs, state)| {
+            let state = match state {
+                0 => ChunkState::Here,
+                1 => ChunkState::Condemned,
+                2 => ChunkState::Gone,
+                other => return Err(Error::Damaged(format!("chunk {id} has state {other}"))),
+            };
+            Ok(ChunkRow { id: ChunkId(id), len, refs, state })
+        })
+        .transpose()
+}
+
+/// Inserts a chunk that no file uses; gives its number.
+pub fn insert_unused(db: &Connection, name: &ChunkName, now_ms: u64) -> Result<ChunkId, Error> {
+    insert(db, name, 0, 0, now_ms)
+}
+
+fn insert(
+    db: &Connection,
+    name: &ChunkName,
+    len: u32,
+    refs: i64,
+    now_ms: u64,
+) -> Result<ChunkId, Error> {
+    let zero_since = (refs == 0).then_some(now_ms as i64);
+    db.prepare_cached(
+        "INSERT INTO chunks (name, len, refs, zero_since_ms, state) VALUES (?1, ?2, ?3, ?4, 0)",
+    )?
+    .execute(params![name.0, len, refs, zero_since])?;
+    Ok(ChunkId(db.last_insert_rowid()))
+}
+
+/// The changes to chunks in one transaction.
+pub struct Book<'db> {
+    db: &'db Connection,
+    now_ms: u64,
+    pages: HashMap<ChunkName, Line>,
+}
+
+struct Line {
+    row: Option<ChunkRow>,
+    len: u32,
+    change: i64,
+    holders: Vec<DonorId>,
+}
+
+/// What the pool knows of a chunk that a commit names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Known {
+    /// Safe to name without a receipt: on a donor, and not condemned.
+    Held,
+    /// Only a receipt proves it is anywhere.
+    No,
+    /// Known with another length.
+    OtherLength,
+}
+
+impl<'db> Book<'db> {
+    /// Begins an empty book.
+    pub fn new(db: &'db Connection, now_ms: u64) -> Self {
+        Self { db, now_ms, pages: HashMap::new() }
+    }
+
+    /// The line of a chunk, read from the catalog at its first use.
+    fn line(&mut self, name: &ChunkName) -> Result<&mut Line, Error> {
+        use std::collections::hash_map::Entry;
+        Ok(match self.pages.entry(*name) {
+            Entry::Occupied(line) => line.into_mut(),
+            Entry::Vacant(empty) => {
+                let row = get(self.db, name)?;
+                let len = row.map_or(0, |row| row.len);
+                empty.insert(Line { row, len, change: 0, holders: Vec::new() })
+            }
+        })
+    }
+
+    /// What is known of a chunk of `len` stored bytes, this book's own changes included.
+    pub fn known(&mut self, name: &ChunkName, len: u32) -> Result<Known, Error> {
+        let db = self.db;
+        let line = self.line(name)?;
+        if line.len != 0 && line.len != len {
+            return Ok(Known::OtherLength);
+        }
+        if !line.holders.is_empty() {
+            return Ok(Known::Held);
+        }
+        Ok(match line.row {
+            Some(row) if row.state == ChunkState::Here && placements::any(db, row.id)? => {
+                Known::Held
+            }
+            _ => Known::No,
+        })
+    }
+
+    /// Adds a reference, and holders that proved to have the chunk.
+    pub fn add(&mut self, name: &ChunkName, len: u32, holders: &[DonorId]) -> Result<(), Error> {
+        let line = self.line(name)?;
+        line.len = len;
+        line.change += 1;
+        for holder in holders {
+            if !line.holders.contains(holder) {
+                line.holders.push(*holder);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the references of a deleted version away.
+    pub fn remove(&mut self, entries: &[Entry]) -> Result<(), Error> {
+        for entry in entries {
+            self.line(&entry.name)?.change -= 1;
+        }
+        Ok(())
+    }
+
+    /// Writes all changes; gives the condemned chunks that are in use again.
+    pub fn close(self) -> Result<Vec<ChunkName>, Error> {
+        let mut revived = Vec::new();
+        // In order of names: one walk over the index, and the same rows from the same commits.
+        let mut lines: Vec<_> = self.pages.iter().collect();
+        lines.sort_unstable_by_key(|(name, _)| **name);
+        for (name, line) in lines {
+            let id = match line.row {
+                None if line.change > 0 || !line.holders.is_empty() => {
+                    insert(self.db, name, line.len, line.change, self.now_ms)?
+                }
+                None if line.change < 0 => {
+                    return Err(Error::Damaged(format!("chunk {name} of a recipe has no row")));
+                }
+                None => continue,
+                Some(row) => {
+                    if row.refs + line.change < 0 {
+                        return Err(Error::Damaged(format!("chunk {name} has too few references")));
+                    }
+                    if row.state != ChunkState::Here && row.refs + line.change > 0 {
+                        revived.push(*name);
+                    }
+                    if line.change != 0 {
+                        self.update(&row, line)?;
+                    }
+                    row.id
+                }
+            };
+            for holder in &line.holders {
+                placements::confirm(self.db, id, *holder)?;
+            }
+        }
+        Ok(revived)
+    }
+
+    fn update(&self, row: &ChunkRow, line: &Line) -> Result<(), Error> {
+        let refs = row.refs + line.change;
+        if refs == 0 {
+            self.db
+                .prepare_cached("UPDATE chunks SET refs = 0, zero_since_ms = ?2 WHERE id = ?1")?
+                .execute(params![row.id.0, self.now_ms as i64])?;
+        } else {
+            self.db
+                .prepare_cached(
+                    "UPDATE chunks SET refs = ?2, len = ?3, zero_since_ms = NULL, state = 0
+                     WHERE id = ?1",
+                )?
+                .execute(params![row.id.0, refs, line.len])?;
+        }
+        Ok(())
+    }
+}

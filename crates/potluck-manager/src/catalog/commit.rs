@@ -1,0 +1,282 @@
+//! Commit: written files become visible, in one transaction.
+//!
+//! What can be checked without the catalog was checked before ([`PreparedFile`]); here each file
+//! is first checked against the catalog and only then written, so that a refused file leaves no
+//! trace and the others of its batch go on.
+
+use super::chunks::{Book, Known};
+use super::entries::{self, DirId, Place};
+use super::error::Error;
+use super::schema::Counter;
+use super::sessions;
+use super::spaces::{self, Space, Sums};
+use super::versions::{self, Version};
+use potluck_core::chunk::{ChunkName, Digest};
+use potluck_core::ids::{DonorId, SessionId, SpaceId, VersionId};
+use potluck_core::path::PoolPath;
+use potluck_wire::control::Condition;
+use rusqlite::{Connection, OptionalExtension, params};
+use std::collections::HashMap;
+
+/// A file whose recipe, sizes, digest and receipts are what they should be.
+#[derive(Debug, Clone)]
+pub struct PreparedFile {
+    /// Where it becomes visible; inside the session's space.
+    pub path: PoolPath,
+    /// Plaintext bytes.
+    pub size: u64,
+    /// Digest of the plaintext.
+    pub digest: Digest,
+    /// Modification time at the source.
+    pub mtime_ms: i64,
+    /// Whether its owner may execute it.
+    pub executable: bool,
+    /// Plaintext bytes per chunk.
+    pub chunk_size: u32,
+    /// Copies that its policy asks for.
+    pub copies: u32,
+    /// The content, if it lives in the catalog.
+    pub inline: Option<Vec<u8>>,
+    /// Otherwise its recipe as it is kept.
+    pub pages: Vec<Vec<u8>>,
+    /// Its chunks in order; all were offered in the session.
+    pub chunks: Vec<PreparedChunk>,
+    /// When it may replace what is there.
+    pub condition: Condition,
+}
+
+/// A chunk of a file.
+#[derive(Debug, Clone)]
+pub struct PreparedChunk {
+    /// Its name.
+    pub name: ChunkName,
+    /// Stored bytes.
+    pub len: u32,
+    /// Donors whose receipts were valid.
+    pub holders: Vec<DonorId>,
+}
+
+/// A batch of files of one session.
+#[derive(Debug)]
+pub struct Batch<F> {
+    /// The session.
+    pub session: SessionId,
+    /// The session's space.
+    pub space: SpaceId,
+    /// Counts the session's commits.
+    pub number: u32,
+    /// The files; those refused before keep their place.
+    pub files: Vec<Result<PreparedFile, F>>,
+    /// Whether the session ends with it.
+    pub done: bool,
+}
+
+/// What came of a batch.
+#[derive(Debug)]
+pub enum Outcome<F> {
+    /// It was committed before; the reply that was given then.
+    Repeated(String),
+    /// For each file its version, or why it was refused.
+    Fresh {
+        /// In the order of the batch's files.
+        files: Vec<Result<VersionId, Refused<F>>>,
+        /// Condemned chunks that are in use again.
+        revived: Vec<ChunkName>,
+    },
+}
+
+/// Why a file of a batch was refused.
+#[derive(Debug)]
+pub enum Refused<F> {
+    /// Before the catalog was asked.
+    Before(F),
+    /// By the catalog.
+    Here(Error),
+}
+
+/// Commits a batch, unless it was committed before.
+///
+/// `reply` writes down what the caller will be told, to repeat it when it is lost.
+pub fn commit<F>(
+    db: &Connection,
+    batch: Batch<F>,
+    now_ms: u64,
+    wall_ms: i64,
+    reply: impl FnOnce(&[Result<VersionId, Refused<F>>]) -> String,
+) -> Result<Outcome<F>, Error> {
+    if let Some(text) = repeated(db, &batch.session, batch.number)? {
+        return Ok(Outcome::Repeated(text));
+    }
+    if !sessions::is_open(db, &batch.session)? {
+        return Err(Error::NoSession);
+    }
+    let first = Counter::Version.take(db, batch.files.len() as u64)?;
+    let space = spaces::numbered(db, batch.space)?;
+    let mut work = Work {
+        db,
+        wall_ms,
+        space: space.as_ref(),
+        book: Book::new(db, now_ms),
+        dirs: HashMap::new(),
+        sums: Sums::default(),
+    };
+    let mut outcomes = Vec::with_capacity(batch.files.len());
+    for (id, file) in (first..).zip(batch.files) {
+        let outcome = match file {
+            Err(refused) => Err(Refused::Before(refused)),
+            Ok(file) => match work.file(VersionId(id as u64), file) {
+                Ok(version) => Ok(version),
+                Err(why) if is_refusal(&why) => Err(Refused::Here(why)),
+                Err(why) => return Err(why),
+            },
+        };
+        outcomes.push(outcome);
+    }
+    let sums = work.sums;
+    let revived = work.book.close()?;
+    spaces::add_sums(db, batch.space, sums)?;
+    if batch.done {
+        sessions::end(db, &batch.session)?;
+    }
+    db.prepare_cached(
+        "INSERT INTO commits (session, batch, at_ms, reply) VALUES (?1, ?2, ?3, ?4)",
+    )?
+    .execute(params![batch.session.0, batch.number, now_ms as i64, reply(&outcomes)])?;
+    Ok(Outcome::Fresh { files: outcomes, revived })
+}
+
+/// The reply of a batch that was committed before.
+pub fn repeated(
+    db: &Connection,
+    session: &SessionId,
+    batch: u32,
+) -> Result<Option<String>, Error> {
+    let found = db
+        .prepare_cached("SELECT reply FROM commits WHERE session = ?1 AND batch = ?2")?
+        .query_row(params![session.0, batch], |row| row.get(0));
+    Ok(found.optional()?)
+}
+
+/// Whether `why` is about one file, which had no effect yet; anything else undoes the batch.
+fn is_refusal(why: &Error) -> bool {
+    matches!(
+        why,
+        Error::NoSpaceNamed(_)
+            | Error::Exists(_)
+            | Error::WrongVersion { .. }
+            | Error::NotADirectory(_)
+            | Error::IsADirectory(_)
+            | Error::OutsideSpaces(_)
+            | Error::NotAcknowledged { .. }
+            | Error::WrongLength { .. }
+    )
+}
+
+/// Whether what is at a path may be replaced.
+pub fn check_condition(
+    path: &PoolPath,
+    condition: Condition,
+    found: Option<VersionId>,
+) -> Result<(), Error> {
+    match condition {
+        Condition::Always => Ok(()),
+        Condition::IfAbsent if found.is_none() => Ok(()),
+        Condition::IfAbsent => Err(Error::Exists(path.clone())),
+        Condition::IfVersion(expected) if found == Some(expected) => Ok(()),
+        Condition::IfVersion(expected) => {
+            Err(Error::WrongVersion { path: path.clone(), expected, found })
+        }
+    }
+}
+
+struct Work<'db> {
+    db: &'db Connection,
+    wall_ms: i64,
+    space: Option<&'db Space>,
+    book: Book<'db>,
+    /// Directories of this batch's files, so that a thousand files of one are looked up once.
+    dirs: HashMap<Vec<String>, DirId>,
+    sums: Sums,
+}
+
+impl Work<'_> {
+    fn file(&mut self, id: VersionId, file: PreparedFile) -> Result<VersionId, Error> {
+        let space = self.space.ok_or_else(|| Error::NoSpaceNamed(file.path.space().into()))?;
+        if space.name != file.path.space() {
+            return Err(Error::NoSpaceNamed(file.path.space().into()));
+        }
+        let Some((name, above)) = file.path.names().split_last() else {
+            return Err(Error::OutsideSpaces(file.path));
+        };
+        let known_dir = self.dirs.get(above).copied();
+        let found = match known_dir {
+            Some(dir) => entries::lookup(self.db, dir, name)?,
+            None => entries::resolve(self.db, &file.path)?,
+        };
+        let replaced = match found.map(|found| found.place) {
+            Some(Place::Dir(_)) => return Err(Error::IsADirectory(file.path)),
+            Some(Place::File(version)) => Some(version),
+            None => None,
+        };
+        check_condition(&file.path, file.condition, replaced)?;
+        self.check_chunks(&file)?;
+
+        // From here on the file is accepted.
+        let dir = match known_dir {
+            Some(dir) => dir,
+            None => self.make_dir(&file.path, above)?,
+        };
+        for chunk in &file.chunks {
+            self.book.add(&chunk.name, chunk.len, &chunk.holders)?;
+        }
+        let version = Version {
+            id,
+            size: file.size,
+            digest: file.digest,
+            mtime_ms: file.mtime_ms,
+            executable: file.executable,
+            chunk_size: file.chunk_size,
+            copies: file.copies,
+            chunks: file.chunks.len() as u64,
+            inline: file.inline.is_some(),
+        };
+        versions::insert(self.db, &version, file.inline.as_deref(), &file.pages)?;
+        entries::insert(self.db, dir, name, Place::File(id), file.mtime_ms)?;
+        self.sums.add(file.size as i64);
+        if let Some(replaced) = replaced {
+            let (old, recipe) = versions::delete(self.db, replaced)?;
+            self.book.remove(&recipe)?;
+            self.sums.sub(old.size as i64);
+        }
+        Ok(id)
+    }
+
+    /// Every chunk must be on a donor, by a receipt of this session or by what the pool knows.
+    fn check_chunks(&mut self, file: &PreparedFile) -> Result<(), Error> {
+        for (index, chunk) in file.chunks.iter().enumerate() {
+            match self.book.known(&chunk.name, chunk.len)? {
+                Known::OtherLength => {
+                    return Err(Error::WrongLength { path: file.path.clone(), index });
+                }
+                Known::No if chunk.holders.is_empty() => {
+                    return Err(Error::NotAcknowledged { path: file.path.clone(), index });
+                }
+                Known::Held | Known::No => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn make_dir(&mut self, path: &PoolPath, above: &[String]) -> Result<DirId, Error> {
+        let parent = path.parent().ok_or_else(|| Error::OutsideSpaces(path.clone()))?;
+        let dir = entries::make_dirs(self.db, &parent, self.wall_ms)?;
+        self.dirs.insert(above.to_vec(), dir);
+        Ok(dir)
+    }
+}
+
+/// Forgets replies that nobody asks for any more.
+pub fn prune_replies(db: &Connection, before_ms: u64) -> Result<(), Error> {
+    db.execute("DELETE FROM commits WHERE at_ms < ?1", [before_ms as i64])?;
+    Ok(())
+}

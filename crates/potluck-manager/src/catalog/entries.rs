@@ -1,0 +1,154 @@
+//! Entries: what a name in a directory stands for.
+
+use super::error::Error;
+use super::schema::Counter;
+use potluck_core::ids::VersionId;
+use potluck_core::path::PoolPath;
+use rusqlite::{Connection, OptionalExtension, params};
+
+/// A directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DirId(pub i64);
+
+impl DirId {
+    /// The directory whose entries are the spaces.
+    pub const ROOT: Self = Self(0);
+}
+
+/// What an entry leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// A directory.
+    Dir(DirId),
+    /// A file's current version.
+    File(VersionId),
+}
+
+/// An entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Found {
+    /// What it leads to.
+    pub place: Place,
+    /// When it was made, for people.
+    pub mtime_ms: i64,
+}
+
+impl Found {
+    /// What the columns `dir` and `version` of an entry mean.
+    pub fn of(dir: Option<i64>, version: Option<i64>, mtime_ms: i64) -> Result<Self, Error> {
+        let place = match (dir, version) {
+            (Some(dir), None) => Place::Dir(DirId(dir)),
+            (None, Some(version)) => Place::File(VersionId(version as u64)),
+            _ => return Err(Error::Damaged("an entry is neither file nor directory".into())),
+        };
+        Ok(Self { place, mtime_ms })
+    }
+}
+
+/// The entry `name` of a directory.
+pub fn lookup(db: &Connection, parent: DirId, name: &str) -> Result<Option<Found>, Error> {
+    let row = db
+        .prepare_cached(
+            "SELECT dir, version, mtime_ms FROM entries WHERE parent = ?1 AND name = ?2",
+        )?
+        .query_row(params![parent.0, name], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        .optional()?;
+    row.map(|(dir, version, mtime)| Found::of(dir, version, mtime)).transpose()
+}
+
+/// What is at `path`; `None` if nothing. A space that does not exist is an error, and so is a
+/// file on the way.
+pub fn resolve(db: &Connection, path: &PoolPath) -> Result<Option<Found>, Error> {
+    let mut found = Found { place: Place::Dir(DirId::ROOT), mtime_ms: 0 };
+    if path.space().is_empty() {
+        return Ok(Some(found));
+    }
+    found = lookup(db, DirId::ROOT, path.space())?
+        .ok_or_else(|| Error::NoSpaceNamed(path.space().into()))?;
+    for (depth, name) in path.names().iter().enumerate() {
+        let Place::Dir(dir) = found.place else {
+            return Err(Error::NotADirectory(ancestor(path, depth)));
+        };
+        match lookup(db, dir, name)? {
+            Some(next) => found = next,
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(found))
+}
+
+/// What is at `path`, which must be something.
+pub fn existing(db: &Connection, path: &PoolPath) -> Result<Found, Error> {
+    resolve(db, path)?.ok_or_else(|| Error::NoEntry(path.clone()))
+}
+
+/// The directory at `path`, which must be one.
+pub fn existing_dir(db: &Connection, path: &PoolPath) -> Result<DirId, Error> {
+    match existing(db, path)?.place {
+        Place::Dir(dir) => Ok(dir),
+        Place::File(_) => Err(Error::NotADirectory(path.clone())),
+    }
+}
+
+/// The directory at `path`, made with all its parents where they are missing.
+pub fn make_dirs(db: &Connection, path: &PoolPath, wall_ms: i64) -> Result<DirId, Error> {
+    let space = lookup(db, DirId::ROOT, path.space())?;
+    let Some(Found { place: Place::Dir(mut dir), .. }) = space else {
+        return Err(Error::NoSpaceNamed(path.space().into()));
+    };
+    for (depth, name) in path.names().iter().enumerate() {
+        dir = match lookup(db, dir, name)? {
+            Some(Found { place: Place::Dir(next), .. }) => next,
+            Some(_) => return Err(Error::NotADirectory(ancestor(path, depth + 1))),
+            None => {
+                let made = DirId(Counter::Dir.take(db, 1)?);
+                insert(db, dir, name, Place::Dir(made), wall_ms)?;
+                made
+            }
+        };
+    }
+    Ok(dir)
+}
+
+/// The first `depth` names of `path`.
+fn ancestor(path: &PoolPath, depth: usize) -> PoolPath {
+    let mut above = path.clone();
+    while above.names().len() > depth
+        && let Some(parent) = above.parent()
+    {
+        above = parent;
+    }
+    above
+}
+
+/// Puts an entry; replaces one of the same name.
+pub fn insert(
+    db: &Connection,
+    parent: DirId,
+    name: &str,
+    place: Place,
+    mtime_ms: i64,
+) -> Result<(), Error> {
+    let (dir, version) = match place {
+        Place::Dir(dir) => (Some(dir.0), None),
+        Place::File(version) => (None, Some(version.0 as i64)),
+    };
+    db.prepare_cached(
+        "INSERT OR REPLACE INTO entries (parent, name, dir, version, mtime_ms)
+         VALUES (?1, ?2, ?3, ?4, ?5)",
+    )?
+    .execute(params![parent.0, name, dir, version, mtime_ms])?;
+    Ok(())
+}
+
+/// Takes an entry away.
+pub fn delete(db: &Connection, parent: DirId, name: &str) -> Result<(), Error> {
+    db.prepare_cached("DELETE FROM entries WHERE parent = ?1 AND name = ?2")?
+        .execute(params![parent.0, name])?;
+    Ok(())
+}
+
+/// Whether a directory has entries.
+pub fn has_children(db: &Connection, dir: DirId) -> Result<bool, Error> {
+    Ok(db.prepare_cached("SELECT 1 FROM entries WHERE parent = ?1 LIMIT 1")?.exists([dir.0])?)
+}

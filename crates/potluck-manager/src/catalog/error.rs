@@ -1,0 +1,135 @@
+//! What the catalog refuses, and how it fails.
+
+use potluck_core::ids::VersionId;
+use potluck_core::path::PoolPath;
+
+/// Why a catalog operation did not happen.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// No such space.
+    #[error("there is no space “{0}”")]
+    NoSpaceNamed(String),
+    /// A space of this name is there.
+    #[error("the space “{0}” exists already")]
+    SpaceExists(String),
+    /// The space has files.
+    #[error("the space “{name}” holds {files} files")]
+    SpaceNotEmpty {
+        /// Which.
+        name: String,
+        /// How many.
+        files: u64,
+    },
+    /// Nothing is at the path.
+    #[error("{0} does not exist")]
+    NoEntry(PoolPath),
+    /// Something is at the path.
+    #[error("{0} exists already")]
+    Exists(PoolPath),
+    /// Another version is at the path.
+    #[error("{path} is {}, not version {expected}", found.map_or("gone".into(), |v| format!("version {v}")))]
+    WrongVersion {
+        /// Where.
+        path: PoolPath,
+        /// The version that should have been there.
+        expected: VersionId,
+        /// The one that is.
+        found: Option<VersionId>,
+    },
+    /// A file is where a directory is needed.
+    #[error("{0} is a file, not a directory")]
+    NotADirectory(PoolPath),
+    /// A directory is where a file is needed.
+    #[error("{0} is a directory")]
+    IsADirectory(PoolPath),
+    /// The directory has entries.
+    #[error("the directory {0} is not empty")]
+    NotEmpty(PoolPath),
+    /// The operation does not work on the pool's root or a space itself.
+    #[error("{0} is not inside a space")]
+    OutsideSpaces(PoolPath),
+    /// A move from one space to another.
+    #[error("{from} and {to} lie in different spaces")]
+    AcrossSpaces {
+        /// Source.
+        from: PoolPath,
+        /// Target.
+        to: PoolPath,
+    },
+    /// A directory moved into itself.
+    #[error("{from} cannot be moved into itself, to {to}")]
+    IntoItself {
+        /// Source.
+        from: PoolPath,
+        /// Target.
+        to: PoolPath,
+    },
+    /// A cursor nobody was given.
+    #[error("the listing cannot go on from where the cursor points")]
+    BadCursor,
+    /// The write session has ended or never was.
+    #[error("the write session is over")]
+    NoSession,
+    /// A chunk of the file is not known to be anywhere.
+    #[error("no donor acknowledged chunk {index} of {path} to this session")]
+    NotAcknowledged {
+        /// Which file.
+        path: PoolPath,
+        /// Which of its chunks.
+        index: usize,
+    },
+    /// A chunk known by another length.
+    #[error("chunk {index} of {path} has another length than the pool knows it by")]
+    WrongLength {
+        /// Which file.
+        path: PoolPath,
+        /// Which of its chunks.
+        index: usize,
+    },
+    /// Nobody issued this token.
+    #[error("this join token is not one of this pool")]
+    UnknownToken,
+    /// Somebody joined with the token.
+    #[error("this join token has been used already")]
+    UsedToken,
+    /// The token's time is over.
+    #[error("this join token has expired")]
+    ExpiredToken,
+    /// A request that cannot be certified.
+    #[error("{0}")]
+    BadCertificateRequest(String),
+    /// No such member, or revoked already.
+    #[error("there is no member {0}")]
+    NoMember(u32),
+    /// The pool would be left without an admin.
+    #[error("member {0} is the pool's last admin")]
+    LastAdmin(u32),
+    /// The disk that holds the catalog is full.
+    #[error("the disk that holds the catalog is full")]
+    DiskFull,
+    /// The file is not what was written.
+    #[error("the catalog is damaged: {0}")]
+    Damaged(String),
+    /// Anything else that SQLite says.
+    #[error("the catalog failed: {0}")]
+    Sql(String),
+    /// The manager is shutting down.
+    #[error("the manager is shutting down")]
+    Closed,
+    /// A job broke an assumption; nothing of it happened.
+    #[error("the catalog met a bug: {0}")]
+    Bug(String),
+}
+
+impl From<rusqlite::Error> for Error {
+    fn from(why: rusqlite::Error) -> Self {
+        use rusqlite::ErrorCode;
+        match why.sqlite_error_code() {
+            Some(ErrorCode::DiskFull) => Self::DiskFull,
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+                Self::Damaged(why.to_string())
+            }
+            _ => Self::Sql(why.to_string()),
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Unused chunks on their way out, in two phases (PROMISES D5).
+//!
+//! First a chunk is condemned here, durably. Only then are donors ordered to delete their copies,
+//! and their word that a copy is gone takes its placement away.
+
+use super::chunks::ChunkId;
+use super::error::Error;
+use super::placements;
+use potluck_core::chunk::ChunkName;
+use potluck_core::ids::DonorId;
+use rusqlite::{Connection, params};
+
+/// Chunks that no file has used since `before_ms`.
+pub fn unused(db: &Connection, before_ms: u64, limit: usize) -> Result<Vec<ChunkName>, Error> {
+    let mut rows = db.prepare_cached(
+        "SELECT name FROM chunks
+         WHERE refs = 0 AND state = 0 AND zero_since_ms <= ?1 ORDER BY zero_since_ms LIMIT ?2",
+    )?;
+    let names = rows.query_map(params![before_ms as i64, limit as i64], |row| row.get(0))?;
+    Ok(names.map(|name| name.map(ChunkName)).collect::<Result<_, _>>()?)
+}
+
+/// Condemns those of `names` that still no file has used since `before_ms`.
+pub fn condemn(db: &Connection, names: &[ChunkName], before_ms: u64) -> Result<(), Error> {
+    let mut update = db.prepare_cached(
+        "UPDATE chunks SET state = 1
+         WHERE name = ?1 AND refs = 0 AND state = 0 AND zero_since_ms <= ?2",
+    )?;
+    for name in names {
+        update.execute(params![name.0, before_ms as i64])?;
+    }
+    Ok(())
+}
+
+/// A condemned chunk and where copies of it may be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Condemned {
+    /// Its number, by which the next page goes on.
+    pub id: ChunkId,
+    /// Its name.
+    pub name: ChunkName,
+    /// Donors that may have it.
+    pub donors: Vec<DonorId>,
+}
+
+/// A page of condemned chunks after `after`.
+pub fn condemned(db: &Connection, after: ChunkId, limit: usize) -> Result<Vec<Condemned>, Error> {
+    let mut rows = db.prepare_cached(
+        "SELECT id, name FROM chunks
+         WHERE refs = 0 AND state = 1 AND id > ?1 ORDER BY id LIMIT ?2",
+    )?;
+    let page = rows
+        .query_map(params![after.0, limit as i64], |row| {
+            Ok((ChunkId(row.get(0)?), ChunkName(row.get(1)?)))
+        })?
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut donors = db.prepare_cached("SELECT donor FROM placements WHERE chunk = ?1")?;
+    page.into_iter()
+        .map(|(id, name)| {
+            let donors = donors
+                .query_map([id.0], |row| row.get(0).map(DonorId))?
+                .collect::<Result<_, _>>()?;
+            Ok(Condemned { id, name, donors })
+        })
+        .collect()
+}
+
+/// Those of `names` that are condemned at this moment.
+pub fn still_condemned(db: &Connection, names: &[ChunkName]) -> Result<Vec<ChunkName>, Error> {
+    let mut select = db
+        .prepare_cached("SELECT 1 FROM chunks WHERE name = ?1 AND refs = 0 AND state = 1")?;
+    let mut still = Vec::new();
+    for name in names {
+        if select.exists([name.0])? {
+            still.push(*name);
+        }
+    }
+    Ok(still)
+}
+
+/// Copies that need no order: of `chunk` at donors that were removed from the pool. The last copy
+/// gone makes the chunk gone.
+pub fn forget_copies(
+    db: &Connection,
+    chunk: ChunkId,
+    donors: &[DonorId],
+    now_ms: u64,
+) -> Result<(), Error> {
+    for donor in donors {
+        placements::forget(db, chunk, *donor, now_ms)?;
+    }
+    db.prepare_cached(
+        "UPDATE chunks SET state = 2, zero_since_ms = ?2 WHERE id = ?1 AND refs = 0 AND state = 1
+         AND NOT EXISTS (SELECT 1 FROM placements WHERE chunk = ?1)",
+    )?
+    .execute(params![chunk.0, now_ms as i64])?;
+    Ok(())
+}
+
+/// Forgets chunks that have been gone from everywhere since `before_ms`.
+pub fn prune_gone(db: &Connection, before_ms: u64) -> Result<(), Error> {
+    db.execute(
+        "DELETE FROM chunks WHERE refs = 0 AND state = 2 AND zero_since_ms <= ?1",
+        [before_ms as i64],
+    )?;
+    Ok(())
+}

@@ -1,0 +1,183 @@
+//! Listings, facts of one path, and sums over trees.
+
+use super::chunks;
+use super::entries::{self, Place};
+use super::error::Error;
+use super::open;
+use super::placements;
+use super::spaces;
+use super::versions::{self, Version};
+use super::walk::{Item, Walk, What};
+use potluck_core::chunk::ChunkName;
+use potluck_core::ids::DonorId;
+use potluck_core::path::PoolPath;
+use potluck_core::policy::Policy;
+use potluck_wire::control::{ChildUse, Entry, EntryKind, Holding, Listing, Used};
+use rusqlite::Connection;
+use std::collections::HashSet;
+
+/// Entries in one reply.
+const PAGE: usize = 2000;
+
+fn dir_entry(path: String, mtime_ms: i64) -> Entry {
+    Entry {
+        path,
+        kind: EntryKind::Dir,
+        size: 0,
+        mtime_ms,
+        version: None,
+        digest: None,
+        copies: None,
+        executable: false,
+    }
+}
+
+fn file_entry(path: String, version: &Version) -> Entry {
+    Entry {
+        path,
+        kind: EntryKind::File,
+        size: version.size,
+        mtime_ms: version.mtime_ms,
+        version: Some(version.id),
+        digest: Some(version.digest),
+        copies: Some(version.copies),
+        executable: version.executable,
+    }
+}
+
+fn entry(item: Item) -> Entry {
+    match item.what {
+        What::Dir(_) => dir_entry(item.path, item.mtime_ms),
+        What::File(version) => file_entry(item.path, &version),
+    }
+}
+
+/// The next page of a listing.
+pub fn list(
+    db: &Connection,
+    path: &PoolPath,
+    recursive: bool,
+    after: Option<&str>,
+) -> Result<Listing, Error> {
+    let dir = match entries::existing(db, path)?.place {
+        Place::Dir(dir) => dir,
+        Place::File(version) => {
+            let entries = vec![file_entry(String::new(), &versions::get(db, version)?)];
+            return Ok(Listing { entries, next: None });
+        }
+    };
+    let mut walk = Walk::new(db, dir, recursive, after)?;
+    let mut listing = Listing::default();
+    while let Some(item) = walk.next()? {
+        if listing.entries.len() == PAGE {
+            listing.next = listing.entries.last().map(|last: &Entry| last.path.clone());
+            return Ok(listing);
+        }
+        listing.entries.push(entry(item));
+    }
+    Ok(listing)
+}
+
+/// What is known of one path.
+#[derive(Debug)]
+pub struct Facts {
+    /// As in a listing.
+    pub entry: Entry,
+    /// The policy that holds there.
+    pub policy: Policy,
+    /// Of a file, its version.
+    pub version: Option<Version>,
+    /// Of a file, its chunks with their holders.
+    pub copies: Vec<(Holding, Vec<DonorId>)>,
+}
+
+/// The facts of one path.
+pub fn stat(db: &Connection, path: &PoolPath) -> Result<Facts, Error> {
+    let found = entries::existing(db, path)?;
+    let policy = match path.space() {
+        "" => Policy::default(),
+        space => spaces::named(db, space)?.policy,
+    };
+    Ok(match found.place {
+        Place::Dir(_) => Facts {
+            entry: dir_entry(String::new(), found.mtime_ms),
+            policy,
+            version: None,
+            copies: Vec::new(),
+        },
+        Place::File(version) => {
+            let version = versions::get(db, version)?;
+            Facts {
+                entry: file_entry(String::new(), &version),
+                policy,
+                copies: open::copies(db, &version)?,
+                version: Some(version),
+            }
+        }
+    })
+}
+
+/// Sums over a tree and its direct children.
+pub fn usage(db: &Connection, path: &PoolPath) -> Result<Used, Error> {
+    let mut used = Used::default();
+    let mut seen = HashSet::new();
+    match entries::existing(db, path)?.place {
+        Place::File(version) => {
+            let version = versions::get(db, version)?;
+            count(db, &version, &mut used, &mut seen)?;
+        }
+        Place::Dir(dir) => {
+            let mut walk = Walk::new(db, dir, true, None)?;
+            while let Some(item) = walk.next()? {
+                count_item(db, &item, &mut used, &mut seen)?;
+            }
+        }
+    }
+    Ok(used)
+}
+
+fn count_item(
+    db: &Connection,
+    item: &Item,
+    used: &mut Used,
+    seen: &mut HashSet<ChunkName>,
+) -> Result<(), Error> {
+    // In walk order a direct child comes first, then all that is below it.
+    if !item.path.contains('/') {
+        let dir = matches!(item.what, What::Dir(_));
+        used.children.push(ChildUse { name: item.path.clone(), dir, ..ChildUse::default() });
+    }
+    match &item.what {
+        What::Dir(_) => used.dirs += 1,
+        What::File(version) => {
+            if let Some(child) = used.children.last_mut() {
+                child.files += 1;
+                child.bytes += version.size;
+            }
+            count(db, version, used, seen)?;
+        }
+    }
+    Ok(())
+}
+
+fn count(
+    db: &Connection,
+    version: &Version,
+    used: &mut Used,
+    seen: &mut HashSet<ChunkName>,
+) -> Result<(), Error> {
+    used.files += 1;
+    used.bytes += version.size;
+    if version.chunks == 0 {
+        return Ok(());
+    }
+    for entry in versions::recipe_of(db, version)? {
+        if seen.insert(entry.name)
+            && let Some(chunk) = chunks::get(db, &entry.name)?
+        {
+            let copies = placements::holders(db, chunk.id)?.len() as u64;
+            used.stored += copies * u64::from(entry.stored_len());
+        }
+    }
+    Ok(())
+}

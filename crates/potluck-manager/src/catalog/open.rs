@@ -1,0 +1,134 @@
+//! Opening files: recipes and holders, page by page.
+
+use super::chunks;
+use super::entries::{self, Place};
+use super::error::Error;
+use super::placements;
+use super::spaces;
+use super::versions::{self, Version};
+use super::walk::{Walk, What};
+use potluck_core::chunk::FileDigest;
+use potluck_core::ids::DonorId;
+use potluck_core::path::PoolPath;
+use potluck_core::recipe::Entry;
+use potluck_core::seal::SpaceKey;
+use potluck_wire::control::{Holding, OpenFile};
+use potluck_wire::packed::Blob;
+use rusqlite::Connection;
+
+/// What one reply holds at most: so many files, …
+const PAGE_FILES: usize = 1000;
+/// … so many chunks, unless one file alone has more, …
+const PAGE_CHUNKS: u64 = 20_000;
+/// … and so many directories.
+const PAGE_DIRS: usize = 10_000;
+
+/// A page of open files. Holders are in no order yet.
+#[derive(Debug, Default)]
+pub struct Page {
+    /// Directories, relative, parents first.
+    pub dirs: Vec<String>,
+    /// Files.
+    pub files: Vec<OpenFile>,
+    /// The space's secret, when it is sealed.
+    pub key: Option<SpaceKey>,
+    /// From where to go on.
+    pub next: Option<String>,
+}
+
+/// Opens the file at `path`, or with `recursive` the next page of the tree there.
+pub fn open(
+    db: &Connection,
+    path: &PoolPath,
+    recursive: bool,
+    after: Option<&str>,
+) -> Result<Page, Error> {
+    if path.space().is_empty() {
+        return Err(Error::OutsideSpaces(path.clone()));
+    }
+    let found = entries::existing(db, path)?;
+    let mut page = Page { key: spaces::named(db, path.space())?.key, ..Page::default() };
+    match found.place {
+        Place::File(version) => {
+            let version = versions::get(db, version)?;
+            page.files.push(open_file(db, String::new(), &version)?);
+        }
+        Place::Dir(_) if !recursive => return Err(Error::IsADirectory(path.clone())),
+        Place::Dir(dir) => {
+            let mut walk = Walk::new(db, dir, true, after)?;
+            fill(db, &mut walk, &mut page)?;
+        }
+    }
+    Ok(page)
+}
+
+fn fill(db: &Connection, walk: &mut Walk<'_>, page: &mut Page) -> Result<(), Error> {
+    let mut chunks = 0;
+    while let Some(item) = walk.next()? {
+        page.next = Some(item.path.clone());
+        match item.what {
+            What::Dir(_) => page.dirs.push(item.path),
+            What::File(version) => {
+                chunks += version.chunks;
+                page.files.push(open_file(db, item.path, &version)?);
+            }
+        }
+        if page.files.len() >= PAGE_FILES || chunks >= PAGE_CHUNKS || page.dirs.len() >= PAGE_DIRS {
+            return Ok(());
+        }
+    }
+    page.next = None;
+    Ok(())
+}
+
+fn open_file(db: &Connection, path: String, version: &Version) -> Result<OpenFile, Error> {
+    let mut file = OpenFile {
+        path,
+        version: version.id,
+        size: version.size,
+        digest: version.digest,
+        mtime_ms: version.mtime_ms,
+        executable: version.executable,
+        inline: None,
+        pages: Vec::new(),
+        holders: Vec::new(),
+    };
+    if version.inline {
+        file.inline = versions::inline(db, version.id)?.map(Blob);
+    }
+    if version.chunks > 0 {
+        let pages = versions::pages(db, version.id)?;
+        let recipe = versions::unpack(version, &pages)?;
+        check_digest(version, &recipe)?;
+        file.holders = recipe.iter().map(|entry| holders(db, entry)).collect::<Result<_, _>>()?;
+        file.pages = pages.into_iter().map(Blob).collect();
+    }
+    Ok(file)
+}
+
+/// A recipe whose digests do not make the file's is never handed out (PROMISES D4).
+fn check_digest(version: &Version, recipe: &[Entry]) -> Result<(), Error> {
+    let mut digest = FileDigest::default();
+    recipe.iter().for_each(|entry| digest.push(entry.digest));
+    if digest.finish() == version.digest {
+        return Ok(());
+    }
+    Err(Error::Damaged(format!("the recipe of version {} does not give its digest", version.id)))
+}
+
+fn holders(db: &Connection, entry: &Entry) -> Result<Vec<DonorId>, Error> {
+    match chunks::get(db, &entry.name)? {
+        Some(chunk) => placements::holders(db, chunk.id),
+        None => Err(Error::Damaged(format!("chunk {} of a recipe has no row", entry.name))),
+    }
+}
+
+/// The stored chunks of a file with their holders, in recipe order.
+pub fn copies(db: &Connection, version: &Version) -> Result<Vec<(Holding, Vec<DonorId>)>, Error> {
+    let recipe = versions::recipe_of(db, version)?;
+    let copies = recipe.iter().map(|entry| {
+        let holding = Holding { name: entry.name, len: entry.stored_len() };
+        Ok((holding, holders(db, entry)?))
+    });
+    copies.collect()
+}

@@ -1,0 +1,203 @@
+//! Placements: which donor has which chunk, as far as the manager was told.
+
+use super::chunks::{self, ChunkId, ChunkState};
+use super::error::Error;
+use potluck_core::chunk::ChunkName;
+use potluck_core::ids::DonorId;
+use potluck_wire::control::Holding;
+use rusqlite::{Connection, OptionalExtension, params};
+
+/// What became of a copy; a column's values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(i64)]
+pub enum CopyState {
+    /// There.
+    Here = 0,
+    /// The donor does not have it.
+    Missing = 1,
+    /// The donor found it damaged and set it aside.
+    Spoiled = 2,
+}
+
+/// Whether any donor has the chunk.
+pub fn any(db: &Connection, chunk: ChunkId) -> Result<bool, Error> {
+    Ok(db
+        .prepare_cached("SELECT 1 FROM placements WHERE chunk = ?1 AND state = 0 LIMIT 1")?
+        .exists([chunk.0])?)
+}
+
+/// The donors that have a chunk.
+pub fn holders(db: &Connection, chunk: ChunkId) -> Result<Vec<DonorId>, Error> {
+    let mut rows =
+        db.prepare_cached("SELECT donor FROM placements WHERE chunk = ?1 AND state = 0")?;
+    let donors = rows.query_map([chunk.0], |row| row.get(0).map(DonorId))?;
+    Ok(donors.collect::<Result<_, _>>()?)
+}
+
+/// Counts a copy as there.
+pub fn confirm(db: &Connection, chunk: ChunkId, donor: DonorId) -> Result<(), Error> {
+    db.prepare_cached(
+        "INSERT INTO placements (chunk, donor, state) VALUES (?1, ?2, 0)
+         ON CONFLICT (chunk, donor) DO UPDATE SET state = 0 WHERE state <> 0",
+    )?
+    .execute(params![chunk.0, donor.0])?;
+    Ok(())
+}
+
+/// Counts a copy as possibly there, unless more is known of it.
+pub fn assume(db: &Connection, chunk: ChunkId, donor: DonorId) -> Result<(), Error> {
+    db.prepare_cached(
+        "INSERT INTO placements (chunk, donor, state) VALUES (?1, ?2, 0) ON CONFLICT DO NOTHING",
+    )?
+    .execute(params![chunk.0, donor.0])?;
+    Ok(())
+}
+
+/// What a donor said of some chunks, in the order in which it is believed.
+#[derive(Debug, Default)]
+pub struct Told {
+    /// Not there (any more).
+    pub removed: Vec<ChunkName>,
+    /// Damaged, set aside.
+    pub spoiled: Vec<ChunkName>,
+    /// Arrived.
+    pub added: Vec<Holding>,
+    /// Looked at and sound.
+    pub sound: Vec<ChunkName>,
+}
+
+impl Told {
+    /// Whether it said nothing.
+    pub fn is_empty(&self) -> bool {
+        self.removed.is_empty()
+            && self.spoiled.is_empty()
+            && self.added.is_empty()
+            && self.sound.is_empty()
+    }
+}
+
+/// A donor's listed chunks, compared with the catalog.
+#[derive(Debug, Default)]
+pub struct Compared {
+    /// Known chunks.
+    pub known: Vec<ChunkId>,
+    /// Known chunks that were not counted there.
+    pub uncounted: Vec<Holding>,
+    /// Chunks the catalog does not know.
+    pub unknown: Vec<ChunkName>,
+}
+
+/// Compares what a donor holds with what the catalog counts there.
+pub fn compare(
+    db: &Connection,
+    donor: DonorId,
+    holdings: &[Holding],
+) -> Result<Compared, Error> {
+    let mut select = db.prepare_cached(
+        "SELECT c.id, p.state, c.state FROM chunks c
+         LEFT JOIN placements p ON p.chunk = c.id AND p.donor = ?2 WHERE c.name = ?1",
+    )?;
+    let mut compared = Compared::default();
+    for holding in holdings {
+        let found: Option<(i64, Option<i64>, i64)> = select
+            .query_row(params![holding.name.0, donor.0], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+            })
+            .optional()?;
+        match found {
+            None => compared.unknown.push(holding.name),
+            Some((id, copy, chunk)) => {
+                compared.known.push(ChunkId(id));
+                if copy != Some(CopyState::Here as i64) || chunk == ChunkState::Gone as i64 {
+                    compared.uncounted.push(*holding);
+                }
+            }
+        }
+    }
+    Ok(compared)
+}
+
+/// Writes down what a donor said.
+///
+/// A copy that is gone and that no file needs is forgotten; one that a file needs is kept as
+/// missing, to be counted and repaired.
+pub fn tell(db: &Connection, donor: DonorId, told: &Told, now_ms: u64) -> Result<(), Error> {
+    for name in &told.removed {
+        if let Some(chunk) = chunks::get(db, name)? {
+            if chunk.refs > 0 {
+                mark(db, chunk.id, donor, CopyState::Missing)?;
+            } else {
+                forget(db, chunk.id, donor, now_ms)?;
+            }
+        }
+    }
+    for name in &told.spoiled {
+        if let Some(chunk) = chunks::get(db, name)? {
+            if chunk.refs > 0 {
+                mark(db, chunk.id, donor, CopyState::Spoiled)?;
+            } else {
+                forget(db, chunk.id, donor, now_ms)?;
+            }
+        }
+    }
+    let there = told.added.iter().map(|holding| &holding.name).chain(&told.sound);
+    for name in there {
+        if let Some(chunk) = chunks::get(db, name)? {
+            confirm(db, chunk.id, donor)?;
+            if chunk.state == ChunkState::Gone {
+                // A late writer brought it back after it was reclaimed: reclaim it again.
+                db.prepare_cached("UPDATE chunks SET state = 1 WHERE id = ?1 AND refs = 0")?
+                    .execute([chunk.id.0])?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn mark(db: &Connection, chunk: ChunkId, donor: DonorId, state: CopyState) -> Result<(), Error> {
+    db.prepare_cached("UPDATE placements SET state = ?3 WHERE chunk = ?1 AND donor = ?2")?
+        .execute(params![chunk.0, donor.0, state as i64])?;
+    Ok(())
+}
+
+/// Forgets a copy of a chunk that no file uses; the last one makes the chunk gone.
+pub fn forget(
+    db: &Connection,
+    chunk: ChunkId,
+    donor: DonorId,
+    now_ms: u64,
+) -> Result<(), Error> {
+    db.prepare_cached("DELETE FROM placements WHERE chunk = ?1 AND donor = ?2")?
+        .execute(params![chunk.0, donor.0])?;
+    db.prepare_cached(
+        "UPDATE chunks SET state = 2, zero_since_ms = ?2 WHERE id = ?1 AND refs = 0 AND state = 1
+         AND NOT EXISTS (SELECT 1 FROM placements WHERE chunk = ?1)",
+    )?
+    .execute(params![chunk.0, now_ms as i64])?;
+    Ok(())
+}
+
+/// A page of the copies counted at a donor, in order, after `after`.
+pub fn counted_at(
+    db: &Connection,
+    donor: DonorId,
+    after: ChunkId,
+    limit: usize,
+) -> Result<Vec<(ChunkId, ChunkName)>, Error> {
+    let mut rows = db.prepare_cached(
+        "SELECT p.chunk, c.name FROM placements p JOIN chunks c ON c.id = p.chunk
+         WHERE p.donor = ?1 AND p.chunk > ?2 AND p.state = 0 ORDER BY p.chunk LIMIT ?3",
+    )?;
+    let page = rows.query_map(params![donor.0, after.0, limit as i64], |row| {
+        Ok((ChunkId(row.get(0)?), ChunkName(row.get(1)?)))
+    })?;
+    Ok(page.collect::<Result<_, _>>()?)
+}
+
+/// Counts copies as missing. Nothing is deleted: the donor may list them again (PROMISES D5).
+pub fn missing(db: &Connection, donor: DonorId, chunks: &[ChunkId]) -> Result<(), Error> {
+    for chunk in chunks {
+        mark(db, *chunk, donor, CopyState::Missing)?;
+    }
+    Ok(())
+}

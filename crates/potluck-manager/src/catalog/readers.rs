@@ -1,0 +1,38 @@
+//! Connections that read, a few of them kept open.
+
+use super::error::Error;
+use super::schema;
+use rusqlite::Connection;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+/// Connections kept; more are opened for a burst of readers and closed after it.
+const KEPT: usize = 4;
+
+pub struct Readers {
+    path: PathBuf,
+    idle: Mutex<Vec<Connection>>,
+}
+
+impl Readers {
+    pub fn new(path: &Path) -> Self {
+        Self { path: path.into(), idle: Mutex::default() }
+    }
+
+    pub fn run<T>(&self, query: impl FnOnce(&Connection) -> Result<T, Error>) -> Result<T, Error> {
+        let kept = self.idle.lock().expect("no holder panics").pop();
+        let db = match kept {
+            Some(db) => db,
+            None => schema::open_reader(&self.path)?,
+        };
+        // One snapshot for the whole query. A panic drops the connection and with it the snapshot.
+        let snapshot = db.unchecked_transaction()?;
+        let answer = query(&snapshot);
+        drop(snapshot);
+        let mut idle = self.idle.lock().expect("no holder panics");
+        if idle.len() < KEPT {
+            idle.push(db);
+        }
+        answer
+    }
+}

@@ -1,0 +1,124 @@
+-- The catalog, format 1. Times called *_ms are the pool's time (pool_time.rs) unless they say wall.
+
+CREATE TABLE meta (
+    key   TEXT PRIMARY KEY,
+    value INTEGER NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE pool (
+    name TEXT NOT NULL
+);
+
+CREATE TABLE members (
+    id          INTEGER PRIMARY KEY AUTOINCREMENT,
+    role        TEXT NOT NULL,
+    name        TEXT NOT NULL,
+    fingerprint BLOB NOT NULL UNIQUE,
+    revoked     INTEGER NOT NULL DEFAULT 0
+);
+
+-- Known by the hash of their secrets only.
+CREATE TABLE tokens (
+    hash            BLOB PRIMARY KEY,
+    role            TEXT NOT NULL,
+    epoch           INTEGER NOT NULL,
+    expires_ms      INTEGER NOT NULL,
+    expires_wall_ms INTEGER NOT NULL,
+    used_by         INTEGER
+) WITHOUT ROWID;
+
+CREATE TABLE spaces (
+    id     INTEGER PRIMARY KEY AUTOINCREMENT,
+    name   TEXT NOT NULL UNIQUE,
+    root   INTEGER NOT NULL,
+    policy TEXT NOT NULL,
+    key    BLOB,
+    files  INTEGER NOT NULL DEFAULT 0,
+    bytes  INTEGER NOT NULL DEFAULT 0
+);
+
+-- Directory 0 holds the spaces' roots. An entry has either a directory's number or a version, so
+-- that a directory moves in O(1).
+CREATE TABLE entries (
+    parent   INTEGER NOT NULL,
+    name     TEXT NOT NULL,
+    dir      INTEGER,
+    version  INTEGER,
+    mtime_ms INTEGER NOT NULL,
+    PRIMARY KEY (parent, name)
+) WITHOUT ROWID;
+
+-- Directories that no path reaches any more, emptied in the background.
+CREATE TABLE trash (
+    dir INTEGER PRIMARY KEY
+);
+
+CREATE TABLE versions (
+    id         INTEGER PRIMARY KEY,
+    size       INTEGER NOT NULL,
+    digest     BLOB NOT NULL,
+    mtime_ms   INTEGER NOT NULL,
+    executable INTEGER NOT NULL,
+    chunk_size INTEGER NOT NULL,
+    copies     INTEGER NOT NULL,
+    chunks     INTEGER NOT NULL,
+    inline     BLOB
+);
+
+CREATE TABLE recipe_pages (
+    version INTEGER NOT NULL,
+    page    INTEGER NOT NULL,
+    blob    BLOB NOT NULL,
+    PRIMARY KEY (version, page)
+) WITHOUT ROWID;
+
+-- state: 0 in use or waiting for it; 1 condemned (may be deleted anywhere at any time);
+--        2 gone from every donor, remembered for a while in case a late writer brings it back.
+-- zero_since_ms is set exactly while refs = 0.
+CREATE TABLE chunks (
+    id            INTEGER PRIMARY KEY,
+    name          BLOB NOT NULL UNIQUE,
+    len           INTEGER NOT NULL,
+    refs          INTEGER NOT NULL,
+    zero_since_ms INTEGER,
+    state         INTEGER NOT NULL DEFAULT 0
+);
+CREATE INDEX unused_chunks ON chunks (state, zero_since_ms) WHERE refs = 0;
+CREATE INDEX condemned_chunks ON chunks (id) WHERE refs = 0 AND state = 1;
+
+-- state: 0 there; 1 missing; 2 spoiled.
+CREATE TABLE placements (
+    chunk INTEGER NOT NULL,
+    donor INTEGER NOT NULL,
+    state INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (chunk, donor)
+) WITHOUT ROWID;
+CREATE INDEX placements_by_donor ON placements (donor, chunk, state);
+
+-- ended: nothing more becomes visible; what it offered is being accounted for.
+CREATE TABLE sessions (
+    id     BLOB PRIMARY KEY,
+    member INTEGER NOT NULL,
+    space  INTEGER NOT NULL,
+    policy TEXT NOT NULL,
+    plan   TEXT NOT NULL,
+    bytes  INTEGER NOT NULL,
+    ended  INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;
+
+-- Names that a session may write, 32 bytes each.
+CREATE TABLE offers (
+    id      INTEGER PRIMARY KEY,
+    session BLOB NOT NULL,
+    names   BLOB NOT NULL
+);
+CREATE INDEX offers_by_session ON offers (session);
+
+-- Replies of commits, to repeat when they were lost.
+CREATE TABLE commits (
+    session BLOB NOT NULL,
+    batch   INTEGER NOT NULL,
+    at_ms   INTEGER NOT NULL,
+    reply   TEXT NOT NULL,
+    PRIMARY KEY (session, batch)
+) WITHOUT ROWID;

@@ -1,0 +1,61 @@
+//! Counts over the whole catalog.
+
+use super::error::Error;
+use potluck_core::ids::DonorId;
+use rusqlite::Connection;
+use std::collections::BTreeMap;
+
+/// The catalog in figures.
+#[derive(Debug, Clone, Default)]
+pub struct Stats {
+    /// Files in all spaces.
+    pub files: u64,
+    /// Their sizes together.
+    pub bytes: u64,
+    /// Chunks no file uses that are still somewhere.
+    pub condemned: u64,
+    /// By donor.
+    pub donors: BTreeMap<DonorId, Copies>,
+}
+
+/// The copies counted at one donor.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Copies {
+    /// There.
+    pub here: u64,
+    /// Missing or spoiled.
+    pub bad: u64,
+}
+
+/// Counts everything; reads each placement once.
+pub fn count(db: &Connection) -> Result<Stats, Error> {
+    let (files, bytes): (i64, i64) = db.query_row(
+        "SELECT coalesce(sum(files), 0), coalesce(sum(bytes), 0) FROM spaces",
+        [],
+        |row| Ok((row.get(0)?, row.get(1)?)),
+    )?;
+    let condemned: i64 = db.query_row(
+        "SELECT count(*) FROM chunks WHERE refs = 0 AND state IN (0, 1)",
+        [],
+        |row| row.get(0),
+    )?;
+    let mut stats = Stats {
+        files: files.max(0) as u64,
+        bytes: bytes.max(0) as u64,
+        condemned: condemned as u64,
+        donors: BTreeMap::new(),
+    };
+    let mut rows = db
+        .prepare_cached("SELECT donor, state = 0, count(*) FROM placements GROUP BY 1, 2")?;
+    let mut rows = rows.query([])?;
+    while let Some(row) = rows.next()? {
+        let copies = stats.donors.entry(DonorId(row.get(0)?)).or_default();
+        let count = row.get::<_, i64>(2)? as u64;
+        if row.get(1)? {
+            copies.here = count;
+        } else {
+            copies.bad = count;
+        }
+    }
+    Ok(stats)
+}

@@ -1,0 +1,52 @@
+//! Trees that no path reaches any more, taken apart a few entries at a time.
+
+use super::chunks::Book;
+use super::entries::{self, DirId, Found, Place};
+use super::error::Error;
+use super::versions;
+use rusqlite::{Connection, OptionalExtension, params};
+
+/// Unlinks a directory for good.
+pub fn throw(db: &Connection, dir: DirId) -> Result<(), Error> {
+    db.prepare_cached("INSERT INTO trash (dir) VALUES (?1)")?.execute([dir.0])?;
+    Ok(())
+}
+
+/// Takes up to `limit` entries apart; `false` when there is no trash.
+pub fn reap(db: &Connection, limit: usize, now_ms: u64) -> Result<bool, Error> {
+    let next: Option<i64> = db
+        .prepare_cached("SELECT dir FROM trash ORDER BY dir LIMIT 1")?
+        .query_row([], |row| row.get(0))
+        .optional()?;
+    let Some(dir) = next.map(DirId) else { return Ok(false) };
+    let below = children(db, dir, limit)?;
+    if below.is_empty() {
+        db.prepare_cached("DELETE FROM trash WHERE dir = ?1")?.execute([dir.0])?;
+        return Ok(true);
+    }
+    let mut book = Book::new(db, now_ms);
+    for (name, place) in below {
+        match place {
+            Place::Dir(below) => throw(db, below)?,
+            Place::File(version) => {
+                let (_, recipe) = versions::delete(db, version)?;
+                book.remove(&recipe)?;
+            }
+        }
+        entries::delete(db, dir, &name)?;
+    }
+    book.close()?;
+    Ok(true)
+}
+
+fn children(db: &Connection, dir: DirId, limit: usize) -> Result<Vec<(String, Place)>, Error> {
+    let mut rows = db.prepare_cached(
+        "SELECT name, dir, version FROM entries WHERE parent = ?1 ORDER BY name LIMIT ?2",
+    )?;
+    let mut rows = rows.query(params![dir.0, limit as i64])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push((row.get(0)?, Found::of(row.get(1)?, row.get(2)?, 0)?.place));
+    }
+    Ok(found)
+}

@@ -1,0 +1,195 @@
+//! The one writer: jobs queue up while a commit reaches the disk, and the next commit takes them
+//! all.
+
+use super::error::Error;
+use potluck_wire::env::Offload;
+use rusqlite::Connection;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use tokio::sync::oneshot;
+
+/// Jobs in one transaction; more would make the first wait for the last.
+const BATCH: usize = 256;
+
+/// What a job's success means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Durability {
+    /// It survives the death of the manager. For what is rebuilt after a power cut.
+    Process,
+    /// It survives a power cut.
+    Disk,
+}
+
+impl Durability {
+    fn pragma(self) -> &'static str {
+        match self {
+            Self::Process => "NORMAL",
+            Self::Disk => "FULL",
+        }
+    }
+}
+
+/// Runs jobs one after the other.
+pub struct Writer(Mutex<Place>);
+
+enum Place {
+    /// A thread of its own.
+    Thread { jobs: Sender<Queued>, thread: JoinHandle<()> },
+    /// Wherever the caller is.
+    Here(Box<Session>),
+    Closed,
+}
+
+impl Writer {
+    pub fn start(connection: Connection, offload: Offload) -> Self {
+        let session = Session { db: connection, durability: Durability::Disk };
+        Self(Mutex::new(match offload {
+            Offload::Inline => Place::Here(Box::new(session)),
+            Offload::Threads => {
+                let (jobs, queue) = channel();
+                let thread = std::thread::Builder::new()
+                    .name("catalog".into())
+                    .spawn(move || session.serve(&queue))
+                    .expect("the system can start a thread");
+                Place::Thread { jobs, thread }
+            }
+        }))
+    }
+
+    pub async fn run<T: Send + 'static>(
+        &self,
+        durability: Durability,
+        work: impl FnOnce(&Connection) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let (reply, answer) = oneshot::channel();
+        let job = Box::new(Typed { work: Some(work), result: None, reply });
+        self.submit(Queued { durability, job });
+        answer.await.unwrap_or(Err(Error::Closed))
+    }
+
+    fn submit(&self, queued: Queued) {
+        match &mut *self.0.lock().expect("no holder panics") {
+            Place::Thread { jobs, .. } => {
+                // A closed queue drops the job, which its caller sees.
+                let _ = jobs.send(queued);
+            }
+            Place::Here(session) => session.commit_all(vec![queued]),
+            Place::Closed => {}
+        }
+    }
+
+    pub fn close(&self) {
+        let place = std::mem::replace(
+            &mut *self.0.lock().expect("no holder panics"),
+            Place::Closed,
+        );
+        if let Place::Thread { jobs, thread } = place {
+            drop(jobs);
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A job whose type is known to its caller only.
+trait Job: Send {
+    /// Does the work; whether it is to be kept.
+    fn work(&mut self, db: &Connection) -> bool;
+    /// Tells the caller, once the fate of the transaction is known.
+    fn reply(self: Box<Self>, committed: Result<(), Error>);
+}
+
+struct Typed<T, F> {
+    work: Option<F>,
+    result: Option<Result<T, Error>>,
+    reply: oneshot::Sender<Result<T, Error>>,
+}
+
+impl<T: Send, F: FnOnce(&Connection) -> Result<T, Error> + Send> Job for Typed<T, F> {
+    fn work(&mut self, db: &Connection) -> bool {
+        let Some(work) = self.work.take() else { return false };
+        let result = catch_unwind(AssertUnwindSafe(|| work(db)))
+            .unwrap_or_else(|panic| Err(Error::Bug(panic_text(&*panic))));
+        let keep = result.is_ok();
+        self.result = Some(result);
+        keep
+    }
+
+    fn reply(self: Box<Self>, committed: Result<(), Error>) {
+        let result = match (committed, self.result) {
+            (Ok(()), Some(result)) => result,
+            // A refusal stands whatever became of the others' work.
+            (Err(_), Some(Err(refused))) => Err(refused),
+            (Err(why), _) => Err(why),
+            (Ok(()), None) => Err(Error::Bug("a job was not run".into())),
+        };
+        let _ = self.reply.send(result);
+    }
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_string());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
+}
+
+struct Queued {
+    durability: Durability,
+    job: Box<dyn Job>,
+}
+
+struct Session {
+    db: Connection,
+    durability: Durability,
+}
+
+impl Session {
+    fn serve(mut self, queue: &Receiver<Queued>) {
+        while let Ok(first) = queue.recv() {
+            let mut jobs = vec![first];
+            while jobs.len() < BATCH
+                && let Ok(next) = queue.try_recv()
+            {
+                jobs.push(next);
+            }
+            self.commit_all(jobs);
+        }
+    }
+
+    fn commit_all(&mut self, mut jobs: Vec<Queued>) {
+        let committed = self.transaction(&mut jobs);
+        if let Err(why) = &committed {
+            tracing::error!(%why, "the catalog could not commit");
+        }
+        for queued in jobs {
+            queued.job.reply(committed.clone());
+        }
+    }
+
+    fn transaction(&mut self, jobs: &mut [Queued]) -> Result<(), Error> {
+        let asked = jobs.iter().map(|job| job.durability).max().unwrap_or(Durability::Disk);
+        if self.durability != asked {
+            self.db.pragma_update(None, "synchronous", asked.pragma())?;
+            self.durability = asked;
+        }
+        self.db.execute_batch("BEGIN IMMEDIATE")?;
+        let done = jobs.iter_mut().try_for_each(|queued| self.one(queued)).and_then(|()| {
+            self.db.execute_batch("COMMIT")?;
+            Ok(())
+        });
+        if done.is_err() && !self.db.is_autocommit() {
+            let _ = self.db.execute_batch("ROLLBACK"); // some errors have rolled back already
+        }
+        done
+    }
+
+    /// Runs one job so that its failure leaves the others' work alone.
+    fn one(&self, queued: &mut Queued) -> Result<(), Error> {
+        self.db.prepare_cached("SAVEPOINT job")?.execute([])?;
+        if !queued.job.work(&self.db) {
+            self.db.prepare_cached("ROLLBACK TO job")?.execute([])?;
+        }
+        self.db.prepare_cached("RELEASE job")?.execute([])?;
+        Ok(())
+    }
+}

@@ -1,0 +1,40 @@
+//! What a manager is told when it starts.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How one manager runs. [`Default`] suits a pool of desktops on one network.
+#[derive(Debug, Clone)]
+pub struct ManagerConfig {
+    /// `host:port` to listen on; port 0 picks a free one.
+    pub listen: String,
+    /// The directory that holds everything the manager must not lose.
+    pub state: PathBuf,
+    /// What the pool is called; fixed when the pool is made.
+    pub pool_name: String,
+    /// The address that members are told, `host` or `host:port`, when it is not the one listened on.
+    pub advertise: Option<String>,
+    /// A write session ends when none of its calls arrives for this long.
+    pub lease: Duration,
+    /// Chunks that no file uses are kept at least this long.
+    pub gc_grace: Duration,
+    /// A donor silent for longer is a suspect: nobody waits on it.
+    pub suspect_after: Duration,
+    /// A donor silent for longer is away.
+    pub away_after: Duration,
+}
+
+impl Default for ManagerConfig {
+    fn default() -> Self {
+        Self {
+            listen: "0.0.0.0:7700".into(),
+            state: PathBuf::from("manager"),
+            pool_name: "pool".into(),
+            advertise: None,
+            lease: Duration::from_secs(30),
+            gc_grace: Duration::from_secs(60),
+            suspect_after: Duration::from_secs(5),
+            away_after: Duration::from_secs(60),
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Why a manager does not start, or stops.
+
+use potluck_wire::error::{ErrorKind, Failure, code};
+use std::io;
+use std::path::PathBuf;
+
+/// Why a pool cannot be made or a manager cannot run.
+#[derive(Debug, thiserror::Error)]
+pub enum ManagerError {
+    /// The directory holds no pool.
+    #[error("{} holds no pool", .0.display())]
+    NotInitialised(PathBuf),
+    /// Another process has the directory.
+    #[error("another manager runs on {}", .0.display())]
+    InUse(PathBuf),
+    /// The catalog is not what was written.
+    #[error("the catalog {} is damaged: {detail}", path.display())]
+    Damaged {
+        /// Which file.
+        path: PathBuf,
+        /// What was found.
+        detail: String,
+    },
+    /// The catalog was written by a later release.
+    #[error("the catalog {} was written by a newer Potluck (format {found})", path.display())]
+    TooNew {
+        /// Which file.
+        path: PathBuf,
+        /// Its format.
+        found: i64,
+    },
+    /// The catalog cannot be used.
+    #[error("the catalog {}: {detail}", path.display())]
+    Catalog {
+        /// Which file.
+        path: PathBuf,
+        /// What went wrong.
+        detail: String,
+    },
+    /// A file of the state directory failed.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// Which file.
+        path: PathBuf,
+        /// What went wrong.
+        source: io::Error,
+    },
+    /// Keys or certificates cannot be made or read.
+    #[error("the pool's certificates in {}: {detail}", path.display())]
+    Certificates {
+        /// Where they are.
+        path: PathBuf,
+        /// What went wrong.
+        detail: String,
+    },
+    /// The port is not to be had.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// Where.
+        address: String,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+impl ManagerError {
+    /// What happened, as it reaches a person, with what to do next.
+    pub fn failure(&self) -> Failure {
+        let failure = |kind, code, hint: &str| Failure::new(kind, code, self.to_string()).hint(hint);
+        match self {
+            Self::NotInitialised(_) => failure(
+                ErrorKind::NotFound,
+                code::CATALOG,
+                "make a pool there first, with `potluck up` or `potluck manager`",
+            ),
+            Self::InUse(_) => failure(
+                ErrorKind::Conflict,
+                code::CATALOG,
+                "stop the other manager first, or give this one its own --state directory",
+            ),
+            Self::Damaged { .. } => failure(
+                ErrorKind::Integrity,
+                code::CATALOG,
+                "keep the file for inspection and restore a copy of the catalog; donors delete nothing meanwhile",
+            ),
+            Self::TooNew { .. } => failure(
+                ErrorKind::Usage,
+                code::CATALOG,
+                "start the Potluck release that wrote it, or a later one",
+            ),
+            Self::Catalog { .. } => failure(
+                ErrorKind::Other,
+                code::CATALOG,
+                "check the disk that holds it for free space and errors",
+            ),
+            Self::Io { .. } => failure(
+                ErrorKind::Other,
+                code::LOCAL_IO,
+                "check that the directory exists, is writable by this user, and has space",
+            ),
+            Self::Certificates { .. } => failure(
+                ErrorKind::Integrity,
+                code::LOCAL_IO,
+                "restore the ca directory from a copy; without it no member can be verified",
+            ),
+            Self::Listen { .. } => failure(
+                ErrorKind::Other,
+                code::LOCAL_IO,
+                "choose another address with --listen, or stop what uses this one",
+            ),
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! The pool as it is at this moment: who is alive, what is promised to whom, what was ordered.
+//!
+//! A deterministic state machine without waiting and without a clock: every method takes the time
+//! it happens at. All of it is rebuilt after a start, the donors' part from their registrations
+//! and heartbeats, the sessions' part from the catalog.
+
+mod donors;
+mod inventory;
+mod offered;
+mod orders;
+mod sessions;
+
+pub use donors::{Contact, Enlisted};
+pub use inventory::{OutOfOrder, PageDone};
+pub use sessions::{NewSession, NoSession, Ticketed};
+
+use donors::Donors;
+use offered::Offered;
+use orders::Orders;
+use potluck_core::chunk::ChunkName;
+use potluck_core::clock::Tick;
+use potluck_core::ids::{DonorId, Incarnation, SessionId};
+use potluck_core::reservation::Ledger;
+use potluck_wire::control::{Heartbeat, Order};
+use sessions::Session;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The limits by which the pool decides.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// How long a session lives without a call.
+    pub lease: Duration,
+    /// How long a donor is believed alive without a word.
+    pub suspect_after: Duration,
+    /// How long until it counts as away.
+    pub away_after: Duration,
+}
+
+/// The soft state of a manager.
+#[derive(Debug)]
+pub struct Pool {
+    limits: Limits,
+    donors: Donors,
+    sessions: BTreeMap<SessionId, Session>,
+    ledger: Ledger,
+    offered: Offered,
+    orders: Orders,
+}
+
+/// The last that a donor counted, at a moment when the manager decided something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Count {
+    /// The life that counted.
+    pub incarnation: Incarnation,
+    /// Its touches.
+    pub touches: u64,
+}
+
+/// Condemned chunks and the counts of their donors, taken while no session had offered them.
+#[derive(Debug, Default)]
+pub struct Decided(BTreeMap<ChunkName, Vec<(DonorId, Count)>>);
+
+impl Decided {
+    /// The chunks decided on.
+    pub fn names(&self) -> Vec<ChunkName> {
+        self.0.keys().copied().collect()
+    }
+}
+
+impl Pool {
+    /// A pool nobody was heard of.
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            donors: Donors::default(),
+            sessions: BTreeMap::new(),
+            ledger: Ledger::default(),
+            offered: Offered::default(),
+            orders: Orders::default(),
+        }
+    }
+
+    /// A donor's second. `false`: this life did not register, and nothing was believed.
+    pub fn heartbeat(&mut self, donor: DonorId, beat: &Heartbeat, now: Tick) -> bool {
+        if !self.donors.beat(donor, beat, now) {
+            return false;
+        }
+        // What is stored is in the donor's own figures now, and promised no more.
+        for holding in &beat.added.0 {
+            if let Some(session) = self.offered.one_of(&holding.name) {
+                self.ledger.used(session, donor, u64::from(holding.len));
+            }
+        }
+        for name in beat.removed.0.iter().chain(&beat.spoiled.0).chain(&beat.sound.0) {
+            self.orders.answered(donor, name);
+        }
+        true
+    }
+
+    /// What `donor` is to do now.
+    pub fn orders_for(&mut self, donor: DonorId, now: Tick) -> Vec<Order> {
+        self.orders.for_donor(donor, now)
+    }
+
+    /// Has a donor look at its copy of a chunk, because a reader complained.
+    pub fn order_verify(&mut self, donor: DonorId, chunk: ChunkName, now: Tick) {
+        if self.donors.is_registered(donor) {
+            self.orders.verify(donor, chunk, now);
+        }
+    }
+
+    /// Those of `names` that no session may be writing.
+    pub fn unoffered(&self, names: &[ChunkName]) -> Vec<ChunkName> {
+        names.iter().filter(|name| !self.offered.is_offered(name)).copied().collect()
+    }
+
+    /// First half of ordering deletions: drops chunks that a session offered, and takes down what
+    /// each donor has counted so far.
+    ///
+    /// Whoever needs one of these chunks from now on must offer it, is told that it is not held,
+    /// and puts it again, which its donor counts higher: the tombstone is void there. Whoever
+    /// needed one before has ended; if it committed, the catalog no longer calls the chunk
+    /// condemned, which is asked before [`Pool::order_deletions`].
+    pub fn decide<'a>(
+        &self,
+        condemned: impl Iterator<Item = (&'a ChunkName, &'a [DonorId])>,
+        now: Tick,
+    ) -> Decided {
+        let mut decided = Decided::default();
+        for (name, donors) in condemned {
+            if self.offered.is_offered(name) {
+                continue;
+            }
+            let live = donors.iter().filter(|donor| {
+                self.donors.is_live(**donor, now, &self.limits)
+                    && !self.orders.has_deletion(**donor, name)
+            });
+            let counts: Vec<_> =
+                live.filter_map(|donor| Some((*donor, self.donors.count(*donor)?))).collect();
+            if !counts.is_empty() {
+                decided.0.insert(*name, counts);
+            }
+        }
+        decided
+    }
+
+    /// Second half: orders the deletion of those decided on that are `still` condemned.
+    pub fn order_deletions(&mut self, decided: &Decided, still: &[ChunkName], now: Tick) {
+        for name in still {
+            for (donor, count) in decided.0.get(name).into_iter().flatten() {
+                self.orders.delete(*donor, *name, *count, now);
+            }
+        }
+    }
+
+    /// Takes orders back for chunks that are in use again. A copy that went in the meantime is
+    /// reported as removed.
+    pub fn revive(&mut self, names: &[ChunkName]) {
+        names.iter().for_each(|name| self.orders.cancel(name));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,272 @@
+//! Donors as they were last heard.
+
+use super::inventory::Taking;
+use super::{Count, Limits, Pool};
+use potluck_core::budget::DiskState;
+use potluck_core::chunk::ChunkName;
+use potluck_core::clock::Tick;
+use potluck_core::ids::{DonorId, Incarnation};
+use potluck_core::load::Load;
+use potluck_core::placement::Candidate;
+use potluck_wire::control::{DonorState, DonorStatus, Heartbeat, Register};
+use potluck_wire::ticket::Secret;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The donors that joined and were not removed.
+#[derive(Debug, Default)]
+pub struct Donors(BTreeMap<DonorId, Donor>);
+
+#[derive(Debug, Default)]
+pub struct Donor {
+    name: String,
+    life: Option<Life>,
+    heard: Option<Tick>,
+}
+
+/// A donor since it registered.
+#[derive(Debug)]
+pub struct Life {
+    incarnation: Incarnation,
+    key: Secret,
+    address: String,
+    version: String,
+    disk: DiskState,
+    room: u64,
+    load: Load,
+    /// Unknown until the first heartbeat.
+    touches: Option<u64>,
+    pub unclaimed: u64,
+    /// Whether its whole inventory was compared; before, its copies count for nothing new.
+    pub compared: bool,
+    pub taking: Option<Taking>,
+}
+
+/// How to reach a donor.
+#[derive(Debug, Clone)]
+pub struct Contact {
+    /// Who.
+    pub donor: DonorId,
+    /// What people call it.
+    pub name: String,
+    /// Its `host:port`; empty while it has not registered.
+    pub address: String,
+    /// Heard from lately.
+    pub live: bool,
+    /// [`Load::score`].
+    pub load: f32,
+    /// Its key, once it registered.
+    pub key: Option<Secret>,
+}
+
+/// What registering changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Enlisted {
+    /// The life goes on that was known.
+    Again,
+    /// A new life; nothing said to an earlier one holds.
+    Anew,
+    /// A new life while the earlier one was still heard: a restart, or two donors with one identity.
+    WhileAlive,
+}
+
+impl Donors {
+    pub fn life(&self, donor: DonorId) -> Option<&Life> {
+        self.0.get(&donor)?.life.as_ref()
+    }
+
+    pub fn life_mut(&mut self, donor: DonorId) -> Option<&mut Life> {
+        self.0.get_mut(&donor)?.life.as_mut()
+    }
+
+    pub fn life_of(&mut self, donor: DonorId, incarnation: Incarnation) -> Option<&mut Life> {
+        self.0.get_mut(&donor)?.life.as_mut().filter(|life| life.incarnation == incarnation)
+    }
+
+    pub fn is_registered(&self, donor: DonorId) -> bool {
+        self.life(donor).is_some()
+    }
+
+    pub fn count(&self, donor: DonorId) -> Option<Count> {
+        let life = self.life(donor)?;
+        Some(Count { incarnation: life.incarnation, touches: life.touches? })
+    }
+
+    pub fn state(&self, donor: DonorId, now: Tick, limits: &Limits) -> DonorState {
+        let heard = self.0.get(&donor).and_then(|donor| donor.heard);
+        match heard.map(|heard| now.saturating_sub(heard)) {
+            Some(silent) if silent <= limits.suspect_after => DonorState::Live,
+            Some(silent) if silent <= limits.away_after => DonorState::Suspect,
+            _ => DonorState::Away,
+        }
+    }
+
+    pub fn is_live(&self, donor: DonorId, now: Tick, limits: &Limits) -> bool {
+        self.is_registered(donor) && self.state(donor, now, limits) == DonorState::Live
+    }
+
+    pub fn beat(&mut self, donor: DonorId, beat: &Heartbeat, now: Tick) -> bool {
+        let Some(donor) = self.0.get_mut(&donor) else { return false };
+        let Some(life) = donor.life.as_mut().filter(|life| life.incarnation == beat.incarnation)
+        else {
+            return false;
+        };
+        life.disk = beat.disk;
+        life.room = beat.room;
+        life.load = beat.load;
+        // Requests may overtake each other; a count never goes back.
+        life.touches = Some(beat.touches.max(life.touches.unwrap_or(0)));
+        donor.heard = Some(now);
+        if let Some(taking) = &mut life.taking {
+            taking.arrived(beat.added.0.iter().map(|holding| holding.name));
+        }
+        true
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (DonorId, &Donor)> {
+        self.0.iter().map(|(id, donor)| (*id, donor))
+    }
+}
+
+impl Pool {
+    /// A member that lends disk.
+    pub fn add_donor(&mut self, donor: DonorId, name: &str) {
+        self.donors.0.entry(donor).or_default().name = name.into();
+    }
+
+    /// A donor was removed from the pool.
+    pub fn remove_donor(&mut self, donor: DonorId) {
+        self.donors.0.remove(&donor);
+        self.orders.forget(donor);
+    }
+
+    /// Whether the donor is of this pool.
+    pub fn knows_donor(&self, donor: DonorId) -> bool {
+        self.donors.0.contains_key(&donor)
+    }
+
+    /// A donor reports for duty, to be reached at `address`.
+    pub fn register(
+        &mut self,
+        id: DonorId,
+        register: &Register,
+        address: String,
+        now: Tick,
+    ) -> Enlisted {
+        let live = self.donors.is_live(id, now, &self.limits);
+        let donor = self.donors.0.entry(id).or_default();
+        donor.heard = Some(now);
+        let earlier = donor.life.take();
+        let again = earlier.as_ref().is_some_and(|life| life.incarnation == register.incarnation);
+        let earlier_load = earlier.as_ref().map(|life| life.load).unwrap_or_default();
+        let earlier_touches = earlier.filter(|_| again).and_then(|life| life.touches);
+        donor.life = Some(Life {
+            incarnation: register.incarnation,
+            key: register.key.clone(),
+            address,
+            version: register.version.clone(),
+            disk: register.disk,
+            room: register.room,
+            load: earlier_load,
+            touches: earlier_touches,
+            unclaimed: 0,
+            compared: false,
+            taking: Some(Taking::default()),
+        });
+        if again {
+            return Enlisted::Again;
+        }
+        self.orders.forget(id);
+        if live { Enlisted::WhileAlive } else { Enlisted::Anew }
+    }
+
+    /// What the manager thinks of a donor.
+    pub fn donor_state(&self, donor: DonorId, now: Tick) -> DonorState {
+        self.donors.state(donor, now, &self.limits)
+    }
+
+    /// Whether the donor is alive and its inventory was compared, so that a copy there counts.
+    pub fn vouches(&self, donor: DonorId, now: Tick) -> bool {
+        self.donors.is_live(donor, now, &self.limits)
+            && self.donors.life(donor).is_some_and(|life| life.compared)
+    }
+
+    /// How to reach a donor; `None` if it is not of this pool.
+    pub fn contact(&self, id: DonorId, now: Tick) -> Option<Contact> {
+        let donor = self.donors.0.get(&id)?;
+        let life = donor.life.as_ref();
+        Some(Contact {
+            donor: id,
+            name: donor.name.clone(),
+            address: life.map(|life| life.address.clone()).unwrap_or_default(),
+            live: self.donors.is_live(id, now, &self.limits),
+            load: life.map_or(0.0, |life| life.load.score()),
+            key: life.map(|life| life.key.clone()),
+        })
+    }
+
+    /// The keys of all donors that registered.
+    pub fn keys(&self) -> BTreeMap<DonorId, Secret> {
+        let known = self.donors.iter();
+        known.filter_map(|(id, donor)| Some((id, donor.life.as_ref()?.key.clone()))).collect()
+    }
+
+    /// Donors of this pool that have not registered since the manager's start.
+    pub fn unregistered(&self) -> BTreeSet<DonorId> {
+        self.donors.iter().filter(|(_, donor)| donor.life.is_none()).map(|(id, _)| id).collect()
+    }
+
+    /// How many donors the pool has, live or not.
+    pub fn donor_count(&self) -> usize {
+        self.donors.0.len()
+    }
+
+    /// The donors that can be written to now, but those to `avoid`.
+    pub(super) fn candidates(&self, avoid: &[DonorId], now: Tick) -> Vec<Candidate> {
+        self.donors
+            .iter()
+            .filter(|(id, _)| !avoid.contains(id) && self.donors.is_live(*id, now, &self.limits))
+            .filter_map(|(id, donor)| {
+                let life = donor.life.as_ref()?;
+                Some(Candidate {
+                    donor: id,
+                    free: life.room.saturating_sub(self.ledger.promised(id)),
+                    load: life.load.score(),
+                    host: life.address.rsplit_once(':').map(|(host, _)| host.to_string()),
+                })
+            })
+            .collect()
+    }
+
+    /// Counts chunks that a donor holds and the catalog does not know; chunks of open sessions
+    /// are merely early.
+    pub fn unknown_at(&mut self, donor: DonorId, incarnation: Incarnation, names: &[ChunkName]) {
+        let unclaimed = names.iter().filter(|name| !self.offered.is_offered(name)).count() as u64;
+        if let Some(life) = self.donors.life_of(donor, incarnation) {
+            life.unclaimed += unclaimed;
+        }
+    }
+
+    /// Every donor as it is now; what the catalog counts there is left at 0.
+    pub fn status(&self, now: Tick) -> Vec<DonorStatus> {
+        let status = |(id, donor): (DonorId, &Donor)| {
+            let mut status = DonorStatus {
+                donor: id,
+                name: donor.name.clone(),
+                state: self.donors.state(id, now, &self.limits),
+                silent_seconds: donor.heard.map(|heard| now.saturating_sub(heard).as_secs()),
+                promised: self.ledger.promised(id),
+                ..DonorStatus::default()
+            };
+            if let Some(life) = &donor.life {
+                status.address = life.address.clone();
+                status.version = life.version.clone();
+                status.used = life.disk.lent_used;
+                status.room = life.room;
+                status.unclaimed = life.unclaimed;
+                status.load = life.load;
+            }
+            status
+        };
+        self.donors.iter().map(status).collect()
+    }
+}

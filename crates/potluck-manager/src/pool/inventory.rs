@@ -1,0 +1,120 @@
+//! Inventories: what a donor lists after it registered, page by page.
+//!
+//! A copy that was not listed is counted as missing, unless it arrived while the inventory was
+//! under way. Nothing is deleted for it (PROMISES D5).
+
+use super::Pool;
+use potluck_core::chunk::ChunkName;
+use potluck_core::ids::{DonorId, Incarnation};
+use std::collections::HashSet;
+
+/// An inventory under way.
+#[derive(Debug, Default)]
+pub struct Taking {
+    next_page: u32,
+    /// Rows of known chunks that were listed.
+    listed: Vec<i64>,
+    /// Names that arrived meanwhile; asked by name only, never walked.
+    arrived: HashSet<ChunkName>,
+}
+
+impl Taking {
+    pub fn arrived(&mut self, names: impl Iterator<Item = ChunkName>) {
+        self.arrived.extend(names);
+    }
+}
+
+/// A page that does not follow the last: begin anew with page 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OutOfOrder;
+
+/// What a page was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PageDone {
+    /// The next in order.
+    Next,
+    /// The one before, sent again because its reply was lost.
+    Repeated,
+}
+
+impl Pool {
+    /// A page of an inventory arrives.
+    pub fn inventory_page(
+        &mut self,
+        donor: DonorId,
+        incarnation: Incarnation,
+        page: u32,
+    ) -> Result<PageDone, OutOfOrder> {
+        let life = self.donors.life_of(donor, incarnation).ok_or(OutOfOrder)?;
+        if page == 0 {
+            // What arrived since the donor registered may be in no page, whenever it looked.
+            let taking = life.taking.get_or_insert_default();
+            taking.listed.clear();
+            taking.next_page = 1;
+            life.unclaimed = 0;
+            return Ok(PageDone::Next);
+        }
+        let Some(taking) = life.taking.as_mut() else {
+            return if life.compared { Ok(PageDone::Repeated) } else { Err(OutOfOrder) };
+        };
+        if page == taking.next_page {
+            taking.next_page += 1;
+            Ok(PageDone::Next)
+        } else if page + 1 == taking.next_page {
+            Ok(PageDone::Repeated)
+        } else {
+            Err(OutOfOrder)
+        }
+    }
+
+    /// Rows that a page listed.
+    pub fn inventory_listed(&mut self, donor: DonorId, incarnation: Incarnation, rows: &[i64]) {
+        if let Some(taking) = self.taking(donor, incarnation) {
+            taking.listed.extend_from_slice(rows);
+        }
+    }
+
+    /// The rows listed by all pages, in order.
+    pub fn inventory_rows(&mut self, donor: DonorId, incarnation: Incarnation) -> Vec<i64> {
+        let mut rows =
+            self.taking(donor, incarnation).map(|taking| taking.listed.clone()).unwrap_or_default();
+        rows.sort_unstable();
+        rows
+    }
+
+    /// Of the chunks that were counted at the donor and not listed: those that are missing.
+    pub fn not_arrived(
+        &mut self,
+        donor: DonorId,
+        incarnation: Incarnation,
+        names: &[ChunkName],
+    ) -> Vec<bool> {
+        match self.taking(donor, incarnation) {
+            // Without an inventory under way nothing is known to be missing.
+            None => vec![false; names.len()],
+            Some(taking) => names.iter().map(|name| !taking.arrived.contains(name)).collect(),
+        }
+    }
+
+    /// The inventory is complete: from now on copies there count.
+    pub fn inventory_done(&mut self, donor: DonorId, incarnation: Incarnation) {
+        if let Some(life) = self.donors.life_of(donor, incarnation) {
+            life.taking = None;
+            life.compared = true;
+        }
+    }
+
+    /// A donor acknowledged a chunk that a session is about to commit.
+    pub fn acknowledged<'a>(&mut self, pairs: impl Iterator<Item = (DonorId, &'a ChunkName)>) {
+        for (donor, name) in pairs {
+            let life = self.donors.life_mut(donor);
+            if let Some(taking) = life.and_then(|life| life.taking.as_mut()) {
+                taking.arrived(std::iter::once(*name));
+            }
+        }
+    }
+
+    fn taking(&mut self, donor: DonorId, incarnation: Incarnation) -> Option<&mut Taking> {
+        self.donors.life_of(donor, incarnation)?.taking.as_mut()
+    }
+}

@@ -1,0 +1,90 @@
+//! Which sessions may be writing which chunks; such chunks are never garbage.
+
+use potluck_core::chunk::ChunkName;
+use potluck_core::ids::SessionId;
+use std::collections::HashMap;
+
+/// Offered names of all sessions. Asked by name only, never walked, so that its order does not
+/// matter.
+#[derive(Debug, Default)]
+pub struct Offered {
+    claims: HashMap<ChunkName, Claim>,
+    by_session: HashMap<SessionId, Vec<ChunkName>>,
+}
+
+#[derive(Debug)]
+enum Claim {
+    /// By far the commonest: it costs no allocation.
+    One(SessionId),
+    Many(Vec<SessionId>),
+}
+
+impl Claim {
+    fn has(&self, session: &SessionId) -> bool {
+        match self {
+            Self::One(one) => one == session,
+            Self::Many(many) => many.contains(session),
+        }
+    }
+
+    fn add(&mut self, session: SessionId) {
+        match self {
+            Self::One(one) => *self = Self::Many(vec![*one, session]),
+            Self::Many(many) => many.push(session),
+        }
+    }
+}
+
+impl Offered {
+    /// Adds names; gives those the session had not offered before.
+    pub fn add(&mut self, session: SessionId, names: &[ChunkName]) -> Vec<ChunkName> {
+        use std::collections::hash_map::Entry;
+        let mut new = Vec::new();
+        for name in names {
+            match self.claims.entry(*name) {
+                Entry::Vacant(empty) => {
+                    empty.insert(Claim::One(session));
+                }
+                Entry::Occupied(claim) if claim.get().has(&session) => continue,
+                Entry::Occupied(mut claim) => claim.get_mut().add(session),
+            }
+            new.push(*name);
+        }
+        self.by_session.entry(session).or_default().extend_from_slice(&new);
+        new
+    }
+
+    /// Whether any session offered it.
+    pub fn is_offered(&self, name: &ChunkName) -> bool {
+        self.claims.contains_key(name)
+    }
+
+    /// Whether this session offered it.
+    pub fn is_offered_by(&self, session: &SessionId, name: &ChunkName) -> bool {
+        self.claims.get(name).is_some_and(|claim| claim.has(session))
+    }
+
+    /// A session that offered it, the first if several did.
+    pub fn one_of(&self, name: &ChunkName) -> Option<SessionId> {
+        match self.claims.get(name)? {
+            Claim::One(session) => Some(*session),
+            Claim::Many(many) => many.first().copied(),
+        }
+    }
+
+    /// Forgets a session's names.
+    pub fn forget(&mut self, session: &SessionId) {
+        for name in self.by_session.remove(session).unwrap_or_default() {
+            let left = match self.claims.get_mut(&name) {
+                Some(Claim::Many(many)) => {
+                    many.retain(|other| other != session);
+                    many.len()
+                }
+                _ => 0,
+            };
+            if left == 0 {
+                self.claims.remove(&name);
+            }
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Orders: what donors were asked to do and have not confirmed.
+
+use super::Count;
+use potluck_core::chunk::ChunkName;
+use potluck_core::clock::Tick;
+use potluck_core::ids::DonorId;
+use potluck_wire::control::Order;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Orders in one reply; a donor does them within a second or so.
+pub const PER_BEAT: usize = 2048;
+/// Deletions that wait at one donor; the others wait in the catalog.
+const MAX_WAITING: usize = 4 * PER_BEAT;
+/// Looks that wait at one donor.
+const MAX_VERIFIES: usize = 1024;
+/// An order that was not confirmed for so long was refused, or forgotten: a tombstone is decided
+/// anew, with what the donor has counted by then.
+const EXPIRES: Duration = Duration::from_secs(30);
+
+#[derive(Debug, Default)]
+pub struct Orders(BTreeMap<DonorId, Waiting>);
+
+#[derive(Debug, Default)]
+struct Waiting {
+    deletions: BTreeMap<ChunkName, Deletion>,
+    verifies: BTreeMap<ChunkName, Tick>,
+}
+
+#[derive(Debug)]
+struct Deletion {
+    count: Count,
+    since: Tick,
+}
+
+impl Orders {
+    pub fn delete(&mut self, donor: DonorId, chunk: ChunkName, count: Count, now: Tick) {
+        let deletions = &mut self.0.entry(donor).or_default().deletions;
+        if deletions.len() < MAX_WAITING {
+            deletions.insert(chunk, Deletion { count, since: now });
+        }
+    }
+
+    pub fn verify(&mut self, donor: DonorId, chunk: ChunkName, now: Tick) {
+        let verifies = &mut self.0.entry(donor).or_default().verifies;
+        if verifies.len() < MAX_VERIFIES {
+            verifies.entry(chunk).or_insert(now);
+        }
+    }
+
+    pub fn has_deletion(&self, donor: DonorId, chunk: &ChunkName) -> bool {
+        self.0.get(&donor).is_some_and(|waiting| waiting.deletions.contains_key(chunk))
+    }
+
+    /// The donor has said what is with the chunk.
+    pub fn answered(&mut self, donor: DonorId, chunk: &ChunkName) {
+        if let Some(waiting) = self.0.get_mut(&donor) {
+            waiting.deletions.remove(chunk);
+            waiting.verifies.remove(chunk);
+        }
+    }
+
+    /// The chunk must not be deleted after all.
+    pub fn cancel(&mut self, chunk: &ChunkName) {
+        for waiting in self.0.values_mut() {
+            waiting.deletions.remove(chunk);
+        }
+    }
+
+    /// Nothing said to the donor's earlier life holds.
+    pub fn forget(&mut self, donor: DonorId) {
+        self.0.remove(&donor);
+    }
+
+    pub fn for_donor(&mut self, donor: DonorId, now: Tick) -> Vec<Order> {
+        let Some(waiting) = self.0.get_mut(&donor) else { return Vec::new() };
+        let young = |since: &Tick| now.saturating_sub(*since) < EXPIRES;
+        waiting.deletions.retain(|_, deletion| young(&deletion.since));
+        waiting.verifies.retain(|_, since| young(since));
+        let verifies = waiting.verifies.keys().map(|chunk| Order::Verify { chunk: *chunk });
+        let deletions = waiting.deletions.iter().map(|(chunk, deletion)| Order::Delete {
+            chunk: *chunk,
+            incarnation: deletion.count.incarnation,
+            touches: deletion.count.touches,
+        });
+        verifies.chain(deletions).take(PER_BEAT).collect()
+    }
+}

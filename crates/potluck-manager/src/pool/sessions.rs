@@ -1,0 +1,291 @@
+//! Write sessions: their lease, their plan, what was promised to them and what they offered.
+
+use super::Pool;
+use potluck_core::chunk::{ChunkName, SEAL_OVERHEAD};
+use potluck_core::clock::Tick;
+use potluck_core::ids::{DonorId, MemberId, SessionId, SpaceId};
+use potluck_core::placement::{self, Plan, Refusal, Request};
+use potluck_core::policy::Policy;
+use std::collections::BTreeSet;
+
+/// What a session of unknown size is promised at first, if it fits.
+const STARTING_BYTES: u64 = 64 << 20;
+/// A donor may take this much more than all its session asked for: retries and small files.
+const TICKET_SLACK: u64 = 64 << 20;
+
+/// A session about to be opened.
+#[derive(Debug, Clone)]
+pub struct NewSession {
+    /// Its id.
+    pub id: SessionId,
+    /// Who opens it.
+    pub member: MemberId,
+    /// Where it writes.
+    pub space: SpaceId,
+    /// What holds for its files.
+    pub policy: Policy,
+}
+
+#[derive(Debug)]
+pub struct Session {
+    member: MemberId,
+    space: SpaceId,
+    policy: Policy,
+    plan: Plan,
+    /// Stored bytes of one copy, asked for so far.
+    bytes: u64,
+    heard: Tick,
+    /// Calls being answered; the lease does not end meanwhile.
+    busy: u32,
+    ending: bool,
+}
+
+/// The session is over, never was, or is somebody else's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoSession;
+
+/// What a session's tickets are made of.
+#[derive(Debug, Clone)]
+pub struct Ticketed {
+    /// Where it writes.
+    pub space: SpaceId,
+    /// What holds for its files.
+    pub policy: Policy,
+    /// Its whole plan.
+    pub plan: Plan,
+    /// Stored bytes of one copy, asked for so far.
+    pub bytes: u64,
+}
+
+impl Ticketed {
+    /// What a ticket lets one donor take: far more than the donor's planned share, because a fast
+    /// donor takes over from slow ones. The donor itself guards its room.
+    pub fn allowance(&self) -> u64 {
+        self.bytes.saturating_mul(2).saturating_add(TICKET_SLACK)
+    }
+}
+
+/// Stored bytes of one copy of `plain` bytes in full chunks.
+fn stored(policy: &Policy, plain: u64) -> u64 {
+    let chunks = plain.div_ceil(u64::from(policy.chunk_size));
+    plain.saturating_add(chunks.saturating_mul(u64::from(seal(policy))))
+}
+
+fn seal(policy: &Policy) -> u32 {
+    if policy.sealed { SEAL_OVERHEAD } else { 0 }
+}
+
+fn no_plan(policy: &Policy) -> Plan {
+    let chunk_size = policy.chunk_size + seal(policy);
+    Plan { sections: Vec::new(), copies: policy.copies, chunk_size }
+}
+
+impl Pool {
+    /// Opens a session and promises it `bytes` of plaintext: `None` a starting amount, `Some(0)`
+    /// nothing, which needs no donor.
+    pub fn open_session(
+        &mut self,
+        new: NewSession,
+        bytes: Option<u64>,
+        now: Tick,
+    ) -> Result<Ticketed, Refusal> {
+        let (plan, bytes) = match bytes {
+            Some(0) => (no_plan(&new.policy), 0),
+            Some(bytes) => {
+                let bytes = stored(&new.policy, bytes);
+                (self.plan(&new.policy, bytes, &[], now)?, bytes)
+            }
+            None => self.starting_plan(&new.policy, now)?,
+        };
+        self.ledger.reserve(new.id, plan.promised());
+        let session = Session {
+            member: new.member,
+            space: new.space,
+            policy: new.policy,
+            plan,
+            bytes,
+            heard: now,
+            busy: 0,
+            ending: false,
+        };
+        let ticketed = session.ticketed();
+        self.sessions.insert(new.id, session);
+        Ok(ticketed)
+    }
+
+    /// A session of an earlier life of the manager goes on; its lease starts anew.
+    pub fn resume_session(
+        &mut self,
+        stored: NewSession,
+        plan: Plan,
+        bytes: u64,
+        ending: bool,
+        offered: &[ChunkName],
+        now: Tick,
+    ) {
+        if !ending {
+            self.ledger.reserve(stored.id, plan.promised());
+        }
+        self.offered.add(stored.id, offered);
+        let session = Session {
+            member: stored.member,
+            space: stored.space,
+            policy: stored.policy,
+            plan,
+            bytes,
+            heard: now,
+            busy: 0,
+            ending,
+        };
+        self.sessions.insert(stored.id, session);
+    }
+
+    /// Promises `bytes` of plaintext more; gives the new part of the plan.
+    pub fn grow_session(
+        &mut self,
+        id: &SessionId,
+        bytes: u64,
+        avoid: &[DonorId],
+        now: Tick,
+    ) -> Result<Plan, Refusal> {
+        let Some(session) = self.sessions.get(id) else { return Err(Refusal::NoDonors) };
+        let policy = session.policy.clone();
+        let bytes = stored(&policy, bytes);
+        let plan = self.plan(&policy, bytes, avoid, now)?;
+        self.ledger.grow(*id, plan.promised());
+        if let Some(session) = self.sessions.get_mut(id) {
+            session.plan.extend(plan.clone());
+            session.bytes = session.bytes.saturating_add(bytes);
+        }
+        Ok(plan)
+    }
+
+    fn plan(
+        &self,
+        policy: &Policy,
+        bytes: u64,
+        avoid: &[DonorId],
+        now: Tick,
+    ) -> Result<Plan, Refusal> {
+        let request = Request {
+            bytes,
+            chunk_size: policy.chunk_size + seal(policy),
+            width: policy.stripe_width,
+            copies: policy.copies,
+        };
+        placement::plan(&self.candidates(avoid, now), &request)
+    }
+
+    fn starting_plan(&self, policy: &Policy, now: Tick) -> Result<(Plan, u64), Refusal> {
+        let wish = stored(policy, STARTING_BYTES);
+        match self.plan(policy, wish, &[], now) {
+            Ok(plan) => Ok((plan, wish)),
+            Err(Refusal::NoSpace { ask, have }) => {
+                let fits = have / u64::from(policy.copies.max(1));
+                match self.plan(policy, fits, &[], now) {
+                    Ok(plan) if fits > 0 => Ok((plan, fits)),
+                    _ => Err(Refusal::NoSpace { ask, have }),
+                }
+            }
+            Err(other) => Err(other),
+        }
+    }
+
+    /// One of a session's own calls arrives from `member`: the lease is renewed, and does not end
+    /// before [`Pool::leave`].
+    pub fn enter(
+        &mut self,
+        id: &SessionId,
+        member: MemberId,
+        now: Tick,
+    ) -> Result<Ticketed, NoSession> {
+        let session = self.sessions.get_mut(id).ok_or(NoSession)?;
+        if session.ending || session.member != member {
+            return Err(NoSession);
+        }
+        session.heard = now;
+        session.busy += 1;
+        Ok(session.ticketed())
+    }
+
+    /// The call is answered.
+    pub fn leave(&mut self, id: &SessionId, now: Tick) {
+        if let Some(session) = self.sessions.get_mut(id) {
+            session.busy = session.busy.saturating_sub(1);
+            session.heard = now;
+        }
+    }
+
+    /// A session's plan as it is.
+    pub fn ticketed(&self, id: &SessionId) -> Option<Ticketed> {
+        self.sessions.get(id).map(Session::ticketed)
+    }
+
+    /// A session is going to write these chunks: they are no garbage until it ends. Gives those
+    /// it had not offered before.
+    pub fn offer(&mut self, id: &SessionId, names: &[ChunkName]) -> Vec<ChunkName> {
+        if self.sessions.contains_key(id) {
+            self.offered.add(*id, names)
+        } else {
+            Vec::new()
+        }
+    }
+
+    /// Whether a session offered a chunk.
+    pub fn is_offered_by(&self, id: &SessionId, name: &ChunkName) -> bool {
+        self.offered.is_offered_by(id, name)
+    }
+
+    /// Sessions whose lease has ended.
+    pub fn expired(&self, now: Tick) -> Vec<SessionId> {
+        let lease = self.limits.lease;
+        let over = |session: &Session| {
+            !session.ending && session.busy == 0 && now.saturating_sub(session.heard) > lease
+        };
+        self.sessions.iter().filter(|(_, session)| over(session)).map(|(id, _)| *id).collect()
+    }
+
+    /// Sessions of a member.
+    pub fn sessions_of(&self, member: MemberId) -> Vec<SessionId> {
+        let own = self.sessions.iter().filter(|(_, s)| s.member == member && !s.ending);
+        own.map(|(id, _)| *id).collect()
+    }
+
+    /// Begins the end of a session: its promises are free, its calls are refused. Its chunks stay
+    /// protected until [`Pool::forget_session`], when the catalog has accounted for them.
+    pub fn end_session(&mut self, id: &SessionId) {
+        if let Some(session) = self.sessions.get_mut(id) {
+            session.ending = true;
+            self.ledger.release(*id);
+        }
+    }
+
+    /// Sessions that are ending, with the donors that may have their chunks.
+    pub fn ending(&self) -> Vec<(SessionId, BTreeSet<DonorId>)> {
+        let ending = self.sessions.iter().filter(|(_, session)| session.ending);
+        ending.map(|(id, session)| (*id, session.plan.donors())).collect()
+    }
+
+    /// The session is no more.
+    pub fn forget_session(&mut self, id: &SessionId) {
+        self.sessions.remove(id);
+        self.ledger.release(*id);
+        self.offered.forget(id);
+    }
+
+    /// Open sessions.
+    pub fn open_sessions(&self) -> usize {
+        self.sessions.values().filter(|session| !session.ending).count()
+    }
+}
+
+impl Session {
+    fn ticketed(&self) -> Ticketed {
+        Ticketed {
+            space: self.space,
+            policy: self.policy.clone(),
+            plan: self.plan.clone(),
+            bytes: self.bytes,
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! The pool's time: milliseconds that only grow, over all starts of a manager on one catalog.
+//!
+//! Tickets, tokens, and the grace of unused chunks are measured on it. It stands still while no
+//! manager runs and follows the monotonic clock while one does, so a wall clock that jumps ends
+//! nothing early (PROMISES C1).
+
+use potluck_core::clock::{SharedClock, Tick};
+use std::time::Duration;
+
+/// How often the time is saved.
+pub const SAVE_EVERY: Duration = Duration::from_secs(30);
+
+/// A start may follow a crash just before a save, whose own write may have been lost with the
+/// power: time goes on from beyond anything that an earlier life can have said.
+const LOST_AT_MOST: Duration = Duration::from_secs(120);
+
+/// Reads the pool's time.
+#[derive(Clone)]
+pub struct PoolTime {
+    clock: SharedClock,
+    started: Tick,
+    base_ms: u64,
+}
+
+impl PoolTime {
+    /// Goes on after `saved_ms`, the last time saved by an earlier life; `None` at the first.
+    pub fn after(saved_ms: Option<u64>, clock: SharedClock) -> Self {
+        let base_ms = saved_ms.map_or(0, |saved| saved + LOST_AT_MOST.as_millis() as u64);
+        Self { started: clock.now(), clock, base_ms }
+    }
+
+    /// The pool's milliseconds.
+    pub fn now_ms(&self) -> u64 {
+        self.base_ms + self.uptime().as_millis() as u64
+    }
+
+    /// This life's age.
+    pub fn uptime(&self) -> Duration {
+        self.tick().saturating_sub(self.started)
+    }
+
+    /// The manager's own monotonic clock.
+    pub fn tick(&self) -> Tick {
+        self.clock.now()
+    }
+
+    /// Wall time, for people.
+    pub fn wall_ms(&self) -> i64 {
+        self.clock.wall()
+    }
+}

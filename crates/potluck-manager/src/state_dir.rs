@@ -1,0 +1,65 @@
+//! The state directory: what lies where, and who may use it.
+//!
+//! ```text
+//! catalog.db        the catalog (SQLite, with -wal and -shm beside it)
+//! ca/               ca.pem ca.key manager.pem manager.key
+//! admin/            the first admin's identity, for the local command line
+//! lock              held while a manager runs
+//! ```
+
+use crate::error::ManagerError;
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A state directory that this process alone may use, until this is dropped.
+#[derive(Debug)]
+pub struct StateDir {
+    root: PathBuf,
+    _lock: File,
+}
+
+impl StateDir {
+    /// Makes the directory if need be and takes it for this process.
+    pub fn take(root: &Path) -> Result<Self, ManagerError> {
+        let io = |path: &Path, source| ManagerError::Io { path: path.into(), source };
+        fs::create_dir_all(root).map_err(|why| io(root, why))?;
+        let path = root.join("lock");
+        let lock = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&path)
+            .map_err(|why| io(&path, why))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self { root: root.into(), _lock: lock }),
+            Err(TryLockError::WouldBlock) => Err(ManagerError::InUse(root.into())),
+            Err(TryLockError::Error(why)) => Err(io(&path, why)),
+        }
+    }
+
+    /// The catalog's file.
+    pub fn catalog(&self) -> PathBuf {
+        self.root.join("catalog.db")
+    }
+
+    /// The directory of the pool's own keys and certificates.
+    pub fn ca(&self) -> PathBuf {
+        self.root.join("ca")
+    }
+
+    /// The directory of the first admin's identity.
+    pub fn admin(&self) -> PathBuf {
+        self.root.join("admin")
+    }
+
+    /// The directory itself.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// An error at `path`.
+    pub fn io(path: PathBuf) -> impl FnOnce(io::Error) -> ManagerError {
+        move |source| ManagerError::Io { path, source }
+    }
+}

@@ -1,0 +1,52 @@
+//! `potluck cat`: a file, or a part of it, on standard output.
+
+use super::Ending;
+use crate::args::Cat;
+use potluck_client::get::{self, ByteRange};
+use potluck_client::pool::Client;
+use potluck_client::progress::Quiet;
+use potluck_wire::error::{ErrorKind, Failure, code};
+use std::io;
+use std::sync::Arc;
+
+pub async fn run(args: Cat, client: &Client) -> Result<Ending, Failure> {
+    let range = args.range.as_deref().map_or(Ok(ByteRange::ALL), parse_range)?;
+    get::cat(client, &args.path, range, io::stdout(), Arc::new(Quiet)).await?;
+    Ok(Ending::Done)
+}
+
+/// Reads a range as in HTTP: `FIRST-LAST` (both included), `FIRST-`, or `-COUNT`.
+fn parse_range(text: &str) -> Result<ByteRange, Failure> {
+    let bad = || {
+        Failure::new(ErrorKind::Usage, code::BAD_REQUEST, format!("“{text}” is not a byte range"))
+            .hint("write FIRST-LAST, FIRST- or -COUNT, in bytes; both ends are included")
+    };
+    let number = |text: &str| text.parse::<u64>().map_err(|_| bad());
+    let (first, last) = text.split_once('-').ok_or_else(bad)?;
+    match (first, last) {
+        ("", count) => Ok(ByteRange::Last(number(count)?)),
+        (first, "") => Ok(ByteRange::From(number(first)?, None)),
+        (first, last) => {
+            let (first, last) = (number(first)?, number(last)?);
+            if last < first {
+                return Err(bad());
+            }
+            Ok(ByteRange::From(first, Some(last.saturating_add(1))))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_read_as_in_http() {
+        assert_eq!(parse_range("0-1023"), Ok(ByteRange::From(0, Some(1024))));
+        assert_eq!(parse_range("5-"), Ok(ByteRange::From(5, None)));
+        assert_eq!(parse_range("-100"), Ok(ByteRange::Last(100)));
+        for bad in ["", "-", "x-1", "5-4", "7"] {
+            assert!(parse_range(bad).is_err(), "{bad}");
+        }
+    }
+}

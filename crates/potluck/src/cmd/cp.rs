@@ -1,0 +1,142 @@
+//! `potluck cp`: files and trees into the pool or out of it.
+
+mod inward;
+mod outward;
+
+use super::Ending;
+use crate::args::{Cp, PolicyOptions};
+use crate::output::Output;
+use potluck_client::pool::Client;
+use potluck_core::path::PoolPath;
+use potluck_core::policy::Override;
+use potluck_wire::control::{EntryKind, Stat};
+use potluck_wire::error::{ErrorKind, Failure, code};
+use serde::Serialize;
+use std::time::Duration;
+
+/// What `cp` did, as `--json` shows it.
+#[derive(Debug, Default, Serialize)]
+struct CpReport {
+    files: u64,
+    bytes: u64,
+    seconds: f64,
+    mib_s: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sent_chunks: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sent_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held_chunks: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failovers: Option<u64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    versions: Vec<StoredVersion>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    skipped: Vec<String>,
+    failed: Vec<FailedFile>,
+}
+
+#[derive(Debug, Serialize)]
+struct StoredVersion {
+    path: String,
+    version: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct FailedFile {
+    path: String,
+    error: Failure,
+}
+
+pub async fn run(args: Cp, client: &Client, output: &Output, shown: bool) -> Result<Ending, Failure> {
+    let started = client.env.clock.now();
+    let into_pool = PoolPath::is_pool_path(&args.to);
+    let from_pool = args.from.iter().filter(|from| PoolPath::is_pool_path(from)).count();
+    let mut report = match (into_pool, from_pool) {
+        (true, 0) => inward::copy(&args, client, shown).await?,
+        (false, n) if n == args.from.len() => outward::copy(&args, client, shown).await?,
+        (true, _) => {
+            return Err(usage("copying inside the pool is not possible yet")
+                .hint("to move, use `potluck mv`; to copy, pipe `potluck cat A` into `potluck cp - B`"));
+        }
+        (false, _) => {
+            return Err(usage("neither side is in the pool").hint("pool paths start with pot://"));
+        }
+    };
+    report.timed(client.env.clock.now() - started);
+    finish(&report, output)
+}
+
+impl CpReport {
+    fn timed(&mut self, took: Duration) {
+        self.seconds = took.as_secs_f64();
+        self.mib_s = self.bytes as f64 / f64::from(1 << 20) / self.seconds.max(1e-9);
+    }
+}
+
+fn finish(report: &CpReport, output: &Output) -> Result<Ending, Failure> {
+    // One file that failed is the command's failure; of many, each is told.
+    if report.files == 0 && report.failed.len() == 1 {
+        return Err(report.failed[0].error.clone());
+    }
+    for failed in &report.failed {
+        let mut failure = failed.error.clone();
+        failure.message = format!("{}: {}", failed.path, failure.message);
+        output.complain(&failure);
+    }
+    for skipped in &report.skipped {
+        output.note(&format!("skipped {skipped}"));
+    }
+    output.result(report, |report| {
+        let size = potluck_core::size::format_size(report.bytes);
+        let files = if report.files == 1 { "file" } else { "files" };
+        let mut text = format!("{} {files}, {size}, {:.0} MiB/s", report.files, report.mib_s);
+        if let Some(held) = report.held_chunks.filter(|held| *held > 0) {
+            let sent = report.sent_chunks.unwrap_or_default();
+            text.push_str(&format!(" ({held} chunks were there already, {sent} sent)"));
+        }
+        if let Some(failovers) = report.failovers.filter(|times| *times > 0) {
+            text.push_str(&format!(" ({failovers} times another copy stood in)"));
+        }
+        text
+    });
+    match (report.files, report.failed.len()) {
+        (_, 0) => Ok(Ending::Done),
+        (0, failed) => {
+            let what = format!("all {failed} files failed");
+            let kind = report.failed[0].error.kind;
+            Err(Failure::new(kind, code::SOME_FAILED, what).hint("the reasons are above"))
+        }
+        _ => Ok(Ending::Partial),
+    }
+}
+
+fn usage(what: &str) -> Failure {
+    Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
+}
+
+/// The part of a policy that the flags set.
+pub fn policy_override(options: &PolicyOptions) -> Result<Override, Failure> {
+    let chunk_size = options.chunk_size.map(u32::try_from).transpose().map_err(|_| {
+        Failure::new(ErrorKind::Usage, code::BAD_POLICY, "chunks of this size are not possible")
+            .hint("use a power of two from 64KiB to 64MiB")
+    })?;
+    Ok(Override {
+        chunk_size,
+        stripe_width: options.width,
+        copies: options.copies,
+        ack: options.ack,
+    })
+}
+
+/// What is at a path, if anything.
+pub async fn kind_of(client: &Client, path: &PoolPath) -> Result<Option<EntryKind>, Failure> {
+    if path.space().is_empty() {
+        return Ok(Some(EntryKind::Dir));
+    }
+    match client.call(&Stat { path: path.clone() }).await {
+        Ok(stated) => Ok(Some(stated.entry.kind)),
+        Err(failure) if failure.code == code::NO_ENTRY => Ok(None),
+        Err(failure) => Err(failure),
+    }
+}

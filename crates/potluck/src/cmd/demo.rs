@@ -1,0 +1,220 @@
+//! `potluck demo`: the main job on real input, with a donor killed in the middle, in a pool that
+//! leaves nothing behind.
+
+mod compare;
+mod sample;
+mod throwaway;
+
+use super::Ending;
+use crate::args::Demo;
+use crate::output::{Output, table};
+use crate::{progress_bar, ready};
+use compare::Compare;
+use potluck_client::get::{self, ByteRange};
+use potluck_client::pool::Client;
+use potluck_client::put::{PutOptions, put};
+use potluck_client::source::{Input, Item};
+use potluck_core::path::PoolPath;
+use potluck_core::policy::Policy;
+use potluck_core::size::format_size;
+use potluck_wire::control::{PoolStatus, SpaceCreate, Status};
+use potluck_wire::error::{ErrorKind, Failure, code};
+use sample::Sample;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use throwaway::ThrowawayPool;
+
+/// Two, so that one donor may die.
+const COPIES: u32 = 2;
+const SPACE: &str = "demo";
+
+#[derive(Debug, Serialize)]
+struct DemoReport {
+    files: u64,
+    bytes: u64,
+    copies: u32,
+    store: Phase,
+    read_back: Phase,
+    killed: String,
+    /// How often another copy stood in for one on the killed donor.
+    failovers: u64,
+    verified: bool,
+    donors: Vec<DonorShare>,
+}
+
+#[derive(Debug, Serialize)]
+struct Phase {
+    seconds: f64,
+    mib_s: f64,
+    cpu_s_per_gib: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct DonorShare {
+    name: String,
+    chunks: u64,
+    stored_bytes: u64,
+    killed: bool,
+}
+
+pub async fn run(args: Demo, output: &Output) -> Result<Ending, Failure> {
+    let sample = Sample::find(args.file.as_deref())?;
+    let mut pool = ThrowawayPool::new(args.dir.as_deref())?;
+    let report = tokio::select! {
+        report = show(&mut pool, &sample, output) => report.map(Some),
+        () = ready::asked_to_stop() => Ok(None),
+    };
+    // Before anything is said, so that nothing is left behind however the saying ends.
+    pool.close().await;
+    let Some(report) = report? else { return Ok(Ending::Interrupted) };
+    output.result(&report, text);
+    Ok(Ending::Done)
+}
+
+async fn show(
+    pool: &mut ThrowawayPool,
+    sample: &Sample,
+    output: &Output,
+) -> Result<DemoReport, Failure> {
+    let size = format_size(sample.bytes);
+    output.note(&format!("a manager and four donors, each a process of its own, below {}", pool.dir().display()));
+    let client = pool.start(sample.bytes).await?;
+    let policy = Policy { copies: COPIES, ..Policy::default() };
+    client.call(&SpaceCreate { name: SPACE.into(), policy }).await?;
+
+    output.note(&format!("storing {} files, {size}, {COPIES} copies, sealed: {}", sample.files.len(), sample.what));
+    let store = measured(pool, &client, sample.bytes, store(&client, sample, output)).await?;
+
+    let lying = client.call(&Status {}).await?;
+    let killed = pool.kill_fullest(&lying).await?;
+    output.note(&format!("killed {killed} with SIGKILL; reading everything back, compared byte by byte"));
+    let mut failovers = 0;
+    let reading = read_back(&client, sample, output, &mut failovers);
+    let read_back = measured(pool, &client, sample.bytes, reading).await?;
+    Ok(DemoReport {
+        files: sample.files.len() as u64,
+        bytes: sample.bytes,
+        copies: COPIES,
+        store,
+        read_back,
+        failovers,
+        verified: true,
+        donors: shares(&lying, &killed),
+        killed,
+    })
+}
+
+/// Wall and CPU time of `work`, over this process and all of the pool's.
+async fn measured(
+    pool: &ThrowawayPool,
+    client: &Client,
+    bytes: u64,
+    work: impl Future<Output = Result<(), Failure>>,
+) -> Result<Phase, Failure> {
+    let (started, cpu_before) = (client.env.clock.now(), pool.cpu_seconds());
+    work.await?;
+    let seconds = (client.env.clock.now() - started).as_secs_f64();
+    let cpu: f64 = spent(&cpu_before, &pool.cpu_seconds());
+    Ok(Phase {
+        seconds,
+        mib_s: bytes as f64 / f64::from(1 << 20) / seconds,
+        cpu_s_per_gib: cpu / (bytes as f64 / f64::from(1 << 30)),
+    })
+}
+
+/// CPU seconds spent between two looks, by processes that were there at both.
+fn spent(before: &BTreeMap<u32, Duration>, after: &BTreeMap<u32, Duration>) -> f64 {
+    let both = after.iter().filter_map(|(pid, now)| Some(now.saturating_sub(*before.get(pid)?)));
+    both.sum::<Duration>().as_secs_f64()
+}
+
+async fn store(client: &Client, sample: &Sample, output: &Output) -> Result<(), Failure> {
+    let items: Vec<_> = sample
+        .files
+        .iter()
+        .enumerate()
+        .map(|(number, local)| Item { path: stored_path(number), input: Input::File(local.clone()) })
+        .collect();
+    let root = PoolPath::space_root(SPACE).expect("a valid name");
+    let options = PutOptions { bytes: Some(sample.bytes), ..PutOptions::default() };
+    let progress = progress_bar::transfer(output.wants_progress(), Some(sample.bytes));
+    let report = put(client, &root, Box::new(items.into_iter()), &options, progress).await?;
+    match report.failed.into_iter().next() {
+        Some((_, failure)) => Err(failure),
+        None => Ok(()),
+    }
+}
+
+async fn read_back(
+    client: &Client,
+    sample: &Sample,
+    output: &Output,
+    failovers: &mut u64,
+) -> Result<(), Failure> {
+    let progress = progress_bar::transfer(output.wants_progress(), Some(0));
+    for (number, local) in sample.files.iter().enumerate() {
+        let (compare, verdict) = Compare::with(local)?;
+        let path = stored_path(number);
+        let report = get::cat(client, &path, ByteRange::ALL, compare, progress.clone()).await?;
+        *failovers += report.failovers;
+        if !verdict.is_equal() {
+            let what = format!("{path} differs from {}", local.display());
+            return Err(Failure::new(ErrorKind::Integrity, code::WRONG_BYTES, what)
+                .hint("if the local file did not change meanwhile, this is a bug in Potluck: please report it"));
+        }
+    }
+    Ok(())
+}
+
+/// Files are numbered, because those found on a machine may share their names.
+fn stored_path(number: usize) -> PoolPath {
+    let root = PoolPath::space_root(SPACE).expect("a valid name");
+    root.join(&format!("{number:05}")).expect("a valid name")
+}
+
+fn shares(status: &PoolStatus, killed: &str) -> Vec<DonorShare> {
+    let share = |donor: &potluck_wire::control::DonorStatus| DonorShare {
+        name: donor.name.clone(),
+        chunks: donor.chunks,
+        stored_bytes: donor.used,
+        killed: donor.name == killed,
+    };
+    status.donors.iter().map(share).collect()
+}
+
+fn text(report: &DemoReport) -> String {
+    let phase = |name: &str, phase: &Phase| {
+        vec![
+            name.to_string(),
+            format!("{:.0}", phase.mib_s),
+            format!("{:.2}", phase.cpu_s_per_gib),
+            format!("{:.2}", phase.seconds),
+        ]
+    };
+    let phases = table(
+        &["", "MiB/s", "CPU-s/GiB", "seconds"],
+        &[1, 2, 3],
+        &[
+            phase(&format!("store, {} copies, sealed", report.copies), &report.store),
+            phase("read back, a donor dead", &report.read_back),
+        ],
+    );
+    let donors: Vec<_> = report
+        .donors
+        .iter()
+        .map(|donor| {
+            let fate = if donor.killed { "killed" } else { "" };
+            vec![donor.name.clone(), donor.chunks.to_string(), format_size(donor.stored_bytes), fate.into()]
+        })
+        .collect();
+    let lost = report.donors.iter().find(|donor| donor.killed).map_or(0, |donor| donor.chunks);
+    format!(
+        "{phases}\n{}\nWhat the kill changed: {lost} chunks have one copy left instead of {}; {} reads were\nanswered by the other copy; {} files, {}, came back identical.\n",
+        table(&["donor", "chunks", "stored", ""], &[1, 2], &donors),
+        report.copies,
+        report.failovers,
+        report.files,
+        format_size(report.bytes),
+    )
+}

@@ -1,0 +1,66 @@
+//! Real input: what the caller names, or files that this machine has anyway.
+
+use potluck_wire::error::{ErrorKind, Failure, code};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use walkdir::WalkDir;
+
+/// Enough to measure by, little enough to wait for.
+const ENOUGH: u64 = 300 << 20;
+
+/// Files to store.
+pub struct Sample {
+    /// Which.
+    pub files: Vec<PathBuf>,
+    /// Their sizes together.
+    pub bytes: u64,
+    /// What they are, for people.
+    pub what: String,
+}
+
+impl Sample {
+    /// `given` whole, a file or a directory; otherwise some hundred MB of the Rust toolchain's
+    /// own files or of the system's.
+    pub fn find(given: Option<&Path>) -> Result<Self, Failure> {
+        if let Some(given) = given {
+            std::fs::File::open(given).map_err(|error| {
+                let what = format!("cannot read {}: {error}", given.display());
+                Failure::new(ErrorKind::NotFound, code::LOCAL_IO, what)
+                    .hint("name a file or directory that exists, or none for a sample")
+            })?;
+            return Ok(Self::below(&[given.to_path_buf()], u64::MAX, given.display().to_string()));
+        }
+        let places = [toolchain(), Some("/usr/lib".into()), Some("/usr/share".into())];
+        let places: Vec<PathBuf> = places.into_iter().flatten().collect();
+        let what = places.first().map(|place| place.display().to_string()).unwrap_or_default();
+        let sample = Self::below(&places, ENOUGH, format!("from {what}"));
+        if sample.files.is_empty() {
+            return Err(Failure::new(ErrorKind::NotFound, code::LOCAL_IO, "found no files to show it with")
+                .hint("name one: potluck demo FILE"));
+        }
+        Ok(sample)
+    }
+
+    fn below(places: &[PathBuf], enough: u64, what: String) -> Self {
+        let mut sample = Self { files: Vec::new(), bytes: 0, what };
+        let entries = places.iter().flat_map(|place| WalkDir::new(place).sort_by_file_name());
+        for entry in entries.flatten() {
+            if sample.bytes >= enough {
+                break;
+            }
+            let Ok(about) = entry.metadata() else { continue };
+            // What cannot be read is left out, so that the demo shows Potluck and not file rights.
+            if about.is_file() && std::fs::File::open(entry.path()).is_ok() {
+                sample.bytes += about.len();
+                sample.files.push(entry.into_path());
+            }
+        }
+        sample
+    }
+}
+
+fn toolchain() -> Option<PathBuf> {
+    let asked = Command::new("rustc").args(["--print", "sysroot"]).stderr(Stdio::null()).output();
+    let root = PathBuf::from(String::from_utf8(asked.ok()?.stdout).ok()?.trim());
+    Some(root.join("lib")).filter(|lib| lib.is_dir())
+}

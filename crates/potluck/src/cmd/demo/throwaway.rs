@@ -1,0 +1,193 @@
+//! A pool of real processes that is gone when its owner is.
+
+use crate::settings;
+use potluck_client::pool::Client;
+use potluck_wire::control::{DonorState, Invite, PoolStatus, Status};
+use potluck_wire::env::Env;
+use potluck_wire::error::{ErrorKind, Failure, code};
+use potluck_wire::identity::fingerprint;
+use potluck_wire::token::{JoinToken, Role};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::process::{Child, Command};
+
+const DONORS: usize = 4;
+/// How long a process may take to serve.
+const START: Duration = Duration::from_secs(20);
+/// How often to look whether it does.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// The processes and their files. [`ThrowawayPool::close`] ends it in order; when it is dropped,
+/// or its owner dies, the processes are killed all the same.
+pub struct ThrowawayPool {
+    dir: TempDir,
+    manager: Option<Child>,
+    donors: BTreeMap<String, Child>,
+}
+
+impl ThrowawayPool {
+    /// A place for the pool below `dir`.
+    pub fn new(dir: Option<&Path>) -> Result<Self, Failure> {
+        let mut builder = tempfile::Builder::new();
+        builder.prefix("potluck-demo-");
+        let made = match dir {
+            Some(dir) => builder.tempdir_in(dir),
+            None => builder.tempdir(),
+        };
+        let dir = made.map_err(|error| {
+            Failure::new(ErrorKind::Other, code::LOCAL_IO, format!("cannot make a temporary directory: {error}"))
+                .hint("give a writable one with --dir")
+        })?;
+        Ok(Self { dir, manager: None, donors: BTreeMap::new() })
+    }
+
+    /// Where its files are.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Starts a manager and donors with room for `bytes` in two copies on any two of them.
+    pub async fn start(&mut self, bytes: u64) -> Result<Client, Failure> {
+        let state = self.dir.path().join("manager");
+        let manager = self.spawn(&["manager", "--listen", "127.0.0.1:0", "--name", "demo"], &state)?;
+        let manager = self.manager.insert(manager);
+        ready(&ready_file(&state), manager).await?;
+
+        let identity = settings::load_identity(&state.join("admin"))?;
+        let client = Client::new(Env::system(), settings::caller(&identity)?);
+        let max = (2 * bytes + (1 << 30)).to_string();
+        for number in 1..=DONORS {
+            let invite = Invite { role: Role::Donor, ttl_seconds: 60 };
+            let token = JoinToken {
+                manager: identity.about.manager.clone(),
+                ca: fingerprint(&identity.ca),
+                role: Role::Donor,
+                secret: client.call(&invite).await?.secret,
+            };
+            let name = format!("donor-{number}");
+            let state = self.dir.path().join(&name);
+            let lent = state.join("lent").display().to_string();
+            let child = self.spawn(
+                &[
+                    "lend", &lent, "--max", &max, "--keep-free", "1%", "--name", &name,
+                    "--listen", "127.0.0.1:0", "--token", &token.to_string(),
+                ],
+                &state,
+            )?;
+            self.donors.insert(name, child);
+        }
+        self.wait_for_donors(&client).await?;
+        Ok(client)
+    }
+
+    fn spawn(&self, args: &[&str], state: &Path) -> Result<Child, Failure> {
+        let failed = |error: std::io::Error| {
+            Failure::new(ErrorKind::Other, code::LOCAL_IO, format!("cannot start a process: {error}"))
+        };
+        let mut command = Command::new(std::env::current_exe().map_err(failed)?);
+        command
+            .args(args)
+            .arg("--quiet")
+            .arg("--state")
+            .arg(state)
+            .arg("--ready-file")
+            .arg(ready_file(state))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            // A Ctrl-C is for the demo, which then ends the others.
+            .process_group(0)
+            .kill_on_drop(true);
+        // SAFETY: prctl is async-signal-safe, and nothing else happens between fork and exec.
+        unsafe {
+            command.pre_exec(|| {
+                let kill = Some(rustix::process::Signal::KILL);
+                Ok(rustix::process::set_parent_process_death_signal(kill)?)
+            });
+        }
+        std::fs::create_dir_all(state).map_err(failed)?;
+        command.spawn().map_err(failed)
+    }
+
+    async fn wait_for_donors(&mut self, client: &Client) -> Result<(), Failure> {
+        for (name, child) in &mut self.donors {
+            ready(&ready_file(&self.dir.path().join(name)), child).await?;
+        }
+        let all_live = async {
+            loop {
+                let status = client.call(&Status {}).await?;
+                let live = status.donors.iter().filter(|donor| donor.state == DonorState::Live);
+                if live.count() >= DONORS {
+                    return Ok(());
+                }
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        tokio::time::timeout(START, all_live).await.unwrap_or_else(|_| Err(too_slow("the donors")))
+    }
+
+    /// Kills the donor that holds most, with SIGKILL; gives its name.
+    pub async fn kill_fullest(&mut self, status: &PoolStatus) -> Result<String, Failure> {
+        let fullest = status.donors.iter().max_by_key(|donor| donor.used);
+        let name = fullest.map(|donor| donor.name.clone()).unwrap_or_default();
+        if let Some(child) = self.donors.get_mut(&name) {
+            child.kill().await.map_err(|error| {
+                Failure::new(ErrorKind::Other, code::LOCAL_IO, format!("cannot kill {name}: {error}"))
+            })?;
+        }
+        Ok(name)
+    }
+
+    /// CPU time that each process of the pool, and this one, has used.
+    pub fn cpu_seconds(&self) -> BTreeMap<u32, Duration> {
+        let children = self.donors.values().chain(&self.manager).filter_map(Child::id);
+        let pids = children.chain([std::process::id()]);
+        pids.filter_map(|pid| Some((pid, cpu_of(pid)?))).collect()
+    }
+
+    /// Ends all processes and removes all files.
+    pub async fn close(mut self) {
+        let children = std::mem::take(&mut self.donors).into_values().chain(self.manager.take());
+        for mut child in children {
+            let _ = child.kill().await; // one that is dead already is as good
+        }
+        if let Err(error) = self.dir.close() {
+            tracing::warn!(%error, "the temporary directory could not be removed");
+        }
+    }
+}
+
+fn ready_file(state: &Path) -> PathBuf {
+    state.join("ready.json")
+}
+
+async fn ready(file: &Path, child: &mut Child) -> Result<(), Failure> {
+    let waiting = async {
+        while !file.exists() {
+            if let Ok(Some(status)) = child.try_wait() {
+                let what = format!("a process of the demo ended early: {status}");
+                return Err(Failure::new(ErrorKind::Other, code::LOCAL_IO, what)
+                    .hint("its own words are above"));
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        Ok(())
+    };
+    tokio::time::timeout(START, waiting).await.unwrap_or_else(|_| Err(too_slow("a process")))
+}
+
+fn too_slow(who: &str) -> Failure {
+    let what = format!("{who} did not come up within {START:?}");
+    Failure::new(ErrorKind::Retry, code::NO_MANAGER, what).hint("try again when the machine is less busy")
+}
+
+/// User and system time of a process, its finished threads included (proc(5)).
+fn cpu_of(pid: u32) -> Option<Duration> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The command's name stands in parentheses and may hold anything.
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let ticks = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
+    Some(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
+}

@@ -1,0 +1,94 @@
+//! `potluck lend`: the donor.
+
+use super::Ending;
+use super::join;
+use crate::args::{Lend, LendLimits};
+use crate::output::Output;
+use crate::ready;
+use crate::settings::{self, Settings};
+use potluck_core::budget::Limits;
+use potluck_core::size::format_size;
+use potluck_donor::disk::SystemDisk;
+use potluck_donor::{Donor, DonorConfig};
+use potluck_wire::env::Env;
+use potluck_wire::error::{ErrorKind, Failure, code};
+use potluck_wire::identity::Identity;
+use potluck_wire::token::Role;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Never lend more than this unless told to.
+const DEFAULT_MAX: u64 = 500 << 30;
+
+pub async fn run(args: Lend, settings: &Settings, output: &Output) -> Result<Ending, Failure> {
+    let state = args.state.unwrap_or_else(|| settings.donor_dir());
+    if let Some(token) = args.token.as_deref().filter(|_| !Identity::exists(&state)) {
+        let identity = join::join(&join::parse(token)?, args.name).await?;
+        join::save(&identity, &state)?;
+    }
+    if !Identity::exists(&state) {
+        return Err(Failure::new(ErrorKind::Auth, code::NOT_A_MEMBER, "this machine has not joined a pool as a donor")
+            .hint("ask an admin for a token (`potluck invite --role donor`), then run `potluck join TOKEN`"));
+    }
+    let identity = settings::load_identity(&state)?;
+    if identity.about.role != Role::Donor {
+        let what = format!("{} holds the identity of a {}, not of a donor", state.display(), identity.about.role);
+        return Err(Failure::new(ErrorKind::Auth, code::NOT_ALLOWED, what)
+            .hint("give --state with another directory"));
+    }
+    let config = DonorConfig {
+        limits: limits(&args.limits, &args.dir)?,
+        dir: args.dir,
+        state,
+        listen: args.listen,
+        advertise: args.advertise,
+    };
+    let donor = start(config, &identity, output).await?;
+    ready::announce(args.ready_file.as_deref(), donor.address())?;
+    donor.run(ready::asked_to_stop()).await.map_err(failed)?;
+    Ok(Ending::Done)
+}
+
+/// Starts a donor and says what it lends.
+pub async fn start(
+    config: DonorConfig,
+    identity: &Identity,
+    output: &Output,
+) -> Result<Donor, Failure> {
+    let (dir, limits) = (config.dir.display().to_string(), config.limits.clone());
+    let caller = settings::caller(identity)?;
+    let donor =
+        Donor::start(config, Env::system(), Arc::new(SystemDisk), caller).await.map_err(failed)?;
+    output.note(&format!(
+        "lending up to {} in {dir} to pool {}, always leaving {} of the disk free; at {}",
+        format_size(limits.max),
+        identity.about.pool,
+        limits.keep_free,
+        donor.address(),
+    ));
+    Ok(donor)
+}
+
+/// The owner's limits; by default a quarter of what is free now.
+pub fn limits(args: &LendLimits, dir: &Path) -> Result<Limits, Failure> {
+    let max = match args.max {
+        Some(max) => max,
+        None => (free_bytes(dir)? / 4).min(DEFAULT_MAX),
+    };
+    Ok(Limits { max, keep_free: args.keep_free })
+}
+
+fn free_bytes(dir: &Path) -> Result<u64, Failure> {
+    // The directory may not be made yet; its file system is that of the nearest one that is.
+    let existing = dir.ancestors().find(|dir| dir.exists()).unwrap_or(Path::new("."));
+    let about = rustix::fs::statvfs(existing).map_err(|error| {
+        let what = format!("cannot look at the disk of {}: {error}", dir.display());
+        Failure::new(ErrorKind::Other, code::LOCAL_IO, what).hint("give --max")
+    })?;
+    Ok(about.f_bavail * about.f_frsize)
+}
+
+/// A donor that cannot go on.
+pub fn failed(error: potluck_donor::DonorError) -> Failure {
+    Failure::new(ErrorKind::Other, code::LOCAL_IO, error.to_string())
+}

@@ -1,0 +1,75 @@
+//! `potluck ls`: directories, spaces.
+
+use super::Ending;
+use crate::args::Ls;
+use crate::output::{Output, table, time};
+use potluck_client::pool::Client;
+use potluck_core::path::PoolPath;
+use potluck_core::size::format_size;
+use potluck_wire::control::{Entry, EntryKind, List, Listing};
+use potluck_wire::error::Failure;
+use serde::Serialize;
+
+#[derive(Serialize)]
+struct Entries {
+    path: String,
+    entries: Vec<Entry>,
+}
+
+pub async fn run(args: Ls, client: &Client, output: &Output) -> Result<Ending, Failure> {
+    let entries = list_all(client, &args.path, args.recursive).await?;
+    let listed = Entries { path: args.path.to_string(), entries };
+    output.result(&listed, |listed| match args.long {
+        true => long(&args.path, &listed.entries),
+        false => short(&args.path, &listed.entries),
+    });
+    Ok(Ending::Done)
+}
+
+/// All pages of a listing.
+pub async fn list_all(
+    client: &Client,
+    path: &PoolPath,
+    recursive: bool,
+) -> Result<Vec<Entry>, Failure> {
+    let mut entries = Vec::new();
+    let mut after = None;
+    loop {
+        let page: Listing = client.call(&List { path: path.clone(), recursive, after }).await?;
+        entries.extend(page.entries);
+        after = page.next;
+        if after.is_none() {
+            return Ok(entries);
+        }
+    }
+}
+
+fn shown_name(asked: &PoolPath, entry: &Entry) -> String {
+    let name = if entry.path.is_empty() { asked.file_name().unwrap_or("") } else { &entry.path };
+    match entry.kind {
+        EntryKind::Dir => format!("{name}/"),
+        EntryKind::File => name.to_string(),
+    }
+}
+
+fn short(asked: &PoolPath, entries: &[Entry]) -> String {
+    entries.iter().map(|entry| shown_name(asked, entry) + "\n").collect()
+}
+
+fn long(asked: &PoolPath, entries: &[Entry]) -> String {
+    let rows: Vec<_> = entries
+        .iter()
+        .map(|entry| {
+            let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".into());
+            let size = (entry.kind == EntryKind::File).then(|| format_size(entry.size));
+            vec![
+                or_dash(size),
+                time(entry.mtime_ms),
+                or_dash(entry.version.map(|version| version.to_string())),
+                or_dash(entry.copies.map(|copies| copies.to_string())),
+                shown_name(asked, entry),
+            ]
+        })
+        .collect();
+    table(&["size", "modified (UTC)", "version", "copies", "name"], &[0, 2, 3], &rows)
+}

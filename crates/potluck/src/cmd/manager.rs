@@ -1,0 +1,48 @@
+//! `potluck manager`: the manager alone.
+
+use super::Ending;
+use crate::args::{self, ManagerOptions};
+use crate::output::Output;
+use crate::ready;
+use crate::settings::Settings;
+use potluck_manager::{Manager, ManagerConfig};
+use potluck_wire::env::Env;
+use potluck_wire::error::{ErrorKind, Failure, code};
+use std::path::PathBuf;
+
+pub async fn run(args: args::Manager, settings: &Settings, output: &Output) -> Result<Ending, Failure> {
+    let state = args.state.unwrap_or_else(|| settings.manager_dir());
+    let manager = start(&args.options, state, output).await?;
+    ready::announce(args.options.ready_file.as_deref(), manager.address())?;
+    manager.run(ready::asked_to_stop()).await.map_err(failed)?;
+    Ok(Ending::Done)
+}
+
+/// Starts a manager and says where it is.
+pub async fn start(
+    options: &ManagerOptions,
+    state: PathBuf,
+    output: &Output,
+) -> Result<Manager, Failure> {
+    let config = ManagerConfig {
+        listen: options.listen.clone(),
+        pool_name: options.name.clone(),
+        advertise: options.advertise.clone(),
+        lease: options.lease,
+        gc_grace: options.gc_grace,
+        state: state.clone(),
+        ..ManagerConfig::default()
+    };
+    let manager = Manager::start(config, Env::system(), None).await.map_err(failed)?;
+    output.note(&format!(
+        "manager at {}; its state and the first admin's identity are in {}",
+        manager.address(),
+        state.display()
+    ));
+    Ok(manager)
+}
+
+/// A manager that cannot go on.
+pub fn failed(error: potluck_manager::ManagerError) -> Failure {
+    Failure::new(ErrorKind::Other, code::CATALOG, error.to_string())
+}

@@ -1,0 +1,58 @@
+//! `potluck space`: make, list and remove spaces.
+
+use super::Ending;
+use super::cp::policy_override;
+use crate::args::{Space, SpaceCreate};
+use crate::output::{Output, table};
+use potluck_client::pool::Client;
+use potluck_core::policy::Policy;
+use potluck_core::size::format_size;
+use potluck_wire::control::{self, SpaceList, SpaceRemove, Spaces};
+use potluck_wire::error::{ErrorKind, Failure, code};
+
+pub async fn run(args: Space, client: &Client, output: &Output) -> Result<Ending, Failure> {
+    match args {
+        Space::Create(args) => create(args, client, output).await?,
+        Space::Rm(args) => {
+            client.call(&SpaceRemove { name: args.name.clone(), force: args.force }).await?;
+            output.result(&serde_json::json!({ "removed": args.name }), |_| String::new());
+        }
+        Space::Ls => output.result(&client.call(&SpaceList {}).await?, text),
+    }
+    Ok(Ending::Done)
+}
+
+async fn create(args: SpaceCreate, client: &Client, output: &Output) -> Result<(), Failure> {
+    let base = Policy { sealed: !args.plain, ..Policy::default() };
+    let policy = base.with(&policy_override(&args.policy)?).map_err(|why| {
+        Failure::new(ErrorKind::Usage, code::BAD_POLICY, why.to_string())
+    })?;
+    let create = control::SpaceCreate { name: args.name.clone(), policy: policy.clone() };
+    client.call(&create).await?;
+    output.result(&serde_json::json!({ "name": args.name, "policy": policy }), |_| {
+        format!("space {} is ready: potluck cp FILE pot://{}/", args.name, args.name)
+    });
+    Ok(())
+}
+
+fn text(spaces: &Spaces) -> String {
+    let rows: Vec<_> = spaces
+        .spaces
+        .iter()
+        .map(|space| {
+            let policy = &space.policy;
+            vec![
+                space.name.clone(),
+                space.files.to_string(),
+                format_size(space.bytes),
+                policy.copies.to_string(),
+                policy.stripe_width.to_string(),
+                format_size(policy.chunk_size.into()),
+                policy.ack.to_string(),
+                if policy.sealed { "sealed" } else { "plain" }.into(),
+            ]
+        })
+        .collect();
+    let head = ["space", "files", "size", "copies", "width", "chunk", "ack", ""];
+    table(&head, &[1, 2, 3, 4, 5], &rows)
+}

@@ -1,0 +1,60 @@
+//! `potluck tree`: everything below a path, drawn.
+
+use super::Ending;
+use super::ls::list_all;
+use crate::args::Tree;
+use crate::output::Output;
+use potluck_client::pool::Client;
+use potluck_core::size::format_size;
+use potluck_wire::control::{Entry, EntryKind};
+use potluck_wire::error::Failure;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+#[derive(Serialize)]
+struct Drawn {
+    path: String,
+    entries: Vec<Entry>,
+}
+
+/// A directory's children by name; a file has none.
+#[derive(Default)]
+struct Node<'a> {
+    entry: Option<&'a Entry>,
+    children: BTreeMap<&'a str, Node<'a>>,
+}
+
+pub async fn run(args: Tree, client: &Client, output: &Output) -> Result<Ending, Failure> {
+    let mut entries = list_all(client, &args.path, true).await?;
+    if let Some(depth) = args.depth {
+        entries.retain(|entry| entry.path.split('/').count() <= depth);
+    }
+    let drawn = Drawn { path: args.path.to_string(), entries };
+    output.result(&drawn, |drawn| {
+        let mut root = Node::default();
+        for entry in &drawn.entries {
+            let names = entry.path.split('/').filter(|name| !name.is_empty());
+            names.fold(&mut root, |node, name| node.children.entry(name).or_default()).entry = Some(entry);
+        }
+        let mut text = format!("{}\n", drawn.path);
+        root.draw("", &mut text);
+        let of = |kind| drawn.entries.iter().filter(|entry| entry.kind == kind).count();
+        text + &format!("\n{} directories, {} files\n", of(EntryKind::Dir), of(EntryKind::File))
+    });
+    Ok(Ending::Done)
+}
+
+impl Node<'_> {
+    fn draw(&self, indent: &str, text: &mut String) {
+        let last = self.children.len().saturating_sub(1);
+        for (index, (name, child)) in self.children.iter().enumerate() {
+            let (branch, below) = if index == last { ("└── ", "    ") } else { ("├── ", "│   ") };
+            let note = match child.entry {
+                Some(entry) if entry.kind == EntryKind::File => format!("  ({})", format_size(entry.size)),
+                _ => "/".into(),
+            };
+            text.push_str(&format!("{indent}{branch}{name}{note}\n"));
+            child.draw(&format!("{indent}{below}"), text);
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! `potluck up`: a pool on this machine, manager and donor in one process.
+
+use super::{Ending, join, lend, manager};
+use crate::args::Up;
+use crate::output::Output;
+use crate::ready;
+use crate::settings::{self, Settings};
+use potluck_donor::DonorConfig;
+use potluck_wire::control::Invite;
+use potluck_wire::error::{ErrorKind, Failure, code};
+use potluck_wire::identity::{Identity, fingerprint};
+use potluck_wire::token::{JoinToken, Role};
+use std::path::Path;
+
+/// Seconds for which the token is good that this process makes for itself.
+const OWN_TOKEN_SECONDS: u64 = 60;
+
+pub async fn run(args: Up, settings: &Settings, output: &Output) -> Result<Ending, Failure> {
+    let (manager_dir, donor_dir) = match &args.state {
+        Some(state) => (state.join("manager"), state.join("donor")),
+        None => (settings.manager_dir(), settings.donor_dir()),
+    };
+    let admin_dir = manager_dir.join("admin");
+    let lent = args.lend.clone().unwrap_or_else(|| settings.data_dir.join("lent"));
+    let limits = lend::limits(&args.limits, &lent)?;
+
+    let manager = manager::start(&args.manager, manager_dir, output).await?;
+    let address = manager.address();
+    let (stop_manager, manager_stopped) = tokio::sync::oneshot::channel::<()>();
+    let serving = tokio::spawn(manager.run(async {
+        let _ = manager_stopped.await; // a sender that is gone means stop, too
+    }));
+
+    let donor = async {
+        let identity = donor_identity(&admin_dir, &donor_dir, address.port()).await?;
+        let config = DonorConfig {
+            dir: lent,
+            state: donor_dir,
+            listen: "0.0.0.0:0".into(),
+            advertise: None,
+            limits,
+        };
+        let donor = lend::start(config, &identity, output).await?;
+        ready::announce(args.manager.ready_file.as_deref(), address)?;
+        output.note("next: potluck space create lab; potluck cp FILE pot://lab/; potluck invite --role donor");
+        donor.run(ready::asked_to_stop()).await.map_err(lend::failed)
+    };
+    let ended = donor.await;
+    drop(stop_manager);
+    let served = serving.await.map_err(|why| {
+        Failure::new(ErrorKind::Other, code::CATALOG, format!("the manager failed: {why}"))
+    })?;
+    ended.and(served.map_err(manager::failed))?;
+    Ok(Ending::Done)
+}
+
+/// This machine's donor joins like any other, with a token that this process makes for it.
+async fn donor_identity(admin_dir: &Path, donor_dir: &Path, port: u16) -> Result<Identity, Failure> {
+    let manager = format!("127.0.0.1:{port}");
+    if Identity::exists(donor_dir) {
+        let mut identity = settings::load_identity(donor_dir)?;
+        identity.about.manager = manager;
+        return Ok(identity);
+    }
+    let mut admin = settings::load_identity(admin_dir)?;
+    admin.about.manager = manager.clone();
+    let invite = Invite { role: Role::Donor, ttl_seconds: OWN_TOKEN_SECONDS };
+    let invited = settings::caller(&admin)?.call(&invite).await?;
+    let token =
+        JoinToken { manager, ca: fingerprint(&admin.ca), role: Role::Donor, secret: invited.secret };
+    let identity = join::join(&token, None).await?;
+    join::save(&identity, donor_dir)?;
+    Ok(identity)
+}

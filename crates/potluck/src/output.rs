@@ -1,0 +1,107 @@
+//! What people and programs read: text or JSON on standard output, errors on standard error.
+
+use crate::args::Global;
+use potluck_wire::error::Failure;
+use serde::Serialize;
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+
+/// Writes results; a reader that went away ends the process quietly, as `head` expects.
+pub struct Output {
+    json: bool,
+    quiet: bool,
+}
+
+/// Whether standard error may be coloured (<https://no-color.org>).
+pub fn colours_wanted() -> bool {
+    io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty())
+}
+
+impl Output {
+    /// As the flags say.
+    pub fn new(global: &Global) -> Self {
+        Self { json: global.json, quiet: global.quiet }
+    }
+
+    /// Whether a progress bar makes sense.
+    pub fn wants_progress(&self) -> bool {
+        !self.json && !self.quiet && io::stderr().is_terminal()
+    }
+
+    /// Prints a result: `value` as JSON, or what `text` makes of it.
+    pub fn result<T: Serialize>(&self, value: &T, text: impl FnOnce(&T) -> String) {
+        if self.json {
+            print(&serde_json::to_string(value).expect("results are plain data"));
+        } else if !self.quiet {
+            let text = text(value);
+            if !text.is_empty() {
+                print(text.trim_end_matches('\n'));
+            }
+        }
+    }
+
+    /// Says something to people only.
+    pub fn note(&self, text: &str) {
+        if !self.quiet && !self.json {
+            eprintln!("{text}");
+        }
+    }
+
+    /// Says what went wrong and what to do next, and gives the exit code.
+    pub fn fail(&self, failure: &Failure) -> ExitCode {
+        let exit = failure.kind.exit_code();
+        if self.json {
+            let error = serde_json::json!({ "error": failure, "exit_code": exit });
+            eprintln!("{error}");
+        } else {
+            self.complain(failure);
+        }
+        exit.into()
+    }
+
+    /// Says what went wrong with one of many things.
+    pub fn complain(&self, failure: &Failure) {
+        if self.json {
+            return; // it is in the result
+        }
+        let (bold, plain) = if colours_wanted() { ("\x1b[1;31m", "\x1b[0m") } else { ("", "") };
+        eprintln!("{bold}potluck:{plain} {failure}");
+        if !failure.hint.is_empty() {
+            eprintln!("  {}", failure.hint);
+        }
+    }
+}
+
+fn print(text: &str) {
+    let mut out = io::stdout().lock();
+    let written = writeln!(out, "{text}").and_then(|()| out.flush());
+    if written.is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
+        std::process::exit(0);
+    }
+}
+
+/// Rows under a head, in columns; numbers (columns named in `right`) are flush right.
+pub fn table(head: &[&str], right: &[usize], rows: &[Vec<String>]) -> String {
+    let head: Vec<String> = head.iter().map(|cell| cell.to_string()).collect();
+    let all = || std::iter::once(&head).chain(rows);
+    let widths: Vec<usize> = (0..head.len())
+        .map(|column| all().map(|row| row[column].chars().count()).max().unwrap_or(0))
+        .collect();
+    let mut text = String::new();
+    for row in all() {
+        let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, width))| {
+            let pad = " ".repeat(width - cell.chars().count());
+            if right.contains(&column) { format!("{pad}{cell}") } else { format!("{cell}{pad}") }
+        });
+        text.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// Milliseconds since 1970 as people write them, in UTC.
+pub fn time(ms: i64) -> String {
+    let since = std::time::Duration::from_millis(ms.max(0) as u64);
+    let text = humantime::format_rfc3339_seconds(std::time::UNIX_EPOCH + since).to_string();
+    text.replace('T', " ").trim_end_matches('Z').to_string()
+}

@@ -1,0 +1,28 @@
+//! `cargo xtask bench`: product and floors from the same release build.
+
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result};
+
+use crate::cargo::{cargo, metadata};
+
+/// Builds both, runs the comparison with `args` and returns its exit code.
+pub fn run(args: &[String]) -> Result<ExitCode> {
+    let build = cargo(&["build", "--release", "-p", "potluck", "-p", "potluck-bench"]).status()?;
+    if !build.success() {
+        eprintln!("bench: the release build failed");
+        return Ok(ExitCode::FAILURE);
+    }
+    let metadata = metadata()?;
+    let target = metadata["target_directory"].as_str().context("no target directory")?;
+    let release = PathBuf::from(target).join("release");
+    let status = Command::new(release.join("potluck-bench"))
+        .arg("run")
+        .arg("--potluck")
+        .arg(release.join("potluck"))
+        .args(args)
+        .status()
+        .context("running potluck-bench")?;
+    Ok(status.code().and_then(|c| u8::try_from(c).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
+}

@@ -1,0 +1,68 @@
+//! `cargo xtask test`: everything that must hold before a change is published.
+
+use std::process::ExitCode;
+
+use clap::ValueEnum;
+
+use crate::cargo::cargo;
+use crate::steps::{Steps, run_command};
+use crate::{setup, test_output, tidy};
+
+/// One step, as `--only` names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Step {
+    /// rustfmt finds nothing to change
+    Fmt,
+    /// clippy has no warnings
+    Clippy,
+    /// The repository keeps its own rules
+    Tidy,
+    /// Everything and its tests compile, then all tests: unit, property, integration, simulation
+    Test,
+}
+
+/// Runs the steps one after the other (never two builds side by side: they would fight over
+/// memory and the target directory's lock) and goes on after a failure.
+pub fn run(only: Option<Step>) -> ExitCode {
+    let wanted = |step| only.is_none_or(|one| one == step);
+    let mut steps = Steps::default();
+    let mut tally = test_output::Tally::default();
+
+    steps.run("set-up", setup::run);
+    if wanted(Step::Fmt) {
+        steps.run("fmt", || {
+            run_command(&mut cargo(&["fmt", "--all", "--check"]))
+                .map_err(|_| "`cargo fmt --all` puts it right".to_owned())
+        });
+    }
+    if wanted(Step::Clippy) {
+        let arguments = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
+        steps.run("clippy", || run_command(&mut cargo(&arguments)));
+    }
+    if wanted(Step::Tidy) {
+        steps.run("tidy", || match tidy::run() {
+            Ok(0) => Ok(String::new()),
+            Ok(count) => Err(format!("{count} offences")),
+            Err(error) => Err(format!("{error:#}")),
+        });
+    }
+    if wanted(Step::Test) {
+        let built =
+            steps.run("build", || run_command(&mut cargo(&["test", "--workspace", "--no-run"])));
+        if built {
+            // Without --no-fail-fast the first failing crate would hide the others.
+            let mut command = cargo(&["test", "--workspace", "--no-fail-fast"]);
+            steps.run("test", || {
+                let (outcome, seen) = test_output::relay(&mut command, &mut std::io::stdout());
+                tally = seen;
+                outcome
+            });
+        } else {
+            steps.not_run("test", "the build failed");
+        }
+    }
+
+    tally.print_skipped();
+    let good = steps.summarise("cargo xtask test", &tally.to_string());
+    if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -1,0 +1,81 @@
+//! `cargo xtask tidy`: the repository polices itself (rules that no compiler or linter knows).
+//!
+//! A check is a named function in its own module, with its reason, and a test with a planted
+//! offence. What a check forbids may be written in its own test, because strings are not code.
+
+mod dependency_direction;
+mod error_codes;
+mod file_endings;
+mod file_lengths;
+mod file_names;
+mod glob_imports;
+mod links;
+mod machine_paths;
+mod markdown;
+mod pure_core;
+mod reachable_modules;
+mod rust_text;
+mod sleeps;
+mod test_executables;
+mod tree;
+mod unfinished;
+mod use_paths;
+
+use anyhow::Result;
+use tree::{Offence, Tree};
+
+struct Check {
+    name: &'static str,
+    reason: &'static str,
+    find: fn(&Tree) -> Vec<Offence>,
+}
+
+const CHECKS: &[Check] = &[
+    Check { name: "links", reason: links::REASON, find: links::dead_links },
+    Check {
+        name: "reachable-modules",
+        reason: reachable_modules::REASON,
+        find: reachable_modules::orphans,
+    },
+    Check { name: "file-names", reason: file_names::REASON, find: file_names::vague_names },
+    Check { name: "file-lengths", reason: file_lengths::REASON, find: file_lengths::too_long },
+    Check { name: "file-endings", reason: file_endings::REASON, find: file_endings::untidy_text },
+    Check { name: "unfinished", reason: unfinished::REASON, find: unfinished::left_behind },
+    Check { name: "sleeps", reason: sleeps::REASON, find: sleeps::blocking_sleeps },
+    Check { name: "glob-imports", reason: glob_imports::REASON, find: glob_imports::globs },
+    Check { name: "pure-core", reason: pure_core::REASON, find: pure_core::impurities },
+    Check {
+        name: "dependency-direction",
+        reason: dependency_direction::REASON,
+        find: dependency_direction::wrong_ways,
+    },
+    Check {
+        name: "test-executables",
+        reason: test_executables::REASON,
+        find: test_executables::too_many,
+    },
+    Check { name: "error-codes", reason: error_codes::REASON, find: error_codes::undocumented },
+    Check {
+        name: "machine-paths",
+        reason: machine_paths::REASON,
+        find: machine_paths::paths_of_one_machine,
+    },
+];
+
+/// Runs every check over the repository, prints what each found and returns how much.
+pub fn run() -> Result<usize> {
+    let tree = Tree::read()?;
+    let mut total = 0;
+    for check in CHECKS {
+        let found = (check.find)(&tree);
+        if !found.is_empty() {
+            println!("{}: {}", check.name, check.reason);
+        }
+        for offence in &found {
+            println!("  {offence}");
+        }
+        total += found.len();
+    }
+    println!("tidy: {} checks, {} files, {total} offences", CHECKS.len(), tree.files.len());
+    Ok(total)
+}

@@ -1,0 +1,156 @@
+//! Rust source with its strings (and comments) blanked, so that rules meet code only.
+
+/// What to keep besides code.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Keep {
+    Nothing,
+    Comments,
+}
+
+/// Code alone: comments, strings, character literals and the quotes of lifetimes become spaces;
+/// lines and offsets stay.
+pub fn code(text: &str) -> String {
+    blank(text, Keep::Nothing)
+}
+
+/// Code and comments: only strings and character literals become spaces.
+pub fn code_and_comments(text: &str) -> String {
+    blank(text, Keep::Comments)
+}
+
+/// The line, counted from 1, that holds the byte at `offset`.
+pub fn line_of(text: &str, offset: usize) -> usize {
+    text.as_bytes()[..offset].iter().filter(|&&byte| byte == b'\n').count() + 1
+}
+
+/// Whether a byte can be part of a name.
+pub fn is_word(byte: u8) -> bool {
+    byte == b'_' || byte.is_ascii_alphanumeric() || byte >= 0x80
+}
+
+/// Where `needle` starts as a word of its own on both sides that end in a letter.
+pub fn words(text: &str, needle: &str) -> Vec<usize> {
+    let bytes = text.as_bytes();
+    let starts = text.match_indices(needle).map(|(at, _)| at);
+    let alone = |&at: &usize| {
+        let end = at + needle.len();
+        let before = at > 0 && is_word(bytes[at]) && is_word(bytes[at - 1]);
+        let after = end < bytes.len() && is_word(bytes[end - 1]) && is_word(bytes[end]);
+        !before && !after
+    };
+    starts.filter(alone).collect()
+}
+
+fn blank(text: &str, keep: Keep) -> String {
+    let bytes = text.as_bytes();
+    let mut out = bytes.to_vec();
+    let mut at = 0;
+    while at < bytes.len() {
+        let rest = &bytes[at..];
+        let comment = rest.starts_with(b"//") || rest.starts_with(b"/*");
+        let length = if rest.starts_with(b"//") {
+            rest.iter().position(|&b| b == b'\n').unwrap_or(rest.len())
+        } else if rest.starts_with(b"/*") {
+            block_comment(rest)
+        } else if rest[0] == b'"' {
+            quoted(rest, b'"')
+        } else if rest[0] == b'\'' {
+            character(rest)
+        } else if is_word(rest[0]) {
+            let word = rest.iter().position(|&b| !is_word(b)).unwrap_or(rest.len());
+            // Skipped as a whole, so that the `r` of `for` starts no raw string.
+            let raw = matches!(&rest[..word], b"r" | b"br" | b"cr");
+            match raw_string(&rest[word..]).filter(|_| raw) {
+                Some(string) => word + string,
+                None => {
+                    at += word;
+                    continue;
+                }
+            }
+        } else {
+            at += 1;
+            continue;
+        };
+        if !(comment && keep == Keep::Comments) {
+            out[at..at + length].iter_mut().filter(|b| **b != b'\n').for_each(|b| *b = b' ');
+        }
+        at += length;
+    }
+    String::from_utf8(out).unwrap_or_default()
+}
+
+fn block_comment(rest: &[u8]) -> usize {
+    let (mut depth, mut at) = (0_usize, 0);
+    while at < rest.len() {
+        if rest[at..].starts_with(b"/*") {
+            (depth, at) = (depth + 1, at + 2);
+        } else if rest[at..].starts_with(b"*/") {
+            (depth, at) = (depth - 1, at + 2);
+            if depth == 0 {
+                return at;
+            }
+        } else {
+            at += 1;
+        }
+    }
+    at
+}
+
+fn quoted(rest: &[u8], quote: u8) -> usize {
+    let mut at = 1;
+    while at < rest.len() && rest[at] != quote {
+        at += if rest[at] == b'\\' { 2 } else { 1 };
+    }
+    (at + 1).min(rest.len())
+}
+
+/// A character literal's length, or 1 for a lifetime's quote.
+fn character(rest: &[u8]) -> usize {
+    if rest.get(1) == Some(&b'\\') {
+        return quoted(rest, b'\'');
+    }
+    // One character is at most four bytes; a lifetime is closed by no quote right after it.
+    let first = (2..rest.len().min(6)).find(|&at| rest[at] & 0xC0 != 0x80);
+    first.filter(|&at| rest[at] == b'\'').map_or(1, |at| at + 1)
+}
+
+/// The length of what follows `r` when it is a raw string: `#`s, quote, text, quote, `#`s.
+fn raw_string(rest: &[u8]) -> Option<usize> {
+    let hashes = rest.iter().position(|&b| b != b'#')?;
+    if rest[hashes] != b'"' {
+        return None;
+    }
+    let mut end = vec![b'"'];
+    end.resize(hashes + 1, b'#');
+    let body = &rest[hashes + 1..];
+    let close = body.windows(end.len()).position(|window| window == end);
+    Some(close.map_or(rest.len(), |at| hashes + 1 + at + end.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_comments_and_characters_are_blanked_in_place() {
+        let text =
+            "let a = \"x\\\"y\"; // z\nlet b = 'ö'; let c: &'a str = r#\"q\"q\"#; /* /* d */ */ e";
+        let code = code(text);
+        assert_eq!(code.len(), text.len());
+        let squeezed: Vec<_> = code.split_whitespace().collect();
+        assert_eq!(squeezed.join(" "), "let a = ; let b = ; let c: & a str = ; e");
+        assert_eq!(line_of(&code, code.len() - 1), 2);
+    }
+
+    #[test]
+    fn comments_stay_when_asked_and_a_name_ending_in_r_starts_no_raw_string() {
+        assert_eq!(code_and_comments("for \"x\" // why"), "for     // why");
+        assert_eq!(code("br\"x\" r#type"), "      r#type");
+    }
+
+    #[test]
+    fn words_are_whole() {
+        assert_eq!(words("dbg!(a) my_dbg!(b) dbg!(c)", "dbg!("), [0, 19]);
+        assert_eq!(words("std::fs std::fsync", "std::fs"), [0]);
+    }
+}
