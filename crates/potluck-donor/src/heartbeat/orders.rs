@@ -38,7 +38,6 @@ fn key(order: &Order) -> Option<(Verb, ChunkName)> {
     match order {
         Order::Delete { chunk, .. } => Some((Verb::Delete, *chunk)),
         Order::Verify { chunk } => Some((Verb::Verify, *chunk)),
-        Order::Unknown => None,
     }
 }
 
@@ -102,6 +101,5 @@ fn obey(store: &Store, order: &Order) {
         }
         // The verdict is reported by heartbeat; an error was logged, and the order comes again.
         Order::Verify { chunk } => drop(store.verify(chunk)),
-        Order::Unknown => {}
     }
 }

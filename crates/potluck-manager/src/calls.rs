@@ -1,0 +1,129 @@
+//! The calls: from a request's bytes to its answer. One file a group; each translates its request
+//! into operations on the pool and the catalog.
+
+mod commit;
+mod donor;
+mod membership;
+mod naming;
+mod prepare;
+mod reading;
+mod session;
+mod space;
+mod status;
+mod ticketing;
+
+use crate::access;
+use crate::failure;
+use crate::members::Caller;
+use crate::service::Service;
+use axum::body::Bytes;
+use potluck_wire::control::{self, Call};
+use potluck_wire::error::{ErrorKind, Failure, code};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How one kind of call is answered.
+///
+/// The future runs to its end even when the caller goes away, and may be dropped only with the
+/// whole runtime.
+trait Answer: Call {
+    /// Answers `caller`, who may make this call.
+    fn answer(
+        self,
+        service: Arc<Service>,
+        caller: Caller,
+    ) -> impl Future<Output = Result<Self::Reply, Failure>> + Send;
+}
+
+/// A reply leaves this long before its caller stops waiting for it.
+const MARGIN: Duration = Duration::from_millis(500);
+/// Bodies longer than this are read where they hold up nobody.
+const LONG_BODY: usize = 256 << 10;
+
+macro_rules! calls {
+    ($($verb:ident)*) => {
+        /// Every call there is.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Verb { $(
+            #[doc = concat!("[`control::", stringify!($verb), "`]")]
+            $verb,
+        )* }
+
+        impl Verb {
+            /// The call that a path names.
+            pub fn named(name: &str) -> Option<Self> {
+                $(if name == <control::$verb as Call>::NAME {
+                    return Some(Self::$verb);
+                })*
+                None
+            }
+
+            /// Its name in paths.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$verb => <control::$verb as Call>::NAME,)* }
+            }
+        }
+
+        /// Answers a call: JSON in, JSON out.
+        pub async fn answer(
+            service: &Arc<Service>,
+            caller: Caller,
+            verb: Verb,
+            body: Bytes,
+        ) -> Result<Vec<u8>, Failure> {
+            access::check(&caller, verb)?;
+            match verb {
+                $(Verb::$verb => answer_one::<control::$verb>(service, caller, body).await,)*
+            }
+        }
+    };
+}
+calls! {
+    Join Invite Revoke SpaceCreate SpaceRemove SpaceList
+    Reserve Offer Grow Renew Commit Abort Open Report
+    List Stat MakeDir Move Remove Usage Status
+    Register Inventory Heartbeat
+}
+
+async fn answer_one<C: Answer>(
+    service: &Arc<Service>,
+    caller: Caller,
+    body: Bytes,
+) -> Result<Vec<u8>, Failure> {
+    // A task of its own: a caller that goes away leaves nothing half done, and a panic ends the
+    // call, not the connection.
+    let task = tokio::spawn({
+        let service = Arc::clone(service);
+        async move {
+            let request = read::<C>(&service, body).await?;
+            let reply = request.answer(service, caller).await?;
+            serde_json::to_vec(&reply).map_err(|why| bug(C::NAME, &why.to_string()))
+        }
+    });
+    match tokio::time::timeout(C::DEADLINE.saturating_sub(MARGIN), task).await {
+        Ok(Ok(result)) => result,
+        Ok(Err(panic)) => Err(bug(C::NAME, &panic.to_string())),
+        Err(_) => Err(Failure::new(
+            ErrorKind::Retry,
+            code::NO_MANAGER,
+            format!("the manager could not answer “{}” in time", C::NAME),
+        )
+        .hint("it is busy, or its disk is slow: try again")),
+    }
+}
+
+async fn read<C: Call>(service: &Service, body: Bytes) -> Result<C, Failure> {
+    let long = body.len() > LONG_BODY;
+    let parse = move || {
+        serde_json::from_slice(&body).map_err(|why| {
+            failure::bad_request(format!("the request “{}” cannot be read: {why}", C::NAME))
+        })
+    };
+    if long { service.env.offload.run(parse).await } else { parse() }
+}
+
+fn bug(call: &str, why: &str) -> Failure {
+    tracing::error!(call, why, "a call failed");
+    Failure::new(ErrorKind::Other, code::CATALOG, format!("the manager failed at “{call}”"))
+        .hint("this is a bug: please report it with the manager's log")
+}

@@ -1,0 +1,138 @@
+//! Commit: a batch of written files becomes visible.
+
+use super::prepare::{Against, UnknownKey};
+use super::{Answer, session};
+use crate::catalog::commit::{self, Batch, PreparedFile, Refused};
+use crate::catalog::{Durability, Error, spaces};
+use crate::failure;
+use crate::members::Caller;
+use crate::service::Service;
+use potluck_core::ids::{SessionId, SpaceId, VersionId};
+use potluck_wire::control::{Commit, Committed, FileCommit, Outcome};
+use potluck_wire::error::{ErrorKind, Failure, code};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// After this much of a manager's life a donor that has not registered is away, and its receipts
+/// cannot be checked; until then the caller is asked to come back.
+const REGISTERING: Duration = Duration::from_secs(15);
+/// Names asked about while the pool is held.
+const ASK: usize = 8192;
+
+type Prepared = Result<PreparedFile, Failure>;
+
+impl Answer for Commit {
+    async fn answer(self, service: Arc<Service>, caller: Caller) -> Result<Committed, Failure> {
+        let (id, number, done) = (self.session, self.batch, self.done);
+        let (ticketed, _in_session) = match session::enter(&service, id, &caller) {
+            Ok(entered) => entered,
+            // The last batch ends the session, and its reply may be asked for again.
+            Err(over) => return repeated(&service, id, number).await?.ok_or(over),
+        };
+        let mut files = prepare(&service, id, ticketed.space, self.files).await?;
+        check_offered(&service, &id, &mut files);
+        note_receipts(&service, &files);
+
+        let (now_ms, wall_ms) = (service.time.now_ms(), service.time.wall_ms());
+        let batch = Batch { session: id, space: ticketed.space, number, files, done };
+        let work = move |db: &_| {
+            let mut told = Committed::default();
+            let outcome = commit::commit(db, batch, now_ms, wall_ms, |outcomes| {
+                told = reply(outcomes);
+                serde_json::to_string(&told).unwrap_or_default()
+            })?;
+            Ok((outcome, told))
+        };
+        let (outcome, told) = service.catalog.write(Durability::Disk, work).await?;
+        if done {
+            service.pool().end_session(&id);
+            service.chores.notify_one();
+        }
+        match outcome {
+            commit::Outcome::Repeated(text) => parse(&text),
+            commit::Outcome::Fresh { revived, .. } => {
+                service.pool().revive(&revived);
+                Ok(told)
+            }
+        }
+    }
+}
+
+async fn repeated(
+    service: &Service,
+    session: SessionId,
+    batch: u32,
+) -> Result<Option<Committed>, Failure> {
+    let text =
+        service.catalog.read(move |db| commit::repeated(db, &session, batch)).await?;
+    text.map(|text| parse(&text)).transpose()
+}
+
+fn parse(text: &str) -> Result<Committed, Failure> {
+    serde_json::from_str(text)
+        .map_err(|why| failure::of_catalog(Error::Damaged(format!("a kept reply: {why}"))))
+}
+
+/// Checks the files in themselves, where that holds up nobody.
+async fn prepare(
+    service: &Service,
+    session: SessionId,
+    space: SpaceId,
+    files: Vec<FileCommit>,
+) -> Result<Vec<Prepared>, Failure> {
+    let space = service.catalog.read(move |db| spaces::numbered(db, space)).await?;
+    let space = space.ok_or_else(|| {
+        Failure::new(ErrorKind::NotFound, code::NO_SPACE_NAMED, "the space was removed meanwhile")
+            .hint("nothing of the write is visible; make the space again to repeat it")
+    })?;
+    let against = {
+        let pool = service.pool();
+        let mut against = Against::new(session, &space, pool.keys());
+        if service.time.uptime() < REGISTERING {
+            against.unregistered = pool.unregistered();
+        }
+        against
+    };
+    let check = move || {
+        files.into_iter().map(|file| against.prepare(file)).collect::<Result<Vec<_>, _>>()
+    };
+    service.env.offload.run(check).await.map_err(|UnknownKey(donor)| {
+        let what = format!("the manager has just started and donor {donor} has not reported yet");
+        Failure::new(ErrorKind::Retry, code::NOT_ACKNOWLEDGED, what)
+            .hint("try again in a second; the session goes on")
+    })
+}
+
+/// Refuses files with chunks that the session never offered: nothing protected those from being
+/// reclaimed after they were sent.
+fn check_offered(service: &Service, session: &SessionId, files: &mut [Prepared]) {
+    for prepared in files {
+        let Ok(file) = prepared else { continue };
+        let offered = file.chunks.chunks(ASK).all(|part| {
+            let pool = service.pool();
+            part.iter().all(|chunk| pool.is_offered_by(session, &chunk.name))
+        });
+        if !offered {
+            let what = format!("{}: some of its chunks were never offered in this session", file.path);
+            *prepared = Err(Failure::new(ErrorKind::Other, code::NOT_ACKNOWLEDGED, what)
+                .hint("offer the file's chunks and send them again"));
+        }
+    }
+}
+
+/// An inventory under way must not count these copies as missing.
+fn note_receipts(service: &Service, files: &[Prepared]) {
+    let chunks = files.iter().flatten().flat_map(|file| &file.chunks);
+    let pairs =
+        chunks.flat_map(|chunk| chunk.holders.iter().map(move |donor| (*donor, &chunk.name)));
+    service.pool().acknowledged(pairs);
+}
+
+fn reply(outcomes: &[Result<VersionId, Refused<Failure>>]) -> Committed {
+    let outcome = |outcome: &Result<VersionId, Refused<Failure>>| match outcome {
+        Ok(version) => Outcome::Version(*version),
+        Err(Refused::Before(failure)) => Outcome::Refused(failure.clone()),
+        Err(Refused::Here(why)) => Outcome::Refused(failure::of_catalog(why.clone())),
+    };
+    Committed { files: outcomes.iter().map(outcome).collect() }
+}

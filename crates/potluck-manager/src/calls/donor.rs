@@ -1,0 +1,213 @@
+//! What donors call: register, inventory, heartbeat.
+
+use super::Answer;
+use crate::catalog::chunks::ChunkId;
+use crate::catalog::placements::{self, Told};
+use crate::catalog::{Durability, Error};
+use crate::failure;
+use crate::members::Caller;
+use crate::pool::{Enlisted, PageDone};
+use crate::service::Service;
+use potluck_core::chunk::ChunkName;
+use potluck_core::ids::{DonorId, Incarnation};
+use potluck_wire::control::{
+    Beat, Done, Heartbeat, Holding, Inventory, Register, Registered,
+};
+use potluck_wire::error::Failure;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Copies looked at in one step at the end of an inventory.
+const SWEEP: usize = 8192;
+
+fn donor_of(caller: &Caller) -> Result<DonorId, Failure> {
+    Ok(DonorId(caller.member()?.member.0))
+}
+
+impl Answer for Register {
+    async fn answer(self, service: Arc<Service>, caller: Caller) -> Result<Registered, Failure> {
+        let donor = donor_of(&caller)?;
+        let address = reachable(&self.address, caller.peer)?;
+        let now = service.time.tick();
+        let enlisted = service.pool().register(donor, &self, address, now);
+        match enlisted {
+            Enlisted::Again => tracing::debug!(%donor, "registered again"),
+            Enlisted::Anew => tracing::info!(%donor, "registered"),
+            Enlisted::WhileAlive => tracing::warn!(
+                %donor,
+                "a new life registered while the last was alive: it restarted, or two machines use one identity"
+            ),
+        }
+        Ok(Registered { donor, epoch: service.epoch, now_ms: service.time.now_ms() })
+    }
+}
+
+/// The address others reach a donor at: an unspecified host stands for where it calls from.
+fn reachable(address: &str, peer: IpAddr) -> Result<String, Failure> {
+    let bad = || failure::bad_request(format!("“{address}” is not an address: use HOST:PORT"));
+    let (host, port) = address.rsplit_once(':').ok_or_else(bad)?;
+    let port: u16 = port.parse().map_err(|_| bad())?;
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    if bare.is_empty() || port == 0 || address.len() > 300 {
+        return Err(bad());
+    }
+    match bare.parse::<IpAddr>() {
+        Ok(ip) if ip.is_unspecified() => {
+            Ok(std::net::SocketAddr::new(peer.to_canonical(), port).to_string())
+        }
+        _ => Ok(address.into()),
+    }
+}
+
+impl Answer for Heartbeat {
+    async fn answer(self, service: Arc<Service>, caller: Caller) -> Result<Beat, Failure> {
+        let donor = donor_of(&caller)?;
+        let now = service.time.tick();
+        let known = service.pool().heartbeat(donor, &self, now);
+        let mut beat = Beat {
+            epoch: service.epoch,
+            now_ms: service.time.now_ms(),
+            register: !known,
+            orders: Vec::new(),
+        };
+        if known {
+            let incarnation = self.incarnation;
+            believe(&service, donor, incarnation, self).await?;
+            beat.orders = service.pool().orders_for(donor, now);
+        }
+        Ok(beat)
+    }
+}
+
+/// Writes down what a heartbeat said of chunks.
+async fn believe(
+    service: &Service,
+    donor: DonorId,
+    incarnation: Incarnation,
+    beat: Heartbeat,
+) -> Result<(), Failure> {
+    let told = Told {
+        removed: beat.removed.0,
+        spoiled: beat.spoiled.0,
+        added: beat.added.0,
+        sound: beat.sound.0,
+    };
+    if told.is_empty() {
+        return Ok(());
+    }
+    for chunk in &told.spoiled {
+        tracing::warn!(%donor, %chunk, "a copy is spoiled and was set aside");
+    }
+    let told = if told.removed.is_empty() && told.spoiled.is_empty() && told.sound.is_empty() {
+        // By far the commonest: chunks of open sessions, which the catalog need not hear of.
+        Told { added: uncounted(service, donor, incarnation, told.added).await?, ..told_nothing() }
+    } else {
+        told
+    };
+    if told.is_empty() {
+        return Ok(());
+    }
+    let now_ms = service.time.now_ms();
+    let tell = move |db: &_| placements::tell(db, donor, &told, now_ms);
+    Ok(service.catalog.write(Durability::Process, tell).await?)
+}
+
+fn told_nothing() -> Told {
+    Told::default()
+}
+
+/// Those of `added` that are known and not counted at the donor; counts the unknown.
+async fn uncounted(
+    service: &Service,
+    donor: DonorId,
+    incarnation: Incarnation,
+    added: Vec<Holding>,
+) -> Result<Vec<Holding>, Failure> {
+    let compared =
+        service.catalog.read(move |db| placements::compare(db, donor, &added)).await?;
+    service.pool().unknown_at(donor, incarnation, &compared.unknown);
+    Ok(compared.uncounted)
+}
+
+impl Answer for Inventory {
+    async fn answer(self, service: Arc<Service>, caller: Caller) -> Result<Done, Failure> {
+        let donor = donor_of(&caller)?;
+        let (incarnation, last) = (self.incarnation, self.last);
+        let page = service
+            .pool()
+            .inventory_page(donor, incarnation, self.page)
+            .map_err(failure::of_inventory)?;
+        let holdings = self.holdings.0;
+        let compared =
+            service.catalog.read(move |db| placements::compare(db, donor, &holdings)).await?;
+        {
+            let mut pool = service.pool();
+            let rows: Vec<_> = compared.known.iter().map(|row| row.0).collect();
+            pool.inventory_listed(donor, incarnation, &rows);
+            if page == PageDone::Next {
+                pool.unknown_at(donor, incarnation, &compared.unknown);
+            }
+        }
+        if !compared.uncounted.is_empty() {
+            let told = Told { added: compared.uncounted, ..Told::default() };
+            let now_ms = service.time.now_ms();
+            let tell = move |db: &_| placements::tell(db, donor, &told, now_ms);
+            service.catalog.write(Durability::Process, tell).await?;
+        }
+        if last {
+            sweep(&service, donor, incarnation).await?;
+            service.pool().inventory_done(donor, incarnation);
+        }
+        Ok(Done {})
+    }
+}
+
+/// After the last page: what is counted at the donor and was not listed is missing.
+async fn sweep(
+    service: &Arc<Service>,
+    donor: DonorId,
+    incarnation: Incarnation,
+) -> Result<(), Failure> {
+    let listed = service.pool().inventory_rows(donor, incarnation);
+    let mut after = ChunkId(0);
+    let mut missing = 0;
+    loop {
+        let page = service
+            .catalog
+            .read(move |db| placements::counted_at(db, donor, after, SWEEP))
+            .await?;
+        let Some((last, _)) = page.last() else { break };
+        after = *last;
+        let unlisted: Vec<_> = page
+            .into_iter()
+            .filter(|(row, _)| listed.binary_search(&row.0).is_err())
+            .collect();
+        if !unlisted.is_empty() {
+            missing += mark_missing(service, donor, incarnation, unlisted).await?;
+        }
+    }
+    if missing > 0 {
+        tracing::warn!(%donor, missing, "chunks that should be there were not in its inventory");
+    }
+    Ok(())
+}
+
+async fn mark_missing(
+    service: &Arc<Service>,
+    donor: DonorId,
+    incarnation: Incarnation,
+    unlisted: Vec<(ChunkId, ChunkName)>,
+) -> Result<usize, Failure> {
+    let shared = Arc::clone(service);
+    let mark = move |db: &_| -> Result<usize, Error> {
+        let (rows, names): (Vec<_>, Vec<_>) = unlisted.into_iter().unzip();
+        // Asked inside the job: a commit that proves one of them there has either been noted by
+        // now, or comes after this job and counts it again.
+        let gone = shared.pool().not_arrived(donor, incarnation, &names);
+        let rows: Vec<_> = rows.into_iter().zip(gone).filter(|(_, gone)| *gone).collect();
+        let rows: Vec<_> = rows.into_iter().map(|(row, _)| row).collect();
+        placements::missing(db, donor, &rows)?;
+        Ok(rows.len())
+    };
+    Ok(service.catalog.write(Durability::Process, mark).await?)
+}

@@ -1,0 +1,175 @@
+//! What of a commit can be checked without the catalog: recipes, sizes, digests, receipts.
+//!
+//! Nothing a client says is believed. What passes here is a [`PreparedFile`]; there is no other
+//! way to one.
+
+use crate::catalog::commit::{PreparedChunk, PreparedFile};
+use crate::catalog::spaces::Space;
+use potluck_core::chunk::{
+    ChunkName, Digest, FileDigest, INLINE_MAX, MAX_CHUNK, MIN_CHUNK, SEAL_OVERHEAD,
+};
+use potluck_core::ids::{DonorId, SessionId};
+use potluck_core::path::PoolPath;
+use potluck_core::policy::MAX_COPIES;
+use potluck_core::recipe::{self, Entry};
+use potluck_wire::control::FileCommit;
+use potluck_wire::error::{ErrorKind, Failure, code};
+use potluck_wire::ticket::{Acknowledged, Receipt, Secret};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The largest file: sums over a whole pool stay far from overflowing.
+const MAX_SIZE: u64 = 1 << 60;
+
+/// What files are checked against.
+pub struct Against {
+    /// The write session.
+    pub session: SessionId,
+    /// Whether the session's space is sealed.
+    pub sealed: bool,
+    /// Donors' keys.
+    pub keys: BTreeMap<DonorId, Secret>,
+    /// Donors that have a key the manager has not been told since its start.
+    pub unregistered: BTreeSet<DonorId>,
+}
+
+/// Why a batch cannot be checked now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnknownKey(pub DonorId);
+
+impl Against {
+    /// What a commit to `space` is checked against.
+    pub fn new(session: SessionId, space: &Space, keys: BTreeMap<DonorId, Secret>) -> Self {
+        Self { session, sealed: space.key.is_some(), keys, unregistered: BTreeSet::new() }
+    }
+
+    /// Checks a file. The outer error is about the batch, the inner about the file.
+    pub fn prepare(&self, file: FileCommit) -> Result<Result<PreparedFile, Failure>, UnknownKey> {
+        let unknown = |said: &&Acknowledged| self.unregistered.contains(&said.donor);
+        if let Some(said) = file.acknowledged.0.iter().find(unknown) {
+            return Err(UnknownKey(said.donor));
+        }
+        Ok(self.checked(file))
+    }
+
+    fn checked(&self, file: FileCommit) -> Result<PreparedFile, Failure> {
+        check_numbers(&file)?;
+        let (chunks, pages) = match &file.inline {
+            Some(inline) => {
+                self.check_inline(&file, &inline.0)?;
+                (Vec::new(), Vec::new())
+            }
+            None => {
+                let entries = self.check_recipe(&file)?;
+                let pages = file.pages.into_iter().map(|page| page.0).collect();
+                (self.chunks(&file.path, &entries, &file.acknowledged.0)?, pages)
+            }
+        };
+        Ok(PreparedFile {
+            path: file.path,
+            size: file.size,
+            digest: file.digest,
+            mtime_ms: file.mtime_ms,
+            executable: file.executable,
+            chunk_size: file.chunk_size,
+            copies: file.copies,
+            inline: file.inline.map(|inline| inline.0),
+            pages,
+            chunks,
+            condition: file.condition,
+        })
+    }
+
+    fn check_inline(&self, file: &FileCommit, content: &[u8]) -> Result<(), Failure> {
+        let overhead = if self.sealed { u64::from(SEAL_OVERHEAD) } else { 0 };
+        let nothing = file.size == 0 && content.is_empty();
+        if !file.pages.is_empty() {
+            return Err(bad(file, "it has both its content and a recipe"));
+        }
+        if file.size > INLINE_MAX || !(nothing || content.len() as u64 == file.size + overhead) {
+            return Err(bad(file, "its content has another length than the file"));
+        }
+        if !self.sealed && Digest::of(content) != file.digest {
+            return Err(bad(file, "its content has another digest than the file"));
+        }
+        Ok(())
+    }
+
+    fn check_recipe(&self, file: &FileCommit) -> Result<Vec<Entry>, Failure> {
+        let mut entries = Vec::new();
+        for page in &file.pages {
+            let page = recipe::unpack(&page.0).map_err(|why| bad(file, &why.to_string()))?;
+            if page.is_empty() {
+                return Err(bad(file, "a page of its recipe is empty"));
+            }
+            entries.extend(page);
+        }
+        let mut digest = FileDigest::default();
+        entries.iter().for_each(|entry| digest.push(entry.digest));
+        if digest.finish() != file.digest {
+            return Err(bad(file, "its chunks do not have the file's digest"));
+        }
+        if entries.iter().any(|entry| entry.sealed != self.sealed) {
+            return Err(bad(file, "it is not sealed as its space is"));
+        }
+        let size: u64 = entries.iter().map(|entry| u64::from(entry.len)).sum();
+        let full = entries.split_last().is_none_or(|(last, before)| {
+            before.iter().all(|entry| entry.len == file.chunk_size) && last.len <= file.chunk_size
+        });
+        if size != file.size || !full {
+            return Err(bad(file, "its chunks do not have the lengths its size asks for"));
+        }
+        Ok(entries)
+    }
+
+    fn chunks(
+        &self,
+        path: &PoolPath,
+        entries: &[Entry],
+        said: &[Acknowledged],
+    ) -> Result<Vec<PreparedChunk>, Failure> {
+        let chunk = |entry: &Entry| PreparedChunk {
+            name: entry.name,
+            len: entry.stored_len(),
+            holders: Vec::new(),
+        };
+        let mut chunks: Vec<_> = entries.iter().map(chunk).collect();
+        for said in said {
+            let chunk = chunks.get_mut(said.chunk as usize).ok_or_else(|| {
+                let what = format!("{path}: a receipt is for chunk {}, which the file does not have", said.chunk);
+                Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what).hint(WRITE_AGAIN)
+            })?;
+            if self.is_genuine(said, &chunk.name, chunk.len) && !chunk.holders.contains(&said.donor)
+            {
+                chunk.holders.push(said.donor);
+            }
+        }
+        Ok(chunks)
+    }
+
+    /// Whether the donor itself gave this receipt. Others are worth nothing, and are left out.
+    fn is_genuine(&self, said: &Acknowledged, name: &ChunkName, len: u32) -> bool {
+        self.keys.get(&said.donor).is_some_and(|key| {
+            Receipt::issue(key, &self.session, name, len, said.ack) == said.receipt
+        })
+    }
+}
+
+const WRITE_AGAIN: &str = "write the file again; if it happens again, report a bug of the client";
+
+fn bad(file: &FileCommit, why: &str) -> Failure {
+    let what = format!("{}: {why}", file.path);
+    Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what).hint(WRITE_AGAIN)
+}
+
+fn check_numbers(file: &FileCommit) -> Result<(), Failure> {
+    if file.size > MAX_SIZE {
+        return Err(bad(file, "it is larger than any pool"));
+    }
+    if !file.chunk_size.is_power_of_two() || !(MIN_CHUNK..=MAX_CHUNK).contains(&file.chunk_size) {
+        return Err(bad(file, "its chunk size is not a power of two in range"));
+    }
+    if !(1..=MAX_COPIES).contains(&file.copies) {
+        return Err(bad(file, "its number of copies is out of range"));
+    }
+    Ok(())
+}

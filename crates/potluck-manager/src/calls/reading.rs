@@ -1,0 +1,60 @@
+//! Opening files for reading, and reports of copies that could not be read.
+
+use super::{Answer, ticketing};
+use crate::catalog::open;
+use crate::members::Caller;
+use crate::service::Service;
+use potluck_core::ids::DonorId;
+use potluck_wire::control::{Done, Open, Opened, Report};
+use potluck_wire::error::Failure;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+impl Answer for Open {
+    async fn answer(self, service: Arc<Service>, _: Caller) -> Result<Opened, Failure> {
+        let open =
+            move |db: &_| open::open(db, &self.path, self.recursive, self.after.as_deref());
+        let mut page = service.catalog.read(open).await?;
+        let everybody: BTreeSet<DonorId> =
+            page.files.iter().flat_map(|file| file.holders.iter().flatten().copied()).collect();
+        let contacts = {
+            let now = service.time.tick();
+            ticketing::contacts(&service.pool(), everybody, now)
+        };
+        let donors = ticketing::for_reading(&service, contacts);
+
+        let rank: BTreeMap<DonorId, (bool, f32)> =
+            donors.iter().map(|donor| (donor.donor, (!donor.live, donor.load))).collect();
+        for holders in page.files.iter_mut().flat_map(|file| &mut file.holders) {
+            holders.retain(|donor| rank.contains_key(donor));
+            holders.sort_by(|a, b| live_first(rank[a], rank[b]));
+        }
+        Ok(Opened {
+            dirs: page.dirs,
+            files: page.files,
+            donors,
+            space_key: page.key,
+            next: page.next,
+        })
+    }
+}
+
+/// Live donors first, the less loaded before the others.
+fn live_first(a: (bool, f32), b: (bool, f32)) -> Ordering {
+    a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
+}
+
+impl Answer for Report {
+    async fn answer(self, service: Arc<Service>, caller: Caller) -> Result<Done, Failure> {
+        let who = caller.member()?;
+        tracing::warn!(
+            chunk = %self.chunk, donor = %self.donor, fault = ?self.fault, by = %who.member,
+            "a copy could not be read"
+        );
+        // Believed only after the donor looked: a reader alone marks nothing as lost.
+        let now = service.time.tick();
+        service.pool().order_verify(self.donor, self.chunk, now);
+        Ok(Done {})
+    }
+}

@@ -1,0 +1,40 @@
+//! Making, removing and listing spaces.
+
+use super::Answer;
+use crate::catalog::{Durability, spaces};
+use crate::failure;
+use crate::members::Caller;
+use crate::service::Service;
+use potluck_core::path::check_space;
+use potluck_core::seal::SpaceKey;
+use potluck_wire::control::{Done, SpaceCreate, SpaceList, SpaceRemove, Spaces};
+use potluck_wire::error::Failure;
+use std::sync::Arc;
+
+impl Answer for SpaceCreate {
+    async fn answer(self, service: Arc<Service>, _: Caller) -> Result<Done, Failure> {
+        check_space(&self.name).map_err(|why| failure::of_path(&why))?;
+        self.policy.check().map_err(|why| failure::of_policy(&why))?;
+        let key = self.policy.sealed.then(|| SpaceKey::generate(&*service.env.entropy));
+        let wall_ms = service.time.wall_ms();
+        let create =
+            move |db: &_| spaces::create(db, &self.name, &self.policy, key.as_ref(), wall_ms);
+        service.catalog.write(Durability::Disk, create).await?;
+        Ok(Done {})
+    }
+}
+
+impl Answer for SpaceRemove {
+    async fn answer(self, service: Arc<Service>, _: Caller) -> Result<Done, Failure> {
+        let remove = move |db: &_| spaces::remove(db, &self.name, self.force);
+        service.catalog.write(Durability::Disk, remove).await?;
+        service.chores.notify_one();
+        Ok(Done {})
+    }
+}
+
+impl Answer for SpaceList {
+    async fn answer(self, service: Arc<Service>, _: Caller) -> Result<Spaces, Failure> {
+        Ok(Spaces { spaces: service.catalog.read(spaces::all).await? })
+    }
+}

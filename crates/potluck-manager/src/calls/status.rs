@@ -1,0 +1,34 @@
+//! The pool at one moment.
+
+use super::Answer;
+use crate::members::Caller;
+use crate::service::Service;
+use potluck_wire::control::{PoolStatus, Status};
+use potluck_wire::error::Failure;
+use potluck_wire::version;
+use std::sync::Arc;
+
+impl Answer for Status {
+    async fn answer(self, service: Arc<Service>, _: Caller) -> Result<PoolStatus, Failure> {
+        let stats = service.stats.get(&service.catalog, &service.time).await?;
+        let now = service.time.tick();
+        let pool = service.pool();
+        let mut donors = pool.status(now);
+        for donor in &mut donors {
+            let copies = stats.donors.get(&donor.donor).copied().unwrap_or_default();
+            donor.chunks = copies.here;
+            donor.bad = copies.bad;
+        }
+        Ok(PoolStatus {
+            pool: service.pool_name.clone(),
+            version: version::PRODUCT.into(),
+            epoch: service.epoch,
+            uptime_seconds: service.time.uptime().as_secs(),
+            sessions: pool.open_sessions() as u64,
+            files: stats.files,
+            bytes: stats.bytes,
+            condemned_chunks: stats.condemned,
+            donors,
+        })
+    }
+}

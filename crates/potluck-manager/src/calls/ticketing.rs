@@ -1,0 +1,67 @@
+//! Tickets for donors, and donors as clients see them.
+
+use crate::pool::{Contact, Pool, Ticketed};
+use crate::service::Service;
+use potluck_core::clock::Tick;
+use potluck_core::ids::{DonorId, SessionId};
+use potluck_wire::control::DonorAccess;
+use potluck_wire::ticket::{Caveat, Ops, Ticket};
+use std::time::Duration;
+
+/// A write ticket outlives any session that renews its lease; the session's end matters more.
+const WRITE_FOR: Duration = Duration::from_secs(24 * 3600);
+/// Long enough to read a tree; whoever reads longer opens again.
+const READ_FOR: Duration = Duration::from_secs(3600);
+
+/// Contacts of `donors`, those that were removed from the pool left out.
+pub fn contacts(
+    pool: &Pool,
+    donors: impl IntoIterator<Item = DonorId>,
+    now: Tick,
+) -> Vec<Contact> {
+    donors.into_iter().filter_map(|donor| pool.contact(donor, now)).collect()
+}
+
+/// Lets a session write at `donors`, and read there what it wrote.
+pub fn for_writing(
+    service: &Service,
+    session: SessionId,
+    ticketed: &Ticketed,
+    donors: Vec<Contact>,
+) -> Vec<DonorAccess> {
+    let expires = service.time.now_ms() + WRITE_FOR.as_millis() as u64;
+    let caveats = |donor| {
+        [
+            Caveat::Donor(donor),
+            Caveat::Ops(Ops::PUT.and(Ops::GET)),
+            Caveat::Bytes(ticketed.allowance()),
+            Caveat::Expires(expires),
+            Caveat::Session(session),
+        ]
+    };
+    donors.into_iter().map(|contact| access(service, contact, caveats)).collect()
+}
+
+/// Lets somebody read at `donors`.
+pub fn for_reading(service: &Service, donors: Vec<Contact>) -> Vec<DonorAccess> {
+    let expires = service.time.now_ms() + READ_FOR.as_millis() as u64;
+    let caveats =
+        |donor| [Caveat::Donor(donor), Caveat::Ops(Ops::GET), Caveat::Expires(expires)];
+    donors.into_iter().map(|contact| access(service, contact, caveats)).collect()
+}
+
+fn access<const N: usize>(
+    service: &Service,
+    contact: Contact,
+    caveats: impl Fn(DonorId) -> [Caveat; N],
+) -> DonorAccess {
+    let issue = |key| Ticket::issue(key, &*service.env.entropy, &caveats(contact.donor));
+    DonorAccess {
+        donor: contact.donor,
+        ticket: contact.key.as_ref().map(issue),
+        name: contact.name,
+        address: contact.address,
+        live: contact.live,
+        load: contact.load,
+    }
+}

@@ -1,0 +1,178 @@
+//! Refusals as they reach a person: the one place where the manager's errors become
+//! [`Failure`]s.
+
+use crate::catalog::Error;
+use crate::pool::{NoSession, OutOfOrder};
+use potluck_core::path::BadPath;
+use potluck_core::placement::Refusal;
+use potluck_core::policy::BadPolicy;
+use potluck_wire::error::{ErrorKind, Failure, code};
+
+/// What the catalog says.
+pub fn of_catalog(why: Error) -> Failure {
+    use ErrorKind as K;
+    let text = why.to_string();
+    let failure = |kind, code, hint: &str| Failure::new(kind, code, text).hint(hint);
+    match why {
+        Error::NoSpaceNamed(_) => failure(
+            K::NotFound,
+            code::NO_SPACE_NAMED,
+            "`potluck ls` lists the spaces; an admin makes one with `potluck space create`",
+        ),
+        Error::SpaceExists(_) => failure(K::Conflict, code::EXISTS, "choose another name"),
+        Error::SpaceNotEmpty { .. } => failure(
+            K::Conflict,
+            code::NOT_EMPTY,
+            "remove its files first, or force the removal to lose them",
+        ),
+        Error::NoEntry(_) => {
+            failure(K::NotFound, code::NO_ENTRY, "`potluck ls` shows what is there")
+        }
+        Error::Exists(_) => {
+            failure(K::Conflict, code::EXISTS, "choose another name, or replace what is there")
+        }
+        Error::WrongVersion { .. } => failure(
+            K::Conflict,
+            code::WRONG_VERSION,
+            "somebody wrote it meanwhile: read it again and decide anew",
+        ),
+        Error::NotADirectory(_) => {
+            failure(K::Conflict, code::WRONG_KIND, "choose a path whose parents are directories")
+        }
+        Error::IsADirectory(_) => {
+            failure(K::Conflict, code::WRONG_KIND, "name a file in it, or ask for the whole tree")
+        }
+        Error::NotEmpty(_) => {
+            failure(K::Conflict, code::NOT_EMPTY, "remove it with all that is in it: `rm -r`")
+        }
+        Error::OutsideSpaces(_) => failure(
+            K::Usage,
+            code::BAD_PATH,
+            "name a path inside a space, pot://SPACE/PATH; spaces themselves are made and removed with `potluck space`",
+        ),
+        Error::AcrossSpaces { .. } => failure(
+            K::Usage,
+            code::BAD_PATH,
+            "copy it with `potluck cp` and then remove the original",
+        ),
+        Error::IntoItself { .. } => {
+            failure(K::Usage, code::BAD_PATH, "choose a target outside of it")
+        }
+        Error::BadCursor => failure(K::Usage, code::BAD_REQUEST, "begin the listing anew"),
+        Error::NoSession => of_session(NoSession),
+        Error::NotAcknowledged { .. } => failure(
+            K::Other,
+            code::NOT_ACKNOWLEDGED,
+            "offer the file's chunks and send them again",
+        ),
+        Error::WrongLength { .. } => {
+            failure(K::Integrity, code::WRONG_BYTES, "write the file again from its source")
+        }
+        Error::UnknownToken | Error::UsedToken | Error::ExpiredToken => failure(
+            K::Auth,
+            code::BAD_TOKEN,
+            "ask an admin for a new one: `potluck invite`; each works once, and for a limited time",
+        ),
+        Error::BadCertificateRequest(_) => {
+            failure(K::Usage, code::BAD_REQUEST, "join again with this release of Potluck")
+        }
+        Error::NoMember(_) => {
+            failure(K::NotFound, code::NO_ENTRY, "`potluck nodes` lists the donors")
+        }
+        Error::LastAdmin(_) => {
+            failure(K::Conflict, code::NOT_ALLOWED, "invite another admin first")
+        }
+        Error::DiskFull => failure(
+            K::NoSpace,
+            code::CATALOG,
+            "free space on the disk that holds the manager's state directory",
+        ),
+        Error::Damaged(_) => failure(
+            K::Integrity,
+            code::CATALOG,
+            "stop the manager and restore a copy of its catalog; donors delete nothing meanwhile",
+        ),
+        Error::Sql(_) => failure(
+            K::Other,
+            code::CATALOG,
+            "look at the manager's log and at the disk that holds its state directory",
+        ),
+        Error::Closed => failure(K::Retry, code::NO_MANAGER, "try again when it runs again"),
+        Error::Bug(_) => failure(
+            K::Other,
+            code::CATALOG,
+            "this is a bug of the manager: please report it with the manager's log",
+        ),
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(why: Error) -> Self {
+        of_catalog(why)
+    }
+}
+
+/// A session that is over.
+pub fn of_session(_: NoSession) -> Failure {
+    Failure::new(
+        ErrorKind::Retry,
+        code::NO_SESSION,
+        "the write session is over: it was closed, or nothing was heard from it for too long",
+    )
+    .hint("start the command again; nothing of the interrupted one is visible")
+}
+
+/// A page of an inventory that does not follow the last.
+pub fn of_inventory(_: OutOfOrder) -> Failure {
+    Failure::new(
+        ErrorKind::Conflict,
+        code::BAD_REQUEST,
+        "this page of the inventory does not follow the last one that arrived",
+    )
+    .hint("begin the inventory anew with page 0, after registering if the manager asks for it")
+}
+
+/// A plan that cannot be made; `joined` donors are of the pool, live or not.
+pub fn of_placement(why: Refusal, joined: usize) -> Failure {
+    // What is short now may be enough when the donors are back.
+    let kind = |need: usize| if joined >= need { ErrorKind::Retry } else { ErrorKind::NoSpace };
+    match why {
+        Refusal::NoDonors if joined == 0 => {
+            Failure::new(ErrorKind::NoSpace, code::NO_DONORS, "nobody lends disk to this pool yet")
+                .hint("lend some: `potluck lend --max 50GiB DIR` on any machine of the pool")
+        }
+        Refusal::NoDonors => {
+            let what = format!("none of the pool's {joined} donors can be written to now");
+            Failure::new(ErrorKind::Retry, code::NO_DONORS, what).hint(
+                "`potluck status` shows who is away; wait for one, or lend more with `potluck lend`",
+            )
+        }
+        Refusal::TooFewDonors { have, need } => {
+            let what = format!("{need} copies need {need} donors, and {have} can be written to");
+            Failure::new(kind(need as usize), code::TOO_FEW_DONORS, what)
+                .hint("ask for fewer copies, wait for donors to return, or lend more with `potluck lend`")
+        }
+        Refusal::NoSpace { .. } => {
+            let what = why.to_string();
+            Failure::new(ErrorKind::NoSpace, code::FULL, what)
+                .hint("remove files, ask for fewer copies, or lend more with `potluck lend`")
+        }
+    }
+}
+
+/// A policy nobody can keep.
+pub fn of_policy(why: &BadPolicy) -> Failure {
+    Failure::new(ErrorKind::Usage, code::BAD_POLICY, why.to_string())
+        .hint("change the option named here")
+}
+
+/// A name the pool cannot hold.
+pub fn of_path(why: &BadPath) -> Failure {
+    Failure::new(ErrorKind::Usage, code::BAD_PATH, why.to_string()).hint("choose another name")
+}
+
+/// A request that makes no sense.
+pub fn bad_request(why: impl Into<String>) -> Failure {
+    Failure::new(ErrorKind::Usage, code::BAD_REQUEST, why)
+        .hint("bring both sides to releases of Potluck at most one minor version apart")
+}

@@ -1,0 +1,82 @@
+//! What all calls share.
+
+use crate::ca::Ca;
+use crate::catalog::Catalog;
+use crate::config::ManagerConfig;
+use crate::members::Members;
+use crate::pool::Pool;
+use crate::pool_time::PoolTime;
+use crate::stats_cache::StatsCache;
+use potluck_core::ids::{Epoch, SessionId};
+use potluck_wire::env::Env;
+use std::sync::{Arc, Mutex, MutexGuard};
+use tokio::sync::Notify;
+
+/// A running manager's parts.
+pub struct Service {
+    /// How it was told to run.
+    pub config: ManagerConfig,
+    /// The outside.
+    pub env: Env,
+    /// The pool's time.
+    pub time: PoolTime,
+    /// This start's number.
+    pub epoch: Epoch,
+    /// What the pool is called.
+    pub pool_name: String,
+    /// Hard state.
+    pub catalog: Catalog,
+    /// Who is who.
+    pub members: Members,
+    /// Vouches for members.
+    pub ca: Ca,
+    /// Wakes the background work: something ended or was thrown away.
+    pub chores: Notify,
+    /// Figures for status.
+    pub stats: StatsCache,
+    pub(crate) pool: Mutex<Pool>,
+}
+
+impl Service {
+    /// Soft state. Never held while waiting, nor while a catalog job is submitted: jobs may take it.
+    pub fn pool(&self) -> MutexGuard<'_, Pool> {
+        self.pool.lock().expect("no holder panics")
+    }
+
+    /// The moment by which tokens are judged.
+    pub fn moment(&self) -> crate::catalog::members::Moment {
+        crate::catalog::members::Moment {
+            epoch: self.epoch,
+            pool_ms: self.time.now_ms(),
+            wall_ms: self.time.wall_ms(),
+        }
+    }
+
+    /// The moment of a change to names.
+    pub fn when(&self) -> crate::catalog::names::When {
+        crate::catalog::names::When {
+            pool_ms: self.time.now_ms(),
+            wall_ms: self.time.wall_ms(),
+        }
+    }
+}
+
+/// A session's call that is being answered: its lease does not end meanwhile.
+pub struct InSession {
+    service: Arc<Service>,
+    session: SessionId,
+}
+
+impl InSession {
+    /// For a call that [`Pool::enter`] let in.
+    pub fn new(service: Arc<Service>, session: SessionId) -> Self {
+        Self { service, session }
+    }
+}
+
+impl Drop for InSession {
+    fn drop(&mut self) {
+        let now = self.service.time.tick();
+        self.service.pool().leave(&self.session, now);
+    }
+}

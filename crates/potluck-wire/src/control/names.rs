@@ -1,0 +1,198 @@
+//! Names and what is behind them.
+
+use potluck_core::chunk::Digest;
+use potluck_core::ids::DonorId;
+use potluck_core::ids::VersionId;
+use potluck_core::path::PoolPath;
+use potluck_core::policy::Policy;
+use serde::{Deserialize, Serialize};
+use super::{Call, Done, call};
+
+/// What a path names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EntryKind {
+    /// A file.
+    File,
+    /// A directory, or a space.
+    Dir,
+}
+
+/// One entry of a listing, with everything there is to know without another call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Relative to the listed path.
+    pub path: String,
+    /// File or directory.
+    pub kind: EntryKind,
+    /// Plaintext bytes; 0 for a directory.
+    #[serde(default)]
+    pub size: u64,
+    /// Modification time, milliseconds since 1970.
+    #[serde(default)]
+    pub mtime_ms: i64,
+    /// A file's version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<VersionId>,
+    /// A file's digest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<Digest>,
+    /// Copies that a file's policy asks for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copies: Option<u32>,
+    /// Whether a file's owner may execute it.
+    #[serde(default)]
+    pub executable: bool,
+}
+
+/// Lists a directory, a space, or with `pot://` the spaces.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct List {
+    /// What to list; a file lists itself, with the relative path "".
+    pub path: PoolPath,
+    /// Everything below, parents before children.
+    #[serde(default)]
+    pub recursive: bool,
+    /// Continues after [`Listing::next`].
+    #[serde(default)]
+    pub after: Option<String>,
+}
+call!(List => Listing, "list");
+
+/// Entries in order of their names.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Listing {
+    /// The entries.
+    pub entries: Vec<Entry>,
+    /// Set when there is more.
+    #[serde(default)]
+    pub next: Option<String>,
+}
+
+/// Everything known of one path.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Stat {
+    /// Which path.
+    pub path: PoolPath,
+}
+call!(Stat => Stated, "stat");
+
+/// A path's facts.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Stated {
+    /// As in a listing; its path is "".
+    pub entry: Entry,
+    /// The policy that holds there.
+    pub policy: Policy,
+    /// Whether the content lives in the catalog.
+    #[serde(default)]
+    pub inline: bool,
+    /// Chunks of a file.
+    #[serde(default)]
+    pub chunks: u64,
+    /// Bytes per chunk of a file.
+    #[serde(default)]
+    pub chunk_size: u32,
+    /// The fewest live copies that any chunk has; 0 means it cannot be read whole now.
+    #[serde(default)]
+    pub live_copies: u32,
+    /// Who holds how much of it.
+    #[serde(default)]
+    pub donors: Vec<Share>,
+}
+
+/// A donor's share of one file.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Share {
+    /// Which donor.
+    pub donor: DonorId,
+    /// What people call it.
+    pub name: String,
+    /// Heard from within the last seconds.
+    pub live: bool,
+    /// Chunks of the file there.
+    pub chunks: u64,
+    /// Their stored bytes.
+    pub bytes: u64,
+}
+
+/// Makes a directory.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct MakeDir {
+    /// Where.
+    pub path: PoolPath,
+    /// Make missing parents, and accept one that exists.
+    #[serde(default)]
+    pub parents: bool,
+}
+call!(MakeDir => Done, "make-dir");
+
+/// Moves a file or directory inside a space, atomically.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Move {
+    /// What.
+    pub from: PoolPath,
+    /// The new path itself; the caller has already decided whether to move *into* a directory.
+    pub to: PoolPath,
+    /// Refuse to replace a file.
+    #[serde(default)]
+    pub no_replace: bool,
+}
+call!(Move => Done, "move");
+
+/// Removes a file, or with `recursive` a directory.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Remove {
+    /// What.
+    pub path: PoolPath,
+    /// Directories with what is in them.
+    #[serde(default)]
+    pub recursive: bool,
+}
+call!(Remove => Removed, "remove");
+
+/// What was removed.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Removed {
+    /// Files.
+    pub files: u64,
+    /// Their sizes together, in bytes.
+    pub bytes: u64,
+}
+
+/// Adds up a file or tree.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Usage {
+    /// Which.
+    pub path: PoolPath,
+}
+call!(Usage => Used, "usage");
+
+/// Sums over a tree, and over each of its direct children.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Used {
+    /// Files.
+    pub files: u64,
+    /// Directories.
+    pub dirs: u64,
+    /// Sizes together, in bytes.
+    pub bytes: u64,
+    /// Bytes on donors: after dedup inside the tree, with copies.
+    pub stored: u64,
+    /// The same for direct children, in order of their names.
+    #[serde(default)]
+    pub children: Vec<ChildUse>,
+}
+
+/// A direct child's part of a [`Used`].
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct ChildUse {
+    /// Its name.
+    pub name: String,
+    /// Whether it is a directory.
+    pub dir: bool,
+    /// Files in it.
+    pub files: u64,
+    /// Their sizes together, in bytes.
+    pub bytes: u64,
+}

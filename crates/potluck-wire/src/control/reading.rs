@@ -1,0 +1,96 @@
+//! Reading files.
+
+use crate::packed::Blob;
+use potluck_core::chunk::ChunkName;
+use potluck_core::chunk::Digest;
+use potluck_core::ids::DonorId;
+use potluck_core::ids::VersionId;
+use potluck_core::path::PoolPath;
+use potluck_core::seal::SpaceKey;
+use serde::{Deserialize, Serialize};
+use super::DonorAccess;
+use super::{Call, Done, call};
+
+/// Opens a file, or page by page all files of a tree, for reading.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Open {
+    /// A file or directory.
+    pub path: PoolPath,
+    /// Whether a directory's files are opened; otherwise a directory is refused.
+    #[serde(default)]
+    pub recursive: bool,
+    /// Continues after [`Opened::next`].
+    #[serde(default)]
+    pub after: Option<String>,
+}
+call!(Open => Opened, "open");
+
+/// Open files and what is needed to read them.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Opened {
+    /// Directories below the path, relative to it, parents first; empty ones included.
+    #[serde(default)]
+    pub dirs: Vec<String>,
+    /// The files; a single file has the relative path "".
+    pub files: Vec<OpenFile>,
+    /// Every donor that holds a chunk of these files.
+    pub donors: Vec<DonorAccess>,
+    /// The space's secret, when it is sealed.
+    #[serde(default)]
+    pub space_key: Option<SpaceKey>,
+    /// Set when there is more: pass it as [`Open::after`].
+    #[serde(default)]
+    pub next: Option<String>,
+}
+
+/// One open file.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct OpenFile {
+    /// Relative to the opened path.
+    pub path: String,
+    /// The version that is read, whatever is committed meanwhile.
+    pub version: VersionId,
+    /// Plaintext bytes.
+    pub size: u64,
+    /// Digest of the plaintext.
+    pub digest: Digest,
+    /// Modification time, milliseconds since 1970.
+    pub mtime_ms: i64,
+    /// Whether its owner may execute it.
+    #[serde(default)]
+    pub executable: bool,
+    /// The content, when it lives in the catalog.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inline: Option<Blob>,
+    /// Otherwise its recipe.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pages: Vec<Blob>,
+    /// Who holds each chunk of the recipe, live donors first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub holders: Vec<Vec<DonorId>>,
+}
+
+/// Tells the manager that a donor's copy cannot be read (users). The donor looks itself before
+/// anything is believed.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Report {
+    /// Which chunk.
+    pub chunk: ChunkName,
+    /// On which donor.
+    pub donor: DonorId,
+    /// What was wrong.
+    pub fault: CopyFault,
+}
+call!(Report => Done, "report");
+
+/// How a copy failed its reader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CopyFault {
+    /// The donor says it does not have it.
+    Missing,
+    /// The bytes are not the chunk.
+    WrongBytes,
+    /// The donor's disk failed.
+    Unreadable,
+}

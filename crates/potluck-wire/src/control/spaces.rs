@@ -1,0 +1,53 @@
+//! Spaces.
+
+use potluck_core::policy::Policy;
+use serde::{Deserialize, Serialize};
+use super::{Call, Done, call};
+
+/// Makes a space (admins).
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SpaceCreate {
+    /// Its name.
+    pub name: String,
+    /// Its policy.
+    pub policy: Policy,
+}
+call!(SpaceCreate => Done, "space-create");
+
+/// Removes a space (admins); refused while it holds files unless `force`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SpaceRemove {
+    /// Its name.
+    pub name: String,
+    /// Remove its files too.
+    #[serde(default)]
+    pub force: bool,
+}
+call!(SpaceRemove => Done, "space-remove");
+
+/// Lists the spaces.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SpaceList {}
+call!(SpaceList => Spaces, "space-list");
+
+/// All spaces.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Spaces {
+    /// In order of their names.
+    pub spaces: Vec<SpaceInfo>,
+}
+
+/// One space.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SpaceInfo {
+    /// Its name.
+    pub name: String,
+    /// Its policy.
+    pub policy: Policy,
+    /// Files in it.
+    #[serde(default)]
+    pub files: u64,
+    /// Their sizes together, in bytes, before copies and dedup.
+    #[serde(default)]
+    pub bytes: u64,
+}

@@ -1,0 +1,225 @@
+//! Writing files.
+
+use crate::packed::Blob;
+use crate::packed::Packed;
+use crate::ticket::Acknowledged;
+use crate::ticket::Ticket;
+use potluck_core::chunk::ChunkName;
+use potluck_core::chunk::Digest;
+use potluck_core::ids::DonorId;
+use potluck_core::ids::SessionId;
+use potluck_core::ids::SpaceId;
+use potluck_core::ids::VersionId;
+use potluck_core::path::PoolPath;
+use potluck_core::placement::Plan;
+use potluck_core::policy::Override;
+use potluck_core::policy::Policy;
+use potluck_core::seal::SpaceKey;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+use super::{Call, Done, call};
+
+/// Opens a write session in one space: promises space and says where to write.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Reserve {
+    /// Where the file, or the tree, will be; its space and directory give the policy.
+    pub path: PoolPath,
+    /// Plaintext bytes, when known; more can be had by [`Grow`].
+    #[serde(default)]
+    pub bytes: Option<u64>,
+    /// What this command sets differently from the space's policy.
+    #[serde(default)]
+    pub policy: Override,
+    /// Checked early, so that a conflict costs no transfer, and again at commit.
+    #[serde(default)]
+    pub condition: Condition,
+}
+call!(Reserve => Reserved, "reserve");
+
+/// When a file may be replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Condition {
+    /// Whatever is there: the later commit wins whole.
+    #[default]
+    Always,
+    /// Only if nothing is there.
+    IfAbsent,
+    /// Only if this version is there.
+    IfVersion(VersionId),
+}
+
+/// An open write session.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Reserved {
+    /// Names the session in every later call.
+    pub session: SessionId,
+    /// The session ends when none of its calls arrives for this long.
+    pub lease_ms: u64,
+    /// What holds for the files written.
+    pub policy: Policy,
+    /// The space's number.
+    pub space: SpaceId,
+    /// The space's secret, when it is sealed.
+    #[serde(default)]
+    pub space_key: Option<SpaceKey>,
+    /// Where to write.
+    pub plan: Plan,
+    /// How to reach the plan's donors.
+    pub donors: Vec<DonorAccess>,
+}
+
+/// How to reach one donor.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DonorAccess {
+    /// Which donor.
+    pub donor: DonorId,
+    /// What people call it.
+    pub name: String,
+    /// Its `host:port`.
+    pub address: String,
+    /// Heard from within the last seconds; the others are tried last.
+    pub live: bool,
+    /// Its load score, 0 idle to 1 full ([`Load::score`]).
+    #[serde(default)]
+    pub load: f32,
+    /// What the bearer may do there. Absent while the donor has not told the manager its key
+    /// since the manager's start.
+    #[serde(default)]
+    pub ticket: Option<Ticket>,
+}
+
+/// Asks which of these chunks the pool holds already; keeps the session alive, and protects the
+/// chunks from garbage collection until it ends.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Offer {
+    /// The write session.
+    pub session: SessionId,
+    /// Chunks that the session is going to commit, as stored.
+    pub chunks: Packed<ChunkName>,
+}
+call!(Offer => Offered, "offer");
+
+/// Which of the offered chunks need not be sent.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Offered {
+    /// Committed chunks on live donors; a chunk that is not listed must be sent.
+    pub held: Vec<Held>,
+}
+
+/// An offered chunk that the pool holds.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Held {
+    /// Index in [`Offer::chunks`].
+    pub index: u32,
+    /// Its live copies; the writer adds what its policy asks beyond these.
+    pub donors: Vec<DonorId>,
+}
+
+/// Promises more space to a session, because the size was unknown, the files grew, or donors of
+/// the plan failed.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Grow {
+    /// The write session.
+    pub session: SessionId,
+    /// More plaintext bytes.
+    pub bytes: u64,
+    /// Donors that failed this writer; not planned again.
+    #[serde(default)]
+    pub avoid: Vec<DonorId>,
+}
+call!(Grow => Grown, "grow");
+
+/// More places to write.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Grown {
+    /// In addition to the plan so far.
+    pub plan: Plan,
+    /// How to reach its donors.
+    pub donors: Vec<DonorAccess>,
+}
+
+/// Keeps a session alive.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Renew {
+    /// The write session.
+    pub session: SessionId,
+}
+call!(Renew => Done, "renew");
+
+/// Makes written files visible, in one transaction. Repeating a batch repeats its reply, so that
+/// a lost reply can be asked for again.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Commit {
+    /// The write session.
+    pub session: SessionId,
+    /// Counts the session's commits from 0.
+    pub batch: u32,
+    /// The files; each stands or falls alone.
+    pub files: Vec<FileCommit>,
+    /// Whether the session ends with this.
+    pub done: bool,
+}
+impl Call for Commit {
+    const NAME: &'static str = "commit";
+    const DEADLINE: Duration = Duration::from_secs(30);
+    type Reply = Committed;
+}
+
+/// One written file.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct FileCommit {
+    /// Where it becomes visible; missing directories are made.
+    pub path: PoolPath,
+    /// Plaintext bytes.
+    pub size: u64,
+    /// [`potluck_core::chunk::FileDigest`] of the plaintext.
+    pub digest: Digest,
+    /// Modification time at the source, milliseconds since 1970.
+    pub mtime_ms: i64,
+    /// Whether its owner may execute it.
+    #[serde(default)]
+    pub executable: bool,
+    /// Plaintext bytes per chunk; the last may be shorter.
+    pub chunk_size: u32,
+    /// Copies that its policy asks for.
+    pub copies: u32,
+    /// The content itself, when it fits the catalog; sealed as [`potluck_core::seal::Meaning::Inline`]
+    /// in a sealed space.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inline: Option<Blob>,
+    /// Otherwise its recipe, in packed pages ([`potluck_core::recipe`]).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pages: Vec<Blob>,
+    /// Who acknowledged its chunks. A chunk the pool held needs none.
+    #[serde(default)]
+    pub acknowledged: Packed<Acknowledged>,
+    /// When it may replace what is there.
+    #[serde(default)]
+    pub condition: Condition,
+}
+
+/// What became of a batch.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Committed {
+    /// In the order of the batch's files.
+    pub files: Vec<Outcome>,
+}
+
+/// What became of one file.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// Visible as this version.
+    Version(VersionId),
+    /// Not visible, and why.
+    Refused(crate::error::Failure),
+}
+
+/// Ends a session without making anything visible; its chunks are reclaimed.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Abort {
+    /// The write session.
+    pub session: SessionId,
+}
+call!(Abort => Done, "abort");

@@ -1,0 +1,40 @@
+//! Whole pools: the real binary as real processes on loopback, one test or more for each numbered
+//! point of the first issue, named after it (`p05_…` tests point 5).
+//!
+//! Every test has a pool of its own in its own temporary directory; ports are picked by the
+//! system; all processes die with the test that started them; every log is kept and searched for
+//! panics when the pool is dropped ([`pool::lab::Lab`]).
+
+// Real processes are watched on the real clock, through real sockets.
+#![allow(clippy::disallowed_methods)]
+
+mod pool {
+    mod content;
+    mod lab;
+    mod lent;
+    mod member;
+    mod program;
+    mod tap;
+    mod waiting;
+
+    mod exit_codes;
+    mod p01_workspace;
+    mod p02_demo;
+    mod p03_a_pool_people_keep;
+    mod p04_files;
+    mod p04_names;
+    mod p05_write_sessions;
+    mod p06_striping;
+    mod p07_copies;
+    mod p08_dedup;
+    mod p09_sealing;
+    mod p10_soft_state;
+    mod p11_ack_levels;
+    mod p11_kill_9;
+    mod p11_leftovers;
+    mod p12_bad_input;
+    mod p12_clocks;
+    mod p12_damaged_disks;
+    mod p12_full_disks;
+    mod p12_hostile_peers;
+}

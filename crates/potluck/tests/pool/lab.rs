@@ -1,0 +1,473 @@
+//! A pool on loopback: one manager and its donors, each a process of its own, driven through the
+//! command line alone.
+
+use super::content::{Lots, arg};
+use super::lent::Lent;
+use super::program::{Ran, Running, code_of};
+use super::waiting::{PATIENCE, wait_until};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// A command that takes longer is hung: even a client that waits for a manager gives up earlier.
+const COMMAND_LIMIT: Duration = Duration::from_secs(90);
+
+/// Runs commands as one user. Cheap to clone, for threads of their own.
+#[derive(Debug, Clone)]
+pub struct Cli {
+    dir: PathBuf,
+    home: PathBuf,
+    pool: Option<PathBuf>,
+    environment: Vec<(String, String)>,
+    runs: Arc<AtomicU64>,
+}
+
+impl Cli {
+    /// A user with an empty home below `dir` and no pool.
+    pub fn new(dir: &Path) -> Self {
+        let home = dir.join("home");
+        fs::create_dir_all(&home).expect("a directory in the test's own");
+        fs::create_dir_all(dir.join("runs")).expect("a directory in the test's own");
+        let (pool, environment, runs) = Default::default();
+        Self { dir: dir.into(), home, pool, environment, runs }
+    }
+
+    /// The same user acting under the identity in `dir`.
+    pub fn under(&self, dir: &Path) -> Self {
+        Self { pool: Some(dir.into()), ..self.clone() }
+    }
+
+    /// The same user with another home.
+    pub fn at_home(&self, home: &Path) -> Self {
+        fs::create_dir_all(home).expect("a directory in the test's own");
+        Self { home: home.into(), pool: None, ..self.clone() }
+    }
+
+    /// The same user with a variable set.
+    pub fn with_env(&self, name: &str, value: &str) -> Self {
+        let mut cli = self.clone();
+        cli.environment.push((name.into(), value.into()));
+        cli
+    }
+
+    /// The product, with nothing of the caller's own configuration or environment.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_potluck"));
+        let foreign = |name: &str| name.starts_with("POTLUCK_") || name == "RUST_LOG";
+        for (name, _) in std::env::vars_os().filter(|(name, _)| foreign(&name.to_string_lossy())) {
+            command.env_remove(name);
+        }
+        command.env("HOME", &self.home).env("RUST_BACKTRACE", "1").current_dir(&self.dir);
+        for (name, place) in [("CONFIG", "config"), ("STATE", "state"), ("DATA", "data"), ("CACHE", "cache")] {
+            command.env(format!("XDG_{name}_HOME"), self.home.join(place));
+        }
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        if let Some(pool) = &self.pool {
+            command.arg("--pool").arg(pool);
+        }
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// Runs a command to its end. A hung one and a panic fail the test.
+    #[track_caller]
+    pub fn run(&self, args: &[&str]) -> Ran {
+        self.run_with_input(args, Stdio::null())
+    }
+
+    /// The same with something on standard input.
+    #[track_caller]
+    pub fn run_with_input(&self, args: &[&str], input: Stdio) -> Ran {
+        let number = self.runs.fetch_add(1, Ordering::Relaxed);
+        let [out, err] = ["out", "err"].map(|kind| self.dir.join(format!("runs/{number}.{kind}")));
+        let create = |path: &Path| File::create(path).expect("a file in the test's own directory");
+        let mut command = self.command();
+        command.args(args).stdin(input).stdout(create(&out)).stderr(create(&err));
+        let started = Instant::now();
+        let mut running = Running::start(&mut command);
+        let status = running.end_within(&format!("`potluck {}`", args.join(" ")), COMMAND_LIMIT);
+        let read = |path: &Path| fs::read(path).expect("its output");
+        let ran = Ran {
+            command: format!("potluck {}", args.join(" ")),
+            code: code_of(status),
+            stdout: read(&out),
+            stderr: String::from_utf8_lossy(&read(&err)).into_owned(),
+            took: started.elapsed(),
+        };
+        let _ = fs::remove_file(out); // may be large, and has been read
+        assert!(!ran.stderr.contains("panicked"), "`{}`: {}", ran.command, ran.stderr);
+        ran
+    }
+
+    /// Runs a command that must succeed.
+    #[track_caller]
+    pub fn ok(&self, args: &[&str]) -> Ran {
+        self.run(args).ok()
+    }
+
+    /// Runs a command that must succeed, and gives the JSON it prints.
+    #[track_caller]
+    pub fn json(&self, args: &[&str]) -> Value {
+        self.run(&[&["--json"], args].concat()).ok().json()
+    }
+
+    /// Runs a command that must fail with `code`, and gives what it says as JSON.
+    #[track_caller]
+    pub fn fails(&self, code: i32, args: &[&str]) -> super::program::Complaint {
+        self.run(&[&["--json"], args].concat()).exits(code).failure()
+    }
+
+    /// Starts a command that is watched; standard input and output are pipes.
+    pub fn start(&self, args: &[&str]) -> Running {
+        let number = self.runs.fetch_add(1, Ordering::Relaxed);
+        let err = File::create(self.dir.join(format!("runs/{number}.err"))).expect("a file");
+        let mut command = self.command();
+        command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(err);
+        Running::start(&mut command)
+    }
+
+    /// `potluck status --json`.
+    #[track_caller]
+    pub fn status(&self) -> Value {
+        self.json(&["status"])
+    }
+
+    /// What the pool says of a donor.
+    #[track_caller]
+    pub fn donor(&self, name: &str) -> Value {
+        let status = self.status();
+        let donors = status["donors"].as_array().expect("donors").iter();
+        let mut named = donors.filter(|donor| donor["name"] == name);
+        named.next().unwrap_or_else(|| panic!("no donor {name} in {status}")).clone()
+    }
+
+    /// Names of donors that are live; none while no manager answers.
+    pub fn live_donors(&self) -> Vec<String> {
+        let ran = self.run(&["--json", "status"]);
+        if ran.code != 0 {
+            return Vec::new();
+        }
+        let status = ran.json();
+        let donors = status["donors"].as_array().expect("donors").iter();
+        let live = donors.filter(|donor| donor["state"] == "live");
+        live.map(|donor| donor["name"].as_str().expect("a name").to_owned()).collect()
+    }
+
+    /// A whole file.
+    #[track_caller]
+    pub fn cat(&self, path: &str) -> Vec<u8> {
+        self.ok(&["cat", path]).stdout
+    }
+
+    /// Chunks of a file on each donor, by the donor's name.
+    #[track_caller]
+    pub fn shares(&self, path: &str) -> BTreeMap<String, u64> {
+        let stated = self.json(&["stat", path]);
+        let shares = stated["donors"].as_array().expect("donors").iter();
+        let share = |share: &Value| {
+            (share["name"].as_str().expect("a name").to_owned(), share["chunks"].as_u64().expect("a count"))
+        };
+        shares.map(share).collect()
+    }
+}
+
+/// How one donor is started, beyond what all have.
+#[derive(Debug, Clone)]
+pub struct Lending {
+    /// The most it lends.
+    pub max: String,
+    /// How others reach it, if not directly.
+    pub advertise: Option<String>,
+    /// Where, if not below the test's directory.
+    pub dir: Option<PathBuf>,
+    /// Variables set for it.
+    pub environment: Vec<(String, String)>,
+}
+
+impl Default for Lending {
+    fn default() -> Self {
+        Self { max: "1GiB".into(), advertise: None, dir: None, environment: Vec::new() }
+    }
+}
+
+struct Donor {
+    running: Option<Running>,
+    lent: Lent,
+    lending: Lending,
+    address: String,
+}
+
+/// A pool that is gone when dropped; then its logs must hold no panic.
+pub struct Lab {
+    /// Acts as the pool's first admin.
+    pub cli: Cli,
+    dir: TempDir,
+    options: Vec<String>,
+    environment: Vec<(String, String)>,
+    manager: Option<Running>,
+    address: String,
+    donors: BTreeMap<String, Donor>,
+}
+
+impl Lab {
+    /// A directory and nothing that runs.
+    pub fn empty() -> Self {
+        let dir = tempfile::Builder::new().prefix("potluck-test-").tempdir().expect("a directory");
+        fs::create_dir_all(dir.path().join("logs")).expect("a directory in the test's own");
+        let cli = Cli::new(dir.path());
+        let (options, environment, manager, address, donors) = Default::default();
+        Self { cli, dir, options, environment, manager, address, donors }
+    }
+
+    /// A manager and no donor.
+    pub fn manager_only(options: &[&str]) -> Self {
+        let mut lab = Self::empty();
+        lab.options = options.iter().map(|option| option.to_string()).collect();
+        lab.start_manager();
+        lab
+    }
+
+    /// A manager and donors called `donor-1` and so on, all live.
+    pub fn with_donors(count: usize) -> Self {
+        Self::with_options(count, &[])
+    }
+
+    /// The same with options for the manager.
+    pub fn with_options(donors: usize, options: &[&str]) -> Self {
+        let mut lab = Self::manager_only(options);
+        for number in 1..=donors {
+            lab.lend(&format!("donor-{number}"), Lending::default());
+        }
+        lab.wait_live();
+        lab
+    }
+
+    /// Where the test may put what it likes.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// The manager's state.
+    pub fn manager_dir(&self) -> PathBuf {
+        self.dir().join("manager")
+    }
+
+    /// The manager's `host:port`.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// The manager's process.
+    pub fn manager(&mut self) -> &mut Running {
+        self.manager.as_mut().expect("a manager that runs")
+    }
+
+    /// Sets a variable for a manager that starts later.
+    pub fn set_manager_env(&mut self, name: &str, value: &str) {
+        self.environment.push((name.into(), value.into()));
+    }
+
+    /// Starts the manager: at first on a free port, later where it was.
+    pub fn start_manager(&mut self) {
+        let listen = if self.address.is_empty() { "127.0.0.1:0" } else { &self.address };
+        let options: Vec<&str> = self.options.iter().map(String::as_str).collect();
+        let state = self.manager_dir();
+        let args = [&["manager", "--state", arg(&state), "--listen", listen], &options[..]].concat();
+        let (running, address) = start_daemon(&self.daemon(&self.environment), self.dir(), "manager", &args);
+        self.manager = Some(running);
+        self.address = address;
+        self.cli = self.cli.under(&state.join("admin"));
+    }
+
+    /// `kill -9` of the manager.
+    pub fn kill_manager(&mut self) {
+        self.manager.take().expect("a manager that runs").kill_9();
+    }
+
+    fn daemon(&self, environment: &[(String, String)]) -> Cli {
+        let cli = Cli { pool: None, ..self.cli.clone() };
+        environment.iter().fold(cli, |cli, (name, value)| cli.with_env(name, value))
+    }
+
+    /// A token.
+    #[track_caller]
+    pub fn token(&self, role: &str) -> String {
+        let invited = self.cli.json(&["invite", "--role", role]);
+        invited["token"].as_str().expect("a token").to_owned()
+    }
+
+    /// Starts a donor, which joins first.
+    pub fn lend(&mut self, name: &str, lending: Lending) {
+        let lent = lending.dir.clone().unwrap_or_else(|| self.dir().join(name).join("lent"));
+        let donor = Donor { running: None, lent: Lent(lent), lending, address: String::new() };
+        self.donors.insert(name.into(), donor);
+        let token = self.token("donor");
+        self.start_lending(name, &["--token", &token, "--name", name]);
+    }
+
+    /// Starts a donor again that was there before: in its place, at any port.
+    pub fn start_donor(&mut self, name: &str) {
+        self.start_lending(name, &[]);
+    }
+
+    fn start_lending(&mut self, name: &str, more: &[&str]) {
+        let Donor { lent, lending, .. } = &self.donors[name];
+        let state = self.dir().join(name).join("state");
+        let mut args = vec!["lend", arg(&lent.0), "--state", arg(&state), "--max", &lending.max];
+        args.extend(["--keep-free", "0%", "--listen", "127.0.0.1:0"]);
+        if let Some(advertise) = &lending.advertise {
+            args.extend(["--advertise", advertise]);
+        }
+        args.extend(more);
+        let cli = self.daemon(&lending.environment);
+        let (running, address) = start_daemon(&cli, self.dir(), name, &args);
+        let donor = self.donors.get_mut(name).expect("a known donor");
+        donor.running = Some(running);
+        donor.address = address;
+    }
+
+    /// Names of all donors.
+    pub fn donor_names(&self) -> Vec<String> {
+        self.donors.keys().cloned().collect()
+    }
+
+    /// A donor's process.
+    pub fn donor(&mut self, name: &str) -> &mut Running {
+        self.donors.get_mut(name).and_then(|donor| donor.running.as_mut()).expect("a donor that runs")
+    }
+
+    /// Where a donor listens.
+    pub fn donor_address(&self, name: &str) -> &str {
+        &self.donors[name].address
+    }
+
+    /// What lies on a donor's disk.
+    pub fn lent(&self, name: &str) -> Lent {
+        self.donors[name].lent.clone()
+    }
+
+    /// `kill -9` of a donor.
+    pub fn kill_donor(&mut self, name: &str) {
+        let donor = self.donors.get_mut(name).expect("a known donor");
+        donor.running.take().expect("a donor that runs").kill_9();
+    }
+
+    /// Chunk files on all donors.
+    pub fn chunk_files(&self) -> usize {
+        self.donors.values().map(|donor| donor.lent.chunks().len()).sum()
+    }
+
+    /// Waits until all donors are live.
+    #[track_caller]
+    pub fn wait_live(&self) {
+        wait_until("all donors to be live", PATIENCE, || {
+            self.cli.live_donors().len() == self.donors.len()
+        });
+    }
+
+    /// Waits until nothing is left that nobody needs: no open session, no promise, no chunk on a
+    /// donor's disk beyond `chunks`, no temporary file.
+    #[track_caller]
+    pub fn wait_clean(&self, chunks: usize) {
+        let mut last = String::new();
+        let clean = || {
+            let status = self.cli.status();
+            let donors = status["donors"].as_array().expect("donors");
+            let promised: u64 = donors.iter().filter_map(|donor| donor["promised"].as_u64()).sum();
+            let temp: usize = self.donors.values().map(|donor| donor.lent.temp().len()).sum();
+            let (sessions, condemned) = (&status["sessions"], &status["condemned_chunks"]);
+            let found = (self.chunk_files(), temp, promised);
+            last = format!("{found:?} chunk files, temporary files, promised bytes; {sessions} sessions, {condemned} condemned");
+            sessions == 0 && condemned == 0 && found == (chunks, 0, 0)
+        };
+        let waited = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            wait_until("leftovers to be reclaimed", PATIENCE, clean)
+        }));
+        if waited.is_err() {
+            panic!("leftovers stay: {last}; wanted {chunks} chunk files and nothing else");
+        }
+    }
+
+    /// Draws one of the donors.
+    pub fn any_donor(&self, lots: &mut Lots) -> String {
+        let names = self.donor_names();
+        names[lots.below(names.len() as u64) as usize].clone()
+    }
+
+    /// All that daemons and clients wrote to standard error so far.
+    pub fn logs(&self) -> Vec<(PathBuf, String)> {
+        let dirs = ["logs", "runs"].map(|dir| self.dir().join(dir));
+        let logs = dirs.iter().flat_map(|dir| super::lent::files_of(dir));
+        let logs = logs.filter(|path| path.extension().is_some_and(|kind| kind == "log" || kind == "err"));
+        logs.map(|path| {
+            let text = fs::read(&path).unwrap_or_default();
+            (path, String::from_utf8_lossy(&text).into_owned())
+        })
+        .collect()
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        self.donors.clear();
+        self.manager = None;
+        let logs = self.logs();
+        if std::thread::panicking() {
+            for (path, text) in logs.iter().filter(|(_, text)| !text.is_empty()) {
+                let lines: Vec<_> = text.lines().collect();
+                let tail = lines[lines.len().saturating_sub(15)..].join("\n  ");
+                eprintln!("{}:\n  {tail}", path.display());
+            }
+            return;
+        }
+        for (path, text) in logs {
+            assert!(!text.contains("panicked"), "{}: {text}", path.display());
+        }
+    }
+}
+
+/// Starts a daemon, waits until it serves, and gives its address. Its port may be taken for a
+/// moment by some outgoing connection of this machine; then it is tried again.
+fn start_daemon(cli: &Cli, dir: &Path, name: &str, args: &[&str]) -> (Running, String) {
+    let (log, ready) = (dir.join(format!("logs/{name}.log")), dir.join(format!("{name}.ready")));
+    let _ = fs::remove_file(&ready); // of an earlier life
+    let started = Instant::now();
+    loop {
+        let output = OpenOptions::new().create(true).append(true).open(&log).expect("a log");
+        let before = output.metadata().expect("metadata").len() as usize;
+        let mut command = cli.command();
+        command.args(args).arg("--ready-file").arg(&ready).stdout(Stdio::null()).stderr(output);
+        let mut running = Running::start(&mut command);
+        let mut ended = None;
+        wait_until(&format!("{name} to serve"), PATIENCE, || {
+            ended = running.ended();
+            ended.is_some() || ready.exists()
+        });
+        let Some(status) = ended else { return (running, ready_address(&ready, name)) };
+        let log = fs::read(&log).expect("a log");
+        let said = String::from_utf8_lossy(&log[before.min(log.len())..]).into_owned();
+        let taken = said.contains("in use") && started.elapsed() < PATIENCE;
+        assert!(taken, "{name} ended ({status}) instead of serving: {said}");
+    }
+}
+
+fn ready_address(ready: &Path, name: &str) -> String {
+    let text = fs::read(ready).expect("a ready file");
+    let said: Value = serde_json::from_slice(&text).expect("a ready file holds JSON");
+    let address = said["address"].as_str();
+    address.unwrap_or_else(|| panic!("{name} is ready without an address: {said}")).to_owned()
+}
+
+/// Asks a process to end as people do, and gives its exit code.
+#[track_caller]
+pub fn stop(running: &mut Running, signal: Signal) -> i32 {
+    running.signal(signal);
+    code_of(running.end("a process that was asked to stop"))
+}

@@ -1,0 +1,69 @@
+//! A member that speaks the wire itself, to say what the command line never would.
+
+use potluck_wire::call::Caller;
+use potluck_wire::control::{Call, DonorAccess};
+use potluck_wire::env::Env;
+use potluck_wire::error::Failure;
+use potluck_wire::identity::Identity;
+use potluck_wire::net::{BoxStream, SystemNet};
+use potluck_wire::tls::{Dial, TlsDial, install_provider};
+use potluck_wire::upgrade::{self, Opened};
+use std::path::Path;
+use std::sync::Arc;
+use tokio::runtime::Runtime;
+
+/// An identity, and a runtime to use it on.
+pub struct Member {
+    /// Who.
+    pub identity: Identity,
+    /// Drives the wire.
+    pub runtime: Runtime,
+    /// The machine.
+    pub env: Env,
+}
+
+impl Member {
+    /// The identity in `dir`.
+    pub fn load(dir: &Path) -> Self {
+        Self::new(Identity::load(dir).expect("an identity"))
+    }
+
+    /// This identity.
+    pub fn new(identity: Identity) -> Self {
+        install_provider();
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all();
+        let runtime = { runtime }.build().expect("a runtime");
+        Self { identity, runtime, env: Env::system() }
+    }
+
+    fn dial(&self) -> Arc<TlsDial> {
+        Arc::new(TlsDial::member(&self.identity).expect("a usable identity"))
+    }
+
+    /// Makes one call.
+    pub fn call<C: Call>(&self, request: &C) -> Result<C::Reply, Failure> {
+        self.call_through(self.dial(), request)
+    }
+
+    /// Makes one call over what `dial` secures.
+    pub fn call_through<C: Call>(&self, dial: Arc<TlsDial>, request: &C) -> Result<C::Reply, Failure> {
+        let caller = Caller::new(Arc::new(SystemNet), dial, &self.identity.about.manager);
+        self.runtime.block_on(caller.call(request))
+    }
+
+    /// A stream to the manager that is proved and says nothing yet.
+    pub fn stream(&self) -> BoxStream {
+        let (dial, manager) = (self.dial(), self.identity.about.manager.clone());
+        self.runtime.block_on(async {
+            let stream = self.env.net.connect(&manager).await.expect("a manager that listens");
+            dial.secure(stream).await.expect("a manager that knows this member")
+        })
+    }
+
+    /// A bulk connection.
+    pub fn open(&self, access: &DonorAccess) -> Opened {
+        let ticket = access.ticket.as_ref().expect("a ticket");
+        let opening = upgrade::open(&*self.env.net, &*self.env.entropy, &access.address, ticket);
+        self.runtime.block_on(opening).expect("a donor that takes the ticket")
+    }
+}

@@ -1,0 +1,152 @@
+//! Processes that cannot outlive their test, and what one run of a command said.
+
+use super::waiting::{PATIENCE, wait_until};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus};
+use std::time::Duration;
+
+/// A process, killed when dropped, and by the kernel when the thread that started it ends.
+pub struct Running {
+    child: Child,
+}
+
+impl Running {
+    /// Starts `command`.
+    pub fn start(command: &mut Command) -> Self {
+        // SAFETY: prctl is async-signal-safe, and nothing else happens between fork and exec.
+        unsafe {
+            command.pre_exec(|| {
+                Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?)
+            });
+        }
+        let child = command.spawn().unwrap_or_else(|why| panic!("cannot start {command:?}: {why}"));
+        Self { child }
+    }
+
+    /// Its number.
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// The child itself, for its pipes.
+    pub fn child(&mut self) -> &mut Child {
+        &mut self.child
+    }
+
+    /// Sends a signal; to one that has ended it means nothing.
+    pub fn signal(&self, signal: Signal) {
+        let _ = kill_process(self.pid(), signal);
+    }
+
+    /// `kill -9`, and waits until the process is gone.
+    pub fn kill_9(&mut self) -> ExitStatus {
+        self.signal(Signal::KILL);
+        self.child.wait().expect("a child can be waited for")
+    }
+
+    /// How it ended, if it has.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().expect("a child can be asked")
+    }
+
+    /// Waits for its end; one that takes longer than `limit` is hung and fails the test.
+    pub fn end_within(&mut self, what: &str, limit: Duration) -> ExitStatus {
+        let mut status = None;
+        wait_until(&format!("the end of {what}"), limit, || {
+            status = self.ended();
+            status.is_some()
+        });
+        status.expect("waited for")
+    }
+
+    /// The same for one that is not expected to take long.
+    pub fn end(&mut self, what: &str) -> ExitStatus {
+        self.end_within(what, PATIENCE)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.ended().is_none() {
+            self.kill_9();
+        }
+    }
+}
+
+/// The exit code, or minus the number of the signal that ended the process.
+pub fn code_of(status: ExitStatus) -> i32 {
+    status.code().unwrap_or_else(|| -status.signal().unwrap_or(0))
+}
+
+/// What one run of a command did.
+#[derive(Debug)]
+pub struct Ran {
+    /// As typed.
+    pub command: String,
+    /// Its exit code, or minus a signal's number.
+    pub code: i32,
+    /// Its standard output.
+    pub stdout: Vec<u8>,
+    /// Its standard error.
+    pub stderr: String,
+    /// Its wall time.
+    pub took: Duration,
+}
+
+impl Ran {
+    /// Fails the test unless the command succeeded.
+    #[track_caller]
+    pub fn ok(self) -> Self {
+        self.exits(0)
+    }
+
+    /// Fails the test unless the command ended with `code`.
+    #[track_caller]
+    pub fn exits(self, code: i32) -> Self {
+        assert_eq!(self.code, code, "exit code of `{}`; it said: {}{}", self.command, self.text(), self.stderr);
+        self
+    }
+
+    /// Its output as text.
+    pub fn text(&self) -> String {
+        let shown = &self.stdout[..self.stdout.len().min(2000)];
+        String::from_utf8_lossy(shown).into_owned()
+    }
+
+    /// Its output as the one JSON value that it must be.
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.stdout).unwrap_or_else(|why| {
+            panic!("`{}` did not print one JSON value ({why}): {}", self.command, self.text())
+        })
+    }
+
+    /// The failure that a `--json` command wrote to standard error, which must be consistent: an
+    /// exit code, a stable code, and words.
+    #[track_caller]
+    pub fn failure(&self) -> Complaint {
+        let last = self.stderr.lines().rev().find(|line| line.starts_with('{')).unwrap_or_default();
+        let said: Value = serde_json::from_str(last).unwrap_or_else(|_| {
+            panic!("`{}` ({}) did not end in a JSON failure: {}", self.command, self.code, self.stderr)
+        });
+        assert_eq!(said["exit_code"], self.code, "{}", self.stderr);
+        let text = |field: &str| said["error"][field].as_str().unwrap_or_default().to_owned();
+        let complaint = Complaint { code: text("code"), message: text("message"), hint: text("hint") };
+        assert!(complaint.code.starts_with("POT-E"), "{}", self.stderr);
+        assert!(!complaint.message.is_empty(), "{}", self.stderr);
+        complaint
+    }
+}
+
+/// A failure as it reached a program.
+#[derive(Debug)]
+pub struct Complaint {
+    /// Such as `POT-E012`.
+    pub code: String,
+    /// What happened, to what.
+    pub message: String,
+    /// What to do next.
+    pub hint: String,
+}
