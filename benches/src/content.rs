@@ -12,15 +12,19 @@ const PIECE: usize = 1 << 20;
 
 /// Writes `length` bytes that no other `name` has, gets them off the dirty list and leaves them in the page cache.
 pub fn write_file(path: &Path, name: &str, length: u64) -> Result<()> {
-    let mut file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
-    let mut stream = blake3::Hasher::new_derive_key("potluck-bench content").update(name.as_bytes()).finalize_xof();
+    let mut file =
+        File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
+    let mut stream = blake3::Hasher::new_derive_key("potluck-bench content")
+        .update(name.as_bytes())
+        .finalize_xof();
     let mut piece = vec![0; PIECE];
     let mut left = length;
     while left > 0 {
         interrupt::check()?;
         let now = left.min(PIECE as u64) as usize;
         stream.fill(&mut piece[..now]);
-        file.write_all(&piece[..now]).with_context(|| format!("cannot write {}", path.display()))?;
+        file.write_all(&piece[..now])
+            .with_context(|| format!("cannot write {}", path.display()))?;
         left -= now as u64;
     }
     Ok(())
@@ -60,9 +64,17 @@ pub fn compare(sent: &Path, received: &Path) -> Result<()> {
         expected += 1;
         let copy = arrived.iter().find(|path| path.file_name() == original.file_name());
         let copy = copy.with_context(|| format!("{} did not come back", original.display()))?;
-        ensure!(fs::read(&original)? == fs::read(copy)?, "{} came back with other bytes", original.display());
+        ensure!(
+            fs::read(&original)? == fs::read(copy)?,
+            "{} came back with other bytes",
+            original.display()
+        );
     }
-    ensure!(arrived.len() == expected, "{} files came back where {expected} were sent", arrived.len());
+    ensure!(
+        arrived.len() == expected,
+        "{} files came back where {expected} were sent",
+        arrived.len()
+    );
     Ok(())
 }
 
@@ -82,8 +94,9 @@ fn files_below(path: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
 pub fn remove(path: &Path) -> Result<()> {
     let removed = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
     match removed {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error).with_context(|| format!("cannot remove {}", path.display())),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", path.display()))
+        }
         _ => Ok(()),
     }
 }
-

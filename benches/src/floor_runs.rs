@@ -47,7 +47,8 @@ pub struct Floors {
 
 impl Floors {
     pub fn new(dir: &Path, piece: usize) -> Result<Self> {
-        let bench = std::env::current_exe().context("cannot find the bench's own program, which the floors are parts of")?;
+        let bench = std::env::current_exe()
+            .context("cannot find the bench's own program, which the floors are parts of")?;
         Ok(Self { bench, dir: dir.to_owned(), piece })
     }
 
@@ -67,16 +68,28 @@ impl Floors {
     }
 
     fn put(&self, source: &Path, copies: usize) -> Result<Cost> {
-        let outs: Vec<_> = (0..copies).map(|copy| self.dir.join(format!("floor-copy-{copy}"))).collect();
-        let sinks = outs.iter().map(|out| Half::start(self.half("put-sink").arg(out))).collect::<Result<Vec<_>>>()?;
-        let sent = measure::run(self.half("put-source").arg(source).args(sinks.iter().map(|sink| sink.address.to_string())))?;
+        let outs: Vec<_> =
+            (0..copies).map(|copy| self.dir.join(format!("floor-copy-{copy}"))).collect();
+        let sinks = outs
+            .iter()
+            .map(|out| Half::start(self.half("put-sink").arg(out)))
+            .collect::<Result<Vec<_>>>()?;
+        let sent = measure::run(
+            self.half("put-source")
+                .arg(source)
+                .args(sinks.iter().map(|sink| sink.address.to_string())),
+        )?;
         let mut cost = sent.cost;
         for sink in sinks {
             cost.cpu += sink.finish()?;
         }
         let length = fs::metadata(source)?.len();
         for out in outs {
-            ensure!(fs::metadata(&out)?.len() == length, "{} is not as long as its source", out.display());
+            ensure!(
+                fs::metadata(&out)?.len() == length,
+                "{} is not as long as its source",
+                out.display()
+            );
             content::remove(&out)?;
         }
         Ok(cost)
@@ -85,7 +98,9 @@ impl Floors {
     fn get(&self, source: &Path) -> Result<Cost> {
         let sender = Half::start(self.half("get-source").arg(source))?;
         let length = fs::metadata(source)?.len();
-        let received = measure::run(self.half("get-sink").arg(sender.address.to_string()).arg(length.to_string()))?;
+        let received = measure::run(
+            self.half("get-sink").arg(sender.address.to_string()).arg(length.to_string()),
+        )?;
         Ok(Cost { cpu: received.cost.cpu + sender.finish()?, ..received.cost })
     }
 
@@ -115,10 +130,15 @@ impl Half {
         let started = Instant::now();
         let mut child = measure::spawn(command.stdin(Stdio::null()).stdout(Stdio::piped()))?;
         let mut line = String::new();
-        let read = BufReader::new(child.stdout.take().context("stdout is a pipe")?).read_line(&mut line);
-        let mut half = Self { child: Some(child), started, address: SocketAddr::from(([127, 0, 0, 1], 0)) };
+        let read =
+            BufReader::new(child.stdout.take().context("stdout is a pipe")?).read_line(&mut line);
+        let mut half =
+            Self { child: Some(child), started, address: SocketAddr::from(([127, 0, 0, 1], 0)) };
         read?;
-        half.address = line.trim().parse().with_context(|| format!("{command:?} did not say where it listens"))?;
+        half.address = line
+            .trim()
+            .parse()
+            .with_context(|| format!("{command:?} did not say where it listens"))?;
         Ok(half)
     }
 

@@ -139,7 +139,8 @@ fn open(path: &Path) -> Result<File> {
 }
 
 fn connect(address: &SocketAddr) -> Result<TcpStream> {
-    TcpStream::connect(address).with_context(|| format!("cannot reach the other half of the floor at {address}"))
+    TcpStream::connect(address)
+        .with_context(|| format!("cannot reach the other half of the floor at {address}"))
 }
 
 fn accept_announced() -> Result<TcpStream> {
@@ -155,7 +156,15 @@ fn wake_once_per(piece: usize, socket: &TcpStream) -> io::Result<()> {
     let piece = libc::c_int::try_from(piece).unwrap_or(libc::c_int::MAX);
     let length = size_of_val(&piece) as libc::socklen_t;
     // SAFETY: the option takes one int, which outlives the call.
-    let failed = unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVLOWAT, (&raw const piece).cast(), length) } != 0;
+    let failed = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_RCVLOWAT,
+            (&raw const piece).cast(),
+            length,
+        )
+    } != 0;
     if failed { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 

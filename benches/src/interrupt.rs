@@ -27,11 +27,20 @@ pub fn check() -> Result<()> {
 }
 
 /// Asks `done` every `step` until it says so. `what` completes "gave up waiting for …".
-pub fn wait_until(what: &str, limit: Duration, step: Duration, mut done: impl FnMut() -> Result<bool>) -> Result<()> {
+pub fn wait_until(
+    what: &str,
+    limit: Duration,
+    step: Duration,
+    mut done: impl FnMut() -> Result<bool>,
+) -> Result<()> {
     let started = Instant::now();
     while !done()? {
         check()?;
-        ensure!(started.elapsed() < limit, "gave up waiting for {what} after {} s", limit.as_secs());
+        ensure!(
+            started.elapsed() < limit,
+            "gave up waiting for {what} after {} s",
+            limit.as_secs()
+        );
         std::thread::sleep(step);
     }
     Ok(())
@@ -40,5 +49,7 @@ pub fn wait_until(what: &str, limit: Duration, step: Duration, mut done: impl Fn
 /// Lets `time` pass.
 pub fn pass(time: Duration) -> Result<()> {
     let started = Instant::now();
-    wait_until("time to pass", Duration::MAX, Duration::from_millis(50), || Ok(started.elapsed() >= time))
+    wait_until("time to pass", Duration::MAX, Duration::from_millis(50), || {
+        Ok(started.elapsed() >= time)
+    })
 }

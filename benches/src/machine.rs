@@ -29,7 +29,8 @@ pub fn back_memory() -> Result<()> {
     let bytes = free_memory()? / 8 * 7;
     // In a process of its own, because the peak memory of a child would include the bench's.
     let program = std::env::current_exe().context("cannot find the bench's own program")?;
-    measure::run(Command::new(program).args(["floor", "touch-memory", &bytes.to_string()])).map(drop)
+    measure::run(Command::new(program).args(["floor", "touch-memory", &bytes.to_string()]))
+        .map(drop)
 }
 
 /// The program behind `back_memory`: writes to every page of `bytes` of memory.
@@ -40,12 +41,20 @@ pub fn touch(bytes: u64) {
     // SAFETY: advice about memory that `memory` owns; huge pages halve the time, and being refused them costs only that.
     unsafe {
         let misalignment = pages.as_ptr().align_offset(PAGE);
-        libc::madvise(pages.as_mut_ptr().add(misalignment).cast(), pages.len() - misalignment, libc::MADV_HUGEPAGE);
+        libc::madvise(
+            pages.as_mut_ptr().add(misalignment).cast(),
+            pages.len() - misalignment,
+            libc::MADV_HUGEPAGE,
+        );
     }
     let part = pages.len().div_ceil(std::thread::available_parallelism().map_or(1, usize::from));
     std::thread::scope(|scope| {
         for part in pages.chunks_mut(part.max(PAGE)) {
-            scope.spawn(move || part.chunks_mut(PAGE).for_each(|page| drop(page[0].write(1))));
+            scope.spawn(move || {
+                for page in part.chunks_mut(PAGE) {
+                    page[0].write(1);
+                }
+            });
         }
     });
     std::hint::black_box(&memory);
@@ -53,7 +62,10 @@ pub fn touch(bytes: u64) {
 
 fn free_memory() -> Result<u64> {
     let meminfo = fs::read_to_string("/proc/meminfo").context("cannot read /proc/meminfo")?;
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemFree:")).and_then(|rest| rest.trim().strip_suffix(" kB"));
+    let line = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix("MemFree:"))
+        .and_then(|rest| rest.trim().strip_suffix(" kB"));
     let kib: u64 = line.context("/proc/meminfo has no MemFree in kB")?.trim().parse()?;
     Ok(kib * 1024)
 }

@@ -141,9 +141,18 @@ fn compare(run: Run) -> Result<bool> {
         idle: Duration::from_secs(run.idle_seconds),
     };
     if run.quick {
-        plan = Plan { rounds: 1, size: Size(256 << 20), big: Size(1 << 30), idle: Duration::from_secs(5), ..plan };
+        plan = Plan {
+            rounds: 1,
+            size: Size(256 << 20),
+            big: Size(1 << 30),
+            idle: Duration::from_secs(5),
+            ..plan
+        };
     }
-    ensure!(plan.size.0 > 0 && plan.big.0 > 0 && !plan.idle.is_zero(), "--size, --big and --idle-seconds must not be 0");
+    ensure!(
+        plan.size.0 > 0 && plan.big.0 > 0 && !plan.idle.is_zero(),
+        "--size, --big and --idle-seconds must not be 0"
+    );
     let dir = temporary(&run.common.dir)?;
     let outcome = scenarios::run(&plan, dir.path(), Floors::new(dir.path(), floors::PIECE)?)?;
     let rows = report::rows(&plan, &outcome);
@@ -154,26 +163,46 @@ fn compare(run: Run) -> Result<bool> {
 fn measure_floors(only: FloorsOnly) -> Result<bool> {
     interrupt::catch();
     let common = only.common;
-    ensure!(common.size.0 > 0 && only.piece.iter().all(|piece| piece.0 > 0), "--size and --piece must not be 0");
+    ensure!(
+        common.size.0 > 0 && only.piece.iter().all(|piece| piece.0 > 0),
+        "--size and --piece must not be 0"
+    );
     let dir = temporary(&common.dir)?;
     let source = dir.path().join("source");
     content::write_file(&source, "floors", common.size.0)?;
     content::warm(&source)?;
-    let mut measured: Vec<_> = [Floor::Put, Floor::Put2, Floor::Get].into_iter().flat_map(|floor| only.piece.iter().map(move |piece| (floor, *piece, Vec::new()))).collect();
+    let mut measured: Vec<_> = [Floor::Put, Floor::Put2, Floor::Get]
+        .into_iter()
+        .flat_map(|floor| only.piece.iter().map(move |piece| (floor, *piece, Vec::new())))
+        .collect();
     for _ in 0..common.rounds {
         for (floor, piece, costs) in &mut measured {
             costs.push(Floors::new(dir.path(), piece.0 as usize)?.run(*floor, &source)?);
         }
     }
-    let name = |floor: Floor, piece: Size| if only.piece.len() > 1 { format!("{}, {piece} pieces", floor.name()) } else { floor.name().to_owned() };
-    let rows: Vec<_> = measured.iter().map(|(floor, piece, costs)| report::floor_row(*floor, name(*floor, *piece), costs, common.size.0)).collect();
+    let name = |floor: Floor, piece: Size| {
+        if only.piece.len() > 1 {
+            format!("{}, {piece} pieces", floor.name())
+        } else {
+            floor.name().to_owned()
+        }
+    };
+    let rows: Vec<_> = measured
+        .iter()
+        .map(|(floor, piece, costs)| {
+            report::floor_row(*floor, name(*floor, *piece), costs, common.size.0)
+        })
+        .collect();
     print(&common, &rows)?;
     Ok(false)
 }
 
 fn temporary(parent: &Path) -> Result<tempfile::TempDir> {
     let parent = std::path::absolute(parent)?;
-    tempfile::Builder::new().prefix("potluck-bench-").tempdir_in(&parent).with_context(|| format!("cannot make a directory in {}", parent.display()))
+    tempfile::Builder::new()
+        .prefix("potluck-bench-")
+        .tempdir_in(&parent)
+        .with_context(|| format!("cannot make a directory in {}", parent.display()))
 }
 
 fn print(common: &Common, rows: &[Row]) -> Result<()> {

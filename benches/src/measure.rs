@@ -33,7 +33,8 @@ pub fn spawn(command: &mut Command) -> Result<Child> {
     use std::os::unix::process::CommandExt;
     // SAFETY: between fork and exec the closure makes one prctl call, which is async-signal-safe, and allocates nothing.
     unsafe {
-        command.pre_exec(|| Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?));
+        command
+            .pre_exec(|| Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?));
     }
     command.spawn().with_context(|| format!("cannot start {}", command.get_program().display()))
 }
@@ -92,7 +93,11 @@ pub fn wait(mut child: Child, started: Instant) -> Result<Ended> {
     let (status, usage) = reap(child.id())?;
     let cpu = duration(usage.ru_utime) + duration(usage.ru_stime);
     // A child starts on the memory of whoever forked it and Linux counts that, so `ru_maxrss` is never below the bench's own few MiB.
-    Ok(Ended { cost: Cost { wall: verdict?, cpu }, peak_rss: usage.ru_maxrss as u64 * 1024, status })
+    Ok(Ended {
+        cost: Cost { wall: verdict?, cpu },
+        peak_rss: usage.ru_maxrss as u64 * 1024,
+        status,
+    })
 }
 
 fn readable_within(pidfd: &rustix::fd::OwnedFd, timeout: Duration) -> Result<bool> {
@@ -140,7 +145,10 @@ pub fn cpu_of(pid: u32) -> Result<Duration> {
     let mut clock = 0;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: both calls write one local each through a valid pointer.
-    let failed = unsafe { libc::clock_getcpuclockid(pid as libc::pid_t, &mut clock) != 0 || libc::clock_gettime(clock, &mut time) != 0 };
+    let failed = unsafe {
+        libc::clock_getcpuclockid(pid as libc::pid_t, &mut clock) != 0
+            || libc::clock_gettime(clock, &mut time) != 0
+    };
     ensure!(!failed, "process {pid} is gone: its CPU time cannot be read");
     Ok(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
 }
@@ -157,7 +165,9 @@ pub fn resident(pid: u32) -> Result<Resident> {
     let status = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
     let field = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name));
-        let kib = line.and_then(|rest| rest.trim().strip_suffix(" kB")).and_then(|kib| kib.trim().parse::<u64>().ok());
+        let kib = line
+            .and_then(|rest| rest.trim().strip_suffix(" kB"))
+            .and_then(|kib| kib.trim().parse::<u64>().ok());
         kib.map(|kib| kib * 1024).with_context(|| format!("{path} has no {name} in kB"))
     };
     Ok(Resident { now: field("VmRSS:")?, peak: field("VmHWM:")? })

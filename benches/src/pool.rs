@@ -51,35 +51,57 @@ impl Pool {
         );
         fs::create_dir_all(dir.join("home"))?;
         let mut command = product(binary, dir);
-        command.arg("manager").arg("--state").arg(dir.join("manager")).args(["--listen", "127.0.0.1:0"]);
+        command
+            .arg("manager")
+            .arg("--state")
+            .arg(dir.join("manager"))
+            .args(["--listen", "127.0.0.1:0"]);
         let manager = Daemon::start(command, dir, "manager")?;
-        let mut pool = Self { binary: binary.to_owned(), dir: dir.to_owned(), manager, donors: Vec::new() };
+        let mut pool =
+            Self { binary: binary.to_owned(), dir: dir.to_owned(), manager, donors: Vec::new() };
         for number in 0..donors {
             let donor = pool.lend(number, lent)?;
             pool.donors.push(donor);
         }
-        interrupt::wait_until(&format!("{donors} live donors in `potluck status`"), READY_WITHIN, Duration::from_millis(100), || {
-            pool.check_alive()?;
-            Ok(pool.live_donors()? == donors)
-        })?;
+        interrupt::wait_until(
+            &format!("{donors} live donors in `potluck status`"),
+            READY_WITHIN,
+            Duration::from_millis(100),
+            || {
+                pool.check_alive()?;
+                Ok(pool.live_donors()? == donors)
+            },
+        )?;
         Ok(pool)
     }
 
     fn lend(&self, number: usize, lent: &str) -> Result<Daemon> {
-        let invited = measure::run(self.client().args(["invite", "--role", "donor", "--json"]))?.stdout;
-        let invitation: Invitation = serde_json::from_str(&invited).with_context(|| format!("`potluck invite --json` printed {invited:?}"))?;
+        let invited =
+            measure::run(self.client().args(["invite", "--role", "donor", "--json"]))?.stdout;
+        let invitation: Invitation = serde_json::from_str(&invited)
+            .with_context(|| format!("`potluck invite --json` printed {invited:?}"))?;
         let name = format!("donor-{number}");
         let home = self.dir.join(&name);
         fs::create_dir_all(home.join("lent"))?;
         let mut command = product(&self.binary, &self.dir);
         command.arg("lend").arg(home.join("lent")).arg("--state").arg(home.join("state"));
-        command.args(["--token", &invitation.token, "--max", lent, "--keep-free", "0%", "--listen", "127.0.0.1:0"]);
+        command.args([
+            "--token",
+            &invitation.token,
+            "--max",
+            lent,
+            "--keep-free",
+            "0%",
+            "--listen",
+            "127.0.0.1:0",
+        ]);
         Daemon::start(command, &self.dir, &name)
     }
 
     fn live_donors(&self) -> Result<usize> {
         let printed = measure::run(self.client().args(["status", "--json"]))?.stdout;
-        let status: Status = serde_json::from_str(&printed).with_context(|| format!("`potluck status --json` printed {printed:?}"))?;
+        let status: Status = serde_json::from_str(&printed)
+            .with_context(|| format!("`potluck status --json` printed {printed:?}"))?;
         Ok(status.donors.iter().filter(|donor| donor.state == "live").count())
     }
 
@@ -101,7 +123,10 @@ impl Pool {
         // With ack `memory` a donor may owe work when the client is gone. It belongs to this command, not to the next.
         self.wait_quiet()?;
         let daemons = self.cpu()?.saturating_sub(before);
-        Ok(Finished { cost: Cost { cpu: finished.cost.cpu + daemons, ..finished.cost }, ..finished })
+        Ok(Finished {
+            cost: Cost { cpu: finished.cost.cpu + daemons, ..finished.cost },
+            ..finished
+        })
     }
 
     /// Returns when all daemons together use less than 2 % of a processor, or after 3 s, since heartbeats never stop.
@@ -122,17 +147,25 @@ impl Pool {
 
     fn cpu(&self) -> Result<Duration> {
         let daemons = std::iter::once(&self.manager).chain(&self.donors);
-        daemons.map(|daemon| measure::cpu_of(daemon.child.id()).map_err(|error| daemon.explain(error))).sum()
+        daemons
+            .map(|daemon| measure::cpu_of(daemon.child.id()).map_err(|error| daemon.explain(error)))
+            .sum()
     }
 
     /// CPU time of each donor so far.
     pub fn donor_cpu(&self) -> Result<Vec<Duration>> {
-        self.donors.iter().map(|donor| measure::cpu_of(donor.child.id()).map_err(|error| donor.explain(error))).collect()
+        self.donors
+            .iter()
+            .map(|donor| measure::cpu_of(donor.child.id()).map_err(|error| donor.explain(error)))
+            .collect()
     }
 
     /// Resident memory of each donor.
     pub fn donor_memory(&self) -> Result<Vec<Resident>> {
-        self.donors.iter().map(|donor| measure::resident(donor.child.id()).map_err(|error| donor.explain(error))).collect()
+        self.donors
+            .iter()
+            .map(|donor| measure::resident(donor.child.id()).map_err(|error| donor.explain(error)))
+            .collect()
     }
 
     fn check_alive(&mut self) -> Result<()> {
@@ -140,7 +173,10 @@ impl Pool {
     }
 
     fn explain(&self, error: anyhow::Error) -> anyhow::Error {
-        let logs: Vec<_> = std::iter::once(&self.manager).chain(&self.donors).filter_map(Daemon::last_words).collect();
+        let logs: Vec<_> = std::iter::once(&self.manager)
+            .chain(&self.donors)
+            .filter_map(Daemon::last_words)
+            .collect();
         anyhow::anyhow!("{error:#}\n{}", logs.join("\n"))
     }
 }
@@ -148,14 +184,19 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         // All at once, so that one slow stop does not wait for another. Each `Daemon` is then waited for as it drops.
-        self.donors.iter().chain(std::iter::once(&self.manager)).for_each(|daemon| daemon.signal(Signal::TERM));
+        self.donors
+            .iter()
+            .chain(std::iter::once(&self.manager))
+            .for_each(|daemon| daemon.signal(Signal::TERM));
     }
 }
 
 /// `potluck` without the caller's own configuration or environment.
 fn product(binary: &Path, dir: &Path) -> Command {
     let mut command = Command::new(binary);
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("POTLUCK_") || name == "RUST_LOG") {
+    for (name, _) in std::env::vars_os()
+        .filter(|(name, _)| name.to_string_lossy().starts_with("POTLUCK_") || name == "RUST_LOG")
+    {
         command.env_remove(name);
     }
     let home = dir.join("home");
@@ -184,14 +225,22 @@ impl Daemon {
         command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
         let child = measure::spawn(&mut command)?;
         let mut daemon = Self { name: name.to_owned(), log, child };
-        let waited = interrupt::wait_until("its ready file", READY_WITHIN, Duration::from_millis(5), || {
-            daemon.check_alive()?;
-            Ok(ready.exists())
-        });
-        waited.map_err(|error| daemon.explain(error)).with_context(|| format!("{command:?} is not serving"))?;
+        let waited =
+            interrupt::wait_until("its ready file", READY_WITHIN, Duration::from_millis(5), || {
+                daemon.check_alive()?;
+                Ok(ready.exists())
+            });
+        waited
+            .map_err(|error| daemon.explain(error))
+            .with_context(|| format!("{command:?} is not serving"))?;
         let written = fs::read_to_string(&ready)?;
-        let Ready { pid } = serde_json::from_str(&written).with_context(|| format!("{} holds {written:?}", ready.display()))?;
-        ensure!(pid == daemon.child.id(), "{name} serves as process {pid}, not as {}, the one started: it must stay in the foreground", daemon.child.id());
+        let Ready { pid } = serde_json::from_str(&written)
+            .with_context(|| format!("{} holds {written:?}", ready.display()))?;
+        ensure!(
+            pid == daemon.child.id(),
+            "{name} serves as process {pid}, not as {}, the one started: it must stay in the foreground",
+            daemon.child.id()
+        );
         Ok(daemon)
     }
 
@@ -226,7 +275,11 @@ impl Drop for Daemon {
         let started = Instant::now();
         while matches!(self.child.try_wait(), Ok(None)) {
             if started.elapsed() > STOP_WITHIN {
-                eprintln!("{} did not stop within {} s of SIGTERM and was killed", self.name, STOP_WITHIN.as_secs());
+                eprintln!(
+                    "{} did not stop within {} s of SIGTERM and was killed",
+                    self.name,
+                    STOP_WITHIN.as_secs()
+                );
                 self.signal(Signal::KILL);
                 let _ = self.child.wait();
                 return;

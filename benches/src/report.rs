@@ -62,15 +62,24 @@ impl Row {
 
     /// Work, measured, floor, ratio, target and verdict, as a person reads them.
     fn cells(&self) -> [String; 6] {
-        let verdict = |met: Option<bool>| met.map_or("", |met| if met { "met" } else { "MISSED" }).to_owned();
+        let verdict =
+            |met: Option<bool>| met.map_or("", |met| if met { "met" } else { "MISSED" }).to_owned();
         match self {
             Self::Speed(speed) => {
-                let (cpu, rate) = (|value: f64| format!("{value:.3} s/GiB"), |value: f64| format!("{value:.0} MiB/s"));
+                let (cpu, rate) = (
+                    |value: f64| format!("{value:.3} s/GiB"),
+                    |value: f64| format!("{value:.0} MiB/s"),
+                );
                 let (measured, floor) = match speed.measure {
                     "wall" => (rate(speed.mib_s), rate(speed.floor)),
-                    _ => (format!("{}, {}", cpu(speed.cpu_s_per_gib), rate(speed.mib_s)), cpu(speed.floor)),
+                    _ => (
+                        format!("{}, {}", cpu(speed.cpu_s_per_gib), rate(speed.mib_s)),
+                        cpu(speed.floor),
+                    ),
                 };
-                let spread = speed.spread.map_or(String::new(), |(low, high)| format!(" ({low:.2}–{high:.2})"));
+                let spread = speed
+                    .spread
+                    .map_or(String::new(), |(low, high)| format!(" ({low:.2}–{high:.2})"));
                 [
                     format!("{}, {}", speed.work, speed.measure),
                     measured,
@@ -81,9 +90,22 @@ impl Row {
                 ]
             }
             Self::Value(value) => {
-                let (sign, digits) = if value.at_least { ("≥", 0) } else { ("≤", if value.unit == "%" { 3 } else { 1 }) };
-                let target = value.target.map_or(String::new(), |target| format!("{sign} {target} {}", value.unit));
-                [value.work.clone(), format!("{:.digits$} {}", value.value, value.unit), String::new(), String::new(), target, verdict(value.met)]
+                let (sign, digits) = if value.at_least {
+                    ("≥", 0)
+                } else {
+                    ("≤", if value.unit == "%" { 3 } else { 1 })
+                };
+                let target = value
+                    .target
+                    .map_or(String::new(), |target| format!("{sign} {target} {}", value.unit));
+                [
+                    value.work.clone(),
+                    format!("{:.digits$} {}", value.value, value.unit),
+                    String::new(),
+                    String::new(),
+                    target,
+                    verdict(value.met),
+                ]
             }
         }
     }
@@ -99,10 +121,19 @@ pub fn rows(plan: &Plan, outcome: &Outcome) -> Vec<Row> {
         floors.entry(contest.floor).or_default().extend(pairs.iter().map(|pair| pair.floor));
         contests.extend(contest_rows(contest, pairs, bytes_of(contest.floor, plan)));
     }
-    let floors = floors.iter().map(|(floor, costs)| floor_row(*floor, floor.name().to_owned(), costs, bytes_of(*floor, plan)));
+    let floors = floors.iter().map(|(floor, costs)| {
+        floor_row(*floor, floor.name().to_owned(), costs, bytes_of(*floor, plan))
+    });
     let figures = outcome.figures.iter().map(|figure| {
         let met = figure.at_most.map(|most| figure.value <= most);
-        Row::Value(Value { work: figure.work.clone(), value: figure.value, unit: figure.unit, target: figure.at_most, met, at_least: false })
+        Row::Value(Value {
+            work: figure.work.clone(),
+            value: figure.value,
+            unit: figure.unit,
+            target: figure.at_most,
+            met,
+            at_least: false,
+        })
     });
     floors.chain(contests).chain(figures).collect()
 }
@@ -115,7 +146,18 @@ fn bytes_of(floor: Floor, plan: &Plan) -> u64 {
 pub fn floor_row(floor: Floor, work: String, costs: &[Cost], bytes: u64) -> Row {
     let (mib_s, cpu_s_per_gib) = (rate(wall(costs), bytes), per_gib(cpu(costs), bytes));
     let floor_name = floor.name();
-    Row::Speed(Speed { work, measure: "cpu", mib_s, cpu_s_per_gib, floor_name, floor: cpu_s_per_gib, ratio: None, spread: None, target: None, met: None })
+    Row::Speed(Speed {
+        work,
+        measure: "cpu",
+        mib_s,
+        cpu_s_per_gib,
+        floor_name,
+        floor: cpu_s_per_gib,
+        ratio: None,
+        spread: None,
+        target: None,
+        met: None,
+    })
 }
 
 fn contest_rows(contest: &Contest, pairs: &[Pair], bytes: u64) -> Vec<Row> {
@@ -125,24 +167,55 @@ fn contest_rows(contest: &Contest, pairs: &[Pair], bytes: u64) -> Vec<Row> {
     let speed = |measure, floor, ratio: f64, spread, target: f64| {
         let met = Some(ratio <= target);
         let (work, floor_name) = (contest.name.to_owned(), contest.floor.name());
-        Row::Speed(Speed { work, measure, mib_s, cpu_s_per_gib, floor_name, floor, ratio: Some(ratio), spread: Some(spread), target: Some(target), met })
+        Row::Speed(Speed {
+            work,
+            measure,
+            mib_s,
+            cpu_s_per_gib,
+            floor_name,
+            floor,
+            ratio: Some(ratio),
+            spread: Some(spread),
+            target: Some(target),
+            met,
+        })
     };
     let floor_cpu = per_gib(cpu(&floors), bytes);
-    let mut rows = vec![speed("cpu", floor_cpu, cpu_s_per_gib / floor_cpu, spread(pairs, |cost| cost.cpu), contest.cpu)];
+    let mut rows = vec![speed(
+        "cpu",
+        floor_cpu,
+        cpu_s_per_gib / floor_cpu,
+        spread(pairs, |cost| cost.cpu),
+        contest.cpu,
+    )];
     if let Some(target) = contest.wall {
         let floor_rate = rate(wall(&floors), bytes);
-        rows.push(speed("wall", floor_rate, floor_rate / mib_s, spread(pairs, |cost| cost.wall), target));
+        rows.push(speed(
+            "wall",
+            floor_rate,
+            floor_rate / mib_s,
+            spread(pairs, |cost| cost.wall),
+            target,
+        ));
     }
     if let Some(target) = contest.files_per_second {
         let value = FILES as f64 / wall(&products);
         let met = Some(value >= target);
-        rows.push(Row::Value(Value { work: format!("{}, rate", contest.name), value, unit: "files/s", target: Some(target), met, at_least: true }));
+        rows.push(Row::Value(Value {
+            work: format!("{}, rate", contest.name),
+            value,
+            unit: "files/s",
+            target: Some(target),
+            met,
+            at_least: true,
+        }));
     }
     rows
 }
 
 fn spread(pairs: &[Pair], of: impl Fn(&Cost) -> Duration) -> (f64, f64) {
-    let ratios = pairs.iter().map(|pair| of(&pair.product).as_secs_f64() / of(&pair.floor).as_secs_f64());
+    let ratios =
+        pairs.iter().map(|pair| of(&pair.product).as_secs_f64() / of(&pair.floor).as_secs_f64());
     ratios.fold((f64::INFINITY, 0.0), |(low, high), ratio| (low.min(ratio), high.max(ratio)))
 }
 
@@ -189,11 +262,14 @@ pub fn print_markdown(rows: &[Row]) {
 
 /// Columns for a terminal, then what was missed.
 pub fn print_table(rows: &[Row]) {
-    let cells: Vec<_> = std::iter::once(HEADINGS.map(str::to_owned)).chain(rows.iter().map(Row::cells)).collect();
-    let width = |column: usize| cells.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
+    let cells: Vec<_> =
+        std::iter::once(HEADINGS.map(str::to_owned)).chain(rows.iter().map(Row::cells)).collect();
+    let width =
+        |column: usize| cells.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
     let widths: [usize; 6] = std::array::from_fn(width);
     for line in &cells {
-        let padded: Vec<_> = line.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        let padded: Vec<_> =
+            line.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
         println!("{}", padded.join("  ").trim_end());
     }
     for row in rows.iter().filter(|row| row.missed()) {
@@ -209,8 +285,13 @@ mod tests {
 
     #[test]
     fn ratios_are_of_medians_and_limits_are_inclusive() {
-        let cost = |seconds: f64| Cost { wall: Duration::from_secs_f64(seconds), cpu: Duration::from_secs_f64(2.0 * seconds) };
-        let pairs: Vec<_> = [(1.0, 1.25), (1.0, 9.0), (1.0, 1.0)].map(|(floor, product)| Pair { floor: cost(floor), product: cost(product) }).into();
+        let cost = |seconds: f64| Cost {
+            wall: Duration::from_secs_f64(seconds),
+            cpu: Duration::from_secs_f64(2.0 * seconds),
+        };
+        let pairs: Vec<_> = [(1.0, 1.25), (1.0, 9.0), (1.0, 1.0)]
+            .map(|(floor, product)| Pair { floor: cost(floor), product: cost(product) })
+            .into();
         let contest = Contest { cpu: 1.25, wall: Some(1.2), ..CONTESTS[0] };
         let rows = contest_rows(&contest, &pairs, 1 << 30);
         assert_eq!(rows.iter().map(Row::missed).collect::<Vec<_>>(), [false, true]);
@@ -223,8 +304,19 @@ mod tests {
     fn json_has_the_promised_fields() {
         let cost = Cost { wall: Duration::from_secs(1), cpu: Duration::from_secs(1) };
         let rows = contest_rows(&CONTESTS[5], &[Pair { floor: cost, product: cost }], 1 << 30);
-        let lines: Vec<serde_json::Value> = rows.iter().map(|row| serde_json::to_value(row).expect("rows are plain data")).collect();
-        assert!(["work", "mib_s", "cpu_s_per_gib", "floor", "ratio", "target", "met"].iter().all(|field| lines[0].get(field).is_some()));
-        assert!(["work", "value", "unit", "target", "met"].iter().all(|field| lines[1].get(field).is_some()));
+        let lines: Vec<serde_json::Value> = rows
+            .iter()
+            .map(|row| serde_json::to_value(row).expect("rows are plain data"))
+            .collect();
+        assert!(
+            ["work", "mib_s", "cpu_s_per_gib", "floor", "ratio", "target", "met"]
+                .iter()
+                .all(|field| lines[0].get(field).is_some())
+        );
+        assert!(
+            ["work", "value", "unit", "target", "met"]
+                .iter()
+                .all(|field| lines[1].get(field).is_some())
+        );
     }
 }

@@ -48,13 +48,62 @@ pub struct Contest {
 }
 
 pub const CONTESTS: [Contest; 7] = [
-    Contest { work: Work::Put, name: "put, 1 copy", floor: Floor::Put, cpu: 1.35, wall: Some(1.35), files_per_second: None },
-    Contest { work: Work::Get, name: "get to /dev/null", floor: Floor::Get, cpu: 1.3, wall: Some(1.3), files_per_second: None },
-    Contest { work: Work::Put2, name: "put, 2 copies", floor: Floor::Put2, cpu: 1.35, wall: Some(1.4), files_per_second: None },
-    Contest { work: Work::SealedPut, name: "sealed put, 1 copy", floor: Floor::Put, cpu: 1.8, wall: None, files_per_second: None },
-    Contest { work: Work::SealedGet, name: "sealed get, 1 copy", floor: Floor::Get, cpu: 1.5, wall: None, files_per_second: None },
-    Contest { work: Work::FilesIn, name: "1000 files in", floor: Floor::Cp, cpu: 4.0, wall: None, files_per_second: Some(2400.0) },
-    Contest { work: Work::FilesOut, name: "1000 files out", floor: Floor::Cp, cpu: 4.0, wall: None, files_per_second: Some(6000.0) },
+    Contest {
+        work: Work::Put,
+        name: "put, 1 copy",
+        floor: Floor::Put,
+        cpu: 1.35,
+        wall: Some(1.35),
+        files_per_second: None,
+    },
+    Contest {
+        work: Work::Get,
+        name: "get to /dev/null",
+        floor: Floor::Get,
+        cpu: 1.3,
+        wall: Some(1.3),
+        files_per_second: None,
+    },
+    Contest {
+        work: Work::Put2,
+        name: "put, 2 copies",
+        floor: Floor::Put2,
+        cpu: 1.35,
+        wall: Some(1.4),
+        files_per_second: None,
+    },
+    Contest {
+        work: Work::SealedPut,
+        name: "sealed put, 1 copy",
+        floor: Floor::Put,
+        cpu: 1.8,
+        wall: None,
+        files_per_second: None,
+    },
+    Contest {
+        work: Work::SealedGet,
+        name: "sealed get, 1 copy",
+        floor: Floor::Get,
+        cpu: 1.5,
+        wall: None,
+        files_per_second: None,
+    },
+    Contest {
+        work: Work::FilesIn,
+        name: "1000 files in",
+        floor: Floor::Cp,
+        cpu: 4.0,
+        wall: None,
+        files_per_second: Some(2400.0),
+    },
+    Contest {
+        work: Work::FilesOut,
+        name: "1000 files out",
+        floor: Floor::Cp,
+        cpu: 4.0,
+        wall: None,
+        files_per_second: Some(6000.0),
+    },
 ];
 
 const MIB: f64 = (1 << 20) as f64;
@@ -72,9 +121,19 @@ struct Space {
 }
 
 const SPACES: [Space; 3] = [
-    Space { name: "plain", flags: &["--plain", "--copies", "1"], put: Work::Put, get: Some(Work::Get) },
+    Space {
+        name: "plain",
+        flags: &["--plain", "--copies", "1"],
+        put: Work::Put,
+        get: Some(Work::Get),
+    },
     Space { name: "plain2", flags: &["--plain", "--copies", "2"], put: Work::Put2, get: None },
-    Space { name: "sealed", flags: &["--copies", "1"], put: Work::SealedPut, get: Some(Work::SealedGet) },
+    Space {
+        name: "sealed",
+        flags: &["--copies", "1"],
+        put: Work::SealedPut,
+        get: Some(Work::SealedGet),
+    },
 ];
 
 pub struct Plan {
@@ -141,7 +200,13 @@ pub fn run(plan: &Plan, dir: &Path, floors: Floors) -> Result<Outcome> {
         run.idle_donors("donor idle", Some(IDLE_RSS_MIB), Some(IDLE_CPU_PERCENT))?;
     }
     for space in &SPACES {
-        measure::run(run.pool.client().args(["space", "create", space.name]).args(space.flags).args(["--ack", "memory"]))?;
+        measure::run(
+            run.pool
+                .client()
+                .args(["space", "create", space.name])
+                .args(space.flags)
+                .args(["--ack", "memory"]),
+        )?;
     }
     for round in 0..plan.rounds {
         for space in SPACES.iter().filter(|space| plan.wants_space(space)) {
@@ -161,9 +226,14 @@ pub fn run(plan: &Plan, dir: &Path, floors: Floors) -> Result<Outcome> {
 }
 
 fn check_room(plan: &Plan, dir: &Path) -> Result<()> {
-    let stat = rustix::fs::statvfs(dir).with_context(|| format!("cannot see how much room {} has", dir.display()))?;
+    let stat = rustix::fs::statvfs(dir)
+        .with_context(|| format!("cannot see how much room {} has", dir.display()))?;
     let (free, needed) = (Size(stat.f_bavail * stat.f_frsize), Size(plan.footprint()));
-    ensure!(free.0 > needed.0, "{} has {free} free and this run can need {needed}: give another --dir, or less --size or --big", dir.display());
+    ensure!(
+        free.0 > needed.0,
+        "{} has {free} free and this run can need {needed}: give another --dir, or less --size or --big",
+        dir.display()
+    );
     Ok(())
 }
 
@@ -192,7 +262,8 @@ impl Run<'_> {
 
     fn many_files(&mut self, round: usize) -> Result<()> {
         let name = format!("files-{round}");
-        let (local, remote, back) = (self.dir.join(&name), format!("pot://plain/{name}"), self.dir.join("files-back"));
+        let (local, remote, back) =
+            (self.dir.join(&name), format!("pot://plain/{name}"), self.dir.join("files-back"));
         content::write_directory(&local, &name, FILES, FILE_SIZE)?;
         content::warm(&local)?;
         let put = self.cp(&["-r"], &local, &remote);
@@ -210,14 +281,28 @@ impl Run<'_> {
         let put = self.product(&mut self.cp(&[], &local, remote), false)?;
         let get = self.product(&mut self.cp(&[], remote, "/dev/null"), false)?;
         for (verb, finished) in [("put", put), ("get", get)] {
-            self.figure(format!("client RSS on a {size} {verb}"), finished.peak_rss as f64 / MIB, "MiB", Some(CLIENT_RSS_MIB));
+            self.figure(
+                format!("client RSS on a {size} {verb}"),
+                finished.peak_rss as f64 / MIB,
+                "MiB",
+                Some(CLIENT_RSS_MIB),
+            );
         }
         self.forget(&local, remote)
     }
 
     /// Floor and product over the same `source`, first one first and then the other, so that neither always gets the warmer machine.
-    fn contest(&mut self, work: Work, round: usize, source: &Path, mut command: Command) -> Result<()> {
-        let contest = CONTESTS.iter().find(|contest| contest.work == work).context("every work over files has a floor")?;
+    fn contest(
+        &mut self,
+        work: Work,
+        round: usize,
+        source: &Path,
+        mut command: Command,
+    ) -> Result<()> {
+        let contest = CONTESTS
+            .iter()
+            .find(|contest| contest.work == work)
+            .context("every work over files has a floor")?;
         let pair = if round.is_multiple_of(2) {
             let floor = self.floors.run(contest.floor, source)?;
             Pair { floor, product: self.product(&mut command, contest.floor.fills_pages())?.cost }
@@ -255,15 +340,26 @@ impl Run<'_> {
         measure::run(self.pool.client().args(["rm", "-r", remote])).map(drop)
     }
 
-    fn idle_donors(&mut self, work: &str, most_mib: Option<f64>, most_percent: Option<f64>) -> Result<()> {
+    fn idle_donors(
+        &mut self,
+        work: &str,
+        most_mib: Option<f64>,
+        most_percent: Option<f64>,
+    ) -> Result<()> {
         eprintln!("{work}: watching the donors for {} s", self.plan.idle.as_secs());
         // What starting or serving left to do is not idleness.
         interrupt::pass(Duration::from_secs(2))?;
         let before = self.pool.donor_cpu()?;
         interrupt::pass(self.plan.idle)?;
         let after = self.pool.donor_cpu()?;
-        let used = after.iter().zip(&before).map(|(after, before)| after.saturating_sub(*before)).max().unwrap_or_default();
-        let resident = self.pool.donor_memory()?.iter().map(|memory| memory.now).max().unwrap_or_default();
+        let used = after
+            .iter()
+            .zip(&before)
+            .map(|(after, before)| after.saturating_sub(*before))
+            .max()
+            .unwrap_or_default();
+        let resident =
+            self.pool.donor_memory()?.iter().map(|memory| memory.now).max().unwrap_or_default();
         let percent = 100.0 * used.as_secs_f64() / self.plan.idle.as_secs_f64();
         self.figure(format!("{work} RSS"), resident as f64 / MIB, "MiB", most_mib);
         self.figure(format!("{work} CPU"), percent, "%", most_percent);
@@ -271,8 +367,14 @@ impl Run<'_> {
     }
 
     fn donors_after_serving(&mut self) -> Result<()> {
-        let peak = self.pool.donor_memory()?.iter().map(|memory| memory.peak).max().unwrap_or_default();
-        self.figure("donor RSS while serving".to_owned(), peak as f64 / MIB, "MiB", Some(SERVING_RSS_MIB));
+        let peak =
+            self.pool.donor_memory()?.iter().map(|memory| memory.peak).max().unwrap_or_default();
+        self.figure(
+            "donor RSS while serving".to_owned(),
+            peak as f64 / MIB,
+            "MiB",
+            Some(SERVING_RSS_MIB),
+        );
         // The target speaks of an idle donor and does not say whether it has ever worked; how much it keeps is worth seeing.
         self.idle_donors("donor idle after serving", None, None)
     }

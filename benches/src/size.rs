@@ -15,9 +15,18 @@ impl FromStr for Size {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let (number, shift) = UNITS.iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, *shift))).unwrap_or((text, 0));
-        let number: u64 = number.trim().parse().with_context(|| format!("{text:?} is no size: write it like 1GiB, 256MiB or 65536"))?;
-        number.checked_mul(1 << shift).map(Self).with_context(|| format!("{text} is more than can be counted"))
+        let (number, shift) = UNITS
+            .iter()
+            .find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, *shift)))
+            .unwrap_or((text, 0));
+        let number: u64 = number
+            .trim()
+            .parse()
+            .with_context(|| format!("{text:?} is no size: write it like 1GiB, 256MiB or 65536"))?;
+        number
+            .checked_mul(1 << shift)
+            .map(Self)
+            .with_context(|| format!("{text} is more than can be counted"))
     }
 }
 

@@ -154,15 +154,17 @@ impl Cutter {
     }
 
     fn cut_one(&self, current: &mut Current, claim: &mut Claim) -> io::Result<Option<Piece>> {
-        let want = current.left.map_or(self.chunk_size as u64, |left| left.clamp(1, self.chunk_size as u64));
-        if current.size == 0 && want <= INLINE_MAX {
+        if current.size == 0 && current.left.is_some_and(|left| left <= INLINE_MAX) {
             if let Some(content) = current.read_whole_if_small()? {
                 return Ok(Some(Piece::Inline(self.seal_inline(content, current))));
             }
         } else if current.left == Some(0) && current.at_end()? {
             return Ok(None);
         }
-        let mut body = claim.split(want as usize).buffer(want as usize);
+        // Of a stream nobody knows what is left: less than a whole chunk means its end.
+        let left = current.left.map_or(usize::MAX, |left| left as usize);
+        let want = left.clamp(1, self.chunk_size);
+        let mut body = claim.split(want).buffer(want);
         let mut hasher = ChunkHasher::default();
         let len = current.fill(&mut body, &mut hasher)?;
         body.bytes_mut().truncate(len);
@@ -294,3 +296,6 @@ impl Current {
         Ok(filled)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -21,7 +21,8 @@ fn cpu_of(name: &str) -> f64 {
     sum
 }
 const CHUNK: usize = 4 << 20;
-fn floor_put(dir: &std::path::Path, chunks: &[Vec<u8>]) -> (f64, f64) {
+fn floor_put(dir: &std::path::Path, chunks: &[Vec<u8>], files: bool) -> (f64, f64) {
+    let per = chunks[0].len();
     let l = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = l.local_addr().unwrap();
     let dir = dir.to_owned();
@@ -29,15 +30,18 @@ fn floor_put(dir: &std::path::Path, chunks: &[Vec<u8>]) -> (f64, f64) {
     let th = std::thread::Builder::new().name("floor-sink".into()).spawn(move || {
         let (mut s, _) = l.accept().unwrap();
         let mut f = std::fs::File::create(dir.join("floor")).unwrap();
+        let mut k = 0;
+        if files { for i in 0..256 { std::fs::create_dir_all(dir.join(format!("ff/{i:02x}"))).unwrap(); } }
         let mut p = vec![0; 256 << 10];
         let mut h = blake3::Hasher::new();
         let mut in_chunk = 0;
         loop {
             let mut n = 0;
             while n < p.len() { let r = s.read(&mut p[n..]).unwrap(); if r == 0 { break } n += r; }
+            if files && in_chunk == 0 && n > 0 { f = std::fs::File::create(dir.join("ff").join(format!("tmp-{k}"))).unwrap(); }
             h.update(&p[..n]); f.write_all(&p[..n]).unwrap();
             in_chunk += n;
-            if in_chunk == CHUNK { std::hint::black_box(h.finalize()); h.reset(); in_chunk = 0; }
+            if in_chunk == per { std::hint::black_box(h.finalize()); h.reset(); in_chunk = 0; if files { if std::env::var_os("TRAIL").is_some() { f.write_all(&[7; 64]).unwrap(); } std::fs::rename(dir.join("ff").join(format!("tmp-{k}")), dir.join("ff").join(format!("{:02x}/chunk-{k}", (k * 37) % 256))).unwrap(); k += 1; } }
             if n < p.len() { break }
         }
         drop(f);
@@ -87,13 +91,19 @@ fn main() {
         let base = pool::content(1, chunk);
         let gib = total as f64 / (1u64 << 30) as f64;
         let mut sink = vec![0; 256 << 10];
+        let mut ff = vec![];
         let (mut fp, mut dp, mut fg, mut dg) = (vec![], vec![], vec![], vec![]);
         let (mut fpw, mut dpw, mut dgw) = (vec![], vec![], vec![]);
         for round in 0..rounds {
             let chunks: Vec<Vec<u8>> = (0..total / chunk).map(|i| { let mut c = base.clone(); c[..8].copy_from_slice(&((round * 1_000_000 + i) as u64).to_le_bytes()); c }).collect();
             let names: Vec<_> = chunks.iter().map(|c| ChunkName::of(c)).collect();
             rustix::fs::sync();
-            let (c, w) = floor_put(&pool.place.lent().parent().unwrap(), &chunks);
+            let (c, _) = floor_put(&pool.place.lent().parent().unwrap(), &chunks, true);
+            ff.push(c / gib);
+            rustix::fs::sync();
+            std::fs::remove_dir_all(pool.place.lent().parent().unwrap().join("ff")).unwrap();
+            rustix::fs::sync();
+            let (c, w) = floor_put(&pool.place.lent().parent().unwrap(), &chunks, false);
             fp.push(c / gib); fpw.push(w);
             rustix::fs::sync();
             let (c, _) = floor_get(&pool.place.lent().parent().unwrap(), total as u64, &mut sink);
@@ -133,6 +143,7 @@ fn main() {
         let (a, b, c, d) = (med(&mut fp), med(&mut dp), med(&mut fg), med(&mut dg));
         println!("put CPU-s/GiB floor {a:.3} donor {b:.3} ratio {:.2} | wall floor {:.3} donor {:.3}", b / a, med(&mut fpw), med(&mut dpw));
         println!("get CPU-s/GiB floor {c:.3} donor {d:.3} ratio {:.2} | wall donor {:.3}", d / c, med(&mut dgw));
+        println!("floor in files {:.3}: {ff:.3?}", med(&mut ff));
         println!("  put floors {fp:.3?} donors {dp:.3?}");
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         println!("{}", status.lines().filter(|l| l.starts_with("VmRSS")||l.starts_with("VmHWM")).collect::<Vec<_>>().join(" "));

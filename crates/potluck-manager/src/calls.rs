@@ -12,6 +12,8 @@ mod space;
 mod status;
 mod ticketing;
 
+pub use session::end as end_session;
+
 use crate::access;
 use crate::failure;
 use crate::members::Caller;

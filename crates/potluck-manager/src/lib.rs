@@ -1,1 +1,30 @@
+//! The manager: metadata, placement and housekeeping of a pool. It never touches file bytes.
+//!
+//! [`init`] makes a pool in a directory; [`Manager`] serves it. Inside, three layers: [`serve`]
+//! waits and [`background`] works unasked; `calls` translates each call; below them lie the pool's
+//! two kinds of state, soft in `pool` (a state machine without clock or waiting) and hard in
+//! `catalog` (SQLite behind one writer).
 
+mod access;
+mod background;
+mod ca;
+mod calls;
+mod catalog;
+mod config;
+mod error;
+mod failure;
+mod gc;
+mod init;
+mod manager;
+mod members;
+mod pool;
+mod pool_time;
+mod serve;
+mod service;
+mod state_dir;
+mod stats_cache;
+
+pub use config::ManagerConfig;
+pub use error::ManagerError;
+pub use init::init;
+pub use manager::Manager;

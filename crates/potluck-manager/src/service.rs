@@ -6,6 +6,7 @@ use crate::config::ManagerConfig;
 use crate::members::Members;
 use crate::pool::Pool;
 use crate::pool_time::PoolTime;
+use crate::state_dir::StateDir;
 use crate::stats_cache::StatsCache;
 use potluck_core::ids::{Epoch, SessionId};
 use potluck_wire::env::Env;
@@ -35,6 +36,8 @@ pub struct Service {
     /// Figures for status.
     pub stats: StatsCache,
     pub(crate) pool: Mutex<Pool>,
+    /// Held as long as anything of this manager lives.
+    pub(crate) _state: StateDir,
 }
 
 impl Service {

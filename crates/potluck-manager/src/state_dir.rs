@@ -53,11 +53,6 @@ impl StateDir {
         self.root.join("admin")
     }
 
-    /// The directory itself.
-    pub fn root(&self) -> &Path {
-        &self.root
-    }
-
     /// An error at `path`.
     pub fn io(path: PathBuf) -> impl FnOnce(io::Error) -> ManagerError {
         move |source| ManagerError::Io { path, source }

@@ -36,23 +36,20 @@ impl Answer for Commit {
         let (now_ms, wall_ms) = (service.time.now_ms(), service.time.wall_ms());
         let batch = Batch { session: id, space: ticketed.space, number, files, done };
         let work = move |db: &_| {
-            let mut told = Committed::default();
-            let outcome = commit::commit(db, batch, now_ms, wall_ms, |outcomes| {
-                told = reply(outcomes);
-                serde_json::to_string(&told).unwrap_or_default()
-            })?;
-            Ok((outcome, told))
+            commit::commit(db, batch, now_ms, wall_ms, |outcomes| {
+                serde_json::to_string(&reply(outcomes)).map_err(|why| Error::Bug(why.to_string()))
+            })
         };
-        let (outcome, told) = service.catalog.write(Durability::Disk, work).await?;
+        let outcome = service.catalog.write(Durability::Disk, work).await?;
         if done {
             service.pool().end_session(&id);
             service.chores.notify_one();
         }
         match outcome {
             commit::Outcome::Repeated(text) => parse(&text),
-            commit::Outcome::Fresh { revived, .. } => {
+            commit::Outcome::Fresh { files, revived } => {
                 service.pool().revive(&revived);
-                Ok(told)
+                Ok(reply(&files))
             }
         }
     }

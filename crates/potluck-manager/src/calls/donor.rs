@@ -11,7 +11,7 @@ use crate::service::Service;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, Incarnation};
 use potluck_wire::control::{
-    Beat, Done, Heartbeat, Holding, Inventory, Register, Registered,
+    Beat, Done, Heartbeat, Inventory, Register, Registered,
 };
 use potluck_wire::error::Failure;
 use std::net::IpAddr;
@@ -98,35 +98,25 @@ async fn believe(
     for chunk in &told.spoiled {
         tracing::warn!(%donor, %chunk, "a copy is spoiled and was set aside");
     }
-    let told = if told.removed.is_empty() && told.spoiled.is_empty() && told.sound.is_empty() {
+    let (listed, compared) = service
+        .catalog
+        .read(move |db| {
+            let compared = placements::compare(db, donor, &told.added)?;
+            Ok((told, compared))
+        })
+        .await?;
+    service.pool().unknown_at(donor, incarnation, &compared.unknown);
+    let mut told = listed;
+    if told.removed.is_empty() && told.spoiled.is_empty() {
         // By far the commonest: chunks of open sessions, which the catalog need not hear of.
-        Told { added: uncounted(service, donor, incarnation, told.added).await?, ..told_nothing() }
-    } else {
-        told
-    };
+        told.added = compared.uncounted;
+    }
     if told.is_empty() {
         return Ok(());
     }
     let now_ms = service.time.now_ms();
     let tell = move |db: &_| placements::tell(db, donor, &told, now_ms);
     Ok(service.catalog.write(Durability::Process, tell).await?)
-}
-
-fn told_nothing() -> Told {
-    Told::default()
-}
-
-/// Those of `added` that are known and not counted at the donor; counts the unknown.
-async fn uncounted(
-    service: &Service,
-    donor: DonorId,
-    incarnation: Incarnation,
-    added: Vec<Holding>,
-) -> Result<Vec<Holding>, Failure> {
-    let compared =
-        service.catalog.read(move |db| placements::compare(db, donor, &added)).await?;
-    service.pool().unknown_at(donor, incarnation, &compared.unknown);
-    Ok(compared.uncounted)
 }
 
 impl Answer for Inventory {

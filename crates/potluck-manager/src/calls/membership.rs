@@ -55,6 +55,7 @@ impl Answer for Join {
             member: member.id,
             role: member.role,
             certificate: Blob(certificate.to_vec()),
+            ca: Blob(service.ca.certificate().to_vec()),
             pool: service.pool_name.clone(),
         })
     }

@@ -33,7 +33,7 @@ pub fn enter(
 }
 
 /// Ends a session; what it offered is accounted for in the background.
-pub async fn end(service: &Service, session: SessionId) -> Result<(), Failure> {
+pub async fn end(service: &Service, session: SessionId) -> Result<(), Error> {
     service.catalog.write(Durability::Process, move |db| sessions::end(db, &session)).await?;
     service.pool().end_session(&session);
     service.chores.notify_one();

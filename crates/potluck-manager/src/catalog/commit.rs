@@ -102,7 +102,7 @@ pub fn commit<F>(
     batch: Batch<F>,
     now_ms: u64,
     wall_ms: i64,
-    reply: impl FnOnce(&[Result<VersionId, Refused<F>>]) -> String,
+    reply: impl FnOnce(&[Result<VersionId, Refused<F>>]) -> Result<String, Error>,
 ) -> Result<Outcome<F>, Error> {
     if let Some(text) = repeated(db, &batch.session, batch.number)? {
         return Ok(Outcome::Repeated(text));
@@ -141,7 +141,7 @@ pub fn commit<F>(
     db.prepare_cached(
         "INSERT INTO commits (session, batch, at_ms, reply) VALUES (?1, ?2, ?3, ?4)",
     )?
-    .execute(params![batch.session.0, batch.number, now_ms as i64, reply(&outcomes)])?;
+    .execute(params![batch.session.0, batch.number, now_ms as i64, reply(&outcomes)?])?;
     Ok(Outcome::Fresh { files: outcomes, revived })
 }
 

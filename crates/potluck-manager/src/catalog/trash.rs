@@ -50,3 +50,8 @@ fn children(db: &Connection, dir: DirId, limit: usize) -> Result<Vec<(String, Pl
     }
     Ok(found)
 }
+
+/// Whether there is trash.
+pub fn any(db: &Connection) -> Result<bool, Error> {
+    Ok(db.prepare_cached("SELECT 1 FROM trash LIMIT 1")?.exists([])?)
+}

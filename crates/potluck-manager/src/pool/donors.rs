@@ -179,11 +179,6 @@ impl Pool {
         if live { Enlisted::WhileAlive } else { Enlisted::Anew }
     }
 
-    /// What the manager thinks of a donor.
-    pub fn donor_state(&self, donor: DonorId, now: Tick) -> DonorState {
-        self.donors.state(donor, now, &self.limits)
-    }
-
     /// Whether the donor is alive and its inventory was compared, so that a copy there counts.
     pub fn vouches(&self, donor: DonorId, now: Tick) -> bool {
         self.donors.is_live(donor, now, &self.limits)

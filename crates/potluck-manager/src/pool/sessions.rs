@@ -49,8 +49,6 @@ pub struct NoSession;
 pub struct Ticketed {
     /// Where it writes.
     pub space: SpaceId,
-    /// What holds for its files.
-    pub policy: Policy,
     /// Its whole plan.
     pub plan: Plan,
     /// Stored bytes of one copy, asked for so far.
@@ -283,7 +281,6 @@ impl Session {
     fn ticketed(&self) -> Ticketed {
         Ticketed {
             space: self.space,
-            policy: self.policy.clone(),
             plan: self.plan.clone(),
             bytes: self.bytes,
         }

@@ -14,7 +14,7 @@ use potluck_wire::env::Env;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::identity::Identity;
 use potluck_wire::token::Role;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Never lend more than this unless told to.
@@ -36,10 +36,11 @@ pub async fn run(args: Lend, settings: &Settings, output: &Output) -> Result<End
         return Err(Failure::new(ErrorKind::Auth, code::NOT_ALLOWED, what)
             .hint("give --state with another directory"));
     }
+    let dir = absolute(&args.dir)?;
     let config = DonorConfig {
-        limits: limits(&args.limits, &args.dir)?,
-        dir: args.dir,
-        state,
+        limits: limits(&args.limits, &dir)?,
+        dir,
+        state: absolute(&state)?,
         listen: args.listen,
         advertise: args.advertise,
     };
@@ -47,6 +48,14 @@ pub async fn run(args: Lend, settings: &Settings, output: &Output) -> Result<End
     ready::announce(args.ready_file.as_deref(), donor.address())?;
     donor.run(ready::asked_to_stop()).await.map_err(failed)?;
     Ok(Ending::Done)
+}
+
+/// The path from the root: a daemon's working directory means nothing.
+pub fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+    std::path::absolute(path).map_err(|error| {
+        let what = format!("“{}” names no directory: {error}", path.display());
+        Failure::new(ErrorKind::Usage, code::LOCAL_IO, what).hint("name the directory to lend")
+    })
 }
 
 /// Starts a donor and says what it lends.

@@ -7,7 +7,7 @@ use crate::ready;
 use crate::settings::Settings;
 use potluck_manager::{Manager, ManagerConfig};
 use potluck_wire::env::Env;
-use potluck_wire::error::{ErrorKind, Failure, code};
+use potluck_wire::error::Failure;
 use std::path::PathBuf;
 
 pub async fn run(args: args::Manager, settings: &Settings, output: &Output) -> Result<Ending, Failure> {
@@ -33,7 +33,9 @@ pub async fn start(
         state: state.clone(),
         ..ManagerConfig::default()
     };
-    let manager = Manager::start(config, Env::system(), None).await.map_err(failed)?;
+    let env = Env::system();
+    potluck_manager::init(&config, &env).map_err(failed)?;
+    let manager = Manager::start(config, env, None).await.map_err(failed)?;
     output.note(&format!(
         "manager at {}; its state and the first admin's identity are in {}",
         manager.address(),
@@ -44,5 +46,5 @@ pub async fn start(
 
 /// A manager that cannot go on.
 pub fn failed(error: potluck_manager::ManagerError) -> Failure {
-    Failure::new(ErrorKind::Other, code::CATALOG, error.to_string())
+    error.failure()
 }

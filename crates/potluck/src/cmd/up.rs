@@ -21,7 +21,8 @@ pub async fn run(args: Up, settings: &Settings, output: &Output) -> Result<Endin
         None => (settings.manager_dir(), settings.donor_dir()),
     };
     let admin_dir = manager_dir.join("admin");
-    let lent = args.lend.clone().unwrap_or_else(|| settings.data_dir.join("lent"));
+    let lent = lend::absolute(&args.lend.clone().unwrap_or_else(|| settings.data_dir.join("lent")))?;
+    let donor_dir = lend::absolute(&donor_dir)?;
     let limits = lend::limits(&args.limits, &lent)?;
 
     let manager = manager::start(&args.manager, manager_dir, output).await?;

@@ -1,0 +1,134 @@
+use super::*;
+use crate::buffer::Buffers;
+use potluck_core::entropy::{Entropy, SeededEntropy};
+use std::io::Write;
+
+const CHUNK: usize = 64 << 10;
+
+fn policy() -> Policy {
+    Policy { chunk_size: CHUNK as u32, sealed: false, ..Policy::default() }
+}
+
+fn content(len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    SeededEntropy::new(len as u64).fill(&mut bytes);
+    bytes
+}
+
+fn item(name: &str, input: Input) -> Item {
+    let root = PoolPath::space_root("s").expect("a space");
+    Item { path: root.join(name).expect("a name"), input }
+}
+
+/// Cuts everything; gives each file's bytes as they would be read back, and its facts.
+async fn cut_all(items: Vec<Item>, key: Option<SpaceKey>) -> Vec<(Vec<u8>, Facts)> {
+    let buffers = Buffers::new(64 << 20);
+    let mut cutter = Cutter::new(Box::new(items.into_iter()), &policy(), key.clone());
+    let mut parts: std::collections::BTreeMap<u32, Vec<u8>> = Default::default();
+    let mut files = Vec::new();
+    loop {
+        let cuts = cutter.next(buffers.claim(CHUNK).await);
+        if cuts.is_empty() {
+            return files;
+        }
+        for cut in cuts {
+            match cut {
+                Cut::Chunk { file, entry, mut body } => {
+                    assert_eq!(ChunkName::of(&body), entry.name);
+                    assert_eq!(body.len() as u32, entry.stored_len());
+                    if let Some(key) = &key {
+                        key.open(Meaning::Chunk, &entry.digest, body.bytes_mut()).expect("ours");
+                    }
+                    assert_eq!(Digest::of(&body), entry.digest);
+                    parts.entry(file).or_default().extend_from_slice(&body);
+                }
+                Cut::End { file, facts } => {
+                    let mut bytes = parts.remove(&file).unwrap_or_default();
+                    if let Some(mut inline) = facts.inline.clone() {
+                        if let Some(key) = key.as_ref().filter(|_| !inline.is_empty()) {
+                            key.open(Meaning::Inline, &facts.digest, &mut inline).expect("ours");
+                        }
+                        bytes = inline;
+                    }
+                    files.push((bytes, facts));
+                }
+                Cut::Failed { error, .. } => panic!("{error}"),
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn files_and_streams_of_every_awkward_length_are_cut_whole() {
+    let key = SpaceKey::from_bytes([3; 32]);
+    let inline = INLINE_MAX as usize;
+    let lens = [0, 1, inline - 1, inline, inline + 1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK, 5 * CHUNK + 7];
+    for key in [None, Some(key)] {
+        let mut items = Vec::new();
+        let mut files = Vec::new();
+        for len in lens {
+            let mut file = tempfile::NamedTempFile::new().expect("a file");
+            file.write_all(&content(len)).expect("written");
+            items.push(item("f", Input::File(file.path().to_path_buf())));
+            items.push(item("s", Input::Stream(Box::new(io::Cursor::new(content(len))))));
+            files.push(file);
+        }
+        let cut = cut_all(items, key).await;
+        assert_eq!(cut.len(), 2 * lens.len());
+        for (number, (bytes, facts)) in cut.iter().enumerate() {
+            let expected = content(lens[number / 2]);
+            assert!(*bytes == expected, "file {number}");
+            assert_eq!(facts.size, expected.len() as u64);
+            assert_eq!(facts.inline.is_some(), (1..=inline).contains(&expected.len()) || (expected.is_empty() && number % 2 == 0));
+            let mut digest = FileDigest::default();
+            if expected.len() <= CHUNK && !expected.is_empty() {
+                assert_eq!(facts.digest, Digest::of(&expected));
+            } else {
+                expected.chunks(CHUNK).for_each(|chunk| digest.push(Digest::of(chunk)));
+                assert_eq!(facts.digest, digest.finish());
+            }
+        }
+    }
+}
+
+/// Delivers bytes in dribbles, as pipes do.
+struct Dribble(io::Cursor<Vec<u8>>);
+
+impl Read for Dribble {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let n = out.len().min(1000);
+        self.0.read(&mut out[..n])
+    }
+}
+
+#[tokio::test]
+async fn a_pipe_that_dribbles_gives_the_same_chunks() {
+    let bytes = content(3 * CHUNK + 5);
+    let dribble = Input::Stream(Box::new(Dribble(io::Cursor::new(bytes.clone()))));
+    let whole = Input::Stream(Box::new(io::Cursor::new(bytes)));
+    let cut = cut_all(vec![item("a", dribble), item("b", whole)], None).await;
+    assert_eq!(cut[0].1.digest, cut[1].1.digest);
+}
+
+#[tokio::test]
+async fn a_file_that_grew_since_it_was_measured_is_read_to_its_end() {
+    let mut current = Current::open(0, item("f", Input::File("/dev/null".into())).path, Input::Stream(
+        Box::new(io::Cursor::new(content(CHUNK + 9))),
+    ))
+    .expect("open");
+    current.left = Some(10); // what its length said
+    let mut cutter = Cutter::new(Box::new(std::iter::empty()), &policy(), None);
+    cutter.current = Some(current);
+    let buffers = Buffers::new(1 << 20);
+    let mut bytes = 0;
+    let size = loop {
+        let cuts = cutter.next(buffers.claim(CHUNK).await);
+        let Some(last) = cuts.last() else { panic!("no end") };
+        let len = |cut: &Cut| if let Cut::Chunk { body, .. } = cut { body.len() } else { 0 };
+        bytes += cuts.iter().map(len).sum::<usize>();
+        if let Cut::End { facts, .. } = last {
+            break facts.size;
+        }
+    };
+    assert_eq!((size, bytes), ((CHUNK + 9) as u64, CHUNK + 9));
+}

@@ -1,0 +1,117 @@
+//! What a manager does unasked: ends sessions, takes trash apart, collects garbage, saves the
+//! pool's time.
+
+use crate::calls::end_session;
+use crate::catalog::{Durability, Error, commit, schema, sessions, trash};
+use crate::gc::{self, Gc};
+use crate::pool_time::SAVE_EVERY;
+use crate::service::Service;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::MissedTickBehavior;
+
+/// How often chores are looked for when nobody asks.
+const EVERY: Duration = Duration::from_millis(250);
+/// Garbage is collected at every so many rounds: a step a second is thousands of chunks.
+const GC_ROUNDS: u64 = 2;
+/// Steps of one chore in a round, so that none starves the others.
+const STEPS: usize = 64;
+/// Entries of thrown-away trees in one step: a transaction of some ten milliseconds.
+const TRASH_ENTRIES: usize = 1000;
+/// How long the reply of a commit can be asked for again.
+const REPLIES_KEPT: Duration = Duration::from_secs(3600);
+
+/// What a step of background work found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// It did something; there may be more.
+    Busy,
+    /// Nothing to do now.
+    Idle,
+}
+
+/// Works until dropped.
+pub async fn run(service: Arc<Service>) {
+    let mut gc = Gc::default();
+    let mut interval = tokio::time::interval(EVERY);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut saved = service.time.tick();
+    for round in 0_u64.. {
+        tokio::select! {
+            _ = interval.tick() => {}
+            () = service.chores.notified() => {}
+        }
+        log("ending sessions", end_expired(&service).await);
+        log("closing sessions", account_ended(&service).await);
+        log("emptying the trash", empty_trash(&service).await);
+        if round % GC_ROUNDS == 0 {
+            log("collecting garbage", gc.step(&service).await.map(|_| ()));
+        }
+        let now = service.time.tick();
+        if now.saturating_sub(saved) >= SAVE_EVERY {
+            saved = now;
+            log("saving the time", save_time(&service).await);
+            log("pruning", prune(&service).await);
+        }
+    }
+}
+
+fn log(what: &str, result: Result<(), Error>) {
+    match result {
+        Ok(()) | Err(Error::Closed) => {}
+        Err(why) => tracing::error!(%why, "{what} failed; trying again"),
+    }
+}
+
+async fn end_expired(service: &Service) -> Result<(), Error> {
+    let expired = service.pool().expired(service.time.tick());
+    for session in expired {
+        tracing::info!(?session, "the lease of a write session ended");
+        end_session(service, session).await?;
+    }
+    Ok(())
+}
+
+async fn account_ended(service: &Service) -> Result<(), Error> {
+    let ending = service.pool().ending();
+    for (id, donors) in ending {
+        let donors: Arc<[_]> = donors.into_iter().collect();
+        for _ in 0..STEPS {
+            let (donors, now_ms) = (Arc::clone(&donors), service.time.now_ms());
+            let account = move |db: &_| sessions::account(db, &id, &donors, now_ms);
+            if service.catalog.write(Durability::Process, account).await? {
+                service.pool().forget_session(&id);
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn empty_trash(service: &Service) -> Result<(), Error> {
+    if !service.catalog.read(trash::any).await? {
+        return Ok(());
+    }
+    for _ in 0..STEPS {
+        let now_ms = service.time.now_ms();
+        let reap = move |db: &_| trash::reap(db, TRASH_ENTRIES, now_ms);
+        if !service.catalog.write(Durability::Process, reap).await? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Saves the pool's time now.
+pub async fn save_time(service: &Service) -> Result<(), Error> {
+    let now_ms = service.time.now_ms();
+    let save = move |db: &_| schema::save_pool_time(db, now_ms);
+    service.catalog.write(Durability::Process, save).await
+}
+
+async fn prune(service: &Service) -> Result<(), Error> {
+    gc::prune(service).await?;
+    let before = service.time.now_ms().saturating_sub(REPLIES_KEPT.as_millis() as u64);
+    let prune = move |db: &_| commit::prune_replies(db, before);
+    service.catalog.write(Durability::Process, prune).await
+}

@@ -1,0 +1,11 @@
+//! The catalog's conformance suite: whatever engine holds it must pass this.
+
+mod committing;
+mod costs;
+mod files;
+mod garbage;
+mod membership;
+mod naming;
+mod writing;
+
+pub use files::{Fixture, chunk, path};

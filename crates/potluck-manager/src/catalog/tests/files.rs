@@ -1,0 +1,155 @@
+//! A catalog in a directory of its own, and files to put into it.
+
+use crate::catalog::commit::{self, Batch, Outcome, PreparedChunk, PreparedFile, Refused};
+use crate::catalog::sessions::{self, StoredSession};
+use crate::catalog::{Error, schema, spaces};
+use potluck_core::chunk::{ChunkName, DEFAULT_CHUNK, Digest, FileDigest};
+use potluck_core::ids::{DonorId, MemberId, SessionId, SpaceId, VersionId};
+use potluck_core::path::PoolPath;
+use potluck_core::placement::Plan;
+use potluck_core::policy::Policy;
+use potluck_core::recipe::{self, Entry, PAGE_ENTRIES};
+use potluck_wire::control::Condition;
+use rusqlite::Connection;
+use std::path::PathBuf;
+use tempfile::TempDir;
+
+/// A catalog with the plain space “lab” and one open session.
+pub struct Fixture {
+    pub dir: TempDir,
+    pub db: Connection,
+    pub session: SessionId,
+    batch: u32,
+}
+
+pub type Outcomes = Vec<Result<VersionId, Refused<()>>>;
+
+impl Fixture {
+    pub fn new() -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("catalog.db");
+        schema::create(&file, "test pool").expect("created");
+        let db = schema::open_existing(&file).expect("opened");
+        let policy = Policy { sealed: false, ..Policy::default() };
+        spaces::create(&db, "lab", &policy, None, 0).expect("a space");
+        let mut fixture = Self { dir, db, session: SessionId([0; 16]), batch: 0 };
+        fixture.new_session(1);
+        fixture
+    }
+
+    pub fn file(&self) -> PathBuf {
+        self.dir.path().join("catalog.db")
+    }
+
+    /// As after a restart of the manager.
+    pub fn reopen(self) -> Self {
+        let file = self.file();
+        let Self { dir, db, session, batch } = self;
+        drop(db);
+        let db = schema::open_existing(&file).expect("reopened");
+        Self { dir, db, session, batch }
+    }
+
+    pub fn new_session(&mut self, id: u8) {
+        self.session = SessionId([id; 16]);
+        self.batch = 0;
+        let plan = Plan { sections: Vec::new(), copies: 1, chunk_size: DEFAULT_CHUNK };
+        let session = StoredSession {
+            id: self.session,
+            member: MemberId(1),
+            space: SpaceId(1),
+            policy: Policy::default(),
+            plan,
+            bytes: 0,
+            ended: false,
+        };
+        sessions::insert(&self.db, &session).expect("a session");
+    }
+
+    pub fn commit_batch(
+        &self,
+        number: u32,
+        files: Vec<PreparedFile>,
+        done: bool,
+        now_ms: u64,
+    ) -> Result<Outcome<()>, Error> {
+        let batch = Batch {
+            session: self.session,
+            space: SpaceId(1),
+            number,
+            files: files.into_iter().map(Ok).collect(),
+            done,
+        };
+        let tx = self.db.unchecked_transaction().expect("a transaction");
+        let outcome = commit::commit(&tx, batch, now_ms, 0, |outcomes| {
+            Ok(format!("{} outcomes", outcomes.len()))
+        })?;
+        tx.commit().expect("committed");
+        Ok(outcome)
+    }
+
+    /// Commits the next batch of the session.
+    pub fn commit_at(&mut self, files: Vec<PreparedFile>, now_ms: u64) -> Outcomes {
+        self.batch += 1;
+        match self.commit_batch(self.batch, files, false, now_ms).expect("a batch") {
+            Outcome::Fresh { files, .. } => files,
+            Outcome::Repeated(_) => panic!("a fresh batch was taken for a repeated one"),
+        }
+    }
+
+    pub fn commit(&mut self, files: Vec<PreparedFile>) -> Outcomes {
+        self.commit_at(files, 0)
+    }
+
+    /// Commits one file that must be accepted.
+    pub fn put(&mut self, file: PreparedFile) -> VersionId {
+        match self.commit(vec![file]).pop() {
+            Some(Ok(version)) => version,
+            other => panic!("refused: {other:?}"),
+        }
+    }
+
+    /// References of a chunk; `None` without a row.
+    pub fn refs(&self, name: &ChunkName) -> Option<i64> {
+        crate::catalog::chunks::get(&self.db, name).expect("read").map(|row| row.refs)
+    }
+}
+
+pub fn path(text: &str) -> PoolPath {
+    text.parse().expect("a path")
+}
+
+/// The chunk number `n` of a test; 1000 bytes long.
+pub fn chunk(n: u64) -> ChunkName {
+    ChunkName::of(&n.to_le_bytes())
+}
+
+/// A file of these chunks, all acknowledged by `donors`.
+pub fn file(at: &str, chunks: &[u64], donors: &[u32]) -> PreparedFile {
+    let entry = |n: &u64| {
+        let name = chunk(*n);
+        Entry { name, digest: Digest(name.0), len: 1000, sealed: false }
+    };
+    let entries: Vec<_> = chunks.iter().map(entry).collect();
+    let mut digest = FileDigest::default();
+    entries.iter().for_each(|entry| digest.push(entry.digest));
+    let holders: Vec<_> = donors.iter().copied().map(DonorId).collect();
+    let prepared = |entry: &Entry| PreparedChunk {
+        name: entry.name,
+        len: entry.stored_len(),
+        holders: holders.clone(),
+    };
+    PreparedFile {
+        path: path(at),
+        size: 1000 * chunks.len() as u64,
+        digest: digest.finish(),
+        mtime_ms: 7,
+        executable: false,
+        chunk_size: DEFAULT_CHUNK,
+        copies: 1,
+        inline: None,
+        pages: entries.chunks(PAGE_ENTRIES).map(recipe::pack).collect(),
+        chunks: entries.iter().map(prepared).collect(),
+        condition: Condition::Always,
+    }
+}

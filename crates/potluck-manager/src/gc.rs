@@ -1,0 +1,121 @@
+//! Garbage collection: chunks that no file has used for a while are deleted, in two phases that
+//! are at least one step apart (PROMISES D5).
+//!
+//! Why no chunk that somebody needs is ever deleted:
+//! 1. A chunk is condemned only while no file uses it and no session has offered it.
+//! 2. Who needs it afterwards must offer it, is told that it is not held, and puts it again.
+//! 3. An order carries what the donor had counted at a moment when no session had the chunk
+//!    ([`Pool::decide`](crate::pool::Pool::decide)), so that later put voids it.
+//! 4. A file committed from a put before that moment belongs to a session that had ended by then;
+//!    its commit is in the catalog, which is asked again after that moment.
+
+use crate::background::Step;
+use crate::catalog::chunks::ChunkId;
+use crate::catalog::gc::{self, Condemned};
+use crate::catalog::{Durability, Error};
+use crate::service::Service;
+use potluck_core::ids::DonorId;
+use std::time::Duration;
+
+/// Chunks handled in one step, each phase.
+const PER_STEP: usize = 4096;
+/// How long a chunk that is gone from everywhere is remembered, in case that a writer whose
+/// session is over still sends it: then it is found and reclaimed again (PROMISES D2).
+const REMEMBERED: Duration = Duration::from_secs(3600);
+
+/// The collector, and how far it is round.
+#[derive(Debug)]
+pub struct Gc {
+    next: ChunkId,
+}
+
+impl Default for Gc {
+    fn default() -> Self {
+        Self { next: ChunkId(0) }
+    }
+}
+
+impl Gc {
+    /// One step of both phases.
+    pub async fn step(&mut self, service: &Service) -> Result<Step, Error> {
+        // Orders first, so that what is condemned in this step is ordered in the next at the
+        // earliest.
+        let ordered = self.order(service).await?;
+        let condemned = condemn(service).await?;
+        Ok(if ordered || condemned { Step::Busy } else { Step::Idle })
+    }
+
+    /// Orders the deletion of condemned chunks; whether there were any.
+    async fn order(&mut self, service: &Service) -> Result<bool, Error> {
+        let after = self.next;
+        let page =
+            service.catalog.read(move |db| gc::condemned(db, after, PER_STEP)).await?;
+        self.next = match page.last() {
+            Some(last) if page.len() == PER_STEP => last.id,
+            _ => ChunkId(0),
+        };
+        if page.is_empty() {
+            return Ok(false);
+        }
+        self.forget(service, &page).await?;
+
+        let now = service.time.tick();
+        let condemned = page.iter().map(|chunk| (&chunk.name, &chunk.donors[..]));
+        let decided = service.pool().decide(condemned, now);
+        let names = decided.names();
+        if names.is_empty() {
+            return Ok(true);
+        }
+        let still = service.catalog.read(move |db| gc::still_condemned(db, &names)).await?;
+        service.pool().order_deletions(&decided, &still, now);
+        tracing::debug!(chunks = still.len(), "ordered deletions");
+        Ok(true)
+    }
+
+    /// Forgets copies at donors that were removed from the pool, and chunks without copies.
+    async fn forget(&self, service: &Service, page: &[Condemned]) -> Result<(), Error> {
+        let removed: Vec<(ChunkId, Vec<DonorId>)> = {
+            let pool = service.pool();
+            let gone = |chunk: &Condemned| {
+                let unknown = chunk.donors.iter().filter(|donor| !pool.knows_donor(**donor));
+                (chunk.id, unknown.copied().collect::<Vec<_>>(), chunk.donors.is_empty())
+            };
+            let forgettable =
+                page.iter().map(gone).filter(|(_, donors, empty)| *empty || !donors.is_empty());
+            forgettable.map(|(chunk, donors, _)| (chunk, donors)).collect()
+        };
+        if removed.is_empty() {
+            return Ok(());
+        }
+        let now_ms = service.time.now_ms();
+        let forget = move |db: &_| {
+            removed
+                .iter()
+                .try_for_each(|(chunk, donors)| gc::forget_copies(db, *chunk, donors, now_ms))
+        };
+        service.catalog.write(Durability::Process, forget).await
+    }
+}
+
+/// Condemns chunks that no file has used for the grace period; whether there were any.
+async fn condemn(service: &Service) -> Result<bool, Error> {
+    let grace = service.config.gc_grace.as_millis() as u64;
+    let Some(before) = service.time.now_ms().checked_sub(grace) else { return Ok(false) };
+    let unused = service.catalog.read(move |db| gc::unused(db, before, PER_STEP)).await?;
+    let names = service.pool().unoffered(&unused);
+    if names.is_empty() {
+        return Ok(false);
+    }
+    // A session that offers one of them from here on is told that it is not held.
+    let condemn = move |db: &_| gc::condemn(db, &names, before);
+    service.catalog.write(Durability::Disk, condemn).await?;
+    Ok(true)
+}
+
+/// Forgets chunks that have been gone for long.
+pub async fn prune(service: &Service) -> Result<(), Error> {
+    let Some(before) = service.time.now_ms().checked_sub(REMEMBERED.as_millis() as u64) else {
+        return Ok(());
+    };
+    service.catalog.write(Durability::Process, move |db| gc::prune_gone(db, before)).await
+}

@@ -1,0 +1,169 @@
+//! A manager from start to stop.
+
+use crate::background;
+use crate::ca::{self, Ca};
+use crate::catalog::{Catalog, Durability, Error, members, schema, sessions};
+use crate::config::ManagerConfig;
+use crate::error::ManagerError;
+use crate::init::{advertised, update_admin_address};
+use crate::members::Members;
+use crate::pool::{Limits, NewSession, Pool};
+use crate::pool_time::PoolTime;
+use crate::serve;
+use crate::service::Service;
+use crate::state_dir::StateDir;
+use crate::stats_cache::StatsCache;
+use potluck_core::chunk::ChunkName;
+use potluck_core::clock::Tick;
+use potluck_core::ids::{DonorId, Epoch};
+use potluck_wire::env::Env;
+use potluck_wire::net::Listener;
+use potluck_wire::tls::{Admit, TlsAdmit};
+use potluck_wire::token::Role;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use tokio::sync::Notify;
+
+/// A manager that listens, and serves once it is run.
+pub struct Manager {
+    service: Arc<Service>,
+    listener: Box<dyn Listener>,
+    address: SocketAddr,
+    admit: Arc<dyn Admit>,
+}
+
+/// What an earlier life left in the catalog.
+struct Left {
+    epoch: Epoch,
+    pool_name: String,
+    saved_ms: Option<u64>,
+    members: Vec<members::Member>,
+    sessions: Vec<(sessions::StoredSession, Vec<ChunkName>)>,
+}
+
+impl Manager {
+    /// Starts a manager on the pool that [`crate::init`] made. Without `admit` peers prove
+    /// themselves by TLS under the pool's authority.
+    ///
+    /// Errors: no pool, a damaged catalog, another manager on the same directory, a port that is
+    /// taken.
+    pub async fn start(
+        config: ManagerConfig,
+        env: Env,
+        admit: Option<Arc<dyn Admit>>,
+    ) -> Result<Self, ManagerError> {
+        if !config.state.join("catalog.db").exists() {
+            return Err(ManagerError::NotInitialised(config.state));
+        }
+        let state = StateDir::take(&config.state)?;
+        let ca = Ca::load(&state.ca())?;
+        let admit = match admit {
+            Some(admit) => admit,
+            None => tls(&ca, &state)?,
+        };
+        let (path, offload) = (state.catalog(), env.offload);
+        let catalog = offload.run(move || Catalog::open(&path, offload)).await?;
+        let left = catalog
+            .write(Durability::Disk, next_life)
+            .await
+            .map_err(|why| ManagerError::Catalog { path: state.catalog(), detail: why.to_string() })?;
+
+        let time = PoolTime::after(left.saved_ms, Arc::clone(&env.clock));
+        let pool = rebuild(&config, &left, time.tick());
+        let unreachable =
+            |source| ManagerError::Listen { address: config.listen.clone(), source };
+        let listener = env.net.listen(&config.listen).await.map_err(unreachable)?;
+        let address = listener.local_addr().map_err(unreachable)?;
+        update_admin_address(&state, &advertised(&config, address))?;
+        tracing::info!(%address, epoch = %left.epoch, pool = left.pool_name, "manager started");
+
+        let service = Service {
+            config,
+            env,
+            time,
+            epoch: left.epoch,
+            pool_name: left.pool_name,
+            catalog,
+            members: Members::new(left.members),
+            ca,
+            chores: Notify::new(),
+            stats: StatsCache::default(),
+            pool: Mutex::new(pool),
+            _state: state,
+        };
+        Ok(Self { service: Arc::new(service), listener, address, admit })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until `shutdown` completes; then answers what was asked, and closes the catalog.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), ManagerError> {
+        let Self { service, listener, admit, .. } = self;
+        // The time must be past what an earlier life said, also if this life is short.
+        if let Err(why) = background::save_time(&service).await {
+            tracing::error!(%why, "the pool's time could not be saved");
+        }
+        tokio::select! {
+            () = serve::serve(Arc::clone(&service), listener, admit, shutdown) => {}
+            () = background::run(Arc::clone(&service)) => {}
+        }
+        if let Err(why) = background::save_time(&service).await {
+            tracing::error!(%why, "the pool's time could not be saved");
+        }
+        service.catalog.close().await;
+        tracing::info!("manager stopped");
+        Ok(())
+    }
+}
+
+fn tls(ca: &Ca, state: &StateDir) -> Result<Arc<dyn Admit>, ManagerError> {
+    let (certificate, key) = ca::manager_identity(&state.ca())?;
+    let admit = TlsAdmit::new(ca.certificate(), certificate, key)
+        .map_err(|why| ManagerError::Certificates { path: state.ca(), detail: why.to_string() })?;
+    Ok(Arc::new(admit))
+}
+
+/// Begins a new life on the catalog, and reads what the last one left.
+fn next_life(db: &rusqlite::Connection) -> Result<Left, Error> {
+    let sessions = sessions::all(db)?
+        .into_iter()
+        .map(|session| {
+            let offered = sessions::offered(db, &session.id)?;
+            Ok((session, offered))
+        })
+        .collect::<Result<_, Error>>()?;
+    Ok(Left {
+        epoch: schema::next_epoch(db)?,
+        pool_name: schema::pool_name(db)?,
+        saved_ms: schema::saved_pool_time(db)?,
+        members: members::all(db)?,
+        sessions,
+    })
+}
+
+fn rebuild(config: &ManagerConfig, left: &Left, now: Tick) -> Pool {
+    let mut pool = Pool::new(Limits {
+        lease: config.lease,
+        suspect_after: config.suspect_after,
+        away_after: config.away_after,
+    });
+    for member in &left.members {
+        if member.role == Role::Donor && !member.revoked {
+            pool.add_donor(DonorId(member.id.0), &member.name);
+        }
+    }
+    for (session, offered) in &left.sessions {
+        let known = NewSession {
+            id: session.id,
+            member: session.member,
+            space: session.space,
+            policy: session.policy.clone(),
+        };
+        let plan = session.plan.clone();
+        pool.resume_session(known, plan, session.bytes, session.ended, offered, now);
+    }
+    pool
+}

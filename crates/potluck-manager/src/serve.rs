@@ -1,0 +1,240 @@
+//! Waiting: accepts connections, finds out who is there, and hands their requests to the calls.
+//!
+//! Whatever arrives on the port, it costs its sender's connection and nothing else: handshakes,
+//! headers and bodies have deadlines, strangers have little room and few connections, and a panic
+//! ends one call.
+
+use crate::calls::{self, Verb};
+use crate::failure;
+use crate::members::Caller;
+use crate::service::Service;
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::{Extension, Path, State};
+use axum::response::Response;
+use axum::routing::{get, post};
+use axum::Router;
+use http::{StatusCode, header};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use potluck_core::chunk::Digest;
+use potluck_wire::control::MAX_MESSAGE;
+use potluck_wire::error::{ErrorKind, Failure, code};
+use potluck_wire::net::{BoxStream, Listener};
+use potluck_wire::tls::Admit;
+use potluck_wire::version;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+
+/// Members' connections at once: below the 1024 files that a process may usually open.
+const MEMBERS: usize = 800;
+/// Connections of those who have not shown who they are; more are closed at once.
+const STRANGERS: usize = 128;
+/// How long a stranger may take for a request, from its first byte to its last.
+const STRANGER_PATIENCE: Duration = Duration::from_secs(10);
+/// The largest body of a stranger: a join.
+const STRANGER_BODY: usize = 16 << 10;
+/// How long a member's connection may be idle.
+const MEMBER_PATIENCE: Duration = Duration::from_secs(120);
+/// How long a member's body may take.
+const BODY_DEADLINE: Duration = Duration::from_secs(60);
+/// How long a stop waits for answers under way.
+const STOP_DEADLINE: Duration = Duration::from_secs(3);
+
+/// Serves until `shutdown` completes.
+pub async fn serve(
+    service: Arc<Service>,
+    mut listener: Box<dyn Listener>,
+    admit: Arc<dyn Admit>,
+    shutdown: impl Future<Output = ()>,
+) {
+    let door = Arc::new(Door {
+        router: router(service),
+        admit,
+        members: Arc::new(Semaphore::new(MEMBERS)),
+        strangers: Arc::new(Semaphore::new(STRANGERS)),
+    });
+    let (stop, stopped) = watch::channel(());
+    tokio::select! {
+        () = accept(&mut *listener, &door, &stopped) => {}
+        () = shutdown => {}
+    }
+    drop(listener);
+    drop(stop);
+    door.wait_until_empty().await;
+}
+
+async fn accept(listener: &mut dyn Listener, door: &Arc<Door>, stopped: &watch::Receiver<()>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                // Too many strangers: better to turn one away than to keep everybody waiting.
+                let Ok(permit) = Arc::clone(&door.strangers).try_acquire_owned() else {
+                    tracing::debug!(%peer, "too many connections without a certificate");
+                    continue;
+                };
+                tokio::spawn(Arc::clone(door).let_in(stream, peer, permit, stopped.clone()));
+            }
+            Err(why) => {
+                // Out of files or memory: connections that end will help.
+                tracing::warn!(%why, "cannot accept connections");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+struct Door {
+    router: Router,
+    admit: Arc<dyn Admit>,
+    members: Arc<Semaphore>,
+    strangers: Arc<Semaphore>,
+}
+
+/// Who is at the other end of a connection.
+#[derive(Debug, Clone, Copy)]
+struct Peer {
+    certificate: Option<Digest>,
+    address: SocketAddr,
+}
+
+impl Door {
+    async fn let_in(
+        self: Arc<Self>,
+        stream: BoxStream,
+        address: SocketAddr,
+        stranger: OwnedSemaphorePermit,
+        stopped: watch::Receiver<()>,
+    ) {
+        let (stream, certificate) = match self.admit.admit(stream).await {
+            Ok(admitted) => admitted,
+            Err(why) => {
+                tracing::debug!(%address, %why, "not admitted");
+                return;
+            }
+        };
+        let permit = match certificate {
+            None => stranger,
+            Some(_) => match Arc::clone(&self.members).try_acquire_owned() {
+                Ok(permit) => permit,
+                Err(_) => {
+                    tracing::warn!(%address, "too many connections");
+                    return;
+                }
+            },
+        };
+        self.talk(stream, Peer { certificate, address }, stopped).await;
+        drop(permit);
+    }
+
+    async fn talk(&self, stream: BoxStream, peer: Peer, mut stopped: watch::Receiver<()>) {
+        let mut http = hyper::server::conn::http1::Builder::new();
+        http.timer(TokioTimer::new());
+        match peer.certificate {
+            Some(_) => http.header_read_timeout(MEMBER_PATIENCE),
+            None => http.header_read_timeout(STRANGER_PATIENCE).max_buf_size(STRANGER_BODY),
+        };
+        let service = TowerToHyperService::new(self.router.clone().layer(Extension(peer)));
+        let mut connection = std::pin::pin!(http.serve_connection(TokioIo::new(stream), service));
+        let result = tokio::select! {
+            result = &mut connection => result,
+            _ = stopped.changed() => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(why) = result {
+            tracing::debug!(address = %peer.address, %why, "a connection ended badly");
+        }
+    }
+
+    async fn wait_until_empty(&self) {
+        let empty = async {
+            let _ = self.members.acquire_many(MEMBERS as u32).await;
+            let _ = self.strangers.acquire_many(STRANGERS as u32).await;
+        };
+        if tokio::time::timeout(STOP_DEADLINE, empty).await.is_err() {
+            tracing::debug!("connections were still open at the stop");
+        }
+    }
+}
+
+fn router(service: Arc<Service>) -> Router {
+    Router::new()
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(ready))
+        .route(&format!("{}/{{call}}", version::CONTROL), post(call))
+        .fallback(|| async { respond(Err(no_such_call("this path"))) })
+        .with_state(service)
+}
+
+/// Whether calls can be answered: the catalog reads.
+async fn ready(State(service): State<Arc<Service>>) -> Response {
+    match service.catalog.read(crate::catalog::schema::pool_name).await {
+        Ok(_) => plain(StatusCode::OK, "ready\n".into()),
+        Err(why) => plain(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
+    }
+}
+
+async fn call(
+    State(service): State<Arc<Service>>,
+    Extension(peer): Extension<Peer>,
+    Path(name): Path<String>,
+    body: Body,
+) -> Response {
+    respond(answer(&service, peer, &name, body).await)
+}
+
+async fn answer(
+    service: &Arc<Service>,
+    peer: Peer,
+    name: &str,
+    body: Body,
+) -> Result<Vec<u8>, Failure> {
+    let verb = Verb::named(name).ok_or_else(|| no_such_call(name))?;
+    let who = match peer.certificate {
+        Some(certificate) if verb != Verb::Join => Some(service.members.identify(&certificate)?),
+        _ => None,
+    };
+    let caller = Caller { who, peer: peer.address.ip() };
+    let body = read_body(body, caller.who.is_some()).await?;
+    calls::answer(service, caller, verb, body).await
+}
+
+async fn read_body(body: Body, member: bool) -> Result<Bytes, Failure> {
+    let (limit, deadline) = match member {
+        true => (MAX_MESSAGE, BODY_DEADLINE),
+        false => (STRANGER_BODY, STRANGER_PATIENCE),
+    };
+    match tokio::time::timeout(deadline, to_bytes(body, limit)).await {
+        Ok(Ok(bytes)) => Ok(bytes),
+        Ok(Err(why)) => Err(failure::bad_request(format!("the request's body: {why}"))),
+        Err(_) => Err(failure::bad_request("the request's body did not arrive in time")),
+    }
+}
+
+fn no_such_call(name: &str) -> Failure {
+    Failure::new(ErrorKind::Usage, code::BAD_REQUEST, format!("this manager has no call “{name}”"))
+        .hint("the caller may be newer than the manager: bring the manager up to date")
+}
+
+fn respond(result: Result<Vec<u8>, Failure>) -> Response {
+    let (status, body) = match result {
+        Ok(reply) => (StatusCode::OK, reply),
+        Err(failure) => {
+            (failure.kind.http_status(), serde_json::to_vec(&failure).unwrap_or_default())
+        }
+    };
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = status;
+    let json = header::HeaderValue::from_static("application/json");
+    response.headers_mut().insert(header::CONTENT_TYPE, json);
+    response
+}
+
+fn plain(status: StatusCode, text: String) -> Response {
+    let mut response = Response::new(Body::from(text));
+    *response.status_mut() = status;
+    response
+}

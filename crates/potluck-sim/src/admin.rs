@@ -1,0 +1,58 @@
+//! The admin's process: makes the space, invites everybody, and then watches the status.
+
+use crate::cast::Who;
+use crate::client::SPACE;
+use crate::content::CHUNK;
+use crate::host::Host;
+use crate::plan::{COPIES, Plan};
+use crate::stage::Stage;
+use potluck_core::policy::Policy;
+use potluck_wire::call::Caller;
+use potluck_wire::control::{Call, Invite, SpaceCreate, Status};
+use potluck_wire::identity::Identity;
+use potluck_wire::token::Role;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How every file of a scenario is stored.
+pub fn policy(plan: &Plan) -> Policy {
+    Policy {
+        chunk_size: CHUNK,
+        stripe_width: 4,
+        copies: COPIES,
+        ack: plan.ack,
+        sealed: plan.sealed,
+    }
+}
+
+/// Runs for the whole scenario. `identity` is where a new pool leaves its first admin.
+pub async fn live(stage: Stage, host: Host, identity: PathBuf, policy: Policy) -> turmoil::Result {
+    while !Identity::exists(&identity) {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    host.become_member(&Identity::load(&identity)?.certificate);
+    let caller = host.caller();
+    insist(&stage, &caller, &SpaceCreate { name: SPACE.into(), policy }).await;
+    for who in Who::donors().chain(Who::clients()) {
+        let role = if matches!(who, Who::Donor(_)) { Role::Donor } else { Role::User };
+        let invited = insist(&stage, &caller, &Invite { role, ttl_seconds: 600 }).await;
+        stage.invitations.lock().expect("no holder panics").insert(who, invited.secret);
+    }
+    loop {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let status = caller.call(&Status {}).await;
+        // Unknown while the manager is away.
+        stage.board().status = status.ok();
+    }
+}
+
+/// Nothing goes wrong yet, but the manager may not have started.
+async fn insist<C: Call>(stage: &Stage, caller: &Caller, request: &C) -> C::Reply {
+    loop {
+        match caller.call(request).await {
+            Ok(reply) => return reply,
+            Err(why) => stage.trace.say(Who::Admin, format_args!("{}: {why}", C::NAME)),
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}

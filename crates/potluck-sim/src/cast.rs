@@ -1,0 +1,57 @@
+//! Who takes part in a scenario.
+
+use std::fmt;
+
+/// Donors in the pool.
+pub const DONORS: u8 = 4;
+/// Clients of the pool.
+pub const CLIENTS: u8 = 3;
+
+/// A machine of the simulation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Who {
+    /// The manager.
+    Manager,
+    /// A donor.
+    Donor(u8),
+    /// A client.
+    Client(u8),
+    /// Makes the pool and watches its status; nothing ever happens to it.
+    Admin,
+}
+
+impl Who {
+    /// All donors.
+    pub fn donors() -> impl Iterator<Item = Self> + Clone {
+        (0..DONORS).map(Self::Donor)
+    }
+
+    /// All clients.
+    pub fn clients() -> impl Iterator<Item = Self> + Clone {
+        (0..CLIENTS).map(Self::Client)
+    }
+
+    /// All to whom something can happen.
+    pub fn mortals() -> impl Iterator<Item = Self> + Clone {
+        std::iter::once(Self::Manager).chain(Self::donors()).chain(Self::clients())
+    }
+
+    /// Its `host:port`.
+    pub fn address(self) -> String {
+        let port = if self == Self::Manager { 7700 } else { 7701 };
+        format!("{self}:{port}")
+    }
+}
+
+impl fmt::Display for Who {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Padded by whoever aligns a column.
+        let name = match self {
+            Self::Manager => "manager".to_owned(),
+            Self::Donor(number) => format!("donor-{number}"),
+            Self::Client(number) => format!("client-{number}"),
+            Self::Admin => "admin".to_owned(),
+        };
+        f.pad(&name)
+    }
+}

@@ -1,0 +1,322 @@
+//! A client's process: does what its script says, with the product's client, and checks what it
+//! sees against the model.
+
+use crate::cast::Who;
+use crate::content::Content;
+use crate::content::digest;
+use crate::history::{Fate, WriteId};
+use crate::host::Host;
+use crate::plan::Op;
+use crate::stage::{Busy, Stage};
+use potluck_client::get::{ByteRange, cat};
+use potluck_client::pool::Client;
+use potluck_client::progress::Quiet;
+use potluck_client::put::{PutOptions, PutReport, put};
+use potluck_client::source::{Input, Item, Items};
+use potluck_core::path::PoolPath;
+use potluck_wire::control::{Condition, EntryKind, List, Remove};
+use potluck_wire::error::{ErrorKind, Failure};
+use std::collections::BTreeMap;
+use std::io::{self, Cursor, Read, Write};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// The space of all scenarios.
+pub const SPACE: &str = "data";
+
+/// A write waits this long for a manager that is away, and once more for the deadline of its last
+/// call; each of its stages may do so (A2).
+const WRITE_MOST: Duration = Duration::from_secs(200);
+/// Everything else gives up sooner (A2).
+const READ_MOST: Duration = Duration::from_secs(60);
+
+/// Runs until the host crashes.
+pub async fn live(stage: Stage, host: Host, number: u8) -> turmoil::Result {
+    host.join(&stage.invitations).await;
+    let client = Client::new(host.env(), host.caller());
+    let actor = Actor { stage, client, who: host.who };
+    loop {
+        match actor.stage.next_step(number) {
+            Some(op) => actor.perform(op).await,
+            None => tokio::time::sleep(Duration::from_millis(50)).await,
+        }
+    }
+}
+
+struct Actor {
+    stage: Stage,
+    client: Client,
+    who: Who,
+}
+
+fn pool_path(path: &str) -> PoolPath {
+    format!("pot://{SPACE}/{path}").parse().expect("a valid path")
+}
+
+/// The path below the space.
+fn relative(path: &PoolPath) -> String {
+    path.names().join("/")
+}
+
+impl Actor {
+    fn now(&self) -> Duration {
+        self.stage.trace.now()
+    }
+
+    fn say(&self, what: impl std::fmt::Display) {
+        self.stage.trace.say(self.who, what);
+    }
+
+    async fn perform(&self, op: Op) {
+        let text = op.to_string();
+        self.say(&text);
+        let most = match &op {
+            Op::Put { .. } | Op::Torn(..) => WRITE_MOST,
+            Op::Get(..) | Op::Remove(_) | Op::List(_) => READ_MOST,
+        };
+        let busy = Busy { op: text, since: self.now(), most, writes: Vec::new() };
+        self.stage.board().busy.insert(self.who, busy);
+        match op {
+            Op::Put { files, condition, known } => self.put(files, condition, known).await,
+            Op::Torn(path, content) => self.torn(&path, content).await,
+            Op::Get(path, from) => self.get(&path, from).await,
+            Op::Remove(path) => self.remove(&path).await,
+            Op::List(dir) => self.list(&dir).await,
+        }
+        self.stage.board().busy.remove(&self.who);
+    }
+
+    // ---- writing
+
+    fn begin(&self, path: &str, value: Option<Content>) -> WriteId {
+        let now = self.now();
+        let mut board = self.stage.board();
+        let id = board.history.begin(path, value, now);
+        if let Some(busy) = board.busy.get_mut(&self.who) {
+            busy.writes.push(id.clone());
+        }
+        id
+    }
+
+    fn end(&self, id: &WriteId, fate: Fate) {
+        let now = self.now();
+        let ended = self.stage.board().history.end(id, fate, now);
+        if let Err(why) = ended {
+            self.stage.broken("S0 (versions are unique)", why);
+        }
+    }
+
+    async fn put(&self, files: Vec<(String, Content)>, condition: Condition, known: bool) {
+        let begun = self.now();
+        let mut writes: BTreeMap<String, WriteId> = files
+            .iter()
+            .map(|(path, content)| (path.clone(), self.begin(path, Some(*content))))
+            .collect();
+        let total = files.iter().map(|(_, content)| content.len).sum();
+        let root = match files.as_slice() {
+            [(path, _)] => pool_path(path),
+            _ => pool_path(files[0].0.split('/').next().expect("a directory")),
+        };
+        let options = PutOptions { condition, bytes: known.then_some(total), ..PutOptions::default() };
+        let items = files.iter().map(|(path, content)| Item {
+            path: pool_path(path),
+            input: Input::Stream(Box::new(Cursor::new(content.bytes()))),
+        });
+        let items: Items = Box::new(items.collect::<Vec<_>>().into_iter());
+        match put(&self.client, &root, items, &options, Arc::new(Quiet)).await {
+            Ok(report) => self.account(report, &mut writes, begun),
+            Err(failure) => {
+                self.say(format_args!("put failed: {} {:?}", failure.code, failure.kind));
+                let unknown = matches!(
+                    failure.kind,
+                    ErrorKind::Retry | ErrorKind::Other | ErrorKind::Integrity
+                );
+                let fate = if unknown { Fate::Unknown } else { Fate::Refused };
+                writes.values().for_each(|id| self.end(id, fate));
+                self.must_have_failed(&failure, begun);
+            }
+        }
+    }
+
+    fn account(&self, report: PutReport, writes: &mut BTreeMap<String, WriteId>, begun: Duration) {
+        let PutReport { stored, failed, sent_chunks, held_chunks, .. } = report;
+        for (path, version) in stored {
+            let path = relative(&path);
+            self.say(format_args!("stored {path} as {version}"));
+            match writes.remove(&path) {
+                Some(id) => self.end(&id, Fate::Done(Some(version))),
+                None => self.stage.broken("L1", format_args!("{path} was reported twice")),
+            }
+        }
+        for (path, failure) in failed {
+            let path = relative(&path);
+            self.say(format_args!("{path} refused: {} {:?}", failure.code, failure.kind));
+            match writes.remove(&path) {
+                Some(id) => self.end(&id, Fate::Refused),
+                None => self.stage.broken("L1", format_args!("{path} was reported twice")),
+            }
+            self.must_have_failed(&failure, begun);
+        }
+        for (path, id) in writes {
+            self.end(id, Fate::Unknown);
+            self.stage.broken("L1", format_args!("nothing was reported about {path}"));
+        }
+        self.say(format_args!("put done: {sent_chunks} chunks sent, {held_chunks} held"));
+    }
+
+    /// A write may fail for a reason; a healthy pool is none.
+    fn must_have_failed(&self, failure: &Failure, begun: Duration) {
+        let excused = matches!(failure.kind, ErrorKind::Conflict);
+        if !excused && self.stage.board().health.must_write(self.who, begun) {
+            self.stage.broken("A1", format_args!("a write failed in a healthy pool: {failure}"));
+        }
+    }
+
+    async fn torn(&self, path: &str, content: Content) {
+        let write = self.begin(path, Some(content));
+        let mut half = content.bytes();
+        half.truncate(half.len() / 2);
+        let input = Input::Stream(Box::new(Cursor::new(half).chain(Breaks)));
+        let items: Items = Box::new(std::iter::once(Item { path: pool_path(path), input }));
+        let options = PutOptions::default();
+        let result = put(&self.client, &pool_path(path), items, &options, Arc::new(Quiet)).await;
+        // Whatever it says, half a file is never visible.
+        self.end(&write, Fate::Refused);
+        match result {
+            Ok(report) if report.stored.is_empty() => self.say("torn put refused"),
+            Ok(_) => self.stage.broken("D2", format_args!("half of {path} was stored")),
+            Err(failure) => self.say(format_args!("torn put failed: {}", failure.code)),
+        }
+    }
+
+    async fn remove(&self, path: &str) {
+        let begun = self.now();
+        let write = self.begin(path, None);
+        let remove = Remove { path: pool_path(path), recursive: false };
+        match self.client.call(&remove).await {
+            Ok(removed) => {
+                self.say(format_args!("removed {} bytes", removed.bytes));
+                self.end(&write, Fate::Done(None));
+            }
+            Err(failure) => {
+                self.say(format_args!("not removed: {}", failure.code));
+                if failure.kind == ErrorKind::NotFound {
+                    self.end(&write, Fate::Refused);
+                    self.saw(path, None, begun);
+                } else {
+                    self.end(&write, Fate::Unknown);
+                    self.must_have_failed(&failure, begun);
+                }
+            }
+        }
+    }
+
+    // ---- reading
+
+    fn saw(&self, path: &str, seen: Option<potluck_core::chunk::Digest>, begun: Duration) {
+        let checked = self.stage.board().history.check(path, seen, (begun, self.now()));
+        if let Err(why) = checked {
+            self.stage.broken("D1/D2", why);
+        }
+    }
+
+    async fn get(&self, path: &str, from: u64) {
+        let begun = self.now();
+        let out = Sink::default();
+        let range = ByteRange::From(from, None);
+        let read = cat(&self.client, &pool_path(path), range, out.clone(), Arc::new(Quiet)).await;
+        match read {
+            Ok(report) => {
+                let bytes = std::mem::take(&mut *out.0.lock().expect("no holder panics"));
+                let (len, hash) = (bytes.len(), digest(&bytes));
+                self.say(format_args!("read {len} bytes {hash:?}, {} failovers", report.failovers));
+                self.saw_bytes(path, from, &bytes, begun);
+            }
+            Err(failure) if failure.kind == ErrorKind::NotFound => {
+                self.say("read: not there");
+                self.saw(path, None, begun);
+            }
+            Err(failure) => {
+                self.say(format_args!("cannot read: {} {:?}", failure.code, failure.kind));
+                if self.stage.board().health.must_read(self.who, begun) {
+                    self.stage.broken("D1/A1", format_args!("{path} cannot be read: {failure}"));
+                }
+            }
+        }
+    }
+
+    fn saw_bytes(&self, path: &str, from: u64, bytes: &[u8], begun: Duration) {
+        if from == 0 {
+            return self.saw(path, Some(digest(bytes)), begun);
+        }
+        let possible = self.stage.board().history.possible(path, begun, self.now());
+        let fits = |content: &Content| {
+            let all = content.bytes();
+            all.get(from as usize..).unwrap_or_default() == bytes
+        };
+        if !possible.iter().flatten().any(fits) {
+            let len = bytes.len();
+            self.stage.broken("I1", format_args!("{len} bytes of {path} from byte {from} on are of none of {possible:?}"));
+        }
+    }
+
+    async fn list(&self, dir: &str) {
+        let begun = self.now();
+        let mut entries = BTreeMap::new();
+        let mut after = None;
+        loop {
+            let list = List { path: pool_path(dir), recursive: true, after: after.take() };
+            match self.client.call(&list).await {
+                Ok(page) => {
+                    let files = page.entries.into_iter().filter(|entry| entry.kind == EntryKind::File);
+                    entries.extend(files.map(|entry| (format!("{dir}/{}", entry.path), entry)));
+                    after = page.next;
+                }
+                Err(failure) if failure.kind == ErrorKind::NotFound => {}
+                Err(failure) => {
+                    self.say(format_args!("cannot list: {} {:?}", failure.code, failure.kind));
+                    if self.stage.board().health.must_read(self.who, begun) {
+                        self.stage.broken("A1", format_args!("{dir} cannot be listed: {failure}"));
+                    }
+                    return;
+                }
+            }
+            if after.is_none() {
+                break;
+            }
+        }
+        self.say(format_args!("listed {} files", entries.len()));
+        let known = self.stage.board().history.below(&format!("{dir}/"));
+        for path in known {
+            let seen = entries.remove(&path).and_then(|entry| entry.digest);
+            self.saw(&path, seen, begun);
+        }
+        if let Some(stranger) = entries.keys().next() {
+            self.stage.broken("D2", format_args!("{stranger} is listed, and nobody wrote it"));
+        }
+    }
+}
+
+/// Collects what is read.
+#[derive(Clone, Default)]
+struct Sink(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().expect("no holder panics").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A source that breaks off.
+struct Breaks;
+
+impl Read for Breaks {
+    fn read(&mut self, _out: &mut [u8]) -> io::Result<usize> {
+        Err(io::Error::other("the source broke off"))
+    }
+}

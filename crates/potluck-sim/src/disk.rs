@@ -1,0 +1,365 @@
+//! A donor's disk in memory, with what goes wrong with disks: it fills up, it flips bits, and a
+//! power cut takes what was not synced.
+//!
+//! It remembers two file systems: the one that programs see, and the one a power cut leaves. Names
+//! move from the first to the second with [`Disk::sync_dir`], bytes with a file's own sync.
+
+mod power;
+
+use potluck_donor::disk::{Disk, Listed, NewFile, OldFile, Space};
+use potluck_wire::bulk::ReadAt;
+use rustix::io::Errno;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// What a name stands for.
+#[derive(Debug, Clone)]
+enum Node {
+    Dir,
+    File(Arc<Mutex<Inode>>),
+}
+
+impl Node {
+    fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Dir, Self::Dir) => true,
+            (Self::File(a), Self::File(b)) => Arc::ptr_eq(a, b),
+            _ => false,
+        }
+    }
+}
+
+/// A file without its names.
+#[derive(Debug, Default)]
+struct Inode {
+    bytes: Vec<u8>,
+    /// How many of them, from the start, a power cut leaves.
+    synced: usize,
+}
+
+type Tree = BTreeMap<PathBuf, Node>;
+
+/// The disk of one simulated machine. It outlives the processes on it.
+#[derive(Debug, Clone)]
+pub struct Drive(Arc<Mutex<State>>);
+
+#[derive(Debug)]
+struct State {
+    seen: Tree,
+    durable: Tree,
+    locks: BTreeSet<PathBuf>,
+    capacity: u64,
+    /// Bytes that somebody else has written.
+    foreign: u64,
+    /// Counts processes; those of the past reach nothing any more.
+    life: u64,
+    /// Everything that ever changed the disk, in order.
+    journal: blake3::Hasher,
+}
+
+/// The disk as one process has it. After the process was killed, every call fails.
+#[derive(Debug, Clone)]
+pub struct MemoryDisk {
+    drive: Drive,
+    life: u64,
+}
+
+impl Drive {
+    /// An empty disk of `capacity` bytes that has the directories `roots`.
+    pub fn new(capacity: u64, roots: &[&Path]) -> Self {
+        let ancestors = roots.iter().flat_map(|root| root.ancestors());
+        let seen: Tree = ancestors.map(|dir| (dir.to_path_buf(), Node::Dir)).collect();
+        Self(Arc::new(Mutex::new(State {
+            durable: seen.clone(),
+            seen,
+            locks: BTreeSet::new(),
+            capacity,
+            foreign: 0,
+            life: 0,
+            journal: blake3::Hasher::new(),
+        })))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().expect("no holder panics")
+    }
+
+    /// The disk for a process that starts now.
+    pub fn process(&self) -> MemoryDisk {
+        MemoryDisk { drive: self.clone(), life: self.state().life }
+    }
+
+    /// The process dies; what it wrote stays, synced or not.
+    pub fn kill(&self) {
+        let mut state = self.state();
+        state.life += 1;
+        state.locks.clear();
+    }
+
+    /// Somebody else's files take all but `left` bytes; `None` removes them again.
+    pub fn fill(&self, left: Option<u64>) {
+        let mut state = self.state();
+        state.foreign = left.map_or(0, |left| {
+            state.capacity.saturating_sub(state.used()).saturating_sub(left)
+        });
+    }
+
+    /// The regular files below `dir` and their bytes, in order of their names.
+    pub fn files(&self, dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+        let state = self.state();
+        let below = state.seen.range(dir.to_path_buf()..).take_while(|(path, _)| path.starts_with(dir));
+        below
+            .filter_map(|(path, node)| match node {
+                Node::Dir => None,
+                Node::File(inode) => Some((path.clone(), lock(inode).bytes.clone())),
+            })
+            .collect()
+    }
+
+    /// Flips one bit of the file at `path`, on the platter.
+    pub fn flip(&self, path: &Path, bit: u64) -> bool {
+        let state = self.state();
+        let Some(Node::File(inode)) = state.seen.get(path) else { return false };
+        let mut inode = lock(inode);
+        let bits = 8 * inode.bytes.len() as u64;
+        if bits > 0 {
+            let bit = bit % bits;
+            inode.bytes[(bit / 8) as usize] ^= 1 << (bit % 8);
+        }
+        bits > 0
+    }
+
+    /// A digest of all that changed the disk so far.
+    pub fn history(&self) -> String {
+        self.state().journal.finalize().to_hex()[..16].to_owned()
+    }
+}
+
+fn lock(inode: &Mutex<Inode>) -> MutexGuard<'_, Inode> {
+    inode.lock().expect("no holder panics")
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new("/"))
+}
+
+impl State {
+    fn used(&self) -> u64 {
+        let files = self.seen.values().filter_map(|node| match node {
+            Node::Dir => None,
+            Node::File(inode) => Some(lock(inode).bytes.len() as u64),
+        });
+        files.sum()
+    }
+
+    fn available(&self) -> u64 {
+        self.capacity.saturating_sub(self.used()).saturating_sub(self.foreign)
+    }
+
+    fn log(&mut self, verb: &str, path: &Path, bytes: usize) {
+        let path = path.as_os_str().as_encoded_bytes();
+        self.journal.update(verb.as_bytes()).update(path).update(&bytes.to_le_bytes());
+    }
+
+    fn dir(&self, dir: &Path) -> io::Result<()> {
+        match self.seen.get(dir) {
+            Some(Node::Dir) => Ok(()),
+            Some(Node::File(_)) => Err(Errno::NOTDIR.into()),
+            None => Err(Errno::NOENT.into()),
+        }
+    }
+
+    fn file(&self, path: &Path) -> io::Result<Arc<Mutex<Inode>>> {
+        match self.seen.get(path) {
+            Some(Node::File(inode)) => Ok(Arc::clone(inode)),
+            Some(Node::Dir) => Err(Errno::ISDIR.into()),
+            None => Err(Errno::NOENT.into()),
+        }
+    }
+}
+
+impl MemoryDisk {
+    /// The disk, if the process still lives.
+    fn alive(&self) -> io::Result<MutexGuard<'_, State>> {
+        let state = self.drive.state();
+        if state.life == self.life { Ok(state) } else { Err(Errno::IO.into()) }
+    }
+}
+
+impl Disk for MemoryDisk {
+    fn make_dir(&self, dir: &Path) -> io::Result<()> {
+        let mut state = self.alive()?;
+        match state.seen.get(dir) {
+            Some(Node::Dir) => return Ok(()),
+            Some(Node::File(_)) => return Err(Errno::EXIST.into()),
+            None => state.dir(parent(dir))?,
+        }
+        state.log("mkdir", dir, 0);
+        state.seen.insert(dir.to_path_buf(), Node::Dir);
+        Ok(())
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        let mut state = self.alive()?;
+        state.dir(dir)?;
+        state.log("syncdir", dir, 0);
+        let State { seen, durable, .. } = &mut *state;
+        durable.retain(|path, _| parent(path) != dir || path == dir || seen.contains_key(path));
+        let names = seen.iter().filter(|(path, _)| parent(path) == dir);
+        durable.extend(names.map(|(path, node)| (path.clone(), node.clone())));
+        Ok(())
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Box<dyn NewFile>> {
+        let mut state = self.alive()?;
+        state.dir(parent(path))?;
+        if state.seen.contains_key(path) {
+            return Err(Errno::EXIST.into());
+        }
+        state.log("create", path, 0);
+        let inode = Arc::new(Mutex::new(Inode::default()));
+        state.seen.insert(path.to_path_buf(), Node::File(Arc::clone(&inode)));
+        Ok(Box::new(Handle { disk: self.clone(), inode, len: 0 }))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Box<dyn OldFile>> {
+        let inode = self.alive()?.file(path)?;
+        let len = lock(&inode).bytes.len() as u64;
+        Ok(Box::new(Handle { disk: self.clone(), inode, len }))
+    }
+
+    fn len(&self, path: &Path) -> io::Result<u64> {
+        let inode = self.alive()?.file(path)?;
+        let len = lock(&inode).bytes.len();
+        Ok(len as u64)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.alive()?;
+        state.file(from)?;
+        state.dir(parent(to))?;
+        if let Some(Node::Dir) = state.seen.get(to) {
+            return Err(Errno::ISDIR.into());
+        }
+        state.log("rename", from, 0);
+        state.log("to", to, 0);
+        let node = state.seen.remove(from).expect("looked up above");
+        state.seen.insert(to.to_path_buf(), node);
+        Ok(())
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.alive()?;
+        state.file(path)?;
+        state.log("remove", path, 0);
+        state.seen.remove(path);
+        Ok(())
+    }
+
+    fn list(&self, dir: &Path, each: &mut dyn FnMut(Listed<'_>)) -> io::Result<()> {
+        let names: Vec<_> = {
+            let state = self.alive()?;
+            state.dir(dir)?;
+            let below = state.seen.range(dir.to_path_buf()..);
+            let below = below.take_while(|(path, _)| path.starts_with(dir));
+            below
+                .filter(|(path, _)| *path != dir && parent(path) == dir)
+                .map(|(path, node)| match node {
+                    Node::Dir => (path.clone(), None),
+                    Node::File(inode) => (path.clone(), Some(lock(inode).bytes.len() as u64)),
+                })
+                .collect()
+        };
+        for (path, file) in &names {
+            each(Listed { name: path.file_name().expect("below a directory"), file: *file });
+        }
+        Ok(())
+    }
+
+    fn space(&self, dir: &Path) -> io::Result<Space> {
+        let state = self.alive()?;
+        state.dir(dir)?;
+        Ok(Space { total: state.capacity, available: state.available(), read_only: false })
+    }
+
+    fn lock(&self, dir: &Path) -> io::Result<Box<dyn Send + Sync>> {
+        let mut state = self.alive()?;
+        state.dir(dir)?;
+        if !state.locks.insert(dir.to_path_buf()) {
+            return Err(Errno::WOULDBLOCK.into());
+        }
+        Ok(Box::new(Lock { disk: self.clone(), dir: dir.to_path_buf() }))
+    }
+}
+
+struct Lock {
+    disk: MemoryDisk,
+    dir: PathBuf,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // A later process has locks of its own.
+        if let Ok(mut state) = self.disk.alive() {
+            state.locks.remove(&self.dir);
+        }
+    }
+}
+
+/// An open file.
+struct Handle {
+    disk: MemoryDisk,
+    inode: Arc<Mutex<Inode>>,
+    len: u64,
+}
+
+impl Handle {
+    fn sync_bytes(&self) -> io::Result<()> {
+        let _alive = self.disk.alive()?;
+        let mut inode = lock(&self.inode);
+        inode.synced = inode.bytes.len();
+        Ok(())
+    }
+}
+
+impl NewFile for Handle {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let mut state = self.disk.alive()?;
+        let fits = bytes.len().min(state.available() as usize);
+        state.log("append", Path::new(""), fits);
+        lock(&self.inode).bytes.extend_from_slice(&bytes[..fits]);
+        if fits < bytes.len() { Err(Errno::NOSPC.into()) } else { Ok(()) }
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.sync_bytes()
+    }
+}
+
+impl ReadAt for Handle {
+    fn as_file(&self) -> Option<&File> {
+        None
+    }
+
+    fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<usize> {
+        let _alive = self.disk.alive()?;
+        let inode = lock(&self.inode);
+        let rest = inode.bytes.get(offset as usize..).unwrap_or_default();
+        let n = rest.len().min(out.len());
+        out[..n].copy_from_slice(&rest[..n]);
+        Ok(n)
+    }
+}
+
+impl OldFile for Handle {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.sync_bytes()
+    }
+}

@@ -1,0 +1,49 @@
+//! What a power cut leaves.
+
+use super::{Inode, Drive, Node, Tree, lock, parent};
+use crate::draw::Draw;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+impl Drive {
+    /// The power goes. Of every name that was not synced, either side of its change may have reached
+    /// the disk; of bytes that were not synced, none, some, or something else.
+    pub fn cut_power(&self, draw: &Draw) {
+        self.kill();
+        let mut state = self.state();
+        let names: BTreeSet<PathBuf> =
+            state.seen.keys().chain(state.durable.keys()).cloned().collect();
+        let mut left = Tree::new();
+        for path in names {
+            let (seen, durable) = (state.seen.get(&path), state.durable.get(&path));
+            let settled = matches!((seen, durable), (Some(a), Some(b)) if a.is_same(b));
+            let node = if settled || draw.chance(50) { seen } else { durable };
+            // The root is its own parent.
+            let reachable = parent(&path) == path || left.contains_key(parent(&path));
+            if let Some(node) = node.filter(|_| reachable) {
+                left.insert(path, survivor(node, draw));
+            }
+        }
+        state.seen = left.clone();
+        state.durable = left;
+    }
+}
+
+/// The node as it is found again, all of it on the disk.
+fn survivor(node: &Node, draw: &Draw) -> Node {
+    let Node::File(inode) = node else { return Node::Dir };
+    let inode = lock(inode);
+    let (whole, synced) = (inode.bytes.len(), inode.synced);
+    let mut bytes = inode.bytes.clone();
+    if synced < whole {
+        match draw.below(3) {
+            // Lengths reach the disk before bytes do.
+            0 => bytes[synced..].fill(0),
+            1 => bytes.truncate(synced + draw.below((whole - synced) as u64) as usize),
+            _ => {}
+        }
+    }
+    let synced = bytes.len();
+    Node::File(Arc::new(Mutex::new(Inode { bytes, synced })))
+}

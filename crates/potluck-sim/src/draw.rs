@@ -1,0 +1,45 @@
+//! Everything a seed decides.
+
+use potluck_core::chunk::Digest;
+use potluck_core::entropy::{Entropy, SeededEntropy, SharedEntropy};
+use std::sync::Arc;
+
+/// One stream of decisions.
+#[derive(Clone)]
+pub struct Draw(SharedEntropy);
+
+impl Draw {
+    /// The stream of `seed` for one purpose; what is drawn from one stream moves no other.
+    pub fn new(seed: u64, purpose: &str) -> Self {
+        let name = Digest::of(format!("{seed} {purpose}").as_bytes());
+        let number = u64::from_le_bytes(name.0[..8].try_into().expect("8 bytes"));
+        Self(Arc::new(SeededEntropy::new(number)))
+    }
+
+    /// The stream as the product takes it.
+    pub fn entropy(&self) -> SharedEntropy {
+        Arc::clone(&self.0)
+    }
+
+    /// A number below `end`, which is not 0.
+    pub fn below(&self, end: u64) -> u64 {
+        let mut bytes = [0; 16];
+        self.0.fill(&mut bytes);
+        (u128::from_le_bytes(bytes) % u128::from(end)) as u64
+    }
+
+    /// A number from `first` to `last`, both possible.
+    pub fn between(&self, first: u64, last: u64) -> u64 {
+        first + self.below(last - first + 1)
+    }
+
+    /// True in `percent` of a hundred cases.
+    pub fn chance(&self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+
+    /// One of some.
+    pub fn pick<T: Copy>(&self, of: &[T]) -> T {
+        of[self.below(of.len() as u64) as usize]
+    }
+}

@@ -1,0 +1,56 @@
+//! Who can reach whom, and so what must work.
+
+use crate::cast::Who;
+use crate::plan::COPIES;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// What a fault leaves behind in connections, beliefs and deadlines is over after this long: a call
+/// that hangs is given up after 15 s, the pause before the next is at most 5 s, and then a donor
+/// registers and lists its store.
+const SETTLED: Duration = Duration::from_secs(35);
+
+/// What is wrong at the moment.
+#[derive(Debug, Default)]
+pub struct Health {
+    /// Machines that don't run.
+    pub down: BTreeSet<Who>,
+    /// Pairs that don't hear each other, at least in one direction.
+    pub cut: BTreeSet<(Who, Who)>,
+    /// Donors whose disks may have lost something.
+    pub damaged: BTreeSet<u8>,
+    changed: Duration,
+}
+
+impl Health {
+    /// Something changed.
+    pub fn change(&mut self, now: Duration) {
+        self.changed = now;
+    }
+
+    fn connected(&self, a: Who, b: Who) -> bool {
+        !self.down.contains(&a)
+            && !self.down.contains(&b)
+            && !self.cut.contains(&(a, b))
+            && !self.cut.contains(&(b, a))
+    }
+
+    /// Whether a client could read everything that is committed, from `begun` until now: the manager
+    /// is there, and fewer donors than copies are away or damaged (D1, A1).
+    pub fn must_read(&self, client: Who, begun: Duration) -> bool {
+        let away = Who::donors().filter(|donor| {
+            let damaged = matches!(donor, Who::Donor(number) if self.damaged.contains(number));
+            damaged || !self.connected(client, *donor) || !self.connected(Who::Manager, *donor)
+        });
+        begun >= self.changed + SETTLED
+            && self.connected(client, Who::Manager)
+            && away.count() < COPIES as usize
+    }
+
+    /// Whether a client could write, from `begun` until now: the manager is there, and as many
+    /// donors as a chunk has copies.
+    pub fn must_write(&self, client: Who, begun: Duration) -> bool {
+        let all = self.down.is_empty() && self.cut.is_empty();
+        begun >= self.changed + SETTLED && all && self.connected(client, Who::Manager)
+    }
+}

@@ -1,0 +1,156 @@
+//! The reference model: what was written to each path and when, and what a read may therefore see.
+//!
+//! Only what the promises say is asked for (D1, D2): a write that returned is seen by every later
+//! read, until another write that began after it; one that was refused is never seen; of one whose
+//! outcome its writer does not know, everything or nothing. Among writes at the same time, versions
+//! decide.
+
+use crate::content::Content;
+use potluck_core::chunk::Digest;
+use potluck_core::ids::VersionId;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// A write whose outcome nobody knows takes effect within this time after its writer gave up, or
+/// never: what is on the network by then has arrived.
+const LATE: Duration = Duration::from_secs(30);
+
+/// How a write ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It is under way.
+    Open,
+    /// It took effect; as which version, if it stored a file.
+    Done(Option<VersionId>),
+    /// It did not, and never will.
+    Refused,
+    /// Its writer does not know.
+    Unknown,
+}
+
+#[derive(Debug, Clone)]
+struct Write {
+    /// What is there afterwards; nothing, after a removal.
+    value: Option<Content>,
+    begun: Duration,
+    ended: Duration,
+    fate: Fate,
+}
+
+/// Names a write.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WriteId(String, usize);
+
+/// All writes to all paths.
+#[derive(Debug, Default)]
+pub struct History {
+    paths: BTreeMap<String, Vec<Write>>,
+    versions: BTreeSet<VersionId>,
+}
+
+impl Write {
+    /// When it took effect at the latest.
+    fn last(&self) -> Duration {
+        match self.fate {
+            Fate::Done(_) | Fate::Refused => self.ended,
+            Fate::Unknown => self.ended + LATE,
+            Fate::Open => Duration::MAX,
+        }
+    }
+
+    /// Whether a read that began at `begun` can no longer see it, because of `other`.
+    fn is_hidden_by(&self, other: &Self, begun: Duration) -> bool {
+        let Fate::Done(version) = other.fate else { return false };
+        let newer = match (self.fate, version) {
+            (Fate::Done(Some(mine)), Some(theirs)) => theirs > mine,
+            _ => other.begun > self.last(),
+        };
+        newer && other.ended < begun
+    }
+}
+
+impl History {
+    /// Somebody starts to write `value` to `path`, or with nothing to remove it.
+    pub fn begin(&mut self, path: &str, value: Option<Content>, now: Duration) -> WriteId {
+        let writes = self.paths.entry(path.to_owned()).or_insert_with(|| {
+            let nothing = Write {
+                value: None,
+                begun: Duration::ZERO,
+                ended: Duration::ZERO,
+                fate: Fate::Done(None),
+            };
+            vec![nothing]
+        });
+        writes.push(Write { value, begun: now, ended: now, fate: Fate::Open });
+        WriteId(path.to_owned(), writes.len() - 1)
+    }
+
+    /// A write ended, or its writer did.
+    ///
+    /// Errors: a version that was given before.
+    pub fn end(&mut self, id: &WriteId, fate: Fate, now: Duration) -> Result<(), String> {
+        let write = &mut self.paths.get_mut(&id.0).expect("begun")[id.1];
+        (write.fate, write.ended) = (fate, now);
+        match fate {
+            Fate::Done(Some(version)) if !self.versions.insert(version) => {
+                Err(format!("{} became version {version}, as something else did before", id.0))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Every path that was ever written to.
+    pub fn paths(&self) -> Vec<String> {
+        self.paths.keys().cloned().collect()
+    }
+
+    /// The paths below `dir`, which ends in a slash.
+    pub fn below(&self, dir: &str) -> Vec<String> {
+        self.paths.keys().filter(|path| path.starts_with(dir)).cloned().collect()
+    }
+
+    /// What a read from `begun` to `ended` may have seen at `path`.
+    pub fn possible(&self, path: &str, begun: Duration, ended: Duration) -> Vec<Option<Content>> {
+        let Some(writes) = self.paths.get(path) else { return vec![None] };
+        let hidden = |write: &Write| writes.iter().any(|other| write.is_hidden_by(other, begun));
+        let visible = writes.iter().filter(|write| {
+            write.fate != Fate::Refused && write.begun <= ended && !hidden(write)
+        });
+        visible.map(|write| write.value).collect()
+    }
+
+    /// Checks what a read saw: the digest of the file, or nothing.
+    pub fn check(
+        &self,
+        path: &str,
+        seen: Option<Digest>,
+        (begun, ended): (Duration, Duration),
+    ) -> Result<(), String> {
+        let possible = self.possible(path, begun, ended);
+        if possible.iter().any(|value| value.map(|content| content.digest()) == seen) {
+            return Ok(());
+        }
+        let writes = self.paths.get(path).map(Vec::as_slice).unwrap_or_default();
+        let stranger = writes.iter().all(|write| write.value.map(|value| value.digest()) != seen);
+        let seen = seen.map_or("nothing".to_owned(), |digest| format!("{digest:?}"));
+        Err(format!(
+            "{path} had {seen}{} between {begun:?} and {ended:?}, but could only have {possible:?}; \
+             its writes are {writes:#?}",
+            if stranger { ", which nobody wrote" } else { "" },
+        ))
+    }
+
+    /// Checks a path that was only ever written if absent and never removed: one write won, whole,
+    /// and whoever lost lost to somebody.
+    pub fn check_one_winner(&self, path: &str) -> Result<(), String> {
+        let Some(writes) = self.paths.get(path) else { return Ok(()) };
+        let is = |wanted: fn(Fate) -> bool| writes.iter().filter(|w| w.value.is_some() && wanted(w.fate)).count();
+        let won = is(|fate| matches!(fate, Fate::Done(_)));
+        let lost = is(|fate| fate == Fate::Refused);
+        let unknown = is(|fate| matches!(fate, Fate::Unknown | Fate::Open));
+        if won > 1 || (lost > 0 && won + unknown == 0) {
+            return Err(format!("{path}: {won} won, {lost} lost, {unknown} do not know"));
+        }
+        Ok(())
+    }
+}

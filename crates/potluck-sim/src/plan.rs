@@ -1,0 +1,288 @@
+//! What a seed expands to: the pool, what its clients do, and what goes wrong. Drawn whole before
+//! the run, so that a failing seed can show it.
+
+use crate::cast::{CLIENTS, DONORS, Who};
+use crate::content::{CHUNK, Content};
+use crate::draw::Draw;
+use potluck_core::policy::AckLevel;
+use potluck_wire::control::Condition;
+use std::fmt;
+use std::time::Duration;
+
+/// Copies of every chunk; all but one of its donors may be away (f = 1).
+pub const COPIES: u32 = 2;
+
+/// Steps of each client.
+const STEPS: u64 = 16;
+/// When the last of them begins at the latest.
+const SCRIPT: Duration = Duration::from_secs(150);
+/// When the last fault begins at the latest.
+const LAST_FAULT: Duration = Duration::from_secs(110);
+/// Contents to choose from: few enough that files share chunks.
+const NUMBERS: u64 = 12;
+const DAY_MS: i64 = 86_400_000;
+
+/// A scenario.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Everything follows from it.
+    pub seed: u64,
+    /// Whether clients seal chunks.
+    pub sealed: bool,
+    /// When donors acknowledge.
+    pub ack: AckLevel,
+    /// The longest a message takes.
+    pub latency: Duration,
+    /// Messages a connection holds before its writer waits.
+    pub window: usize,
+    /// By how much each machine's wall clock is wrong, in milliseconds.
+    pub skews: Vec<(Who, i64)>,
+    /// The one donor whose disk may lose what was acknowledged.
+    pub victim: u8,
+    /// What each client does.
+    pub scripts: Vec<Vec<Step>>,
+    /// What goes wrong, in order.
+    pub faults: Vec<Event>,
+}
+
+/// One thing a client does.
+#[derive(Debug, Clone)]
+pub struct Step {
+    /// Not before this time.
+    pub at: Duration,
+    /// What.
+    pub op: Op,
+}
+
+/// What a client does.
+#[derive(Debug, Clone)]
+pub enum Op {
+    /// Stores files in one session.
+    Put {
+        /// Paths and contents.
+        files: Vec<(String, Content)>,
+        /// When they may replace what is there.
+        condition: Condition,
+        /// Whether their size is told beforehand.
+        known: bool,
+    },
+    /// Stores a file whose source breaks off.
+    Torn(String, Content),
+    /// Reads a file, from a byte on.
+    Get(String, u64),
+    /// Removes a file.
+    Remove(String),
+    /// Lists a directory.
+    List(String),
+}
+
+/// Something that goes wrong for a while.
+#[derive(Debug, Clone)]
+pub struct Event {
+    /// When.
+    pub at: Duration,
+    /// For how long.
+    pub lasts: Duration,
+    /// What.
+    pub fault: Fault,
+}
+
+/// What goes wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// Two machines don't hear each other.
+    Cut(Who, Who),
+    /// The second does not hear the first.
+    OneWay(Who, Who),
+    /// The process is killed and started again later.
+    Kill(Who),
+    /// The machine loses power.
+    PowerCut(u8),
+    /// All donors lose power at once, and the manager is killed.
+    Blackout,
+    /// Bits of some of the victim's chunks flip.
+    Flip,
+    /// Somebody fills a donor's disk but for so many bytes.
+    Fill(u8, u64),
+    /// A wall clock jumps by so many milliseconds.
+    Jump(Who, i64),
+}
+
+impl Plan {
+    /// What `seed` expands to.
+    pub fn draw(seed: u64) -> Self {
+        let draw = Draw::new(seed, "options");
+        let ack = draw.pick(&[AckLevel::Memory, AckLevel::Disk]);
+        let skew = |who| (who, draw.between(0, 800) as i64 * DAY_MS - 400 * DAY_MS);
+        let skews = Who::mortals().map(skew).collect();
+        let victim = draw.below(DONORS.into()) as u8;
+        Self {
+            seed,
+            sealed: draw.chance(50),
+            ack,
+            latency: Duration::from_millis(draw.pick(&[2, 10, 40])),
+            window: draw.pick(&[32, 64, 256]),
+            skews,
+            victim,
+            scripts: scripts(&Draw::new(seed, "scripts")),
+            faults: faults(&Draw::new(seed, "faults"), ack, victim),
+        }
+    }
+}
+
+fn seconds(draw: &Draw, first: u64, last: u64) -> Duration {
+    Duration::from_millis(draw.between(1000 * first, 1000 * last))
+}
+
+// ---- what clients do
+
+fn scripts(draw: &Draw) -> Vec<Vec<Step>> {
+    let mut scripts: Vec<Vec<Step>> =
+        (0..CLIENTS).map(|client| (0..STEPS).map(|_| step(draw, client)).collect()).collect();
+    // All clients want the same path at the same time.
+    for race in 0..3 {
+        let at = seconds(draw, 0, SCRIPT.as_secs());
+        for script in &mut scripts {
+            let files = vec![(format!("once/{race}"), content(draw))];
+            script.push(Step { at, op: Op::Put { files, condition: Condition::IfAbsent, known: draw.chance(50) } });
+        }
+    }
+    for script in &mut scripts {
+        script.sort_by_key(|step| step.at);
+    }
+    scripts
+}
+
+fn step(draw: &Draw, client: u8) -> Step {
+    let at = seconds(draw, 0, SCRIPT.as_secs());
+    let op = match draw.below(100) {
+        0..50 => {
+            let files = if draw.chance(25) {
+                (0..draw.between(2, 6)).map(|_| (own(draw, client), content(draw))).collect()
+            } else {
+                vec![(path(draw, client), content(draw))]
+            };
+            Op::Put { files: distinct(files), condition: Condition::Always, known: draw.chance(50) }
+        }
+        50..55 => Op::Torn(path(draw, client), content(draw)),
+        55..80 => {
+            let of = draw.below(CLIENTS.into()) as u8;
+            Op::Get(path(draw, of), if draw.chance(30) { draw.below(300_000) } else { 0 })
+        }
+        80..88 => Op::Remove(path(draw, client)),
+        _ => Op::List(draw.pick(&["shared", "once", "own-0", "own-1", "own-2"]).to_owned()),
+    };
+    Step { at, op }
+}
+
+/// One path twice in a session has no defined outcome.
+fn distinct(mut files: Vec<(String, Content)>) -> Vec<(String, Content)> {
+    files.sort_by(|a, b| a.0.cmp(&b.0));
+    files.dedup_by(|a, b| a.0 == b.0);
+    files
+}
+
+fn own(draw: &Draw, client: u8) -> String {
+    format!("own-{client}/{}", draw.below(6))
+}
+
+fn path(draw: &Draw, client: u8) -> String {
+    if draw.chance(30) { format!("shared/{}", draw.below(3)) } else { own(draw, client) }
+}
+
+fn content(draw: &Draw) -> Content {
+    let chunk = u64::from(CHUNK);
+    let len = match draw.below(10) {
+        0 => draw.pick(&[0, 1, 4095, 4096, 4097]),
+        1 => draw.pick(&[chunk - 1, chunk, chunk + 1, 4 * chunk]),
+        2..7 => draw.between(1, 6 * chunk),
+        _ => draw.between(1, 32 * chunk),
+    };
+    Content { number: draw.below(NUMBERS), len }
+}
+
+// ---- what goes wrong
+
+/// Every scenario has a partition, a crash of a donor, and one of the manager or a client; the rest
+/// is open. All of it together stays inside what must be survived: only the victim loses what it
+/// acknowledged, unless acknowledged means synced.
+fn faults(draw: &Draw, ack: AckLevel, victim: u8) -> Vec<Event> {
+    let donor = || Who::Donor(draw.below(DONORS.into()) as u8);
+    let client = || Who::Client(draw.below(CLIENTS.into()) as u8);
+    let cut = || match draw.below(6) {
+        0 | 1 => Fault::Cut(client(), donor()),
+        2 | 3 => Fault::Cut(Who::Manager, donor()),
+        4 => Fault::Cut(Who::Manager, client()),
+        _ if draw.chance(50) => Fault::OneWay(donor(), client()),
+        _ => Fault::OneWay(client(), donor()),
+    };
+    let power = || match ack {
+        AckLevel::Memory => Fault::PowerCut(victim),
+        AckLevel::Disk => Fault::PowerCut(draw.below(DONORS.into()) as u8),
+    };
+    let any = || match draw.below(12) {
+        0..3 => cut(),
+        3 | 4 => Fault::Kill(donor()),
+        5 => Fault::Kill(Who::Manager),
+        6 => Fault::Kill(client()),
+        7 => power(),
+        8 if ack == AckLevel::Disk => Fault::Blackout,
+        8 | 9 => Fault::Flip,
+        10 => Fault::Fill(draw.below(DONORS.into()) as u8, draw.below(400_000)),
+        _ => Fault::Jump(
+            draw.pick(&[Who::Manager, donor(), client()]),
+            draw.between(0, 20) as i64 * DAY_MS - 10 * DAY_MS,
+        ),
+    };
+    let crash = if draw.chance(50) { Who::Manager } else { client() };
+    let first = if draw.chance(30) { power() } else { Fault::Kill(donor()) };
+    let mut faults = vec![cut(), first, Fault::Kill(crash)];
+    faults.extend((0..draw.between(1, 5)).map(|_| any()));
+    let mut events: Vec<Event> = faults
+        .into_iter()
+        .map(|fault| Event {
+            at: seconds(draw, 1, LAST_FAULT.as_secs()),
+            lasts: if draw.chance(40) { seconds(draw, 1, 8) } else { seconds(draw, 8, 70) },
+            fault,
+        })
+        .collect();
+    events.sort_by_key(|event| event.at);
+    events
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seed, sealed, ack, latency, window, victim, .. } = self;
+        writeln!(f, "seed {seed}: sealed {sealed}, ack {ack}, latency {latency:?}, window {window}, victim donor-{victim}")?;
+        for (who, skew) in &self.skews {
+            writeln!(f, "  the clock of {who} is {} days wrong", skew / DAY_MS)?;
+        }
+        for Event { at, lasts, fault } in &self.faults {
+            writeln!(f, "  at {at:?} for {lasts:?}: {fault:?}")?;
+        }
+        for (client, script) in self.scripts.iter().enumerate() {
+            for Step { at, op } in script {
+                writeln!(f, "  client-{client} at {at:?}: {op}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Put { files, condition, known } => {
+                write!(f, "put")?;
+                files.iter().try_for_each(|(path, content)| write!(f, " {path}={content}"))?;
+                let size = if *known { "known" } else { "unknown" };
+                write!(f, " ({condition:?}, size {size})")
+            }
+            Self::Torn(path, content) => write!(f, "torn put {path}={content}"),
+            Self::Get(path, 0) => write!(f, "get {path}"),
+            Self::Get(path, from) => write!(f, "get {path} from byte {from}"),
+            Self::Remove(path) => write!(f, "remove {path}"),
+            Self::List(dir) => write!(f, "list {dir}"),
+        }
+    }
+}

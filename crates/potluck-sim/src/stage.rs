@@ -1,0 +1,79 @@
+//! What the driver of a run and the simulated hosts share.
+
+use crate::cast::Who;
+use crate::health::Health;
+use crate::history::History;
+use crate::host::Invitations;
+use crate::plan::{Op, Step};
+use crate::trace::Trace;
+use crate::history::WriteId;
+use potluck_wire::control::PoolStatus;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// The stage of one run. Clones are the same stage.
+#[derive(Clone, Default)]
+pub struct Stage {
+    /// Everything that happened.
+    pub trace: Trace,
+    /// Tokens for those who have not joined.
+    pub invitations: Invitations,
+    board: Arc<Mutex<Board>>,
+}
+
+/// What changes during a run.
+#[derive(Default)]
+pub struct Board {
+    /// When the clients' scripts begin.
+    pub curtain: Option<Duration>,
+    /// What is still to be done, by client.
+    pub scripts: Vec<VecDeque<Step>>,
+    /// What each client is doing.
+    pub busy: BTreeMap<Who, Busy>,
+    /// The reference model.
+    pub history: History,
+    /// Who can reach whom.
+    pub health: Health,
+    /// The pool as the admin last saw it.
+    pub status: Option<PoolStatus>,
+    /// Broken promises.
+    pub broken: Vec<String>,
+}
+
+/// Something a client is doing.
+#[derive(Debug, Clone)]
+pub struct Busy {
+    /// What.
+    pub op: String,
+    /// Since when.
+    pub since: Duration,
+    /// How long it may take.
+    pub most: Duration,
+    /// The writes it may or may not bring about.
+    pub writes: Vec<WriteId>,
+}
+
+impl Stage {
+    /// A look at the board; not across an await.
+    pub fn board(&self) -> MutexGuard<'_, Board> {
+        self.board.lock().expect("no holder panics")
+    }
+
+    /// A promise was broken: the run will end.
+    pub fn broken(&self, promise: &str, how: impl std::fmt::Display) {
+        let text = format!("{promise} is broken: {how}");
+        self.trace.say("promise", &text);
+        self.board().broken.push(text);
+    }
+
+    /// The next step of a client, if it is time for one.
+    pub fn next_step(&self, client: u8) -> Option<Op> {
+        let now = self.trace.now();
+        let mut board = self.board();
+        let begun = board.curtain?;
+        let script = board.scripts.get_mut(usize::from(client))?;
+        let due = script.front().is_some_and(|step| begun + step.at <= now);
+        if due { script.pop_front().map(|step| step.op) } else { None }
+    }
+}

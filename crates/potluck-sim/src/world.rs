@@ -1,0 +1,214 @@
+//! A whole pool in one thread: the product's manager, donors and clients on simulated machines.
+
+use crate::admin;
+use crate::cast::{DONORS, Who};
+use crate::client;
+use crate::disk::Drive;
+use crate::draw::Draw;
+use crate::host::Host;
+use crate::net::BelieveWho;
+use crate::plan::Plan;
+use crate::stage::Stage;
+use potluck_core::budget::{KeepFree, Limits};
+use potluck_donor::{Donor, DonorConfig};
+use potluck_manager::{Manager, ManagerConfig};
+use std::collections::BTreeMap;
+use std::future::pending;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tempfile::TempDir;
+use turmoil::Sim;
+
+/// How far the simulation goes at a time; messages arrive at its multiples.
+pub const TICK: Duration = Duration::from_millis(2);
+/// A write session without calls ends after this long.
+pub const LEASE: Duration = Duration::from_secs(10);
+/// Chunks without files are kept this long.
+pub const GC_GRACE: Duration = Duration::from_secs(10);
+/// Bytes of a donor's disk.
+const DISK: u64 = 512 << 20;
+/// Where a donor keeps chunks …
+pub const LENT: &str = "/lend";
+/// … and what it remembers.
+const STATE: &str = "/state";
+
+/// The simulated machines, and the driver's hands on them.
+pub struct World {
+    /// turmoil's part.
+    pub sim: Sim<'static>,
+    /// Shared with the machines.
+    pub stage: Stage,
+    /// The machines.
+    pub hosts: BTreeMap<Who, Host>,
+    /// The donors' disks.
+    pub drives: Vec<Drive>,
+    /// Decides what faults leave open.
+    pub draw: Draw,
+    state: Arc<Mutex<PathBuf>>,
+    root: TempDir,
+    lives: u32,
+}
+
+impl World {
+    /// Sets the stage for `plan`; nothing has happened yet.
+    pub fn new(plan: &Plan) -> Self {
+        let mut builder = turmoil::Builder::new();
+        builder
+            .rng_seed(plan.seed)
+            .tick_duration(TICK)
+            .simulation_duration(Duration::from_secs(3600))
+            .min_message_latency(Duration::ZERO)
+            .max_message_latency(plan.latency)
+            .tcp_capacity(plan.window)
+            .enable_random_order();
+        let stage = Stage::default();
+        let host = |(who, skew): &(Who, i64)| {
+            (*who, Host::new(*who, plan.seed, *skew, stage.trace.clone()))
+        };
+        let mut hosts: BTreeMap<Who, Host> = plan.skews.iter().map(host).collect();
+        hosts.insert(Who::Admin, Host::new(Who::Admin, plan.seed, 0, stage.trace.clone()));
+        let drive = |_| Drive::new(DISK, &[Path::new(LENT), Path::new(STATE)]);
+        let root = scratch();
+        let mut world = Self {
+            sim: builder.build(),
+            stage,
+            hosts,
+            drives: (0..DONORS).map(drive).collect(),
+            draw: Draw::new(plan.seed, "faults' details"),
+            state: Arc::new(Mutex::new(root.path().join("manager-0"))),
+            root,
+            lives: 0,
+        };
+        world.raise_manager();
+        for (number, drive) in world.drives.clone().into_iter().enumerate() {
+            world.raise_donor(number as u8, drive);
+        }
+        for who in Who::clients() {
+            world.raise_client(who);
+        }
+        let (stage, host, policy) = (world.stage.clone(), world.hosts[&Who::Admin].clone(), admin::policy(plan));
+        let state = Arc::clone(&world.state);
+        world.sim.host(Who::Admin.to_string(), move || {
+            let dir = state.lock().expect("no holder panics").join("admin");
+            admin::live(stage.clone(), host.clone(), dir, policy.clone())
+        });
+        world
+    }
+
+    fn raise_manager(&mut self) {
+        let (host, state) = (self.hosts[&Who::Manager].clone(), Arc::clone(&self.state));
+        self.sim.host(Who::Manager.to_string(), move || {
+            let config = ManagerConfig {
+                listen: "0.0.0.0:7700".into(),
+                state: state.lock().expect("no holder panics").clone(),
+                pool_name: "simulated".into(),
+                advertise: Some(Who::Manager.address()),
+                lease: LEASE,
+                gc_grace: GC_GRACE,
+                ..ManagerConfig::default()
+            };
+            let host = host.clone();
+            async move {
+                let env = host.env();
+                potluck_manager::init(&config, &env)?;
+                let manager = Manager::start(config, env, Some(Arc::new(BelieveWho))).await?;
+                manager.run(pending()).await?;
+                Ok(())
+            }
+        });
+    }
+
+    fn raise_donor(&mut self, number: u8, drive: Drive) {
+        let who = Who::Donor(number);
+        let (stage, host) = (self.stage.clone(), self.hosts[&who].clone());
+        self.sim.host(who.to_string(), move || {
+            let (stage, host, disk) = (stage.clone(), host.clone(), drive.process());
+            let config = DonorConfig {
+                dir: LENT.into(),
+                state: STATE.into(),
+                listen: "0.0.0.0:7701".into(),
+                advertise: Some(who.address()),
+                limits: Limits { max: u64::MAX, keep_free: KeepFree::Bytes(0) },
+            };
+            async move {
+                host.join(&stage.invitations).await;
+                let donor =
+                    Donor::start(config, host.env(), Arc::new(disk), host.caller()).await?;
+                donor.run(pending()).await?;
+                Ok(())
+            }
+        });
+    }
+
+    fn raise_client(&mut self, who: Who) {
+        let Who::Client(number) = who else { return };
+        let (stage, host) = (self.stage.clone(), self.hosts[&who].clone());
+        self.sim.host(who.to_string(), move || client::live(stage.clone(), host.clone(), number));
+    }
+
+    /// Goes on by one tick.
+    ///
+    /// Errors: a process that ended by itself, which none should.
+    pub fn step(&mut self) -> Result<(), String> {
+        self.stage.trace.at(self.sim.elapsed());
+        self.sim.step().map_err(|why| format!("a process ended: {why}"))?;
+        self.stage.trace.at(self.sim.elapsed());
+        Ok(())
+    }
+
+    /// The simulated time.
+    pub fn now(&self) -> Duration {
+        self.sim.elapsed()
+    }
+
+    /// Kills a process. What it had written stays; connections break.
+    pub fn kill(&mut self, who: Who) {
+        match who {
+            Who::Donor(number) => self.drives[usize::from(number)].kill(),
+            Who::Manager => self.keep_state(),
+            Who::Client(_) | Who::Admin => {}
+        }
+        self.sim.crash(who.to_string());
+    }
+
+    /// The next manager goes on with the files as they are at this moment: whatever the dying one
+    /// does to its own while it is taken apart would not happen after a kill -9.
+    fn keep_state(&mut self) {
+        self.lives += 1;
+        let mut state = self.state.lock().expect("no holder panics");
+        let next = self.root.path().join(format!("manager-{}", self.lives));
+        copy_dir(&state, &next).expect("a copy of the manager's files");
+        *state = next;
+    }
+
+    /// Starts a killed process again.
+    pub fn start(&mut self, who: Who) {
+        self.sim.bounce(who.to_string());
+    }
+}
+
+/// A directory for the manager's files, in memory where there is such a place: the catalog syncs
+/// often, and no simulated fault reaches a real disk.
+fn scratch() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    let mut builder = tempfile::Builder::new();
+    let name = format!("potluck-sim-{}-", std::process::id());
+    builder.prefix(&name);
+    let made = if memory.is_dir() { builder.tempdir_in(memory) } else { builder.tempdir() };
+    made.expect("a temporary directory")
+}
+
+fn copy_dir(from: &Path, to: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy_dir(&entry.path(), &target)?;
+        } else {
+            std::fs::copy(entry.path(), target)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,86 @@
+//! Point 2: the demo works and leaves nothing behind.
+
+use super::content::{Lots, arg, file};
+use super::lab::Lab;
+use super::lent::files_of;
+use super::program::code_of;
+use super::waiting::{PATIENCE, pause, wait_until};
+use rustix::process::Signal;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+/// Processes with a path below `dir` on their command line.
+fn processes_of(dir: &Path) -> Vec<String> {
+    let lines = files_of(Path::new("/proc")).into_iter().filter_map(|process| {
+        let line = fs::read(process.join("cmdline")).ok()?;
+        Some(String::from_utf8_lossy(&line).replace('\0', " "))
+    });
+    lines.filter(|line| line.contains(arg(dir))).collect()
+}
+
+fn assert_nothing_left(place: &Path) {
+    wait_until("the demo's processes to be gone", PATIENCE, || processes_of(place).is_empty());
+    assert_eq!(files_of(place), [""; 0].map(std::path::PathBuf::from), "files are left");
+}
+
+fn place(lab: &Lab) -> std::path::PathBuf {
+    let place = lab.dir().join("demo");
+    fs::create_dir(&place).expect("a directory in the test's own");
+    place
+}
+
+#[test]
+fn p02_demo_leaves_nothing_behind() {
+    let lab = Lab::empty();
+    let place = place(&lab);
+    let (input, content) = file(lab.dir(), "input", 2, 24 << 20);
+    let report = lab.cli.json(&["demo", arg(&input), "--dir", arg(&place)]);
+    assert_eq!(report["files"], 1, "{report}");
+    assert_eq!(report["bytes"], content.len(), "{report}");
+    assert_eq!(report["verified"], true, "{report}");
+    let donors = report["donors"].as_array().expect("donors");
+    assert_eq!(donors.len(), 4, "{report}");
+    let killed: Vec<_> = donors.iter().filter(|donor| donor["killed"] == true).collect();
+    assert_eq!(killed.len(), 1, "{report}");
+    assert!(killed[0]["chunks"].as_u64() > Some(0), "the kill must cost something: {report}");
+    for phase in ["store", "read_back"] {
+        for figure in ["mib_s", "cpu_s_per_gib"] {
+            assert!(report[phase][figure].as_f64() > Some(0.0), "{phase} {figure}: {report}");
+        }
+    }
+    assert_nothing_left(&place);
+}
+
+#[test]
+fn p02_demo_prints_a_short_table_for_people() {
+    let lab = Lab::empty();
+    let place = place(&lab);
+    let (input, _) = file(lab.dir(), "input", 2, 9 << 20);
+    let ran = lab.cli.ok(&["demo", arg(&input), "--dir", arg(&place)]);
+    for expected in ["MiB/s", "CPU-s/GiB", "donor-1", "killed", "What the kill changed"] {
+        assert!(ran.text().contains(expected), "no “{expected}” in:\n{}", ran.text());
+    }
+    assert!(ran.text().lines().count() < 25, "{}", ran.text());
+}
+
+#[test]
+fn p02_demo_leaves_nothing_behind_after_ctrl_c() {
+    let lab = Lab::empty();
+    let place = place(&lab);
+    let (input, _) = file(lab.dir(), "input", 3, 24 << 20);
+    let mut lots = Lots::new("moments of Ctrl-C", 2);
+    let mut interrupted = 0;
+    for round in 0..4 {
+        let mut demo = lab.cli.start(&["demo", arg(&input), "--dir", arg(&place)]);
+        // Not before it can have begun; then at any moment of its life.
+        wait_until("the demo to begin", PATIENCE, || !files_of(&place).is_empty());
+        pause(Duration::from_millis(round * 150 + lots.below(300)));
+        demo.signal(Signal::INT);
+        let code = code_of(demo.end("the interrupted demo"));
+        assert!([0, 130].contains(&code), "exit code {code}");
+        interrupted += usize::from(code == 130);
+        assert_nothing_left(&place);
+    }
+    assert!(interrupted > 0, "every demo was over before its Ctrl-C");
+}

@@ -1,0 +1,201 @@
+//! Point 3: a pool that people keep, and who is let in.
+
+use super::content::{arg, assert_same, bytes, file};
+use super::lab::{Cli, Lab, stop};
+use super::member::Member;
+use super::program::Running;
+use super::waiting::{PATIENCE, wait_until};
+use potluck_core::ids::MemberId;
+use potluck_wire::control::{Revoke, Status};
+use potluck_wire::identity::{Identity, fingerprint};
+use potluck_wire::tls::TlsDial;
+use potluck_wire::token::JoinToken;
+use rustix::process::Signal;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::Arc;
+
+/// `potluck up` with everything in its default places.
+fn up(cli: &Cli, dir: &Path, listen: &str) -> (Running, String) {
+    let ready = dir.join("up.ready");
+    let _ = std::fs::remove_file(&ready); // of an earlier life
+    let mut command = cli.command();
+    let log = std::fs::OpenOptions::new().create(true).append(true).open(dir.join("logs/up.log"));
+    command.args(["up", "--listen", listen, "--max", "1GiB", "--keep-free", "0%"]);
+    command.arg("--ready-file").arg(&ready).stdout(Stdio::null()).stderr(log.expect("a log"));
+    let mut running = Running::start(&mut command);
+    wait_until("`potluck up` to serve", PATIENCE, || {
+        assert!(running.ended().is_none(), "`potluck up` ended");
+        ready.exists()
+    });
+    let text = std::fs::read(&ready).expect("a ready file");
+    let said: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
+    assert_eq!(said["pid"], running.pid().as_raw_nonzero().get());
+    (running, said["address"].as_str().expect("an address").to_owned())
+}
+
+#[test]
+fn p03_up_restarts_and_keeps_files() {
+    let lab = Lab::empty();
+    let (input, content) = file(lab.dir(), "input", 3, 6 << 20);
+    let (mut running, first) = up(&lab.cli, lab.dir(), "127.0.0.1:0");
+    // No --pool: the machine that runs the pool finds it.
+    wait_until("the donor to be live", PATIENCE, || lab.cli.live_donors().len() == 1);
+    lab.cli.ok(&["space", "create", "lab"]);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/kept"]);
+    assert_eq!(stop(&mut running, Signal::TERM), 0, "SIGTERM is a clean end");
+
+    // Somebody may have taken the port meanwhile, and the pool must not depend on it.
+    let (mut running, second) = up(&lab.cli, lab.dir(), "127.0.0.1:0");
+    assert_ne!(first, second);
+    wait_until("the donor to be live", PATIENCE, || lab.cli.live_donors().len() == 1);
+    assert_same(&lab.cli.cat("pot://lab/kept"), &content, "the file after a clean restart");
+
+    running.kill_9();
+    let (mut running, _) = up(&lab.cli, lab.dir(), "127.0.0.1:0");
+    wait_until("the donor to be live", PATIENCE, || lab.cli.live_donors().len() == 1);
+    assert_same(&lab.cli.cat("pot://lab/kept"), &content, "the file after kill -9");
+    assert_eq!(stop(&mut running, Signal::INT), 0, "Ctrl-C is a clean end");
+    for place in ["state/potluck/manager", "state/potluck/donor", "data/potluck/lent"] {
+        assert!(lab.dir().join("home").join(place).is_dir(), "nothing in {place}");
+    }
+}
+
+#[test]
+fn p03_a_token_works_once_for_one_role() {
+    let lab = Lab::manager_only(&[]);
+    for role in ["user", "admin", "donor"] {
+        let token = lab.token(role);
+        let joiner = lab.cli.at_home(&lab.dir().join(format!("joiner-{role}")));
+        let joined = joiner.json(&["join", &token, "--name", "ann"]);
+        assert_eq!((&joined["role"], &joined["name"]), (&role.into(), &"ann".into()), "{joined}");
+        let again = lab.cli.at_home(&lab.dir().join(format!("second-{role}")));
+        let refused = again.fails(8, &["join", &token]);
+        assert_eq!(refused.code, "POT-E060", "{refused:?}");
+        assert!(refused.message.contains("used"), "{refused:?}");
+        assert!(!refused.hint.is_empty(), "{refused:?}");
+    }
+    // What a role may not do.
+    let user = lab.cli.at_home(&lab.dir().join("joiner-user"));
+    user.ok(&["ls"]);
+    let admin = lab.cli.at_home(&lab.dir().join("joiner-admin"));
+    admin.ok(&["space", "create", "lab"]);
+    for forbidden in [&["invite"][..], &["space", "create", "mine"], &["space", "rm", "lab"]] {
+        assert_eq!(user.fails(8, forbidden).code, "POT-E062", "{forbidden:?}");
+    }
+    let donor = lab.cli.under(&lab.dir().join("joiner-donor/state/potluck/donor"));
+    for forbidden in [&["ls"][..], &["status"], &["cat", "pot://lab/x"], &["invite"]] {
+        assert_eq!(donor.fails(8, forbidden).code, "POT-E062", "{forbidden:?}");
+    }
+    // A user's token does not make a donor.
+    let token = lab.token("user");
+    let (lent, state) = (lab.dir().join("lent"), lab.dir().join("state"));
+    let args = ["lend", arg(&lent), "--state", arg(&state), "--token", &token, "--max", "1GiB"];
+    lab.cli.at_home(&lab.dir().join("lender")).fails(8, &args);
+}
+
+#[test]
+fn p03_one_token_used_twice_at_once_lets_one_in() {
+    let lab = Lab::manager_only(&[]);
+    let token = lab.token("user");
+    let mut joining: Vec<_> = (0..4)
+        .map(|number| {
+            let home = lab.dir().join(format!("racer-{number}"));
+            lab.cli.at_home(&home).start(&["join", &token])
+        })
+        .collect();
+    let codes: Vec<_> =
+        joining.iter_mut().map(|join| super::program::code_of(join.end("join"))).collect();
+    assert_eq!(codes.iter().filter(|code| **code == 0).count(), 1, "{codes:?}");
+    assert_eq!(codes.iter().filter(|code| **code == 8).count(), 3, "{codes:?}");
+}
+
+#[test]
+fn p03_an_expired_token_is_refused() {
+    let lab = Lab::manager_only(&[]);
+    let invited = lab.cli.json(&["invite", "--role", "user", "--ttl", "1s"]);
+    let token = invited["token"].as_str().expect("a token");
+    let mut number = 0;
+    // Time is the condition here; asking does not use up a token that has expired.
+    super::waiting::pause(std::time::Duration::from_millis(1100));
+    wait_until("the token to expire", PATIENCE, || {
+        number += 1;
+        let joiner = lab.cli.at_home(&lab.dir().join(format!("late-{number}")));
+        let ran = joiner.run(&["--json", "join", token]);
+        assert_eq!(ran.code, 8, "a token of 1 s was taken after 1.1 s: {}", ran.stderr);
+        let refused = ran.failure();
+        refused.code == "POT-E060" && refused.message.contains("expired")
+    });
+}
+
+#[test]
+fn p03_a_token_pins_the_pools_ca() {
+    let (ours, theirs) = (Lab::manager_only(&[]), Lab::manager_only(&[]));
+    let token: JoinToken = ours.token("user").parse().expect("a token");
+    // Our token, but somebody else answers at the address: the secret must not reach him.
+    let hijacked = JoinToken { manager: theirs.address().into(), ..token.clone() };
+    let joiner = ours.cli.at_home(&ours.dir().join("joiner"));
+    assert_eq!(joiner.fails(8, &["join", &hijacked.to_string()]).code, "POT-E063");
+    // The token was not used up by that.
+    joiner.ok(&["join", &token.to_string()]);
+}
+
+#[test]
+fn p03_every_control_connection_is_mutual_tls() {
+    let (ours, theirs) = (Lab::manager_only(&[]), Lab::manager_only(&[]));
+    let admin = Member::load(&ours.manager_dir().join("admin"));
+    admin.call(&Status {}).expect("an admin may ask");
+
+    // Without a certificate only joining is possible.
+    let nobody = Arc::new(TlsDial::joining(fingerprint(&admin.identity.ca)));
+    let refused = admin.call_through(nobody, &Status {}).expect_err("no certificate");
+    assert_eq!(refused.code, "POT-E061", "{refused:?}");
+
+    // A certificate of another pool is none.
+    let other = Identity::load(&theirs.manager_dir().join("admin")).expect("an identity");
+    let mut mixed = other.clone();
+    (mixed.ca, mixed.about.manager) = (admin.identity.ca.clone(), ours.address().into());
+    Member::new(mixed).call(&Status {}).expect_err("a foreign certificate");
+
+    // And a member of one pool does not talk to the manager of another.
+    let mut lost = admin.identity.clone();
+    lost.about.manager = theirs.address().into();
+    let refused = Member::new(lost).call(&Status {}).expect_err("a foreign manager");
+    assert_eq!(refused.code, "POT-E063", "{refused:?}");
+}
+
+#[test]
+fn p03_a_revoked_member_is_refused_everywhere() {
+    let lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab"]);
+    let user = lab.cli.at_home(&lab.dir().join("user"));
+    let joined = user.json(&["join", &lab.token("user")]);
+    user.ok(&["ls"]);
+    let member: MemberId = serde_json::from_value(joined["member"].clone()).expect("a member");
+    let admin = Member::load(&lab.manager_dir().join("admin"));
+    admin.call(&Revoke { member }).expect("an admin may revoke");
+    let (input, _) = file(lab.dir(), "input", 3, 100_000);
+    for command in [&["ls"][..], &["status"], &["cp", arg(&input), "pot://lab/x"]] {
+        assert_eq!(user.fails(8, command).code, "POT-E061", "{command:?}");
+    }
+}
+
+#[test]
+fn p03_a_restarted_manager_and_donor_find_each_other() {
+    let mut lab = Lab::with_donors(2);
+    lab.cli.ok(&["space", "create", "lab"]);
+    let (input, content) = file(lab.dir(), "input", 33, 3 << 20);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f", "--chunk-size", "256KiB"]);
+    let epoch = lab.cli.status()["epoch"].as_u64().expect("an epoch");
+    assert_eq!(stop(lab.manager(), Signal::TERM), 0, "SIGTERM is a clean end");
+    assert_eq!(stop(lab.donor("donor-1"), Signal::TERM), 0, "SIGTERM is a clean end");
+    lab.start_manager();
+    lab.start_donor("donor-1");
+    lab.wait_live();
+    assert!(lab.cli.status()["epoch"].as_u64() > Some(epoch), "every start has its own epoch");
+    assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file after both restarted");
+    // Identities are kept: nobody joined again.
+    assert_eq!(lab.cli.status()["donors"].as_array().map(Vec::len), Some(2));
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/g"]);
+    assert_same(&lab.cli.cat("pot://lab/g"), &bytes(33, 3 << 20), "a file stored after that");
+}

@@ -1,0 +1,249 @@
+//! Point 4: what goes in comes out, in every shape and direction.
+
+use super::content::{arg, assert_same, bytes, file, tree_of};
+use super::lab::{Lab, Lending};
+use super::tap::Tap;
+use super::waiting::{PATIENCE, wait_until};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::process::Stdio;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, UNIX_EPOCH};
+
+#[test]
+fn p04_files_of_every_size_come_back_with_time_and_mode() {
+    let lab = Lab::with_donors(2);
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
+    lab.cli.ok(&["space", "create", "open", "--plain", "--chunk-size", "64KiB"]);
+    let sizes = [0, 1, 4095, 4096, 4097, 65_535, 65_536, 65_537, 131_072, 1_000_003];
+    for (seed, size) in sizes.into_iter().enumerate() {
+        let (input, content) = file(lab.dir(), &format!("in-{size}"), seed as u64, size);
+        let time = UNIX_EPOCH + Duration::from_millis(1_234_567_890_123);
+        File::options().write(true).open(&input).and_then(|f| f.set_modified(time)).expect("a time");
+        fs::set_permissions(&input, fs::Permissions::from_mode(0o755)).expect("a mode");
+        for space in ["lab", "open"] {
+            let path = format!("pot://{space}/size/{size}");
+            let report = lab.cli.json(&["cp", arg(&input), &path]);
+            assert_eq!((&report["files"], &report["bytes"]), (&1.into(), &size.into()), "{report}");
+            let stated = lab.cli.json(&["stat", &path]);
+            assert_eq!(stated["entry"]["size"], size, "{stated}");
+            let to = lab.dir().join(format!("out-{space}-{size}"));
+            lab.cli.ok(&["cp", &path, arg(&to)]);
+            assert_same(&fs::read(&to).expect("the copy"), &content, &path);
+            let about = fs::metadata(&to).expect("metadata");
+            assert_eq!(about.modified().expect("a time"), time, "{path}");
+            assert_ne!(about.permissions().mode() & 0o100, 0, "{path} lost its x");
+        }
+    }
+}
+
+#[test]
+fn p04_the_digest_is_of_the_content() {
+    let lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab"]);
+    let (input, content) = file(lab.dir(), "input", 4, 100_000);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/"]);
+    let stated = lab.cli.json(&["stat", "pot://lab/input"]);
+    assert_eq!(stated["entry"]["digest"], blake3::hash(&content).to_hex().as_str(), "{stated}");
+}
+
+#[test]
+fn p04_trees_keep_their_shape() {
+    let lab = Lab::with_donors(2);
+    lab.cli.ok(&["space", "create", "lab"]);
+    let from = lab.dir().join("from");
+    for dir in ["a/b/c", "empty", "a/hollow/deep", "ünïcode 名前"] {
+        fs::create_dir_all(from.join(dir)).expect("a directory");
+    }
+    let names = ["top", "a/one", "a/b/two words", "a/b/c/-dash", "ünïcode 名前/naïve", "a/.hidden", "a/b/new\nline", "q?*[x]"];
+    for (seed, name) in names.iter().enumerate() {
+        fs::write(from.join(name), bytes(seed as u64, 1 << (2 * seed + 3))).expect("a file");
+    }
+    fs::write(from.join("a/script"), "#!/bin/sh\n").expect("a file");
+    fs::set_permissions(from.join("a/script"), fs::Permissions::from_mode(0o755)).expect("a mode");
+
+    // Into a name that is not there: the tree gets that name.
+    let report = lab.cli.json(&["cp", "-r", arg(&from), "pot://lab/runs"]);
+    assert_eq!(report["files"], names.len() + 1, "{report}");
+    let back = lab.dir().join("back");
+    lab.cli.ok(&["cp", "-r", "pot://lab/runs", arg(&back)]);
+    assert_eq!(tree_of(&back), tree_of(&from));
+
+    // Into a directory that is there: the tree goes below it, as with `cp`; both ways.
+    lab.cli.ok(&["cp", "-r", arg(&from), "pot://lab/runs"]);
+    let into = lab.dir().join("into");
+    fs::create_dir(&into).expect("a directory");
+    lab.cli.ok(&["cp", "-r", "pot://lab/runs/from", arg(&into)]);
+    assert_eq!(tree_of(&into.join("from")), tree_of(&from));
+
+    // Several at once need a directory.
+    let (one, two) = (from.join("top"), from.join("a/one"));
+    lab.cli.ok(&["cp", arg(&one), arg(&two), "pot://lab/both/"]);
+    lab.cli.fails(2, &["cp", arg(&one), arg(&two), "pot://lab/neither"]);
+    let both = lab.dir().join("both/");
+    lab.cli.ok(&["cp", "pot://lab/both/top", "pot://lab/both/one", &format!("{}/", arg(&both))]);
+    assert_eq!(tree_of(&both).len(), 2);
+}
+
+#[test]
+fn p04_what_is_no_file_is_skipped_and_told() {
+    let lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab"]);
+    let from = lab.dir().join("from");
+    fs::create_dir_all(from.join("dir")).expect("a directory");
+    fs::write(from.join("file"), "content").expect("a file");
+    symlink("file", from.join("link")).expect("a link");
+    symlink("..", from.join("dir/loop")).expect("a link");
+    symlink("nowhere", from.join("broken")).expect("a link");
+    let report = lab.cli.json(&["cp", "-r", arg(&from), "pot://lab/odd"]);
+    assert_eq!(report["files"], 2, "the file and the link to it: {report}");
+    assert_eq!(report["skipped"].as_array().map(Vec::len), Some(2), "{report}");
+    assert_eq!(lab.cli.cat("pot://lab/odd/link"), b"content");
+}
+
+#[test]
+fn p04_dash_is_standard_input_and_output() {
+    let lab = Lab::with_donors(2);
+    lab.cli.ok(&["space", "create", "lab"]);
+    for (name, len) in [("large", 5_000_001), ("small", 10), ("none", 0)] {
+        let (input, content) = file(lab.dir(), name, 44, len);
+        let path = format!("pot://lab/{name}");
+        let stdin = Stdio::from(File::open(&input).expect("the input"));
+        lab.cli.run_with_input(&["cp", "-", &path], stdin).ok();
+        // Standard output carries the file and nothing else, whatever else is asked for.
+        assert_same(&lab.cli.ok(&["cp", &path, "-"]).stdout, &content, "cp to -");
+        assert_same(&lab.cli.ok(&["cp", &path, "-", "--json"]).stdout, &content, "cp to - --json");
+        assert_same(&lab.cli.cat(&path), &content, "cat");
+    }
+    // Standard input has no name of its own.
+    lab.cli.fails(2, &["cp", "-", "pot://lab/"]);
+    // A reader that goes away early is no disaster.
+    let mut running = lab.cli.start(&["cat", "pot://lab/large"]);
+    let mut out = running.child().stdout.take().expect("a pipe");
+    out.read_exact(&mut [0; 10]).expect("the first bytes");
+    drop(out);
+    running.end("cat whose reader left");
+}
+
+#[test]
+fn p04_cat_serves_byte_ranges() {
+    let lab = Lab::with_donors(2);
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
+    for len in [300_000_usize, 3000] {
+        let (input, content) = file(lab.dir(), "input", 5, len);
+        lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+        let last = len - 1;
+        let ranges = [
+            ("0-0".into(), 0..1),
+            ("0-1023".into(), 0..1024),
+            (format!("{}-{}", len / 3, len / 2), len / 3..len / 2 + 1),
+            (format!("{last}-"), last..len),
+            (format!("{last}-{}", 10 * len), last..len),
+            ("-100".into(), len - 100..len),
+            (format!("-{}", 2 * len), 0..len),
+            (format!("{len}-"), len..len),
+        ];
+        for (range, expected) in ranges {
+            let ran = lab.cli.ok(&["cat", "pot://lab/f", "--range", &range]);
+            assert_same(&ran.stdout, &content[expected], &format!("{range} of {len}"));
+        }
+    }
+    if 300_000 > 65_536 {
+        let (input, content) = file(lab.dir(), "input", 5, 300_000);
+        lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+        let ran = lab.cli.ok(&["cat", "pot://lab/f", "--range", "65535-65536"]);
+        assert_same(&ran.stdout, &content[65_535..65_537], "across a chunk's edge");
+    }
+    for bad in ["5-4", "x", "-", "1-2-3"] {
+        lab.cli.fails(2, &["cat", "pot://lab/f", "--range", bad]);
+    }
+}
+
+#[test]
+fn p04_a_copy_appears_whole_or_not_at_all() {
+    let mut lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
+    let (input, content) = file(lab.dir(), "input", 6, 2 << 20);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    let into = lab.dir().join("into");
+    fs::create_dir(&into).expect("a directory");
+    let to = into.join("f");
+    fs::write(&to, "what was there").expect("a file");
+    lab.kill_donor("donor-1");
+    lab.cli.fails(5, &["cp", "pot://lab/f", arg(&to)]);
+    assert_eq!(fs::read(&to).expect("the old file"), b"what was there");
+    assert_eq!(super::lent::files_of(&into).len(), 1, "no part is left");
+    lab.start_donor("donor-1");
+    lab.wait_live();
+    lab.cli.ok(&["cp", "pot://lab/f", arg(&to)]);
+    assert_same(&fs::read(&to).expect("the file"), &content, "the copy");
+}
+
+/// A terminal's other end, and all that was written to the terminal so far.
+fn terminal() -> (File, Arc<Mutex<Vec<u8>>>) {
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+    grantpt(&master).expect("a terminal");
+    unlockpt(&master).expect("a terminal");
+    let name = ptsname(&master, Vec::new()).expect("a name").into_string().expect("UTF-8");
+    let slave = File::options().read(true).write(true).open(name).expect("the terminal");
+    let size = rustix::termios::Winsize { ws_row: 24, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
+    rustix::termios::tcsetwinsize(&slave, size).expect("a size");
+    let seen: Arc<Mutex<Vec<u8>>> = Arc::default();
+    let (mut master, sink) = (File::from(master), Arc::clone(&seen));
+    std::thread::spawn(move || {
+        let mut piece = [0; 4096];
+        while let Ok(n @ 1..) = master.read(&mut piece) {
+            sink.lock().expect("no holder panics").extend_from_slice(&piece[..n]);
+        }
+    });
+    (slave, seen)
+}
+
+#[test]
+fn p04_a_terminal_sees_rate_and_time_left_and_a_pipe_does_not() {
+    let mut lab = Lab::manager_only(&[]);
+    let tap = Tap::slow(4 << 20);
+    let lending = Lending { advertise: Some(tap.address()), ..Lending::default() };
+    lab.lend("slow", lending);
+    tap.aim(lab.donor_address("slow"));
+    lab.wait_live();
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
+    let (input, _) = file(lab.dir(), "input", 7, 4 << 20);
+    for (number, extra) in [&[][..], &["--quiet"], &["--no-progress"], &["--json"]].into_iter().enumerate() {
+        let (slave, seen) = terminal();
+        let path = format!("pot://lab/{number}");
+        let mut command = lab.cli.command();
+        command.args(["cp", arg(&input), &path]).args(extra).env("TERM", "xterm");
+        command.stdout(Stdio::null()).stderr(slave);
+        let mut running = super::program::Running::start(&mut command);
+        let shown = || String::from_utf8_lossy(&seen.lock().expect("no holder panics")).into_owned();
+        if extra.is_empty() {
+            wait_until("a bar with a rate and the time left", PATIENCE, || {
+                shown().contains("MiB/s") && shown().contains("left")
+            });
+        }
+        assert!(running.end("cp").success());
+        assert!(!extra.is_empty() == shown().is_empty(), "{extra:?}: {}", shown());
+    }
+    let ran = lab.cli.ok(&["cp", arg(&input), "pot://lab/piped"]);
+    assert_eq!(ran.stderr, "", "no bar where nobody watches");
+}
+
+#[test]
+fn p04_a_file_that_grows_while_it_is_read_is_stored_as_it_was_read() {
+    let lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
+    let (input, _) = file(lab.dir(), "log", 8, 3 << 20);
+    let mut running = lab.cli.start(&["cp", arg(&input), "pot://lab/log", "--json"]);
+    let mut log = File::options().append(true).open(&input).expect("the log");
+    while running.ended().is_none() {
+        log.write_all(&[7; 50_000]).expect("a growing log");
+    }
+    assert!(running.end("cp").success());
+    let stored = lab.cli.cat("pot://lab/log");
+    let whole = fs::read(&input).expect("the log");
+    assert!(stored.len() >= 3 << 20, "{} bytes", stored.len());
+    assert_same(&stored, &whole[..stored.len()], "a beginning of the log");
+}

@@ -1,0 +1,223 @@
+//! Point 5: write sessions. Writers here are commands whose standard input the test holds, so that
+//! each is exactly as far as the test wants it to be.
+
+use super::content::{arg, assert_same, bytes, file};
+use super::lab::{Cli, Lab};
+use super::program::{Running, code_of};
+use super::waiting::{PATIENCE, wait_until};
+use serde_json::Value;
+use std::io::Write;
+use std::process::ChildStdin;
+
+/// A `cp - PATH` under way.
+struct Writer {
+    running: Running,
+    input: Option<ChildStdin>,
+}
+
+impl Writer {
+    fn start(cli: &Cli, path: &str, options: &[&str]) -> Self {
+        let mut running = cli.start(&[&["cp", "-", path], options].concat());
+        let input = running.child().stdin.take();
+        Self { running, input }
+    }
+
+    fn feed(&mut self, bytes: &[u8]) {
+        self.input.as_mut().expect("an open input").write_all(bytes).expect("a writer that reads");
+    }
+
+    /// Ends the input and gives the exit code.
+    fn finish(mut self) -> i32 {
+        drop(self.input.take());
+        code_of(self.running.end("the writer"))
+    }
+}
+
+fn promised(cli: &Cli) -> u64 {
+    let status = cli.status();
+    let donors = status["donors"].as_array().expect("donors").iter();
+    donors.filter_map(|donor| donor["promised"].as_u64()).sum()
+}
+
+fn small_chunks(options: &[&str]) -> Lab {
+    let lab = Lab::with_options(2, options);
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
+    lab
+}
+
+/// Waits until chunks of an open session lie on donors.
+fn wait_for_chunks(lab: &Lab, at_least: usize) {
+    wait_until("chunks to reach the donors", PATIENCE, || lab.chunk_files() >= at_least);
+}
+
+#[test]
+fn p05_nothing_is_visible_before_commit() {
+    let lab = small_chunks(&[]);
+    let content = bytes(5, 4 << 20);
+    let mut writer = Writer::start(&lab.cli, "pot://lab/new/f", &[]);
+    writer.feed(&content);
+    wait_for_chunks(&lab, 20);
+    assert_eq!(lab.cli.status()["sessions"], 1);
+    assert_eq!(lab.cli.fails(3, &["stat", "pot://lab/new/f"]).code, "POT-E010");
+    assert_eq!(lab.cli.json(&["ls", "-r", "pot://lab"])["entries"], Value::Array(Vec::new()));
+    assert_eq!(lab.cli.status()["files"], 0);
+    assert_eq!(writer.finish(), 0);
+    assert_same(&lab.cli.cat("pot://lab/new/f"), &content, "the file after its commit");
+
+    // The old version stays whole until the new one is.
+    let newer = bytes(6, 4 << 20);
+    let mut writer = Writer::start(&lab.cli, "pot://lab/new/f", &[]);
+    writer.feed(&newer);
+    wait_for_chunks(&lab, 84);
+    assert_same(&lab.cli.cat("pot://lab/new/f"), &content, "the old version");
+    assert_eq!(writer.finish(), 0);
+    assert_same(&lab.cli.cat("pot://lab/new/f"), &newer, "the new version");
+    assert_eq!((&lab.cli.status()["sessions"], promised(&lab.cli)), (&0.into(), 0));
+}
+
+#[test]
+fn p05_chunks_go_straight_to_donors_while_the_input_still_flows() {
+    let lab = small_chunks(&[]);
+    let mut writer = Writer::start(&lab.cli, "pot://lab/f", &["--chunk-size", "64KiB"]);
+    let mut fed = 0;
+    // Each part must arrive before the next is offered: nothing waits for the end of the file.
+    for part in 0..4 {
+        writer.feed(&bytes(part, 2 << 20));
+        fed += 32;
+        wait_for_chunks(&lab, fed - 1);
+    }
+    assert_eq!(writer.finish(), 0);
+    assert_eq!(lab.cli.json(&["stat", "pot://lab/f"])["chunks"], fed);
+}
+
+#[test]
+fn p05_a_reservation_grows_ahead_of_a_stream() {
+    let lab = Lab::with_donors(2);
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "1MiB"]);
+    let mut writer = Writer::start(&lab.cli, "pot://lab/f", &[]);
+    writer.feed(&[1]);
+    wait_until("a reservation", PATIENCE, || promised(&lab.cli) > 0);
+    let first = promised(&lab.cli);
+    // Longer than any first promise; repeated, for only the promise must grow, not the test.
+    let part = bytes(55, 8 << 20);
+    (0..10).for_each(|_| writer.feed(&part));
+    wait_until("the reservation to grow", PATIENCE, || promised(&lab.cli) > first);
+    assert_eq!(writer.finish(), 0);
+    let expected: Vec<u8> = std::iter::once(1).chain(part.iter().copied().cycle().take(10 * part.len())).collect();
+    assert_same(&lab.cli.cat("pot://lab/f"), &expected, "the stream");
+    assert_eq!(promised(&lab.cli), 0, "a commit gives the rest back");
+}
+
+#[test]
+fn p05_a_dead_clients_reservation_and_orphans_are_reclaimed() {
+    let lab = small_chunks(&["--lease", "2s", "--gc-grace", "1s"]);
+    let (kept, content) = file(lab.dir(), "kept", 7, 1 << 20);
+    lab.cli.ok(&["cp", arg(&kept), "pot://lab/kept"]);
+    let mut writer = Writer::start(&lab.cli, "pot://lab/lost", &[]);
+    // Half of it is content that a file has: that half must stay.
+    writer.feed(&content);
+    writer.feed(&bytes(8, 2 << 20));
+    wait_for_chunks(&lab, 40);
+    assert!(promised(&lab.cli) > 0);
+    writer.running.kill_9();
+    lab.wait_clean(16);
+    assert_same(&lab.cli.cat("pot://lab/kept"), &content, "the file that shares chunks");
+    lab.cli.fails(3, &["stat", "pot://lab/lost"]);
+}
+
+#[test]
+fn p05_a_slow_writer_keeps_its_lease() {
+    let lab = small_chunks(&["--lease", "1s", "--gc-grace", "1s"]);
+    let content = bytes(9, 1 << 20);
+    let mut writer = Writer::start(&lab.cli, "pot://lab/slow", &[]);
+    writer.feed(&content);
+    wait_for_chunks(&lab, 10);
+    // Several leases long nothing is fed; the writer must keep its session by itself.
+    super::waiting::pause(std::time::Duration::from_millis(3500));
+    assert_eq!(lab.cli.status()["sessions"], 1);
+    assert_eq!(writer.finish(), 0);
+    assert_same(&lab.cli.cat("pot://lab/slow"), &content, "the slow writer's file");
+}
+
+#[test]
+fn p05_an_interrupted_writer_gives_its_reservation_back_at_once() {
+    let lab = small_chunks(&["--lease", "10m", "--gc-grace", "1s"]);
+    let mut writer = Writer::start(&lab.cli, "pot://lab/f", &[]);
+    writer.feed(&bytes(10, 2 << 20));
+    wait_for_chunks(&lab, 10);
+    writer.running.signal(rustix::process::Signal::INT);
+    assert_eq!(code_of(writer.running.end("the interrupted writer")), 130);
+    lab.wait_clean(0); // long before the lease
+}
+
+#[test]
+fn p05_later_commit_wins_whole() {
+    let lab = small_chunks(&["--gc-grace", "1s"]);
+    let contents = [bytes(11, 3 << 20), bytes(12, 2 << 20)];
+    for (first, second) in [(0, 1), (1, 0)] {
+        let mut writers = [0, 1].map(|number: usize| {
+            let mut writer = Writer::start(&lab.cli, "pot://lab/f", &[]);
+            writer.feed(&contents[number]);
+            Some(writer)
+        });
+        wait_until("both sessions", PATIENCE, || lab.cli.status()["sessions"] == 2);
+        assert_eq!(writers[first].take().expect("a writer").finish(), 0);
+        assert_same(&lab.cli.cat("pot://lab/f"), &contents[first], "the first to commit");
+        let before = lab.cli.json(&["stat", "pot://lab/f"])["entry"]["version"].as_u64();
+        assert_eq!(writers[second].take().expect("a writer").finish(), 0);
+        assert_same(&lab.cli.cat("pot://lab/f"), &contents[second], "the later commit");
+        assert!(lab.cli.json(&["stat", "pot://lab/f"])["entry"]["version"].as_u64() > before);
+    }
+    lab.wait_clean(contents[0].len() / (64 << 10));
+}
+
+#[test]
+fn p05_if_absent_and_if_version_conflict_with_exit_10() {
+    let lab = small_chunks(&["--gc-grace", "1s"]);
+    let (input, content) = file(lab.dir(), "input", 13, 200_000);
+    let report = lab.cli.json(&["cp", arg(&input), "pot://lab/f", "--if-absent"]);
+    let version = report["versions"][0]["version"].as_u64().expect("a version");
+    let refused = lab.cli.fails(10, &["cp", arg(&input), "pot://lab/f", "--if-absent"]);
+    assert_eq!(refused.code, "POT-E020", "{refused:?}");
+
+    let (other, newer) = file(lab.dir(), "other", 14, 100_000);
+    let wrong = (version + 1000).to_string();
+    let refused = lab.cli.fails(10, &["cp", arg(&other), "pot://lab/f", "--if-version", &wrong]);
+    assert_eq!(refused.code, "POT-E021", "{refused:?}");
+    assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file after refused writes");
+    lab.cli.ok(&["cp", arg(&other), "pot://lab/f", "--if-version", &version.to_string()]);
+    assert_same(&lab.cli.cat("pot://lab/f"), &newer, "the file after the right version");
+    let refused = lab.cli.fails(10, &["cp", arg(&other), "pot://lab/f", "--if-version", &version.to_string()]);
+    assert_eq!(refused.code, "POT-E021", "{refused:?}");
+    lab.cli.fails(10, &["cp", arg(&other), "pot://lab/none", "--if-version", "1"]);
+    lab.wait_clean(2);
+}
+
+#[test]
+fn p05_of_racing_if_absent_writers_the_first_to_commit_wins() {
+    let lab = small_chunks(&["--gc-grace", "1s"]);
+    let contents = [bytes(15, 1 << 20), bytes(16, 1 << 20)];
+    let [first, second] = [0, 1].map(|number: usize| {
+        let mut writer = Writer::start(&lab.cli, "pot://lab/f", &["--if-absent"]);
+        writer.feed(&contents[number]);
+        writer
+    });
+    // Both found nothing there and have sent their chunks.
+    wait_for_chunks(&lab, 28);
+    assert_eq!(lab.cli.status()["sessions"], 2);
+    assert_eq!(second.finish(), 0);
+    assert_eq!(first.finish(), 10, "checked again at commit");
+    assert_same(&lab.cli.cat("pot://lab/f"), &contents[1], "the winner's file");
+    lab.wait_clean(16);
+}
+
+#[test]
+fn p05_a_space_that_is_removed_under_a_writer_takes_nothing() {
+    let lab = small_chunks(&["--gc-grace", "1s"]);
+    let mut writer = Writer::start(&lab.cli, "pot://lab/f", &[]);
+    writer.feed(&bytes(17, 1 << 20));
+    wait_for_chunks(&lab, 10);
+    lab.cli.ok(&["space", "rm", "lab", "--force"]);
+    assert_ne!(writer.finish(), 0);
+    lab.wait_clean(0);
+}

@@ -1,0 +1,103 @@
+//! Point 6: stripes, and donors that are not equally fast.
+
+use super::content::{arg, assert_same, bytes, file};
+use super::lab::{Lab, Lending};
+use super::tap::Tap;
+use std::time::Duration;
+
+const MIB: u64 = 1 << 20;
+
+#[test]
+fn p06_stripe_width_and_chunk_size_hold_per_space_and_per_command() {
+    let lab = Lab::with_donors(4);
+    lab.cli.ok(&["space", "create", "wide", "--width", "4", "--chunk-size", "64KiB"]);
+    lab.cli.ok(&["space", "create", "narrow", "--width", "2", "--chunk-size", "128KiB"]);
+    let (input, _) = file(lab.dir(), "input", 6, 4 << 20);
+    for (path, options, donors, chunks) in [
+        ("pot://wide/a", &[][..], 4, 64),
+        ("pot://narrow/a", &[], 2, 32),
+        ("pot://wide/b", &["--width", "1"], 1, 64),
+        ("pot://narrow/b", &["--width", "3", "--chunk-size", "256KiB"], 3, 16),
+    ] {
+        lab.cli.ok(&[&["cp", arg(&input), path], options].concat());
+        let shares = lab.cli.shares(path);
+        assert_eq!(shares.len(), donors, "{path} {options:?}: {shares:?}");
+        assert_eq!(shares.values().sum::<u64>(), chunks, "{path} {options:?}: {shares:?}");
+    }
+}
+
+#[test]
+fn p06_small_donors_fill_up_and_the_rest_overflows_to_the_large_one() {
+    let mut lab = Lab::manager_only(&[]);
+    for (name, max) in [("small-1", "6MiB"), ("small-2", "6MiB"), ("large", "40MiB")] {
+        lab.lend(name, Lending { max: max.into(), ..Lending::default() });
+    }
+    lab.wait_live();
+    lab.cli.ok(&["space", "create", "lab", "--width", "3", "--chunk-size", "256KiB"]);
+    let (input, content) = file(lab.dir(), "input", 7, 24 << 20);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    let shares = lab.cli.shares("pot://lab/f");
+    assert!(shares["large"] >= 48, "what the small ones cannot hold: {shares:?}");
+    for name in ["small-1", "small-2"] {
+        assert!(shares.get(name).is_some_and(|chunks| *chunks > 0), "{name} is used: {shares:?}");
+        let used = lab.cli.donor(name)["used"].as_u64();
+        assert!(used <= Some(6 * MIB), "{name} holds {used:?}, lent were 6 MiB");
+    }
+    assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");
+    // And what fits nowhere is refused before a byte is sent.
+    let (large, _) = file(lab.dir(), "large", 8, 60 << 20);
+    let refused = lab.cli.fails(6, &["cp", arg(&large), "pot://lab/g"]);
+    assert_eq!(refused.code, "POT-E032", "{refused:?}");
+}
+
+/// Bytes a second that the one slow donor takes and gives.
+const SLOW: u64 = 5_000_000;
+
+#[test]
+fn p06_one_slow_donor_does_not_slow_the_others() {
+    let mut lab = Lab::with_donors(3);
+    let tap = Tap::slow(SLOW);
+    lab.lend("slow", Lending { advertise: Some(tap.address()), ..Lending::default() });
+    tap.aim(lab.donor_address("slow"));
+    lab.wait_live();
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "512KiB", "--width", "4"]);
+    let (input, content) = file(lab.dir(), "input", 9, 64 << 20);
+
+    // Of four equal donors each would get a quarter.
+    let share = 16 * MIB;
+    let fair = Duration::from_secs_f64(share as f64 / SLOW as f64);
+    let ran = lab.cli.ok(&["cp", arg(&input), "pot://lab/f", "--json"]);
+    let shares = lab.cli.shares("pot://lab/f");
+    let slow = shares.get("slow").copied().unwrap_or_default() * (512 << 10);
+    println!("put took {:?} (a fair share would take {fair:?}); {shares:?}", ran.took);
+    assert!(ran.took < fair.mul_f64(0.7), "{:?}; a fair share would take {fair:?}", ran.took);
+    assert!(slow < share / 2, "the slow donor got {slow} bytes of {}", content.len());
+    // It works at its own pace meanwhile, rather than being left out.
+    assert!(shares.contains_key("slow"), "{shares:?}");
+    let others = shares.iter().filter(|(name, _)| *name != "slow").map(|(_, chunks)| *chunks);
+    assert!(others.clone().min() > Some(20), "{shares:?}");
+
+    // With a second copy elsewhere, reading does not wait for it either.
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/twice", "--copies", "2"]);
+    let ran = lab.cli.ok(&["cat", "pot://lab/twice"]);
+    println!("get took {:?}", ran.took);
+    assert_same(&ran.stdout, &content, "the file");
+    assert!(ran.took < fair.mul_f64(0.7), "{:?}; a fair share would take {fair:?}", ran.took);
+}
+
+#[test]
+fn p06_a_stripe_starts_anew_for_every_file() {
+    let lab = Lab::with_donors(4);
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
+    let from = lab.dir().join("many");
+    std::fs::create_dir(&from).expect("a directory");
+    for number in 0..200_u64 {
+        std::fs::write(from.join(number.to_string()), bytes(number, 20_000)).expect("a file");
+    }
+    lab.cli.ok(&["cp", "-r", arg(&from), "pot://lab/many"]);
+    // Small files of one command spread over the stripe instead of all beginning at one donor.
+    for name in lab.donor_names() {
+        let chunks = lab.lent(&name).chunks().len();
+        assert!(chunks >= 10, "{name} got {chunks} of 200 chunks");
+    }
+}

@@ -1,0 +1,90 @@
+//! Point 7: copies, and reads that do not notice what fails.
+
+use super::content::{arg, assert_same, file};
+use super::lab::Lab;
+use super::waiting::PATIENCE;
+use std::io::Read;
+use std::time::{Duration, Instant};
+
+#[test]
+fn p07_copies_lie_on_different_donors() {
+    let lab = Lab::with_donors(3);
+    lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
+    let (input, _) = file(lab.dir(), "input", 7, 2 << 20);
+    for (path, options, copies) in
+        [("pot://lab/two", &[][..], 2), ("pot://lab/three", &["--copies", "3"], 3), ("pot://lab/one", &["--copies", "1"], 1)]
+    {
+        // Each has chunks of its own, so that none counts for another.
+        let (input, content) = file(lab.dir(), "own", copies, 2 << 20);
+        lab.cli.ok(&[&["cp", arg(&input), path], options].concat());
+        let stated = lab.cli.json(&["stat", path]);
+        assert_eq!(stated["live_copies"], copies, "{stated}");
+        let shares = lab.cli.shares(path);
+        assert_eq!(shares.values().sum::<u64>(), 32 * copies, "{path}: {shares:?}");
+        assert!(shares.values().all(|chunks| *chunks <= 32), "two copies on one donor: {shares:?}");
+        assert_same(&lab.cli.cat(path), &content, path);
+    }
+    // A file stored once that is stored again with more copies gets them.
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/again", "--copies", "1"]);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/again", "--copies", "2"]);
+    assert_eq!(lab.cli.json(&["stat", "pot://lab/again"])["live_copies"], 2);
+}
+
+#[test]
+fn p07_reads_survive_the_death_of_a_donor_in_mid_file() {
+    let mut lab = Lab::with_donors(3);
+    lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
+    let (input, content) = file(lab.dir(), "input", 8, 32 << 20);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    for victim in lab.donor_names() {
+        let mut reading = lab.cli.start(&["cat", "pot://lab/f"]);
+        let mut out = reading.child().stdout.take().expect("a pipe");
+        let mut read = vec![0; 4 << 20];
+        out.read_exact(&mut read).expect("the first part");
+        // The reader is at most 64 chunks ahead of us, so most of the file is still to be fetched.
+        lab.kill_donor(&victim);
+        let died = Instant::now();
+        out.read_to_end(&mut read).expect("the rest");
+        assert!(reading.end("the reader").success(), "without {victim}");
+        assert_same(&read, &content, &format!("the file without {victim}"));
+        assert!(died.elapsed() < Duration::from_secs(5), "{:?} without {victim}", died.elapsed());
+        lab.start_donor(&victim);
+        lab.wait_live();
+    }
+}
+
+#[test]
+fn p07_a_copy_to_a_file_fails_over_too_and_says_so() {
+    let mut lab = Lab::with_donors(3);
+    lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
+    let (input, content) = file(lab.dir(), "input", 9, 8 << 20);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    lab.kill_donor("donor-2");
+    let to = lab.dir().join("out");
+    let report = lab.cli.json(&["cp", "pot://lab/f", arg(&to)]);
+    assert!(report["failovers"].as_u64() > Some(0), "{report}");
+    assert_same(&std::fs::read(&to).expect("the copy"), &content, "the copy");
+    // Nothing more than the copies can die.
+    lab.kill_donor("donor-3");
+    let started = Instant::now();
+    let refused = lab.cli.fails(5, &["cp", "pot://lab/f", arg(&to)]);
+    assert_eq!(refused.code, "POT-E050", "{refused:?}");
+    assert!(started.elapsed() < PATIENCE, "an error within 30 s (A2)");
+    assert_same(&std::fs::read(&to).expect("the copy"), &content, "what was there before");
+}
+
+#[test]
+fn p07_writes_go_on_without_a_donor_that_dies_in_mid_file() {
+    let mut lab = Lab::with_donors(3);
+    lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
+    let (input, content) = file(lab.dir(), "input", 10, 32 << 20);
+    let mut writing = lab.cli.start(&["cp", arg(&input), "pot://lab/f"]);
+    super::waiting::wait_until("chunks to flow", PATIENCE, || lab.chunk_files() > 100);
+    lab.kill_donor("donor-1");
+    assert!(writing.end("the writer").success());
+    let shares = lab.cli.shares("pot://lab/f");
+    for name in ["donor-2", "donor-3"] {
+        assert_eq!(shares[name], 512, "every chunk needs both that are left: {shares:?}");
+    }
+    assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");
+}

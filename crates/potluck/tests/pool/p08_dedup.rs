@@ -1,0 +1,98 @@
+//! Point 8: what the pool holds is neither sent nor stored again.
+
+use super::content::{arg, assert_same, bytes, file};
+use super::lab::{Lab, Lending};
+use super::tap::Tap;
+use std::fs;
+
+#[test]
+fn p08_storing_the_same_file_twice_moves_no_chunk() {
+    let mut lab = Lab::manager_only(&[]);
+    let taps = ["donor-1", "donor-2"].map(|name| {
+        let tap = Tap::listening();
+        lab.lend(name, Lending { advertise: Some(tap.address()), ..Lending::default() });
+        tap.aim(lab.donor_address(name));
+        tap
+    });
+    lab.wait_live();
+    let passed = || taps.iter().map(|tap| tap.heard().len()).sum::<usize>();
+    for (space, options) in [("sealed", &[][..]), ("open", &["--plain"])] {
+        lab.cli.ok(&[&["space", "create", space, "--chunk-size", "256KiB"], options].concat());
+        let (input, content) = file(lab.dir(), "input", 8, 16 << 20);
+        let path = |name: &str| format!("pot://{space}/{name}");
+        let first = lab.cli.json(&["cp", arg(&input), &path("f")]);
+        assert_eq!((&first["sent_chunks"], &first["held_chunks"]), (&64.into(), &0.into()), "{first}");
+        let (sent, stored) = (passed(), lab.chunk_files());
+        assert!(sent > 16 << 20, "the taps hear all: {sent}");
+        // The same path, another path, and from standard input, cut as it is read.
+        for name in ["f", "other/name"] {
+            let again = lab.cli.json(&["cp", arg(&input), &path(name)]);
+            assert_eq!((&again["sent_chunks"], &again["sent_bytes"], &again["held_chunks"]), (&0.into(), &0.into(), &64.into()), "{again}");
+        }
+        let stdin = fs::File::open(&input).expect("the input");
+        let again = lab.cli.run_with_input(&["--json", "cp", "-", &path("piped")], stdin.into()).ok().json();
+        assert_eq!(again["sent_chunks"], 0, "{again}");
+        assert_eq!(lab.chunk_files(), stored, "nothing is stored again");
+        assert!(passed() - sent < 64 << 10, "{} bytes went to donors", passed() - sent);
+        for name in ["f", "other/name", "piped"] {
+            assert_same(&lab.cli.cat(&path(name)), &content, name);
+        }
+    }
+}
+
+#[test]
+fn p08_only_what_changed_is_sent() {
+    let lab = Lab::with_options(2, &["--gc-grace", "1s"]);
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
+    let (input, mut content) = file(lab.dir(), "input", 9, 4 << 20);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    content[3 << 20] ^= 1;
+    content.extend(bytes(10, 1000));
+    fs::write(&input, &content).expect("the changed file");
+    let report = lab.cli.json(&["cp", arg(&input), "pot://lab/f"]);
+    assert_eq!((&report["sent_chunks"], &report["held_chunks"]), (&2.into(), &63.into()), "{report}");
+    assert_same(&lab.cli.cat("pot://lab/f"), &content, "the changed file");
+    lab.wait_clean(65);
+}
+
+#[test]
+fn p08_a_file_that_repeats_itself_is_sent_once() {
+    let lab = Lab::with_donors(2);
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
+    let content = bytes(11, 64 << 10).repeat(50);
+    let input = lab.dir().join("input");
+    fs::write(&input, &content).expect("a file");
+    let report = lab.cli.json(&["cp", arg(&input), "pot://lab/f"]);
+    assert_eq!((&report["sent_chunks"], &report["held_chunks"]), (&1.into(), &49.into()), "{report}");
+    assert_eq!(lab.chunk_files(), 1);
+    assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");
+}
+
+#[test]
+fn p08_chunks_that_are_deleted_are_not_counted_on() {
+    let lab = Lab::with_options(2, &["--gc-grace", "1s"]);
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
+    let (input, content) = file(lab.dir(), "input", 12, 2 << 20);
+    // Again and again at whatever stage of its deletion the content is.
+    for round in 0..12 {
+        lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+        assert_same(&lab.cli.cat("pot://lab/f"), &content, &format!("the file, round {round}"));
+        lab.cli.ok(&["rm", "pot://lab/f"]);
+        super::waiting::pause(std::time::Duration::from_millis(230 * round));
+    }
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    lab.wait_clean(32);
+    assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file that stays");
+}
+
+#[test]
+fn p08_sealed_spaces_share_nothing() {
+    let lab = Lab::with_donors(1);
+    let (input, _) = file(lab.dir(), "input", 13, 1 << 20);
+    for space in ["one", "two"] {
+        lab.cli.ok(&["space", "create", space, "--chunk-size", "64KiB"]);
+        let report = lab.cli.json(&["cp", arg(&input), &format!("pot://{space}/f")]);
+        assert_eq!(report["sent_chunks"], 16, "equal content in {space} must not show: {report}");
+    }
+    assert_eq!(lab.chunk_files(), 32);
+}

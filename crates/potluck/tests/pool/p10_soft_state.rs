@@ -1,0 +1,140 @@
+//! Point 10: donors report, fall silent, and come back.
+
+use super::content::{arg, assert_same, file};
+use super::lab::Lab;
+use super::waiting::{PATIENCE, pause, wait_until};
+use rustix::process::Signal;
+use std::time::{Duration, Instant};
+
+/// A donor is suspect after this; a look takes a little itself.
+const SUSPECT_WITHIN: Duration = Duration::from_millis(5000 + 600);
+
+/// A command is not held up by a donor that says nothing.
+const UNNOTICED: Duration = Duration::from_secs(4);
+
+#[test]
+fn p10_donors_report_load_and_inventory_every_second() {
+    let lab = Lab::with_donors(2);
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
+    let (input, _) = file(lab.dir(), "input", 10, 1 << 20);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    wait_until("the donors' own counts of what they hold", Duration::from_secs(3), || {
+        let used = |name: &str| lab.cli.donor(name)["used"].as_u64().unwrap_or_default();
+        used("donor-1") + used("donor-2") > 1 << 20
+    });
+    let donor = lab.cli.donor("donor-1");
+    let load = &donor["load"];
+    for field in ["cpu_busy", "load1", "memory_free", "memory_total", "disk_busy", "disk_read_bytes_s", "disk_write_bytes_s", "io_processes", "net_rx_bytes_s", "net_tx_bytes_s", "served_bytes_s", "stored_bytes_s"] {
+        assert!(load[field].is_number(), "no {field} in {load}");
+    }
+    assert!(load["memory_total"].as_u64() > Some(0), "{load}");
+    if std::path::Path::new("/proc/pressure/cpu").exists() {
+        for field in ["cpu", "io", "memory"] {
+            assert!(load["pressure"][field].is_number(), "no pressure of {field} in {load}");
+        }
+    }
+    // Over some seconds no donor is ever silent for long.
+    let until = Instant::now() + Duration::from_secs(3);
+    while Instant::now() < until {
+        for name in ["donor-1", "donor-2"] {
+            let silent = lab.cli.donor(name)["silent_seconds"].as_u64();
+            assert!(silent <= Some(2), "{name} is silent for {silent:?} s");
+        }
+        pause(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn p10_silence_makes_a_donor_suspect_within_5_s_and_nobody_waits() {
+    let mut lab = Lab::with_donors(3);
+    lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
+    let (input, content) = file(lab.dir(), "input", 11, 4 << 20);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+
+    lab.donor("donor-2").signal(Signal::STOP);
+    let stopped = Instant::now();
+    // The manager does not know yet; nobody waits all the same.
+    let ran = lab.cli.ok(&["cat", "pot://lab/f"]);
+    assert_same(&ran.stdout, &content, "the file");
+    println!("a read while the manager did not know took {:?}", ran.took);
+    assert!(ran.took < UNNOTICED, "a read took {:?}", ran.took);
+    let (other, _) = file(lab.dir(), "other", 12, 4 << 20);
+    let ran = lab.cli.ok(&["cp", arg(&other), "pot://lab/g"]);
+    println!("a write while the manager did not know took {:?}", ran.took);
+    assert!(ran.took < UNNOTICED, "a write took {:?}", ran.took);
+
+    wait_until("the donor to be suspect", PATIENCE, || lab.cli.donor("donor-2")["state"] == "suspect");
+    let noticed = stopped.elapsed();
+    assert!(noticed < SUSPECT_WITHIN, "suspect after {noticed:?}");
+
+    // Now that it is known, the donor is not even asked.
+    let ran = lab.cli.ok(&["cat", "pot://lab/f"]);
+    println!("a read with a suspect took {:?}", ran.took);
+    assert!(ran.took < Duration::from_secs(2), "a read took {:?}", ran.took);
+    let (third, _) = file(lab.dir(), "third", 13, 4 << 20);
+    let ran = lab.cli.ok(&["cp", arg(&third), "pot://lab/h"]);
+    assert!(ran.took < Duration::from_secs(2), "a write took {:?}", ran.took);
+    assert!(!lab.cli.shares("pot://lab/h").contains_key("donor-2"));
+    assert_eq!(lab.cli.json(&["stat", "pot://lab/f"])["live_copies"], 1);
+    let text = lab.cli.ok(&["status"]).text();
+    assert!(text.contains("silent for") && text.contains("2 of 3 donors live"), "{text}");
+
+    // It wakes up: used again, counted again.
+    lab.donor("donor-2").signal(Signal::CONT);
+    let back = wait_until("the donor to be live", PATIENCE, || lab.cli.live_donors().len() == 3);
+    assert!(back < Duration::from_secs(6), "live after {back:?}");
+    wait_until("its copies to count", PATIENCE, || {
+        lab.cli.json(&["stat", "pot://lab/f"])["live_copies"] == 2
+    });
+    let (fourth, _) = file(lab.dir(), "fourth", 14, 4 << 20);
+    lab.cli.ok(&["cp", arg(&fourth), "pot://lab/i", "--copies", "3"]);
+    assert_eq!(lab.cli.shares("pot://lab/i")["donor-2"], 64);
+}
+
+#[test]
+fn p10_a_returning_donor_counts_again() {
+    let mut lab = Lab::with_donors(2);
+    lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
+    let (input, content) = file(lab.dir(), "input", 15, 2 << 20);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    lab.kill_donor("donor-1");
+    wait_until("the dead donor to be noticed", PATIENCE, || {
+        lab.cli.json(&["stat", "pot://lab/f"])["live_copies"] == 1
+    });
+    // While it is away part of what it holds becomes unneeded, and part is lost.
+    let lost = lab.lent("donor-1").chunks()[..3].to_vec();
+    lost.iter().for_each(|path| std::fs::remove_file(path).expect("a chunk file"));
+    lab.start_donor("donor-1");
+    lab.wait_live();
+    wait_until("what it still holds to be counted", PATIENCE, || {
+        lab.cli.shares("pot://lab/f")["donor-1"] == 29
+    });
+    assert_eq!(lab.cli.json(&["stat", "pot://lab/f"])["live_copies"], 1, "three chunks have one copy");
+    assert_eq!(lab.cli.donor("donor-1")["bad"], 3);
+    assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");
+    // Storing it again restores the copies that are missing.
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    assert_eq!(lab.cli.json(&["stat", "pot://lab/f"])["live_copies"], 2);
+    // The only copies of some chunks are there now, if the other one dies.
+    lab.kill_donor("donor-2");
+    assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file from the returned donor alone");
+}
+
+#[test]
+fn p10_chunks_that_the_catalog_does_not_know_are_kept() {
+    let mut lab = Lab::with_options(1, &["--gc-grace", "1s"]);
+    lab.cli.ok(&["space", "create", "lab", "--plain", "--chunk-size", "64KiB"]);
+    let (input, _) = file(lab.dir(), "input", 16, 1 << 20);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    // The manager is set back to before the file, as from an old backup.
+    let (catalog, saved) = (lab.manager_dir(), lab.dir().join("saved"));
+    lab.kill_manager();
+    std::fs::create_dir(&saved).expect("a directory");
+    for path in super::lent::files_of(&catalog).iter().filter(|path| path.is_file()) {
+        std::fs::rename(path, saved.join(path.file_name().expect("a name"))).expect("moved");
+    }
+    lab.start_manager();
+    // Whatever this empty manager orders, D5 holds: nothing is deleted for being unknown.
+    pause(Duration::from_secs(4));
+    assert_eq!(lab.lent("donor-1").chunks().len(), 16);
+}
