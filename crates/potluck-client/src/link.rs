@@ -80,10 +80,14 @@ impl Link {
         let (jobs, queue) = mpsc::unbounded_channel();
         let (owe, owed) = mpsc::unbounded_channel();
         tokio::spawn(async move {
-            let receiver = tokio::spawn(receive(reading, inbox, owed, buffers));
-            send(writing, lane, queue, owe).await;
-            // What was owed when the sender stopped is still received; a donor that died ends it.
-            let _ = receiver.await;
+            let mut receiver = tokio::spawn(receive(reading, inbox, owed, buffers));
+            tokio::select! {
+                // What was owed when the sender stopped is still received; a donor that died ends it.
+                () = send(writing, lane, queue, owe) => drop(receiver.await),
+                // Nothing will be answered any more; a sender that is stuck in a full socket would
+                // never know, and with it everybody whose job still waits.
+                _ = &mut receiver => {}
+            }
         });
         Self { jobs }
     }

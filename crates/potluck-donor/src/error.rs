@@ -19,7 +19,9 @@ pub enum DonorError {
         why: io::Error,
     },
     /// The port.
-    #[error("cannot listen at {address}: {why}. Choose another address or port, or stop what uses it")]
+    #[error(
+        "cannot listen at {address}: {why}. Choose another address or port, or stop what uses it"
+    )]
     Listen {
         /// The `host:port`.
         address: String,

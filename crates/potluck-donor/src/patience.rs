@@ -85,7 +85,11 @@ impl Patience {
                 false
             }
         };
-        if late { Err(io::Error::new(io::ErrorKind::TimedOut, "the peer is too slow")) } else { Ok(()) }
+        if late {
+            Err(io::Error::new(io::ErrorKind::TimedOut, "the peer is too slow"))
+        } else {
+            Ok(())
+        }
     }
 }
 

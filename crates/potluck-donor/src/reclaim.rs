@@ -81,7 +81,9 @@ pub(crate) fn leftovers(store: &Store) -> io::Result<()> {
     store.usage().found(disk.len(layout.marker())?);
     if !unfinished.is_empty() || odd > 0 {
         let removed = unfinished.len();
-        tracing::info!("an earlier life left {removed} unfinished chunks (removed) and {odd} damaged files (kept aside)");
+        tracing::info!(
+            "an earlier life left {removed} unfinished chunks (removed) and {odd} damaged files (kept aside)"
+        );
     }
     tracing::info!("the store in {} holds {chunks} chunks", layout.root().display());
     Ok(())

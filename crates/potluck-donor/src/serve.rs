@@ -93,7 +93,11 @@ impl Door {
         }
     }
 
-    fn respond(self: &Arc<Self>, request: Request<Incoming>, visit: &Visit) -> Response<Full<Bytes>> {
+    fn respond(
+        self: &Arc<Self>,
+        request: Request<Incoming>,
+        visit: &Visit,
+    ) -> Response<Full<Bytes>> {
         match (request.method(), request.uri().path()) {
             (&Method::GET, PATH) => {
                 self.upgrade(request, Arc::clone(visit)).unwrap_or_else(|status| plain(status, ""))

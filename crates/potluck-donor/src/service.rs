@@ -23,7 +23,14 @@ impl Service {
     /// Nobody connected yet.
     pub fn new(env: Env, store: Arc<Store>, key: Secret) -> Self {
         let standing = Standing::new(env.clock.clone());
-        Self { env, store, key, tickets: Tickets::default(), standing, closing: watch::Sender::new(false) }
+        Self {
+            env,
+            store,
+            key,
+            tickets: Tickets::default(),
+            standing,
+            closing: watch::Sender::new(false),
+        }
     }
 
     /// Whether the donor is going down.

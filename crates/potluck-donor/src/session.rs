@@ -27,7 +27,11 @@ impl Session {
     }
 
     /// Answers `first` and every later request, until the peer closes or breaks the protocol.
-    pub async fn run(mut self, io: &mut impl Peer, first: (u32, Request)) -> Result<(), FrameError> {
+    pub async fn run(
+        mut self,
+        io: &mut impl Peer,
+        first: (u32, Request),
+    ) -> Result<(), FrameError> {
         let mut next = Some(first);
         while let Some((tag, request)) = next {
             io.expect(Phase::Body);
@@ -44,7 +48,12 @@ impl Session {
         Ok(())
     }
 
-    async fn answer(&mut self, io: &mut impl Peer, tag: u32, reply: Reply) -> Result<(), FrameError> {
+    async fn answer(
+        &mut self,
+        io: &mut impl Peer,
+        tag: u32,
+        reply: Reply,
+    ) -> Result<(), FrameError> {
         Ok(io.write(&reply.encode(tag, &mut self.lane), &[]).await?)
     }
 

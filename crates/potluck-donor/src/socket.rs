@@ -169,10 +169,7 @@ fn write_deadline(bytes: u64) -> std::time::Duration {
     4 * TICK + TICK * (bytes >> 14).min(u64::from(u32::MAX)) as u32
 }
 
-async fn in_time(
-    bytes: u64,
-    write: impl Future<Output = io::Result<()>> + Send,
-) -> io::Result<()> {
+async fn in_time(bytes: u64, write: impl Future<Output = io::Result<()>> + Send) -> io::Result<()> {
     let late = || io::Error::new(io::ErrorKind::TimedOut, "the peer is too slow");
     tokio::time::timeout(write_deadline(bytes), write).await.map_err(|_| late())?
 }

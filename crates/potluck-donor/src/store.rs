@@ -98,7 +98,8 @@ impl Store {
         incarnation: Incarnation,
     ) -> Result<Self, StoreError> {
         let layout = claim.layout;
-        let space = disk.space(layout.root()).map_err(|why| layout.failed("asking for space", why))?;
+        let space =
+            disk.space(layout.root()).map_err(|why| layout.failed("asking for space", why))?;
         let store = Self {
             disk,
             usage: Usage::new(limits, space),

@@ -36,8 +36,7 @@ impl Tickets {
                 return None;
             }
         }
-        let ticket =
-            spent.entry(grant.id).or_insert(Spent { bytes: 0, expires: grant.expires });
+        let ticket = spent.entry(grant.id).or_insert(Spent { bytes: 0, expires: grant.expires });
         // The same ticket narrowed further may end earlier; it is remembered until the last ends.
         ticket.expires = ticket.expires.max(grant.expires);
         if bytes > grant.bytes.saturating_sub(ticket.bytes) {

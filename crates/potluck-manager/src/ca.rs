@@ -181,11 +181,10 @@ mod tests {
     fn x5_a_request_gives_its_key_and_nothing_else() {
         let dir = tempfile::tempdir().expect("a directory");
         let ca = Ca::create(dir.path(), "lab").expect("made");
-        // A request that would like to be a CA and a manager.
+        // A request that would like to be a manager.
         let key = KeyPair::generate().expect("a key");
         let mut wish = manager_params().expect("params");
-        wish.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        wish.is_ca = IsCa::NoCa; // a request cannot even say it; the names it can
+        wish.is_ca = IsCa::NoCa;
         let request = wish.serialize_request(&key).expect("a request");
         let proven = ProvenKey::of_request(request.der()).expect("a valid request");
         let got = ca.certify(&proven, MemberId(7), Role::User).expect("certified");

@@ -11,7 +11,7 @@
 
 use crate::background::Step;
 use crate::catalog::chunks::ChunkId;
-use crate::catalog::gc::{self, Condemned};
+use crate::catalog::gc::{self, Condemned, Waiting};
 use crate::catalog::{Durability, Error};
 use crate::service::Service;
 use potluck_core::ids::DonorId;
@@ -26,12 +26,17 @@ const REMEMBERED: Duration = Duration::from_secs(3600);
 /// The collector, and how far it is round.
 #[derive(Debug)]
 pub struct Gc {
-    next: ChunkId,
+    /// Condemned chunks up to here were looked at in this round, …
+    condemned: ChunkId,
+    /// … and unused ones up to here.
+    unused: Waiting,
 }
+
+const FIRST_WAITING: Waiting = (i64::MIN, ChunkId(0));
 
 impl Default for Gc {
     fn default() -> Self {
-        Self { next: ChunkId(0) }
+        Self { condemned: ChunkId(0), unused: FIRST_WAITING }
     }
 }
 
@@ -41,16 +46,16 @@ impl Gc {
         // Orders first, so that what is condemned in this step is ordered in the next at the
         // earliest.
         let ordered = self.order(service).await?;
-        let condemned = condemn(service).await?;
+        let condemned = self.condemn(service).await?;
         Ok(if ordered || condemned { Step::Busy } else { Step::Idle })
     }
 
     /// Orders the deletion of condemned chunks; whether there were any.
     async fn order(&mut self, service: &Service) -> Result<bool, Error> {
-        let after = self.next;
+        let after = self.condemned;
         let page =
             service.catalog.read(move |db| gc::condemned(db, after, PER_STEP)).await?;
-        self.next = match page.last() {
+        self.condemned = match page.last() {
             Some(last) if page.len() == PER_STEP => last.id,
             _ => ChunkId(0),
         };
@@ -95,21 +100,29 @@ impl Gc {
         };
         service.catalog.write(Durability::Process, forget).await
     }
-}
 
-/// Condemns chunks that no file has used for the grace period; whether there were any.
-async fn condemn(service: &Service) -> Result<bool, Error> {
-    let grace = service.config.gc_grace.as_millis() as u64;
-    let Some(before) = service.time.now_ms().checked_sub(grace) else { return Ok(false) };
-    let unused = service.catalog.read(move |db| gc::unused(db, before, PER_STEP)).await?;
-    let names = service.pool().unoffered(&unused);
-    if names.is_empty() {
-        return Ok(false);
+    /// Condemns chunks that no file has used for the grace period; whether there were any.
+    async fn condemn(&mut self, service: &Service) -> Result<bool, Error> {
+        let grace = service.config.gc_grace.as_millis() as u64;
+        let Some(before) = service.time.now_ms().checked_sub(grace) else { return Ok(false) };
+        let after = self.unused;
+        let page =
+            service.catalog.read(move |db| gc::unused(db, before, after, PER_STEP)).await?;
+        // Chunks that sessions have offered stay in the queue: go on behind them.
+        self.unused = match page.last() {
+            Some((last, _)) if page.len() == PER_STEP => *last,
+            _ => FIRST_WAITING,
+        };
+        let names: Vec<_> = page.into_iter().map(|(_, name)| name).collect();
+        let names = service.pool().unoffered(&names);
+        if names.is_empty() {
+            return Ok(false);
+        }
+        // A session that offers one of them from here on is told that it is not held.
+        let condemn = move |db: &_| gc::condemn(db, &names, before);
+        service.catalog.write(Durability::Disk, condemn).await?;
+        Ok(true)
     }
-    // A session that offers one of them from here on is told that it is not held.
-    let condemn = move |db: &_| gc::condemn(db, &names, before);
-    service.catalog.write(Durability::Disk, condemn).await?;
-    Ok(true)
 }
 
 /// Forgets chunks that have been gone for long.

@@ -13,7 +13,9 @@ use potluck_client::pool::Client;
 use potluck_client::progress::Quiet;
 use potluck_client::put::{PutOptions, PutReport, put};
 use potluck_client::source::{Input, Item, Items};
+use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::path::PoolPath;
+use potluck_core::recipe::unpack;
 use potluck_wire::control::{Condition, EntryKind, List, Remove};
 use potluck_wire::error::{ErrorKind, Failure};
 use std::collections::BTreeMap;
@@ -72,7 +74,7 @@ impl Actor {
         self.say(&text);
         let most = match &op {
             Op::Put { .. } | Op::Torn(..) => WRITE_MOST,
-            Op::Get(..) | Op::Remove(_) | Op::List(_) => READ_MOST,
+            Op::Get(..) | Op::Remove(_) | Op::List(_) | Op::Recipe(_) => READ_MOST,
         };
         let busy = Busy { op: text, since: self.now(), most, writes: Vec::new() };
         self.stage.board().busy.insert(self.who, busy);
@@ -82,6 +84,7 @@ impl Actor {
             Op::Get(path, from) => self.get(&path, from).await,
             Op::Remove(path) => self.remove(&path).await,
             Op::List(dir) => self.list(&dir).await,
+            Op::Recipe(path) => self.recipe(&path).await,
         }
         self.stage.board().busy.remove(&self.who);
     }
@@ -213,7 +216,7 @@ impl Actor {
 
     // ---- reading
 
-    fn saw(&self, path: &str, seen: Option<potluck_core::chunk::Digest>, begun: Duration) {
+    fn saw(&self, path: &str, seen: Option<Digest>, begun: Duration) {
         let checked = self.stage.board().history.check(path, seen, (begun, self.now()));
         if let Err(why) = checked {
             self.stage.broken("D1/D2", why);
@@ -257,6 +260,19 @@ impl Actor {
         if !possible.iter().flatten().any(fits) {
             let len = bytes.len();
             self.stage.broken("I1", format_args!("{len} bytes of {path} from byte {from} on are of none of {possible:?}"));
+        }
+    }
+
+    async fn recipe(&self, path: &str) {
+        match self.client.open(&pool_path(path)).await {
+            Ok(opened) => {
+                let pages = opened.files.iter().flat_map(|file| &file.pages);
+                let entries = pages.flat_map(|page| unpack(&page.0).expect("read before"));
+                let names: Vec<ChunkName> = entries.map(|entry| entry.name).collect();
+                self.stage.board().needed.extend(names);
+            }
+            Err(failure) if failure.kind == ErrorKind::NotFound => {}
+            Err(failure) => self.stage.broken("A1", format_args!("{path} cannot be opened: {failure}")),
         }
     }
 

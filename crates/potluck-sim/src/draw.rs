@@ -1,7 +1,7 @@
 //! Everything a seed decides.
 
 use potluck_core::chunk::Digest;
-use potluck_core::entropy::{Entropy, SeededEntropy, SharedEntropy};
+use potluck_core::entropy::{SeededEntropy, SharedEntropy};
 use std::sync::Arc;
 
 /// One stream of decisions.

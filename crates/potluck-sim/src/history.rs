@@ -99,6 +99,14 @@ impl History {
         }
     }
 
+    /// The writer of a write that is under way is no more.
+    pub fn give_up(&mut self, id: &WriteId, now: Duration) {
+        let write = &mut self.paths.get_mut(&id.0).expect("begun")[id.1];
+        if write.fate == Fate::Open {
+            (write.fate, write.ended) = (Fate::Unknown, now);
+        }
+    }
+
     /// Every path that was ever written to.
     pub fn paths(&self) -> Vec<String> {
         self.paths.keys().cloned().collect()

@@ -54,7 +54,12 @@ impl Host {
         self.skew.fetch_add(by_ms, Ordering::Relaxed);
     }
 
-    /// Bytes sent so far.
+    /// Forgets what was sent so far: certificates differ in length from run to run.
+    pub fn forget_sent(&self) {
+        self.sent.store(0, Ordering::Relaxed);
+    }
+
+    /// Bytes sent since.
     pub fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
     }

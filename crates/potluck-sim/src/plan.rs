@@ -74,6 +74,8 @@ pub enum Op {
     Remove(String),
     /// Lists a directory.
     List(String),
+    /// Notes which chunks a file has.
+    Recipe(String),
 }
 
 /// Something that goes wrong for a while.
@@ -283,6 +285,7 @@ impl fmt::Display for Op {
             Self::Get(path, from) => write!(f, "get {path} from byte {from}"),
             Self::Remove(path) => write!(f, "remove {path}"),
             Self::List(dir) => write!(f, "list {dir}"),
+            Self::Recipe(path) => write!(f, "look up {path}"),
         }
     }
 }

@@ -8,7 +8,8 @@ use crate::plan::{Op, Step};
 use crate::trace::Trace;
 use crate::history::WriteId;
 use potluck_wire::control::PoolStatus;
-use std::collections::{BTreeMap, VecDeque};
+use potluck_core::chunk::ChunkName;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -35,6 +36,8 @@ pub struct Board {
     pub history: History,
     /// Who can reach whom.
     pub health: Health,
+    /// Chunks of the files as they were last opened, by everybody and at rest.
+    pub needed: BTreeSet<ChunkName>,
     /// The pool as the admin last saw it.
     pub status: Option<PoolStatus>,
     /// Broken promises.

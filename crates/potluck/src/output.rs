@@ -23,6 +23,11 @@ impl Output {
         Self { json: global.json, quiet: global.quiet }
     }
 
+    /// Errors only.
+    pub fn silent() -> Self {
+        Self { json: false, quiet: true }
+    }
+
     /// Whether a progress bar makes sense.
     pub fn wants_progress(&self) -> bool {
         !self.json && !self.quiet && io::stderr().is_terminal()

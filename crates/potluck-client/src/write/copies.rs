@@ -66,11 +66,10 @@ impl Copies {
         }
     }
 
-    /// Whether enough donors are left for all copies of a chunk.
-    pub fn can_place(&self, spread: &Spread) -> bool {
+    /// Whether enough donors are left for all copies of a chunk, `under_way` of which are waited for.
+    /// Donors that have acknowledged it, or held it before, are no help any more.
+    pub fn can_place(&self, spread: &Spread, under_way: usize) -> bool {
         let missing = (spread.want as usize).saturating_sub(spread.acks.len());
-        let under_way =
-            spread.targets.iter().filter(|donor| self.usable.contains(donor)).count();
         let fresh = self.usable.iter().filter(|donor| !spread.targets.contains(donor)).count();
         fresh + under_way >= missing
     }

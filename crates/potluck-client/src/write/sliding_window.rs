@@ -380,12 +380,13 @@ impl Window {
                 return Ok(true);
             };
             let under_way = self.under_way.range((name, DonorId(0))..=(name, DonorId(u32::MAX)));
-            if under_way.count() + chunk.spread.acks.len() >= chunk.spread.want as usize {
+            let under_way = under_way.count();
+            if under_way + chunk.spread.acks.len() >= chunk.spread.want as usize {
                 return Ok(true);
             }
             match self.copies.pick(&chunk.spread, chunk.len) {
                 Some(donor) => self.send_to(name, donor),
-                None if self.copies.can_place(&chunk.spread) => return Ok(false),
+                None if self.copies.can_place(&chunk.spread, under_way) => return Ok(false),
                 None => {
                     self.replace_donors()?;
                     return Ok(false);

@@ -56,7 +56,7 @@ impl Disk for SystemDisk {
                 Err(why) if why.kind() == io::ErrorKind::NotFound => continue, // just removed
                 metadata => metadata?,
             };
-            let file = metadata.is_file().then(|| metadata.len());
+            let file = metadata.is_file().then_some(metadata.len());
             each(Listed { name: &entry.file_name(), file });
         }
         Ok(())

@@ -58,10 +58,7 @@ impl<'s> Incoming<'s> {
         reservation: Reservation<'s>,
     ) -> Result<Self, Refusal> {
         let path = store.layout().temp_file(store.incarnation(), store.next_serial());
-        let file = store
-            .disk()
-            .create(&path)
-            .map_err(|why| store.refuse("making a file", &why))?;
+        let file = store.disk().create(&path).map_err(|why| store.refuse("making a file", &why))?;
         let temp = TempFile { store, file, path, placed: false };
         Ok(Self { store, name, len, verifier: Verifier::new(name), temp, reservation })
     }

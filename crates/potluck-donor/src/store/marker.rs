@@ -128,7 +128,8 @@ pub(crate) fn claim(
         }
         (lock, _) => lock.map_err(|why| layout.failed("locking the directory", why))?,
     };
-    let found = read_marker(disk, &layout).map_err(|why| layout.failed("reading the marker", why))?;
+    let found =
+        read_marker(disk, &layout).map_err(|why| layout.failed("reading the marker", why))?;
     let id = match (found, known) {
         (Some(marker), _) if marker.format > FORMAT => {
             return Err(StoreError::TooNew { dir: dir.to_owned(), format: marker.format });

@@ -1,1 +1,142 @@
+use super::*;
+use crate::disk::SystemDisk;
+use crate::reclaim::Buried;
+use crate::store::incoming::NotPlaced;
+use crate::store::verify::Verdict;
+use potluck_core::budget::KeepFree;
+use potluck_core::entropy::{Entropy, SeededEntropy};
+use potluck_core::ids::SessionId;
+use std::path::Path;
+use tempfile::TempDir;
 
+const LIFE: Incarnation = Incarnation(7);
+const SESSION: SessionId = SessionId([1; 16]);
+
+fn store(dir: &Path) -> Store {
+    let entropy = SeededEntropy::new(1);
+    let claim = claim(&SystemDisk, &entropy, dir, None, Path::new("/state")).expect("claimed");
+    let limits = Limits { max: 1 << 30, keep_free: KeepFree::Bytes(0) };
+    Store::open(Arc::new(SystemDisk), claim, limits, LIFE).expect("opened")
+}
+
+fn content(number: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    SeededEntropy::new(number).fill(&mut bytes);
+    bytes
+}
+
+fn receive(store: &Store, bytes: &[u8], ack: AckLevel) -> Result<(), NotPlaced> {
+    let name = ChunkName::of(bytes);
+    let incoming = store.accept(name, bytes.len() as u32).map_err(NotPlaced::Refused)?;
+    incoming.place(&mut [bytes, &[0; TRAILER]].concat(), SESSION, ack)
+}
+
+fn put(store: &Store, number: u64) -> ChunkName {
+    let bytes = content(number, 100);
+    receive(store, &bytes, AckLevel::Memory).expect("stored");
+    ChunkName::of(&bytes)
+}
+
+#[test]
+fn a_chunk_file_says_who_it_is() {
+    let dir = TempDir::new().expect("a directory");
+    let store = store(dir.path());
+    let name = put(&store, 1);
+    let file = std::fs::read(store.layout().chunk(&name)).expect("stored");
+    let (bytes, end) = file.split_at(100);
+    assert_eq!(bytes, content(1, 100));
+    let trailer = Trailer::decode(end.try_into().expect("64 bytes")).expect("a trailer");
+    assert!(trailer.is_of(&name, 100) && trailer.session == SESSION);
+}
+
+#[test]
+fn a_file_of_the_right_length_without_its_end_is_stored_anew() {
+    let dir = TempDir::new().expect("a directory");
+    let store = store(dir.path());
+    let name = put(&store, 1);
+    let used = store.report().0.lent_used;
+    // As a power cut leaves it on some file systems.
+    std::fs::write(store.layout().chunk(&name), [0; 100 + TRAILER]).expect("spoil");
+    assert!(!store.touch_if_held(&name, 100));
+    put(&store, 1);
+    assert!(store.touch_if_held(&name, 100));
+    assert_eq!(store.verify(&name), Ok(Verdict::Sound));
+    assert_eq!(store.report().0.lent_used, used, "the old file is not counted any more");
+}
+
+#[test]
+fn a_tombstone_and_a_put_never_both_win() {
+    let dir = TempDir::new().expect("a directory");
+    let store = store(dir.path());
+    for round in 0..200 {
+        let name = put(&store, round);
+        let counted = store.touches().count();
+        let (held, buried) = std::thread::scope(|scope| {
+            let put = scope.spawn(|| {
+                store.touch_if_held(&name, 100)
+                    && store.confirm_held(&name, 100, AckLevel::Memory).is_ok()
+            });
+            let bury = scope.spawn(|| store.bury(&name, LIFE, counted));
+            (put.join().expect("no panic"), bury.join().expect("no panic"))
+        });
+        let there = store.find(&name).expect("readable").is_some();
+        assert_eq!(held, there, "round {round}: a receipt is for a chunk that is there");
+        assert_eq!(buried == Buried::Gone, !there, "round {round}: {buried:?}");
+    }
+}
+
+#[test]
+fn a_put_that_loses_its_chunk_on_the_way_says_so() {
+    let dir = TempDir::new().expect("a directory");
+    let store = store(dir.path());
+    let name = put(&store, 1);
+    assert!(store.touch_if_held(&name, 100));
+    std::fs::remove_file(store.layout().chunk(&name)).expect("somebody else's doing");
+    assert_eq!(store.confirm_held(&name, 100, AckLevel::Disk), Err(Refusal::Lost));
+}
+
+#[test]
+fn an_incoming_chunk_that_is_dropped_leaves_neither_file_nor_promise() {
+    let dir = TempDir::new().expect("a directory");
+    let store = store(dir.path());
+    let before = store.report();
+    let mut incoming = store.accept(ChunkName::of(b"x"), 1 << 20).expect("room");
+    incoming.append(&[0; 1000]).expect("written");
+    assert_eq!(before.1 - store.report().1, (1 << 20) + 4096);
+    drop(incoming);
+    assert_eq!(store.report().1, before.1);
+    assert_eq!(std::fs::read_dir(store.layout().temp()).expect("dir").count(), 0);
+}
+
+#[test]
+fn pages_list_everything_once_in_order_whatever_their_size() {
+    let dir = TempDir::new().expect("a directory");
+    let store = store(dir.path());
+    let mut expected: Vec<_> = (0..700).map(|number| put(&store, number)).collect();
+    expected.sort();
+    for most in [1, 7, 350, 699, 700, 701] {
+        let (mut listed, mut cursor, mut pages) = (Vec::new(), Some(Cursor::default()), 0);
+        while let Some(at) = cursor {
+            let page = store.page_of(at, most).expect("listed");
+            assert!(page.holdings.len() <= most);
+            listed.extend(page.holdings.into_iter().map(|holding| holding.name));
+            (cursor, pages) = (page.next, pages + 1);
+        }
+        assert!(listed == expected && pages <= 700 / most + 2, "{most}: {pages} pages");
+    }
+}
+
+#[test]
+fn an_unreadable_chunk_is_set_aside_and_its_room_stays_taken() {
+    let dir = TempDir::new().expect("a directory");
+    let store = store(dir.path());
+    let name = put(&store, 1);
+    let used = store.report().0.lent_used;
+    std::fs::write(store.layout().chunk(&name), b"cut").expect("spoil");
+    assert_eq!(store.verify(&name), Ok(Verdict::Spoiled));
+    assert_eq!(store.verify(&name), Ok(Verdict::Missing));
+    assert_eq!(store.report().0.lent_used, used);
+    let batch = store.changes().batch();
+    // The chunk was added, and that must be heard first.
+    assert_eq!((batch.count, batch.spoiled.0.len()), (1, 0));
+}

@@ -38,7 +38,11 @@ struct Counts {
 impl Counts {
     fn state(&self) -> DiskState {
         let lent_used = self.used.saturating_add(self.reserved);
-        DiskState { total: self.total, available: self.available.saturating_sub(self.owed), lent_used }
+        DiskState {
+            total: self.total,
+            available: self.available.saturating_sub(self.owed),
+            lent_used,
+        }
     }
 
     fn room(&self, limits: &Limits) -> u64 {

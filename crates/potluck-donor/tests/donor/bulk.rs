@@ -17,7 +17,10 @@ async fn chunks_come_back_as_they_were_put() {
         for ack in [AckLevel::Memory, AckLevel::Disk] {
             let bytes = content(len as u64 + u64::from(ack == AckLevel::Disk), len);
             let reply = client.put_reply(&bytes, ack).await;
-            assert_eq!(reply, Reply { status: Status::Ok, body: 0, receipt: receipt(&pool, &bytes, ack) });
+            assert_eq!(
+                reply,
+                Reply { status: Status::Ok, body: 0, receipt: receipt(&pool, &bytes, ack) }
+            );
             assert!(client.get(&ChunkName::of(&bytes)).await == Some(bytes), "{len}");
         }
     }
@@ -52,14 +55,16 @@ async fn bytes_that_are_not_the_chunk_are_refused_and_leave_nothing() {
     for len in [10, 300_000] {
         let (mut bytes, name) = (content(1, len), ChunkName::of(&content(1, len)));
         bytes[len / 2] ^= 1;
-        let reply = client.put_as(name, &bytes, AckLevel::Memory).await.expect("io").expect("reply");
+        let reply =
+            client.put_as(name, &bytes, AckLevel::Memory).await.expect("io").expect("reply");
         assert_eq!(reply, Reply::bare(Status::Mismatch));
         assert_eq!(client.get(&name).await, None);
         // Nor is a lie about a chunk that is there worth a receipt.
         bytes[len / 2] ^= 1;
         assert_eq!(client.put(&bytes, AckLevel::Memory).await, Status::Ok);
         bytes[0] ^= 1;
-        let reply = client.put_as(name, &bytes, AckLevel::Memory).await.expect("io").expect("reply");
+        let reply =
+            client.put_as(name, &bytes, AckLevel::Memory).await.expect("io").expect("reply");
         assert_eq!(reply, Reply::bare(Status::Mismatch));
     }
     assert!(pool.place.files("temp").is_empty());

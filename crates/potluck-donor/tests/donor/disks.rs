@@ -1,0 +1,218 @@
+//! Disks that are full or break.
+
+use crate::pool::{GIB, Place, Pool, content};
+use potluck_core::budget::{KeepFree, Limits};
+use potluck_core::chunk::ChunkName;
+use potluck_core::policy::AckLevel;
+use potluck_donor::disk::{Disk, Listed, NewFile, OldFile, Space, SystemDisk, conformance};
+use potluck_wire::bulk::Status;
+use potluck_wire::control::Order;
+use rustix::io::Errno;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// The machine's disk, with faults on request.
+#[derive(Default)]
+struct Faulty {
+    faults: Arc<Faults>,
+}
+
+#[derive(Default)]
+struct Faults {
+    /// What every write gives once [`Faults::writes_left`] is used up.
+    write: Mutex<Option<Errno>>,
+    writes_left: AtomicI64,
+    sync_dir: AtomicBool,
+    /// What the disk says it has left, if not the truth.
+    available: AtomicU64,
+    read_only: AtomicBool,
+}
+
+impl Faults {
+    fn fail_writes(&self, after: i64, with: Option<Errno>) {
+        self.writes_left.store(after, Ordering::Relaxed);
+        *self.write.lock().expect("no holder panics") = with;
+    }
+
+    fn on_write(&self) -> io::Result<()> {
+        match *self.write.lock().expect("no holder panics") {
+            Some(errno) if self.writes_left.fetch_sub(1, Ordering::Relaxed) <= 0 => {
+                Err(errno.into())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+struct FaultyFile {
+    file: Box<dyn NewFile>,
+    faults: Arc<Faults>,
+}
+
+impl NewFile for FaultyFile {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if let Err(why) = self.faults.on_write() {
+            self.file.append(&bytes[..bytes.len() / 2])?; // as a full disk does
+            return Err(why);
+        }
+        self.file.append(bytes)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.faults.on_write()?;
+        self.file.sync()
+    }
+}
+
+impl Disk for Faulty {
+    fn make_dir(&self, dir: &Path) -> io::Result<()> {
+        SystemDisk.make_dir(dir)
+    }
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        if self.faults.sync_dir.load(Ordering::Relaxed) {
+            return Err(Errno::IO.into());
+        }
+        SystemDisk.sync_dir(dir)
+    }
+    fn create(&self, path: &Path) -> io::Result<Box<dyn NewFile>> {
+        self.faults.on_write()?;
+        let file = SystemDisk.create(path)?;
+        Ok(Box::new(FaultyFile { file, faults: Arc::clone(&self.faults) }))
+    }
+    fn open(&self, path: &Path) -> io::Result<Box<dyn OldFile>> {
+        SystemDisk.open(path)
+    }
+    fn len(&self, path: &Path) -> io::Result<u64> {
+        SystemDisk.len(path)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.faults.on_write()?;
+        SystemDisk.rename(from, to)
+    }
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        SystemDisk.remove(path)
+    }
+    fn list(&self, dir: &Path, each: &mut dyn FnMut(Listed<'_>)) -> io::Result<()> {
+        SystemDisk.list(dir, each)
+    }
+    fn space(&self, dir: &Path) -> io::Result<Space> {
+        let space = SystemDisk.space(dir)?;
+        let said = self.faults.available.load(Ordering::Relaxed);
+        Ok(Space {
+            available: if said > 0 { said } else { space.available },
+            read_only: self.faults.read_only.load(Ordering::Relaxed),
+            ..space
+        })
+    }
+    fn lock(&self, dir: &Path) -> io::Result<Box<dyn Send + Sync>> {
+        SystemDisk.lock(dir)
+    }
+}
+
+async fn pool_on(disk: Faulty) -> (Pool, Arc<Faults>) {
+    let faults = Arc::clone(&disk.faults);
+    (Pool::at(Place::new(), GIB, Arc::new(disk)).await, faults)
+}
+
+async fn until_room(pool: &Pool, has: bool) {
+    let seen = |room: u64| ((room > 0) == has).then_some(());
+    pool.manager.until("the room", |book| seen(book.heartbeats.last()?.room)).await;
+}
+
+#[test]
+fn the_faulty_disk_without_faults_keeps_the_contract() {
+    let root = tempfile::TempDir::new().expect("a directory");
+    conformance::check(&Faulty::default(), root.path());
+}
+
+#[tokio::test]
+async fn a_full_disk_at_any_write_is_said_and_harms_nothing() {
+    let (pool, faults) = pool_on(Faulty::default()).await;
+    let mut client = pool.client().await;
+    let kept = content(1, 100_000);
+    assert_eq!(client.put(&kept, AckLevel::Disk).await, Status::Ok);
+    // Create, five pieces, sync, rename.
+    for at in 0..8 {
+        faults.fail_writes(at, Some(Errno::NOSPC));
+        let bytes = content(2, 1_200_000);
+        assert_eq!(client.put(&bytes, AckLevel::Disk).await, Status::Full, "write {at}");
+        faults.fail_writes(0, None);
+        assert!(pool.place.files("temp").is_empty(), "write {at}");
+        assert_eq!(client.get(&ChunkName::of(&bytes)).await, None);
+        assert_eq!(client.get(&ChunkName::of(&kept)).await.as_ref(), Some(&kept));
+        until_room(&pool, true).await;
+        pool.manager.beats(2).await; // what the disk has left is asked again
+    }
+    assert_eq!(client.put(&content(2, 1_200_000), AckLevel::Disk).await, Status::Ok);
+}
+
+#[tokio::test]
+async fn deletes_work_on_a_full_disk() {
+    let (pool, faults) = pool_on(Faulty::default()).await;
+    let bytes = content(1, 100_000);
+    let name = ChunkName::of(&bytes);
+    let mut client = pool.client().await;
+    assert_eq!(client.put(&bytes, AckLevel::Memory).await, Status::Ok);
+    faults.fail_writes(0, Some(Errno::NOSPC));
+    {
+        let mut book = pool.manager.book();
+        let incarnation = book.registers[0].incarnation;
+        book.orders = vec![Order::Delete { chunk: name, incarnation, touches: 1 }];
+    }
+    pool.manager.beats(3).await;
+    assert_eq!(client.get(&name).await, None);
+}
+
+#[tokio::test]
+async fn a_broken_disk_takes_nothing_more_and_still_serves_what_it_can() {
+    for errno in [Errno::IO, Errno::ROFS] {
+        let (pool, faults) = pool_on(Faulty::default()).await;
+        let kept = content(1, 100_000);
+        let mut client = pool.client().await;
+        assert_eq!(client.put(&kept, AckLevel::Memory).await, Status::Ok);
+        faults.fail_writes(2, Some(errno));
+        assert_eq!(client.put(&content(2, 1 << 20), AckLevel::Memory).await, Status::DiskFailed);
+        faults.fail_writes(0, None);
+        assert_eq!(client.put(&content(3, 10), AckLevel::Memory).await, Status::DiskFailed);
+        until_room(&pool, false).await;
+        assert_eq!(client.get(&ChunkName::of(&kept)).await, Some(kept));
+    }
+}
+
+#[tokio::test]
+async fn an_unsynced_directory_is_not_called_durable() {
+    let (pool, faults) = pool_on(Faulty::default()).await;
+    let mut client = pool.client().await;
+    assert_eq!(client.put(&content(1, 10), AckLevel::Memory).await, Status::Ok);
+    faults.sync_dir.store(true, Ordering::Relaxed);
+    assert_eq!(client.put(&content(2, 10), AckLevel::Disk).await, Status::DiskFailed);
+}
+
+#[tokio::test]
+async fn a_disk_that_turns_read_only_is_noticed_without_a_write() {
+    let (pool, faults) = pool_on(Faulty::default()).await;
+    faults.read_only.store(true, Ordering::Relaxed);
+    until_room(&pool, false).await;
+}
+
+#[tokio::test]
+async fn the_owners_reserve_is_left_alone_whoever_fills_the_disk() {
+    let place = Place::new();
+    let disk = Faulty::default();
+    let faults = Arc::clone(&disk.faults);
+    faults.available.store(10 << 20, Ordering::Relaxed);
+    let keep_free = KeepFree::Bytes(6 << 20);
+    let limits = Limits { max: GIB, keep_free };
+    let pool = Pool::with(place, limits, Arc::new(disk)).await;
+    let mut client = pool.client().await;
+    assert_eq!(client.put(&content(1, 3 << 20), AckLevel::Memory).await, Status::Ok);
+    assert_eq!(client.put(&content(2, 2 << 20), AckLevel::Memory).await, Status::Full);
+    faults.available.store(5 << 20, Ordering::Relaxed); // the owner was faster
+    until_room(&pool, false).await;
+    assert_eq!(client.put(&content(3, 1), AckLevel::Memory).await, Status::Full);
+    faults.available.store(20 << 20, Ordering::Relaxed);
+    until_room(&pool, true).await;
+    assert_eq!(client.put(&content(3, 1), AckLevel::Memory).await, Status::Ok);
+}

@@ -35,6 +35,8 @@ pub struct Book {
     pub orders: Vec<Order>,
     /// Forget all donors: the next heartbeat is asked to register.
     pub forgetful: bool,
+    /// Refuse every call, as a manager behind a broken network seems to.
+    pub away: bool,
 }
 
 impl Book {
@@ -52,7 +54,8 @@ pub struct Manager {
     address: String,
 }
 
-struct Plain;
+/// No TLS.
+pub struct Plain;
 
 impl Dial for Plain {
     fn secure(&self, stream: BoxStream) -> BoxFuture<'_, io::Result<BoxStream>> {
@@ -87,6 +90,11 @@ impl Manager {
         self.book.lock().expect("no holder panics")
     }
 
+    /// Nobody hears from it any more.
+    pub fn hang_up(&self) {
+        self.book().away = true;
+    }
+
     /// Waits until the book shows what is looked for.
     pub async fn until<T>(&self, what: &str, mut look: impl FnMut(&Book) -> Option<T>) -> T {
         for _ in 0..500 {
@@ -101,12 +109,18 @@ impl Manager {
     /// Waits for a heartbeat that was composed after now.
     pub async fn beats(&self, more: usize) {
         let heard = self.book().heartbeats.len();
-        self.until("heartbeats", |book| (book.heartbeats.len() >= heard + more).then_some(())).await;
+        self.until("heartbeats", |book| (book.heartbeats.len() >= heard + more).then_some(()))
+            .await;
     }
 
     async fn answer(self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
         let path = request.uri().path().to_owned();
         let body = request.into_body().collect().await.expect("a body").to_bytes();
+        if self.book().away {
+            let mut gone = Response::new(Full::default());
+            *gone.status_mut() = http::StatusCode::BAD_GATEWAY;
+            return Ok(gone);
+        }
         let text = if path.ends_with(Register::NAME) {
             let register: Register = serde_json::from_slice(&body).expect("register");
             let mut book = self.book();

@@ -1,0 +1,189 @@
+//! Orders, and what the manager is told.
+
+use crate::manager::Manager;
+use crate::pool::{Client, GIB, Place, Pool, content};
+use potluck_core::chunk::ChunkName;
+use potluck_core::ids::{Epoch, Incarnation};
+use potluck_core::policy::AckLevel;
+use potluck_donor::disk::SystemDisk;
+use potluck_wire::bulk::Status;
+use potluck_wire::control::{Heartbeat, Holding, Order};
+use std::fs;
+use std::sync::Arc;
+
+async fn put(client: &mut Client, number: u64, len: usize) -> ChunkName {
+    let bytes = content(number, len);
+    assert_eq!(client.put(&bytes, AckLevel::Memory).await, Status::Ok);
+    ChunkName::of(&bytes)
+}
+
+fn life(manager: &Manager) -> Incarnation {
+    manager.book().registers.last().expect("registered").incarnation
+}
+
+fn touches(manager: &Manager) -> u64 {
+    manager.book().heartbeats.last().expect("a heartbeat").touches
+}
+
+/// Gives orders, and waits until the donor must have heard and obeyed them.
+async fn order(manager: &Manager, orders: Vec<Order>) {
+    manager.book().orders = orders;
+    manager.beats(3).await;
+    manager.book().orders.clear();
+}
+
+fn said(manager: &Manager, what: impl Fn(&Heartbeat) -> &Vec<ChunkName>) -> Vec<ChunkName> {
+    let mut all: Vec<_> =
+        manager.book().heartbeats.iter().flat_map(|beat| what(beat).clone()).collect();
+    all.sort();
+    all.dedup();
+    all
+}
+
+#[tokio::test]
+async fn a_tombstone_deletes_what_nobody_touched_since_and_nothing_else() {
+    let pool = Pool::start().await;
+    let manager = &pool.manager;
+    let mut client = pool.client().await;
+    let (old, again) = (put(&mut client, 1, 5000).await, put(&mut client, 2, 5000).await);
+    manager.beats(2).await;
+    let counted = touches(manager);
+    assert_eq!(put(&mut client, 2, 5000).await, again);
+    let new = put(&mut client, 3, 5000).await;
+
+    let delete = |chunk, incarnation| Order::Delete { chunk, incarnation, touches: counted };
+    let mine = life(manager);
+    let other = Incarnation(mine.0 ^ 1);
+    order(manager, vec![delete(old, other)]).await;
+    assert!(client.get(&old).await.is_some(), "said to another life");
+
+    let absent = ChunkName::of(b"absent");
+    order(manager, [old, again, new, absent].map(|chunk| delete(chunk, mine)).into()).await;
+    assert_eq!(client.get(&old).await, None);
+    assert!(client.get(&again).await.is_some(), "it was put again");
+    assert!(client.get(&new).await.is_some(), "it was put later");
+    let mut expected = vec![old, absent];
+    expected.sort();
+    assert_eq!(said(manager, |beat| &beat.removed.0), expected);
+    let used = manager.book().heartbeats.last().expect("one").disk.lent_used;
+    assert_eq!(used, 4096 + 2 * 8192, "its space is given back");
+}
+
+#[tokio::test]
+async fn a_manager_of_an_older_epoch_gives_no_orders_also_after_a_restart() {
+    let pool = Pool::start().await;
+    let mut client = pool.client().await;
+    let name = put(&mut client, 1, 5000).await;
+    let delete = |manager: &Manager| Order::Delete {
+        chunk: name,
+        incarnation: life(manager),
+        touches: u64::MAX,
+    };
+    pool.manager.book().epoch = Epoch(4);
+    order(&pool.manager, vec![delete(&pool.manager)]).await;
+    assert!(client.get(&name).await.is_some());
+
+    let (place, manager) = pool.stop().await;
+    let pool = Pool::under(manager, place, GIB, Arc::new(SystemDisk)).await;
+    let mut client = pool.client().await;
+    order(&pool.manager, vec![delete(&pool.manager)]).await;
+    assert!(client.get(&name).await.is_some());
+    assert!(said(&pool.manager, |beat| &beat.removed.0).is_empty());
+
+    pool.manager.book().epoch = Epoch(6);
+    order(&pool.manager, vec![delete(&pool.manager)]).await;
+    assert_eq!(client.get(&name).await, None, "a newer manager may");
+}
+
+#[tokio::test]
+async fn a_flipped_bit_is_found_reported_and_kept_aside() {
+    let pool = Pool::start().await;
+    let mut client = pool.client().await;
+    let (spoiled, sound) = (put(&mut client, 1, 300_000).await, put(&mut client, 2, 300_000).await);
+    let path = pool.place.chunk(&spoiled);
+    let mut bytes = fs::read(&path).expect("stored");
+    bytes[123_456] ^= 4;
+    fs::write(&path, &bytes).expect("spoil");
+    let verify = [spoiled, sound, ChunkName::of(b"absent")].map(|chunk| Order::Verify { chunk });
+    order(&pool.manager, verify.into()).await;
+
+    assert_eq!(said(&pool.manager, |beat| &beat.spoiled.0), [spoiled]);
+    assert_eq!(said(&pool.manager, |beat| &beat.sound.0), [sound]);
+    assert!(said(&pool.manager, |beat| &beat.removed.0).contains(&ChunkName::of(b"absent")));
+    assert_eq!(client.get(&spoiled).await, None, "not served any more");
+    assert!(client.get(&sound).await.is_some());
+    let aside = pool.place.files("quarantine");
+    assert_eq!(aside.into_values().collect::<Vec<_>>(), [bytes.len() as u64]);
+    // A good copy is welcome again.
+    assert_eq!(put(&mut client, 1, 300_000).await, spoiled);
+    assert!(client.get(&spoiled).await.is_some());
+}
+
+#[tokio::test]
+async fn the_inventory_lists_exactly_what_is_stored() {
+    let pool = Pool::start().await;
+    let mut client = pool.client().await;
+    let mut expected = Vec::new();
+    for number in 0..300 {
+        let len = 100 + number as usize;
+        let name = put(&mut client, number, len).await;
+        expected.push(Holding { name, len: len as u32 });
+    }
+    expected.sort_by_key(|holding| holding.name);
+    let (place, manager) = pool.stop().await;
+    fs::write(place.lent().join("chunks/00/odd"), b"not a chunk").expect("write");
+    let pool = Pool::under(manager, place, GIB, Arc::new(SystemDisk)).await;
+    let listed = pool.manager.until("an inventory", |book| {
+        book.inventory().filter(|_| book.pages[0].incarnation == book.registers[1].incarnation)
+    });
+    assert_eq!(listed.await, expected);
+    assert_eq!(pool.place.files("quarantine").len(), 1);
+}
+
+#[tokio::test]
+async fn a_manager_that_forgot_everything_is_told_everything() {
+    let pool = Pool::start().await;
+    let mut client = pool.client().await;
+    let name = put(&mut client, 1, 5000).await;
+    pool.manager.beats(2).await;
+    {
+        let mut book = pool.manager.book();
+        book.epoch = Epoch(6);
+        book.pages.clear();
+        book.forgetful = true;
+    }
+    let listed = pool.manager.until("an inventory", |book| book.inventory()).await;
+    assert_eq!(listed, [Holding { name, len: 5000 }]);
+    assert_eq!(pool.manager.book().registers.len(), 2);
+    pool.still_serves().await;
+}
+
+#[tokio::test]
+async fn changes_are_repeated_until_an_answer_comes() {
+    let pool = Pool::start().await;
+    pool.manager.hang_up();
+    let mut client = pool.client().await;
+    let name = put(&mut client, 1, 5000).await;
+    tokio::time::sleep(std::time::Duration::from_millis(1200)).await;
+    pool.manager.book().away = false;
+    pool.manager
+        .until("what was stored meanwhile", |book| {
+            let added = book.heartbeats.iter().flat_map(|beat| &beat.added.0);
+            added.map(|holding| holding.name).find(|added| *added == name)
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn heartbeats_come_each_second_and_say_how_the_machine_is() {
+    let pool = Pool::at(Place::new(), 50 << 20, Arc::new(SystemDisk)).await;
+    pool.manager.beats(1).await;
+    let clock = potluck_core::clock::SystemClock::default();
+    pool.manager.beats(3).await;
+    let took = potluck_core::clock::Clock::now(&clock).as_secs_f64();
+    assert!((2.0..4.5).contains(&took), "{took}");
+    let book = pool.manager.book();
+    let last = book.heartbeats.last().expect("one");
+    assert_eq!(last.room, (50 << 20) - 4096, "all but the marker's block");
+    assert!(last.load.memory_total > 0 && last.disk.total > 0);
+}

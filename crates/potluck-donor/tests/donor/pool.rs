@@ -43,12 +43,16 @@ impl Place {
     }
 
     pub fn config(&self, max: u64) -> DonorConfig {
+        self.config_with(Limits { max, keep_free: KeepFree::Bytes(0) })
+    }
+
+    pub fn config_with(&self, limits: Limits) -> DonorConfig {
         DonorConfig {
             dir: self.lent(),
             state: self.state(),
             listen: "127.0.0.1:0".into(),
             advertise: None,
-            limits: Limits { max, keep_free: KeepFree::Bytes(0) },
+            limits,
         }
     }
 
@@ -108,16 +112,25 @@ impl Pool {
     }
 
     pub async fn under(manager: Manager, place: Place, max: u64, disk: Arc<dyn Disk>) -> Self {
+        let config = place.config(max);
+        Self::run(manager, place, config, disk).await
+    }
+
+    pub async fn with(place: Place, limits: Limits, disk: Arc<dyn Disk>) -> Self {
+        let config = place.config_with(limits);
+        Self::run(Manager::start().await, place, config, disk).await
+    }
+
+    async fn run(manager: Manager, place: Place, config: DonorConfig, disk: Arc<dyn Disk>) -> Self {
         let registered = manager.book().registers.len();
-        let donor = Donor::start(place.config(max), Env::system(), disk, manager.caller())
+        let donor = Donor::start(config, Env::system(), disk, manager.caller())
             .await
             .expect("the donor starts");
         let address = donor.address();
         let (stop, stopped) = oneshot::channel();
         let running = tokio::spawn(donor.run(async { drop(stopped.await) }));
-        let said = manager
-            .until("a registration", |book| book.registers.get(registered).cloned())
-            .await;
+        let said =
+            manager.until("a registration", |book| book.registers.get(registered).cloned()).await;
         assert_eq!(said.address, address.to_string());
         // The donor learns its number from the answer, a moment after the manager gave it.
         manager.beats(1).await;
@@ -143,8 +156,7 @@ impl Pool {
     }
 
     pub async fn open(&self, ticket: &Ticket) -> Result<Client, OpenError> {
-        let opened =
-            open(&SystemNet, &SystemEntropy, &self.address.to_string(), ticket).await?;
+        let opened = open(&SystemNet, &SystemEntropy, &self.address.to_string(), ticket).await?;
         Ok(Client { opened, tag: 0 })
     }
 

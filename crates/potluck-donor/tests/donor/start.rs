@@ -1,0 +1,168 @@
+//! What a donor does and refuses when it starts.
+
+use crate::manager::Manager;
+use crate::pool::{GIB, Place, Pool, content};
+use potluck_core::chunk::ChunkName;
+use potluck_core::policy::AckLevel;
+use potluck_donor::disk::{SystemDisk, conformance};
+use potluck_donor::{Donor, DonorConfig, DonorError, StoreError};
+use potluck_wire::bulk::Status;
+use potluck_wire::env::Env;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+
+async fn start(config: DonorConfig) -> Result<Donor, DonorError> {
+    let caller = Manager::start().await.caller();
+    Donor::start(config, Env::system(), Arc::new(SystemDisk), caller).await
+}
+
+async fn refusal(place: &Place) -> StoreError {
+    match start(place.config(GIB)).await {
+        Err(DonorError::Store(why)) => why,
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("it started"),
+    }
+}
+
+/// A place whose store holds one chunk, and is not in use.
+async fn used() -> (Place, ChunkName) {
+    let pool = Pool::start().await;
+    let bytes = content(1, 200_000);
+    assert_eq!(pool.client().await.put(&bytes, AckLevel::Memory).await, Status::Ok);
+    (pool.stop().await.0, ChunkName::of(&bytes))
+}
+
+#[test]
+fn the_machines_disk_keeps_the_contract() {
+    conformance::check(&SystemDisk, tempfile::TempDir::new().expect("a directory").path());
+}
+
+#[tokio::test]
+async fn what_was_stored_is_there_after_a_restart() {
+    let (place, name) = used().await;
+    let pool = Pool::at(place, GIB, Arc::new(SystemDisk)).await;
+    assert_eq!(pool.client().await.get(&name).await, Some(content(1, 200_000)));
+}
+
+#[tokio::test]
+async fn a_bare_mount_point_is_never_taken_for_an_empty_store() {
+    let (place, _) = used().await;
+    fs::rename(place.lent(), place.lent().with_extension("elsewhere")).expect("unmount");
+    let why = refusal(&place).await;
+    assert!(matches!(why, StoreError::Missing { .. }), "{why}");
+    assert!(why.to_string().contains("mount the disk"), "{why}");
+    fs::create_dir(place.lent()).expect("the mount point");
+    let why = refusal(&place).await;
+    assert!(matches!(why, StoreError::Missing { .. }), "{why}");
+    assert_eq!(fs::read_dir(place.lent()).expect("dir").count(), 0, "nothing was made there");
+}
+
+#[tokio::test]
+async fn a_disk_that_vanishes_takes_nothing_more_and_is_not_made_anew() {
+    let pool = Pool::start().await;
+    let mut client = pool.client().await;
+    fs::rename(pool.place.lent(), pool.place.lent().with_extension("pulled")).expect("pull");
+    pool.manager
+        .until("that there is no room", |book| (book.heartbeats.last()?.room == 0).then_some(()))
+        .await;
+    assert_eq!(client.put(&content(1, 10), AckLevel::Memory).await, Status::DiskFailed);
+    assert!(!pool.place.lent().exists());
+}
+
+#[tokio::test]
+async fn only_this_donors_store_is_taken() {
+    let (place, _) = used().await;
+    let (other, _) = used().await;
+    fs::remove_dir_all(place.lent()).expect("remove");
+    fs::rename(other.lent(), place.lent()).expect("swap");
+    assert!(matches!(refusal(&place).await, StoreError::Other { .. }));
+
+    let mut moved = other.config(GIB);
+    moved.dir = other.lent().with_extension("new");
+    let why = start(moved).await.err().expect("refused").to_string();
+    assert!(why.contains("store is at"), "{why}");
+}
+
+#[tokio::test]
+async fn the_owners_files_are_never_mixed_with_the_pools() {
+    let place = Place::new();
+    fs::create_dir(place.lent()).expect("make");
+    fs::write(place.lent().join("thesis.tex"), b"42").expect("write");
+    assert!(matches!(refusal(&place).await, StoreError::Foreign(_)));
+    assert_eq!(fs::read_dir(place.lent()).expect("dir").count(), 1, "nothing was made there");
+}
+
+#[tokio::test]
+async fn a_fresh_disk_and_a_half_begun_store_are_fine() {
+    let place = Place::new();
+    fs::create_dir(place.lent()).expect("make");
+    fs::create_dir(place.lent().join("lost+found")).expect("make");
+    fs::write(place.lent().join("potluck-store.tmp"), b"{").expect("write");
+    start(place.config(GIB)).await.expect("starts");
+}
+
+#[tokio::test]
+async fn two_donors_never_share_a_directory() {
+    let pool = Pool::start().await;
+    let mut second = Place::new().config(GIB);
+    second.dir = pool.place.lent();
+    match start(second).await {
+        Err(DonorError::Store(StoreError::Locked(_))) => {}
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("it started"),
+    }
+    pool.still_serves().await;
+}
+
+#[tokio::test]
+async fn a_store_of_a_newer_release_is_left_alone() {
+    let (place, _) = used().await;
+    let marker = place.lent().join("potluck-store.json");
+    let text = fs::read_to_string(&marker).expect("marker");
+    fs::write(&marker, text.replace("\"format\": 1", "\"format\": 2")).expect("write");
+    assert!(matches!(refusal(&place).await, StoreError::TooNew { format: 2, .. }));
+}
+
+#[tokio::test]
+async fn leftovers_of_a_killed_donor_are_cleaned_up() {
+    let (place, name) = used().await;
+    let chunks = place.lent().join("chunks");
+    fs::write(place.lent().join("temp/0123-4"), vec![0; 50_000]).expect("an unfinished chunk");
+    let cut = ChunkName::of(b"cut");
+    let hex = cut.to_string();
+    fs::write(chunks.join(&hex[..2]).join(&hex), b"too short").expect("a cut chunk");
+    let wrong = chunks.join("00").join(&hex);
+    fs::write(&wrong, vec![0; 5000]).expect("a chunk where it is never looked for");
+
+    let pool = Pool::at(place, GIB, Arc::new(SystemDisk)).await;
+    assert!(pool.place.files("temp").is_empty());
+    assert_eq!(pool.place.files("quarantine").len(), 2);
+    let inventory = pool.manager.until("an inventory", |book| book.inventory()).await;
+    assert_eq!(inventory.len(), 1);
+    assert_eq!(inventory[0].name, name);
+    // Marker, chunk, and what was set aside: it takes room until somebody looks at it.
+    let used = pool.manager.book().heartbeats[0].disk.lent_used;
+    assert_eq!(used, 4096 + 49 * 4096 + 4096 + 8192);
+}
+
+#[tokio::test]
+async fn only_its_owner_can_look_into_a_store() {
+    let (place, _) = used().await;
+    check_modes(&place.lent());
+    check_modes(&place.state());
+}
+
+fn check_modes(dir: &Path) {
+    let mode = |path: &Path| fs::metadata(path).expect("metadata").permissions().mode() & 0o777;
+    assert_eq!(mode(dir), 0o700, "{}", dir.display());
+    for entry in fs::read_dir(dir).expect("dir") {
+        let path = entry.expect("entry").path();
+        if path.is_dir() {
+            check_modes(&path);
+        } else {
+            assert_eq!(mode(&path), 0o600, "{}", path.display());
+        }
+    }
+}

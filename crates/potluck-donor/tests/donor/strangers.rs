@@ -1,0 +1,132 @@
+//! Anything at all on the port: bounded, and the daemon lives (PROMISES X3).
+
+use crate::pool::{Pool, content};
+use potluck_core::chunk::ChunkName;
+use potluck_core::entropy::{Entropy, SystemEntropy};
+use potluck_core::policy::AckLevel;
+use potluck_wire::bulk::{BulkIo, Request, Status};
+use potluck_wire::net::{BoxStream, Net, SystemNet};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+async fn connect(pool: &Pool) -> BoxStream {
+    SystemNet.connect(&pool.address.to_string()).await.expect("connect")
+}
+
+/// Sends `text`; gives what comes back until the donor hangs up.
+async fn say(pool: &Pool, text: &[u8]) -> String {
+    let mut stream = connect(pool).await;
+    let mut answer = Vec::new();
+    // The donor may hang up before it has read everything.
+    let _ = stream.write_all(text).await;
+    let reading = stream.read_to_end(&mut answer);
+    let ended = tokio::time::timeout(Duration::from_secs(8), reading).await;
+    assert!(ended.is_ok(), "the donor keeps a stranger waiting");
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+fn get(path: &str) -> Vec<u8> {
+    format!("GET {path} HTTP/1.1\r\nhost: donor\r\nconnection: close\r\n\r\n").into_bytes()
+}
+
+#[tokio::test]
+async fn the_port_answers_health_and_nothing_else() {
+    let pool = Pool::start().await;
+    let health = say(&pool, &get("/healthz")).await;
+    assert!(health.starts_with("HTTP/1.1 200") && health.ends_with("ok\n"), "{health}");
+    for path in ["/", "/v1/status", "/../etc/passwd", "/bulk/x", "/chunks/00"] {
+        assert!(say(&pool, &get(path)).await.starts_with("HTTP/1.1 404"), "{path}");
+    }
+    assert!(say(&pool, &get("/bulk")).await.starts_with("HTTP/1.1 426"));
+    let upgrade =
+        b"GET /bulk HTTP/1.1\r\nhost: d\r\nconnection: upgrade\r\nupgrade: potluck-bulk/1\r\n";
+    for (extra, status) in [
+        ("", "403"),
+        ("potluck-ticket: zzz\r\n", "403"),
+        ("potluck-ticket: !!\r\npotluck-nonce: 00\r\n", "403"),
+        ("content-length: 5\r\n", "400"),
+    ] {
+        let text = [upgrade, extra.as_bytes(), b"\r\nhello"].concat();
+        let answer = say(&pool, &text).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{extra}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn garbage_and_floods_of_garbage_are_hung_up_on() {
+    let pool = Pool::start().await;
+    let mut garbage = vec![0; 1 << 20];
+    SystemEntropy.fill(&mut garbage);
+    say(&pool, &garbage).await;
+    say(&pool, &[b'A'; 100_000]).await;
+    let endless = format!("GET /healthz HTTP/1.1\r\nx: {}\r\n\r\n", "y".repeat(60_000));
+    assert!(!say(&pool, endless.as_bytes()).await.starts_with("HTTP/1.1 200"));
+    say(&pool, b"").await; // says nothing at all
+    pool.still_serves().await;
+}
+
+#[tokio::test]
+async fn strangers_can_crowd_the_door_for_seconds_only() {
+    let pool = Pool::start().await;
+    let mut crowd = Vec::new();
+    for _ in 0..300 {
+        crowd.push(connect(&pool).await);
+    }
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    pool.still_serves().await;
+    drop(crowd);
+}
+
+#[tokio::test]
+async fn bad_frames_end_the_connection_and_never_the_donor() {
+    let pool = Pool::start().await;
+    let mut garbage = vec![0; 5000];
+    SystemEntropy.fill(&mut garbage);
+    let oversized = [0xB1, 1, 0, 32, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
+    let long_extension = [0xB1, 1, 0, 255];
+    for bad in [&garbage[..], &[0xB1; 72], &oversized, &long_extension, &[0; 16]] {
+        // As the first frame, and after a good one.
+        for warm in [false, true] {
+            let mut client = pool.client().await;
+            if warm {
+                assert_eq!(client.put(&content(1, 100), AckLevel::Memory).await, Status::Ok);
+            }
+            let _ = client.opened.io.write(bad, &[0; 100]).await;
+            let end = tokio::time::timeout(Duration::from_secs(8), client.reply()).await;
+            assert!(!matches!(end.expect("hangs up in time"), Ok(Some(_))));
+        }
+    }
+    // Signed, and still impossible.
+    let mut client = pool.client().await;
+    let name = ChunkName::of(b"");
+    let huge = Request::Put { name, ack: AckLevel::Memory, len: u32::MAX };
+    client.send(huge, &[]).await.expect("sent");
+    assert!(!matches!(client.reply().await, Ok(Some(_))));
+    pool.still_serves().await;
+}
+
+#[tokio::test]
+async fn a_peer_that_upgrades_and_says_nothing_is_gone_in_5_seconds() {
+    let pool = Pool::start().await;
+    let mut silent = pool.client().await;
+    let end = tokio::time::timeout(Duration::from_secs(7), silent.reply()).await;
+    assert!(!matches!(end.expect("hangs up in time"), Ok(Some(_))));
+}
+
+#[tokio::test]
+async fn a_body_that_drips_is_given_up_within_30_seconds() {
+    let pool = Pool::start().await;
+    let mut client = pool.client().await;
+    let put = Request::Put { name: ChunkName::of(b"never"), ack: AckLevel::Memory, len: 1 << 20 };
+    client.send(put, &[]).await.expect("sent");
+    let mut dripped = 0;
+    // Writing fails once the donor has hung up and the reset has come back.
+    while client.opened.io.write(&[], &[0]).await.is_ok() {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        dripped += 1;
+        assert!(dripped <= 30, "still waiting");
+    }
+    assert!(dripped >= 15, "an honest pause is not a drip: {dripped}");
+    assert!(pool.place.files("temp").is_empty());
+    pool.still_serves().await;
+}

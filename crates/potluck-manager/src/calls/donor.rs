@@ -8,7 +8,6 @@ use crate::failure;
 use crate::members::Caller;
 use crate::pool::{Enlisted, PageDone};
 use crate::service::Service;
-use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, Incarnation};
 use potluck_wire::control::{
     Beat, Done, Heartbeat, Inventory, Register, Registered,
@@ -18,7 +17,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Copies looked at in one step at the end of an inventory.
-const SWEEP: usize = 8192;
+const SWEEP: usize = 65_536;
 
 fn donor_of(caller: &Caller) -> Result<DonorId, Failure> {
     Ok(DonorId(caller.member()?.member.0))
@@ -166,12 +165,10 @@ async fn sweep(
             .catalog
             .read(move |db| placements::counted_at(db, donor, after, SWEEP))
             .await?;
-        let Some((last, _)) = page.last() else { break };
+        let Some(last) = page.last() else { break };
         after = *last;
-        let unlisted: Vec<_> = page
-            .into_iter()
-            .filter(|(row, _)| listed.binary_search(&row.0).is_err())
-            .collect();
+        let unlisted: Vec<_> =
+            page.into_iter().filter(|row| listed.binary_search(&row.0).is_err()).collect();
         if !unlisted.is_empty() {
             missing += mark_missing(service, donor, incarnation, unlisted).await?;
         }
@@ -186,10 +183,11 @@ async fn mark_missing(
     service: &Arc<Service>,
     donor: DonorId,
     incarnation: Incarnation,
-    unlisted: Vec<(ChunkId, ChunkName)>,
+    unlisted: Vec<ChunkId>,
 ) -> Result<usize, Failure> {
     let shared = Arc::clone(service);
     let mark = move |db: &_| -> Result<usize, Error> {
+        let unlisted = placements::names_of(db, &unlisted)?;
         let (rows, names): (Vec<_>, Vec<_>) = unlisted.into_iter().unzip();
         // Asked inside the job: a commit that proves one of them there has either been noted by
         // now, or comes after this job and counts it again.

@@ -10,14 +10,27 @@ use potluck_core::chunk::ChunkName;
 use potluck_core::ids::DonorId;
 use rusqlite::{Connection, params};
 
-/// Chunks that no file has used since `before_ms`.
-pub fn unused(db: &Connection, before_ms: u64, limit: usize) -> Result<Vec<ChunkName>, Error> {
+/// A place in the queue of unused chunks: since when, and the row.
+pub type Waiting = (i64, ChunkId);
+
+/// A page of the chunks that no file has used since `before_ms`, longest unused first, after
+/// `after`.
+pub fn unused(
+    db: &Connection,
+    before_ms: u64,
+    after: Waiting,
+    limit: usize,
+) -> Result<Vec<(Waiting, ChunkName)>, Error> {
     let mut rows = db.prepare_cached(
-        "SELECT name FROM chunks
-         WHERE refs = 0 AND state = 0 AND zero_since_ms <= ?1 ORDER BY zero_since_ms LIMIT ?2",
+        "SELECT zero_since_ms, id, name FROM chunks
+         WHERE refs = 0 AND state = 0 AND zero_since_ms <= ?1 AND (zero_since_ms, id) > (?2, ?3)
+         ORDER BY zero_since_ms, id LIMIT ?4",
     )?;
-    let names = rows.query_map(params![before_ms as i64, limit as i64], |row| row.get(0))?;
-    Ok(names.map(|name| name.map(ChunkName)).collect::<Result<_, _>>()?)
+    let page = rows.query_map(
+        params![before_ms as i64, after.0, after.1.0, limit as i64],
+        |row| Ok(((row.get(0)?, ChunkId(row.get(1)?)), ChunkName(row.get(2)?))),
+    )?;
+    Ok(page.collect::<Result<_, _>>()?)
 }
 
 /// Condemns those of `names` that still no file has used since `before_ms`.

@@ -177,21 +177,34 @@ pub fn forget(
     Ok(())
 }
 
-/// A page of the copies counted at a donor, in order, after `after`.
+/// A page of the chunks counted at a donor, in order, after `after`.
 pub fn counted_at(
     db: &Connection,
     donor: DonorId,
     after: ChunkId,
     limit: usize,
-) -> Result<Vec<(ChunkId, ChunkName)>, Error> {
+) -> Result<Vec<ChunkId>, Error> {
     let mut rows = db.prepare_cached(
-        "SELECT p.chunk, c.name FROM placements p JOIN chunks c ON c.id = p.chunk
-         WHERE p.donor = ?1 AND p.chunk > ?2 AND p.state = 0 ORDER BY p.chunk LIMIT ?3",
+        "SELECT chunk FROM placements INDEXED BY placements_by_donor
+         WHERE donor = ?1 AND chunk > ?2 AND state = 0 ORDER BY chunk LIMIT ?3",
     )?;
-    let page = rows.query_map(params![donor.0, after.0, limit as i64], |row| {
-        Ok((ChunkId(row.get(0)?), ChunkName(row.get(1)?)))
-    })?;
+    let page = rows
+        .query_map(params![donor.0, after.0, limit as i64], |row| row.get(0).map(ChunkId))?;
     Ok(page.collect::<Result<_, _>>()?)
+}
+
+/// The names of chunks, those without a row left out.
+pub fn names_of(
+    db: &Connection,
+    chunks: &[ChunkId],
+) -> Result<Vec<(ChunkId, ChunkName)>, Error> {
+    let mut select = db.prepare_cached("SELECT name FROM chunks WHERE id = ?1")?;
+    let mut names = Vec::with_capacity(chunks.len());
+    for chunk in chunks {
+        let name: Option<[u8; 32]> = select.query_row([chunk.0], |row| row.get(0)).optional()?;
+        names.extend(name.map(|name| (*chunk, ChunkName(name))));
+    }
+    Ok(names)
 }
 
 /// Counts copies as missing. Nothing is deleted: the donor may list them again (PROMISES D5).

@@ -89,7 +89,7 @@ pub fn open_reader(path: &Path) -> Result<Connection, Error> {
     )?;
     db.set_prepared_statement_cache_capacity(64);
     db.execute_batch(
-        "PRAGMA query_only = ON; PRAGMA cache_size = -8192; PRAGMA mmap_size = 268435456;
+        "PRAGMA query_only = ON; PRAGMA cache_size = -8192;
          PRAGMA temp_store = MEMORY; PRAGMA cell_size_check = ON; PRAGMA busy_timeout = 5000;",
     )?;
     Ok(db)

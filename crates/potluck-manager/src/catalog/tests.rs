@@ -2,10 +2,9 @@
 
 mod committing;
 mod costs;
+mod damage;
 mod files;
 mod garbage;
 mod membership;
 mod naming;
 mod writing;
-
-pub use files::{Fixture, chunk, path};

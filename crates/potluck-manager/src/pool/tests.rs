@@ -1,1 +1,308 @@
+//! The state machine by itself: every moment is made up here.
 
+use super::{Enlisted, Limits, NewSession, NoSession, PageDone, Pool};
+use potluck_core::budget::DiskState;
+use potluck_core::chunk::ChunkName;
+use potluck_core::clock::Tick;
+use potluck_core::ids::{DonorId, Incarnation, MemberId, SessionId, SpaceId};
+use potluck_core::load::Load;
+use potluck_core::placement::Refusal;
+use potluck_core::policy::Policy;
+use potluck_wire::control::{DonorState, Heartbeat, Holding, Order, Register};
+use potluck_wire::packed::Packed;
+use potluck_wire::ticket::Secret;
+use std::time::Duration;
+
+const MIB: u64 = 1 << 20;
+const ME: MemberId = MemberId(9);
+const S1: SessionId = SessionId([1; 16]);
+const S2: SessionId = SessionId([2; 16]);
+
+fn at(seconds: f64) -> Tick {
+    Duration::from_secs_f64(seconds)
+}
+
+fn chunk(n: u64) -> ChunkName {
+    ChunkName::of(&n.to_le_bytes())
+}
+
+fn pool() -> Pool {
+    Pool::new(Limits { lease: at(30.0), suspect_after: at(5.0), away_after: at(60.0) })
+}
+
+fn register(pool: &mut Pool, donor: u32, life: u64, now: f64) -> Enlisted {
+    pool.add_donor(DonorId(donor), &format!("d{donor}"));
+    let register = Register {
+        incarnation: Incarnation(life),
+        key: Secret::from_bytes([donor as u8; 32]),
+        address: String::new(),
+        version: "0.1".into(),
+        disk: DiskState::default(),
+        room: 1000 * MIB,
+    };
+    pool.register(DonorId(donor), &register, format!("10.0.0.{donor}:7701"), at(now))
+}
+
+fn heartbeat(life: u64, touches: u64) -> Heartbeat {
+    Heartbeat {
+        incarnation: Incarnation(life),
+        touches,
+        load: Load::default(),
+        disk: DiskState::default(),
+        room: 1000 * MIB,
+        added: Packed::default(),
+        removed: Packed::default(),
+        spoiled: Packed::default(),
+        sound: Packed::default(),
+    }
+}
+
+fn beat(pool: &mut Pool, donor: u32, life: u64, touches: u64, now: f64) -> bool {
+    pool.heartbeat(DonorId(donor), &heartbeat(life, touches), at(now))
+}
+
+fn open(pool: &mut Pool, id: SessionId, bytes: u64, now: f64) -> Result<(), Refusal> {
+    let policy = Policy { sealed: false, ..Policy::default() };
+    let new = NewSession { id, member: ME, space: SpaceId(1), policy };
+    pool.open_session(new, Some(bytes), at(now)).map(|_| ())
+}
+
+/// Orders the deletion of chunk 1 at donor 1, as a step of garbage collection does.
+fn collect(pool: &mut Pool, still: bool, now: f64) {
+    let name = chunk(1);
+    let decided = pool.decide([(&name, &[DonorId(1)][..])].into_iter(), at(now));
+    let names = if still { decided.names() } else { Vec::new() };
+    pool.order_deletions(&decided, &names, at(now));
+}
+
+fn deletions(pool: &mut Pool, now: f64) -> Vec<(u64, u64)> {
+    let orders = pool.orders_for(DonorId(1), at(now));
+    let delete = |order: Order| match order {
+        Order::Delete { incarnation, touches, .. } => Some((incarnation.0, touches)),
+        _ => None,
+    };
+    orders.into_iter().filter_map(delete).collect()
+}
+
+#[test]
+fn silence_makes_a_suspect_and_then_an_absentee() {
+    let mut pool = pool();
+    pool.add_donor(DonorId(1), "d1");
+    let state = |pool: &Pool, now| pool.status(at(now))[0].state;
+    assert_eq!(state(&pool, 0.0), DonorState::Away);
+    register(&mut pool, 1, 7, 10.0);
+    assert_eq!(state(&pool, 15.0), DonorState::Live);
+    assert_eq!(state(&pool, 15.1), DonorState::Suspect);
+    assert_eq!(state(&pool, 70.1), DonorState::Away);
+    assert!(beat(&mut pool, 1, 7, 0, 80.0));
+    assert_eq!(state(&pool, 80.0), DonorState::Live);
+    assert!(!pool.contact(DonorId(1), at(86.0)).expect("known").live);
+}
+
+#[test]
+fn a_life_that_did_not_register_is_told_to_and_believed_nothing() {
+    let mut pool = pool();
+    assert!(!beat(&mut pool, 1, 7, 0, 0.0), "not even a member");
+    assert_eq!(register(&mut pool, 1, 7, 0.0), Enlisted::Anew);
+    assert!(!beat(&mut pool, 1, 6, 100, 1.0));
+    assert!(beat(&mut pool, 1, 7, 3, 1.0));
+    assert_eq!(register(&mut pool, 1, 7, 2.0), Enlisted::Again);
+    assert_eq!(register(&mut pool, 1, 8, 3.0), Enlisted::WhileAlive);
+    assert_eq!(register(&mut pool, 1, 9, 30.0), Enlisted::Anew);
+}
+
+#[test]
+fn a_session_lives_by_its_calls_and_never_ends_during_one() {
+    let mut pool = pool();
+    register(&mut pool, 1, 7, 0.0);
+    open(&mut pool, S1, 10 * MIB, 0.0).expect("opened");
+    pool.enter(&S1, ME, at(29.0)).expect("in time");
+    assert!(pool.expired(at(100.0)).is_empty(), "a call is being answered");
+    pool.leave(&S1, at(100.0));
+    assert!(pool.expired(at(130.0)).is_empty());
+    assert_eq!(pool.expired(at(130.1)), [S1]);
+    assert_eq!(pool.enter(&S1, MemberId(10), at(101.0)).err(), Some(NoSession), "not theirs");
+    pool.end_session(&S1);
+    assert!(pool.expired(at(200.0)).is_empty());
+    assert_eq!(pool.enter(&S1, ME, at(131.0)).err(), Some(NoSession));
+}
+
+#[test]
+fn promises_are_kept_apart_turned_into_bytes_and_given_back() {
+    let mut pool = pool();
+    register(&mut pool, 1, 7, 0.0);
+    open(&mut pool, S1, 600 * MIB, 0.0).expect("fits");
+    assert!(matches!(open(&mut pool, S2, 600 * MIB, 0.0), Err(Refusal::NoSpace { .. })));
+    let promised = |pool: &Pool| pool.status(at(0.0))[0].promised;
+    assert_eq!(promised(&pool), 600 * MIB);
+
+    // A stored chunk shows in the donor's own room, and is promised no more.
+    pool.offer(&S1, &[chunk(1)]);
+    let stored = Packed(vec![Holding { name: chunk(1), len: 4 << 20 }]);
+    pool.heartbeat(DonorId(1), &Heartbeat { added: stored, ..heartbeat(7, 1) }, at(1.0));
+    assert_eq!(promised(&pool), 596 * MIB);
+    pool.grow_session(&S1, 100 * MIB, &[], at(1.0)).expect("grown");
+    assert_eq!(promised(&pool), 696 * MIB);
+    pool.end_session(&S1);
+    assert_eq!(promised(&pool), 0);
+    assert!(!pool.unoffered(&[chunk(1)]).contains(&chunk(1)), "protected until accounted for");
+    pool.forget_session(&S1);
+    assert_eq!(pool.unoffered(&[chunk(1)]), [chunk(1)]);
+}
+
+#[test]
+fn plans_name_live_donors_only_and_nothing_needs_none() {
+    let mut pool = pool();
+    assert_eq!(open(&mut pool, S1, 1, 0.0), Err(Refusal::NoDonors));
+    open(&mut pool, S1, 0, 0.0).expect("no byte needs no donor");
+    register(&mut pool, 1, 7, 0.0);
+    register(&mut pool, 2, 7, 4.0);
+    open(&mut pool, S2, 100 * MIB, 7.0).expect("opened");
+    let plan = pool.ticketed(&S2).expect("open").plan;
+    assert_eq!(plan.donors().into_iter().collect::<Vec<_>>(), [DonorId(2)], "1 is a suspect");
+    beat(&mut pool, 1, 7, 0, 8.0);
+    let more = pool.grow_session(&S2, 100 * MIB, &[DonorId(2)], at(8.0)).expect("grown");
+    assert_eq!(more.donors().into_iter().collect::<Vec<_>>(), [DonorId(1)], "2 is avoided");
+}
+
+#[test]
+fn an_unknown_size_is_promised_what_fits() {
+    let mut pool = pool();
+    register(&mut pool, 1, 7, 0.0);
+    open(&mut pool, S1, 980 * MIB, 0.0).expect("opened");
+    let policy = Policy { sealed: false, ..Policy::default() };
+    let new = NewSession { id: S2, member: ME, space: SpaceId(1), policy };
+    let ticketed = pool.open_session(new, None, at(0.0)).expect("opened");
+    assert_eq!(ticketed.bytes, 20 * MIB);
+}
+
+#[test]
+fn d5_a_tombstone_carries_the_count_of_a_moment_when_nobody_had_the_chunk() {
+    let mut pool = pool();
+    register(&mut pool, 1, 7, 0.0);
+    collect(&mut pool, true, 0.5);
+    assert!(deletions(&mut pool, 0.5).is_empty(), "no count was heard yet");
+    beat(&mut pool, 1, 7, 41, 1.0);
+    collect(&mut pool, true, 1.0);
+    beat(&mut pool, 1, 7, 55, 2.0);
+    assert_eq!(deletions(&mut pool, 2.0), [(7, 41)], "the count of the decision stands");
+    assert_eq!(deletions(&mut pool, 3.0), [(7, 41)], "repeated until it is done");
+
+    let mut done = heartbeat(7, 56);
+    done.removed = Packed(vec![chunk(1)]);
+    assert!(pool.heartbeat(DonorId(1), &done, at(4.0)));
+    assert!(deletions(&mut pool, 4.0).is_empty());
+}
+
+#[test]
+fn d5_a_chunk_that_a_session_offered_is_never_ordered_away() {
+    let mut pool = pool();
+    register(&mut pool, 1, 7, 0.0);
+    beat(&mut pool, 1, 7, 1, 0.0);
+    open(&mut pool, S1, 0, 0.0).expect("opened");
+    open(&mut pool, S2, 0, 0.0).expect("opened");
+    assert_eq!(pool.offer(&S1, &[chunk(1), chunk(1)]), [chunk(1)]);
+    assert_eq!(pool.offer(&S2, &[chunk(1)]), [chunk(1)]);
+    assert_eq!(pool.offer(&S1, &[chunk(1)]), []);
+    for session in [S1, S2] {
+        collect(&mut pool, true, 1.0);
+        assert!(deletions(&mut pool, 1.0).is_empty());
+        pool.end_session(&session);
+        pool.forget_session(&session);
+    }
+    collect(&mut pool, true, 1.0);
+    assert_eq!(deletions(&mut pool, 1.0).len(), 1);
+    pool.revive(&[chunk(1)]);
+    assert!(deletions(&mut pool, 1.0).is_empty(), "in use again");
+}
+
+#[test]
+fn d5_what_the_catalog_no_longer_condemns_is_not_ordered() {
+    let mut pool = pool();
+    register(&mut pool, 1, 7, 0.0);
+    beat(&mut pool, 1, 7, 1, 0.0);
+    collect(&mut pool, false, 1.0);
+    assert!(deletions(&mut pool, 1.0).is_empty());
+}
+
+#[test]
+fn d5_orders_die_with_the_life_they_were_given_to_and_with_time() {
+    let mut pool = pool();
+    register(&mut pool, 1, 7, 0.0);
+    beat(&mut pool, 1, 7, 1, 0.0);
+    collect(&mut pool, true, 0.0);
+    register(&mut pool, 1, 8, 1.0);
+    assert!(deletions(&mut pool, 1.0).is_empty());
+    collect(&mut pool, true, 1.0);
+    assert!(deletions(&mut pool, 1.0).is_empty(), "the new life has counted nothing yet");
+    beat(&mut pool, 1, 8, 3, 2.0);
+    collect(&mut pool, true, 2.0);
+    beat(&mut pool, 1, 8, 9, 31.0);
+    assert_eq!(deletions(&mut pool, 31.0), [(8, 3)]);
+    // The donor refused it, or it was lost: decided anew with what is counted now.
+    assert!(deletions(&mut pool, 32.0).is_empty());
+    collect(&mut pool, true, 32.0);
+    assert_eq!(deletions(&mut pool, 32.0), [(8, 9)]);
+}
+
+#[test]
+fn a_suspect_is_ordered_nothing_new() {
+    let mut pool = pool();
+    register(&mut pool, 1, 7, 0.0);
+    beat(&mut pool, 1, 7, 1, 0.0);
+    collect(&mut pool, true, 6.0);
+    assert!(deletions(&mut pool, 6.0).is_empty());
+}
+
+#[test]
+fn a_complaint_is_looked_at_until_the_donor_answers() {
+    let mut pool = pool();
+    pool.order_verify(DonorId(1), chunk(1), at(0.0));
+    assert!(pool.orders_for(DonorId(1), at(0.0)).is_empty(), "no such donor");
+    register(&mut pool, 1, 7, 0.0);
+    pool.order_verify(DonorId(1), chunk(1), at(0.0));
+    let verify = Order::Verify { chunk: chunk(1) };
+    assert_eq!(pool.orders_for(DonorId(1), at(1.0)), [verify]);
+    let mut looked = heartbeat(7, 0);
+    looked.sound = Packed(vec![chunk(1)]);
+    pool.heartbeat(DonorId(1), &looked, at(2.0));
+    assert!(pool.orders_for(DonorId(1), at(2.0)).is_empty());
+}
+
+#[test]
+fn d6_a_donor_counts_for_nothing_new_until_its_whole_inventory_was_compared() {
+    let mut pool = pool();
+    let (donor, life) = (DonorId(1), Incarnation(7));
+    register(&mut pool, 1, 7, 0.0);
+    assert!(!pool.vouches(donor, at(0.0)));
+    assert_eq!(pool.inventory_page(donor, life, 1).ok(), None, "begins with page 0");
+    assert_eq!(pool.inventory_page(donor, life, 0), Ok(PageDone::Next));
+    pool.inventory_listed(donor, life, &[5, 3]);
+    assert_eq!(pool.inventory_page(donor, life, 1), Ok(PageDone::Next));
+    assert_eq!(pool.inventory_page(donor, life, 1), Ok(PageDone::Repeated));
+    assert!(pool.inventory_page(donor, life, 3).is_err());
+    assert!(pool.inventory_page(donor, Incarnation(6), 2).is_err(), "another life");
+    pool.inventory_listed(donor, life, &[1]);
+    assert_eq!(pool.inventory_rows(donor, life), [1, 3, 5]);
+    assert!(!pool.vouches(donor, at(0.0)));
+    pool.inventory_done(donor, life);
+    assert!(pool.vouches(donor, at(0.0)));
+    register(&mut pool, 1, 8, 1.0);
+    assert!(!pool.vouches(donor, at(1.0)), "a new life begins anew");
+}
+
+#[test]
+fn d6_what_arrives_during_an_inventory_is_not_missing() {
+    let mut pool = pool();
+    let (donor, life) = (DonorId(1), Incarnation(7));
+    register(&mut pool, 1, 7, 0.0);
+    // Reported before the first page, though listed in none.
+    let added = Packed(vec![Holding { name: chunk(1), len: 1 }]);
+    pool.heartbeat(donor, &Heartbeat { added, ..heartbeat(7, 1) }, at(0.5));
+    pool.inventory_page(donor, life, 0).expect("a page");
+    let acknowledged = chunk(2);
+    pool.acknowledged([(donor, &acknowledged)].into_iter());
+    let gone = pool.not_arrived(donor, life, &[chunk(1), chunk(2), chunk(3)]);
+    assert_eq!(gone, [false, false, true]);
+    assert_eq!(pool.not_arrived(donor, Incarnation(6), &[chunk(3)]), [false]);
+}

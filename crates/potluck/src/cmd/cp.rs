@@ -64,7 +64,9 @@ pub async fn run(args: Cp, client: &Client, output: &Output, shown: bool) -> Res
         }
     };
     report.timed(client.env.clock.now() - started);
-    finish(&report, output)
+    // What is read from standard output is the file and nothing else.
+    let quiet = Output::silent();
+    finish(&report, if args.to == "-" { &quiet } else { output })
 }
 
 impl CpReport {

@@ -31,8 +31,8 @@ impl Member {
     /// This identity.
     pub fn new(identity: Identity) -> Self {
         install_provider();
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all();
-        let runtime = { runtime }.build().expect("a runtime");
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(1).enable_all().build().expect("a runtime");
         Self { identity, runtime, env: Env::system() }
     }
 

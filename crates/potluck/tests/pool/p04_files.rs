@@ -2,14 +2,13 @@
 
 use super::content::{arg, assert_same, bytes, file, tree_of};
 use super::lab::{Lab, Lending};
+use super::program::Running;
 use super::tap::Tap;
-use super::waiting::{PATIENCE, wait_until};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use super::waiting::{PATIENCE, has_program, skip, wait_until};
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::process::Stdio;
-use std::sync::{Arc, Mutex};
+use std::process::{Command, Stdio};
 use std::time::{Duration, UNIX_EPOCH};
 
 #[test]
@@ -181,28 +180,29 @@ fn p04_a_copy_appears_whole_or_not_at_all() {
     assert_same(&fs::read(&to).expect("the file"), &content, "the copy");
 }
 
-/// A terminal's other end, and all that was written to the terminal so far.
-fn terminal() -> (File, Arc<Mutex<Vec<u8>>>) {
-    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
-    grantpt(&master).expect("a terminal");
-    unlockpt(&master).expect("a terminal");
-    let name = ptsname(&master, Vec::new()).expect("a name").into_string().expect("UTF-8");
-    let slave = File::options().read(true).write(true).open(name).expect("the terminal");
-    let size = rustix::termios::Winsize { ws_row: 24, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
-    rustix::termios::tcsetwinsize(&slave, size).expect("a size");
-    let seen: Arc<Mutex<Vec<u8>>> = Arc::default();
-    let (mut master, sink) = (File::from(master), Arc::clone(&seen));
-    std::thread::spawn(move || {
-        let mut piece = [0; 4096];
-        while let Ok(n @ 1..) = master.read(&mut piece) {
-            sink.lock().expect("no holder panics").extend_from_slice(&piece[..n]);
-        }
-    });
-    (slave, seen)
+/// A command on a terminal of its own, made by `script`, whose standard output is what the
+/// terminal shows of the command's standard error.
+fn on_a_terminal(command: &Command) -> Command {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let quoted: Vec<_> =
+        words.map(|word| format!("'{}'", word.to_str().expect("test arguments are UTF-8"))).collect();
+    let line = format!("stty cols 100 && exec {} >/dev/null", quoted.join(" "));
+    let mut script = Command::new("script");
+    script.args(["-qec", &line, "/dev/null"]).env("TERM", "xterm").stdin(Stdio::null());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => script.env(name, value),
+            None => script.env_remove(name),
+        };
+    }
+    script
 }
 
 #[test]
 fn p04_a_terminal_sees_rate_and_time_left_and_a_pipe_does_not() {
+    if !has_program("script") {
+        return skip("p04_a_terminal_sees_rate_and_time_left", "no `script` to make a terminal");
+    }
     let mut lab = Lab::manager_only(&[]);
     let tap = Tap::slow(4 << 20);
     let lending = Lending { advertise: Some(tap.address()), ..Lending::default() };
@@ -212,13 +212,13 @@ fn p04_a_terminal_sees_rate_and_time_left_and_a_pipe_does_not() {
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     let (input, _) = file(lab.dir(), "input", 7, 4 << 20);
     for (number, extra) in [&[][..], &["--quiet"], &["--no-progress"], &["--json"]].into_iter().enumerate() {
-        let (slave, seen) = terminal();
-        let path = format!("pot://lab/{number}");
+        let (path, seen) = (format!("pot://lab/{number}"), lab.dir().join(format!("seen-{number}")));
         let mut command = lab.cli.command();
-        command.args(["cp", arg(&input), &path]).args(extra).env("TERM", "xterm");
-        command.stdout(Stdio::null()).stderr(slave);
-        let mut running = super::program::Running::start(&mut command);
-        let shown = || String::from_utf8_lossy(&seen.lock().expect("no holder panics")).into_owned();
+        command.args(["cp", arg(&input), &path]).args(extra);
+        let mut command = on_a_terminal(&command);
+        command.stdout(File::create(&seen).expect("a file"));
+        let mut running = Running::start(&mut command);
+        let shown = || String::from_utf8_lossy(&fs::read(&seen).expect("a file")).into_owned();
         if extra.is_empty() {
             wait_until("a bar with a rate and the time left", PATIENCE, || {
                 shown().contains("MiB/s") && shown().contains("left")

@@ -1,0 +1,101 @@
+use crate::lab::{Lab, chunk, eventually, write};
+use potluck_core::ids::Incarnation;
+use potluck_wire::control::{DonorState, Holding, Inventory, Register, Stat, Status};
+use potluck_wire::error::ErrorKind;
+use potluck_wire::packed::Packed;
+use std::time::Duration;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_silent_donor_becomes_a_suspect_and_comes_back() {
+    let lab = Lab::with(|config| config.suspect_after = Duration::from_millis(400)).await;
+    let (user, donor) = (lab.user().await, lab.donor("basement").await);
+    write(&user, "pot://lab/a", 1, &donor).await;
+    let stat = Stat { path: "pot://lab/a".parse().expect("path") };
+    assert_eq!(user.call(&stat).await.expect("stat").live_copies, 1);
+    let state = async || lab.admin().call(&Status {}).await.expect("status").donors[0].state;
+    eventually("a suspect", async || (state().await == DonorState::Suspect).then_some(())).await;
+    assert_eq!(user.call(&stat).await.expect("stat").live_copies, 0);
+    donor.beat(donor.heartbeat(1)).await;
+    assert_eq!(state().await, DonorState::Live);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn d6_a_donor_that_lost_chunks_is_found_out_by_its_inventory() {
+    let lab = Lab::new().await;
+    let (user, mut donor) = (lab.user().await, lab.donor("basement").await);
+    for n in 0..3 {
+        write(&user, &format!("pot://lab/{n}"), n, &donor).await;
+    }
+    donor.life = Incarnation(2);
+    let unknown = donor.beat(donor.heartbeat(0)).await;
+    assert!(unknown.register && unknown.orders.is_empty());
+
+    // Its disk was set back: one chunk is not there, and a foreign one is.
+    donor.report(&[chunk(0), chunk(2), chunk(50)]).await;
+    let status = lab.admin().call(&Status {}).await.expect("status");
+    let seen = &status.donors[0];
+    assert_eq!((seen.chunks, seen.bad, seen.unclaimed), (2, 1, 1));
+    let stat = Stat { path: "pot://lab/1".parse().expect("path") };
+    assert_eq!(user.call(&stat).await.expect("stat").live_copies, 0);
+
+    // It comes back, and counts again.
+    let mut found = donor.heartbeat(3);
+    found.added = Packed(vec![Holding { name: chunk(1), len: crate::lab::LEN }]);
+    donor.beat(found).await;
+    assert_eq!(user.call(&stat).await.expect("stat").live_copies, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn inventories_arrive_in_pages_and_in_order() {
+    let lab = Lab::new().await;
+    let (user, donor) = (lab.user().await, lab.donor("basement").await);
+    for n in 0..4 {
+        write(&user, &format!("pot://lab/{n}"), n, &donor).await;
+    }
+    donor.register().await;
+    let page = |page, n: u64, last| Inventory {
+        incarnation: donor.life,
+        page,
+        holdings: Packed(vec![Holding { name: chunk(n), len: crate::lab::LEN }]),
+        last,
+    };
+    let early = donor.caller.call(&page(1, 1, true)).await.expect_err("out of order");
+    assert_eq!(early.kind, ErrorKind::Conflict);
+    donor.caller.call(&page(0, 0, false)).await.expect("first");
+    donor.caller.call(&page(1, 1, false)).await.expect("second");
+    donor.caller.call(&page(1, 1, false)).await.expect("its reply was lost");
+    donor.caller.call(&page(2, 2, true)).await.expect("last");
+    donor.caller.call(&page(2, 2, true)).await.expect("its reply was lost");
+    let status = lab.admin().call(&Status {}).await.expect("status");
+    assert_eq!((status.donors[0].chunks, status.donors[0].bad), (3, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_that_nobody_could_reach_is_refused() {
+    let lab = Lab::new().await;
+    let donor = lab.donor("basement").await;
+    for (address, expected) in [
+        ("0.0.0.0:7701", Some("127.0.0.1:7701")),
+        ("[::]:7701", Some("127.0.0.1:7701")),
+        ("box.lan:80", Some("box.lan:80")),
+        ("box.lan", None),
+        (":80", None),
+        ("box:0", None),
+        ("box:99999", None),
+    ] {
+        let register = Register {
+            incarnation: donor.life,
+            key: donor.key.clone(),
+            address: address.into(),
+            version: "0.1.0".into(),
+            disk: Default::default(),
+            room: 0,
+        };
+        let answer = donor.caller.call(&register).await;
+        assert_eq!(answer.is_ok(), expected.is_some(), "{address}");
+        if let Some(expected) = expected {
+            let status = lab.admin().call(&Status {}).await.expect("status");
+            assert_eq!(status.donors[0].address, expected);
+        }
+    }
+}

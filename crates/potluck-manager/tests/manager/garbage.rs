@@ -1,0 +1,128 @@
+use crate::lab::{Donor, Lab, chunk, commit, eventually, file, offer, reserve, write};
+use potluck_wire::control::{Abort, CopyFault, Holding, Open, Order, Outcome, Remove, Report, Status};
+use potluck_wire::packed::Packed;
+use potluck_wire::token::Role;
+
+async fn remove(lab: &Lab, at: &str) {
+    let remove = Remove { path: at.parse().expect("path"), recursive: true };
+    lab.admin().call(&remove).await.expect("removed");
+}
+
+async fn condemned(lab: &Lab) -> u64 {
+    lab.admin().call(&Status {}).await.expect("status").condemned_chunks
+}
+
+/// Waits for a tombstone of chunk `n`.
+async fn tombstone(donor: &Donor, n: u64, touches: u64) -> u64 {
+    eventually("a tombstone", async || {
+        let found = donor.tombstones(touches).await;
+        found.into_iter().find(|(name, _)| *name == chunk(n)).map(|(_, touches)| touches)
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn d5_a_removed_file_is_deleted_in_two_phases() {
+    let lab = Lab::new().await;
+    let (user, donor) = (lab.user().await, lab.donor("basement").await);
+    write(&user, "pot://lab/a", 1, &donor).await;
+    write(&user, "pot://lab/keep", 2, &donor).await;
+    remove(&lab, "pot://lab/a").await;
+    assert_eq!(tombstone(&donor, 1, 5).await, 5, "what was last counted");
+    donor.removed(6, &[chunk(1)]).await;
+    eventually("all is reclaimed", async || (condemned(&lab).await == 0).then_some(())).await;
+    assert!(donor.tombstones(7).await.is_empty(), "the other file's chunk is not touched");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn d2_what_was_never_committed_is_reclaimed() {
+    let lab = Lab::new().await;
+    let (user, donor) = (lab.user().await, lab.donor("basement").await);
+    let session = reserve(&user, 1 << 20).await.expect("reserved").session;
+    offer(&user, session, &[1, 2]).await;
+    let mut stored = donor.heartbeat(2);
+    stored.added = Packed(vec![Holding { name: chunk(1), len: crate::lab::LEN }]);
+    donor.beat(stored).await;
+    let status = lab.admin().call(&Status {}).await.expect("status");
+    assert_eq!(status.donors[0].unclaimed, 0, "chunks of an open session are merely early");
+    user.call(&Abort { session }).await.expect("aborted");
+    tombstone(&donor, 1, 2).await;
+    tombstone(&donor, 2, 2).await;
+    donor.removed(2, &[chunk(1), chunk(2)]).await;
+    eventually("all is reclaimed", async || (condemned(&lab).await == 0).then_some(())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn d5_a_chunk_that_is_needed_again_survives_its_tombstone() {
+    let lab = Lab::new().await;
+    let (user, donor) = (lab.user().await, lab.donor("basement").await);
+    write(&user, "pot://lab/a", 1, &donor).await;
+    remove(&lab, "pot://lab/a").await;
+    let allowed = tombstone(&donor, 1, 10).await;
+    assert_eq!(allowed, 10);
+
+    let session = reserve(&user, 1 << 20).await.expect("reserved").session;
+    let offered = offer(&user, session, &[1]).await;
+    assert!(offered.held.is_empty(), "it is on its way out and must be sent again");
+    // Without a new receipt it proves nothing; the put counts as a touch above what is allowed.
+    let unproven = file(&session, "pot://lab/b", &[1], &[]);
+    let outcome = commit(&user, session, 0, vec![unproven], false).await.expect("answered");
+    assert!(matches!(outcome.files[0], Outcome::Refused(_)));
+    let proven = file(&session, "pot://lab/b", &[1], &[&donor]);
+    let outcome = commit(&user, session, 1, vec![proven], true).await.expect("answered");
+    assert!(matches!(outcome.files[0], Outcome::Version(_)));
+    for touches in 11..16 {
+        assert!(donor.tombstones(touches).await.is_empty(), "the order was taken back");
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn d5_donors_of_another_catalog_lose_nothing() {
+    // As after a restore from an old backup: the catalog knows none of the donor's chunks.
+    let lab = Lab::new().await;
+    let donor = lab.donor("basement").await;
+    let names: Vec<_> = (0..100).map(chunk).collect();
+    donor.report(&names).await;
+    let status = lab.admin().call(&Status {}).await.expect("status");
+    assert_eq!((status.donors[0].unclaimed, status.donors[0].chunks), (100, 0));
+    for touches in 0..8 {
+        assert!(donor.beat(donor.heartbeat(touches)).await.orders.is_empty());
+        tokio::time::sleep(std::time::Duration::from_millis(250)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn l1_a_complaint_is_believed_only_after_the_donor_looked() {
+    let lab = Lab::new().await;
+    let (user, donor) = (lab.user().await, lab.donor("basement").await);
+    write(&user, "pot://lab/a", 1, &donor).await;
+    let report = Report { chunk: chunk(1), donor: donor.id, fault: CopyFault::Missing };
+    user.call(&report).await.expect("noted");
+    let open = Open { path: "pot://lab/a".parse().expect("path"), recursive: false, after: None };
+    let holders = async || user.call(&open).await.expect("opened").files[0].holders[0].clone();
+    assert_eq!(holders().await, [donor.id]);
+    let orders = donor.beat(donor.heartbeat(1)).await.orders;
+    assert_eq!(orders, [Order::Verify { chunk: chunk(1) }]);
+
+    let mut looked = donor.heartbeat(1);
+    looked.spoiled = Packed(vec![chunk(1)]);
+    assert!(donor.beat(looked).await.orders.is_empty());
+    assert!(holders().await.is_empty());
+    let status = lab.admin().call(&Status {}).await.expect("status");
+    assert_eq!((status.donors[0].bad, status.donors[0].chunks), (1, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn chunks_only_on_a_removed_donor_are_forgotten() {
+    let lab = Lab::new().await;
+    let (user, donor) = (lab.user().await, lab.donor("basement").await);
+    write(&user, "pot://lab/a", 1, &donor).await;
+    let revoke = potluck_wire::control::Revoke { member: donor.identity.about.member };
+    lab.admin().call(&revoke).await.expect("revoked");
+    let open = Open { path: "pot://lab/a".parse().expect("path"), recursive: false, after: None };
+    assert!(user.call(&open).await.expect("opened").files[0].holders[0].is_empty());
+    remove(&lab, "pot://lab/a").await;
+    eventually("all is forgotten", async || (condemned(&lab).await == 0).then_some(())).await;
+    let _ = lab.join(Role::Donor, "another").await;
+}

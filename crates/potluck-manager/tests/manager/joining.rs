@@ -1,0 +1,133 @@
+use crate::lab::{Lab, refused};
+use potluck_core::ids::{DonorId, MemberId};
+use potluck_core::policy::Policy;
+use potluck_manager::{Manager, ManagerError, init};
+use potluck_wire::call::Caller;
+use potluck_wire::control::{
+    Heartbeat, Invite, List, Report, CopyFault, Revoke, SpaceCreate, SpaceList, Status,
+};
+use potluck_wire::error::{ErrorKind, code};
+use potluck_wire::identity::fingerprint;
+use potluck_wire::tls::TlsDial;
+use potluck_wire::token::Role;
+use std::sync::Arc;
+use std::time::Duration;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_admin_finds_the_pool_where_it_listens() {
+    let mut lab = Lab::new().await;
+    let admin = lab.admin_identity();
+    assert_eq!(admin.about.manager, lab.address.to_string());
+    assert_eq!((admin.about.role, admin.about.pool.as_str()), (Role::Admin, "test pool"));
+    init(&lab.config, &lab.env).expect_err("not while a manager runs there");
+
+    lab.stop().await;
+    init(&lab.config, &lab.env).expect("a second time is nothing");
+    lab.config.listen = "0.0.0.0:0".into();
+    lab.start().await;
+    let moved = lab.admin_identity();
+    assert_eq!(moved.about.manager, format!("127.0.0.1:{}", lab.address.port()));
+    assert_eq!(moved.certificate, admin.certificate);
+    lab.address.set_ip([127, 0, 0, 1].into());
+    let status = lab.admin().call(&Status {}).await.expect("status");
+    assert_eq!((status.pool.as_str(), status.epoch.0), ("test pool", 2));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_manager_on_one_directory_is_refused() {
+    let lab = Lab::new().await;
+    match Manager::start(lab.config.clone(), lab.env.clone(), None).await {
+        Err(ManagerError::InUse(dir)) => assert_eq!(dir, lab.config.state),
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("two managers on one catalog"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn x5_a_token_works_once_for_its_role_and_only_while_it_is_good() {
+    let lab = Lab::new().await;
+    let token = lab.token(Role::User).await;
+    let ada = lab.join_with(&token, "ada").await.expect("joined");
+    assert_eq!((ada.about.role, ada.about.pool.as_str()), (Role::User, "test pool"));
+    lab.caller(&ada).call(&SpaceList {}).await.expect("a user");
+
+    let used = lab.join_with(&token, "eve").await.expect_err("used");
+    assert_eq!((used.code.as_str(), used.kind), (code::BAD_TOKEN, ErrorKind::Auth));
+    assert!(used.message.contains("used"), "{used}");
+
+    let mut wrong = token.clone();
+    wrong.secret.0[0] ^= 1;
+    let wrong = lab.join_with(&wrong, "eve").await.expect_err("wrong");
+    assert_eq!(wrong.code, code::BAD_TOKEN);
+    assert!(!wrong.hint.is_empty());
+
+    let mut short = lab.token(Role::User).await;
+    let invited = lab.admin().call(&Invite { role: Role::User, ttl_seconds: 1 }).await;
+    short.secret = invited.expect("invited").secret;
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    let expired = lab.join_with(&short, "eve").await.expect_err("expired");
+    assert_eq!(expired.code, code::BAD_TOKEN);
+    assert!(expired.message.contains("expired"), "{expired}");
+
+    let mut pinned = lab.token(Role::User).await;
+    pinned.ca = fingerprint(&ada.certificate);
+    let other = lab.join_with(&pinned, "ada").await.expect_err("another pool");
+    assert_eq!(other.code, code::WRONG_POOL);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn roles_may_do_what_is_theirs_and_nothing_else() {
+    let lab = Lab::new().await;
+    let (user, admin) = (lab.user().await, lab.admin());
+    let donor = lab.donor("basement").await;
+    let space = SpaceCreate { name: "more".into(), policy: Policy::default() };
+    for failure in [
+        refused(&user, &Invite { role: Role::Admin, ttl_seconds: 60 }).await,
+        refused(&user, &space).await,
+        refused(&user, &Revoke { member: MemberId(1) }).await,
+        refused::<Heartbeat>(&user, &donor.heartbeat(0)).await,
+        refused::<Heartbeat>(&admin, &donor.heartbeat(0)).await,
+        refused(&donor.caller, &SpaceList {}).await,
+        refused(&donor.caller, &List { path: "pot://".parse().expect("path"), recursive: true, after: None }).await,
+    ] {
+        assert_eq!((failure.kind, failure.code.as_str()), (ErrorKind::Auth, code::NOT_ALLOWED));
+        assert!(!failure.hint.is_empty());
+    }
+    admin.call(&space).await.expect("an admin may");
+    let report = Report {
+        chunk: crate::lab::chunk(1),
+        donor: DonorId(99),
+        fault: CopyFault::Missing,
+    };
+    user.call(&report).await.expect("a complaint about nobody changes nothing");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_certificate_one_can_only_join() {
+    let lab = Lab::new().await;
+    let dial = TlsDial::joining(fingerprint(&lab.admin_identity().ca));
+    let stranger =
+        Caller::new(Arc::clone(&lab.env.net), Arc::new(dial), lab.address.to_string());
+    for failure in [refused(&stranger, &Status {}).await, refused(&stranger, &SpaceList {}).await] {
+        assert_eq!(failure.code, code::NOT_A_MEMBER);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn x5_a_revoked_member_is_refused_on_its_open_connections_too() {
+    let lab = Lab::new().await;
+    let ada = lab.join(Role::User, "ada").await;
+    let caller = lab.caller(&ada);
+    caller.call(&SpaceList {}).await.expect("a member");
+    lab.admin().call(&Revoke { member: ada.about.member }).await.expect("revoked");
+    for caller in [caller, lab.caller(&ada)] {
+        let failure = refused(&caller, &SpaceList {}).await;
+        assert_eq!((failure.kind, failure.code.as_str()), (ErrorKind::Auth, code::NOT_A_MEMBER));
+    }
+    let donor = lab.donor("basement").await;
+    lab.admin().call(&Revoke { member: donor.identity.about.member }).await.expect("revoked");
+    assert_eq!(refused(&donor.caller, &donor.heartbeat(1)).await.code, code::NOT_A_MEMBER);
+    assert!(lab.admin().call(&Status {}).await.expect("status").donors.is_empty());
+    let last = refused(&lab.admin(), &Revoke { member: MemberId(1) }).await;
+    assert_eq!(last.kind, ErrorKind::Conflict);
+}

@@ -1,0 +1,320 @@
+//! A manager in this process, members who call it, and donors that store nothing but answer as
+//! donors do.
+
+use potluck_core::budget::DiskState;
+use potluck_core::chunk::{ChunkName, DEFAULT_CHUNK, Digest, FileDigest};
+use potluck_core::ids::{DonorId, Incarnation, SessionId};
+use potluck_core::load::Load;
+use potluck_core::policy::{AckLevel, Policy};
+use potluck_core::recipe::{self, Entry, PAGE_ENTRIES};
+use potluck_manager::{Manager, ManagerConfig, ManagerError, init};
+use potluck_wire::call::Caller;
+use potluck_wire::control::{
+    Beat, Call, Commit, Committed, Condition, FileCommit, Heartbeat, Holding, Inventory, Invite,
+    Join, Offer, Offered, Order, Outcome, Register, Reserve, Reserved, SpaceCreate,
+};
+use potluck_wire::env::Env;
+use potluck_wire::error::Failure;
+use potluck_wire::identity::{About, Identity, fingerprint, new_key_and_request};
+use potluck_wire::packed::{Blob, Packed};
+use potluck_wire::ticket::{Acknowledged, Receipt, Secret};
+use potluck_wire::tls::{TlsDial, install_provider};
+use potluck_wire::token::{JoinToken, Role};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+pub struct Lab {
+    _dir: TempDir,
+    pub config: ManagerConfig,
+    pub env: Env,
+    pub address: SocketAddr,
+    running: Option<Running>,
+}
+
+struct Running {
+    stop: oneshot::Sender<()>,
+    ended: JoinHandle<Result<(), ManagerError>>,
+}
+
+impl Lab {
+    /// A new pool with quick leases and little grace, so that tests need not wait long.
+    pub async fn new() -> Self {
+        Self::with(|_| ()).await
+    }
+
+    pub async fn with(change: impl FnOnce(&mut ManagerConfig)) -> Self {
+        install_provider();
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut config = ManagerConfig {
+            listen: "127.0.0.1:0".into(),
+            state: dir.path().join("state"),
+            pool_name: "test pool".into(),
+            gc_grace: Duration::from_millis(300),
+            ..ManagerConfig::default()
+        };
+        change(&mut config);
+        let env = Env::system();
+        init(&config, &env).expect("a pool");
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let mut lab = Self { _dir: dir, config, env, address, running: None };
+        lab.start().await;
+        let policy = Policy { sealed: false, ..Policy::default() };
+        let space = SpaceCreate { name: "lab".into(), policy };
+        lab.admin().call(&space).await.expect("a space");
+        lab
+    }
+
+    pub async fn start(&mut self) {
+        let manager = Manager::start(self.config.clone(), self.env.clone(), None)
+            .await
+            .expect("started");
+        self.address = manager.address();
+        let (stop, stopped) = oneshot::channel();
+        let ended = tokio::spawn(manager.run(async {
+            let _ = stopped.await;
+        }));
+        self.running = Some(Running { stop, ended });
+    }
+
+    pub async fn stop(&mut self) {
+        let running = self.running.take().expect("running");
+        running.stop.send(()).expect("still running");
+        running.ended.await.expect("no panic").expect("stopped well");
+    }
+
+    pub fn admin_identity(&self) -> Identity {
+        Identity::load(&self.config.state.join("admin")).expect("the admin's identity")
+    }
+
+    pub fn caller(&self, identity: &Identity) -> Caller {
+        let dial = TlsDial::member(identity).expect("a member");
+        Caller::new(Arc::clone(&self.env.net), Arc::new(dial), self.address.to_string())
+    }
+
+    pub fn admin(&self) -> Caller {
+        self.caller(&self.admin_identity())
+    }
+
+    pub async fn token(&self, role: Role) -> JoinToken {
+        let invited = self.admin().call(&Invite { role, ttl_seconds: 3600 }).await;
+        JoinToken {
+            manager: self.address.to_string(),
+            ca: fingerprint(&self.admin_identity().ca),
+            role,
+            secret: invited.expect("invited").secret,
+        }
+    }
+
+    /// Joins as anybody does: with a token and without a certificate.
+    pub async fn join_with(&self, token: &JoinToken, name: &str) -> Result<Identity, Failure> {
+        let (key, request) = new_key_and_request().expect("a key");
+        let dial = Arc::new(TlsDial::joining(token.ca));
+        let caller = Caller::new(Arc::clone(&self.env.net), dial, token.manager.clone());
+        let join = Join { secret: token.secret, request: Blob(request), name: name.into() };
+        let joined = caller.call(&join).await?;
+        let about = About {
+            pool: joined.pool,
+            manager: token.manager.clone(),
+            member: joined.member,
+            role: joined.role,
+            name: name.into(),
+        };
+        Ok(Identity::new(about, joined.ca.0, joined.certificate.0, key))
+    }
+
+    pub async fn join(&self, role: Role, name: &str) -> Identity {
+        let token = self.token(role).await;
+        self.join_with(&token, name).await.expect("joined")
+    }
+
+    pub async fn user(&self) -> Caller {
+        self.caller(&self.join(Role::User, "ada").await)
+    }
+
+    /// A donor that has registered and listed nothing.
+    pub async fn donor(&self, name: &str) -> Donor {
+        let identity = self.join(Role::Donor, name).await;
+        let donor = Donor {
+            id: DonorId(identity.about.member.0),
+            caller: self.caller(&identity),
+            identity,
+            key: Secret::generate(&*self.env.entropy),
+            life: Incarnation(1),
+        };
+        donor.report(&[]).await;
+        donor
+    }
+}
+
+/// Waits until `done` gives something.
+pub async fn eventually<T>(what: &str, mut done: impl AsyncFnMut() -> Option<T>) -> T {
+    for _ in 0..200 {
+        if let Some(found) = done().await {
+            return found;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("did not happen within 10 s: {what}");
+}
+
+pub struct Donor {
+    pub id: DonorId,
+    pub identity: Identity,
+    pub caller: Caller,
+    pub key: Secret,
+    pub life: Incarnation,
+}
+
+pub const LEN: u32 = 1000;
+
+impl Donor {
+    pub async fn register(&self) {
+        let register = Register {
+            incarnation: self.life,
+            key: self.key.clone(),
+            address: "0.0.0.0:7701".into(),
+            version: "0.1.0".into(),
+            disk: DiskState::default(),
+            room: 10 << 30,
+        };
+        let registered = self.caller.call(&register).await.expect("registered");
+        assert_eq!(registered.donor, self.id);
+    }
+
+    pub async fn inventory(&self, names: &[ChunkName]) {
+        let holdings = names.iter().map(|name| Holding { name: *name, len: LEN }).collect();
+        let inventory = Inventory {
+            incarnation: self.life,
+            page: 0,
+            holdings: Packed(holdings),
+            last: true,
+        };
+        self.caller.call(&inventory).await.expect("listed");
+    }
+
+    /// Registers, lists, and beats once.
+    pub async fn report(&self, names: &[ChunkName]) {
+        self.register().await;
+        self.inventory(names).await;
+        self.beat(self.heartbeat(0)).await;
+    }
+
+    pub fn heartbeat(&self, touches: u64) -> Heartbeat {
+        Heartbeat {
+            incarnation: self.life,
+            touches,
+            load: Load::default(),
+            disk: DiskState::default(),
+            room: 10 << 30,
+            added: Packed::default(),
+            removed: Packed::default(),
+            spoiled: Packed::default(),
+            sound: Packed::default(),
+        }
+    }
+
+    pub async fn beat(&self, beat: Heartbeat) -> Beat {
+        self.caller.call(&beat).await.expect("answered")
+    }
+
+    /// The chunks that the manager wants deleted now, and the touches it allows for.
+    pub async fn tombstones(&self, touches: u64) -> Vec<(ChunkName, u64)> {
+        let orders = self.beat(self.heartbeat(touches)).await.orders;
+        let tombstone = |order| match order {
+            Order::Delete { chunk, touches, .. } => Some((chunk, touches)),
+            _ => None,
+        };
+        orders.into_iter().filter_map(tombstone).collect()
+    }
+
+    pub async fn removed(&self, touches: u64, names: &[ChunkName]) {
+        let mut beat = self.heartbeat(touches);
+        beat.removed = Packed(names.to_vec());
+        self.beat(beat).await;
+    }
+
+    /// What this donor would answer to a put of chunk `index` of a file.
+    pub fn receipt(&self, session: &SessionId, index: usize, name: &ChunkName) -> Acknowledged {
+        let ack = AckLevel::Memory;
+        let receipt = Receipt::issue(&self.key, session, name, LEN, ack);
+        Acknowledged { chunk: index as u32, donor: self.id, ack, receipt }
+    }
+}
+
+/// The chunk number `n` of a test; [`LEN`] bytes long.
+pub fn chunk(n: u64) -> ChunkName {
+    ChunkName::of(&n.to_le_bytes())
+}
+
+pub async fn reserve(caller: &Caller, bytes: u64) -> Result<Reserved, Failure> {
+    let path = "pot://lab".parse().expect("a path");
+    let request = Reserve {
+        path,
+        bytes: Some(bytes),
+        policy: potluck_core::policy::Override::default(),
+        condition: Condition::Always,
+    };
+    caller.call(&request).await
+}
+
+pub async fn offer(caller: &Caller, session: SessionId, chunks: &[u64]) -> Offered {
+    let names = chunks.iter().copied().map(chunk).collect();
+    caller.call(&Offer { session, chunks: Packed(names) }).await.expect("offered")
+}
+
+/// A file of these chunks in a plain space, acknowledged by `donors`.
+pub fn file(session: &SessionId, at: &str, chunks: &[u64], donors: &[&Donor]) -> FileCommit {
+    let entry = |n: &u64| {
+        let name = chunk(*n);
+        Entry { name, digest: Digest(name.0), len: LEN, sealed: false }
+    };
+    let entries: Vec<_> = chunks.iter().map(entry).collect();
+    let mut digest = FileDigest::default();
+    entries.iter().for_each(|entry| digest.push(entry.digest));
+    let receipts = entries.iter().enumerate().flat_map(|(index, entry)| {
+        donors.iter().map(move |donor| donor.receipt(session, index, &entry.name))
+    });
+    FileCommit {
+        path: at.parse().expect("a path"),
+        size: u64::from(LEN) * chunks.len() as u64,
+        digest: digest.finish(),
+        mtime_ms: 7,
+        executable: false,
+        chunk_size: DEFAULT_CHUNK,
+        copies: 1,
+        inline: None,
+        pages: entries.chunks(PAGE_ENTRIES).map(|page| Blob(recipe::pack(page))).collect(),
+        acknowledged: Packed(receipts.collect()),
+        condition: Condition::Always,
+    }
+}
+
+pub async fn commit(
+    caller: &Caller,
+    session: SessionId,
+    batch: u32,
+    files: Vec<FileCommit>,
+    done: bool,
+) -> Result<Committed, Failure> {
+    caller.call(&Commit { session, batch, files, done }).await
+}
+
+/// Writes one file of one chunk whole, in a session of its own.
+pub async fn write(caller: &Caller, at: &str, n: u64, donor: &Donor) -> Outcome {
+    let session = reserve(caller, 1 << 20).await.expect("reserved").session;
+    offer(caller, session, &[n]).await;
+    let file = file(&session, at, &[n], &[donor]);
+    let committed = commit(caller, session, 0, vec![file], true).await.expect("committed");
+    committed.files.into_iter().next().expect("one outcome")
+}
+
+pub async fn refused<C: Call>(caller: &Caller, request: &C) -> Failure {
+    match caller.call(request).await {
+        Ok(_) => panic!("{} was not refused", C::NAME),
+        Err(failure) => failure,
+    }
+}

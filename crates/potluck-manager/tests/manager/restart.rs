@@ -1,0 +1,82 @@
+//! What survives the manager's process.
+
+use crate::lab::{Lab, chunk, commit, file, offer, refused, reserve, write};
+use potluck_core::ids::Incarnation;
+use potluck_wire::control::{Open, Outcome, Renew, Status};
+use potluck_wire::error::{ErrorKind, code};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn d4_a_write_session_goes_on_after_a_restart() {
+    let mut lab = Lab::new().await;
+    let ada = lab.join(potluck_wire::token::Role::User, "ada").await;
+    let (user, mut donor) = (lab.caller(&ada), lab.donor("basement").await);
+    let reserved = reserve(&user, 1 << 20).await.expect("reserved");
+    let session = reserved.session;
+    offer(&user, session, &[1]).await;
+    let before = lab.admin().call(&Status {}).await.expect("status");
+
+    lab.stop().await;
+    lab.start().await;
+    let user = lab.caller(&ada);
+    user.call(&Renew { session }).await.expect("still open");
+    let status = lab.admin().call(&Status {}).await.expect("status");
+    assert_eq!(status.epoch.0, before.epoch.0 + 1);
+    assert_eq!((status.sessions, status.donors[0].promised), (1, before.donors[0].promised));
+
+    // The receipt cannot be checked before its donor has registered: come again.
+    let batch = || vec![file(&session, "pot://lab/a", &[1], &[&donor])];
+    let early = commit(&user, session, 0, batch(), true).await.expect_err("too early");
+    assert_eq!((early.kind, early.code.as_str()), (ErrorKind::Retry, code::NOT_ACKNOWLEDGED));
+    donor.caller = lab.caller(&donor.identity);
+    assert!(donor.beat(donor.heartbeat(1)).await.register);
+    donor.report(&[chunk(1)]).await;
+    let batch = vec![file(&session, "pot://lab/a", &[1], &[&donor])];
+    let done = commit(&user, session, 0, batch, true).await.expect("committed");
+    assert!(matches!(done.files[0], Outcome::Version(_)));
+
+    // A ticket of the former life is good with the same key, and the pool's time has not gone back.
+    let ticket = reserved.donors[0].ticket.as_ref().expect("a ticket");
+    donor.life = Incarnation(2);
+    let now_ms = donor.beat(donor.heartbeat(2)).await.now_ms;
+    ticket.public.grant(&donor.key, donor.id, now_ms).expect("still good");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn c1_the_pools_time_never_goes_back() {
+    let mut lab = Lab::new().await;
+    let mut last = 0;
+    for _ in 0..3 {
+        let donor = lab.donor("basement").await;
+        let now_ms = donor.beat(donor.heartbeat(0)).await.now_ms;
+        assert!(now_ms > last, "{now_ms} after {last}");
+        last = now_ms;
+        lab.stop().await;
+        lab.start().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn d5_an_interrupted_reclaim_goes_on_and_takes_nothing_else() {
+    let mut lab = Lab::new().await;
+    let ada = lab.join(potluck_wire::token::Role::User, "ada").await;
+    let (user, mut donor) = (lab.caller(&ada), lab.donor("basement").await);
+    write(&user, "pot://lab/keep", 1, &donor).await;
+    let session = reserve(&user, 1 << 20).await.expect("reserved").session;
+    offer(&user, session, &[2]).await;
+    lab.stop().await;
+    lab.start().await;
+    let user = lab.caller(&ada);
+    donor.caller = lab.caller(&donor.identity);
+    donor.report(&[chunk(1), chunk(2)]).await;
+    user.call(&potluck_wire::control::Abort { session }).await.expect("aborted");
+    let gone = crate::lab::eventually("a tombstone", async || {
+        let found = donor.tombstones(9).await;
+        (!found.is_empty()).then_some(found)
+    })
+    .await;
+    assert_eq!(gone, [(chunk(2), 9)]);
+    let open = Open { path: "pot://lab/keep".parse().expect("path"), recursive: false, after: None };
+    user.call(&open).await.expect("kept");
+    let stranger = refused(&lab.user().await, &Renew { session }).await;
+    assert_eq!(stranger.code, code::NO_SESSION);
+}

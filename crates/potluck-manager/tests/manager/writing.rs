@@ -1,0 +1,219 @@
+use crate::lab::{Lab, commit, file, offer, refused, reserve, write};
+use potluck_core::chunk::Digest;
+use potluck_core::ids::{MemberId, SessionId};
+use potluck_core::policy::Override;
+use potluck_wire::control::{
+    Abort, Condition, FileCommit, Grow, Open, Outcome, Renew, Reserve, Stat, Status,
+};
+use potluck_wire::error::{ErrorKind, Failure, code};
+use potluck_wire::packed::{Blob, Packed};
+use potluck_wire::ticket::{Ops, Receipt};
+use std::time::Duration;
+
+fn refusal(outcome: &Outcome) -> &Failure {
+    match outcome {
+        Outcome::Refused(failure) => failure,
+        Outcome::Version(version) => panic!("accepted as version {version}"),
+    }
+}
+
+fn small(at: &str, content: &[u8]) -> FileCommit {
+    FileCommit {
+        path: at.parse().expect("a path"),
+        size: content.len() as u64,
+        digest: Digest::of(content),
+        mtime_ms: 1,
+        executable: true,
+        chunk_size: 4 << 20,
+        copies: 1,
+        inline: Some(Blob(content.to_vec())),
+        pages: Vec::new(),
+        acknowledged: Packed::default(),
+        condition: Condition::Always,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_is_visible_after_its_commit_and_only_then() {
+    let lab = Lab::new().await;
+    let (user, donor) = (lab.user().await, lab.donor("basement").await);
+    let open = Open { path: "pot://lab/d/a".parse().expect("path"), recursive: false, after: None };
+
+    let reserved = reserve(&user, 3000).await.expect("no donor is needed for so little");
+    assert!(reserved.donors.is_empty());
+    let grow = Grow { session: reserved.session, bytes: 5000, avoid: Vec::new() };
+    let grown = user.call(&grow).await.expect("grown");
+    let access = &grown.donors[0];
+    assert_eq!(access.address, "127.0.0.1:7701", "an unspecified host is where it calls from");
+    let ticket = access.ticket.as_ref().expect("a ticket");
+    let grant = ticket.public.grant(&donor.key, donor.id, 0).expect("for this donor");
+    assert!(grant.ops.allows(Ops::PUT.and(Ops::GET)) && grant.bytes > 5000);
+    assert_eq!((grant.session, &grant.secret), (Some(reserved.session), &ticket.secret));
+
+    offer(&user, reserved.session, &[1, 2]).await;
+    assert_eq!(refused(&user, &open).await.code, code::NO_ENTRY);
+    let batch = vec![
+        file(&reserved.session, "pot://lab/d/a", &[1], &[&donor]),
+        file(&reserved.session, "pot://lab/d/b", &[2], &[&donor]),
+    ];
+    let committed = commit(&user, reserved.session, 0, batch.clone(), true).await;
+    let committed = committed.expect("committed");
+    let Outcome::Version(version) = committed.files[0] else { panic!("{committed:?}") };
+    let again = commit(&user, reserved.session, 0, batch, true).await.expect("repeated");
+    assert!(matches!(again.files[0], Outcome::Version(same) if same == version));
+    let over = commit(&user, reserved.session, 1, Vec::new(), true).await.expect_err("over");
+    assert_eq!(over.code, code::NO_SESSION);
+
+    let opened = user.call(&open).await.expect("opened");
+    assert_eq!(opened.files[0].holders, vec![vec![donor.id]]);
+    let ticket = opened.donors[0].ticket.as_ref().expect("a ticket");
+    let grant = ticket.public.grant(&donor.key, donor.id, 0).expect("for this donor");
+    assert!(grant.ops.allows(Ops::GET) && !grant.ops.allows(Ops::PUT));
+    let stat = Stat { path: open.path.clone() };
+    let stated = user.call(&stat).await.expect("stat");
+    assert_eq!((stated.chunks, stated.live_copies, stated.donors[0].bytes), (1, 1, 1000));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_fits_the_catalog_needs_no_donor() {
+    let lab = Lab::new().await;
+    let user = lab.user().await;
+    let session = reserve(&user, 4096).await.expect("reserved").session;
+    let mut lies = small("pot://lab/b", b"hello");
+    lies.digest = Digest::of(b"other");
+    let mut long = small("pot://lab/c", b"hello");
+    long.size = 6;
+    let batch = vec![small("pot://lab/a", b"hello"), lies, long, small("pot://lab/empty", b"")];
+    let committed = commit(&user, session, 0, batch, true).await.expect("committed");
+    assert!(matches!(committed.files[0], Outcome::Version(_)));
+    assert_eq!(refusal(&committed.files[1]).code, code::BAD_REQUEST);
+    assert_eq!(refusal(&committed.files[2]).code, code::BAD_REQUEST);
+    assert!(matches!(committed.files[3], Outcome::Version(_)));
+    let open = Open { path: "pot://lab/a".parse().expect("path"), recursive: false, after: None };
+    let opened = user.call(&open).await.expect("opened");
+    assert_eq!(opened.files[0].inline, Some(Blob(b"hello".to_vec())));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refusals_say_what_to_do() {
+    let lab = Lab::new().await;
+    let user = lab.user().await;
+    let none = reserve(&user, 1 << 20).await.expect_err("no donor");
+    assert_eq!((none.kind, none.code.as_str()), (ErrorKind::NoSpace, code::NO_DONORS));
+    assert!(none.hint.contains("potluck lend"), "{}", none.hint);
+
+    let _donor = lab.donor("basement").await;
+    let full = reserve(&user, 1 << 50).await.expect_err("too much");
+    assert_eq!((full.kind, full.code.as_str()), (ErrorKind::NoSpace, code::FULL));
+    let ask = |policy| Reserve {
+        path: "pot://lab/x".parse().expect("path"),
+        bytes: Some(1 << 20),
+        policy,
+        condition: Condition::Always,
+    };
+    let three = Override { copies: Some(3), ..Override::default() };
+    assert_eq!(refused(&user, &ask(three)).await.code, code::TOO_FEW_DONORS);
+    let odd = Override { chunk_size: Some(12345), ..Override::default() };
+    let odd = refused(&user, &ask(odd)).await;
+    assert_eq!((odd.kind, odd.code.as_str()), (ErrorKind::Usage, code::BAD_POLICY));
+    let mut elsewhere = ask(Override::default());
+    elsewhere.path = "pot://none/x".parse().expect("path");
+    assert_eq!(refused(&user, &elsewhere).await.code, code::NO_SPACE_NAMED);
+    user.call(&ask(Override { stripe_width: Some(64), ..Override::default() }))
+        .await
+        .expect("a wide stripe uses what there is");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conflict_is_found_before_anything_is_sent() {
+    let lab = Lab::new().await;
+    let (user, donor) = (lab.user().await, lab.donor("basement").await);
+    write(&user, "pot://lab/a", 1, &donor).await;
+    let reserve = Reserve {
+        path: "pot://lab/a".parse().expect("path"),
+        bytes: None,
+        policy: Override::default(),
+        condition: Condition::IfAbsent,
+    };
+    let failure = refused(&user, &reserve).await;
+    assert_eq!((failure.kind, failure.code.as_str()), (ErrorKind::Conflict, code::EXISTS));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn d2_only_genuine_receipts_of_offered_chunks_are_believed() {
+    let lab = Lab::new().await;
+    let (user, donor) = (lab.user().await, lab.donor("basement").await);
+    let session = reserve(&user, 1 << 20).await.expect("reserved").session;
+    offer(&user, session, &[1, 2, 3, 4]).await;
+
+    let mut forged = file(&session, "pot://lab/forged", &[1], &[&donor]);
+    forged.acknowledged.0[0].receipt = Receipt([7; 16]);
+    let other = file(&SessionId([9; 16]), "pot://lab/other-session", &[2], &[&donor]);
+    let never = file(&session, "pot://lab/not-offered", &[99], &[&donor]);
+    let mut short = file(&session, "pot://lab/short", &[3], &[&donor]);
+    short.size -= 1;
+    let mut digest = file(&session, "pot://lab/digest", &[3], &[&donor]);
+    digest.digest = Digest::of(b"x");
+    let mut page = file(&session, "pot://lab/page", &[3], &[&donor]);
+    page.pages[0].0.truncate(20);
+    let mut outside = file(&session, "pot://lab/outside", &[3], &[&donor]);
+    outside.path = "pot://none/outside".parse().expect("path");
+    let good = file(&session, "pot://lab/good", &[4], &[&donor]);
+    let batch = vec![forged, other, never, short, digest, page, outside, good];
+    let outcomes = commit(&user, session, 0, batch, false).await.expect("answered").files;
+    let codes: Vec<_> = outcomes[..7].iter().map(|outcome| refusal(outcome).code.as_str()).collect();
+    assert_eq!(codes, [
+        code::NOT_ACKNOWLEDGED,
+        code::NOT_ACKNOWLEDGED,
+        code::NOT_ACKNOWLEDGED,
+        code::BAD_REQUEST,
+        code::BAD_REQUEST,
+        code::BAD_REQUEST,
+        code::NO_SPACE_NAMED,
+    ]);
+    assert!(matches!(outcomes[7], Outcome::Version(_)));
+    assert!(outcomes[..7].iter().all(|outcome| !refusal(outcome).hint.is_empty()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_pool_holds_need_not_be_sent_again() {
+    let lab = Lab::new().await;
+    let (user, donor) = (lab.user().await, lab.donor("basement").await);
+    write(&user, "pot://lab/a", 1, &donor).await;
+    let session = reserve(&user, 1 << 20).await.expect("reserved").session;
+    let offered = offer(&user, session, &[5, 1]).await;
+    assert_eq!(offered.held.len(), 1);
+    assert_eq!((offered.held[0].index, &offered.held[0].donors), (1, &vec![donor.id]));
+    let copy = file(&session, "pot://lab/copy", &[1], &[]);
+    let outcome = commit(&user, session, 0, vec![copy], true).await.expect("answered");
+    assert!(matches!(outcome.files[0], Outcome::Version(_)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_belongs_to_its_member_and_ends_with_its_lease() {
+    let lab = Lab::with(|config| config.lease = Duration::from_millis(600)).await;
+    let (ada, eve, _donor) = (lab.user().await, lab.user().await, lab.donor("basement").await);
+    let session = reserve(&ada, 1 << 20).await.expect("reserved").session;
+    assert_eq!(refused(&eve, &Renew { session }).await.code, code::NO_SESSION);
+    eve.call(&Abort { session }).await.expect("says nothing");
+    for _ in 0..4 {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        ada.call(&Renew { session }).await.expect("renewed");
+    }
+    let promised = async || lab.admin().call(&Status {}).await.expect("status").donors[0].promised;
+    assert!(promised().await > 0);
+    tokio::time::sleep(Duration::from_millis(1200)).await;
+    assert_eq!(refused(&ada, &Renew { session }).await.code, code::NO_SESSION);
+    assert_eq!(promised().await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn x5_revoking_a_user_ends_what_it_was_writing() {
+    let lab = Lab::new().await;
+    let ada = lab.join(potluck_wire::token::Role::User, "ada").await;
+    let session = reserve(&lab.caller(&ada), 100).await.expect("reserved").session;
+    let revoke = potluck_wire::control::Revoke { member: MemberId(ada.about.member.0) };
+    lab.admin().call(&revoke).await.expect("revoked");
+    assert_eq!(lab.admin().call(&Status {}).await.expect("status").sessions, 0);
+    assert_eq!(refused(&lab.admin(), &Renew { session }).await.code, code::NO_SESSION);
+}

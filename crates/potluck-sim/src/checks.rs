@@ -1,0 +1,130 @@
+//! What must be true when everything is healed: all reads succeed, nothing is left of what was never
+//! committed, and nothing is promised to anybody (liveness; D1, D2, L1).
+
+use crate::cast::{CLIENTS, Who};
+use crate::content::Content;
+use crate::plan::{Op, Step};
+use crate::world::{GC_GRACE, LEASE, LENT, World};
+use potluck_core::chunk::ChunkName;
+use potluck_wire::control::{Condition, DonorState, PoolStatus};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+
+/// Beyond lease and grace: the pauses of whoever has to notice, and two rounds of the collector.
+const SLACK: Duration = Duration::from_secs(60);
+/// A donor restarts, registers, and is believed.
+pub const RECOVERY: Duration = Duration::from_secs(40);
+
+/// The directories of all scripts.
+const DIRS: [&str; 5] = ["shared", "once", "own-0", "own-1", "own-2"];
+
+impl World {
+    /// Nothing may take longer than it may (A2), and nothing may have been broken.
+    pub fn check_now(&self) -> Result<(), String> {
+        let now = self.now();
+        let board = self.stage.board();
+        if let Some(broken) = board.broken.first() {
+            return Err(broken.clone());
+        }
+        let slow = board.busy.iter().find(|(_, busy)| now > busy.since + busy.most);
+        match slow {
+            Some((who, busy)) => Err(format!(
+                "A2 is broken: {who} has been at “{}” since {:?}",
+                busy.op, busy.since
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether no client has anything left to do.
+    pub fn idle(&self) -> bool {
+        let board = self.stage.board();
+        board.busy.is_empty() && board.scripts.iter().all(std::collections::VecDeque::is_empty)
+    }
+
+    /// Gives every client the same to do: write something, list everything, read everything.
+    pub fn ask_for_everything(&self) {
+        let mut board = self.stage.board();
+        let at = board.curtain.map_or(Duration::ZERO, |begun| self.now().saturating_sub(begun));
+        let paths = board.history.paths();
+        for client in 0..CLIENTS {
+            let files = vec![(format!("own-{client}/last"), Content { number: 1000, len: 500_000 })];
+            let write = Op::Put { files, condition: Condition::Always, known: true };
+            let lists = DIRS.iter().map(|dir| Op::List((*dir).to_owned()));
+            let reads = paths.iter().map(|path| Op::Get(path.clone(), 0));
+            let steps = std::iter::once(write).chain(lists).chain(reads);
+            board.scripts[usize::from(client)].extend(steps.map(|op| Step { at, op }));
+        }
+    }
+
+    /// Finds out which chunks are still needed; nobody writes any more.
+    pub fn ask_for_recipes(&self) {
+        let mut board = self.stage.board();
+        let recipes = board.history.paths().into_iter().map(Op::Recipe);
+        let steps: Vec<Step> = recipes.map(|op| Step { at: Duration::ZERO, op }).collect();
+        board.scripts[0].extend(steps);
+    }
+
+    /// Conflicting commits had one winner each.
+    pub fn check_races(&self) -> Result<(), String> {
+        let board = self.stage.board();
+        let races = board.history.below("once/");
+        races.iter().try_for_each(|path| board.history.check_one_winner(path))
+    }
+
+    /// How long it may take until nothing is left of what was not committed.
+    pub fn clean_within() -> Duration {
+        LEASE + GC_GRACE + SLACK
+    }
+
+    /// Why the pool is not at rest yet.
+    pub fn unrest(&self) -> Option<String> {
+        let board = self.stage.board();
+        let Some(status) = &board.status else { return Some("the manager does not answer".into()) };
+        let PoolStatus { sessions, condemned_chunks, donors, .. } = status;
+        if *sessions > 0 {
+            return Some(format!("{sessions} sessions are open"));
+        }
+        if let Some(away) = donors.iter().find(|donor| donor.state != DonorState::Live) {
+            return Some(format!("{} is {:?}", away.name, away.state));
+        }
+        if let Some(owed) = donors.iter().find(|donor| donor.promised > 0) {
+            return Some(format!("{} bytes are promised on {}", owed.promised, owed.name));
+        }
+        if *condemned_chunks > 0 {
+            return Some(format!("{condemned_chunks} chunks wait to be reclaimed"));
+        }
+        let orphans: Vec<_> = self.stored().difference(&board.needed).copied().collect();
+        orphans.first().map(|orphan| format!("{} orphans, such as {orphan}", orphans.len()))
+    }
+
+    /// Every chunk that lies on a donor.
+    fn stored(&self) -> BTreeSet<ChunkName> {
+        let files = self.drives.iter().flat_map(|drive| drive.files(&Path::new(LENT).join("chunks")));
+        let names = files.filter_map(|(path, _)| path.file_name()?.to_str()?.parse().ok());
+        names.collect()
+    }
+
+    /// Every chunk that files need is whole on as many donors as it has to be.
+    pub fn check_copies(&self, copies: usize) -> Result<(), String> {
+        let board = self.stage.board();
+        for name in &board.needed {
+            let path = Path::new(LENT).join(format!("chunks/{:02x}/{name}", name.0[0]));
+            let holds = |who: &Who| {
+                let Who::Donor(number) = who else { return false };
+                let found = self.drives[usize::from(*number)].files(&path);
+                // The chunk, then a trailer of 64 bytes.
+                found.first().and_then(|(_, file)| file.split_last_chunk::<64>()).is_some_and(
+                    |(chunk, _trailer)| ChunkName::of(chunk) == *name,
+                )
+            };
+            let whole = Who::donors().filter(holds).count();
+            let least = if board.health.damaged.is_empty() { copies } else { copies - 1 };
+            if whole < least {
+                return Err(format!("D1 is broken: {name} has {whole} whole copies of {least}"));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,157 @@
+//! Making things go wrong, and right again.
+
+use crate::cast::Who;
+use crate::disk::Drive;
+use crate::draw::Draw;
+use crate::plan::Fault;
+use crate::world::{LENT, World};
+use potluck_core::policy::AckLevel;
+use std::path::Path;
+
+/// At most so many chunks are spoiled by one fault.
+const FLIPS: u64 = 5;
+
+impl World {
+    /// Begins `fault`; false when it cannot happen now, because another one is in its way.
+    pub fn begin(&mut self, fault: Fault, ack: AckLevel, victim: u8) -> bool {
+        let begun = match fault {
+            Fault::Cut(a, b) | Fault::OneWay(a, b) => self.cut(a, b, matches!(fault, Fault::Cut(..))),
+            Fault::Kill(who) => self.fell(&[who], None),
+            Fault::PowerCut(number) => self.fell(&[Who::Donor(number)], Some(ack)),
+            Fault::Blackout => {
+                let everybody: Vec<Who> = Who::donors().chain([Who::Manager]).collect();
+                self.fell(&everybody, Some(ack))
+            }
+            Fault::Flip => {
+                let flipped = flip(&self.drives[usize::from(victim)], &self.draw);
+                if flipped > 0 {
+                    self.stage.board().health.damaged.insert(victim);
+                }
+                self.stage.trace.say("fault", format_args!("{flipped} chunks of donor-{victim} spoiled"));
+                flipped > 0
+            }
+            Fault::Fill(number, left) => {
+                self.drives[usize::from(number)].fill(Some(left));
+                true
+            }
+            Fault::Jump(who, by_ms) => {
+                self.hosts[&who].jump(by_ms);
+                true
+            }
+        };
+        let how = if begun { "begins" } else { "cannot happen now" };
+        self.stage.trace.say("fault", format_args!("{fault:?} {how}"));
+        self.change();
+        begun
+    }
+
+    /// Ends a fault that has begun.
+    pub fn end(&mut self, fault: Fault) {
+        match fault {
+            Fault::Cut(a, b) | Fault::OneWay(a, b) => {
+                self.sim.repair(a.to_string(), b.to_string());
+                self.stage.board().health.cut.remove(&(a, b));
+            }
+            Fault::Kill(who) => self.rise(&[who]),
+            Fault::PowerCut(number) => self.rise(&[Who::Donor(number)]),
+            Fault::Blackout => {
+                let everybody: Vec<Who> = Who::donors().chain([Who::Manager]).collect();
+                self.rise(&everybody);
+            }
+            Fault::Fill(number, _) => self.drives[usize::from(number)].fill(None),
+            // Neither a spoiled chunk nor a wrong clock heals by itself.
+            Fault::Flip | Fault::Jump(..) => {}
+        }
+        self.stage.trace.say("fault", format_args!("{fault:?} ends"));
+        self.change();
+    }
+
+    fn change(&self) {
+        let now = self.now();
+        self.stage.board().health.change(now);
+    }
+
+    fn cut(&mut self, a: Who, b: Who, both: bool) -> bool {
+        {
+            let mut board = self.stage.board();
+            let cut = &mut board.health.cut;
+            if cut.contains(&(a, b)) || cut.contains(&(b, a)) {
+                return false;
+            }
+            cut.insert((a, b));
+        }
+        let (from, to) = (a.to_string(), b.to_string());
+        if both { self.sim.partition(from, to) } else { self.sim.partition_oneway(from, to) }
+        true
+    }
+
+    /// Kills processes; with `power`, their donors' machines go down too, and say goodbye to nobody.
+    fn fell(&mut self, whom: &[Who], power: Option<AckLevel>) -> bool {
+        if whom.iter().any(|who| self.stage.board().health.down.contains(who)) {
+            return false;
+        }
+        for who in whom {
+            match (power, who) {
+                (Some(ack), Who::Donor(number)) => {
+                    self.isolate(*who);
+                    self.drives[usize::from(*number)].cut_power(&self.draw);
+                    self.kill(*who);
+                    self.reconnect(*who);
+                    if ack == AckLevel::Memory {
+                        self.stage.board().health.damaged.insert(*number);
+                    }
+                }
+                _ => self.kill(*who),
+            }
+            let now = self.now();
+            let mut board = self.stage.board();
+            board.health.down.insert(*who);
+            for write in board.busy.remove(who).map(|busy| busy.writes).unwrap_or_default() {
+                board.history.give_up(&write, now);
+            }
+        }
+        true
+    }
+
+    fn rise(&mut self, whom: &[Who]) {
+        for who in whom {
+            self.start(*who);
+            self.stage.board().health.down.remove(who);
+        }
+    }
+
+    fn others(who: Who) -> impl Iterator<Item = Who> {
+        Who::mortals().chain([Who::Admin]).filter(move |other| *other != who)
+    }
+
+    fn isolate(&mut self, who: Who) {
+        for other in Self::others(who) {
+            self.sim.partition(who.to_string(), other.to_string());
+        }
+    }
+
+    fn reconnect(&mut self, who: Who) {
+        for other in Self::others(who) {
+            self.sim.repair(who.to_string(), other.to_string());
+        }
+        let cut: Vec<(Who, Who)> = self.stage.board().health.cut.iter().copied().collect();
+        for (a, b) in cut.into_iter().filter(|(a, b)| *a == who || *b == who) {
+            // One way or both: what the machine that is down hears makes no difference, and when it
+            // is up again less is heard than would have to be.
+            self.sim.partition(a.to_string(), b.to_string());
+        }
+    }
+}
+
+/// Flips a bit in some chunks; gives how many.
+fn flip(drive: &Drive, draw: &Draw) -> u64 {
+    let chunks = drive.files(&Path::new(LENT).join("chunks"));
+    let mut flipped = 0;
+    if !chunks.is_empty() {
+        for _ in 0..draw.between(1, FLIPS) {
+            let (path, bytes) = &chunks[draw.below(chunks.len() as u64) as usize];
+            flipped += u64::from(drive.flip(path, draw.below(8 * bytes.len().max(1) as u64)));
+        }
+    }
+    flipped
+}

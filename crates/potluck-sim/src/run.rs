@@ -1,0 +1,171 @@
+//! One scenario from its first to its last moment.
+
+use crate::checks::RECOVERY;
+use crate::host::Host;
+use crate::plan::{COPIES, Event, Plan};
+use crate::trace::Trace;
+use crate::world::World;
+use potluck_core::chunk::Digest;
+use potluck_wire::control::DonorState;
+use std::time::Duration;
+
+/// Everybody has joined by then.
+const SETUP: Duration = Duration::from_secs(60);
+/// Every script is done by then: the last write may have begun at the end of the last fault.
+const SHOW: Duration = Duration::from_secs(600);
+/// How often the trace notes how far everybody is.
+const NOTE_EVERY: Duration = Duration::from_secs(5);
+
+/// What became of a run.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What the seed expanded to.
+    pub options: String,
+    /// Everything that happened, in order.
+    pub trace: String,
+    /// A digest of that.
+    pub hash: Digest,
+    /// Simulated time.
+    pub took: Duration,
+    /// The first broken promise, if any.
+    pub result: Result<(), String>,
+}
+
+/// Runs the scenario of `seed`. It has the calling thread to itself.
+pub fn run(seed: u64) -> Outcome {
+    let plan = Plan::draw(seed);
+    let mut world = World::new(&plan);
+    let trace = world.stage.trace.clone();
+    let mut show = Show { world: &mut world, plan: &plan, trace: trace.clone(), noted: Duration::ZERO };
+    let result = show.go();
+    trace.say("end", result.as_ref().map_or_else(String::clone, |()| "every promise was kept".into()));
+    let took = world.now();
+    Outcome { options: plan.to_string(), trace: trace.lines(), hash: trace.hash(), took, result }
+}
+
+struct Show<'w> {
+    world: &'w mut World,
+    plan: &'w Plan,
+    trace: Trace,
+    noted: Duration,
+}
+
+impl Show<'_> {
+    fn go(&mut self) -> Result<(), String> {
+        self.until("everybody joins", SETUP, |world| world.everybody_is_there())?;
+        self.world.hosts.values().for_each(Host::forget_sent);
+        self.perform()?;
+        self.trace.say("driver", "everything is healed");
+        self.wait(RECOVERY)?;
+        self.until("the pool is live", RECOVERY, |world| world.everybody_is_there())?;
+        self.world.ask_for_everything();
+        self.until("everything is read", SHOW, |world| world.idle().then_some(()).ok_or_else(String::new))?;
+        self.world.ask_for_recipes();
+        self.until("every recipe is known", SHOW, |world| world.idle().then_some(()).ok_or_else(String::new))?;
+        self.world.check_races()?;
+        self.until("the pool is clean", World::clean_within(), |world| match world.unrest() {
+            Some(why) => Err(why),
+            None => Ok(()),
+        })?;
+        self.world.check_copies(COPIES as usize)
+    }
+
+    /// The scripts and the faults.
+    fn perform(&mut self) -> Result<(), String> {
+        let begun = self.world.now();
+        {
+            let mut board = self.world.stage.board();
+            board.curtain = Some(begun);
+            board.scripts = self.plan.scripts.iter().map(|script| script.iter().cloned().collect()).collect();
+        }
+        let mut coming = self.plan.faults.iter().peekable();
+        let mut going: Vec<&Event> = Vec::new();
+        while coming.peek().is_some() || !going.is_empty() || !self.world.idle() {
+            let now = self.world.now() - begun;
+            if now > SHOW {
+                return Err("A2 is broken: the clients don't come to an end".into());
+            }
+            let (over, rest): (Vec<_>, Vec<_>) =
+                going.into_iter().partition(|event| event.at + event.lasts <= now);
+            going = rest;
+            over.into_iter().for_each(|event| self.world.end(event.fault));
+            while let Some(event) = coming.next_if(|event| event.at <= now) {
+                if self.world.begin(event.fault, self.plan.ack, self.plan.victim) {
+                    going.push(event);
+                }
+            }
+            self.step()?;
+        }
+        Ok(())
+    }
+
+    fn step(&mut self) -> Result<(), String> {
+        self.world.step()?;
+        if self.world.now() >= self.noted + NOTE_EVERY {
+            self.noted = self.world.now();
+            self.world.note();
+        }
+        self.world.check_now()
+    }
+
+    fn wait(&mut self, time: Duration) -> Result<(), String> {
+        let end = self.world.now() + time;
+        while self.world.now() < end {
+            self.step()?;
+        }
+        Ok(())
+    }
+
+    fn until(
+        &mut self,
+        what: &str,
+        most: Duration,
+        done: impl Fn(&World) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let end = self.world.now() + most;
+        loop {
+            match done(self.world) {
+                Ok(()) => break,
+                Err(why) if self.world.now() >= end => {
+                    return Err(format!("liveness is broken: {what} takes longer than {most:?}: {why}"));
+                }
+                Err(_) => {}
+            }
+            // What is asked changes by the second.
+            self.wait(Duration::from_millis(200))?;
+        }
+        self.trace.say("driver", format_args!("{what}: done"));
+        Ok(())
+    }
+}
+
+impl World {
+    /// Whether all donors are heard by the manager and all clients have joined.
+    fn everybody_is_there(&self) -> Result<(), String> {
+        let board = self.stage.board();
+        let status = board.status.as_ref().ok_or("the manager does not answer")?;
+        let live = status.donors.iter().filter(|donor| donor.state == DonorState::Live).count();
+        if live < self.drives.len() {
+            return Err(format!("{live} donors are live"));
+        }
+        match self.hosts.values().find(|host| host.who != crate::cast::Who::Manager && !host.is_member()) {
+            Some(host) => Err(format!("{} has not joined", host.who)),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes to the trace how far the disks and the network are, so that any difference between two
+    /// runs shows.
+    fn note(&self) {
+        if self.stage.board().curtain.is_none() {
+            return;
+        }
+        let sent: Vec<_> = self.hosts.values().map(|host| (host.who, host.sent())).collect();
+        for (who, bytes) in sent.into_iter().filter(|(_, bytes)| *bytes > 0) {
+            self.stage.trace.say(who, format_args!("sent {bytes} bytes"));
+        }
+        for (number, drive) in self.drives.iter().enumerate() {
+            self.stage.trace.say(format_args!("donor-{number}"), format_args!("disk {}", drive.history()));
+        }
+    }
+}

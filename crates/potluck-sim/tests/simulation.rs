@@ -1,0 +1,219 @@
+//! Whole pools under seeded faults: what PROMISES.md says, for every seed that is tried.
+//!
+//! - `POTLUCK_SIM_SEEDS=200` tries so many seeds;
+//! - `POTLUCK_SIM_SEED=7 cargo test -p potluck-sim -- replay --nocapture` plays one, and prints what
+//!   it expands to, all that happens, and with `RUST_LOG=debug` what the product says.
+//!
+//! Every run is a process of its own, this executable started again, because libraries keep counters
+//! in statics: tokio, for one, draws the order in which `select!` polls from them.
+
+use potluck_sim::disk::Drive;
+use potluck_sim::run::{Outcome, run};
+use std::cell::Cell;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+/// The seed to play in this process.
+const SEED: &str = "POTLUCK_SIM_SEED";
+/// Where this process leaves its trace.
+const TRACE: &str = "POTLUCK_SIM_TRACE";
+/// How many seeds to try.
+const SEEDS: &str = "POTLUCK_SIM_SEEDS";
+/// Fits a minute on two cores.
+const DEFAULT_SEEDS: u64 = 20;
+
+/// Mixed into every thread's randomness.
+static CHANCE: AtomicU64 = AtomicU64::new(0);
+/// A panic in a task would otherwise only be seen by whoever joins it.
+static PANICKED: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    static DRAWN: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The system's randomness as libraries ask for it, for hash maps above all: here it follows from the
+/// seed. Keys and certificates are not made from it.
+///
+/// # Safety
+/// As the system's: `out` has room for `len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn getrandom(out: *mut u8, len: usize, _flags: u32) -> isize {
+    // SAFETY: the caller's promise.
+    let out = unsafe { std::slice::from_raw_parts_mut(out, len) };
+    for byte in out {
+        let drawn = DRAWN.get() + 1;
+        DRAWN.set(drawn);
+        // splitmix64
+        let mut x = CHANCE.load(Ordering::Relaxed) ^ drawn.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        *byte = (x ^ (x >> 31)) as u8;
+    }
+    len as isize
+}
+
+fn number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name} must be a number, not “{text}”")))
+}
+
+/// Plays `seed` in another process, which leaves its trace at `trace`.
+fn play(seed: u64, trace: &Path) -> Output {
+    Command::new(std::env::current_exe().expect("this executable"))
+        .args(["replay", "--exact", "--nocapture", "--test-threads=1"])
+        .env(SEED, seed.to_string())
+        .env(TRACE, trace)
+        .output()
+        .expect("this executable starts")
+}
+
+fn check(seed: u64, played: &Output) {
+    if !played.status.success() {
+        let said = [&played.stdout[..], &played.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        panic!(
+            "seed {seed} failed; play it again with\n  \
+             {SEED}={seed} cargo test -p potluck-sim -- replay --nocapture\n{said}"
+        );
+    }
+}
+
+fn traces() -> (tempfile::TempDir, impl Fn(&str) -> PathBuf) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().to_path_buf();
+    (dir, move |name| path.join(name))
+}
+
+/// Plays the one seed that the environment names; without one there is nothing to play.
+#[test]
+fn replay() {
+    let Some(seed) = number(SEED) else { return };
+    CHANCE.store(seed, Ordering::Relaxed);
+    let earlier = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        PANICKED.store(true, Ordering::Relaxed);
+        earlier(panic);
+    }));
+    // A thread that nothing random happened on yet.
+    let Outcome { options, trace, hash, took, result } = thread::spawn(move || {
+        let told = tracing_subscriber::fmt()
+            .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+            .with_writer(std::io::stderr)
+            .without_time()
+            .finish();
+        let _told = tracing_subscriber::util::SubscriberInitExt::set_default(told);
+        run(seed)
+    })
+    .join()
+    .expect("the run ends");
+    if let Some(path) = std::env::var_os(TRACE) {
+        std::fs::write(path, &trace).expect("the trace is kept");
+    }
+    let kept = result.is_ok() && !PANICKED.load(Ordering::Relaxed);
+    if !kept || std::env::var_os(TRACE).is_none() {
+        println!("{options}{trace}");
+    }
+    println!("seed {seed}: {took:?} simulated, trace {hash}");
+    if let Err(broken) = result {
+        panic!("seed {seed}: {broken}");
+    }
+    assert!(kept, "seed {seed}: the product panicked");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace_twice() {
+    if number(SEED).is_some() {
+        return; // one seed is played, and nothing else
+    }
+    let (_dir, trace) = traces();
+    let seed = 1;
+    let paths = [trace("first"), trace("second")];
+    let runs = paths.clone().map(|path| thread::spawn(move || play(seed, &path)));
+    for run in runs {
+        check(seed, &run.join().expect("a run"));
+    }
+    let [first, second] = paths.map(|path| std::fs::read_to_string(path).expect("a trace"));
+    assert!(first.lines().count() > 100, "something happened");
+    let differ = first.lines().zip(second.lines()).enumerate().find(|(_, (a, b))| a != b);
+    if let Some((line, (one, other))) = differ {
+        panic!("the traces of seed {seed} part at line {line}:\n{one}\n{other}");
+    }
+    assert_eq!(first.len(), second.len());
+}
+
+#[test]
+fn d1_d2_i1_a1_a2_c1_hold_for_every_seed() {
+    if number(SEED).is_some() {
+        return; // as above
+    }
+    let (_dir, trace) = traces();
+    let seeds = number(SEEDS).unwrap_or(DEFAULT_SEEDS);
+    let next = AtomicU64::new(1);
+    let workers = thread::available_parallelism().map_or(2, usize::from);
+    let failed: Vec<(u64, Output)> = thread::scope(|scope| {
+        let work = || {
+            let mut failed = Vec::new();
+            loop {
+                let seed = next.fetch_add(1, Ordering::Relaxed);
+                if seed > seeds {
+                    return failed;
+                }
+                let played = play(seed, &trace(&seed.to_string()));
+                if !played.status.success() {
+                    failed.push((seed, played));
+                }
+            }
+        };
+        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().flat_map(|worker| worker.join().expect("a worker")).collect()
+    });
+    let which: Vec<u64> = failed.iter().map(|(seed, _)| *seed).collect();
+    println!("{} of {seeds} seeds kept every promise; broken by {which:?}", seeds - which.len() as u64);
+    if let Some((seed, played)) = failed.first() {
+        check(*seed, played);
+    }
+}
+
+#[test]
+fn the_memory_disk_keeps_the_contract_of_disks() {
+    let root = Path::new("/root");
+    let drive = Drive::new(1 << 30, &[root]);
+    potluck_donor::disk::conformance::check(&drive.process(), root);
+}
+
+#[test]
+fn d1_a_power_cut_leaves_what_was_synced() {
+    use potluck_donor::disk::{Disk, NewFile, read_small, replace_durably};
+    use potluck_sim::draw::Draw;
+    let dir = Path::new("/dir");
+    for seed in 0..200 {
+        let drive = Drive::new(1 << 20, &[dir]);
+        let disk = drive.process();
+        let path = dir.join("state.json");
+        replace_durably(&disk, &path, b"one").expect("durable");
+        let mut loose: Box<dyn NewFile> = disk.create(&dir.join("loose")).expect("a file");
+        loose.append(b"never synced").expect("appended");
+        disk.rename(&dir.join("loose"), &path).expect("renamed");
+        drive.cut_power(&Draw::new(seed, "power"));
+        assert!(disk.len(&path).is_err() && loose.append(b"x").is_err(), "dead men write nothing");
+        let after = read_small(&drive.process(), &path, 100).expect("the old or the new");
+        assert!(after == b"one" || after.len() <= b"never synced".len(), "{after:?}");
+    }
+}
+
+#[test]
+fn s1_a_full_disk_says_so() {
+    use potluck_donor::disk::{Disk, is_full};
+    let dir = Path::new("/dir");
+    let drive = Drive::new(1000, &[dir]);
+    drive.fill(Some(10));
+    let disk = drive.process();
+    let mut file = disk.create(&dir.join("file")).expect("a file");
+    let full = file.append(&[7; 11]).expect_err("too much");
+    assert!(is_full(&full) && full.raw_os_error().is_some());
+    assert_eq!(disk.space(dir).expect("space").available, 0);
+    drive.fill(None);
+    file.append(&[7; 11]).expect("room again");
+}

@@ -1,0 +1,68 @@
+//! The exit codes that `potluck --help` promises, each from a real situation.
+
+use super::content::{arg, file};
+use super::lab::Lab;
+use super::program::{Ran, code_of};
+use super::waiting::{PATIENCE, wait_until};
+use rustix::process::Signal;
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+
+#[test]
+fn every_promised_exit_code_comes_from_a_real_situation() {
+    let mut lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
+    let (input, _) = file(lab.dir(), "input", 1, 300_000);
+    let tree = lab.dir().join("tree");
+    fs::create_dir(&tree).expect("a directory");
+    fs::write(tree.join("good"), "good").expect("a file");
+    fs::write(tree.join(std::ffi::OsStr::from_bytes(b"bad-\xff")), "bad").expect("a file");
+    let mut seen = BTreeSet::new();
+    let mut saw = |what: &str, code: i32, ran: Ran| {
+        assert_eq!(ran.code, code, "{what}: {}", ran.stderr);
+        seen.insert(code);
+    };
+    saw("a stored file", 0, lab.cli.run(&["cp", arg(&input), "pot://lab/f"]));
+    saw("help", 0, lab.cli.run(&["--help"]));
+    saw("an output that cannot be written", 1, lab.cli.run(&["cp", "pot://lab/f", "/proc/version"]));
+    saw("an unknown flag", 2, lab.cli.run(&["ls", "--frobnicate"]));
+    saw("a path that cannot be", 2, lab.cli.run(&["ls", "pot://lab/.."]));
+    saw("no such file", 3, lab.cli.run(&["cat", "pot://lab/missing"]));
+    saw("some of a tree", 4, lab.cli.run(&["cp", "-r", arg(&tree), "pot://lab/tree"]));
+    saw("more copies than donors", 6, lab.cli.run(&["cp", arg(&input), "pot://lab/g", "--copies", "2"]));
+    saw("a token that is none", 8, lab.cli.run(&["join", "nonsense"]));
+    saw("a file that is there", 10, lab.cli.run(&["cp", arg(&input), "pot://lab/f", "--if-absent"]));
+
+    let mut waiting = lab.cli.start(&["cp", "-", "pot://lab/never"]);
+    wait_until("the session", PATIENCE, || lab.cli.status()["sessions"] == 1);
+    waiting.signal(Signal::INT);
+    let interrupted = code_of(waiting.end("cp after Ctrl-C"));
+    assert_eq!(interrupted, 130);
+
+    for path in lab.lent("donor-1").chunks() {
+        let chunk = fs::File::options().write(true).open(path).expect("a chunk file");
+        chunk.write_all_at(b"damage", 1000).expect("damage");
+    }
+    saw("damage without another copy", 7, lab.cli.run(&["cat", "pot://lab/f"]));
+    lab.kill_manager();
+    saw("no manager", 5, lab.cli.run(&["ls"]));
+    seen.insert(interrupted);
+    assert_eq!(Vec::from_iter(seen), [0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 130]);
+}
+
+#[test]
+fn every_verb_has_help_with_an_example() {
+    let lab = Lab::empty();
+    let help = lab.cli.ok(&["--help"]).text();
+    for verb in ["demo", "up", "manager", "lend", "invite", "join", "cp", "ls", "stat", "cat", "mv", "rm", "mkdir", "du", "tree", "status"] {
+        assert!(help.contains(&format!("  {verb} ")), "no {verb} in:\n{help}");
+        let own = lab.cli.ok(&[verb, "--help"]).text();
+        assert!(own.contains("Example"), "{verb} --help shows no example:\n{own}");
+    }
+    for verb in ["create", "ls", "rm"] {
+        assert!(lab.cli.ok(&["space", verb, "--help"]).text().contains("Example"), "space {verb}");
+    }
+    assert!(lab.cli.ok(&["--version"]).text().starts_with("potluck "));
+}

@@ -1,0 +1,92 @@
+//! Point 11: the ack level is what it says, by the system calls that a donor makes.
+
+use super::content::{arg, file};
+use super::lab::Lab;
+use super::program::Running;
+use super::waiting::{PATIENCE, has_program, skip, wait_until};
+use rustix::process::Signal;
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// `strace` attached to a donor.
+struct Trace {
+    running: Running,
+    file: PathBuf,
+}
+
+impl Trace {
+    /// Attaches; `None` where that is not allowed.
+    fn attach(lab: &mut Lab, donor: &str) -> Option<Self> {
+        let (file, said) = (lab.dir().join("strace.out"), lab.dir().join("strace.said"));
+        let pid = lab.donor(donor).pid().as_raw_nonzero().to_string();
+        let mut command = Command::new("strace");
+        command.args(["-f", "-y", "-e", "trace=fsync,fdatasync,rename,renameat,renameat2", "-p", &pid]);
+        command.arg("-o").arg(&file).stdin(Stdio::null()).stdout(Stdio::null());
+        command.stderr(File::create(&said).expect("a file"));
+        let mut running = Running::start(&mut command);
+        let mut ended = false;
+        wait_until("strace to attach", PATIENCE, || {
+            ended = running.ended().is_some();
+            ended || fs::read_to_string(&said).is_ok_and(|said| said.contains("attached"))
+        });
+        (!ended).then_some(Self { running, file })
+    }
+
+    /// Detaches and gives the calls in order.
+    fn end(mut self) -> Vec<String> {
+        self.running.signal(Signal::INT);
+        self.running.end("strace");
+        let text = fs::read_to_string(&self.file).expect("a trace");
+        text.lines().map(str::to_owned).collect()
+    }
+}
+
+#[test]
+fn p11_ack_disk_fsyncs_every_chunk_before_it_has_its_name_and_its_directory_after() {
+    const NAME: &str = "p11_ack_disk_fsyncs";
+    if !has_program("strace") {
+        return skip(NAME, "no strace");
+    }
+    let mut lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB", "--ack", "disk"]);
+    let (input, _) = file(lab.dir(), "input", 11, 1 << 20);
+    let Some(trace) = Trace::attach(&mut lab, "donor-1") else {
+        return skip(NAME, "strace may not attach here");
+    };
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    let calls = trace.end();
+    let find = |from: usize, parts: &[&str]| {
+        let found = calls[from..].iter().position(|call| parts.iter().all(|part| call.contains(part)));
+        found.map(|at| from + at)
+    };
+    for chunk in lab.lent("donor-1").chunks() {
+        let name = arg(&chunk);
+        let renamed = find(0, &["rename", name]).unwrap_or_else(|| panic!("no rename to {name}"));
+        let temp = calls[renamed].split('"').nth(1).expect("its temporary name").to_owned();
+        let synced = find(0, &["sync(", &temp]);
+        assert!(synced.is_some_and(|at| at < renamed), "{name} was named before it was synced");
+        let dir = arg(chunk.parent().expect("a bucket")).to_owned();
+        let after = find(renamed, &["sync(", &format!("{dir}>")]);
+        assert!(after.is_some(), "the directory of {name} was not synced after its rename");
+    }
+}
+
+#[test]
+fn p11_ack_memory_waits_for_no_disk_and_a_repeated_put_may_ask_for_more() {
+    const NAME: &str = "p11_ack_memory_waits_for_no_disk";
+    if !has_program("strace") {
+        return skip(NAME, "no strace");
+    }
+    let mut lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB", "--ack", "memory"]);
+    let (input, _) = file(lab.dir(), "input", 12, 1 << 20);
+    let Some(trace) = Trace::attach(&mut lab, "donor-1") else {
+        return skip(NAME, "strace may not attach here");
+    };
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    let calls = trace.end();
+    let syncs = calls.iter().filter(|call| call.contains("sync(") && call.contains("/lent")).count();
+    assert_eq!(syncs, 0, "{calls:#?}");
+    assert_eq!(calls.iter().filter(|call| call.contains("rename")).count(), 16, "{calls:#?}");
+}

@@ -1,0 +1,248 @@
+//! Point 11: `kill -9` of any role at any moment. Moments and victims are drawn by lot from a
+//! printed seed.
+
+use super::content::{Lots, arg, assert_same, bytes, file};
+use super::lab::{Cli, Lab};
+use super::waiting::{PATIENCE, pause, wait_until};
+use std::fs;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Kills of each role.
+const KILLS: usize = 20;
+
+const CHUNK: usize = 64 << 10;
+
+#[test]
+fn p11_kill_9_of_the_client_loses_no_committed_byte() {
+    let lab = Lab::with_options(2, &["--lease", "2s", "--gc-grace", "1s"]);
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
+    let mut lots = Lots::new("moments of death of the client", 11);
+    let len = 6 << 20;
+    let (input, mut kept) = file(lab.dir(), "input", 0, len);
+    let usual = lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]).took;
+    let (mut old, mut new) = (0, 0);
+    for round in 1..=KILLS {
+        let (input, newer) = file(lab.dir(), "input", round as u64, len);
+        let mut writer = lab.cli.start(&["cp", arg(&input), "pot://lab/f"]);
+        pause(usual.mul_f64(lots.below(1100) as f64 / 1000.0));
+        let done = writer.ended().is_some_and(|status| status.success());
+        writer.kill_9();
+        let found = lab.cli.cat("pot://lab/f");
+        if found == newer {
+            (kept, new) = (newer, new + 1);
+        } else {
+            assert!(!done, "round {round}: cp had returned, and its file is not there");
+            assert_same(&found, &kept, &format!("the version before, round {round}"));
+            old += 1;
+        }
+    }
+    println!("{old} died before their commit, {new} after");
+    assert!(old > 0, "no client died before its commit");
+    // Leases end, orphans go, and what stays is one file.
+    lab.wait_clean(len / CHUNK);
+    assert_same(&lab.cli.cat("pot://lab/f"), &kept, "the file that stays");
+    lab.cli.ok(&["rm", "pot://lab/f"]);
+    lab.wait_clean(0);
+}
+
+/// What a writer that never stops has been told is stored.
+#[derive(Default)]
+struct Book {
+    stop: AtomicBool,
+    /// Numbers of files whose `cp` returned 0.
+    committed: Mutex<Vec<u64>>,
+    /// Numbers and exit codes of the others.
+    refused: Mutex<Vec<(u64, i32)>>,
+}
+
+impl Book {
+    fn written(&self) -> usize {
+        self.committed.lock().expect("no holder panics").len()
+    }
+
+    /// Stores numbered files until told to stop.
+    fn keep_writing(&self, cli: &Cli, dir: &Path, len: usize) {
+        for number in 0.. {
+            if self.stop.load(Ordering::Relaxed) {
+                return;
+            }
+            let input = dir.join(format!("writer-{number}"));
+            fs::write(&input, bytes(1000 + number, len)).expect("a file");
+            let ran = cli.run(&["cp", arg(&input), &format!("pot://lab/{number}")]);
+            let _ = fs::remove_file(input);
+            match ran.code {
+                0 => self.committed.lock().expect("no holder panics").push(number),
+                code => {
+                    println!("file {number}: exit code {code}: {}", ran.stderr);
+                    self.refused.lock().expect("no holder panics").push((number, code));
+                }
+            }
+        }
+    }
+
+    /// Every committed file is there and right; every other is right or not there. Gives the
+    /// number of those there.
+    fn check(&self, lab: &Lab, len: usize) -> usize {
+        let committed = self.committed.lock().expect("no holder panics");
+        for number in committed.iter() {
+            let what = format!("committed file {number}");
+            assert_same(&lab.cli.cat(&format!("pot://lab/{number}")), &bytes(1000 + number, len), &what);
+        }
+        let mut there = committed.len();
+        for (number, code) in self.refused.lock().expect("no holder panics").iter() {
+            assert!([5, 6].contains(code), "file {number}: exit code {code} is neither “try again” nor “no space”");
+            let ran = lab.cli.run(&["cat", &format!("pot://lab/{number}")]);
+            if ran.code == 0 {
+                assert_same(&ran.stdout, &bytes(1000 + number, len), &format!("refused file {number}"));
+                there += 1;
+            } else {
+                assert_eq!(ran.code, 3, "file {number}: {}", ran.stderr);
+            }
+        }
+        println!("{} files committed, {} refused", committed.len(), there - committed.len());
+        there
+    }
+
+    /// Waits for one more committed file.
+    fn wait_for_progress(&self) {
+        let before = self.written();
+        wait_until("one more committed file", PATIENCE, || self.written() > before);
+    }
+}
+
+/// Stops the writer also when the test fails, for its thread is waited for.
+struct StopAtEnd<'a>(&'a Book);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn p11_kill_9_of_a_donor_loses_no_committed_byte() {
+    let mut lab = Lab::with_options(3, &["--lease", "2s", "--gc-grace", "1s"]);
+    lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
+    let mut lots = Lots::new("donors and moments of their death", 12);
+    let (book, len) = (Book::default(), 2 << 20);
+    let (cli, dir) = (lab.cli.clone(), lab.dir().to_path_buf());
+    std::thread::scope(|scope| {
+        let stop = StopAtEnd(&book);
+        scope.spawn(|| book.keep_writing(&cli, &dir, len));
+        for _ in 0..KILLS {
+            let victim = lab.any_donor(&mut lots);
+            pause(Duration::from_millis(lots.below(400)));
+            lab.kill_donor(&victim);
+            pause(Duration::from_millis(lots.below(200)));
+            lab.start_donor(&victim);
+            wait_until("the donor to be back", PATIENCE, || {
+                lab.cli.live_donors().contains(&victim)
+            });
+        }
+        book.wait_for_progress();
+        drop(stop);
+    });
+    lab.wait_live();
+    assert!(book.written() >= KILLS / 2, "{} files in {KILLS} kills", book.written());
+    let there = book.check(&lab, len);
+    for number in book.committed.lock().expect("no holder panics").iter() {
+        let path = format!("pot://lab/{number}");
+        // A death costs no copy that was promised: what was acknowledged is on the donor's disk.
+        wait_until("both copies to be counted", PATIENCE, || {
+            lab.cli.json(&["stat", &path])["live_copies"] == 2
+        });
+    }
+    lab.wait_clean(2 * there * len / CHUNK);
+    lab.cli.ok(&["space", "rm", "lab", "--force"]);
+    lab.wait_clean(0);
+}
+
+#[test]
+fn p11_kill_9_of_the_manager_loses_no_committed_byte() {
+    let mut lab = Lab::with_options(2, &["--lease", "2s", "--gc-grace", "1s"]);
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
+    let mut lots = Lots::new("moments of death of the manager", 13);
+    let (book, len) = (Book::default(), 1 << 20);
+    let (cli, dir) = (lab.cli.clone(), lab.dir().to_path_buf());
+    std::thread::scope(|scope| {
+        let stop = StopAtEnd(&book);
+        scope.spawn(|| book.keep_writing(&cli, &dir, len));
+        for _ in 0..KILLS {
+            // Each life must see some work, and ends at any moment of it.
+            book.wait_for_progress();
+            pause(Duration::from_millis(lots.below(250)));
+            lab.kill_manager();
+            pause(Duration::from_millis(lots.below(50)));
+            lab.start_manager();
+        }
+        book.wait_for_progress();
+        drop(stop);
+    });
+    lab.wait_live();
+    assert_eq!(lab.cli.status()["epoch"], KILLS + 1);
+    let there = book.check(&lab, len);
+    lab.wait_clean(there * len / CHUNK);
+    lab.cli.ok(&["space", "rm", "lab", "--force"]);
+    lab.wait_clean(0);
+}
+
+#[test]
+fn p11_kill_9_of_everything_at_once_loses_no_committed_byte() {
+    let mut lab = Lab::with_options(2, &["--lease", "2s", "--gc-grace", "1s"]);
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
+    let mut lots = Lots::new("moments of a power cut", 14);
+    let len = 3 << 20;
+    let mut committed = Vec::new();
+    for round in 0..6 {
+        let (input, _) = file(lab.dir(), "whole", 2 * round, len);
+        let path = format!("pot://lab/{round}");
+        lab.cli.ok(&["cp", arg(&input), &path]);
+        committed.push((path, bytes(2 * round, len)));
+        let (input, partial) = file(lab.dir(), "partial", 2 * round + 1, len);
+        let mut writer = lab.cli.start(&["cp", arg(&input), "pot://lab/partial"]);
+        pause(Duration::from_millis(lots.below(250)));
+        lab.kill_manager();
+        for name in lab.donor_names() {
+            lab.kill_donor(&name);
+        }
+        writer.kill_9();
+        lab.start_manager();
+        for name in lab.donor_names() {
+            lab.start_donor(&name);
+        }
+        lab.wait_live();
+        for (path, content) in &committed {
+            assert_same(&lab.cli.cat(path), content, &format!("{path} after cut {round}"));
+        }
+        let ran = lab.cli.run(&["cat", "pot://lab/partial"]);
+        if ran.code == 0 {
+            assert_same(&ran.stdout, &partial, "the file that was being written");
+            lab.cli.ok(&["rm", "pot://lab/partial"]);
+        } else {
+            assert_eq!(ran.code, 3, "{}", ran.stderr);
+        }
+    }
+    lab.wait_clean(6 * len / CHUNK);
+}
+
+#[test]
+fn p11_a_write_under_way_outlives_a_restart_of_the_manager() {
+    use std::io::Write;
+    let mut lab = Lab::with_options(2, &["--lease", "10s"]);
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
+    let content = bytes(15, 4 << 20);
+    let mut writer = lab.cli.start(&["cp", "-", "pot://lab/f"]);
+    let mut input = writer.child().stdin.take().expect("a pipe");
+    input.write_all(&content[..2 << 20]).expect("a writer that reads");
+    wait_until("chunks to flow", PATIENCE, || lab.chunk_files() >= 20);
+    lab.kill_manager();
+    input.write_all(&content[2 << 20..]).expect("a writer that reads");
+    drop(input);
+    lab.start_manager();
+    assert!(writer.end("the writer").success());
+    lab.wait_live();
+    assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");
+}

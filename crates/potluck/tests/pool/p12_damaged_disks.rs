@@ -1,0 +1,125 @@
+//! Point 12: bits that flip on a donor's disk.
+
+use super::content::{arg, assert_same, file};
+use super::lab::Lab;
+use super::waiting::{PATIENCE, wait_until};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// Flips one bit.
+fn flip(path: &Path, at: u64) {
+    let file = File::options().read(true).write(true).open(path).expect("a chunk file");
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).expect("a byte");
+    byte[0] ^= 4;
+    file.write_all_at(&byte, at).expect("the flipped byte");
+}
+
+#[test]
+fn p12_a_flipped_bit_is_found_reported_and_read_around() {
+    let lab = Lab::with_donors(2);
+    lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
+    let (input, content) = file(lab.dir(), "input", 12, 2 << 20);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    let lent = lab.lent("donor-1");
+    let damaged = lent.chunks();
+    assert_eq!(damaged.len(), 32);
+    damaged.iter().enumerate().for_each(|(number, path)| flip(path, 7 * number as u64));
+
+    // Every read is right; each finds some of the damage, as it happens to ask.
+    wait_until("the damage to be found", PATIENCE, || {
+        assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");
+        lab.cli.donor("donor-1")["bad"].as_u64() > Some(0)
+    });
+    wait_until("spoiled chunks to be set aside", PATIENCE, || !lent.quarantine().is_empty());
+    assert_eq!(lab.cli.donor("donor-2")["bad"], 0);
+    assert_eq!(lab.cli.json(&["stat", "pot://lab/f"])["live_copies"], 1);
+    let aside = lent.quarantine().len() + lent.chunks().len();
+    assert_eq!(aside, 32, "nothing is deleted");
+    // Storing the file again mends what was found.
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    assert_eq!(lab.cli.json(&["stat", "pot://lab/f"])["live_copies"], 2);
+}
+
+#[test]
+fn p12_damage_without_another_copy_is_an_integrity_error() {
+    let lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
+    let (input, content) = file(lab.dir(), "input", 13, 1 << 20);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    flip(&lab.lent("donor-1").chunks()[3], 60_000);
+    let to = lab.dir().join("out");
+    let refused = lab.cli.fails(7, &["cp", "pot://lab/f", arg(&to)]);
+    assert_eq!(refused.code, "POT-E050", "{refused:?}");
+    assert!(!to.exists(), "no wrong byte is left");
+    // What was written to a pipe before is right as far as it goes.
+    let ran = lab.cli.run(&["cat", "pot://lab/f"]);
+    assert_ne!(ran.code, 0);
+    assert_same(&ran.stdout, &content[..ran.stdout.len()], "the part before the damage");
+    wait_until("the donor to report it", PATIENCE, || lab.cli.donor("donor-1")["bad"] == 1);
+    // The source brings it back.
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");
+}
+
+#[test]
+fn p12_chunks_cut_lost_or_exchanged_are_read_around() {
+    let mut lab = Lab::with_donors(2);
+    lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
+    let (input, content) = file(lab.dir(), "input", 14, 1 << 20);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    let mut chunks = lab.lent("donor-2").chunks();
+    chunks.sort();
+    let shorten = |path: &Path, len: u64| {
+        let file = File::options().write(true).open(path).expect("a chunk file");
+        file.set_len(len).expect("another length");
+    };
+    shorten(&chunks[0], 0);
+    shorten(&chunks[1], 40_000);
+    shorten(&chunks[2], 200_000);
+    std::fs::remove_file(&chunks[3]).expect("removed");
+    let saved = lab.dir().join("saved");
+    std::fs::copy(&chunks[4], &saved).expect("a copy");
+    std::fs::copy(&chunks[5], &chunks[4]).expect("another chunk's bytes");
+    std::fs::copy(&saved, &chunks[5]).expect("another chunk's bytes");
+    std::fs::write(&chunks[6], "").expect("an empty file");
+    wait_until("the damage to be found", PATIENCE, || {
+        assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");
+        lab.cli.donor("donor-2")["bad"].as_u64() > Some(3)
+    });
+    // A restart looks at what is there without being confused by it.
+    lab.kill_donor("donor-2");
+    lab.start_donor("donor-2");
+    lab.wait_live();
+    assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    lab.kill_donor("donor-1");
+    wait_until("all of it to be mended", PATIENCE, || {
+        let ran = lab.cli.run(&["cat", "pot://lab/f"]);
+        println!("{}", ran.stderr);
+        ran.code == 0 && ran.stdout == content
+    });
+}
+
+#[test]
+fn p12_a_damaged_catalog_is_refused_and_never_served() {
+    let mut lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab"]);
+    let (input, _) = file(lab.dir(), "input", 15, 1 << 20);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    super::lab::stop(lab.manager(), rustix::process::Signal::TERM);
+    let catalog = lab.manager_dir().join("catalog.db");
+    let whole = std::fs::read(&catalog).expect("the catalog");
+    // The header: not a database any more.
+    std::fs::write(&catalog, [&[0; 100][..], &whole[100..]].concat()).expect("damaged");
+    let state = lab.manager_dir();
+    let ran = lab.cli.run(&["manager", "--state", arg(&state), "--listen", "127.0.0.1:0"]);
+    assert_ne!(ran.code, 0);
+    assert!(ran.stderr.contains("catalog"), "{}", ran.stderr);
+    assert_eq!(lab.lent("donor-1").chunks().len(), 1, "donors keep all meanwhile");
+    std::fs::write(&catalog, whole).expect("restored");
+    lab.start_manager();
+    lab.wait_live();
+    lab.cli.ok(&["cat", "pot://lab/f"]);
+}

@@ -1,0 +1,129 @@
+//! Point 12: donors whose disk is really full (ENOSPC), on a small tmpfs.
+
+use super::content::{arg, assert_same, bytes, file};
+use super::lab::{Lab, Lending};
+use super::waiting::{is_root, skip};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A small file system, unmounted when dropped.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    /// Mounts one with these options; says why where that is not possible.
+    fn mount(test: &str, dir: PathBuf, options: &str) -> Option<Self> {
+        if !is_root() {
+            skip(test, "mounting a small file system needs root");
+            return None;
+        }
+        fs::create_dir_all(&dir).expect("a directory in the test's own");
+        let mut command = Command::new("mount");
+        command.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(&dir);
+        match command.output() {
+            Ok(out) if out.status.success() => Some(Self(dir)),
+            Ok(out) => {
+                skip(test, &format!("mount: {}", String::from_utf8_lossy(&out.stderr).trim()));
+                None
+            }
+            Err(why) => {
+                skip(test, &format!("mount: {why}"));
+                None
+            }
+        }
+    }
+
+    fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Lazily: a donor may still be dying.
+        let _ = Command::new("umount").arg("-l").arg(&self.0).output();
+    }
+}
+
+/// The donor's 256 buckets, its other directories and its marker, and room for `chunks` files.
+fn inodes_for(chunks: usize) -> String {
+    format!("size=64m,nr_inodes={}", 1 + 256 + 5 + chunks)
+}
+
+#[test]
+fn p12_a_donor_that_is_really_full_is_a_clear_error_and_harms_no_other_file() {
+    const NAME: &str = "p12_a_donor_that_is_really_full";
+    let mut lab = Lab::manager_only(&["--gc-grace", "1s"]);
+    // Room in bytes, none in inodes: the donor cannot know before the system says ENOSPC.
+    let Some(disk) = SmallDisk::mount(NAME, lab.dir().join("disk"), &inodes_for(40)) else { return };
+    let lent = disk.path().join("lent");
+    lab.lend("full", Lending { dir: Some(lent), ..Lending::default() });
+    lab.wait_live();
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
+    let (kept, content) = file(lab.dir(), "kept", 12, 1 << 20);
+    lab.cli.ok(&["cp", arg(&kept), "pot://lab/kept"]);
+    let (large, _) = file(lab.dir(), "large", 13, 8 << 20);
+    let refused = lab.cli.run(&["--json", "cp", arg(&large), "pot://lab/large"]);
+    let said = refused.failure();
+    println!("{said:?}");
+    assert_eq!(refused.code, 6, "{said:?}");
+    assert!(said.message.contains("full"), "it says which donor: {said:?}");
+    lab.cli.fails(3, &["stat", "pot://lab/large"]);
+    assert_same(&lab.cli.cat("pot://lab/kept"), &content, "the other file");
+    // Garbage collection and new writes work again once something is gone.
+    lab.wait_clean(16);
+    let (small, content) = file(lab.dir(), "small", 14, 1 << 20);
+    lab.cli.ok(&["cp", arg(&small), "pot://lab/small"]);
+    assert_same(&lab.cli.cat("pot://lab/small"), &content, "a file that fits");
+    drop(lab);
+}
+
+#[test]
+fn p12_a_full_donor_is_passed_over_where_another_has_room() {
+    const NAME: &str = "p12_a_full_donor_is_passed_over";
+    let mut lab = Lab::manager_only(&["--gc-grace", "1s"]);
+    let Some(disk) = SmallDisk::mount(NAME, lab.dir().join("disk"), &inodes_for(10)) else { return };
+    lab.lend("full", Lending { dir: Some(disk.path().join("lent")), ..Lending::default() });
+    lab.lend("other", Lending::default());
+    lab.wait_live();
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB", "--width", "2"]);
+    let (input, content) = file(lab.dir(), "input", 15, 8 << 20);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");
+    let shares = lab.cli.shares("pot://lab/f");
+    assert!(shares["other"] >= 118, "{shares:?}");
+    lab.wait_clean(128);
+    drop(lab);
+}
+
+#[test]
+fn p12_a_disk_that_its_owner_fills_is_a_clear_error_and_deletes_work_at_0_bytes() {
+    const NAME: &str = "p12_a_disk_that_its_owner_fills";
+    let mut lab = Lab::manager_only(&["--gc-grace", "1s"]);
+    let Some(disk) = SmallDisk::mount(NAME, lab.dir().join("disk"), "size=16m") else { return };
+    lab.lend("donor", Lending { dir: Some(disk.path().join("lent")), ..Lending::default() });
+    lab.wait_live();
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
+    let (kept, content) = file(lab.dir(), "kept", 16, 2 << 20);
+    lab.cli.ok(&["cp", arg(&kept), "pot://lab/kept"]);
+    // The owner takes the rest.
+    let mut filler = fs::File::create(disk.path().join("owner")).expect("a file");
+    let full = std::io::copy(&mut std::io::repeat(1), &mut filler).expect_err("a full disk");
+    assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
+    let (input, _) = file(lab.dir(), "input", 17, 4 << 20);
+    let refused = lab.cli.run(&["--json", "cp", arg(&input), "pot://lab/f"]);
+    assert_eq!(refused.code, 6, "{}", refused.stderr);
+    println!("{:?}", refused.failure());
+    assert_same(&lab.cli.cat("pot://lab/kept"), &content, "the other file");
+    lab.cli.ok(&["rm", "pot://lab/kept"]);
+    lab.wait_clean(0);
+    // The owner relents.
+    drop(filler);
+    fs::remove_file(disk.path().join("owner")).expect("removed");
+    super::waiting::wait_until("room to be seen again", super::waiting::PATIENCE, || {
+        lab.cli.donor("donor")["room"].as_u64() > Some(8 << 20)
+    });
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    assert_same(&lab.cli.cat("pot://lab/f"), &bytes(17, 4 << 20), "the file");
+    drop(lab);
+}

@@ -1,0 +1,443 @@
+//! Point 12: garbage, truncated and oversized frames, forged tickets and dribble, on both ports.
+//! Whatever arrives, the daemons live on and serve.
+
+use super::content::{Lots, arg, assert_same, bytes, file};
+use super::lab::Lab;
+use super::member::Member;
+use super::waiting::{pause, wait_until};
+use potluck_core::chunk::ChunkName;
+use potluck_core::entropy::SystemEntropy;
+use potluck_core::ids::DonorId;
+use potluck_core::policy::{AckLevel, Override};
+use potluck_wire::bulk::{BulkIo, Reply, Request, Status};
+use potluck_wire::control::{Condition, DonorAccess, Reserve, Reserved};
+use potluck_wire::ticket::{Caveat, Ops, Secret, Ticket};
+use potluck_wire::tls::{Dial, TlsDial};
+use potluck_wire::upgrade::{self, Opened, OpenError};
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+/// No peer that says nothing useful is kept longer (PROMISES X3).
+const DROPPED_WITHIN: Duration = Duration::from_secs(30);
+
+/// Stores a file and reads it back, so that both ports are seen to work.
+#[track_caller]
+fn assert_serves(lab: &mut Lab, name: &str) {
+    assert!(lab.manager().ended().is_none(), "the manager died of {name}");
+    for donor in lab.donor_names() {
+        assert!(lab.donor(&donor).ended().is_none(), "{donor} died of {name}");
+    }
+    let (input, content) = file(lab.dir(), "probe", 12, 300_000);
+    let path = format!("pot://lab/{}", name.replace(' ', "-"));
+    lab.cli.ok(&["cp", arg(&input), &path]);
+    assert_same(&lab.cli.cat(&path), &content, &path);
+}
+
+fn hostile_lab() -> Lab {
+    let lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
+    lab
+}
+
+/// Reads until the peer closes; the test fails if it takes longer than `limit`.
+fn until_closed(mut stream: &TcpStream, limit: Duration) -> Vec<u8> {
+    stream.set_read_timeout(Some(limit)).expect("a timeout");
+    let mut said = Vec::new();
+    match stream.read_to_end(&mut said) {
+        Ok(_) => said,
+        Err(why) if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&why.kind()) => {
+            panic!("the connection was kept for {limit:?}")
+        }
+        Err(_) => said, // reset is closed, too
+    }
+}
+
+#[test]
+fn p12_garbage_on_either_port_ends_the_connection_and_nothing_else() {
+    let mut lab = hostile_lab();
+    let addresses = [lab.address().to_owned(), lab.donor_address("donor-1").to_owned()];
+    let mut lots = Lots::new("garbage", 12);
+    let mut garbage: Vec<Vec<u8>> = vec![
+        Vec::new(),
+        vec![0],
+        b"GET / HTTP/1.1\r\n\r\n".to_vec(),
+        b"POST /v1/status HTTP/1.1\r\ncontent-length: 99999999999999999999\r\n\r\n".to_vec(),
+        b"GET /bulk HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: potluck-bulk/1\r\n\r\n".to_vec(),
+        b"GET /bulk HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: potluck-bulk/1\r\npotluck-ticket: AAAA\r\npotluck-nonce: 00\r\n\r\n".to_vec(),
+        b"GET /bulk HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: potluck-bulk/9\r\n\r\n".to_vec(),
+        [b"GET /".as_slice(), &[b'a'; 100_000], b" HTTP/1.1\r\n\r\n"].concat(),
+        [b"GET / HTTP/1.1\r\n".as_slice(), &b"x: y\r\n".repeat(20_000), b"\r\n"].concat(),
+        // A TLS record that says it is longer than any, and a hello cut short.
+        vec![0x16, 3, 1, 0xff, 0xff, 1, 2, 3],
+        vec![0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3],
+        vec![0xb1; 5000],
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(),
+    ];
+    garbage.extend((0..20).map(|seed| bytes(seed, lots.below(4000) as usize)));
+    for address in &addresses {
+        for bytes in &garbage {
+            let mut stream = TcpStream::connect(address).expect("a port that answers");
+            // The peer may hang up while it is being talked to.
+            let _ = stream.write_all(bytes);
+            let _ = stream.shutdown(std::net::Shutdown::Write);
+            until_closed(&stream, DROPPED_WITHIN);
+        }
+        // Many at once that say nothing.
+        let crowd: Vec<_> = (0..300).filter_map(|_| TcpStream::connect(address).ok()).collect();
+        drop(crowd);
+    }
+    assert_serves(&mut lab, "garbage");
+}
+
+#[test]
+fn p12_the_ports_answer_curl() {
+    let lab = hostile_lab();
+    let mut stream = TcpStream::connect(lab.donor_address("donor-1")).expect("a port that answers");
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").expect("sent");
+    let said = until_closed(&stream, Duration::from_secs(5));
+    assert!(said.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&said));
+}
+
+/// What a member says after a good handshake that the manager cannot use.
+#[test]
+fn p12_nonsense_of_a_member_is_answered_and_nothing_else() {
+    let mut lab = hostile_lab();
+    let admin = Member::load(&lab.manager_dir().join("admin"));
+    let post = |name: &str, body: &[u8]| {
+        let head = format!("POST /v1/{name} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
+        [head.as_bytes(), body].concat()
+    };
+    let deep = "[".repeat(200_000);
+    let commit = format!(r#"{{"session":"{}","batch":0,"files":[{{"path":"pot://lab/x","size":18446744073709551615,"digest":"{}","mtime_ms":0,"chunk_size":0,"copies":4000000000,"pages":["AAAA"],"acknowledged":"AAAA"}}],"done":true}}"#, "0".repeat(32), "0".repeat(64));
+    for (what, request) in [
+        ("no JSON", post("status", b"hello")),
+        ("not UTF-8", post("status", &[0xff; 100])),
+        ("deep JSON", post("status", deep.as_bytes())),
+        ("another shape", post("reserve", b"[1,2,3]")),
+        ("huge numbers", post("reserve", br#"{"path":"pot://lab/x","bytes":18446744073709551615}"#)),
+        ("a negative number", post("reserve", br#"{"path":"pot://lab/x","bytes":-1}"#)),
+        ("an odd policy", post("reserve", br#"{"path":"pot://lab/x","bytes":1,"policy":{"chunk_size":0}}"#)),
+        ("copies without end", post("reserve", br#"{"path":"pot://lab/x","bytes":1,"policy":{"copies":4294967295}}"#)),
+        ("a commit of nothing", post("commit", commit.as_bytes())),
+        ("no such call", post("format-all-disks", b"{}")),
+        ("a donor's call", post("heartbeat", b"{}")),
+        ("no such path", b"GET /etc/passwd HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n".to_vec()),
+        ("a cursor nobody was given", post("list", br#"{"path":"pot://lab","after":"/../../x"}"#)),
+    ] {
+        let mut stream = admin.stream();
+        let said = admin.runtime.block_on(async {
+            stream.write_all(&request).await.expect("a manager that reads");
+            let mut said = Vec::new();
+            let reading = stream.read_to_end(&mut said);
+            let read = tokio::time::timeout(DROPPED_WITHIN, reading).await;
+            let _ = read.unwrap_or_else(|_| panic!("{what}: no answer"));
+            said
+        });
+        let said = String::from_utf8_lossy(&said).into_owned();
+        let refused = said.starts_with("HTTP/1.1 4") || said.starts_with("HTTP/1.1 5");
+        let empty_list = what.starts_with("a cursor") && said.starts_with("HTTP/1.1 200");
+        assert!(refused || empty_list, "{what}: {said:.300}");
+        assert!(!said.starts_with("HTTP/1.1 500"), "{what}: {said:.300}");
+    }
+    // Promised bodies that never come, or are too long.
+    for request in [
+        "POST /v1/status HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\n{",
+        "POST /v1/status HTTP/1.1\r\nhost: x\r\ncontent-length: 99999999999\r\n\r\n",
+        "POST /v1/status HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nfffffffffffffff0\r\n",
+    ] {
+        let mut stream = admin.stream();
+        admin.runtime.block_on(async {
+            let _ = stream.write_all(request.as_bytes()).await; // it may have hung up already
+            let _ = stream.shutdown().await;
+        });
+    }
+    assert_serves(&mut lab, "nonsense");
+}
+
+fn reserve(admin: &Member, name: &str, bytes: u64) -> Reserved {
+    let path = format!("pot://lab/{name}").parse().expect("a path");
+    let (policy, condition) = (Override::default(), Condition::Always);
+    admin.call(&Reserve { path, bytes: Some(bytes), policy, condition }).expect("a session")
+}
+
+/// Sends what `say` makes of a bulk connection and gives the donor's answer, or how it hung up.
+fn bulk(
+    admin: &Member,
+    access: &DonorAccess,
+    say: impl AsyncFnOnce(&mut Opened),
+) -> Result<Option<(u32, Reply)>, String> {
+    let mut opened = admin.open(access);
+    admin.runtime.block_on(async {
+        say(&mut opened).await;
+        let answer = opened.inbox.reply(&mut opened.io);
+        let answer = tokio::time::timeout(DROPPED_WITHIN, answer).await;
+        answer.expect("an answer or an end within 30 s").map_err(|why| why.to_string())
+    })
+}
+
+#[test]
+fn p12_truncated_forged_and_oversized_frames_end_the_connection() {
+    let mut lab = hostile_lab();
+    let admin = Member::load(&lab.manager_dir().join("admin"));
+    let session = reserve(&admin, "bulk", 1 << 20);
+    let access = &session.donors[0];
+    let body = bytes(77, 50_000);
+    let name = ChunkName::of(&body);
+    let put = |len: u32| Request::Put { name, ack: AckLevel::Memory, len };
+    let closed = |what: &str, answer: Result<Option<(u32, Reply)>, String>| {
+        assert!(!matches!(answer, Ok(Some(_))), "{what} was answered: {answer:?}");
+    };
+
+    // As it should be, so that the rest of this test can fail.
+    let answer = bulk(&admin, access, async |opened| {
+        let head = put(body.len() as u32).encode(3, &mut opened.lane);
+        opened.io.write(&head, &body).await.expect("sent");
+    });
+    let (tag, reply) = answer.expect("an answer").expect("an answer");
+    assert_eq!((tag, reply.status), (3, Status::Ok));
+    let stored = lab.lent("donor-1").chunks().len();
+
+    closed("a frame of garbage", bulk(&admin, access, async |opened| {
+        opened.io.write(&bytes(78, 200), &[]).await.expect("sent");
+    }));
+    closed("half a head", bulk(&admin, access, async |opened| {
+        let head = put(1000).encode(0, &mut opened.lane);
+        opened.io.write(&head[..20], &[]).await.expect("sent");
+        opened.io.0.shutdown().await.expect("closed");
+    }));
+    closed("half a body", bulk(&admin, access, async |opened| {
+        let head = put(1000).encode(0, &mut opened.lane);
+        opened.io.write(&head, &body[..500]).await.expect("sent");
+        opened.io.0.shutdown().await.expect("closed");
+    }));
+    for len in [0, u32::MAX, potluck_core::chunk::MAX_STORED + 1] {
+        closed("an impossible length", bulk(&admin, access, async |opened| {
+            let head = put(len).encode(0, &mut opened.lane);
+            opened.io.write(&head, &[]).await.expect("sent");
+        }));
+    }
+    closed("an unknown operation", bulk(&admin, access, async |opened| {
+        let mut head = put(1000).encode(0, &mut opened.lane);
+        head[1] = 9;
+        opened.io.write(&head, &body[..1000]).await.expect("sent");
+    }));
+    for at in [2, 4, 9, 20, 50] {
+        closed("a changed frame", bulk(&admin, access, async |opened| {
+            let mut head = put(1000).encode(0, &mut opened.lane);
+            head[at] ^= 1;
+            opened.io.write(&head, &body[..1000]).await.expect("sent");
+        }));
+    }
+    closed("a frame of another connection", {
+        let mut other = admin.open(access);
+        let recorded = put(body.len() as u32).encode(0, &mut other.lane);
+        bulk(&admin, access, async |opened| {
+            opened.io.write(&recorded, &body).await.expect("sent");
+        })
+    });
+
+    // Bytes that are not the chunk are refused, and the connection goes on.
+    let answer = bulk(&admin, access, async |opened| {
+        let wrong = bytes(79, 50_000);
+        let head = put(50_000).encode(0, &mut opened.lane);
+        opened.io.write(&head, &wrong).await.expect("sent");
+    });
+    let reply = answer.expect("an answer").expect("an answer").1;
+    assert_eq!((reply.status, reply.receipt.is_some()), (Status::Mismatch, false));
+    assert_eq!(lab.lent("donor-1").chunks().len(), stored, "nothing of all this was stored");
+    wait_until("temporary files to be gone", Duration::from_secs(10), || {
+        lab.lent("donor-1").temp().is_empty()
+    });
+    assert_serves(&mut lab, "frames");
+}
+
+#[test]
+fn p12_tickets_are_kept_to() {
+    let mut lab = hostile_lab();
+    let admin = Member::load(&lab.manager_dir().join("admin"));
+    let session = reserve(&admin, "tickets", 200_000);
+    let access = &session.donors[0];
+    let refuses = |what: &str, ticket: Ticket| {
+        let (net, address) = (&*admin.env.net, access.address.as_str());
+        let body = bytes(80, 1000);
+        admin.runtime.block_on(async {
+            let mut opened = match upgrade::open(net, &SystemEntropy, address, &ticket).await {
+                Ok(opened) => opened,
+                Err(OpenError::Refused(status)) => return assert_eq!(status, 403, "{what}"),
+                Err(other) => panic!("{what}: {other}"),
+            };
+            let put = Request::Put { name: ChunkName::of(&body), ack: AckLevel::Memory, len: 1000 };
+            let head = put.encode(0, &mut opened.lane);
+            opened.io.write(&head, &body).await.expect("sent");
+            match opened.inbox.reply(&mut opened.io).await {
+                Ok(Some((_, reply))) => assert_eq!(reply.status, Status::Denied, "{what}"),
+                Ok(None) | Err(_) => {}
+            }
+        });
+    };
+    let good = access.ticket.clone().expect("a ticket");
+    let narrowed = |caveat: Caveat| {
+        let mut ticket = good.clone();
+        ticket.narrow(&caveat);
+        ticket
+    };
+    refuses("a ticket made up", Ticket::issue(&Secret::from_bytes([9; 32]), &SystemEntropy, &[Caveat::Ops(Ops::PUT.and(Ops::GET))]));
+    refuses("a known ticket without its secret", Ticket { secret: Secret::from_bytes([9; 32]), ..good.clone() });
+    refuses("another donor's", narrowed(Caveat::Donor(DonorId(999))));
+    refuses("only for reading", narrowed(Caveat::Ops(Ops::GET)));
+    refuses("spent", narrowed(Caveat::Bytes(999)));
+    refuses("expired", narrowed(Caveat::Expires(0)));
+    // Widening is not possible: a caveat that was added cannot be taken away, and the signature of
+    // the narrow ticket does not fit the wide one.
+    let narrow = narrowed(Caveat::Ops(Ops::GET));
+    refuses("a narrow ticket's secret on the wide one", Ticket { public: good.public.clone(), secret: narrow.secret });
+    assert_eq!(lab.chunk_files(), 0, "nothing was stored");
+
+    // More bytes than were promised.
+    let answers = admin.runtime.block_on(async {
+        let mut opened = upgrade::open(&*admin.env.net, &SystemEntropy, &access.address, &good).await.expect("open");
+        let mut answers = Vec::new();
+        for number in 0..12 {
+            let body = bytes(90 + number, 60_000);
+            let put = Request::Put { name: ChunkName::of(&body), ack: AckLevel::Memory, len: 60_000 };
+            let head = put.encode(number as u32, &mut opened.lane);
+            opened.io.write(&head, &body).await.expect("sent");
+            answers.push(opened.inbox.reply(&mut opened.io).await.expect("an answer").expect("an answer").1.status);
+        }
+        answers
+    });
+    let stored = answers.iter().filter(|status| **status == Status::Ok).count();
+    assert!((3..8).contains(&stored), "a promise of 200 kB gave {answers:?}");
+    assert_eq!(answers.last(), Some(&Status::Denied));
+    assert_serves(&mut lab, "tickets");
+}
+
+/// Says one byte a second of `text`, again and again, and gives how long the peer listened.
+fn dribble(mut stream: TcpStream, text: &[u8]) -> Duration {
+    let started = Instant::now();
+    stream.set_nonblocking(true).expect("a socket");
+    for byte in text.iter().cycle() {
+        if started.elapsed() > DROPPED_WITHIN + Duration::from_secs(5) {
+            break;
+        }
+        let open = stream.write_all(&[*byte]).is_ok();
+        // A closed connection reads as its end or as an error other than “nothing yet”.
+        let mut said = [0; 4096];
+        let heard = stream.read(&mut said);
+        let ended = matches!(&heard, Ok(0)) || heard.is_err_and(|why| why.kind() != ErrorKind::WouldBlock);
+        if !open || ended {
+            break;
+        }
+        pause(Duration::from_secs(1));
+    }
+    started.elapsed()
+}
+
+#[test]
+fn p12_peers_of_one_byte_a_second_are_dropped_within_30_s() {
+    let mut lab = hostile_lab();
+    let admin = Member::load(&lab.manager_dir().join("admin"));
+    let session = reserve(&admin, "dribble", 1 << 20);
+    let access = session.donors[0].clone();
+    let (manager, donor) = (lab.address().to_owned(), lab.donor_address("donor-1").to_owned());
+    let connect = |address: &str| TcpStream::connect(address).expect("a port that answers");
+    let nobody = TlsDial::joining(potluck_wire::identity::fingerprint(&admin.identity.ca));
+    let times: Vec<(&str, Duration)> = std::thread::scope(|scope| {
+        let mut dribblers = Vec::new();
+        for (what, address, text) in [
+            ("TLS hello to the manager", &manager, &[0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3, 0][..]),
+            ("nothing sensible to the manager", &manager, b"hello "),
+            ("HTTP head to the donor", &donor, b"GET / HTTP/1.1\r\nx: yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy"),
+            ("nothing sensible to the donor", &donor, &[0xb1]),
+        ] {
+            let stream = connect(address);
+            dribblers.push((what, scope.spawn(move || dribble(stream, text))));
+        }
+        // Silence costs no more.
+        for (what, address) in [("silence at the manager", &manager), ("silence at the donor", &donor)] {
+            let stream = connect(address);
+            dribblers.push((what, scope.spawn(move || {
+                let started = Instant::now();
+                until_closed(&stream, DROPPED_WITHIN);
+                started.elapsed()
+            })));
+        }
+        // A stranger after a good handshake, in the body of its only call.
+        let joining = scope.spawn(|| {
+            let started = Instant::now();
+            admin.runtime.block_on(async {
+                let stream = admin.env.net.connect(&manager).await.expect("a connection");
+                let mut stream = nobody.secure(stream).await.expect("a handshake");
+                let head = b"POST /v1/join HTTP/1.1\r\nhost: x\r\ncontent-length: 5000\r\n\r\n";
+                stream.write_all(head).await.expect("sent");
+                let mut said = [0; 4096];
+                loop {
+                    let heard = tokio::time::timeout(Duration::from_secs(1), stream.read(&mut said));
+                    // An answer to the unfinished request counts: it is a refusal.
+                    if heard.await.is_ok() || started.elapsed() > 2 * DROPPED_WITHIN {
+                        return started.elapsed();
+                    }
+                    let _ = stream.write_all(b" ").await;
+                }
+            })
+        });
+        dribblers.push(("the body of a join", joining));
+        // A client with a ticket, in the body of a chunk.
+        let mut opened = admin.open(&access);
+        let runtime = admin.runtime.handle().clone();
+        let body = scope.spawn(move || {
+            let started = Instant::now();
+            runtime.block_on(async {
+                let put = Request::Put { name: ChunkName([1; 32]), ack: AckLevel::Memory, len: 60_000 };
+                let head = put.encode(0, &mut opened.lane);
+                opened.io.write(&head, &[]).await.expect("sent");
+                loop {
+                    let heard = opened.inbox.reply(&mut opened.io);
+                    let heard = tokio::time::timeout(Duration::from_secs(1), heard).await;
+                    if heard.is_ok() || started.elapsed() > 2 * DROPPED_WITHIN {
+                        return started.elapsed();
+                    }
+                    let _ = opened.io.write(&[0], &[]).await;
+                }
+            })
+        });
+        dribblers.push(("the body of a chunk", body));
+        { dribblers }.into_iter().map(|(what, thread)| (what, thread.join().expect(what))).collect()
+    });
+    println!("{times:#?}");
+    for (what, took) in times {
+        assert!(took < DROPPED_WITHIN, "{what}: kept for {took:?}");
+    }
+    assert_serves(&mut lab, "dribble");
+}
+
+#[test]
+fn p12_no_panic_in_any_log() {
+    // Every test looks through its logs when its pool is dropped (lab.rs). Here the logs are at
+    // their loudest, the peers at their worst, and the look itself is seen to see.
+    let mut lab = Lab::empty();
+    lab.set_manager_env("POTLUCK_LOG", "debug");
+    lab.start_manager();
+    let environment = vec![("POTLUCK_LOG".to_owned(), "debug".to_owned())];
+    lab.lend("donor-1", super::lab::Lending { environment, ..Default::default() });
+    lab.wait_live();
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
+    for address in [lab.address().to_owned(), lab.donor_address("donor-1").to_owned()] {
+        for seed in 0..50 {
+            let mut stream = TcpStream::connect(&address).expect("a port that answers");
+            let _ = stream.write_all(&bytes(seed, 300)); // it may have hung up already
+        }
+    }
+    assert_serves(&mut lab, "panics");
+    let logs = lab.logs();
+    assert!(logs.iter().any(|(_, text)| text.contains("DEBUG")), "the logs hold what was logged");
+    for (path, text) in &logs {
+        assert!(!text.contains("panicked"), "{}: {text}", path.display());
+    }
+    // Planted, it is found.
+    std::fs::write(lab.dir().join("logs/planted.log"), "thread 'main' panicked at x.rs:1").expect("a log");
+    let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(lab)));
+    assert!(found.is_err(), "a panic in a log fails the test");
+}
