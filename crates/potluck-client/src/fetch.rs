@@ -2,13 +2,13 @@
 
 use crate::buffer::Buffer;
 use crate::donors::Donors;
-use crate::link::LinkError;
+use crate::link::{LinkError, Wanted};
 use crate::pool::Client;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use potluck_core::ids::DonorId;
 use potluck_core::read_plan::{Source, pick};
 use potluck_core::recipe::Entry;
-use potluck_core::seal::{Meaning, SpaceKey};
+use potluck_core::seal::SpaceKey;
 use potluck_wire::bulk::Status;
 use potluck_wire::control::{CopyFault, DonorAccess, Report};
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -92,17 +92,11 @@ impl Fetcher {
         let permits = (stored as usize).min(self.ahead_bytes) as u32;
         let ahead =
             self.ahead.clone().acquire_many_owned(permits).await.expect("never closed");
-        let mut bytes = self.stored(entry, holders).await?;
-        if let Some(key) = self.key.as_ref().filter(|_| entry.sealed) {
-            key.open(Meaning::Chunk, &entry.digest, bytes.bytes_mut()).map_err(|why| {
-                Failure::new(ErrorKind::Integrity, code::WRONG_BYTES, format!("chunk {}: {why}", entry.name))
-                    .hint("the catalog and the stored data disagree: tell the pool's admin")
-            })?;
-        }
+        let bytes = self.from_any(entry, holders).await?;
         Ok(Fetched { bytes, _ahead: ahead })
     }
 
-    async fn stored(&self, entry: &Entry, holders: &[DonorId]) -> Result<Buffer, Failure> {
+    async fn from_any(&self, entry: &Entry, holders: &[DonorId]) -> Result<Buffer, Failure> {
         let sources = self.sources(holders);
         let mut tried = Vec::new();
         let mut faults = Vec::new();
@@ -151,7 +145,7 @@ impl Fetcher {
         self.donors.paces(|paces| paces.entry(donor).or_default().sent(bytes, sent_at));
         let mut asked = Asked { donors: &self.donors, donor, bytes, answered: false };
         let answer = match self.donors.link(donor).await {
-            Ok(link) => link.get(entry.name, bytes).await,
+            Ok(link) => link.get(self.wanted(entry)).await,
             Err(error) => Err(error),
         };
         if answer.is_ok() {
@@ -160,6 +154,12 @@ impl Fetcher {
             self.donors.paces(|paces| paces.entry(donor).or_default().acked(bytes, sent_at, now));
         }
         (donor, answer)
+    }
+
+    fn wanted(&self, entry: &Entry) -> Wanted {
+        let key = self.key.as_ref().filter(|_| entry.sealed);
+        let seal = key.map(|key| (key.clone(), entry.digest));
+        Wanted { name: entry.name, len: entry.stored_len(), seal }
     }
 
     fn sources(&self, holders: &[DonorId]) -> Vec<Source> {

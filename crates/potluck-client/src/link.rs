@@ -2,8 +2,9 @@
 //! back in the same order.
 
 use crate::buffer::{Buffer, Buffers};
-use potluck_core::chunk::{ChunkName, Verifier};
+use potluck_core::chunk::{ChunkName, Digest, Verifier};
 use potluck_core::policy::AckLevel;
+use potluck_core::seal::{Meaning, SpaceKey};
 use potluck_wire::bulk::{BulkIo, FrameError, Inbox, Lane, PIECE, Reply, Request, Status, StreamIo};
 use potluck_wire::net::BoxStream;
 use potluck_wire::ticket::Receipt;
@@ -18,7 +19,7 @@ pub const STALL: Duration = Duration::from_secs(8);
 
 /// What a put brings.
 pub type PutResult = Result<(AckLevel, Receipt), LinkError>;
-/// What a get brings: the chunk as stored, verified by its name.
+/// What a get brings: the chunk's plaintext, verified.
 pub type GetResult = Result<Buffer, LinkError>;
 
 /// Why a donor did not do what it was asked.
@@ -58,12 +59,24 @@ impl From<OpenError> for LinkError {
 
 enum Job {
     Put { name: ChunkName, ack: AckLevel, body: Arc<Buffer>, done: oneshot::Sender<PutResult> },
-    Get { name: ChunkName, len: u32, done: oneshot::Sender<GetResult> },
+    Get { wanted: Wanted, done: oneshot::Sender<GetResult> },
+}
+
+/// A chunk to fetch, and how to know that it came.
+#[derive(Debug, Clone)]
+pub struct Wanted {
+    /// Its name.
+    pub name: ChunkName,
+    /// Its stored bytes.
+    pub len: u32,
+    /// How to open it, if it is sealed. The seal then proves the bytes, in the same pass over them
+    /// that decrypts them (docs/notes/0003); otherwise the name does.
+    pub seal: Option<(SpaceKey, Digest)>,
 }
 
 enum Owed {
     Put { done: oneshot::Sender<PutResult> },
-    Get { name: ChunkName, len: u32, done: oneshot::Sender<GetResult> },
+    Get { wanted: Wanted, done: oneshot::Sender<GetResult> },
 }
 
 /// A handle on the connection; when the last one is gone, the connection closes.
@@ -104,10 +117,10 @@ impl Link {
         result.await.unwrap_or_else(|_| Err(gone()))
     }
 
-    /// Fetches a chunk of `len` stored bytes and verifies it.
-    pub async fn get(&self, name: ChunkName, len: u32) -> GetResult {
+    /// Fetches a chunk, verifies it, and opens it if it is sealed.
+    pub async fn get(&self, wanted: Wanted) -> GetResult {
         let (done, result) = oneshot::channel();
-        self.ask(Job::Get { name, len, done })?;
+        self.ask(Job::Get { wanted, done })?;
         result.await.unwrap_or_else(|_| Err(gone()))
     }
 
@@ -136,8 +149,8 @@ async fn send(
             }
             // Asked and no longer wanted: another donor was faster.
             Job::Get { done, .. } if done.is_closed() => continue,
-            Job::Get { name, len, done } => {
-                (Request::Get { name }, None, Owed::Get { name, len, done })
+            Job::Get { wanted, done } => {
+                (Request::Get { name: wanted.name }, None, Owed::Get { wanted, done })
             }
         };
         let head = request.encode(tag, &mut lane);
@@ -168,8 +181,8 @@ async fn receive(
         tag = tag.wrapping_add(1);
         let goes_on = match owed {
             Owed::Put { done } => settle_put(done, answer),
-            Owed::Get { name, len, done } => {
-                settle_get(&mut io, &mut inbox, &buffers, (name, len), done, answer).await
+            Owed::Get { wanted, done } => {
+                settle_get(&mut io, &mut inbox, &buffers, wanted, done, answer).await
             }
         };
         if !goes_on {
@@ -192,7 +205,7 @@ async fn settle_get(
     io: &mut impl BulkIo,
     inbox: &mut Inbox,
     buffers: &Buffers,
-    (name, len): (ChunkName, u32),
+    wanted: Wanted,
     done: oneshot::Sender<GetResult>,
     answer: Result<Reply, LinkError>,
 ) -> bool {
@@ -207,17 +220,17 @@ async fn settle_get(
         let _ = done.send(Err(LinkError::Refused(reply.status)));
         return true;
     }
-    if reply.body != len {
+    if reply.body != wanted.len {
         // A chunk has one length. The body that follows is not worth reading.
         let _ = done.send(Err(LinkError::WrongBytes));
         return false;
     }
-    let mut buffer = buffers.claim(len as usize).await.buffer(len as usize);
-    let mut verifier = Verifier::new(name);
-    match receive_body(io, inbox, &mut buffer, &mut verifier).await {
-        Ok(()) => {
-            let verified = verifier.finish().map(|()| buffer).map_err(|_| LinkError::WrongBytes);
-            let _ = done.send(verified); // a hedged get is wanted no longer
+    let len = wanted.len as usize;
+    let mut buffer = buffers.claim(len).await.buffer(len);
+    match receive_body(io, inbox, &mut buffer, &wanted).await {
+        Ok(verified) => {
+            // Nobody waits for a hedged get that came second.
+            let _ = done.send(verified.map(|()| buffer).ok_or(LinkError::WrongBytes));
             true
         }
         Err(error) => {
@@ -227,13 +240,15 @@ async fn settle_get(
     }
 }
 
+/// Receives the body; `None` if it is not what was wanted.
 async fn receive_body(
     io: &mut impl BulkIo,
     inbox: &mut Inbox,
-    buffer: &mut [u8],
-    verifier: &mut Verifier,
-) -> Result<(), LinkError> {
+    buffer: &mut Buffer,
+    wanted: &Wanted,
+) -> Result<Option<()>, LinkError> {
     let away = |error: FrameError| LinkError::Away(error.to_string());
+    let mut verifier = wanted.seal.is_none().then(|| Verifier::new(wanted.name));
     let (mut hashed, mut filled) = (0, 0);
     while filled < buffer.len() {
         let read = inbox.body(io, &mut buffer[filled..]);
@@ -243,9 +258,83 @@ async fn receive_body(
             .map_err(away)?;
         // Hash in pieces that are still in the cache, and large enough for all SIMD lanes.
         if filled - hashed >= PIECE || filled == buffer.len() {
-            verifier.update(&buffer[hashed..filled]);
+            verifier.iter_mut().for_each(|verifier| verifier.update(&buffer[hashed..filled]));
             hashed = filled;
         }
     }
-    Ok(())
+    let by_seal = |(key, digest): &(SpaceKey, Digest)| {
+        key.open(Meaning::Chunk, digest, buffer.bytes_mut()).ok()
+    };
+    Ok(match verifier {
+        Some(verifier) => verifier.finish().ok(),
+        None => wanted.seal.as_ref().and_then(by_seal),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use potluck_wire::bulk::SessionKeys;
+    use potluck_wire::net::{Detached, Stream};
+    use potluck_wire::ticket::Secret;
+    use std::io;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+    use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
+
+    /// A connection into a black hole: its socket takes a few bytes, and nobody ever reads them.
+    struct Hole(DuplexStream);
+
+    impl Stream for Hole {
+        fn detach(self: Box<Self>) -> io::Result<Detached> {
+            Ok(Detached::Stream(self))
+        }
+    }
+
+    impl AsyncRead for Hole {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+            out: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.0).poll_read(context, out)
+        }
+    }
+
+    impl AsyncWrite for Hole {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            Pin::new(&mut self.0).poll_write(context, bytes)
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a2_a_donor_that_reads_nothing_hangs_nobody() {
+        let (ours, _theirs) = tokio::io::duplex(1024);
+        let keys = SessionKeys::derive(&Secret::from_bytes([7; 32]), &[1; 16], &[2; 16]);
+        let opened = Opened {
+            io: StreamIo(Box::new(Hole(ours))),
+            inbox: Inbox::new(keys.donor, &[]).expect("an inbox"),
+            lane: keys.client,
+        };
+        let buffers = Buffers::new(1 << 20);
+        let link = Link::start(opened, buffers.clone());
+        let body = Arc::new(buffers.claim(4096).await.buffer(4096));
+        let put = || link.put(ChunkName::of(&body), AckLevel::Memory, body.clone());
+        let both = async { tokio::join!(put(), put()) };
+        let (first, second) = tokio::time::timeout(2 * STALL, both).await.expect("an end");
+        assert!(first.is_err() && second.is_err());
+        assert!(!link.is_open());
+    }
 }

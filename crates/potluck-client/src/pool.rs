@@ -5,7 +5,7 @@ use crate::donors::Donors;
 use potluck_wire::call::Caller;
 use potluck_wire::control::{Call, Open, Opened};
 use potluck_wire::env::Env;
-use potluck_wire::error::{ErrorKind, Failure};
+use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_core::path::PoolPath;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,6 +17,9 @@ const MEMORY: usize = 96 << 20;
 
 /// How long work that is under way waits for a manager that is away, such as one that restarts.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How long it waits for donors to report to a manager that has just started; one that is silent
+/// for longer is away, and its absence is an error within 30 s (PROMISES A2).
+const DONORS_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A client of one pool. Cheap to clone; clones share connections and memory.
 #[derive(Clone)]
@@ -68,16 +71,14 @@ impl Client {
         self.caller.call(request).await
     }
 
-    /// Calls the manager for work that is under way: while it is away, asks again.
+    /// Calls the manager for work that is under way: while it is away, or its donors have not
+    /// reported yet, asks again.
     pub async fn call_patiently<C: Call>(&self, request: &C) -> Result<C::Reply, Failure> {
         let started = self.env.clock.now();
         let mut pause = Duration::from_millis(100);
         loop {
             match self.caller.call(request).await {
-                Err(failure)
-                    if failure.kind == ErrorKind::Retry
-                        && self.env.clock.now() - started < PATIENCE =>
-                {
+                Err(failure) if self.env.clock.now() - started < patience(&failure) => {
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(Duration::from_secs(2));
                 }
@@ -89,5 +90,16 @@ impl Client {
     /// Opens one file.
     pub async fn open(&self, path: &PoolPath) -> Result<Opened, Failure> {
         self.call(&Open { path: path.clone(), recursive: false, after: None }).await
+    }
+}
+
+/// How long after the first try a call that failed like this is tried again.
+fn patience(failure: &Failure) -> Duration {
+    match failure.code.as_str() {
+        code::NO_MANAGER => PATIENCE,
+        // Over is over.
+        code::NO_SESSION => Duration::ZERO,
+        _ if failure.kind == ErrorKind::Retry => DONORS_PATIENCE,
+        _ => Duration::ZERO,
     }
 }

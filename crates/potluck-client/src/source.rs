@@ -166,7 +166,12 @@ impl Cutter {
         let want = left.clamp(1, self.chunk_size);
         let mut body = claim.split(want).buffer(want);
         let mut hasher = ChunkHasher::default();
-        let len = current.fill(&mut body, &mut hasher)?;
+        let mut len = current.fill(&mut body, &mut hasher)?;
+        if len < self.chunk_size && current.left == Some(0) && !current.at_end()? {
+            // It grew meanwhile, and only the last chunk of a file may be short.
+            body.bytes_mut().resize(self.chunk_size, 0);
+            len += current.fill(&mut body[len..], &mut hasher)?;
+        }
         body.bytes_mut().truncate(len);
         if len == 0 {
             return Ok(None);

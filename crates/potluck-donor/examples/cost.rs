@@ -9,6 +9,14 @@ use potluck_wire::bulk::{Request, Status};
 use std::io::{Read, Write};
 use std::time::Instant;
 
+fn warm(dir: &std::path::Path) {
+    let p = dir.join("warm");
+    let mut f = std::fs::File::create(&p).unwrap();
+    let b = vec![1u8; 1 << 20];
+    for _ in 0..1400 { f.write_all(&b).unwrap(); }
+    drop(f);
+    std::fs::remove_file(&p).unwrap();
+}
 fn cpu_of(name: &str) -> f64 {
     let mut sum = 0.0;
     for t in std::fs::read_dir("/proc/self/task").unwrap().flatten() {
@@ -97,18 +105,18 @@ fn main() {
         for round in 0..rounds {
             let chunks: Vec<Vec<u8>> = (0..total / chunk).map(|i| { let mut c = base.clone(); c[..8].copy_from_slice(&((round * 1_000_000 + i) as u64).to_le_bytes()); c }).collect();
             let names: Vec<_> = chunks.iter().map(|c| ChunkName::of(c)).collect();
-            rustix::fs::sync();
+            rustix::fs::sync(); warm(pool.place.lent().parent().unwrap());
             let (c, _) = floor_put(&pool.place.lent().parent().unwrap(), &chunks, true);
             ff.push(c / gib);
-            rustix::fs::sync();
+            rustix::fs::sync(); warm(pool.place.lent().parent().unwrap());
             std::fs::remove_dir_all(pool.place.lent().parent().unwrap().join("ff")).unwrap();
-            rustix::fs::sync();
+            rustix::fs::sync(); warm(pool.place.lent().parent().unwrap());
             let (c, w) = floor_put(&pool.place.lent().parent().unwrap(), &chunks, false);
             fp.push(c / gib); fpw.push(w);
-            rustix::fs::sync();
+            rustix::fs::sync(); warm(pool.place.lent().parent().unwrap());
             let (c, _) = floor_get(&pool.place.lent().parent().unwrap(), total as u64, &mut sink);
             fg.push(c / gib);
-            rustix::fs::sync();
+            rustix::fs::sync(); warm(pool.place.lent().parent().unwrap());
             let mut client = pool.client().await;
             // first frame makes the thread
             let before = 0.0; let _ = before;

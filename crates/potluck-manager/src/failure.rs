@@ -17,13 +17,13 @@ pub fn of_catalog(why: Error) -> Failure {
         Error::NoSpaceNamed(_) => failure(
             K::NotFound,
             code::NO_SPACE_NAMED,
-            "`potluck ls` lists the spaces; an admin makes one with `potluck space create`",
+            "`potluck space ls` lists the spaces; an admin makes one with `potluck space create`",
         ),
         Error::SpaceExists(_) => failure(K::Conflict, code::EXISTS, "choose another name"),
         Error::SpaceNotEmpty { .. } => failure(
             K::Conflict,
             code::NOT_EMPTY,
-            "remove its files first, or force the removal to lose them",
+            "remove its files first, or lose them with `potluck space rm --force`",
         ),
         Error::NoEntry(_) => {
             failure(K::NotFound, code::NO_ENTRY, "`potluck ls` shows what is there")
@@ -43,7 +43,7 @@ pub fn of_catalog(why: Error) -> Failure {
             failure(K::Conflict, code::WRONG_KIND, "name a file in it, or ask for the whole tree")
         }
         Error::NotEmpty(_) => {
-            failure(K::Conflict, code::NOT_EMPTY, "remove it with all that is in it: `rm -r`")
+            failure(K::Conflict, code::NOT_EMPTY, "remove it with all that is in it: `potluck rm -r`")
         }
         Error::OutsideSpaces(_) => failure(
             K::Usage,
@@ -77,7 +77,7 @@ pub fn of_catalog(why: Error) -> Failure {
             failure(K::Usage, code::BAD_REQUEST, "join again with this release of Potluck")
         }
         Error::NoMember(_) => {
-            failure(K::NotFound, code::NO_ENTRY, "`potluck nodes` lists the donors")
+            failure(K::NotFound, code::NO_ENTRY, "`potluck status` lists the donors")
         }
         Error::LastAdmin(_) => {
             failure(K::Conflict, code::NOT_ALLOWED, "invite another admin first")
@@ -139,7 +139,7 @@ pub fn of_placement(why: Refusal, joined: usize) -> Failure {
     match why {
         Refusal::NoDonors if joined == 0 => {
             Failure::new(ErrorKind::NoSpace, code::NO_DONORS, "nobody lends disk to this pool yet")
-                .hint("lend some: `potluck lend --max 50GiB DIR` on any machine of the pool")
+                .hint("lend some with `potluck lend` on any machine of the pool")
         }
         Refusal::NoDonors => {
             let what = format!("none of the pool's {joined} donors can be written to now");

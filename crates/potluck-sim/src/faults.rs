@@ -8,7 +8,7 @@ use crate::world::{LENT, World};
 use potluck_core::policy::AckLevel;
 use std::path::Path;
 
-/// At most so many chunks are spoiled by one fault.
+/// At most so many chunks are spoiled by one such fault.
 const FLIPS: u64 = 5;
 
 impl World {
@@ -23,12 +23,17 @@ impl World {
                 self.fell(&everybody, Some(ack))
             }
             Fault::Flip => {
-                let flipped = flip(&self.drives[usize::from(victim)], &self.draw);
+                let most = self.draw.between(1, FLIPS);
+                let flipped = flip(&self.drives[usize::from(victim)], &self.draw, most);
                 if flipped > 0 {
                     self.stage.board().health.damaged.insert(victim);
                 }
                 self.stage.trace.say("fault", format_args!("{flipped} chunks of donor-{victim} spoiled"));
                 flipped > 0
+            }
+            Fault::Ruin => {
+                self.drives.iter().for_each(|drive| drop(flip(drive, &self.draw, u64::MAX)));
+                true
             }
             Fault::Fill(number, left) => {
                 self.drives[usize::from(number)].fill(Some(left));
@@ -60,7 +65,7 @@ impl World {
             }
             Fault::Fill(number, _) => self.drives[usize::from(number)].fill(None),
             // Neither a spoiled chunk nor a wrong clock heals by itself.
-            Fault::Flip | Fault::Jump(..) => {}
+            Fault::Flip | Fault::Ruin | Fault::Jump(..) => {}
         }
         self.stage.trace.say("fault", format_args!("{fault:?} ends"));
         self.change();
@@ -143,15 +148,13 @@ impl World {
     }
 }
 
-/// Flips a bit in some chunks; gives how many.
-fn flip(drive: &Drive, draw: &Draw) -> u64 {
-    let chunks = drive.files(&Path::new(LENT).join("chunks"));
+/// Flips a bit each in up to `most` chunks; gives in how many.
+fn flip(drive: &Drive, draw: &Draw, most: u64) -> u64 {
+    let mut chunks = drive.files(&Path::new(LENT).join("chunks"));
     let mut flipped = 0;
-    if !chunks.is_empty() {
-        for _ in 0..draw.between(1, FLIPS) {
-            let (path, bytes) = &chunks[draw.below(chunks.len() as u64) as usize];
-            flipped += u64::from(drive.flip(path, draw.below(8 * bytes.len().max(1) as u64)));
-        }
+    while flipped < most && !chunks.is_empty() {
+        let (path, bytes) = chunks.swap_remove(draw.below(chunks.len() as u64) as usize);
+        flipped += u64::from(drive.flip(&path, draw.below(8 * bytes.len().max(1) as u64)));
     }
     flipped
 }

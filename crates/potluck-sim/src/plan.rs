@@ -108,9 +108,19 @@ pub enum Fault {
     Fill(u8, u64),
     /// A wall clock jumps by so many milliseconds.
     Jump(Who, i64),
+    /// Every chunk on every donor is spoiled. No seed draws this: it is more than is promised, and
+    /// shows that the checks see a loss.
+    Ruin,
 }
 
 impl Plan {
+    /// The same with a loss that nothing can make good.
+    pub fn with_ruin(mut self) -> Self {
+        let ruin = Event { at: 2 * LAST_FAULT, lasts: Duration::ZERO, fault: Fault::Ruin };
+        self.faults.push(ruin);
+        self
+    }
+
     /// What `seed` expands to.
     pub fn draw(seed: u64) -> Self {
         let draw = Draw::new(seed, "options");
@@ -118,6 +128,7 @@ impl Plan {
         let skew = |who| (who, draw.between(0, 800) as i64 * DAY_MS - 400 * DAY_MS);
         let skews = Who::mortals().map(skew).collect();
         let victim = draw.below(DONORS.into()) as u8;
+        let scripts = scripts(&Draw::new(seed, "scripts"));
         Self {
             seed,
             sealed: draw.chance(50),
@@ -126,8 +137,8 @@ impl Plan {
             window: draw.pick(&[32, 64, 256]),
             skews,
             victim,
-            scripts: scripts(&Draw::new(seed, "scripts")),
-            faults: faults(&Draw::new(seed, "faults"), ack, victim),
+            faults: faults(&Draw::new(seed, "faults"), ack, victim, &scripts),
+            scripts,
         }
     }
 }
@@ -208,48 +219,91 @@ fn content(draw: &Draw) -> Content {
 /// Every scenario has a partition, a crash of a donor, and one of the manager or a client; the rest
 /// is open. All of it together stays inside what must be survived: only the victim loses what it
 /// acknowledged, unless acknowledged means synced.
-fn faults(draw: &Draw, ack: AckLevel, victim: u8) -> Vec<Event> {
-    let donor = || Who::Donor(draw.below(DONORS.into()) as u8);
-    let client = || Who::Client(draw.below(CLIENTS.into()) as u8);
-    let cut = || match draw.below(6) {
-        0 | 1 => Fault::Cut(client(), donor()),
-        2 | 3 => Fault::Cut(Who::Manager, donor()),
-        4 => Fault::Cut(Who::Manager, client()),
-        _ if draw.chance(50) => Fault::OneWay(donor(), client()),
-        _ => Fault::OneWay(client(), donor()),
-    };
-    let power = || match ack {
-        AckLevel::Memory => Fault::PowerCut(victim),
-        AckLevel::Disk => Fault::PowerCut(draw.below(DONORS.into()) as u8),
-    };
-    let any = || match draw.below(12) {
-        0..3 => cut(),
-        3 | 4 => Fault::Kill(donor()),
-        5 => Fault::Kill(Who::Manager),
-        6 => Fault::Kill(client()),
-        7 => power(),
-        8 if ack == AckLevel::Disk => Fault::Blackout,
-        8 | 9 => Fault::Flip,
-        10 => Fault::Fill(draw.below(DONORS.into()) as u8, draw.below(400_000)),
-        _ => Fault::Jump(
-            draw.pick(&[Who::Manager, donor(), client()]),
-            draw.between(0, 20) as i64 * DAY_MS - 10 * DAY_MS,
-        ),
-    };
-    let crash = if draw.chance(50) { Who::Manager } else { client() };
-    let first = if draw.chance(30) { power() } else { Fault::Kill(donor()) };
-    let mut faults = vec![cut(), first, Fault::Kill(crash)];
-    faults.extend((0..draw.between(1, 5)).map(|_| any()));
-    let mut events: Vec<Event> = faults
-        .into_iter()
-        .map(|fault| Event {
-            at: seconds(draw, 1, LAST_FAULT.as_secs()),
-            lasts: if draw.chance(40) { seconds(draw, 1, 8) } else { seconds(draw, 8, 70) },
-            fault,
-        })
-        .collect();
+fn faults(draw: &Draw, ack: AckLevel, victim: u8, scripts: &[Vec<Step>]) -> Vec<Event> {
+    let faults = Faults { draw, ack, victim, scripts };
+    let mut events = vec![
+        faults.event(|faults, client| faults.cut(client)),
+        faults.event(|faults, _| {
+            if faults.draw.chance(30) { faults.power_cut() } else { Fault::Kill(faults.donor()) }
+        }),
+        faults.event(|faults, client| {
+            Fault::Kill(if faults.draw.chance(50) { Who::Manager } else { client })
+        }),
+    ];
+    events.extend((0..draw.between(1, 5)).map(|_| faults.event(Faults::any)));
     events.sort_by_key(|event| event.at);
     events
+}
+
+struct Faults<'a> {
+    draw: &'a Draw,
+    ack: AckLevel,
+    victim: u8,
+    scripts: &'a [Vec<Step>],
+}
+
+impl Faults<'_> {
+    /// A fault that `what` draws, given a client that it may concern.
+    fn event(&self, what: impl Fn(&Self, Who) -> Fault) -> Event {
+        let (client, at) = self.moment();
+        let lasts = if self.draw.chance(40) { (1, 8) } else { (8, 70) };
+        let fault = what(self, client);
+        Event { at, lasts: seconds(self.draw, lasts.0, lasts.1), fault }
+    }
+
+    /// Mostly in the middle of a write: they are what can go wrong, and short.
+    fn moment(&self) -> (Who, Duration) {
+        let client = self.draw.below(CLIENTS.into()) as u8;
+        let writes = self.scripts[usize::from(client)].iter().filter(|step| {
+            matches!(step.op, Op::Put { .. }) && step.at < LAST_FAULT
+        });
+        let writes: Vec<Duration> = writes.map(|step| step.at).collect();
+        let at = if writes.is_empty() || self.draw.chance(20) {
+            seconds(self.draw, 1, LAST_FAULT.as_secs())
+        } else {
+            self.draw.pick(&writes) + Duration::from_millis(self.draw.below(700))
+        };
+        (Who::Client(client), at)
+    }
+
+    fn donor(&self) -> Who {
+        Who::Donor(self.draw.below(DONORS.into()) as u8)
+    }
+
+    fn cut(&self, client: Who) -> Fault {
+        match self.draw.below(6) {
+            0 | 1 => Fault::Cut(client, self.donor()),
+            2 | 3 => Fault::Cut(Who::Manager, self.donor()),
+            4 => Fault::Cut(Who::Manager, client),
+            _ if self.draw.chance(50) => Fault::OneWay(self.donor(), client),
+            _ => Fault::OneWay(client, self.donor()),
+        }
+    }
+
+    fn power_cut(&self) -> Fault {
+        match self.ack {
+            AckLevel::Memory => Fault::PowerCut(self.victim),
+            AckLevel::Disk => Fault::PowerCut(self.draw.below(DONORS.into()) as u8),
+        }
+    }
+
+    fn any(&self, client: Who) -> Fault {
+        let draw = self.draw;
+        match draw.below(12) {
+            0..3 => self.cut(client),
+            3 | 4 => Fault::Kill(self.donor()),
+            5 => Fault::Kill(Who::Manager),
+            6 => Fault::Kill(client),
+            7 => self.power_cut(),
+            8 if self.ack == AckLevel::Disk => Fault::Blackout,
+            8 | 9 => Fault::Flip,
+            10 => Fault::Fill(draw.below(DONORS.into()) as u8, draw.below(400_000)),
+            _ => Fault::Jump(
+                draw.pick(&[Who::Manager, self.donor(), client]),
+                draw.between(0, 20) as i64 * DAY_MS - 10 * DAY_MS,
+            ),
+        }
+    }
 }
 
 impl fmt::Display for Plan {

@@ -31,12 +31,11 @@ pub struct Outcome {
     pub result: Result<(), String>,
 }
 
-/// Runs the scenario of `seed`. It has the calling thread to itself.
-pub fn run(seed: u64) -> Outcome {
-    let plan = Plan::draw(seed);
-    let mut world = World::new(&plan);
+/// Plays a scenario. It has the calling thread to itself.
+pub fn run(plan: &Plan) -> Outcome {
+    let mut world = World::new(plan);
     let trace = world.stage.trace.clone();
-    let mut show = Show { world: &mut world, plan: &plan, trace: trace.clone(), noted: Duration::ZERO };
+    let mut show = Show { world: &mut world, plan, trace: trace.clone(), noted: Duration::ZERO };
     let result = show.go();
     trace.say("end", result.as_ref().map_or_else(String::clone, |()| "every promise was kept".into()));
     let took = world.now();

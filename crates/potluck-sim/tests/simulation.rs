@@ -8,6 +8,7 @@
 //! in statics: tokio, for one, draws the order in which `select!` polls from them.
 
 use potluck_sim::disk::Drive;
+use potluck_sim::plan::Plan;
 use potluck_sim::run::{Outcome, run};
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -19,6 +20,8 @@ use std::thread;
 const SEED: &str = "POTLUCK_SIM_SEED";
 /// Where this process leaves its trace.
 const TRACE: &str = "POTLUCK_SIM_TRACE";
+/// Adds a loss to the scenario that must be noticed.
+const RUIN: &str = "POTLUCK_SIM_RUIN";
 /// How many seeds to try.
 const SEEDS: &str = "POTLUCK_SIM_SEEDS";
 /// Fits a minute on two cores.
@@ -61,12 +64,16 @@ fn number(name: &str) -> Option<u64> {
 
 /// Plays `seed` in another process, which leaves its trace at `trace`.
 fn play(seed: u64, trace: &Path) -> Output {
-    Command::new(std::env::current_exe().expect("this executable"))
+    player(seed, trace).output().expect("this executable starts")
+}
+
+fn player(seed: u64, trace: &Path) -> Command {
+    let mut player = Command::new(std::env::current_exe().expect("this executable"));
+    player
         .args(["replay", "--exact", "--nocapture", "--test-threads=1"])
         .env(SEED, seed.to_string())
-        .env(TRACE, trace)
-        .output()
-        .expect("this executable starts")
+        .env(TRACE, trace);
+    player
 }
 
 fn check(seed: u64, played: &Output) {
@@ -90,6 +97,7 @@ fn traces() -> (tempfile::TempDir, impl Fn(&str) -> PathBuf) {
 #[test]
 fn replay() {
     let Some(seed) = number(SEED) else { return };
+    let ruined = std::env::var_os(RUIN).is_some();
     CHANCE.store(seed, Ordering::Relaxed);
     let earlier = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -104,7 +112,8 @@ fn replay() {
             .without_time()
             .finish();
         let _told = tracing_subscriber::util::SubscriberInitExt::set_default(told);
-        run(seed)
+        let plan = Plan::draw(seed);
+        run(&if ruined { plan.with_ruin() } else { plan })
     })
     .join()
     .expect("the run ends");
@@ -174,6 +183,17 @@ fn d1_d2_i1_a1_a2_c1_hold_for_every_seed() {
     if let Some((seed, played)) = failed.first() {
         check(*seed, played);
     }
+}
+
+#[test]
+fn l1_a_loss_beyond_what_is_promised_is_noticed() {
+    if number(SEED).is_some() {
+        return; // as above
+    }
+    let (_dir, trace) = traces();
+    let played = player(1, &trace("ruin")).env(RUIN, "1").output().expect("this executable starts");
+    let said = String::from_utf8_lossy(&played.stderr).into_owned();
+    assert!(!played.status.success() && said.contains("cannot be read"), "{said}");
 }
 
 #[test]

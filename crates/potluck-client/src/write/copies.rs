@@ -111,3 +111,24 @@ fn others(
 ) -> impl Iterator<Item = (DonorId, &Pace)> {
     paces.iter().filter(move |(donor, _)| free(donor)).map(|(donor, pace)| (*donor, pace))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buffer::Buffers;
+    use potluck_wire::env::Env;
+
+    #[test]
+    fn a_copy_without_a_donor_left_is_not_waited_for() {
+        let donors = Donors::new(Env::system(), Buffers::new(1 << 20));
+        let mut copies = Copies::new(donors, Plan::default());
+        copies.usable = BTreeSet::from([DonorId(1), DonorId(2)]);
+        let mut spread = copies.spread(2, Vec::new());
+        spread.targets = vec![DonorId(1), DonorId(2)];
+        assert!(copies.can_place(&spread, 2), "both are under way");
+        spread.acks.push((DonorId(1), AckLevel::Memory, Receipt([0; 16])));
+        spread.targets = vec![DonorId(1)];
+        copies.give_up(DonorId(2), true);
+        assert!(!copies.can_place(&spread, 0), "the one that has it cannot take the other copy");
+    }
+}

@@ -121,6 +121,8 @@ struct Window {
     hedging: bool,
     growing: bool,
     grow_refused: Option<Failure>,
+    /// Whether a donor said that it has no lent space left.
+    donor_full: bool,
     mismatches: u32,
 
     ready: Vec<FileCommit>,
@@ -182,6 +184,7 @@ impl Window {
             hedging: false,
             growing: false,
             grow_refused: None,
+            donor_full: false,
             mismatches: 0,
             ready: Vec::new(),
             batch: 0,
@@ -455,7 +458,10 @@ impl Window {
                 }
             }
             LinkError::Refused(Status::Denied) => self.copies.give_up(donor, false),
-            _ => self.copies.give_up(donor, true),
+            error => {
+                self.donor_full |= error == LinkError::Refused(Status::Full);
+                self.copies.give_up(donor, true);
+            }
         }
         Ok(())
     }
@@ -551,6 +557,11 @@ impl Window {
             let names: Vec<_> =
                 self.copies.failed().into_iter().map(|donor| self.donors.name(donor)).collect();
             let mut failure = refusal.clone();
+            if self.donor_full {
+                // Waiting for donors to come back, which the manager may advise, makes no room.
+                failure = Failure::new(ErrorKind::NoSpace, code::FULL, "the donors' disks are full")
+                    .hint("remove files, free space on the donors' disks, or lend more with `potluck lend`");
+            }
             if !names.is_empty() {
                 failure.message =
                     format!("{}; failed while writing: {}", failure.message, names.join(", "));

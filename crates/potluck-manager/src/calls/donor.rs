@@ -97,7 +97,7 @@ async fn believe(
     for chunk in &told.spoiled {
         tracing::warn!(%donor, %chunk, "a copy is spoiled and was set aside");
     }
-    let (listed, compared) = service
+    let (mut told, compared) = service
         .catalog
         .read(move |db| {
             let compared = placements::compare(db, donor, &told.added)?;
@@ -105,7 +105,6 @@ async fn believe(
         })
         .await?;
     service.pool().unknown_at(donor, incarnation, &compared.unknown);
-    let mut told = listed;
     if told.removed.is_empty() && told.spoiled.is_empty() {
         // By far the commonest: chunks of open sessions, which the catalog need not hear of.
         told.added = compared.uncounted;

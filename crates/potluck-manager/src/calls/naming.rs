@@ -1,15 +1,16 @@
 //! Listings, facts, sums, and changes to names.
 
-use super::Answer;
+use super::{Answer, ticketing};
 use crate::catalog::{Durability, lists, names};
 use crate::members::Caller;
+use crate::pool::Contact;
 use crate::service::Service;
 use potluck_core::ids::DonorId;
 use potluck_wire::control::{
     Done, Holding, List, Listing, MakeDir, Move, Remove, Removed, Share, Stat, Stated, Usage, Used,
 };
 use potluck_wire::error::Failure;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 impl Answer for List {
@@ -50,22 +51,23 @@ impl Answer for Stat {
 
 /// The fewest live copies of any chunk, and each donor's share.
 fn shares(service: &Service, copies: &[(Holding, Vec<DonorId>)]) -> (u32, Vec<Share>) {
+    let everybody: BTreeSet<DonorId> =
+        copies.iter().flat_map(|(_, donors)| donors).copied().collect();
     let now = service.time.tick();
-    let pool = service.pool();
-    let mut shares = BTreeMap::<DonorId, Share>::new();
+    let contacts = ticketing::contacts(&service.pool(), everybody, now);
+    let mut shares: BTreeMap<DonorId, Share> = contacts
+        .into_iter()
+        .map(|contact| {
+            let Contact { donor, name, live, .. } = contact;
+            (donor, Share { donor, name, live, chunks: 0, bytes: 0 })
+        })
+        .collect();
     let mut fewest = u32::MAX;
     for (holding, donors) in copies {
         let mut live = 0;
         for donor in donors {
-            let Some(contact) = pool.contact(*donor, now) else { continue };
-            live += u32::from(contact.live);
-            let share = shares.entry(*donor).or_insert_with(|| Share {
-                donor: *donor,
-                name: contact.name,
-                live: contact.live,
-                chunks: 0,
-                bytes: 0,
-            });
+            let Some(share) = shares.get_mut(donor) else { continue };
+            live += u32::from(share.live);
             share.chunks += 1;
             share.bytes += u64::from(holding.len);
         }

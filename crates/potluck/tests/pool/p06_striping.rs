@@ -12,13 +12,17 @@ fn p06_stripe_width_and_chunk_size_hold_per_space_and_per_command() {
     let lab = Lab::with_donors(4);
     lab.cli.ok(&["space", "create", "wide", "--width", "4", "--chunk-size", "64KiB"]);
     lab.cli.ok(&["space", "create", "narrow", "--width", "2", "--chunk-size", "128KiB"]);
-    let (input, _) = file(lab.dir(), "input", 6, 4 << 20);
-    for (path, options, donors, chunks) in [
+    for (seed, (path, options, donors, chunks)) in [
         ("pot://wide/a", &[][..], 4, 64),
         ("pot://narrow/a", &[], 2, 32),
         ("pot://wide/b", &["--width", "1"], 1, 64),
         ("pot://narrow/b", &["--width", "3", "--chunk-size", "256KiB"], 3, 16),
-    ] {
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        // New content each time: chunks that the pool holds stay where they are.
+        let (input, _) = file(lab.dir(), "input", seed as u64, 4 << 20);
         lab.cli.ok(&[&["cp", arg(&input), path], options].concat());
         let shares = lab.cli.shares(path);
         assert_eq!(shares.len(), donors, "{path} {options:?}: {shares:?}");
@@ -45,8 +49,8 @@ fn p06_small_donors_fill_up_and_the_rest_overflows_to_the_large_one() {
     }
     assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");
     // And what fits nowhere is refused before a byte is sent.
-    let (large, _) = file(lab.dir(), "large", 8, 60 << 20);
-    let refused = lab.cli.fails(6, &["cp", arg(&large), "pot://lab/g"]);
+    let (more, _) = file(lab.dir(), "more", 8, 60 << 20);
+    let refused = lab.cli.fails(6, &["cp", arg(&more), "pot://lab/g"]);
     assert_eq!(refused.code, "POT-E032", "{refused:?}");
 }
 

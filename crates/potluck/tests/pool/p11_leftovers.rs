@@ -2,7 +2,15 @@
 
 use super::content::{arg, assert_same, bytes, file};
 use super::lab::Lab;
+use super::member::Member;
 use super::waiting::{PATIENCE, wait_until};
+use potluck_core::chunk::{ChunkName, Digest};
+use potluck_core::policy::{AckLevel, Override};
+use potluck_core::recipe::{self, Entry};
+use potluck_wire::bulk::{BulkIo, Request};
+use potluck_wire::control::{Commit, Condition, FileCommit, Offer, Outcome, Reserve};
+use potluck_wire::packed::{Blob, Packed};
+use potluck_wire::ticket::Acknowledged;
 use std::fs;
 use std::io::Write;
 
@@ -84,4 +92,64 @@ fn p11_a_donor_does_not_begin_anew_where_its_disk_is_not_mounted() {
     lab.start_donor("donor-1");
     lab.wait_live();
     assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");
+}
+
+/// A copy may reach a donor whose answer does not reach the writer, or comes second after a hedge:
+/// then no commit names it.
+#[test]
+fn p11_a_copy_that_no_commit_named_is_reclaimed_with_its_file() {
+    let lab = Lab::with_options(2, &["--lease", "20s", "--gc-grace", "1s"]);
+    lab.cli.ok(&["space", "create", "lab", "--plain", "--chunk-size", "64KiB"]);
+    let admin = Member::load(&lab.manager_dir().join("admin"));
+    let body = bytes(15, 50_000);
+    let (name, digest) = (ChunkName::of(&body), Digest::of(&body));
+    let path: potluck_core::path::PoolPath = "pot://lab/f".parse().expect("a path");
+    let reserve = Reserve {
+        path: path.clone(),
+        bytes: Some(1 << 20),
+        policy: Override::default(),
+        condition: Condition::Always,
+    };
+    let reserved = admin.call(&reserve).expect("a session");
+    let session = reserved.session;
+    admin.call(&Offer { session, chunks: Packed(vec![name]) }).expect("an offer");
+    let put = |donor: usize| {
+        let mut opened = admin.open(&reserved.donors[donor]);
+        let reply = admin.runtime.block_on(async {
+            let put = Request::Put { name, ack: AckLevel::Memory, len: body.len() as u32 };
+            let head = put.encode(0, &mut opened.lane);
+            opened.io.write(&head, &body).await.expect("sent");
+            opened.inbox.reply(&mut opened.io).await.expect("an answer").expect("an answer").1
+        });
+        let (ack, receipt) = reply.receipt.expect("a receipt");
+        Acknowledged { chunk: 0, donor: reserved.donors[donor].donor, ack, receipt }
+    };
+    let named = put(0);
+    put(1);
+    // The manager hears of the second copy before it knows the chunk.
+    let second = &reserved.donors[1].name;
+    wait_until("the second copy to be reported", PATIENCE, || {
+        lab.cli.donor(second)["used"].as_u64() > Some(50_000)
+    });
+    let entry = Entry { name, digest, len: body.len() as u32, sealed: false };
+    let file = FileCommit {
+        path,
+        size: body.len() as u64,
+        digest,
+        mtime_ms: 0,
+        executable: false,
+        chunk_size: 64 << 10,
+        copies: 1,
+        inline: None,
+        pages: vec![Blob(recipe::pack(&[entry]))],
+        acknowledged: Packed(vec![named]),
+        condition: Condition::Always,
+    };
+    let commit = Commit { session, batch: 0, files: vec![file], done: true };
+    let committed = admin.call(&commit).expect("a commit");
+    assert!(matches!(committed.files[..], [Outcome::Version(_)]), "{committed:?}");
+    assert_same(&lab.cli.cat("pot://lab/f"), &body, "the file");
+    assert_eq!(lab.chunk_files(), 2);
+    lab.cli.ok(&["rm", "pot://lab/f"]);
+    lab.wait_clean(0);
 }

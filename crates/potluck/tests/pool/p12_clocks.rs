@@ -110,14 +110,14 @@ fn p12_clocks_two_days_off_change_nothing() {
 
 #[test]
 fn p12_the_clock_shim_does_shift_so_the_test_can_fail() {
-    let lab = Lab::manager_only(&[]);
+    let lab = Lab::with_donors(1);
     let Ok(library) = shim(lab.dir()) else { return };
     lab.cli.ok(&["space", "create", "lab"]);
     let shifted = lab.cli.with_env("LD_PRELOAD", arg(&library)).with_env("SHIFT_DAYS", "2");
     let mtime = |path: &str| {
         lab.cli.json(&["stat", path])["entry"]["mtime_ms"].as_i64().expect("a time")
     };
-    // A stream has the writer's time, and a tiny one needs no donor.
+    // A stream has no time but the writer's.
     let stdin = || std::process::Stdio::from(std::fs::File::open(file(lab.dir(), "i", 1, 10).0).expect("a file"));
     lab.cli.run_with_input(&["cp", "-", "pot://lab/now"], stdin()).ok();
     shifted.run_with_input(&["cp", "-", "pot://lab/shifted"], stdin()).ok();
