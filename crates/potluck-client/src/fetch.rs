@@ -117,24 +117,16 @@ impl Fetcher {
             tokio::select! {
                 Some((donor, answer)) = asked.next() => match answer {
                     Ok(bytes) => {
-                        self.failovers.fetch_add(faults.len() as u64, Ordering::Relaxed);
+                        let others = tried.len() as u64 - 1;
+                        self.failovers.fetch_add(others, Ordering::Relaxed);
                         return Ok(bytes);
                     }
                     Err(error) => {
                         self.report(donor, entry, &error);
                         faults.push((donor, error));
-                        // Wait for those still asked before asking yet another.
-                        while let Some((donor, answer)) = pending(&mut asked).await {
-                            match answer {
-                                Ok(bytes) => return Ok(bytes),
-                                Err(error) => faults.push((donor, error)),
-                            }
-                        }
                     }
                 },
-                () = tokio::time::sleep(patience), if more => {
-                    self.failovers.fetch_add(1, Ordering::Relaxed);
-                }
+                () = tokio::time::sleep(patience), if more => {}
             }
         }
     }
@@ -221,9 +213,4 @@ impl Fetcher {
                 .hint("see `potluck status`, and try again when the donors are back")
         }
     }
-}
-
-/// What has been answered among those still asked, without starting to wait when none is.
-async fn pending<F: Future>(asked: &mut FuturesUnordered<F>) -> Option<F::Output> {
-    if asked.is_empty() { None } else { asked.next().await }
 }

@@ -91,7 +91,7 @@ fn main() {
     let args: Vec<String> = std::env::args().collect();
     let chunk: usize = args.get(1).map_or(CHUNK, |a| a.parse().unwrap());
     let total = 1usize << 30;
-    let rounds = 6;
+    let rounds = 5;
     let rt = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     rt.block_on(async {
         let pool = pool::Pool::lending(100 << 30).await;
@@ -131,6 +131,12 @@ fn main() {
             dpw.push(t.elapsed().as_secs_f64());
             let put = cpu_of("potluck-bulk");
             dp.push(put / gib);
+            for t in std::fs::read_dir("/proc/self/task").unwrap().flatten() {
+                if std::fs::read_to_string(t.path().join("comm")).unwrap().trim() == "potluck-bulk" {
+                    let st = std::fs::read_to_string(t.path().join("status")).unwrap();
+                    eprint!("{} ", st.lines().find(|l| l.starts_with("volun")).unwrap().split_whitespace().last().unwrap());
+                }
+            }
             rustix::fs::sync();
             let put = cpu_of("potluck-bulk");
             let t = Instant::now();

@@ -32,7 +32,9 @@ impl World {
                 flipped > 0
             }
             Fault::Ruin => {
-                self.drives.iter().for_each(|drive| drop(flip(drive, &self.draw, u64::MAX)));
+                for drive in &self.drives {
+                    flip(drive, &self.draw, u64::MAX);
+                }
                 true
             }
             Fault::Fill(number, left) => {

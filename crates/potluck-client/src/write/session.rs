@@ -73,9 +73,18 @@ impl SessionCalls {
         self.client.call_patiently(&offer).await
     }
 
-    /// Asks for room for `bytes` more.
-    pub async fn grow(self, bytes: u64, avoid: Vec<DonorId>) -> Result<Grown, Failure> {
-        self.client.call_patiently(&Grow { session: self.session, bytes, avoid }).await
+    /// Asks for room for `bytes` more; `wait` while donors may still report to a new manager.
+    pub async fn grow(
+        self,
+        bytes: u64,
+        avoid: Vec<DonorId>,
+        wait: bool,
+    ) -> Result<Grown, Failure> {
+        let grow = Grow { session: self.session, bytes, avoid };
+        match wait {
+            true => self.client.call_patiently(&grow).await,
+            false => self.client.call(&grow).await,
+        }
     }
 
     /// Keeps the session.

@@ -221,10 +221,9 @@ impl Window {
             }
             Event::Grown(bytes, grown) => self.take_grown(bytes, grown),
             Event::Committed(files, committed) => self.take_committed(files, committed?),
-            Event::Renewed(renewed) => {
-                renewed?;
-                self.renew_later();
-            }
+            // Once the last commit is on its way, it may have ended the session.
+            Event::Renewed(Err(failure)) if !self.finished => return Err(failure),
+            Event::Renewed(_) => self.renew_later(),
             Event::LookForLate => {
                 self.hedging = false;
                 self.hedge();
@@ -545,8 +544,10 @@ impl Window {
         }
         self.growing = true;
         let (calls, avoid) = (self.session.calls(), self.copies.failed());
+        // For a full donor no other turns up by waiting.
+        let wait = !self.donor_full;
         self.events.push(Box::pin(async move {
-            let grown = calls.grow(bytes, avoid).await;
+            let grown = calls.grow(bytes, avoid, wait).await;
             Event::Grown(bytes, grown)
         }));
     }
@@ -557,7 +558,7 @@ impl Window {
             let names: Vec<_> =
                 self.copies.failed().into_iter().map(|donor| self.donors.name(donor)).collect();
             let mut failure = refusal.clone();
-            if self.donor_full {
+            if self.donor_full && failure.code != code::NO_MANAGER {
                 // Waiting for donors to come back, which the manager may advise, makes no room.
                 failure = Failure::new(ErrorKind::NoSpace, code::FULL, "the donors' disks are full")
                     .hint("remove files, free space on the donors' disks, or lend more with `potluck lend`");

@@ -3,15 +3,17 @@
 
 use super::content::{Lots, arg};
 use super::lent::Lent;
+use super::member::Member;
 use super::program::{Ran, Running, code_of};
 use super::waiting::{PATIENCE, wait_until};
+use potluck_wire::control::Status;
 use rustix::process::Signal;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -20,13 +22,15 @@ use tempfile::TempDir;
 const COMMAND_LIMIT: Duration = Duration::from_secs(90);
 
 /// Runs commands as one user. Cheap to clone, for threads of their own.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Cli {
     dir: PathBuf,
     home: PathBuf,
     pool: Option<PathBuf>,
     environment: Vec<(String, String)>,
     runs: Arc<AtomicU64>,
+    /// Asks how the pool is without starting a process, which is asked again and again.
+    watcher: Arc<OnceLock<Member>>,
 }
 
 impl Cli {
@@ -35,19 +39,19 @@ impl Cli {
         let home = dir.join("home");
         fs::create_dir_all(&home).expect("a directory in the test's own");
         fs::create_dir_all(dir.join("runs")).expect("a directory in the test's own");
-        let (pool, environment, runs) = Default::default();
-        Self { dir: dir.into(), home, pool, environment, runs }
+        let (pool, environment, runs, watcher) = Default::default();
+        Self { dir: dir.into(), home, pool, environment, runs, watcher }
     }
 
     /// The same user acting under the identity in `dir`.
     pub fn under(&self, dir: &Path) -> Self {
-        Self { pool: Some(dir.into()), ..self.clone() }
+        Self { pool: Some(dir.into()), watcher: Arc::default(), ..self.clone() }
     }
 
     /// The same user with another home.
     pub fn at_home(&self, home: &Path) -> Self {
         fs::create_dir_all(home).expect("a directory in the test's own");
-        Self { home: home.into(), pool: None, ..self.clone() }
+        Self { home: home.into(), pool: None, watcher: Arc::default(), ..self.clone() }
     }
 
     /// The same user with a variable set.
@@ -133,10 +137,19 @@ impl Cli {
         Running::start(&mut command)
     }
 
-    /// `potluck status --json`.
+    /// What `potluck status --json` shows.
     #[track_caller]
     pub fn status(&self) -> Value {
-        self.json(&["status"])
+        self.ask_status().expect("a manager that answers")
+    }
+
+    fn ask_status(&self) -> Option<Value> {
+        let Some(identity) = &self.pool else {
+            let ran = self.run(&["--json", "status"]);
+            return (ran.code == 0).then(|| ran.json());
+        };
+        let status = self.watcher.get_or_init(|| Member::load(identity)).call(&Status {}).ok()?;
+        Some(serde_json::to_value(status).expect("a status is plain data"))
     }
 
     /// What the pool says of a donor.
@@ -150,11 +163,7 @@ impl Cli {
 
     /// Names of donors that are live; none while no manager answers.
     pub fn live_donors(&self) -> Vec<String> {
-        let ran = self.run(&["--json", "status"]);
-        if ran.code != 0 {
-            return Vec::new();
-        }
-        let status = ran.json();
+        let Some(status) = self.ask_status() else { return Vec::new() };
         let donors = status["donors"].as_array().expect("donors").iter();
         let live = donors.filter(|donor| donor["state"] == "live");
         live.map(|donor| donor["name"].as_str().expect("a name").to_owned()).collect()

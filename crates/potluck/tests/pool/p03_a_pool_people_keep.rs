@@ -199,3 +199,31 @@ fn p03_a_restarted_manager_and_donor_find_each_other() {
     lab.cli.ok(&["cp", arg(&input), "pot://lab/g"]);
     assert_same(&lab.cli.cat("pot://lab/g"), &bytes(33, 3 << 20), "a file stored after that");
 }
+
+#[test]
+fn p03_relative_paths_are_as_good_as_absolute_ones() {
+    let lab = Lab::empty();
+    // Commands run in the lab's own directory.
+    let serve = |args: &[&str], ready: &str| {
+        let mut running = lab.cli.start(args);
+        wait_until(&format!("`potluck {}` to serve", args.join(" ")), PATIENCE, || {
+            assert!(running.ended().is_none(), "{args:?} ended");
+            lab.dir().join(ready).exists()
+        });
+        running
+    };
+    let listen = "127.0.0.1:0";
+    let _manager = serve(&["manager", "--state", "m", "--listen", listen, "--ready-file", "m.ready"], "m.ready");
+    let admin = lab.cli.under(std::path::Path::new("m/admin"));
+    let invited = admin.run(&["--json", "invite", "--role", "donor"]).ok().json();
+    let token = invited["token"].as_str().expect("a token");
+    let lend = ["lend", "lent", "--state", "d", "--token", token, "--max", "1GiB", "--keep-free", "0%"];
+    let _donor = serve(&[&lend[..], &["--listen", listen, "--ready-file", "d.ready"]].concat(), "d.ready");
+    let live = || admin.run(&["--json", "status"]).ok().json()["donors"][0]["state"] == "live";
+    wait_until("the donor to be live", PATIENCE, live);
+    admin.ok(&["space", "create", "lab"]);
+    let (_, content) = file(lab.dir(), "input", 3, 100_000);
+    admin.ok(&["cp", "input", "pot://lab/"]);
+    admin.ok(&["cp", "pot://lab/input", "output"]);
+    assert_same(&std::fs::read(lab.dir().join("output")).expect("a copy"), &content, "the copy");
+}
