@@ -1,7 +1,7 @@
 //! The manager: metadata, placement and housekeeping of a pool. It never touches file bytes.
 //!
-//! [`init`] makes a pool in a directory; [`Manager`] serves it. Inside, three layers: [`serve`]
-//! waits and [`background`] works unasked; `calls` translates each call; below them lie the pool's
+//! [`init()`] makes a pool in a directory; [`Manager`] serves it. Inside, three layers: `serve`
+//! waits and `background` works unasked; `calls` translates each call; below them lie the pool's
 //! two kinds of state, soft in `pool` (a state machine without clock or waiting) and hard in
 //! `catalog` (SQLite behind one writer).
 

@@ -42,7 +42,7 @@ struct Left {
 }
 
 impl Manager {
-    /// Starts a manager on the pool that [`crate::init`] made. Without `admit` peers prove
+    /// Starts a manager on the pool that [`init()`](crate::init()) made. Without `admit` peers prove
     /// themselves by TLS under the pool's authority.
     ///
     /// Errors: no pool, a damaged catalog, another manager on the same directory, a port that is

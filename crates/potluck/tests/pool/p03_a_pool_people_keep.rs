@@ -214,7 +214,7 @@ fn p03_relative_paths_are_as_good_as_absolute_ones() {
     };
     let listen = "127.0.0.1:0";
     let _manager = serve(&["manager", "--state", "m", "--listen", listen, "--ready-file", "m.ready"], "m.ready");
-    let admin = lab.cli.under(std::path::Path::new("m/admin"));
+    let admin = lab.cli.under(Path::new("m/admin"));
     let invited = admin.run(&["--json", "invite", "--role", "donor"]).ok().json();
     let token = invited["token"].as_str().expect("a token");
     let lend = ["lend", "lent", "--state", "d", "--token", token, "--max", "1GiB", "--keep-free", "0%"];

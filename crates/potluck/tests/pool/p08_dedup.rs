@@ -3,7 +3,7 @@
 use super::content::{arg, assert_same, bytes, file};
 use super::lab::{Lab, Lending};
 use super::tap::Tap;
-use super::waiting::{PATIENCE, wait_until};
+use super::waiting::{PATIENCE, pause, wait_until};
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -80,7 +80,7 @@ fn p08_chunks_that_are_deleted_are_not_counted_on() {
         lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
         assert_same(&lab.cli.cat("pot://lab/f"), &content, &format!("the file, round {round}"));
         lab.cli.ok(&["rm", "pot://lab/f"]);
-        super::waiting::pause(std::time::Duration::from_millis(230 * round));
+        pause(Duration::from_millis(230 * round));
     }
     lab.wait_clean(0);
 }

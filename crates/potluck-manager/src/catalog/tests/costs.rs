@@ -57,14 +57,16 @@ fn a_thousand_small_files_commit_and_open_fast() {
     assert!(committed.as_millis() < 500 && opened.as_millis() < 500, "far over budget");
 }
 
-/// PROMISES D4 leaves 5 s for a start; this is what the catalog takes of them. By hand, in a
-/// release build: `cargo test --release -p potluck-manager -- --ignored --nocapture million`.
+/// PROMISES D4 leaves 5 s for a start with a million files; this is what the catalog takes of them.
+/// The million takes minutes to write, so it is asked for by hand:
+/// `POTLUCK_TEST_FILES=1000000 cargo test --release -p potluck-manager --lib many_files -- --nocapture`.
 #[test]
-#[ignore = "writes a million files, which takes minutes"]
-fn d4_a_million_files_open_in_time() {
+fn d4_many_files_open_in_time() {
+    let asked = std::env::var("POTLUCK_TEST_FILES").ok().and_then(|files| files.parse().ok());
+    let thousands = asked.unwrap_or(20_000_u64) / 1000;
     let mut fixture = Fixture::new();
     let began = cpu();
-    for number in 0..1000 {
+    for number in 0..thousands {
         fixture.commit(batch(number, 1000));
     }
     let written = cpu() - began;
@@ -75,7 +77,7 @@ fn d4_a_million_files_open_in_time() {
     let began = cpu();
     let stats = crate::catalog::stats::count(&fixture.db).expect("counted");
     let counted = cpu() - began;
-    assert_eq!(stats.files, 1_000_000);
+    assert_eq!(stats.files, thousands * 1000);
     let began = cpu();
     let mut after = crate::catalog::chunks::ChunkId(0);
     while let Some(last) =
@@ -84,6 +86,6 @@ fn d4_a_million_files_open_in_time() {
         after = *last;
     }
     let swept = cpu() - began;
-    println!("10^6 files, 2*10^6 copies, {size} bytes: written in {written:?}, opened and checked in {checked:?}, counted in {counted:?}, a donor's copies walked in {swept:?}");
+    println!("{thousands} thousand files, two copies, {size} bytes: written in {written:?}, opened and checked in {checked:?}, counted in {counted:?}, a donor's copies walked in {swept:?}");
     assert!(checked.as_secs() < 5);
 }
