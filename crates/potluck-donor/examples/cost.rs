@@ -91,7 +91,7 @@ fn main() {
     let args: Vec<String> = std::env::args().collect();
     let chunk: usize = args.get(1).map_or(CHUNK, |a| a.parse().unwrap());
     let total = 1usize << 30;
-    let rounds = 5;
+    let rounds = 3;
     let rt = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     rt.block_on(async {
         let pool = pool::Pool::lending(100 << 30).await;
@@ -106,7 +106,7 @@ fn main() {
             let chunks: Vec<Vec<u8>> = (0..total / chunk).map(|i| { let mut c = base.clone(); c[..8].copy_from_slice(&((round * 1_000_000 + i) as u64).to_le_bytes()); c }).collect();
             let names: Vec<_> = chunks.iter().map(|c| ChunkName::of(c)).collect();
             rustix::fs::sync(); warm(pool.place.lent().parent().unwrap());
-            let (c, _) = floor_put(&pool.place.lent().parent().unwrap(), &chunks, true);
+            let (c, _) = floor_put(&pool.place.lent().parent().unwrap(), &chunks[..(64 << 20) / chunk], true);
             ff.push(c / gib);
             rustix::fs::sync(); warm(pool.place.lent().parent().unwrap());
             std::fs::remove_dir_all(pool.place.lent().parent().unwrap().join("ff")).unwrap();
@@ -138,6 +138,10 @@ fn main() {
                 }
             }
             rustix::fs::sync();
+            drop(client);
+            tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+            if std::env::var_os("PAUSE").is_some() { eprintln!("GETTING"); }
+            let mut client = pool.client().await;
             let put = cpu_of("potluck-bulk");
             let t = Instant::now();
             for n in &names[..4] { client.send(Request::Get { name: *n }, &[]).await.unwrap(); }
@@ -148,9 +152,15 @@ fn main() {
                 while left > 0 { let w = left.min(sink.len()); left -= client.opened.inbox.body(&mut client.opened.io, &mut sink[..w]).await.unwrap(); }
             }
             dgw.push(t.elapsed().as_secs_f64());
+            for t in std::fs::read_dir("/proc/self/task").unwrap().flatten() {
+                if std::fs::read_to_string(t.path().join("comm")).unwrap().trim() == "potluck-bulk" {
+                    let st = std::fs::read_to_string(t.path().join("status")).unwrap();
+                    eprint!("get switches {} ", st.lines().find(|l| l.starts_with("volun")).unwrap().split_whitespace().last().unwrap());
+                }
+            }
             dg.push((cpu_of("potluck-bulk") - put) / gib);
             drop(client);
-            for n in &names { std::fs::remove_file(pool.place.chunk(n)).unwrap(); }
+            if std::env::var_os("NODELETE").is_none() { for n in &names { std::fs::remove_file(pool.place.chunk(n)).unwrap(); } }
             tokio::time::sleep(std::time::Duration::from_millis(300)).await;
         }
         let med = |v: &mut Vec<f64>| { v.sort_by(|a, b| a.total_cmp(b)); v[v.len() / 2] };

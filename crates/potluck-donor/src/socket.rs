@@ -27,7 +27,6 @@ impl SocketIo {
     /// Waits in the kernel on `socket`, which must be in blocking mode.
     pub fn new(socket: TcpStream, patience: Patience) -> io::Result<Self> {
         socket.set_read_timeout(Some(TICK))?;
-        if let Some(n) = std::env::var_os("LOWAT") { rustix_lowat(&socket, n.to_str().unwrap().parse().unwrap()); }
         socket.set_write_timeout(Some(TICK))?;
         Ok(Self { socket, patience })
     }
@@ -71,7 +70,6 @@ impl BulkIo for SocketIo {
         // All of a body is wanted, so one call may wait for as much as fits; of anything else we
         // don't know how much comes.
         let flags = match self.patience.phase() {
-            Phase::Body if std::env::var_os("NOWAITALL").is_some() => RecvFlags::empty(),
             Phase::Body => RecvFlags::WAITALL,
             Phase::Idle | Phase::Head => RecvFlags::empty(),
         };
@@ -198,11 +196,4 @@ impl BulkIo for StreamPeer {
     async fn send_file(&mut self, head: &[u8], file: &dyn ReadAt, len: u64) -> io::Result<()> {
         in_time(len, self.stream.send_file(head, file, len)).await
     }
-}
-
-unsafe extern "C" { fn setsockopt(fd: i32, level: i32, name: i32, value: *const i32, len: u32) -> i32; }
-fn rustix_lowat(socket: &TcpStream, n: i32) {
-    use std::os::fd::AsRawFd;
-    let r = unsafe { setsockopt(socket.as_raw_fd(), 1, 18, &n, 4) };
-    assert_eq!(r, 0);
 }

@@ -29,10 +29,9 @@ impl World {
         }
         let slow = board.busy.iter().find(|(_, busy)| now > busy.since + busy.most);
         match slow {
-            Some((who, busy)) => Err(format!(
-                "A2 is broken: {who} has been at “{}” since {:?}",
-                busy.op, busy.since
-            )),
+            Some((who, busy)) => {
+                Err(format!("A2 is broken: {who} has been at “{}” since {:?}", busy.op, busy.since))
+            }
             None => Ok(()),
         }
     }
@@ -49,7 +48,8 @@ impl World {
         let at = board.curtain.map_or(Duration::ZERO, |begun| self.now().saturating_sub(begun));
         let paths = board.history.paths();
         for client in 0..CLIENTS {
-            let files = vec![(format!("own-{client}/last"), Content { number: 1000, len: 500_000 })];
+            let files =
+                vec![(format!("own-{client}/last"), Content { number: 1000, len: 500_000 })];
             let write = Op::Put { files, condition: Condition::Always, known: true };
             let lists = DIRS.iter().map(|dir| Op::List((*dir).to_owned()));
             let reads = paths.iter().map(|path| Op::Get(path.clone(), 0));
@@ -101,7 +101,8 @@ impl World {
 
     /// Every chunk that lies on a donor.
     fn stored(&self) -> BTreeSet<ChunkName> {
-        let files = self.drives.iter().flat_map(|drive| drive.files(&Path::new(LENT).join("chunks")));
+        let files =
+            self.drives.iter().flat_map(|drive| drive.files(&Path::new(LENT).join("chunks")));
         let names = files.filter_map(|(path, _)| path.file_name()?.to_str()?.parse().ok());
         names.collect()
     }
@@ -115,9 +116,10 @@ impl World {
                 let Who::Donor(number) = who else { return false };
                 let found = self.drives[usize::from(*number)].files(&path);
                 // The chunk, then a trailer of 64 bytes.
-                found.first().and_then(|(_, file)| file.split_last_chunk::<64>()).is_some_and(
-                    |(chunk, _trailer)| ChunkName::of(chunk) == *name,
-                )
+                found
+                    .first()
+                    .and_then(|(_, file)| file.split_last_chunk::<64>())
+                    .is_some_and(|(chunk, _trailer)| ChunkName::of(chunk) == *name)
             };
             let whole = Who::donors().filter(holds).count();
             let least = if board.health.damaged.is_empty() { copies } else { copies - 1 };

@@ -120,7 +120,8 @@ impl Actor {
             [(path, _)] => pool_path(path),
             _ => pool_path(files[0].0.split('/').next().expect("a directory")),
         };
-        let options = PutOptions { condition, bytes: known.then_some(total), ..PutOptions::default() };
+        let options =
+            PutOptions { condition, bytes: known.then_some(total), ..PutOptions::default() };
         let items = files.iter().map(|(path, content)| Item {
             path: pool_path(path),
             input: Input::Stream(Box::new(Cursor::new(content.bytes()))),
@@ -259,7 +260,12 @@ impl Actor {
         };
         if !possible.iter().flatten().any(fits) {
             let len = bytes.len();
-            self.stage.broken("I1", format_args!("{len} bytes of {path} from byte {from} on are of none of {possible:?}"));
+            self.stage.broken(
+                "I1",
+                format_args!(
+                    "{len} bytes of {path} from byte {from} on are of none of {possible:?}"
+                ),
+            );
         }
     }
 
@@ -272,7 +278,9 @@ impl Actor {
                 self.stage.board().needed.extend(names);
             }
             Err(failure) if failure.kind == ErrorKind::NotFound => {}
-            Err(failure) => self.stage.broken("A1", format_args!("{path} cannot be opened: {failure}")),
+            Err(failure) => {
+                self.stage.broken("A1", format_args!("{path} cannot be opened: {failure}"))
+            }
         }
     }
 
@@ -284,7 +292,8 @@ impl Actor {
             let list = List { path: pool_path(dir), recursive: true, after: after.take() };
             match self.client.call(&list).await {
                 Ok(page) => {
-                    let files = page.entries.into_iter().filter(|entry| entry.kind == EntryKind::File);
+                    let files =
+                        page.entries.into_iter().filter(|entry| entry.kind == EntryKind::File);
                     entries.extend(files.map(|entry| (format!("{dir}/{}", entry.path), entry)));
                     after = page.next;
                 }

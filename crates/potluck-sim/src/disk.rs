@@ -102,15 +102,15 @@ impl Drive {
     /// Somebody else's files take all but `left` bytes; `None` removes them again.
     pub fn fill(&self, left: Option<u64>) {
         let mut state = self.state();
-        state.foreign = left.map_or(0, |left| {
-            state.capacity.saturating_sub(state.used()).saturating_sub(left)
-        });
+        state.foreign =
+            left.map_or(0, |left| state.capacity.saturating_sub(state.used()).saturating_sub(left));
     }
 
     /// The regular files below `dir` and their bytes, in order of their names.
     pub fn files(&self, dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
         let state = self.state();
-        let below = state.seen.range(dir.to_path_buf()..).take_while(|(path, _)| path.starts_with(dir));
+        let below =
+            state.seen.range(dir.to_path_buf()..).take_while(|(path, _)| path.starts_with(dir));
         below
             .filter_map(|(path, node)| match node {
                 Node::Dir => None,

@@ -15,7 +15,9 @@ impl World {
     /// Begins `fault`; false when it cannot happen now, because another one is in its way.
     pub fn begin(&mut self, fault: Fault, ack: AckLevel, victim: u8) -> bool {
         let begun = match fault {
-            Fault::Cut(a, b) | Fault::OneWay(a, b) => self.cut(a, b, matches!(fault, Fault::Cut(..))),
+            Fault::Cut(a, b) | Fault::OneWay(a, b) => {
+                self.cut(a, b, matches!(fault, Fault::Cut(..)))
+            }
             Fault::Kill(who) => self.fell(&[who], None),
             Fault::PowerCut(number) => self.fell(&[Who::Donor(number)], Some(ack)),
             Fault::Blackout => {
@@ -28,7 +30,9 @@ impl World {
                 if flipped > 0 {
                     self.stage.board().health.damaged.insert(victim);
                 }
-                self.stage.trace.say("fault", format_args!("{flipped} chunks of donor-{victim} spoiled"));
+                self.stage
+                    .trace
+                    .say("fault", format_args!("{flipped} chunks of donor-{victim} spoiled"));
                 flipped > 0
             }
             Fault::Ruin => {
@@ -88,7 +92,11 @@ impl World {
             cut.insert((a, b));
         }
         let (from, to) = (a.to_string(), b.to_string());
-        if both { self.sim.partition(from, to) } else { self.sim.partition_oneway(from, to) }
+        if both {
+            self.sim.partition(from, to)
+        } else {
+            self.sim.partition_oneway(from, to)
+        }
         true
     }
 

@@ -121,9 +121,9 @@ impl History {
     pub fn possible(&self, path: &str, begun: Duration, ended: Duration) -> Vec<Option<Content>> {
         let Some(writes) = self.paths.get(path) else { return vec![None] };
         let hidden = |write: &Write| writes.iter().any(|other| write.is_hidden_by(other, begun));
-        let visible = writes.iter().filter(|write| {
-            write.fate != Fate::Refused && write.begun <= ended && !hidden(write)
-        });
+        let visible = writes
+            .iter()
+            .filter(|write| write.fate != Fate::Refused && write.begun <= ended && !hidden(write));
         visible.map(|write| write.value).collect()
     }
 
@@ -152,7 +152,9 @@ impl History {
     /// and whoever lost lost to somebody.
     pub fn check_one_winner(&self, path: &str) -> Result<(), String> {
         let Some(writes) = self.paths.get(path) else { return Ok(()) };
-        let is = |wanted: fn(Fate) -> bool| writes.iter().filter(|w| w.value.is_some() && wanted(w.fate)).count();
+        let is = |wanted: fn(Fate) -> bool| {
+            writes.iter().filter(|w| w.value.is_some() && wanted(w.fate)).count()
+        };
         let won = is(|fate| matches!(fate, Fate::Done(_)));
         let lost = is(|fate| fate == Fate::Refused);
         let unknown = is(|fate| matches!(fate, Fate::Unknown | Fate::Open));

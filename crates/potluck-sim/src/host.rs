@@ -104,8 +104,7 @@ impl Host {
     /// Joins, once there is an invitation, unless it has.
     pub async fn join(&self, invitations: &Invitations) {
         while !self.is_member() {
-            let invitation =
-                invitations.lock().expect("no holder panics").get(&self.who).copied();
+            let invitation = invitations.lock().expect("no holder panics").get(&self.who).copied();
             if let Some(secret) = invitation {
                 // Random beyond any seed; neither the key nor the certificate reaches the trace.
                 let (_key, request) = new_key_and_request().expect("a key");

@@ -7,9 +7,7 @@
 use crate::cast::Who;
 use crate::trace::Trace;
 use potluck_core::chunk::Digest;
-use potluck_wire::net::{
-    BoxFuture, BoxStream, CONNECT_DEADLINE, Detached, Listener, Net, Stream,
-};
+use potluck_wire::net::{BoxFuture, BoxStream, CONNECT_DEADLINE, Detached, Listener, Net, Stream};
 use potluck_wire::tls::{Admit, Dial, HANDSHAKE_DEADLINE};
 use std::io;
 use std::net::SocketAddr;
@@ -64,10 +62,7 @@ impl Net for SimNet {
     }
 }
 
-async fn in_time<T>(
-    most: Duration,
-    work: impl Future<Output = io::Result<T>>,
-) -> io::Result<T> {
+async fn in_time<T>(most: Duration, work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     let late = || io::Error::new(io::ErrorKind::TimedOut, "no answer");
     tokio::time::timeout(most, work).await.map_err(|_| late())?
 }

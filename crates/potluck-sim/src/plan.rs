@@ -157,7 +157,10 @@ fn scripts(draw: &Draw) -> Vec<Vec<Step>> {
         let at = seconds(draw, 0, SCRIPT.as_secs());
         for script in &mut scripts {
             let files = vec![(format!("once/{race}"), content(draw))];
-            script.push(Step { at, op: Op::Put { files, condition: Condition::IfAbsent, known: draw.chance(50) } });
+            script.push(Step {
+                at,
+                op: Op::Put { files, condition: Condition::IfAbsent, known: draw.chance(50) },
+            });
         }
     }
     for script in &mut scripts {
@@ -254,9 +257,9 @@ impl Faults<'_> {
     /// Mostly in the middle of a write: they are what can go wrong, and short.
     fn moment(&self) -> (Who, Duration) {
         let client = self.draw.below(CLIENTS.into()) as u8;
-        let writes = self.scripts[usize::from(client)].iter().filter(|step| {
-            matches!(step.op, Op::Put { .. }) && step.at < LAST_FAULT
-        });
+        let writes = self.scripts[usize::from(client)]
+            .iter()
+            .filter(|step| matches!(step.op, Op::Put { .. }) && step.at < LAST_FAULT);
         let writes: Vec<Duration> = writes.map(|step| step.at).collect();
         let at = if writes.is_empty() || self.draw.chance(20) {
             seconds(self.draw, 1, LAST_FAULT.as_secs())
@@ -309,7 +312,10 @@ impl Faults<'_> {
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { seed, sealed, ack, latency, window, victim, .. } = self;
-        writeln!(f, "seed {seed}: sealed {sealed}, ack {ack}, latency {latency:?}, window {window}, victim donor-{victim}")?;
+        writeln!(
+            f,
+            "seed {seed}: sealed {sealed}, ack {ack}, latency {latency:?}, window {window}, victim donor-{victim}"
+        )?;
         for (who, skew) in &self.skews {
             writeln!(f, "  the clock of {who} is {} days wrong", skew / DAY_MS)?;
         }

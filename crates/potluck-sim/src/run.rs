@@ -37,7 +37,10 @@ pub fn run(plan: &Plan) -> Outcome {
     let trace = world.stage.trace.clone();
     let mut show = Show { world: &mut world, plan, trace: trace.clone(), noted: Duration::ZERO };
     let result = show.go();
-    trace.say("end", result.as_ref().map_or_else(String::clone, |()| "every promise was kept".into()));
+    trace.say(
+        "end",
+        result.as_ref().map_or_else(String::clone, |()| "every promise was kept".into()),
+    );
     let took = world.now();
     Outcome { options: plan.to_string(), trace: trace.lines(), hash: trace.hash(), took, result }
 }
@@ -58,9 +61,13 @@ impl Show<'_> {
         self.wait(RECOVERY)?;
         self.until("the pool is live", RECOVERY, |world| world.everybody_is_there())?;
         self.world.ask_for_everything();
-        self.until("everything is read", SHOW, |world| world.idle().then_some(()).ok_or_else(String::new))?;
+        self.until("everything is read", SHOW, |world| {
+            world.idle().then_some(()).ok_or_else(String::new)
+        })?;
         self.world.ask_for_recipes();
-        self.until("every recipe is known", SHOW, |world| world.idle().then_some(()).ok_or_else(String::new))?;
+        self.until("every recipe is known", SHOW, |world| {
+            world.idle().then_some(()).ok_or_else(String::new)
+        })?;
         self.world.check_races()?;
         self.until("the pool is clean", World::clean_within(), |world| match world.unrest() {
             Some(why) => Err(why),
@@ -75,7 +82,8 @@ impl Show<'_> {
         {
             let mut board = self.world.stage.board();
             board.curtain = Some(begun);
-            board.scripts = self.plan.scripts.iter().map(|script| script.iter().cloned().collect()).collect();
+            board.scripts =
+                self.plan.scripts.iter().map(|script| script.iter().cloned().collect()).collect();
         }
         let mut coming = self.plan.faults.iter().peekable();
         let mut going: Vec<&Event> = Vec::new();
@@ -126,7 +134,9 @@ impl Show<'_> {
             match done(self.world) {
                 Ok(()) => break,
                 Err(why) if self.world.now() >= end => {
-                    return Err(format!("liveness is broken: {what} takes longer than {most:?}: {why}"));
+                    return Err(format!(
+                        "liveness is broken: {what} takes longer than {most:?}: {why}"
+                    ));
                 }
                 Err(_) => {}
             }
@@ -147,7 +157,11 @@ impl World {
         if live < self.drives.len() {
             return Err(format!("{live} donors are live"));
         }
-        match self.hosts.values().find(|host| host.who != crate::cast::Who::Manager && !host.is_member()) {
+        match self
+            .hosts
+            .values()
+            .find(|host| host.who != crate::cast::Who::Manager && !host.is_member())
+        {
             Some(host) => Err(format!("{} has not joined", host.who)),
             None => Ok(()),
         }
@@ -164,7 +178,9 @@ impl World {
             self.stage.trace.say(who, format_args!("sent {bytes} bytes"));
         }
         for (number, drive) in self.drives.iter().enumerate() {
-            self.stage.trace.say(format_args!("donor-{number}"), format_args!("disk {}", drive.history()));
+            self.stage
+                .trace
+                .say(format_args!("donor-{number}"), format_args!("disk {}", drive.history()));
         }
     }
 }

@@ -3,12 +3,12 @@
 use crate::cast::Who;
 use crate::health::Health;
 use crate::history::History;
+use crate::history::WriteId;
 use crate::host::Invitations;
 use crate::plan::{Op, Step};
 use crate::trace::Trace;
-use crate::history::WriteId;
-use potluck_wire::control::PoolStatus;
 use potluck_core::chunk::ChunkName;
+use potluck_wire::control::PoolStatus;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;

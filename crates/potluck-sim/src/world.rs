@@ -87,7 +87,8 @@ impl World {
         for who in Who::clients() {
             world.raise_client(who);
         }
-        let (stage, host, policy) = (world.stage.clone(), world.hosts[&Who::Admin].clone(), admin::policy(plan));
+        let (stage, host, policy) =
+            (world.stage.clone(), world.hosts[&Who::Admin].clone(), admin::policy(plan));
         let state = Arc::clone(&world.state);
         world.sim.host(Who::Admin.to_string(), move || {
             let dir = state.lock().expect("no holder panics").join("admin");
@@ -133,8 +134,7 @@ impl World {
             };
             async move {
                 host.join(&stage.invitations).await;
-                let donor =
-                    Donor::start(config, host.env(), Arc::new(disk), host.caller()).await?;
+                let donor = Donor::start(config, host.env(), Arc::new(disk), host.caller()).await?;
                 donor.run(pending()).await?;
                 Ok(())
             }

@@ -179,7 +179,10 @@ fn d1_d2_i1_a1_a2_c1_hold_for_every_seed() {
         workers.into_iter().flat_map(|worker| worker.join().expect("a worker")).collect()
     });
     let which: Vec<u64> = failed.iter().map(|(seed, _)| *seed).collect();
-    println!("{} of {seeds} seeds kept every promise; broken by {which:?}", seeds - which.len() as u64);
+    println!(
+        "{} of {seeds} seeds kept every promise; broken by {which:?}",
+        seeds - which.len() as u64
+    );
     if let Some((seed, played)) = failed.first() {
         check(*seed, played);
     }

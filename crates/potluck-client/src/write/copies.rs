@@ -121,7 +121,8 @@ mod tests {
     #[test]
     fn a_copy_without_a_donor_left_is_not_waited_for() {
         let donors = Donors::new(Env::system(), Buffers::new(1 << 20));
-        let mut copies = Copies::new(donors, Plan::default());
+        let plan = Plan { sections: Vec::new(), copies: 2, chunk_size: 1 << 16 };
+        let mut copies = Copies::new(donors, plan);
         copies.usable = BTreeSet::from([DonorId(1), DonorId(2)]);
         let mut spread = copies.spread(2, Vec::new());
         spread.targets = vec![DonorId(1), DonorId(2)];

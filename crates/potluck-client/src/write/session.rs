@@ -16,6 +16,8 @@ pub struct WriteSession {
     pub reserved: Reserved,
     /// Plaintext bytes promised so far.
     pub promised: u64,
+    /// Whether the writer said how much it will write.
+    pub size_known: bool,
     armed: bool,
 }
 
@@ -36,7 +38,8 @@ impl WriteSession {
         let calls = SessionCalls { client: client.clone(), session: reserved.session };
         let planned = reserved.plan.chunks() * u64::from(reserved.policy.chunk_size);
         let promised = reserve.bytes.unwrap_or(planned.min(FIRST_PROMISE));
-        Ok(Self { calls, reserved, promised, armed: true })
+        let size_known = reserve.bytes.is_some();
+        Ok(Self { calls, reserved, promised, size_known, armed: true })
     }
 
     /// Its calls.

@@ -431,7 +431,10 @@ impl Window {
         let wanted = self.chunks.get_mut(&name).filter(|chunk| chunk.body.is_some());
         let error = match (result, wanted) {
             (Ok((ack, receipt)), Some(chunk)) => {
-                chunk.spread.acks.push((donor, ack, receipt));
+                // Copies are counted by donors, never by answers (PROMISES D3).
+                if chunk.spread.acks.iter().all(|(acknowledged, ..)| *acknowledged != donor) {
+                    chunk.spread.acks.push((donor, ack, receipt));
+                }
                 if chunk.spread.acks.len() >= chunk.spread.want as usize {
                     self.chunk_done(name);
                 }
@@ -511,24 +514,28 @@ impl Window {
 
     fn hedge(&mut self) {
         let now = self.client.env.clock.now();
-        let late: Vec<_> = self
-            .under_way
-            .iter()
-            .filter_map(|(&(name, donor), &sent_at)| {
-                let chunk = self.chunks.get(&name).filter(|chunk| chunk.body.is_some())?;
-                self.copies.hedge(&chunk.spread, donor, chunk.len, sent_at, now).map(|to| (name, to))
-            })
-            .collect();
-        for (name, donor) in late {
-            self.send_to(name, donor);
+        let under_way: Vec<_> = self.under_way.iter().map(|(copy, sent_at)| (*copy, *sent_at)).collect();
+        for ((name, slow), sent_at) in under_way {
+            let chunk = self.chunks.get(&name).filter(|chunk| chunk.body.is_some());
+            // One after the other: two late copies of a chunk must not both go to the same donor.
+            let to = chunk.and_then(|chunk| {
+                self.copies.hedge(&chunk.spread, slow, chunk.len, sent_at, now)
+            });
+            if let Some(donor) = to {
+                self.send_to(name, donor);
+            }
         }
     }
 
     // ---- room
 
     fn grow_ahead(&mut self) {
-        let ahead = u64::from(self.session.reserved.policy.chunk_size)
-            * u64::from(self.session.reserved.policy.stripe_width);
+        let policy = &self.session.reserved.policy;
+        // What was said to come is promised; a stream must not have to wait at the end of its promise.
+        let ahead = match self.session.size_known {
+            true => 0,
+            false => u64::from(policy.chunk_size) * u64::from(policy.stripe_width),
+        };
         if !self.all_cut()
             && self.cut_bytes + ahead > self.session.promised
             && self.session.promised > 0

@@ -1,6 +1,6 @@
 //! What a power cut leaves.
 
-use super::{Inode, Drive, Node, Tree, lock, parent};
+use super::{Drive, Inode, Node, Tree, lock, parent};
 use crate::draw::Draw;
 use std::collections::BTreeSet;
 use std::path::PathBuf;

@@ -381,6 +381,16 @@ impl Lab {
         });
     }
 
+    /// Waits until a donor that was restarted has told where it is now; until then the manager may
+    /// still believe in its last life.
+    #[track_caller]
+    pub fn wait_back(&self, name: &str) {
+        wait_until(&format!("{name} to be back"), PATIENCE, || {
+            self.cli.donor(name)["address"] == self.donors[name].address.as_str()
+        });
+        self.wait_live();
+    }
+
     /// Waits until nothing is left that nobody needs: no open session, no promise, no chunk on a
     /// donor's disk beyond `chunks`, no temporary file.
     #[track_caller]

@@ -191,7 +191,7 @@ fn p03_a_restarted_manager_and_donor_find_each_other() {
     assert_eq!(stop(lab.donor("donor-1"), Signal::TERM), 0, "SIGTERM is a clean end");
     lab.start_manager();
     lab.start_donor("donor-1");
-    lab.wait_live();
+    lab.wait_back("donor-1");
     assert!(lab.cli.status()["epoch"].as_u64() > Some(epoch), "every start has its own epoch");
     assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file after both restarted");
     // Identities are kept: nobody joined again.

@@ -175,7 +175,7 @@ fn p04_a_copy_appears_whole_or_not_at_all() {
     assert_eq!(fs::read(&to).expect("the old file"), b"what was there");
     assert_eq!(super::lent::files_of(&into).len(), 1, "no part is left");
     lab.start_donor("donor-1");
-    lab.wait_live();
+    lab.wait_back("donor-1");
     lab.cli.ok(&["cp", "pot://lab/f", arg(&to)]);
     assert_same(&fs::read(&to).expect("the file"), &content, "the copy");
 }

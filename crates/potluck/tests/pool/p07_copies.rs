@@ -37,6 +37,8 @@ fn p07_reads_survive_the_death_of_a_donor_in_mid_file() {
     let (input, content) = file(lab.dir(), "input", 8, 32 << 20);
     lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
     for victim in lab.donor_names() {
+        let stated = lab.cli.json(&["stat", "pot://lab/f"]);
+        assert_eq!(stated["live_copies"], 2, "before {victim} dies: {stated}");
         let mut reading = lab.cli.start(&["cat", "pot://lab/f"]);
         let mut out = reading.child().stdout.take().expect("a pipe");
         let mut read = vec![0; 4 << 20];
@@ -49,7 +51,7 @@ fn p07_reads_survive_the_death_of_a_donor_in_mid_file() {
         assert_same(&read, &content, &format!("the file without {victim}"));
         assert!(died.elapsed() < Duration::from_secs(5), "{:?} without {victim}", died.elapsed());
         lab.start_donor(&victim);
-        lab.wait_live();
+        lab.wait_back(&victim);
     }
 }
 

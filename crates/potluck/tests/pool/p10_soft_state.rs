@@ -105,7 +105,7 @@ fn p10_a_returning_donor_counts_again() {
     let lost = lab.lent("donor-1").chunks()[..3].to_vec();
     lost.iter().for_each(|path| std::fs::remove_file(path).expect("a chunk file"));
     lab.start_donor("donor-1");
-    lab.wait_live();
+    lab.wait_back("donor-1");
     wait_until("what it still holds to be counted", PATIENCE, || {
         lab.cli.shares("pot://lab/f")["donor-1"] == 29
     });

@@ -138,9 +138,7 @@ fn p11_kill_9_of_a_donor_loses_no_committed_byte() {
             lab.kill_donor(&victim);
             pause(Duration::from_millis(lots.below(200)));
             lab.start_donor(&victim);
-            wait_until("the donor to be back", PATIENCE, || {
-                lab.cli.live_donors().contains(&victim)
-            });
+            lab.wait_back(&victim);
         }
         book.wait_for_progress();
         drop(stop);

@@ -90,7 +90,7 @@ fn p11_a_donor_does_not_begin_anew_where_its_disk_is_not_mounted() {
     fs::remove_dir_all(&lent).expect("removed");
     fs::rename(&aside, &lent).expect("mounted again");
     lab.start_donor("donor-1");
-    lab.wait_live();
+    lab.wait_back("donor-1");
     assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");
 }
 

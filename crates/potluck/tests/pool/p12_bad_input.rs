@@ -32,7 +32,7 @@ fn p12_no_donor() {
     let refused = lab.cli.fails(5, &["cat", "pot://lab/f"]);
     assert_eq!(refused.code, "POT-E050", "{refused:?}");
     lab.start_donor("donor-1");
-    lab.wait_live();
+    lab.wait_back("donor-1");
     assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");
 }
 

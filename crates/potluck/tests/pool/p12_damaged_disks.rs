@@ -91,7 +91,7 @@ fn p12_chunks_cut_lost_or_exchanged_are_read_around() {
     // A restart looks at what is there without being confused by it.
     lab.kill_donor("donor-2");
     lab.start_donor("donor-2");
-    lab.wait_live();
+    lab.wait_back("donor-2");
     assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");
     lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
     lab.kill_donor("donor-1");
