@@ -96,6 +96,8 @@ struct Current {
     reader: Box<dyn Read + Send>,
     /// Bytes its length promises beyond those read; `None` for a stream.
     left: Option<u64>,
+    /// A short chunk was cut: it is the last, whatever a file that still grows would add.
+    ended: bool,
     size: u64,
     digest: FileDigest,
     mtime_ms: Option<i64>,
@@ -154,6 +156,9 @@ impl Cutter {
     }
 
     fn cut_one(&self, current: &mut Current, claim: &mut Claim) -> io::Result<Option<Piece>> {
+        if current.ended {
+            return Ok(None);
+        }
         if current.size == 0 && current.left.is_some_and(|left| left <= INLINE_MAX) {
             if let Some(content) = current.read_whole_if_small()? {
                 return Ok(Some(Piece::Inline(self.seal_inline(content, current))));
@@ -168,10 +173,11 @@ impl Cutter {
         let mut hasher = ChunkHasher::default();
         let mut len = current.fill(&mut body, &mut hasher)?;
         if len < self.chunk_size && current.left == Some(0) && !current.at_end()? {
-            // It grew meanwhile, and only the last chunk of a file may be short.
+            // It grew meanwhile: on to a whole chunk, for only the last may be short.
             body.bytes_mut().resize(self.chunk_size, 0);
             len += current.fill(&mut body[len..], &mut hasher)?;
         }
+        current.ended = len < self.chunk_size;
         body.bytes_mut().truncate(len);
         if len == 0 {
             return Ok(None);
@@ -232,7 +238,7 @@ impl Current {
             }
         };
         let digest = FileDigest::default();
-        Ok(Self { file, path, reader, left, size: 0, digest, mtime_ms, executable })
+        Ok(Self { file, path, reader, left, ended: false, size: 0, digest, mtime_ms, executable })
     }
 
     fn end(self, inline: Option<Vec<u8>>) -> Cut {

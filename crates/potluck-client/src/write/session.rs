@@ -3,6 +3,7 @@
 use crate::pool::Client;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, SessionId};
+use potluck_core::policy::AckLevel;
 use potluck_wire::control::{
     Abort, Commit, Committed, FileCommit, Grow, Grown, Offer, Offered, Renew, Reserve, Reserved,
 };
@@ -71,8 +72,12 @@ impl Drop for WriteSession {
 
 impl SessionCalls {
     /// Asks which chunks the pool holds.
-    pub async fn offer(self, chunks: Vec<ChunkName>) -> Result<Offered, Failure> {
-        let offer = Offer { session: self.session, chunks: Packed(chunks) };
+    pub async fn offer(
+        self,
+        chunks: Vec<ChunkName>,
+        ack: AckLevel,
+    ) -> Result<Offered, Failure> {
+        let offer = Offer { session: self.session, chunks: Packed(chunks), ack };
         self.client.call_patiently(&offer).await
     }
 

@@ -329,9 +329,9 @@ impl Window {
         self.offering = true;
         self.unoffered_bytes = 0;
         let names = std::mem::take(&mut self.unoffered);
-        let calls = self.session.calls();
+        let (calls, ack) = (self.session.calls(), self.session.reserved.policy.ack);
         self.events.push(Box::pin(async move {
-            let offered = calls.offer(names.clone()).await;
+            let offered = calls.offer(names.clone(), ack).await;
             Event::Offered(names, offered)
         }));
     }

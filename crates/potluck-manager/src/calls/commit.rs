@@ -121,7 +121,7 @@ fn check_offered(service: &Service, session: &SessionId, files: &mut [Prepared])
 fn note_receipts(service: &Service, files: &[Prepared]) {
     let chunks = files.iter().flatten().flat_map(|file| &file.chunks);
     let pairs =
-        chunks.flat_map(|chunk| chunk.holders.iter().map(move |donor| (*donor, &chunk.name)));
+        chunks.flat_map(|chunk| chunk.holders.iter().map(move |(donor, _)| (*donor, &chunk.name)));
     service.pool().acknowledged(pairs);
 }
 

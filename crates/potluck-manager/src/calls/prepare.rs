@@ -138,9 +138,9 @@ impl Against {
                 let what = format!("{path}: a receipt is for chunk {}, which the file does not have", said.chunk);
                 Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what).hint(WRITE_AGAIN)
             })?;
-            if self.is_genuine(said, &chunk.name, chunk.len) && !chunk.holders.contains(&said.donor)
+            if self.is_genuine(said, &chunk.name, chunk.len) && !chunk.holders.contains(&(said.donor, said.ack))
             {
-                chunk.holders.push(said.donor);
+                chunk.holders.push((said.donor, said.ack));
             }
         }
         Ok(chunks)

@@ -13,6 +13,7 @@ use crate::service::{InSession, Service};
 use potluck_core::chunk::{ChunkName, INLINE_MAX};
 use potluck_core::ids::{DonorId, SessionId};
 use potluck_core::path::PoolPath;
+use potluck_core::policy::AckLevel;
 use potluck_wire::control::{
     Abort, Condition, Done, Grow, Grown, Held, Offer, Offered, Renew, Reserve, Reserved,
 };
@@ -157,12 +158,12 @@ impl Answer for Abort {
 impl Answer for Offer {
     async fn answer(self, service: Arc<Service>, caller: Caller) -> Result<Offered, Failure> {
         let (_, _in_session) = enter(&service, self.session, &caller)?;
-        let (session, names) = (self.session, self.chunks.0);
+        let (session, names, ack) = (self.session, self.chunks.0, self.ack);
         // First the protection, then the question: what is found in use now stays (pool.rs).
         let new = service.pool().offer(&session, &names);
         let keep = move |db: &_| sessions::offer(db, &session, &new);
         service.catalog.write(Durability::Process, keep).await?;
-        let found = service.catalog.read(move |db| in_use(db, &names)).await?;
+        let found = service.catalog.read(move |db| in_use(db, &names, ack)).await?;
 
         let now = service.time.tick();
         let pool = service.pool();
@@ -175,14 +176,18 @@ impl Answer for Offer {
     }
 }
 
-/// Those of `names` that files use, with the donors that have them.
-fn in_use(db: &Connection, names: &[ChunkName]) -> Result<Vec<(u32, Vec<DonorId>)>, Error> {
+/// Those of `names` that files use, with the donors that have them at level `ack`.
+fn in_use(
+    db: &Connection,
+    names: &[ChunkName],
+    ack: AckLevel,
+) -> Result<Vec<(u32, Vec<DonorId>)>, Error> {
     let mut found = Vec::new();
     for (index, name) in (0..).zip(names) {
         if let Some(chunk) = chunks::get(db, name)?
             && chunk.refs > 0
         {
-            found.push((index, placements::holders(db, chunk.id)?));
+            found.push((index, placements::holders_at(db, chunk.id, ack)?));
         }
     }
     Ok(found)

@@ -8,6 +8,7 @@ use super::error::Error;
 use super::placements;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::DonorId;
+use potluck_core::policy::AckLevel;
 use potluck_core::recipe::Entry;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::HashMap;
@@ -93,7 +94,7 @@ struct Line {
     row: Option<ChunkRow>,
     len: u32,
     change: i64,
-    holders: Vec<DonorId>,
+    holders: Vec<(DonorId, AckLevel)>,
 }
 
 /// What the pool knows of a chunk that a commit names.
@@ -145,7 +146,7 @@ impl<'db> Book<'db> {
     }
 
     /// Adds a reference, and holders that proved to have the chunk.
-    pub fn add(&mut self, name: &ChunkName, len: u32, holders: &[DonorId]) -> Result<(), Error> {
+    pub fn add(&mut self, name: &ChunkName, len: u32, holders: &[(DonorId, AckLevel)]) -> Result<(), Error> {
         let line = self.line(name)?;
         line.len = len;
         line.change += 1;
@@ -194,7 +195,7 @@ impl<'db> Book<'db> {
                 }
             };
             for holder in &line.holders {
-                placements::confirm(self.db, id, *holder)?;
+                placements::acknowledge(self.db, id, holder.0, holder.1)?;
             }
         }
         Ok(revived)

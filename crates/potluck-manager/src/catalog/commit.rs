@@ -14,6 +14,7 @@ use super::versions::{self, Version};
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::ids::{DonorId, SessionId, SpaceId, VersionId};
 use potluck_core::path::PoolPath;
+use potluck_core::policy::AckLevel;
 use potluck_wire::control::Condition;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::HashMap;
@@ -52,8 +53,8 @@ pub struct PreparedChunk {
     pub name: ChunkName,
     /// Stored bytes.
     pub len: u32,
-    /// Donors whose receipts were valid.
-    pub holders: Vec<DonorId>,
+    /// Donors whose receipts were valid, and at which level.
+    pub holders: Vec<(DonorId, AckLevel)>,
 }
 
 /// A batch of files of one session.

@@ -4,7 +4,9 @@ use super::chunks::{self, ChunkId, ChunkState};
 use super::error::Error;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::DonorId;
+use potluck_core::policy::AckLevel;
 use potluck_wire::control::Holding;
+use potluck_wire::ticket::ack_byte;
 use rusqlite::{Connection, OptionalExtension, params};
 
 /// What became of a copy; a column's values.
@@ -34,11 +36,38 @@ pub fn holders(db: &Connection, chunk: ChunkId) -> Result<Vec<DonorId>, Error> {
     Ok(donors.collect::<Result<_, _>>()?)
 }
 
+/// The donors that have acknowledged a chunk at `ack` or better.
+pub fn holders_at(db: &Connection, chunk: ChunkId, ack: AckLevel) -> Result<Vec<DonorId>, Error> {
+    let mut rows = db.prepare_cached(
+        "SELECT donor FROM placements WHERE chunk = ?1 AND state = 0 AND ack >= ?2",
+    )?;
+    let donors = rows.query_map(params![chunk.0, ack_byte(ack)], |row| row.get(0).map(DonorId))?;
+    Ok(donors.collect::<Result<_, _>>()?)
+}
+
+/// Counts a copy as there, acknowledged at `ack`. What was known of one that was lost since says
+/// nothing of this one.
+pub fn acknowledge(
+    db: &Connection,
+    chunk: ChunkId,
+    donor: DonorId,
+    ack: AckLevel,
+) -> Result<(), Error> {
+    db.prepare_cached(
+        "INSERT INTO placements (chunk, donor, state, ack) VALUES (?1, ?2, 0, ?3)
+         ON CONFLICT (chunk, donor) DO UPDATE SET
+             ack = CASE WHEN state = 0 THEN max(ack, excluded.ack) ELSE excluded.ack END, state = 0
+         WHERE state <> 0 OR ack < excluded.ack",
+    )?
+    .execute(params![chunk.0, donor.0, ack_byte(ack)])?;
+    Ok(())
+}
+
 /// Counts a copy as there.
 pub fn confirm(db: &Connection, chunk: ChunkId, donor: DonorId) -> Result<(), Error> {
     db.prepare_cached(
         "INSERT INTO placements (chunk, donor, state) VALUES (?1, ?2, 0)
-         ON CONFLICT (chunk, donor) DO UPDATE SET state = 0 WHERE state <> 0",
+         ON CONFLICT (chunk, donor) DO UPDATE SET state = 0, ack = 0 WHERE state <> 0",
     )?
     .execute(params![chunk.0, donor.0])?;
     Ok(())

@@ -86,11 +86,12 @@ CREATE TABLE chunks (
 CREATE INDEX unused_chunks ON chunks (state, zero_since_ms) WHERE refs = 0;
 CREATE INDEX condemned_chunks ON chunks (id) WHERE refs = 0 AND state = 1;
 
--- state: 0 there; 1 missing; 2 spoiled.
+-- state: 0 there; 1 missing; 2 spoiled. ack: the highest level acknowledged, 0 memory, 1 disk.
 CREATE TABLE placements (
     chunk INTEGER NOT NULL,
     donor INTEGER NOT NULL,
     state INTEGER NOT NULL DEFAULT 0,
+    ack   INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (chunk, donor)
 ) WITHOUT ROWID;
 CREATE INDEX placements_by_donor ON placements (donor, chunk, state);

@@ -263,7 +263,7 @@ pub async fn reserve(caller: &Caller, bytes: u64) -> Result<Reserved, Failure> {
 
 pub async fn offer(caller: &Caller, session: SessionId, chunks: &[u64]) -> Offered {
     let names = chunks.iter().copied().map(chunk).collect();
-    caller.call(&Offer { session, chunks: Packed(names) }).await.expect("offered")
+    caller.call(&Offer { session, chunks: Packed(names), ack: AckLevel::Memory }).await.expect("offered")
 }
 
 /// A file of these chunks in a plain space, acknowledged by `donors`.

@@ -12,6 +12,7 @@ use potluck_core::ids::SpaceId;
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use potluck_core::placement::Plan;
+use potluck_core::policy::AckLevel;
 use potluck_core::policy::Override;
 use potluck_core::policy::Policy;
 use potluck_core::seal::SpaceKey;
@@ -97,6 +98,9 @@ pub struct Offer {
     pub session: SessionId,
     /// Chunks that the session is going to commit, as stored.
     pub chunks: Packed<ChunkName>,
+    /// At which level copies must have been acknowledged to count as held.
+    #[serde(default)]
+    pub ack: AckLevel,
 }
 call!(Offer => Offered, "offer");
 

@@ -86,7 +86,7 @@ fn u1_messages_of_release_0_1_are_still_read() {
         plan: Plan { sections: vec![section], copies: 2, chunk_size: 4 },
         donors: vec![access()],
     });
-    check("offer.json", &Offer { session: SessionId([7; 16]), chunks: Packed(vec![name()]) });
+    check("offer.json", &Offer { session: SessionId([7; 16]), chunks: Packed(vec![name()]), ack: AckLevel::Disk });
     let said = Acknowledged {
         chunk: 0,
         donor: DonorId(2),

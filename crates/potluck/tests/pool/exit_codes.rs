@@ -26,14 +26,26 @@ fn every_promised_exit_code_comes_from_a_real_situation() {
     };
     saw("a stored file", 0, lab.cli.run(&["cp", arg(&input), "pot://lab/f"]));
     saw("help", 0, lab.cli.run(&["--help"]));
-    saw("an output that cannot be written", 1, lab.cli.run(&["cp", "pot://lab/f", "/proc/version"]));
+    saw(
+        "an output that cannot be written",
+        1,
+        lab.cli.run(&["cp", "pot://lab/f", "/proc/version"]),
+    );
     saw("an unknown flag", 2, lab.cli.run(&["ls", "--frobnicate"]));
     saw("a path that cannot be", 2, lab.cli.run(&["ls", "pot://lab/.."]));
     saw("no such file", 3, lab.cli.run(&["cat", "pot://lab/missing"]));
     saw("some of a tree", 4, lab.cli.run(&["cp", "-r", arg(&tree), "pot://lab/tree"]));
-    saw("more copies than donors", 6, lab.cli.run(&["cp", arg(&input), "pot://lab/g", "--copies", "2"]));
+    saw(
+        "more copies than donors",
+        6,
+        lab.cli.run(&["cp", arg(&input), "pot://lab/g", "--copies", "2"]),
+    );
     saw("a token that is none", 8, lab.cli.run(&["join", "nonsense"]));
-    saw("a file that is there", 10, lab.cli.run(&["cp", arg(&input), "pot://lab/f", "--if-absent"]));
+    saw(
+        "a file that is there",
+        10,
+        lab.cli.run(&["cp", arg(&input), "pot://lab/f", "--if-absent"]),
+    );
 
     let mut waiting = lab.cli.start(&["cp", "-", "pot://lab/never"]);
     wait_until("the session", PATIENCE, || lab.cli.status()["sessions"] == 1);
@@ -56,7 +68,10 @@ fn every_promised_exit_code_comes_from_a_real_situation() {
 fn every_verb_has_help_with_an_example() {
     let lab = Lab::empty();
     let help = lab.cli.ok(&["--help"]).text();
-    for verb in ["demo", "up", "manager", "lend", "invite", "join", "cp", "ls", "stat", "cat", "mv", "rm", "mkdir", "du", "tree", "status"] {
+    for verb in [
+        "demo", "up", "manager", "lend", "invite", "join", "cp", "ls", "stat", "cat", "mv", "rm",
+        "mkdir", "du", "tree", "status",
+    ] {
         assert!(help.contains(&format!("  {verb} ")), "no {verb} in:\n{help}");
         let own = lab.cli.ok(&[verb, "--help"]).text();
         assert!(own.contains("Example"), "{verb} --help shows no example:\n{own}");

@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -69,7 +69,9 @@ impl Cli {
             command.env_remove(name);
         }
         command.env("HOME", &self.home).env("RUST_BACKTRACE", "1").current_dir(&self.dir);
-        for (name, place) in [("CONFIG", "config"), ("STATE", "state"), ("DATA", "data"), ("CACHE", "cache")] {
+        for (name, place) in
+            [("CONFIG", "config"), ("STATE", "state"), ("DATA", "data"), ("CACHE", "cache")]
+        {
             command.env(format!("XDG_{name}_HOME"), self.home.join(place));
         }
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
@@ -181,7 +183,10 @@ impl Cli {
         let stated = self.json(&["stat", path]);
         let shares = stated["donors"].as_array().expect("donors").iter();
         let share = |share: &Value| {
-            (share["name"].as_str().expect("a name").to_owned(), share["chunks"].as_u64().expect("a count"))
+            (
+                share["name"].as_str().expect("a name").to_owned(),
+                share["chunks"].as_u64().expect("a count"),
+            )
         };
         shares.map(share).collect()
     }
@@ -288,8 +293,10 @@ impl Lab {
         let listen = if self.address.is_empty() { "127.0.0.1:0" } else { &self.address };
         let options: Vec<&str> = self.options.iter().map(String::as_str).collect();
         let state = self.manager_dir();
-        let args = [&["manager", "--state", arg(&state), "--listen", listen], &options[..]].concat();
-        let (running, address) = start_daemon(&self.daemon(&self.environment), self.dir(), "manager", &args);
+        let args =
+            [&["manager", "--state", arg(&state), "--listen", listen], &options[..]].concat();
+        let (running, address) =
+            start_daemon(&self.daemon(&self.environment), self.dir(), "manager", &args);
         self.manager = Some(running);
         self.address = address;
         self.cli = self.cli.under(&state.join("admin"));
@@ -349,7 +356,10 @@ impl Lab {
 
     /// A donor's process.
     pub fn donor(&mut self, name: &str) -> &mut Running {
-        self.donors.get_mut(name).and_then(|donor| donor.running.as_mut()).expect("a donor that runs")
+        self.donors
+            .get_mut(name)
+            .and_then(|donor| donor.running.as_mut())
+            .expect("a donor that runs")
     }
 
     /// Where a donor listens.
@@ -403,7 +413,9 @@ impl Lab {
             let temp: usize = self.donors.values().map(|donor| donor.lent.temp().len()).sum();
             let (sessions, condemned) = (&status["sessions"], &status["condemned_chunks"]);
             let found = (self.chunk_files(), temp, promised);
-            last = format!("{found:?} chunk files, temporary files, promised bytes; {sessions} sessions, {condemned} condemned");
+            last = format!(
+                "{found:?} chunk files, temporary files, promised bytes; {sessions} sessions, {condemned} condemned"
+            );
             sessions == 0 && condemned == 0 && found == (chunks, 0, 0)
         };
         let waited = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -424,7 +436,8 @@ impl Lab {
     pub fn logs(&self) -> Vec<(PathBuf, String)> {
         let dirs = ["logs", "runs"].map(|dir| self.dir().join(dir));
         let logs = dirs.iter().flat_map(|dir| super::lent::files_of(dir));
-        let logs = logs.filter(|path| path.extension().is_some_and(|kind| kind == "log" || kind == "err"));
+        let logs =
+            logs.filter(|path| path.extension().is_some_and(|kind| kind == "log" || kind == "err"));
         logs.map(|path| {
             let text = fs::read(&path).unwrap_or_default();
             (path, String::from_utf8_lossy(&text).into_owned())

@@ -46,7 +46,11 @@ impl Member {
     }
 
     /// Makes one call over what `dial` secures.
-    pub fn call_through<C: Call>(&self, dial: Arc<TlsDial>, request: &C) -> Result<C::Reply, Failure> {
+    pub fn call_through<C: Call>(
+        &self,
+        dial: Arc<TlsDial>,
+        request: &C,
+    ) -> Result<C::Reply, Failure> {
         let caller = Caller::new(Arc::new(SystemNet), dial, &self.identity.about.manager);
         self.runtime.block_on(caller.call(request))
     }

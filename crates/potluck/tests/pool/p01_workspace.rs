@@ -9,7 +9,8 @@ fn root() -> PathBuf {
 
 #[test]
 fn p01_the_workspace_has_its_crates_and_its_texts() {
-    let crates = ["core", "wire", "donor", "manager", "client"].map(|part| format!("crates/potluck-{part}/src/lib.rs"));
+    let crates = ["core", "wire", "donor", "manager", "client"]
+        .map(|part| format!("crates/potluck-{part}/src/lib.rs"));
     let texts = ["ARCHITECTURE.md", "docs/GLOSSARY.md", "README.md"].map(String::from);
     let others = ["crates/potluck/src/main.rs", "xtask/src/main.rs"].map(String::from);
     for file in crates.iter().chain(&texts).chain(&others) {
@@ -17,7 +18,9 @@ fn p01_the_workspace_has_its_crates_and_its_texts() {
         assert!(about.is_ok_and(|about| about.len() > 0), "{file} is missing or empty");
     }
     let first = files_of(&root().join("docs/notes"));
-    let is_first = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("0001-"));
+    let is_first = |path: &PathBuf| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("0001-"))
+    };
     assert!(first.iter().any(is_first), "docs/notes holds no 0001-*.md");
 }
 

@@ -213,12 +213,17 @@ fn p03_relative_paths_are_as_good_as_absolute_ones() {
         running
     };
     let listen = "127.0.0.1:0";
-    let _manager = serve(&["manager", "--state", "m", "--listen", listen, "--ready-file", "m.ready"], "m.ready");
+    let _manager = serve(
+        &["manager", "--state", "m", "--listen", listen, "--ready-file", "m.ready"],
+        "m.ready",
+    );
     let admin = lab.cli.under(Path::new("m/admin"));
     let invited = admin.run(&["--json", "invite", "--role", "donor"]).ok().json();
     let token = invited["token"].as_str().expect("a token");
-    let lend = ["lend", "lent", "--state", "d", "--token", token, "--max", "1GiB", "--keep-free", "0%"];
-    let _donor = serve(&[&lend[..], &["--listen", listen, "--ready-file", "d.ready"]].concat(), "d.ready");
+    let lend =
+        ["lend", "lent", "--state", "d", "--token", token, "--max", "1GiB", "--keep-free", "0%"];
+    let _donor =
+        serve(&[&lend[..], &["--listen", listen, "--ready-file", "d.ready"]].concat(), "d.ready");
     let live = || admin.run(&["--json", "status"]).ok().json()["donors"][0]["state"] == "live";
     wait_until("the donor to be live", PATIENCE, live);
     admin.ok(&["space", "create", "lab"]);

@@ -20,7 +20,11 @@ fn p04_files_of_every_size_come_back_with_time_and_mode() {
     for (seed, size) in sizes.into_iter().enumerate() {
         let (input, content) = file(lab.dir(), &format!("in-{size}"), seed as u64, size);
         let time = UNIX_EPOCH + Duration::from_millis(1_234_567_890_123);
-        File::options().write(true).open(&input).and_then(|f| f.set_modified(time)).expect("a time");
+        File::options()
+            .write(true)
+            .open(&input)
+            .and_then(|f| f.set_modified(time))
+            .expect("a time");
         fs::set_permissions(&input, fs::Permissions::from_mode(0o755)).expect("a mode");
         for space in ["lab", "open"] {
             let path = format!("pot://{space}/size/{size}");
@@ -56,7 +60,16 @@ fn p04_trees_keep_their_shape() {
     for dir in ["a/b/c", "empty", "a/hollow/deep", "ünïcode 名前"] {
         fs::create_dir_all(from.join(dir)).expect("a directory");
     }
-    let names = ["top", "a/one", "a/b/two words", "a/b/c/-dash", "ünïcode 名前/naïve", "a/.hidden", "a/b/new\nline", "q?*[x]"];
+    let names = [
+        "top",
+        "a/one",
+        "a/b/two words",
+        "a/b/c/-dash",
+        "ünïcode 名前/naïve",
+        "a/.hidden",
+        "a/b/new\nline",
+        "q?*[x]",
+    ];
     for (seed, name) in names.iter().enumerate() {
         fs::write(from.join(name), bytes(seed as u64, 1 << (2 * seed + 3))).expect("a file");
     }
@@ -184,8 +197,9 @@ fn p04_a_copy_appears_whole_or_not_at_all() {
 /// terminal shows of the command's standard error.
 fn on_a_terminal(command: &Command) -> Command {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
-    let quoted: Vec<_> =
-        words.map(|word| format!("'{}'", word.to_str().expect("test arguments are UTF-8"))).collect();
+    let quoted: Vec<_> = words
+        .map(|word| format!("'{}'", word.to_str().expect("test arguments are UTF-8")))
+        .collect();
     let line = format!("stty cols 100 && exec {} >/dev/null", quoted.join(" "));
     let mut script = Command::new("script");
     script.args(["-qec", &line, "/dev/null"]).env("TERM", "xterm").stdin(Stdio::null());
@@ -211,8 +225,11 @@ fn p04_a_terminal_sees_rate_and_time_left_and_a_pipe_does_not() {
     lab.wait_live();
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     let (input, _) = file(lab.dir(), "input", 7, 4 << 20);
-    for (number, extra) in [&[][..], &["--quiet"], &["--no-progress"], &["--json"]].into_iter().enumerate() {
-        let (path, seen) = (format!("pot://lab/{number}"), lab.dir().join(format!("seen-{number}")));
+    for (number, extra) in
+        [&[][..], &["--quiet"], &["--no-progress"], &["--json"]].into_iter().enumerate()
+    {
+        let (path, seen) =
+            (format!("pot://lab/{number}"), lab.dir().join(format!("seen-{number}")));
         let mut command = lab.cli.command();
         command.args(["cp", arg(&input), &path]).args(extra);
         let mut command = on_a_terminal(&command);

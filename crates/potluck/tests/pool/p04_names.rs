@@ -67,7 +67,8 @@ fn p04_a_long_listing_comes_whole() {
 fn p04_stat_tells_digest_version_copies_and_donors() {
     let lab = with_files();
     let (input, _) = file(lab.dir(), "input", 9, 200_000);
-    let report = lab.cli.json(&["cp", arg(&input), "pot://lab/f", "--copies", "2", "--chunk-size", "64KiB"]);
+    let report =
+        lab.cli.json(&["cp", arg(&input), "pot://lab/f", "--copies", "2", "--chunk-size", "64KiB"]);
     let stated = lab.cli.json(&["stat", "pot://lab/f"]);
     let entry = &stated["entry"];
     assert_eq!(entry["version"], report["versions"][0]["version"], "{stated}");
@@ -152,7 +153,8 @@ fn p04_mkdir_du_and_tree() {
     assert!(lab.cli.ok(&["du", "pot://lab"]).text().contains("312.5 KiB"));
 
     let drawn = lab.cli.ok(&["tree", "pot://lab"]).text();
-    for expected in ["├── a/", "│   ├── b/", "three  (293.0 KiB)", "6 directories, 4 files"] {
+    for expected in ["├── a/", "│   ├── b/", "three  (293.0 KiB)", "6 directories, 4 files"]
+    {
         assert!(drawn.contains(expected), "no “{expected}” in:\n{drawn}");
     }
     let shallow = lab.cli.json(&["tree", "pot://lab", "--depth", "1"]);
@@ -162,7 +164,19 @@ fn p04_mkdir_du_and_tree() {
 #[test]
 fn p04_spaces_are_made_listed_and_removed() {
     let lab = Lab::with_donors(1);
-    let made = lab.cli.json(&["space", "create", "lab", "--copies", "2", "--width", "3", "--chunk-size", "1MiB", "--ack", "disk"]);
+    let made = lab.cli.json(&[
+        "space",
+        "create",
+        "lab",
+        "--copies",
+        "2",
+        "--width",
+        "3",
+        "--chunk-size",
+        "1MiB",
+        "--ack",
+        "disk",
+    ]);
     assert_eq!(made["name"], "lab", "{made}");
     lab.cli.ok(&["space", "create", "open", "--plain"]);
     let spaces = lab.cli.json(&["space", "ls"]);
@@ -178,8 +192,19 @@ fn p04_spaces_are_made_listed_and_removed() {
     lab.cli.ok(&["space", "rm", "lab"]);
     assert_eq!(lab.cli.json(&["space", "ls"])["spaces"], Value::Array(Vec::new()));
     assert_eq!(lab.cli.fails(3, &["space", "rm", "lab"]).code, "POT-E011");
-    for bad in [&["--copies", "0"][..], &["--copies", "17"], &["--chunk-size", "100KB"], &["--width", "0"], &["--chunk-size", "128MiB"], &["--chunk-size", "8GiB"]] {
-        assert_eq!(lab.cli.fails(2, &[&["space", "create", "bad"], bad].concat()).code, "POT-E003", "{bad:?}");
+    for bad in [
+        &["--copies", "0"][..],
+        &["--copies", "17"],
+        &["--chunk-size", "100KB"],
+        &["--width", "0"],
+        &["--chunk-size", "128MiB"],
+        &["--chunk-size", "8GiB"],
+    ] {
+        assert_eq!(
+            lab.cli.fails(2, &[&["space", "create", "bad"], bad].concat()).code,
+            "POT-E003",
+            "{bad:?}"
+        );
     }
 }
 
@@ -233,10 +258,17 @@ fn p04_errors_say_what_happened_and_what_to_do_next() {
         (&lab.cli, 8, &["join", "pot1.nonsense"]),
     ] {
         let said = cli.fails(code, command);
-        assert!(!said.hint.is_empty() || said.message.contains(':'), "{command:?} says not what to do: {said:?}");
+        assert!(
+            !said.hint.is_empty() || said.message.contains(':'),
+            "{command:?} says not what to do: {said:?}"
+        );
         // People see the same, with the code.
         let ran = cli.run(command).exits(code);
-        assert!(ran.stderr.contains(&said.code) && ran.stderr.starts_with("potluck: "), "{}", ran.stderr);
+        assert!(
+            ran.stderr.contains(&said.code) && ran.stderr.starts_with("potluck: "),
+            "{}",
+            ran.stderr
+        );
         assert!(!ran.stderr.contains('\x1b'), "colours where nobody sees them: {}", ran.stderr);
     }
 }

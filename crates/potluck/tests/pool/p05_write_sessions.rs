@@ -103,7 +103,8 @@ fn p05_a_reservation_grows_ahead_of_a_stream() {
     (0..10).for_each(|_| writer.feed(&part));
     wait_until("the reservation to grow", PATIENCE, || promised(&lab.cli) > first);
     assert_eq!(writer.finish(), 0);
-    let expected: Vec<u8> = std::iter::once(1).chain(part.iter().copied().cycle().take(10 * part.len())).collect();
+    let expected: Vec<u8> =
+        std::iter::once(1).chain(part.iter().copied().cycle().take(10 * part.len())).collect();
     assert_same(&lab.cli.cat("pot://lab/f"), &expected, "the stream");
     assert_eq!(promised(&lab.cli), 0, "a commit gives the rest back");
 }
@@ -189,7 +190,9 @@ fn p05_if_absent_and_if_version_conflict_with_exit_10() {
     assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file after refused writes");
     lab.cli.ok(&["cp", arg(&other), "pot://lab/f", "--if-version", &version.to_string()]);
     assert_same(&lab.cli.cat("pot://lab/f"), &newer, "the file after the right version");
-    let refused = lab.cli.fails(10, &["cp", arg(&other), "pot://lab/f", "--if-version", &version.to_string()]);
+    let refused = lab
+        .cli
+        .fails(10, &["cp", arg(&other), "pot://lab/f", "--if-version", &version.to_string()]);
     assert_eq!(refused.code, "POT-E021", "{refused:?}");
     lab.cli.fails(10, &["cp", arg(&other), "pot://lab/none", "--if-version", "1"]);
     lab.wait_clean(2);

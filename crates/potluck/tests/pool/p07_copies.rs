@@ -11,9 +11,11 @@ fn p07_copies_lie_on_different_donors() {
     let lab = Lab::with_donors(3);
     lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
     let (input, _) = file(lab.dir(), "input", 7, 2 << 20);
-    for (path, options, copies) in
-        [("pot://lab/two", &[][..], 2), ("pot://lab/three", &["--copies", "3"], 3), ("pot://lab/one", &["--copies", "1"], 1)]
-    {
+    for (path, options, copies) in [
+        ("pot://lab/two", &[][..], 2),
+        ("pot://lab/three", &["--copies", "3"], 3),
+        ("pot://lab/one", &["--copies", "1"], 1),
+    ] {
         // Each has chunks of its own, so that none counts for another.
         let (input, content) = file(lab.dir(), "own", copies, 2 << 20);
         lab.cli.ok(&[&["cp", arg(&input), path], options].concat());

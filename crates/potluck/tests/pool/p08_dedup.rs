@@ -23,16 +23,28 @@ fn p08_storing_the_same_file_twice_moves_no_chunk() {
         let (input, content) = file(lab.dir(), "input", 8, 16 << 20);
         let path = |name: &str| format!("pot://{space}/{name}");
         let first = lab.cli.json(&["cp", arg(&input), &path("f")]);
-        assert_eq!((&first["sent_chunks"], &first["held_chunks"]), (&64.into(), &0.into()), "{first}");
+        assert_eq!(
+            (&first["sent_chunks"], &first["held_chunks"]),
+            (&64.into(), &0.into()),
+            "{first}"
+        );
         let (sent, stored) = (passed(), lab.chunk_files());
         assert!(sent > 16 << 20, "the taps hear all: {sent}");
         // The same path, another path, and from standard input, cut as it is read.
         for name in ["f", "other/name"] {
             let again = lab.cli.json(&["cp", arg(&input), &path(name)]);
-            assert_eq!((&again["sent_chunks"], &again["sent_bytes"], &again["held_chunks"]), (&0.into(), &0.into(), &64.into()), "{again}");
+            assert_eq!(
+                (&again["sent_chunks"], &again["sent_bytes"], &again["held_chunks"]),
+                (&0.into(), &0.into(), &64.into()),
+                "{again}"
+            );
         }
         let stdin = fs::File::open(&input).expect("the input");
-        let again = lab.cli.run_with_input(&["--json", "cp", "-", &path("piped")], stdin.into()).ok().json();
+        let again = lab
+            .cli
+            .run_with_input(&["--json", "cp", "-", &path("piped")], stdin.into())
+            .ok()
+            .json();
         assert_eq!(again["sent_chunks"], 0, "{again}");
         assert_eq!(lab.chunk_files(), stored, "nothing is stored again");
         assert!(passed() - sent < 64 << 10, "{} bytes went to donors", passed() - sent);
@@ -52,7 +64,11 @@ fn p08_only_what_changed_is_sent() {
     content.extend(bytes(10, 1000));
     fs::write(&input, &content).expect("the changed file");
     let report = lab.cli.json(&["cp", arg(&input), "pot://lab/f"]);
-    assert_eq!((&report["sent_chunks"], &report["held_chunks"]), (&2.into(), &63.into()), "{report}");
+    assert_eq!(
+        (&report["sent_chunks"], &report["held_chunks"]),
+        (&2.into(), &63.into()),
+        "{report}"
+    );
     assert_same(&lab.cli.cat("pot://lab/f"), &content, "the changed file");
     lab.wait_clean(65);
 }
@@ -65,7 +81,11 @@ fn p08_a_file_that_repeats_itself_is_sent_once() {
     let input = lab.dir().join("input");
     fs::write(&input, &content).expect("a file");
     let report = lab.cli.json(&["cp", arg(&input), "pot://lab/f"]);
-    assert_eq!((&report["sent_chunks"], &report["held_chunks"]), (&1.into(), &49.into()), "{report}");
+    assert_eq!(
+        (&report["sent_chunks"], &report["held_chunks"]),
+        (&1.into(), &49.into()),
+        "{report}"
+    );
     assert_eq!(lab.chunk_files(), 1);
     assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");
 }

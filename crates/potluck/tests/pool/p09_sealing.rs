@@ -56,7 +56,8 @@ impl Watched {
             let path = format!("pot://lab/{number} {name}");
             assert_same(&lab.cli.cat(&path), content, &path);
         }
-        let texts: Vec<&[u8]> = contents.iter().map(Vec::as_slice).chain([name.as_bytes()]).collect();
+        let texts: Vec<&[u8]> =
+            contents.iter().map(Vec::as_slice).chain([name.as_bytes()]).collect();
         Self { canary: Canary::of(&texts), lab, taps }
     }
 
@@ -82,7 +83,10 @@ fn p09_a_sealed_space_shows_no_plaintext_on_disk_or_wire() {
     let watched = Watched::after_use(&[]);
     assert_eq!(watched.on_disk(), [], "plaintext on a donor's disk");
     assert_eq!(watched.on_the_wire(), 0, "plaintext on the wire");
-    assert!(watched.taps.iter().map(|tap| tap.heard().len()).sum::<usize>() > 2 * 530_000, "the taps heard it all");
+    assert!(
+        watched.taps.iter().map(|tap| tap.heard().len()).sum::<usize>() > 2 * 530_000,
+        "the taps heard it all"
+    );
     // The content is not in the manager's files either, small files included; names are its trade.
     let contents = [bytes(9, 500_000), bytes(10, 30_000), bytes(11, 3000)];
     let canary = Canary::of(&[&contents[0], &contents[1], &contents[2]]);

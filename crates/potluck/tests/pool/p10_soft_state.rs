@@ -24,7 +24,20 @@ fn p10_donors_report_load_and_inventory_every_second() {
     });
     let donor = lab.cli.donor("donor-1");
     let load = &donor["load"];
-    for field in ["cpu_busy", "load1", "memory_free", "memory_total", "disk_busy", "disk_read_bytes_s", "disk_write_bytes_s", "io_processes", "net_rx_bytes_s", "net_tx_bytes_s", "served_bytes_s", "stored_bytes_s"] {
+    for field in [
+        "cpu_busy",
+        "load1",
+        "memory_free",
+        "memory_total",
+        "disk_busy",
+        "disk_read_bytes_s",
+        "disk_write_bytes_s",
+        "io_processes",
+        "net_rx_bytes_s",
+        "net_tx_bytes_s",
+        "served_bytes_s",
+        "stored_bytes_s",
+    ] {
         assert!(load[field].is_number(), "no {field} in {load}");
     }
     assert!(load["memory_total"].as_u64() > Some(0), "{load}");
@@ -63,7 +76,9 @@ fn p10_silence_makes_a_donor_suspect_within_5_s_and_nobody_waits() {
     println!("a write while the manager did not know took {:?}", ran.took);
     assert!(ran.took < UNNOTICED, "a write took {:?}", ran.took);
 
-    wait_until("the donor to be suspect", PATIENCE, || lab.cli.donor("donor-2")["state"] == "suspect");
+    wait_until("the donor to be suspect", PATIENCE, || {
+        lab.cli.donor("donor-2")["state"] == "suspect"
+    });
     let noticed = stopped.elapsed();
     assert!(noticed < SUSPECT_WITHIN, "suspect after {noticed:?}");
 
@@ -109,7 +124,11 @@ fn p10_a_returning_donor_counts_again() {
     wait_until("what it still holds to be counted", PATIENCE, || {
         lab.cli.shares("pot://lab/f")["donor-1"] == 29
     });
-    assert_eq!(lab.cli.json(&["stat", "pot://lab/f"])["live_copies"], 1, "three chunks have one copy");
+    assert_eq!(
+        lab.cli.json(&["stat", "pot://lab/f"])["live_copies"],
+        1,
+        "three chunks have one copy"
+    );
     assert_eq!(lab.cli.donor("donor-1")["bad"], 3);
     assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");
     // Storing it again restores the copies that are missing.

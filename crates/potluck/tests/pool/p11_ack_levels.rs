@@ -21,7 +21,14 @@ impl Trace {
         let (file, said) = (lab.dir().join("strace.out"), lab.dir().join("strace.said"));
         let pid = lab.donor(donor).pid().as_raw_nonzero().to_string();
         let mut command = Command::new("strace");
-        command.args(["-f", "-y", "-e", "trace=fsync,fdatasync,rename,renameat,renameat2", "-p", &pid]);
+        command.args([
+            "-f",
+            "-y",
+            "-e",
+            "trace=fsync,fdatasync,rename,renameat,renameat2",
+            "-p",
+            &pid,
+        ]);
         command.arg("-o").arg(&file).stdin(Stdio::null()).stdout(Stdio::null());
         command.stderr(File::create(&said).expect("a file"));
         let mut running = Running::start(&mut command);
@@ -57,7 +64,8 @@ fn p11_ack_disk_fsyncs_every_chunk_before_it_has_its_name_and_its_directory_afte
     lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
     let calls = trace.end();
     let find = |from: usize, parts: &[&str]| {
-        let found = calls[from..].iter().position(|call| parts.iter().all(|part| call.contains(part)));
+        let found =
+            calls[from..].iter().position(|call| parts.iter().all(|part| call.contains(part)));
         found.map(|at| from + at)
     };
     for chunk in lab.lent("donor-1").chunks() {
@@ -86,7 +94,8 @@ fn p11_ack_memory_waits_for_no_disk_and_a_repeated_put_may_ask_for_more() {
     };
     lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
     let calls = trace.end();
-    let syncs = calls.iter().filter(|call| call.contains("sync(") && call.contains("/lent")).count();
+    let syncs =
+        calls.iter().filter(|call| call.contains("sync(") && call.contains("/lent")).count();
     assert_eq!(syncs, 0, "{calls:#?}");
     assert_eq!(calls.iter().filter(|call| call.contains("rename")).count(), 16, "{calls:#?}");
 }

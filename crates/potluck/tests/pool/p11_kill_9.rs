@@ -89,14 +89,25 @@ impl Book {
         let committed = self.committed.lock().expect("no holder panics");
         for number in committed.iter() {
             let what = format!("committed file {number}");
-            assert_same(&lab.cli.cat(&format!("pot://lab/{number}")), &bytes(1000 + number, len), &what);
+            assert_same(
+                &lab.cli.cat(&format!("pot://lab/{number}")),
+                &bytes(1000 + number, len),
+                &what,
+            );
         }
         let mut there = committed.len();
         for (number, code) in self.refused.lock().expect("no holder panics").iter() {
-            assert!([5, 6].contains(code), "file {number}: exit code {code} is neither “try again” nor “no space”");
+            assert!(
+                [5, 6].contains(code),
+                "file {number}: exit code {code} is neither “try again” nor “no space”"
+            );
             let ran = lab.cli.run(&["cat", &format!("pot://lab/{number}")]);
             if ran.code == 0 {
-                assert_same(&ran.stdout, &bytes(1000 + number, len), &format!("refused file {number}"));
+                assert_same(
+                    &ran.stdout,
+                    &bytes(1000 + number, len),
+                    &format!("refused file {number}"),
+                );
                 there += 1;
             } else {
                 assert_eq!(ran.code, 3, "file {number}: {}", ran.stderr);

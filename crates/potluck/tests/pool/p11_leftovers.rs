@@ -112,7 +112,9 @@ fn p11_a_copy_that_no_commit_named_is_reclaimed_with_its_file() {
     };
     let reserved = admin.call(&reserve).expect("a session");
     let session = reserved.session;
-    admin.call(&Offer { session, chunks: Packed(vec![name]) }).expect("an offer");
+    admin
+        .call(&Offer { session, chunks: Packed(vec![name]), ack: AckLevel::Memory })
+        .expect("an offer");
     let put = |donor: usize| {
         let mut opened = admin.open(&reserved.donors[donor]);
         let reply = admin.runtime.block_on(async {

@@ -42,7 +42,9 @@ fn p12_no_manager() {
     lab.cli.ok(&["space", "create", "lab"]);
     lab.kill_manager();
     let (input, _) = file(lab.dir(), "input", 12, 1 << 20);
-    for command in [&["ls"][..], &["status"], &["cp", arg(&input), "pot://lab/f"], &["cat", "pot://lab/f"]] {
+    for command in
+        [&["ls"][..], &["status"], &["cp", arg(&input), "pot://lab/f"], &["cat", "pot://lab/f"]]
+    {
         let refused = lab.cli.fails(5, command);
         assert_eq!(refused.code, "POT-E070", "{command:?}: {refused:?}");
         assert!(!refused.hint.is_empty(), "{refused:?}");
@@ -90,13 +92,24 @@ fn p12_bad_names() {
     let deep = "d/".repeat(2100);
     for bad in ["..", ".", "a/../b", &too_long, &two_byte, &deep] {
         let path = format!("pot://lab/{bad}");
-        for command in [&["cp", arg(&input), &path][..], &["cat", &path], &["mkdir", "-p", &path], &["mv", "pot://lab/x", &path]] {
+        for command in [
+            &["cp", arg(&input), &path][..],
+            &["cat", &path],
+            &["mkdir", "-p", &path],
+            &["mv", "pot://lab/x", &path],
+        ] {
             lab.cli.run(command).exits(2);
         }
     }
     for bad in ["Lab", "a/b", "", "-x", "ü", &too_long, "..", "a b"] {
         lab.cli.run(&["space", "create", "--", bad]).exits(2);
-        lab.cli.run(&["ls", &format!("pot://{bad}")]).exits(if bad.is_empty() { 0 } else if bad == "a/b" { 3 } else { 2 });
+        lab.cli.run(&["ls", &format!("pot://{bad}")]).exits(if bad.is_empty() {
+            0
+        } else if bad == "a/b" {
+            3
+        } else {
+            2
+        });
     }
     // The longest name there is works, also as a local file.
     let path = format!("pot://lab/{longest}");
@@ -108,7 +121,16 @@ fn p12_bad_names() {
 
     // What no command line can say, a program can: NUL and others.
     let admin = Member::load(&lab.manager_dir().join("admin"));
-    let texts = ["pot://lab/a\0b", "pot://lab/../x", "pot://lab/./x", "lab/x", "/etc/passwd", "pot://LAB/x", "", &format!("pot://lab/{too_long}")];
+    let texts = [
+        "pot://lab/a\0b",
+        "pot://lab/../x",
+        "pot://lab/./x",
+        "lab/x",
+        "/etc/passwd",
+        "pot://LAB/x",
+        "",
+        &format!("pot://lab/{too_long}"),
+    ];
     for text in texts {
         let path = text.to_string();
         let answers = [
@@ -146,7 +168,15 @@ fn p12_wrong_tokens() {
     let token: JoinToken = good.parse().expect("a token");
     let forged = JoinToken { secret: potluck_core::chunk::Digest([7; 32]), ..token.clone() };
     let promoted = JoinToken { role: potluck_wire::token::Role::Admin, ..token.clone() };
-    let garbage = ["", "pot1.", "pot1.%%%", "pot2.abc", "hello", &good[..good.len() - 3], &format!("pot1.{}", "A".repeat(100_000))];
+    let garbage = [
+        "",
+        "pot1.",
+        "pot1.%%%",
+        "pot2.abc",
+        "hello",
+        &good[..good.len() - 3],
+        &format!("pot1.{}", "A".repeat(100_000)),
+    ];
     for text in garbage {
         let joiner = lab.cli.at_home(&lab.dir().join("garbage"));
         let refused = joiner.fails(8, &["join", text]);
@@ -177,7 +207,8 @@ fn p12_a_local_disk_that_is_full_is_no_success() {
         assert_ne!(lab.cli.run(&["cp", "pot://lab/f", "/dev/full"]).code, 0);
         let mut command = lab.cli.command();
         let out = std::fs::File::options().write(true).open(full).expect("/dev/full");
-        let status = command.args(["cat", "pot://lab/f"]).stdout(out).stderr(std::process::Stdio::null());
+        let status =
+            command.args(["cat", "pot://lab/f"]).stdout(out).stderr(std::process::Stdio::null());
         assert!(!status.status().expect("cat").success());
     }
     lab.cli.ok(&["cp", "pot://lab/f", "/dev/null"]);
@@ -195,7 +226,11 @@ fn p12_input_that_cannot_be_read_fails_alone() {
     std::fs::write(from.join(name), "x").expect("a file");
     let ran = lab.cli.run(&["--json", "cp", "-r", arg(&from), "pot://lab/tree"]).exits(4);
     let report = ran.json();
-    assert_eq!((&report["files"], report["failed"].as_array().map(Vec::len)), (&1.into(), Some(1)), "{report}");
+    assert_eq!(
+        (&report["files"], report["failed"].as_array().map(Vec::len)),
+        (&1.into(), Some(1)),
+        "{report}"
+    );
     assert_eq!(report["failed"][0]["error"]["code"], "POT-E002", "{report}");
     assert_same(&lab.cli.cat("pot://lab/tree/good"), &bytes(18, 10_000), "the good file");
 }

@@ -75,7 +75,9 @@ fn p12_clocks_two_days_off_change_nothing() {
     lab.wait_live();
     lab.cli.ok(&["space", "create", "lab", "--copies", "3", "--chunk-size", "64KiB"]);
     let clients = ["-2", "0", "2", "-400"].map(|days| {
-        shifted(days).into_iter().fold(lab.cli.clone(), |cli, (name, value)| cli.with_env(&name, &value))
+        shifted(days)
+            .into_iter()
+            .fold(lab.cli.clone(), |cli, (name, value)| cli.with_env(&name, &value))
     });
     for (number, client) in clients.iter().enumerate() {
         let (input, content) = file(lab.dir(), "input", number as u64, 1 << 20);
@@ -114,11 +116,14 @@ fn p12_the_clock_shim_does_shift_so_the_test_can_fail() {
     let Ok(library) = shim(lab.dir()) else { return };
     lab.cli.ok(&["space", "create", "lab"]);
     let shifted = lab.cli.with_env("LD_PRELOAD", arg(&library)).with_env("SHIFT_DAYS", "2");
-    let mtime = |path: &str| {
-        lab.cli.json(&["stat", path])["entry"]["mtime_ms"].as_i64().expect("a time")
-    };
+    let mtime =
+        |path: &str| lab.cli.json(&["stat", path])["entry"]["mtime_ms"].as_i64().expect("a time");
     // A stream has no time but the writer's.
-    let stdin = || std::process::Stdio::from(std::fs::File::open(file(lab.dir(), "i", 1, 10).0).expect("a file"));
+    let stdin = || {
+        std::process::Stdio::from(
+            std::fs::File::open(file(lab.dir(), "i", 1, 10).0).expect("a file"),
+        )
+    };
     lab.cli.run_with_input(&["cp", "-", "pot://lab/now"], stdin()).ok();
     shifted.run_with_input(&["cp", "-", "pot://lab/shifted"], stdin()).ok();
     let days = (mtime("pot://lab/shifted") - mtime("pot://lab/now")) as f64 / 86_400_000.0;

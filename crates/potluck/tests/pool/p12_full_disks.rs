@@ -55,7 +55,9 @@ fn p12_a_donor_that_is_really_full_is_a_clear_error_and_harms_no_other_file() {
     const NAME: &str = "p12_a_donor_that_is_really_full";
     let mut lab = Lab::manager_only(&["--gc-grace", "1s"]);
     // Room in bytes, none in inodes: the donor cannot know before the system says ENOSPC.
-    let Some(disk) = SmallDisk::mount(NAME, lab.dir().join("disk"), &inodes_for(40)) else { return };
+    let Some(disk) = SmallDisk::mount(NAME, lab.dir().join("disk"), &inodes_for(40)) else {
+        return;
+    };
     let lent = disk.path().join("lent");
     lab.lend("full", Lending { dir: Some(lent), ..Lending::default() });
     lab.wait_live();
@@ -82,7 +84,9 @@ fn p12_a_donor_that_is_really_full_is_a_clear_error_and_harms_no_other_file() {
 fn p12_a_full_donor_is_passed_over_where_another_has_room() {
     const NAME: &str = "p12_a_full_donor_is_passed_over";
     let mut lab = Lab::manager_only(&["--gc-grace", "1s"]);
-    let Some(disk) = SmallDisk::mount(NAME, lab.dir().join("disk"), &inodes_for(10)) else { return };
+    let Some(disk) = SmallDisk::mount(NAME, lab.dir().join("disk"), &inodes_for(10)) else {
+        return;
+    };
     lab.lend("full", Lending { dir: Some(disk.path().join("lent")), ..Lending::default() });
     lab.lend("other", Lending::default());
     lab.wait_live();

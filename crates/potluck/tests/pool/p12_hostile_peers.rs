@@ -13,7 +13,7 @@ use potluck_wire::bulk::{BulkIo, Reply, Request, Status};
 use potluck_wire::control::{Condition, DonorAccess, Reserve, Reserved};
 use potluck_wire::ticket::{Caveat, Ops, Secret, Ticket};
 use potluck_wire::tls::{Dial, TlsDial};
-use potluck_wire::upgrade::{self, Opened, OpenError};
+use potluck_wire::upgrade::{self, OpenError, Opened};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -95,7 +95,9 @@ fn p12_garbage_on_either_port_ends_the_connection_and_nothing_else() {
 fn p12_the_ports_answer_curl() {
     let lab = hostile_lab();
     let mut stream = TcpStream::connect(lab.donor_address("donor-1")).expect("a port that answers");
-    stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").expect("sent");
+    stream
+        .write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        .expect("sent");
     let said = until_closed(&stream, Duration::from_secs(5));
     assert!(said.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&said));
 }
@@ -106,24 +108,43 @@ fn p12_nonsense_of_a_member_is_answered_and_nothing_else() {
     let mut lab = hostile_lab();
     let admin = Member::load(&lab.manager_dir().join("admin"));
     let post = |name: &str, body: &[u8]| {
-        let head = format!("POST /v1/{name} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
+        let head = format!(
+            "POST /v1/{name} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
         [head.as_bytes(), body].concat()
     };
     let deep = "[".repeat(200_000);
-    let commit = format!(r#"{{"session":"{}","batch":0,"files":[{{"path":"pot://lab/x","size":18446744073709551615,"digest":"{}","mtime_ms":0,"chunk_size":0,"copies":4000000000,"pages":["AAAA"],"acknowledged":"AAAA"}}],"done":true}}"#, "0".repeat(32), "0".repeat(64));
+    let commit = format!(
+        r#"{{"session":"{}","batch":0,"files":[{{"path":"pot://lab/x","size":18446744073709551615,"digest":"{}","mtime_ms":0,"chunk_size":0,"copies":4000000000,"pages":["AAAA"],"acknowledged":"AAAA"}}],"done":true}}"#,
+        "0".repeat(32),
+        "0".repeat(64)
+    );
     for (what, request) in [
         ("no JSON", post("status", b"hello")),
         ("not UTF-8", post("status", &[0xff; 100])),
         ("deep JSON", post("status", deep.as_bytes())),
         ("another shape", post("reserve", b"[1,2,3]")),
-        ("huge numbers", post("reserve", br#"{"path":"pot://lab/x","bytes":18446744073709551615}"#)),
+        (
+            "huge numbers",
+            post("reserve", br#"{"path":"pot://lab/x","bytes":18446744073709551615}"#),
+        ),
         ("a negative number", post("reserve", br#"{"path":"pot://lab/x","bytes":-1}"#)),
-        ("an odd policy", post("reserve", br#"{"path":"pot://lab/x","bytes":1,"policy":{"chunk_size":0}}"#)),
-        ("copies without end", post("reserve", br#"{"path":"pot://lab/x","bytes":1,"policy":{"copies":4294967295}}"#)),
+        (
+            "an odd policy",
+            post("reserve", br#"{"path":"pot://lab/x","bytes":1,"policy":{"chunk_size":0}}"#),
+        ),
+        (
+            "copies without end",
+            post("reserve", br#"{"path":"pot://lab/x","bytes":1,"policy":{"copies":4294967295}}"#),
+        ),
         ("a commit of nothing", post("commit", commit.as_bytes())),
         ("no such call", post("format-all-disks", b"{}")),
         ("a donor's call", post("heartbeat", b"{}")),
-        ("no such path", b"GET /etc/passwd HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n".to_vec()),
+        (
+            "no such path",
+            b"GET /etc/passwd HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n".to_vec(),
+        ),
         ("a cursor nobody was given", post("list", br#"{"path":"pot://lab","after":"/../../x"}"#)),
     ] {
         let mut stream = admin.stream();
@@ -199,36 +220,54 @@ fn p12_truncated_forged_and_oversized_frames_end_the_connection() {
     assert_eq!((tag, reply.status), (3, Status::Ok));
     let stored = lab.lent("donor-1").chunks().len();
 
-    closed("a frame of garbage", bulk(&admin, access, async |opened| {
-        opened.io.write(&bytes(78, 200), &[]).await.expect("sent");
-    }));
-    closed("half a head", bulk(&admin, access, async |opened| {
-        let head = put(1000).encode(0, &mut opened.lane);
-        opened.io.write(&head[..20], &[]).await.expect("sent");
-        opened.io.0.shutdown().await.expect("closed");
-    }));
-    closed("half a body", bulk(&admin, access, async |opened| {
-        let head = put(1000).encode(0, &mut opened.lane);
-        opened.io.write(&head, &body[..500]).await.expect("sent");
-        opened.io.0.shutdown().await.expect("closed");
-    }));
+    closed(
+        "a frame of garbage",
+        bulk(&admin, access, async |opened| {
+            opened.io.write(&bytes(78, 200), &[]).await.expect("sent");
+        }),
+    );
+    closed(
+        "half a head",
+        bulk(&admin, access, async |opened| {
+            let head = put(1000).encode(0, &mut opened.lane);
+            opened.io.write(&head[..20], &[]).await.expect("sent");
+            opened.io.0.shutdown().await.expect("closed");
+        }),
+    );
+    closed(
+        "half a body",
+        bulk(&admin, access, async |opened| {
+            let head = put(1000).encode(0, &mut opened.lane);
+            opened.io.write(&head, &body[..500]).await.expect("sent");
+            opened.io.0.shutdown().await.expect("closed");
+        }),
+    );
     for len in [0, u32::MAX, potluck_core::chunk::MAX_STORED + 1] {
-        closed("an impossible length", bulk(&admin, access, async |opened| {
-            let head = put(len).encode(0, &mut opened.lane);
-            opened.io.write(&head, &[]).await.expect("sent");
-        }));
+        closed(
+            "an impossible length",
+            bulk(&admin, access, async |opened| {
+                let head = put(len).encode(0, &mut opened.lane);
+                opened.io.write(&head, &[]).await.expect("sent");
+            }),
+        );
     }
-    closed("an unknown operation", bulk(&admin, access, async |opened| {
-        let mut head = put(1000).encode(0, &mut opened.lane);
-        head[1] = 9;
-        opened.io.write(&head, &body[..1000]).await.expect("sent");
-    }));
-    for at in [2, 4, 9, 20, 50] {
-        closed("a changed frame", bulk(&admin, access, async |opened| {
+    closed(
+        "an unknown operation",
+        bulk(&admin, access, async |opened| {
             let mut head = put(1000).encode(0, &mut opened.lane);
-            head[at] ^= 1;
+            head[1] = 9;
             opened.io.write(&head, &body[..1000]).await.expect("sent");
-        }));
+        }),
+    );
+    for at in [2, 4, 9, 20, 50] {
+        closed(
+            "a changed frame",
+            bulk(&admin, access, async |opened| {
+                let mut head = put(1000).encode(0, &mut opened.lane);
+                head[at] ^= 1;
+                opened.io.write(&head, &body[..1000]).await.expect("sent");
+            }),
+        );
     }
     closed("a frame of another connection", {
         let mut other = admin.open(access);
@@ -283,8 +322,18 @@ fn p12_tickets_are_kept_to() {
         ticket.narrow(&caveat);
         ticket
     };
-    refuses("a ticket made up", Ticket::issue(&Secret::from_bytes([9; 32]), &SystemEntropy, &[Caveat::Ops(Ops::PUT.and(Ops::GET))]));
-    refuses("a known ticket without its secret", Ticket { secret: Secret::from_bytes([9; 32]), ..good.clone() });
+    refuses(
+        "a ticket made up",
+        Ticket::issue(
+            &Secret::from_bytes([9; 32]),
+            &SystemEntropy,
+            &[Caveat::Ops(Ops::PUT.and(Ops::GET))],
+        ),
+    );
+    refuses(
+        "a known ticket without its secret",
+        Ticket { secret: Secret::from_bytes([9; 32]), ..good.clone() },
+    );
     refuses("another donor's", narrowed(Caveat::Donor(DonorId(999))));
     refuses("only for reading", narrowed(Caveat::Ops(Ops::GET)));
     refuses("spent", narrowed(Caveat::Bytes(999)));
@@ -292,7 +341,10 @@ fn p12_tickets_are_kept_to() {
     // Widening is not possible: a caveat that was added cannot be taken away, and the signature of
     // the narrow ticket does not fit the wide one.
     let narrow = narrowed(Caveat::Ops(Ops::GET));
-    refuses("a narrow ticket's secret on the wide one", Ticket { public: good.public.clone(), secret: narrow.secret });
+    refuses(
+        "a narrow ticket's secret on the wide one",
+        Ticket { public: good.public.clone(), secret: narrow.secret },
+    );
     assert_eq!(lab.chunk_files(), 0, "nothing was stored");
 
     // More bytes than it allows.
@@ -302,7 +354,8 @@ fn p12_tickets_are_kept_to() {
         let mut opened = opening.await.expect("a donor that takes the ticket");
         for tag in 0..6 {
             let body = bytes(90 + u64::from(tag), 60_000);
-            let put = Request::Put { name: ChunkName::of(&body), ack: AckLevel::Memory, len: 60_000 };
+            let put =
+                Request::Put { name: ChunkName::of(&body), ack: AckLevel::Memory, len: 60_000 };
             let head = put.encode(tag, &mut opened.lane);
             opened.io.write(&head, &body).await.expect("sent");
             let reply = opened.inbox.reply(&mut opened.io).await.expect("an answer");
@@ -327,7 +380,8 @@ fn dribble(mut stream: TcpStream, text: &[u8]) -> Duration {
         // A closed connection reads as its end or as an error other than “nothing yet”.
         let mut said = [0; 4096];
         let heard = stream.read(&mut said);
-        let ended = matches!(&heard, Ok(0)) || heard.is_err_and(|why| why.kind() != ErrorKind::WouldBlock);
+        let ended =
+            matches!(&heard, Ok(0)) || heard.is_err_and(|why| why.kind() != ErrorKind::WouldBlock);
         if !open || ended {
             break;
         }
@@ -350,20 +404,29 @@ fn p12_peers_of_one_byte_a_second_are_dropped_within_30_s() {
         for (what, address, text) in [
             ("TLS hello to the manager", &manager, &[0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3, 0][..]),
             ("nothing sensible to the manager", &manager, b"hello "),
-            ("HTTP head to the donor", &donor, b"GET / HTTP/1.1\r\nx: yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy"),
+            (
+                "HTTP head to the donor",
+                &donor,
+                b"GET / HTTP/1.1\r\nx: yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy",
+            ),
             ("nothing sensible to the donor", &donor, &[0xb1]),
         ] {
             let stream = connect(address);
             dribblers.push((what, scope.spawn(move || dribble(stream, text))));
         }
         // Silence costs no more.
-        for (what, address) in [("silence at the manager", &manager), ("silence at the donor", &donor)] {
+        for (what, address) in
+            [("silence at the manager", &manager), ("silence at the donor", &donor)]
+        {
             let stream = connect(address);
-            dribblers.push((what, scope.spawn(move || {
-                let started = Instant::now();
-                until_closed(&stream, DROPPED_WITHIN);
-                started.elapsed()
-            })));
+            dribblers.push((
+                what,
+                scope.spawn(move || {
+                    let started = Instant::now();
+                    until_closed(&stream, DROPPED_WITHIN);
+                    started.elapsed()
+                }),
+            ));
         }
         // A stranger after a good handshake, in the body of its only call.
         let joining = scope.spawn(|| {
@@ -375,7 +438,8 @@ fn p12_peers_of_one_byte_a_second_are_dropped_within_30_s() {
                 stream.write_all(head).await.expect("sent");
                 let mut said = [0; 4096];
                 loop {
-                    let heard = tokio::time::timeout(Duration::from_secs(1), stream.read(&mut said));
+                    let heard =
+                        tokio::time::timeout(Duration::from_secs(1), stream.read(&mut said));
                     // An answer to the unfinished request counts: it is a refusal.
                     if heard.await.is_ok() || started.elapsed() > 2 * DROPPED_WITHIN {
                         return started.elapsed();
@@ -391,7 +455,8 @@ fn p12_peers_of_one_byte_a_second_are_dropped_within_30_s() {
         let body = scope.spawn(move || {
             let started = Instant::now();
             runtime.block_on(async {
-                let put = Request::Put { name: ChunkName([1; 32]), ack: AckLevel::Memory, len: 60_000 };
+                let put =
+                    Request::Put { name: ChunkName([1; 32]), ack: AckLevel::Memory, len: 60_000 };
                 let head = put.encode(0, &mut opened.lane);
                 opened.io.write(&head, &[]).await.expect("sent");
                 loop {
@@ -438,7 +503,8 @@ fn p12_no_panic_in_any_log() {
         assert!(!text.contains("panicked"), "{}: {text}", path.display());
     }
     // Planted, it is found.
-    std::fs::write(lab.dir().join("logs/planted.log"), "thread 'main' panicked at x.rs:1").expect("a log");
+    std::fs::write(lab.dir().join("logs/planted.log"), "thread 'main' panicked at x.rs:1")
+        .expect("a log");
     let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(lab)));
     assert!(found.is_err(), "a panic in a log fails the test");
 }

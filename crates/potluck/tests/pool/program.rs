@@ -105,7 +105,14 @@ impl Ran {
     /// Fails the test unless the command ended with `code`.
     #[track_caller]
     pub fn exits(self, code: i32) -> Self {
-        assert_eq!(self.code, code, "exit code of `{}`; it said: {}{}", self.command, self.text(), self.stderr);
+        assert_eq!(
+            self.code,
+            code,
+            "exit code of `{}`; it said: {}{}",
+            self.command,
+            self.text(),
+            self.stderr
+        );
         self
     }
 
@@ -129,11 +136,15 @@ impl Ran {
     pub fn failure(&self) -> Complaint {
         let last = self.stderr.lines().rev().find(|line| line.starts_with('{')).unwrap_or_default();
         let said: Value = serde_json::from_str(last).unwrap_or_else(|_| {
-            panic!("`{}` ({}) did not end in a JSON failure: {}", self.command, self.code, self.stderr)
+            panic!(
+                "`{}` ({}) did not end in a JSON failure: {}",
+                self.command, self.code, self.stderr
+            )
         });
         assert_eq!(said["exit_code"], self.code, "{}", self.stderr);
         let text = |field: &str| said["error"][field].as_str().unwrap_or_default().to_owned();
-        let complaint = Complaint { code: text("code"), message: text("message"), hint: text("hint") };
+        let complaint =
+            Complaint { code: text("code"), message: text("message"), hint: text("hint") };
         assert!(complaint.code.starts_with("POT-E"), "{}", self.stderr);
         assert!(!complaint.message.is_empty(), "{}", self.stderr);
         complaint

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Between two looks: short beside all that is waited for, long beside a look.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Looks again and again until `done`, and gives how long that took. Fails the test after `limit`;
 /// `what` completes “gave up waiting for …”.

@@ -3,6 +3,7 @@
 use crate::catalog::commit::{self, Batch, Outcome, PreparedChunk, PreparedFile, Refused};
 use crate::catalog::sessions::{self, StoredSession};
 use crate::catalog::{Error, schema, spaces};
+use potluck_core::policy::AckLevel;
 use potluck_core::chunk::{ChunkName, DEFAULT_CHUNK, Digest, FileDigest};
 use potluck_core::ids::{DonorId, MemberId, SessionId, SpaceId, VersionId};
 use potluck_core::path::PoolPath;
@@ -133,7 +134,7 @@ pub fn file(at: &str, chunks: &[u64], donors: &[u32]) -> PreparedFile {
     let entries: Vec<_> = chunks.iter().map(entry).collect();
     let mut digest = FileDigest::default();
     entries.iter().for_each(|entry| digest.push(entry.digest));
-    let holders: Vec<_> = donors.iter().copied().map(DonorId).collect();
+    let holders: Vec<_> = donors.iter().map(|donor| (DonorId(*donor), AckLevel::Memory)).collect();
     let prepared = |entry: &Entry| PreparedChunk {
         name: entry.name,
         len: entry.stored_len(),

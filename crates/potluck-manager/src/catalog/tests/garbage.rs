@@ -3,6 +3,7 @@ use crate::catalog::chunks::{self, ChunkId, ChunkState};
 use crate::catalog::placements::{self, Told};
 use crate::catalog::{gc, names, sessions, stats, trash};
 use potluck_core::chunk::ChunkName;
+use potluck_core::policy::AckLevel;
 use potluck_core::ids::DonorId;
 use potluck_wire::control::Holding;
 
@@ -134,6 +135,31 @@ fn a_donors_word_changes_the_count_of_its_own_copies_only() {
     };
     placements::tell(&fixture.db, DonorId(1), &both, 0).expect("told");
     assert_eq!(holders(&fixture), DONORS);
+}
+
+#[test]
+fn a_copy_that_was_only_in_memory_is_not_held_for_a_write_to_disk() {
+    let mut fixture = Fixture::new();
+    fixture.put(file("pot://lab/a", &[1], &[1, 2]));
+    let row = chunks::get(&fixture.db, &chunk(1)).expect("read").expect("there");
+    let at_disk =
+        |fixture: &Fixture| placements::holders_at(&fixture.db, row.id, AckLevel::Disk).expect("read");
+    assert_eq!(at_disk(&fixture), []);
+
+    let mut synced = file("pot://lab/b", &[1], &[2]);
+    synced.chunks[0].holders = vec![(DonorId(2), AckLevel::Disk)];
+    fixture.put(synced);
+    fixture.put(file("pot://lab/c", &[1], &[2]));
+    assert_eq!(at_disk(&fixture), [DonorId(2)], "a lower level takes nothing back");
+
+    // Lost, and back: nobody synced what came back.
+    let removed = Told { removed: vec![chunk(1)], ..Told::default() };
+    placements::tell(&fixture.db, DonorId(2), &removed, 0).expect("told");
+    let added =
+        Told { added: vec![Holding { name: chunk(1), len: 1000 }], ..Told::default() };
+    placements::tell(&fixture.db, DonorId(2), &added, 0).expect("told");
+    assert_eq!(at_disk(&fixture), []);
+    assert_eq!(placements::holders(&fixture.db, row.id).expect("read").len(), 2);
 }
 
 #[test]
