@@ -25,7 +25,11 @@ impl Buffers {
     /// Buffers of at most `budget` bytes together.
     pub fn new(budget: usize) -> Self {
         let grains = (budget / GRAIN).max(1);
-        Self { shelf: Arc::default(), budget: Arc::new(Semaphore::new(grains)), grains: grains as u32 }
+        Self {
+            shelf: Arc::default(),
+            budget: Arc::new(Semaphore::new(grains)),
+            grains: grains as u32,
+        }
     }
 
     /// The budget in bytes.
@@ -53,9 +57,10 @@ impl Claim {
     /// Splits off what `bytes` need, or all that is left.
     pub fn split(&mut self, bytes: usize) -> Self {
         let grains = bytes.div_ceil(GRAIN).clamp(1, self.permit.num_permits().max(1));
-        let permit = self.permit.split(grains).unwrap_or_else(|| {
-            self.permit.split(0).expect("none of any number")
-        });
+        let permit = self
+            .permit
+            .split(grains)
+            .unwrap_or_else(|| self.permit.split(0).expect("none of any number"));
         Self { permit, buffers: self.buffers.clone() }
     }
 

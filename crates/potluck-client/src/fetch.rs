@@ -20,7 +20,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// A copy is not worth waiting for beyond this many times what was expected of it …
 const HEDGE_FACTOR: u32 = 3;
 /// … within these bounds: below, waiting is jitter; above, a person has noticed.
-const HEDGE_BOUNDS: (Duration, Duration) = (Duration::from_millis(250), Duration::from_millis(1500));
+const HEDGE_BOUNDS: (Duration, Duration) =
+    (Duration::from_millis(250), Duration::from_millis(1500));
 
 /// Fetches the chunks of one read.
 #[derive(Clone)]
@@ -90,8 +91,7 @@ impl Fetcher {
     pub async fn chunk(&self, entry: &Entry, holders: &[DonorId]) -> Result<Fetched, Failure> {
         let stored = entry.stored_len();
         let permits = (stored as usize).min(self.ahead_bytes) as u32;
-        let ahead =
-            self.ahead.clone().acquire_many_owned(permits).await.expect("never closed");
+        let ahead = self.ahead.clone().acquire_many_owned(permits).await.expect("never closed");
         let bytes = self.from_any(entry, holders).await?;
         Ok(Fetched { bytes, _ahead: ahead })
     }
@@ -184,7 +184,8 @@ impl Fetcher {
             _ => return,
         };
         tracing::warn!(donor = self.donors.name(donor), chunk = %entry.name, %error, "bad copy");
-        let (caller, report) = (self.client.caller.clone(), Report { chunk: entry.name, donor, fault });
+        let (caller, report) =
+            (self.client.caller.clone(), Report { chunk: entry.name, donor, fault });
         self.client.aside(async move {
             if let Err(failure) = caller.call(&report).await {
                 tracing::debug!(%failure, "the bad copy could not be reported");
@@ -201,8 +202,9 @@ impl Fetcher {
         let chunk = &entry.name.to_string()[..12];
         if reasons.is_empty() {
             let what = format!("no donor that is known holds chunk {chunk}…");
-            return Failure::new(ErrorKind::Retry, code::UNREADABLE, what)
-                .hint("its donors are away: see `potluck status`, and try again when they are back");
+            return Failure::new(ErrorKind::Retry, code::UNREADABLE, what).hint(
+                "its donors are away: see `potluck status`, and try again when they are back",
+            );
         }
         let what = format!("no copy of chunk {chunk}… can be read: {}", reasons.join("; "));
         if faults.iter().all(|(_, error)| spoiled(error)) {

@@ -285,7 +285,9 @@ async fn write_file(
     progress: &Arc<dyn Progress>,
 ) -> Result<(), Failure> {
     let failed = |error: io::Error| local_failure(to, &error);
-    let file = Arc::new(LocalFile::create(to, recipe.file.executable, &*client.env.entropy).map_err(failed)?);
+    let file = Arc::new(
+        LocalFile::create(to, recipe.file.executable, &*client.env.entropy).map_err(failed)?,
+    );
     if let Some(content) = &recipe.inline {
         file.write_at(content, 0).map_err(failed)?;
         progress.advance(content.len() as u64);

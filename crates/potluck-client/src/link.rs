@@ -5,7 +5,9 @@ use crate::buffer::{Buffer, Buffers};
 use potluck_core::chunk::{ChunkName, Digest, Verifier};
 use potluck_core::policy::AckLevel;
 use potluck_core::seal::{Meaning, SpaceKey};
-use potluck_wire::bulk::{BulkIo, FrameError, Inbox, Lane, PIECE, Reply, Request, Status, StreamIo};
+use potluck_wire::bulk::{
+    BulkIo, FrameError, Inbox, Lane, PIECE, Reply, Request, Status, StreamIo,
+};
 use potluck_wire::net::BoxStream;
 use potluck_wire::ticket::Receipt;
 use potluck_wire::upgrade::{OpenError, Opened};

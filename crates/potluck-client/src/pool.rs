@@ -2,11 +2,11 @@
 
 use crate::buffer::Buffers;
 use crate::donors::Donors;
+use potluck_core::path::PoolPath;
 use potluck_wire::call::Caller;
 use potluck_wire::control::{Call, Open, Opened};
 use potluck_wire::env::Env;
 use potluck_wire::error::{ErrorKind, Failure, code};
-use potluck_core::path::PoolPath;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::task::JoinSet;

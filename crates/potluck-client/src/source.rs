@@ -116,7 +116,8 @@ impl Cutter {
         let mut cuts = Vec::new();
         let (mut bytes, mut files) = (0, 0);
         while bytes < self.chunk_size && files < FILES_PER_UNIT {
-            let Some(mut current) = self.current.take().or_else(|| self.open_next(&mut cuts)) else {
+            let Some(mut current) = self.current.take().or_else(|| self.open_next(&mut cuts))
+            else {
                 break;
             };
             match self.cut_one(&mut current, &mut claim) {

@@ -125,8 +125,7 @@ impl FromStr for PoolPath {
 
     /// Reads `pot://space/a/b`; repeated and trailing slashes mean nothing.
     fn from_str(text: &str) -> Result<Self, BadPath> {
-        let rest =
-            text.strip_prefix(SCHEME).ok_or_else(|| BadPath::NoScheme(text.to_string()))?;
+        let rest = text.strip_prefix(SCHEME).ok_or_else(|| BadPath::NoScheme(text.to_string()))?;
         let mut names = rest.split('/').filter(|name| !name.is_empty());
         let Some(space) = names.next() else { return Ok(Self::root()) };
         check_space(space)?;
@@ -168,7 +167,10 @@ mod tests {
         for text in ["pot://lab", "pot://lab/a/b c/ü"] {
             assert_eq!(text.parse::<PoolPath>().expect(text).to_string(), text);
         }
-        assert_eq!("pot://lab//a/".parse::<PoolPath>().expect("slashes").to_string(), "pot://lab/a");
+        assert_eq!(
+            "pot://lab//a/".parse::<PoolPath>().expect("slashes").to_string(),
+            "pot://lab/a"
+        );
         assert_eq!("pot://".parse(), Ok(PoolPath::root()));
         let long = format!("pot://lab/{}", "x".repeat(256));
         for bad in ["lab/a", "pot://Lab/a", "pot://lab/../x", "pot://lab/a\0b", &long] {

@@ -109,8 +109,7 @@ impl Policy {
     /// Whether the policy can be kept at all.
     pub fn check(&self) -> Result<(), BadPolicy> {
         let refuse = |text: String| Err(BadPolicy(text));
-        if !self.chunk_size.is_power_of_two()
-            || !(MIN_CHUNK..=MAX_CHUNK).contains(&self.chunk_size)
+        if !self.chunk_size.is_power_of_two() || !(MIN_CHUNK..=MAX_CHUNK).contains(&self.chunk_size)
         {
             return refuse(format!(
                 "chunk size {} is not a power of two from 64KiB to 64MiB",

@@ -67,7 +67,8 @@ impl Ca {
         let ca = Self::new(certificate.der().clone(), key).map_err(bad(dir))?;
 
         let manager_key = KeyPair::generate().map_err(bad(dir))?;
-        let manager = ca.sign(&manager_params().map_err(bad(dir))?, &manager_key).map_err(bad(dir))?;
+        let manager =
+            ca.sign(&manager_params().map_err(bad(dir))?, &manager_key).map_err(bad(dir))?;
         write(MANAGER_KEY, &manager_key.serialize_pem())?;
         write(MANAGER_CERTIFICATE, &pem("CERTIFICATE", &manager))?;
         write(KEY, &key_pem)?;
@@ -154,7 +155,8 @@ fn leaf_params(subject: &str) -> CertificateParams {
 
 fn manager_params() -> Result<CertificateParams, rcgen::Error> {
     let mut params = leaf_params("potluck manager");
-    params.subject_alt_names = CertificateParams::new([MANAGER_NAME.to_string()])?.subject_alt_names;
+    params.subject_alt_names =
+        CertificateParams::new([MANAGER_NAME.to_string()])?.subject_alt_names;
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     Ok(params)
 }

@@ -48,11 +48,7 @@ impl Catalog {
     pub fn open(path: &Path, offload: Offload) -> Result<Self, ManagerError> {
         let connection = schema::open_existing(path)?;
         let writer = Writer::start(connection, offload);
-        Ok(Self {
-            offload,
-            writer: Arc::new(writer),
-            readers: Arc::new(Readers::new(path)),
-        })
+        Ok(Self { offload, writer: Arc::new(writer), readers: Arc::new(Readers::new(path)) })
     }
 
     /// Runs `job` in the writer. What it did is durable as asked when this returns `Ok`, and has

@@ -66,7 +66,8 @@ pub enum ManagerError {
 impl ManagerError {
     /// What happened, as it reaches a person, with what to do next.
     pub fn failure(&self) -> Failure {
-        let failure = |kind, code, hint: &str| Failure::new(kind, code, self.to_string()).hint(hint);
+        let failure =
+            |kind, code, hint: &str| Failure::new(kind, code, self.to_string()).hint(hint);
         match self {
             Self::NotInitialised(_) => failure(
                 ErrorKind::NotFound,

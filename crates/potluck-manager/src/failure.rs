@@ -42,9 +42,11 @@ pub fn of_catalog(why: Error) -> Failure {
         Error::IsADirectory(_) => {
             failure(K::Conflict, code::WRONG_KIND, "name a file in it, or ask for the whole tree")
         }
-        Error::NotEmpty(_) => {
-            failure(K::Conflict, code::NOT_EMPTY, "remove it with all that is in it: `potluck rm -r`")
-        }
+        Error::NotEmpty(_) => failure(
+            K::Conflict,
+            code::NOT_EMPTY,
+            "remove it with all that is in it: `potluck rm -r`",
+        ),
         Error::OutsideSpaces(_) => failure(
             K::Usage,
             code::BAD_PATH,
@@ -60,11 +62,9 @@ pub fn of_catalog(why: Error) -> Failure {
         }
         Error::BadCursor => failure(K::Usage, code::BAD_REQUEST, "begin the listing anew"),
         Error::NoSession => of_session(NoSession),
-        Error::NotAcknowledged { .. } => failure(
-            K::Other,
-            code::NOT_ACKNOWLEDGED,
-            "offer the file's chunks and send them again",
-        ),
+        Error::NotAcknowledged { .. } => {
+            failure(K::Other, code::NOT_ACKNOWLEDGED, "offer the file's chunks and send them again")
+        }
         Error::WrongLength { .. } => {
             failure(K::Integrity, code::WRONG_BYTES, "write the file again from its source")
         }
@@ -149,8 +149,9 @@ pub fn of_placement(why: Refusal, joined: usize) -> Failure {
         }
         Refusal::TooFewDonors { have, need } => {
             let what = format!("{need} copies need {need} donors, and {have} can be written to");
-            Failure::new(kind(need as usize), code::TOO_FEW_DONORS, what)
-                .hint("ask for fewer copies, wait for donors to return, or lend more with `potluck lend`")
+            Failure::new(kind(need as usize), code::TOO_FEW_DONORS, what).hint(
+                "ask for fewer copies, wait for donors to return, or lend more with `potluck lend`",
+            )
         }
         Refusal::NoSpace { .. } => {
             let what = why.to_string();

@@ -53,8 +53,7 @@ impl Gc {
     /// Orders the deletion of condemned chunks; whether there were any.
     async fn order(&mut self, service: &Service) -> Result<bool, Error> {
         let after = self.condemned;
-        let page =
-            service.catalog.read(move |db| gc::condemned(db, after, PER_STEP)).await?;
+        let page = service.catalog.read(move |db| gc::condemned(db, after, PER_STEP)).await?;
         self.condemned = match page.last() {
             Some(last) if page.len() == PER_STEP => last.id,
             _ => ChunkId(0),
@@ -106,8 +105,7 @@ impl Gc {
         let grace = service.config.gc_grace.as_millis() as u64;
         let Some(before) = service.time.now_ms().checked_sub(grace) else { return Ok(false) };
         let after = self.unused;
-        let page =
-            service.catalog.read(move |db| gc::unused(db, before, after, PER_STEP)).await?;
+        let page = service.catalog.read(move |db| gc::unused(db, before, after, PER_STEP)).await?;
         // Chunks that sessions have offered stay in the queue: go on behind them.
         self.unused = match page.last() {
             Some((last, _)) if page.len() == PER_STEP => *last,

@@ -24,10 +24,8 @@ pub fn init(config: &ManagerConfig, _env: &Env) -> Result<(), ManagerError> {
     let ca = Ca::create(&state.ca(), &config.pool_name)?;
     schema::create(&state.catalog(), &config.pool_name)?;
     let db = schema::open_existing(&state.catalog())?;
-    let catalog = |why: Error| ManagerError::Catalog {
-        path: state.catalog(),
-        detail: why.to_string(),
-    };
+    let catalog =
+        |why: Error| ManagerError::Catalog { path: state.catalog(), detail: why.to_string() };
     if members::all(&db).map_err(catalog)?.is_empty() {
         make_admin(config, &state, &ca, &db)?;
     }

@@ -63,15 +63,13 @@ impl Manager {
         };
         let (path, offload) = (state.catalog(), env.offload);
         let catalog = offload.run(move || Catalog::open(&path, offload)).await?;
-        let left = catalog
-            .write(Durability::Disk, next_life)
-            .await
-            .map_err(|why| ManagerError::Catalog { path: state.catalog(), detail: why.to_string() })?;
+        let left = catalog.write(Durability::Disk, next_life).await.map_err(|why| {
+            ManagerError::Catalog { path: state.catalog(), detail: why.to_string() }
+        })?;
 
         let time = PoolTime::after(left.saved_ms, Arc::clone(&env.clock));
         let pool = rebuild(&config, &left, time.tick());
-        let unreachable =
-            |source| ManagerError::Listen { address: config.listen.clone(), source };
+        let unreachable = |source| ManagerError::Listen { address: config.listen.clone(), source };
         let listener = env.net.listen(&config.listen).await.map_err(unreachable)?;
         let address = listener.local_addr().map_err(unreachable)?;
         update_admin_address(&state, &advertised(&config, address))?;

@@ -31,8 +31,10 @@ impl Members {
         let members = self.0.read().expect("no holder panics");
         let auth = |what: &str| Failure::new(ErrorKind::Auth, code::NOT_A_MEMBER, what);
         match members.get(fingerprint) {
-            None => Err(auth("this certificate is of the pool, but the manager does not know its member")
-                .hint("join again with a new token from `potluck invite`")),
+            None => Err(auth(
+                "this certificate is of the pool, but the manager does not know its member",
+            )
+            .hint("join again with a new token from `potluck invite`")),
             Some(member) if member.revoked => Err(auth(&format!(
                 "{} {} ({}) was removed from the pool",
                 member.role, member.id, member.name

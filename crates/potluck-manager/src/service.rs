@@ -57,10 +57,7 @@ impl Service {
 
     /// The moment of a change to names.
     pub fn when(&self) -> crate::catalog::names::When {
-        crate::catalog::names::When {
-            pool_ms: self.time.now_ms(),
-            wall_ms: self.time.wall_ms(),
-        }
+        crate::catalog::names::When { pool_ms: self.time.now_ms(), wall_ms: self.time.wall_ms() }
     }
 }
 

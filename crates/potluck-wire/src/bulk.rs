@@ -92,7 +92,11 @@ impl Lane {
         let expected = self.mac(head);
         let mut received = *expected.as_bytes();
         received[..MAC].copy_from_slice(mac);
-        if expected == blake3::Hash::from_bytes(received) { Ok(()) } else { Err(FrameError::Forged) }
+        if expected == blake3::Hash::from_bytes(received) {
+            Ok(())
+        } else {
+            Err(FrameError::Forged)
+        }
     }
 }
 
@@ -210,7 +214,9 @@ impl Request {
 
     fn decode(head: &Head) -> Result<Self, FrameError> {
         let name = ChunkName(
-            head.ext().try_into().map_err(|_| FrameError::Malformed("a request names one chunk"))?,
+            head.ext()
+                .try_into()
+                .map_err(|_| FrameError::Malformed("a request names one chunk"))?,
         );
         let (kind, ack, body) = (head.bytes[1], head.bytes[2], head.body());
         match kind {

@@ -109,12 +109,14 @@ impl Caller {
             .to_bytes();
         self.shared.idle.lock().expect("no holder panics").push(sender);
         if status == StatusCode::OK {
-            return serde_json::from_slice(&text)
-                .map_err(|why| Broken::Failed(self.away(&format!("its answer is unreadable: {why}"))));
+            return serde_json::from_slice(&text).map_err(|why| {
+                Broken::Failed(self.away(&format!("its answer is unreadable: {why}")))
+            });
         }
-        Err(Broken::Failed(serde_json::from_slice(&text).unwrap_or_else(|_| {
-            self.away(&format!("it answered HTTP {status}"))
-        })))
+        Err(Broken::Failed(
+            serde_json::from_slice(&text)
+                .unwrap_or_else(|_| self.away(&format!("it answered HTTP {status}"))),
+        ))
     }
 
     fn away(&self, why: &str) -> Failure {
@@ -127,7 +129,10 @@ impl Caller {
         let tls = why.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
         match tls {
             Some(tls) => {
-                let what = format!("the manager at {} is not the pool expected: {tls}", self.shared.manager);
+                let what = format!(
+                    "the manager at {} is not the pool expected: {tls}",
+                    self.shared.manager
+                );
                 Failure::new(ErrorKind::Auth, code::WRONG_POOL, what)
                     .hint("somebody else answers at this address, or the pool was made anew: ask an admin for a new token (`potluck invite`)")
             }

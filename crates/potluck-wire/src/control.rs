@@ -12,13 +12,21 @@ mod spaces;
 mod status;
 mod writing;
 
-pub use donors::{Beat, Heartbeat, Holding, INVENTORY_PAGE, Inventory, Order, Register, Registered};
+pub use donors::{
+    Beat, Heartbeat, Holding, INVENTORY_PAGE, Inventory, Order, Register, Registered,
+};
 pub use membership::{Invite, Invited, Join, Joined, Revoke};
-pub use names::{ChildUse, Entry, EntryKind, List, Listing, MakeDir, Move, Remove, Removed, Share, Stat, Stated, Usage, Used};
+pub use names::{
+    ChildUse, Entry, EntryKind, List, Listing, MakeDir, Move, Remove, Removed, Share, Stat, Stated,
+    Usage, Used,
+};
 pub use reading::{CopyFault, Open, OpenFile, Opened, Report};
 pub use spaces::{SpaceCreate, SpaceInfo, SpaceList, SpaceRemove, Spaces};
 pub use status::{DonorState, DonorStatus, PoolStatus, Status};
-pub use writing::{Abort, Commit, Committed, Condition, DonorAccess, FileCommit, Grow, Grown, Held, Offer, Offered, Outcome, Renew, Reserve, Reserved};
+pub use writing::{
+    Abort, Commit, Committed, Condition, DonorAccess, FileCommit, Grow, Grown, Held, Offer,
+    Offered, Outcome, Renew, Reserve, Reserved,
+};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};

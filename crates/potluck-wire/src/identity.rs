@@ -83,12 +83,14 @@ impl Identity {
     /// Reads the identity in `dir`.
     pub fn load(dir: &Path) -> io::Result<Self> {
         let bad = |file: &str, why: &dyn std::fmt::Display| {
-            io::Error::new(io::ErrorKind::InvalidData, format!("{}: {why}", dir.join(file).display()))
+            io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("{}: {why}", dir.join(file).display()),
+            )
         };
         let text = fs::read(dir.join(ABOUT))?;
-        let certificate = |file| {
-            CertificateDer::from_pem_file(dir.join(file)).map_err(|why| bad(file, &why))
-        };
+        let certificate =
+            |file| CertificateDer::from_pem_file(dir.join(file)).map_err(|why| bad(file, &why));
         Ok(Self {
             about: serde_json::from_slice(&text).map_err(|why| bad(ABOUT, &why))?,
             ca: certificate(CA)?,
@@ -124,7 +126,10 @@ pub fn pem(label: &str, der: &[u8]) -> String {
     use base64::Engine;
     let text = base64::engine::general_purpose::STANDARD.encode(der);
     let lines = text.as_bytes().chunks(64).map(|line| std::str::from_utf8(line).expect("base64"));
-    format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.collect::<Vec<_>>().join("\n"))
+    format!(
+        "-----BEGIN {label}-----\n{}\n-----END {label}-----\n",
+        lines.collect::<Vec<_>>().join("\n")
+    )
 }
 
 /// Replaces a small file durably, readable by its owner only: temp, fsync, rename, fsync of the

@@ -279,7 +279,13 @@ pub struct Receipt(pub [u8; 16]);
 
 impl Receipt {
     /// The receipt for `len` stored bytes called `name`.
-    pub fn issue(key: &Secret, session: &SessionId, name: &ChunkName, len: u32, ack: AckLevel) -> Self {
+    pub fn issue(
+        key: &Secret,
+        session: &SessionId,
+        name: &ChunkName,
+        len: u32,
+        ack: AckLevel,
+    ) -> Self {
         let mut text = Vec::with_capacity(64);
         text.extend_from_slice(&session.0);
         text.extend_from_slice(&name.0);
@@ -312,9 +318,7 @@ impl Record for Acknowledged {
         out.extend_from_slice(&self.receipt.0);
     }
     fn read(bytes: &[u8]) -> Option<Self> {
-        let u32_at = |at: usize| {
-            bytes.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes)
-        };
+        let u32_at = |at: usize| bytes.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
         Some(Self {
             chunk: u32_at(0)?,
             donor: DonorId(u32_at(4)?),

@@ -32,8 +32,7 @@ pub trait Dial: Send + Sync + 'static {
 pub trait Admit: Send + Sync + 'static {
     /// Proves both ends to each other; gives the fingerprint of the member's certificate, or
     /// `None` for somebody who can only join.
-    fn admit(&self, stream: BoxStream)
-    -> BoxFuture<'_, io::Result<(BoxStream, Option<Digest>)>>;
+    fn admit(&self, stream: BoxStream) -> BoxFuture<'_, io::Result<(BoxStream, Option<Digest>)>>;
 }
 
 /// Chooses the cryptography of the whole process; call once, first thing in `main`.
@@ -94,9 +93,7 @@ impl TlsDial {
 impl Dial for TlsDial {
     fn secure(&self, stream: BoxStream) -> BoxFuture<'_, io::Result<BoxStream>> {
         let name = ServerName::try_from(MANAGER_NAME).expect("a valid name");
-        in_time(async move {
-            Ok(Box::new(self.0.connect(name, stream).await?) as BoxStream)
-        })
+        in_time(async move { Ok(Box::new(self.0.connect(name, stream).await?) as BoxStream) })
     }
 }
 
@@ -124,10 +121,7 @@ impl TlsAdmit {
 }
 
 impl Admit for TlsAdmit {
-    fn admit(
-        &self,
-        stream: BoxStream,
-    ) -> BoxFuture<'_, io::Result<(BoxStream, Option<Digest>)>> {
+    fn admit(&self, stream: BoxStream) -> BoxFuture<'_, io::Result<(BoxStream, Option<Digest>)>> {
         in_time(async move {
             let stream = self.0.accept(stream).await?;
             let shown = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());

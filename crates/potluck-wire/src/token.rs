@@ -62,7 +62,9 @@ pub struct JoinToken {
 
 /// Text that is no token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("this is not a Potluck join token (they start with “{PREFIX}”): copy the whole line that `potluck invite` printed")]
+#[error(
+    "this is not a Potluck join token (they start with “{PREFIX}”): copy the whole line that `potluck invite` printed"
+)]
 pub struct NotAToken;
 
 impl fmt::Display for JoinToken {

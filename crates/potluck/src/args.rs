@@ -51,13 +51,19 @@ pub enum Command {
     #[command(after_help = "Example:\n  potluck demo ~/Downloads/big.iso")]
     Demo(Demo),
     /// Start a pool on this machine: a manager and a donor in one process
-    #[command(after_help = "Example:\n  potluck up --max 200GiB\n  potluck invite --role donor     (then `potluck join …` on the next machine)")]
+    #[command(
+        after_help = "Example:\n  potluck up --max 200GiB\n  potluck invite --role donor     (then `potluck join …` on the next machine)"
+    )]
     Up(Up),
     /// Run a manager alone
-    #[command(after_help = "Example:\n  potluck manager --listen 0.0.0.0:7700 --advertise lab-head:7700")]
+    #[command(
+        after_help = "Example:\n  potluck manager --listen 0.0.0.0:7700 --advertise lab-head:7700"
+    )]
     Manager(Manager),
     /// Lend part of a disk to the pool
-    #[command(after_help = "Example:\n  potluck join pot1.…                        (once, with a donor token)\n  potluck lend /data/lent --max 200GiB --keep-free 15%")]
+    #[command(
+        after_help = "Example:\n  potluck join pot1.…                        (once, with a donor token)\n  potluck lend /data/lent --max 200GiB --keep-free 15%"
+    )]
     Lend(Lend),
     /// Make a token that lets a machine or person join
     #[command(after_help = "Example:\n  potluck invite --role donor --ttl 2h")]
@@ -66,7 +72,9 @@ pub enum Command {
     #[command(after_help = "Example:\n  potluck join pot1.eyJtIjoi…")]
     Join(Join),
     /// Copy files into the pool or out of it; `-` is standard input or output
-    #[command(after_help = "Examples:\n  potluck cp era5.nc pot://climate/\n  potluck cp -r runs/ pot://lab/runs --copies 2\n  tar c data | potluck cp - pot://lab/data.tar\n  potluck cp pot://lab/data.tar - | tar x")]
+    #[command(
+        after_help = "Examples:\n  potluck cp era5.nc pot://climate/\n  potluck cp -r runs/ pot://lab/runs --copies 2\n  tar c data | potluck cp - pot://lab/data.tar\n  potluck cp pot://lab/data.tar - | tar x"
+    )]
     Cp(Cp),
     /// List a directory, a space, or all spaces
     #[command(after_help = "Example:\n  potluck ls -l pot://lab/runs")]
@@ -75,7 +83,9 @@ pub enum Command {
     #[command(after_help = "Example:\n  potluck stat pot://lab/data.tar")]
     Stat(PathArgs),
     /// Write a file, or a part of it, to standard output
-    #[command(after_help = "Examples:\n  potluck cat pot://lab/notes.txt\n  potluck cat pot://lab/big.bin --range 0-1023      (the first KiB)\n  potluck cat pot://lab/run.log --range -4096       (the last 4 KiB)")]
+    #[command(
+        after_help = "Examples:\n  potluck cat pot://lab/notes.txt\n  potluck cat pot://lab/big.bin --range 0-1023      (the first KiB)\n  potluck cat pot://lab/run.log --range -4096       (the last 4 KiB)"
+    )]
     Cat(Cat),
     /// Move or rename a file or directory inside a space
     #[command(after_help = "Example:\n  potluck mv pot://lab/tmp/run7 pot://lab/runs/")]

@@ -29,7 +29,9 @@ impl ConfigFile {
     fn read(place: &Path) -> Result<Self, Failure> {
         let text = match std::fs::read_to_string(place) {
             Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(Self::default());
+            }
             Err(error) => return Err(bad(place, &error.to_string())),
         };
         toml::from_str(&text).map_err(|why| bad(place, why.message()))

@@ -105,8 +105,12 @@ pub fn load_identity(dir: &Path) -> Result<Identity, Failure> {
 /// Calls the manager of an identity's pool.
 pub fn caller(identity: &Identity) -> Result<Caller, Failure> {
     let dial = TlsDial::member(identity).map_err(|why| {
-        Failure::new(ErrorKind::Auth, code::NOT_A_MEMBER, format!("the identity is unusable: {why}"))
-            .hint("join again with a new token from `potluck invite`")
+        Failure::new(
+            ErrorKind::Auth,
+            code::NOT_A_MEMBER,
+            format!("the identity is unusable: {why}"),
+        )
+        .hint("join again with a new token from `potluck invite`")
     })?;
     Ok(Caller::new(Env::system().net, Arc::new(dial), &identity.about.manager))
 }

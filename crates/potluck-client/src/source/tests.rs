@@ -62,7 +62,18 @@ async fn cut_all(items: Vec<Item>, key: Option<SpaceKey>) -> Vec<(Vec<u8>, Facts
 async fn files_and_streams_of_every_awkward_length_are_cut_whole() {
     let key = SpaceKey::from_bytes([3; 32]);
     let inline = INLINE_MAX as usize;
-    let lens = [0, 1, inline - 1, inline, inline + 1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK, 5 * CHUNK + 7];
+    let lens = [
+        0,
+        1,
+        inline - 1,
+        inline,
+        inline + 1,
+        CHUNK - 1,
+        CHUNK,
+        CHUNK + 1,
+        3 * CHUNK,
+        5 * CHUNK + 7,
+    ];
     for key in [None, Some(key)] {
         let mut items = Vec::new();
         let mut files = Vec::new();
@@ -79,7 +90,10 @@ async fn files_and_streams_of_every_awkward_length_are_cut_whole() {
             let expected = content(lens[number / 2]);
             assert!(*bytes == expected, "file {number}");
             assert_eq!(facts.size, expected.len() as u64);
-            assert_eq!(facts.inline.is_some(), (1..=inline).contains(&expected.len()) || (expected.is_empty() && number % 2 == 0));
+            assert_eq!(
+                facts.inline.is_some(),
+                (1..=inline).contains(&expected.len()) || (expected.is_empty() && number % 2 == 0)
+            );
             let mut digest = FileDigest::default();
             if expected.len() <= CHUNK && !expected.is_empty() {
                 assert_eq!(facts.digest, Digest::of(&expected));
@@ -112,9 +126,11 @@ async fn a_pipe_that_dribbles_gives_the_same_chunks() {
 
 #[tokio::test]
 async fn a_file_that_grew_since_it_was_measured_is_read_to_its_end() {
-    let mut current = Current::open(0, item("f", Input::File("/dev/null".into())).path, Input::Stream(
-        Box::new(io::Cursor::new(content(CHUNK + 9))),
-    ))
+    let mut current = Current::open(
+        0,
+        item("f", Input::File("/dev/null".into())).path,
+        Input::Stream(Box::new(io::Cursor::new(content(CHUNK + 9)))),
+    )
     .expect("open");
     current.left = Some(10); // what its length said
     let mut cutter = Cutter::new(Box::new(std::iter::empty()), &policy(), None);

@@ -2,10 +2,10 @@
 //! the plan has room.
 
 use crate::donors::Donors;
+use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
 use potluck_core::pace::{Pace, choose, overdue};
 use potluck_core::placement::Plan;
-use potluck_core::clock::Tick;
 use potluck_core::policy::AckLevel;
 use potluck_wire::ticket::Receipt;
 use std::collections::{BTreeMap, BTreeSet};

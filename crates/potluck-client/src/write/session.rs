@@ -72,22 +72,13 @@ impl Drop for WriteSession {
 
 impl SessionCalls {
     /// Asks which chunks the pool holds.
-    pub async fn offer(
-        self,
-        chunks: Vec<ChunkName>,
-        ack: AckLevel,
-    ) -> Result<Offered, Failure> {
+    pub async fn offer(self, chunks: Vec<ChunkName>, ack: AckLevel) -> Result<Offered, Failure> {
         let offer = Offer { session: self.session, chunks: Packed(chunks), ack };
         self.client.call_patiently(&offer).await
     }
 
     /// Asks for room for `bytes` more; `wait` while donors may still report to a new manager.
-    pub async fn grow(
-        self,
-        bytes: u64,
-        avoid: Vec<DonorId>,
-        wait: bool,
-    ) -> Result<Grown, Failure> {
+    pub async fn grow(self, bytes: u64, avoid: Vec<DonorId>, wait: bool) -> Result<Grown, Failure> {
         let grow = Grow { session: self.session, bytes, avoid };
         match wait {
             true => self.client.call_patiently(&grow).await,

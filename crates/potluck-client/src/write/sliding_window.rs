@@ -454,7 +454,10 @@ impl Window {
             LinkError::Refused(Status::Mismatch) | LinkError::WrongBytes => {
                 self.mismatches += 1;
                 if self.mismatches > MAX_MISMATCHES {
-                    let what = format!("{} keeps receiving other bytes than were sent", self.donors.name(donor));
+                    let what = format!(
+                        "{} keeps receiving other bytes than were sent",
+                        self.donors.name(donor)
+                    );
                     return Err(Failure::new(ErrorKind::Integrity, code::WRONG_BYTES, what)
                         .hint("check the memory of this machine and the network between the two"));
                 }
@@ -514,13 +517,13 @@ impl Window {
 
     fn hedge(&mut self) {
         let now = self.client.env.clock.now();
-        let under_way: Vec<_> = self.under_way.iter().map(|(copy, sent_at)| (*copy, *sent_at)).collect();
+        let under_way: Vec<_> =
+            self.under_way.iter().map(|(copy, sent_at)| (*copy, *sent_at)).collect();
         for ((name, slow), sent_at) in under_way {
             let chunk = self.chunks.get(&name).filter(|chunk| chunk.body.is_some());
             // One after the other: two late copies of a chunk must not both go to the same donor.
-            let to = chunk.and_then(|chunk| {
-                self.copies.hedge(&chunk.spread, slow, chunk.len, sent_at, now)
-            });
+            let to = chunk
+                .and_then(|chunk| self.copies.hedge(&chunk.spread, slow, chunk.len, sent_at, now));
             if let Some(donor) = to {
                 self.send_to(name, donor);
             }
@@ -606,8 +609,7 @@ impl Window {
 
     /// Moves a file that is read and stored on to the next commit.
     fn complete(&mut self, file: u32) {
-        let is_ready =
-            |state: &FileState| state.facts.is_some() && state.open == 0;
+        let is_ready = |state: &FileState| state.facts.is_some() && state.open == 0;
         if !self.files.get(&file).is_some_and(is_ready) {
             return;
         }

@@ -60,8 +60,7 @@ async fn repeated(
     session: SessionId,
     batch: u32,
 ) -> Result<Option<Committed>, Failure> {
-    let text =
-        service.catalog.read(move |db| commit::repeated(db, &session, batch)).await?;
+    let text = service.catalog.read(move |db| commit::repeated(db, &session, batch)).await?;
     text.map(|text| parse(&text)).transpose()
 }
 
@@ -90,9 +89,8 @@ async fn prepare(
         }
         against
     };
-    let check = move || {
-        files.into_iter().map(|file| against.prepare(file)).collect::<Result<Vec<_>, _>>()
-    };
+    let check =
+        move || files.into_iter().map(|file| against.prepare(file)).collect::<Result<Vec<_>, _>>();
     service.env.offload.run(check).await.map_err(|UnknownKey(donor)| {
         let what = format!("the manager has just started and donor {donor} has not reported yet");
         Failure::new(ErrorKind::Retry, code::NOT_ACKNOWLEDGED, what)
@@ -110,7 +108,8 @@ fn check_offered(service: &Service, session: &SessionId, files: &mut [Prepared])
             part.iter().all(|chunk| pool.is_offered_by(session, &chunk.name))
         });
         if !offered {
-            let what = format!("{}: some of its chunks were never offered in this session", file.path);
+            let what =
+                format!("{}: some of its chunks were never offered in this session", file.path);
             *prepared = Err(Failure::new(ErrorKind::Other, code::NOT_ACKNOWLEDGED, what)
                 .hint("offer the file's chunks and send them again"));
         }

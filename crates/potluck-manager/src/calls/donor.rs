@@ -9,9 +9,7 @@ use crate::members::Caller;
 use crate::pool::{Enlisted, PageDone};
 use crate::service::Service;
 use potluck_core::ids::{DonorId, Incarnation};
-use potluck_wire::control::{
-    Beat, Done, Heartbeat, Inventory, Register, Registered,
-};
+use potluck_wire::control::{Beat, Done, Heartbeat, Inventory, Register, Registered};
 use potluck_wire::error::Failure;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -160,10 +158,8 @@ async fn sweep(
     let mut after = ChunkId(0);
     let mut missing = 0;
     loop {
-        let page = service
-            .catalog
-            .read(move |db| placements::counted_at(db, donor, after, SWEEP))
-            .await?;
+        let page =
+            service.catalog.read(move |db| placements::counted_at(db, donor, after, SWEEP)).await?;
         let Some(last) = page.last() else { break };
         after = *last;
         let unlisted: Vec<_> =

@@ -26,12 +26,10 @@ impl Answer for Join {
     async fn answer(self, service: Arc<Service>, _: Caller) -> Result<Joined, Failure> {
         let name = checked_name(&self.name)?;
         let request = self.request.0;
-        let key = service
-            .env
-            .offload
-            .run(move || ProvenKey::of_request(&request))
-            .await
-            .map_err(|why| failure::of_catalog(Error::BadCertificateRequest(why.to_string())))?;
+        let key =
+            service.env.offload.run(move || ProvenKey::of_request(&request)).await.map_err(
+                |why| failure::of_catalog(Error::BadCertificateRequest(why.to_string())),
+            )?;
         let (now, shared) = (service.moment(), Arc::clone(&service));
         let join = move |db: &_| {
             let mut certificate = None;

@@ -15,8 +15,7 @@ use std::sync::Arc;
 
 impl Answer for List {
     async fn answer(self, service: Arc<Service>, _: Caller) -> Result<Listing, Failure> {
-        let list =
-            move |db: &_| lists::list(db, &self.path, self.recursive, self.after.as_deref());
+        let list = move |db: &_| lists::list(db, &self.path, self.recursive, self.after.as_deref());
         Ok(service.catalog.read(list).await?)
     }
 }

@@ -135,10 +135,14 @@ impl Against {
         let mut chunks: Vec<_> = entries.iter().map(chunk).collect();
         for said in said {
             let chunk = chunks.get_mut(said.chunk as usize).ok_or_else(|| {
-                let what = format!("{path}: a receipt is for chunk {}, which the file does not have", said.chunk);
+                let what = format!(
+                    "{path}: a receipt is for chunk {}, which the file does not have",
+                    said.chunk
+                );
                 Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what).hint(WRITE_AGAIN)
             })?;
-            if self.is_genuine(said, &chunk.name, chunk.len) && !chunk.holders.contains(&(said.donor, said.ack))
+            if self.is_genuine(said, &chunk.name, chunk.len)
+                && !chunk.holders.contains(&(said.donor, said.ack))
             {
                 chunk.holders.push((said.donor, said.ack));
             }

@@ -13,8 +13,7 @@ use std::sync::Arc;
 
 impl Answer for Open {
     async fn answer(self, service: Arc<Service>, _: Caller) -> Result<Opened, Failure> {
-        let open =
-            move |db: &_| open::open(db, &self.path, self.recursive, self.after.as_deref());
+        let open = move |db: &_| open::open(db, &self.path, self.recursive, self.after.as_deref());
         let mut page = service.catalog.read(open).await?;
         let everybody: BTreeSet<DonorId> =
             page.files.iter().flat_map(|file| file.holders.iter().flatten().copied()).collect();

@@ -45,8 +45,7 @@ impl Answer for Reserve {
     async fn answer(self, service: Arc<Service>, caller: Caller) -> Result<Reserved, Failure> {
         let member = caller.member()?.member;
         let (path, condition) = (self.path, self.condition);
-        let space =
-            service.catalog.read(move |db| admissible(db, &path, condition)).await?;
+        let space = service.catalog.read(move |db| admissible(db, &path, condition)).await?;
         let policy = space.policy.with(&self.policy).map_err(|why| failure::of_policy(&why))?;
         let new = NewSession {
             id: SessionId(service.env.entropy.bytes()),

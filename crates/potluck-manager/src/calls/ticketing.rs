@@ -14,11 +14,7 @@ const WRITE_FOR: Duration = Duration::from_secs(24 * 3600);
 const READ_FOR: Duration = Duration::from_secs(3600);
 
 /// Contacts of `donors`, those that were removed from the pool left out.
-pub fn contacts(
-    pool: &Pool,
-    donors: impl IntoIterator<Item = DonorId>,
-    now: Tick,
-) -> Vec<Contact> {
+pub fn contacts(pool: &Pool, donors: impl IntoIterator<Item = DonorId>, now: Tick) -> Vec<Contact> {
     donors.into_iter().filter_map(|donor| pool.contact(donor, now)).collect()
 }
 
@@ -45,8 +41,7 @@ pub fn for_writing(
 /// Lets somebody read at `donors`.
 pub fn for_reading(service: &Service, donors: Vec<Contact>) -> Vec<DonorAccess> {
     let expires = service.time.now_ms() + READ_FOR.as_millis() as u64;
-    let caveats =
-        |donor| [Caveat::Donor(donor), Caveat::Ops(Ops::GET), Caveat::Expires(expires)];
+    let caveats = |donor| [Caveat::Donor(donor), Caveat::Ops(Ops::GET), Caveat::Expires(expires)];
     donors.into_iter().map(|contact| access(service, contact, caveats)).collect()
 }
 

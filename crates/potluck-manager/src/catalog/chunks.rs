@@ -146,7 +146,12 @@ impl<'db> Book<'db> {
     }
 
     /// Adds a reference, and holders that proved to have the chunk.
-    pub fn add(&mut self, name: &ChunkName, len: u32, holders: &[(DonorId, AckLevel)]) -> Result<(), Error> {
+    pub fn add(
+        &mut self,
+        name: &ChunkName,
+        len: u32,
+        holders: &[(DonorId, AckLevel)],
+    ) -> Result<(), Error> {
         let line = self.line(name)?;
         line.len = len;
         line.change += 1;

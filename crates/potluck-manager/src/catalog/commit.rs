@@ -147,11 +147,7 @@ pub fn commit<F>(
 }
 
 /// The reply of a batch that was committed before.
-pub fn repeated(
-    db: &Connection,
-    session: &SessionId,
-    batch: u32,
-) -> Result<Option<String>, Error> {
+pub fn repeated(db: &Connection, session: &SessionId, batch: u32) -> Result<Option<String>, Error> {
     let found = db
         .prepare_cached("SELECT reply FROM commits WHERE session = ?1 AND batch = ?2")?
         .query_row(params![session.0, batch], |row| row.get(0));

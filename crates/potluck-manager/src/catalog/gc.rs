@@ -26,10 +26,10 @@ pub fn unused(
          WHERE refs = 0 AND state = 0 AND zero_since_ms <= ?1 AND (zero_since_ms, id) > (?2, ?3)
          ORDER BY zero_since_ms, id LIMIT ?4",
     )?;
-    let page = rows.query_map(
-        params![before_ms as i64, after.0, after.1.0, limit as i64],
-        |row| Ok(((row.get(0)?, ChunkId(row.get(1)?)), ChunkName(row.get(2)?))),
-    )?;
+    let page = rows
+        .query_map(params![before_ms as i64, after.0, after.1.0, limit as i64], |row| {
+            Ok(((row.get(0)?, ChunkId(row.get(1)?)), ChunkName(row.get(2)?)))
+        })?;
     Ok(page.collect::<Result<_, _>>()?)
 }
 
@@ -80,8 +80,8 @@ pub fn condemned(db: &Connection, after: ChunkId, limit: usize) -> Result<Vec<Co
 
 /// Those of `names` that are condemned at this moment.
 pub fn still_condemned(db: &Connection, names: &[ChunkName]) -> Result<Vec<ChunkName>, Error> {
-    let mut select = db
-        .prepare_cached("SELECT 1 FROM chunks WHERE name = ?1 AND refs = 0 AND state = 1")?;
+    let mut select =
+        db.prepare_cached("SELECT 1 FROM chunks WHERE name = ?1 AND refs = 0 AND state = 1")?;
     let mut still = Vec::new();
     for name in names {
         if select.exists([name.0])? {

@@ -71,10 +71,7 @@ pub fn add(
     )?;
     let id = MemberId(db.last_insert_rowid() as u32);
     let fingerprint = certify(id)?;
-    db.execute(
-        "UPDATE members SET fingerprint = ?2 WHERE id = ?1",
-        params![id.0, fingerprint.0],
-    )?;
+    db.execute("UPDATE members SET fingerprint = ?2 WHERE id = ?1", params![id.0, fingerprint.0])?;
     Ok(Member { id, role, name: name.into(), fingerprint, revoked: false })
 }
 

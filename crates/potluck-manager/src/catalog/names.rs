@@ -29,12 +29,7 @@ fn split(path: &PoolPath) -> Result<(PoolPath, &str), Error> {
 }
 
 /// Makes a directory; with `parents` also those above it, and one that exists is as good.
-pub fn make_dir(
-    db: &Connection,
-    path: &PoolPath,
-    parents: bool,
-    when: When,
-) -> Result<(), Error> {
+pub fn make_dir(db: &Connection, path: &PoolPath, parents: bool, when: When) -> Result<(), Error> {
     if parents && !path.space().is_empty() {
         return entries::make_dirs(db, path, when.wall_ms).map(|_| ());
     }

@@ -117,11 +117,7 @@ pub struct Compared {
 }
 
 /// Compares what a donor holds with what the catalog counts there.
-pub fn compare(
-    db: &Connection,
-    donor: DonorId,
-    holdings: &[Holding],
-) -> Result<Compared, Error> {
+pub fn compare(db: &Connection, donor: DonorId, holdings: &[Holding]) -> Result<Compared, Error> {
     let mut select = db.prepare_cached(
         "SELECT c.id, p.state, c.state FROM chunks c
          LEFT JOIN placements p ON p.chunk = c.id AND p.donor = ?2 WHERE c.name = ?1",
@@ -190,12 +186,7 @@ fn mark(db: &Connection, chunk: ChunkId, donor: DonorId, state: CopyState) -> Re
 }
 
 /// Forgets a copy of a chunk that no file uses; the last one makes the chunk gone.
-pub fn forget(
-    db: &Connection,
-    chunk: ChunkId,
-    donor: DonorId,
-    now_ms: u64,
-) -> Result<(), Error> {
+pub fn forget(db: &Connection, chunk: ChunkId, donor: DonorId, now_ms: u64) -> Result<(), Error> {
     db.prepare_cached("DELETE FROM placements WHERE chunk = ?1 AND donor = ?2")?
         .execute(params![chunk.0, donor.0])?;
     db.prepare_cached(
@@ -217,16 +208,13 @@ pub fn counted_at(
         "SELECT chunk FROM placements INDEXED BY placements_by_donor
          WHERE donor = ?1 AND chunk > ?2 AND state = 0 ORDER BY chunk LIMIT ?3",
     )?;
-    let page = rows
-        .query_map(params![donor.0, after.0, limit as i64], |row| row.get(0).map(ChunkId))?;
+    let page =
+        rows.query_map(params![donor.0, after.0, limit as i64], |row| row.get(0).map(ChunkId))?;
     Ok(page.collect::<Result<_, _>>()?)
 }
 
 /// The names of chunks, those without a row left out.
-pub fn names_of(
-    db: &Connection,
-    chunks: &[ChunkId],
-) -> Result<Vec<(ChunkId, ChunkName)>, Error> {
+pub fn names_of(db: &Connection, chunks: &[ChunkId]) -> Result<Vec<(ChunkId, ChunkName)>, Error> {
     let mut select = db.prepare_cached("SELECT name FROM chunks WHERE id = ?1")?;
     let mut names = Vec::with_capacity(chunks.len());
     for chunk in chunks {

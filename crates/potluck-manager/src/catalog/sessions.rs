@@ -65,8 +65,9 @@ pub fn grow(db: &Connection, id: &SessionId, plan: &Plan, bytes: u64) -> Result<
 
 /// All sessions, ended ones included.
 pub fn all(db: &Connection) -> Result<Vec<StoredSession>, Error> {
-    let mut rows = db
-        .prepare("SELECT id, member, space, policy, plan, bytes, ended FROM sessions ORDER BY id")?;
+    let mut rows = db.prepare(
+        "SELECT id, member, space, policy, plan, bytes, ended FROM sessions ORDER BY id",
+    )?;
     let found = rows.query_map([], |row| {
         let stored = (row.get(0)?, row.get(1)?, row.get(2)?, row.get::<_, i64>(5)?, row.get(6)?);
         Ok((stored, row.get::<_, String>(3)?, row.get::<_, String>(4)?))
@@ -100,8 +101,7 @@ pub fn end(db: &Connection, id: &SessionId) -> Result<(), Error> {
 
 /// Keeps the names that a session may write.
 pub fn offer(db: &Connection, id: &SessionId, names: &[ChunkName]) -> Result<(), Error> {
-    let mut insert =
-        db.prepare_cached("INSERT INTO offers (session, names) VALUES (?1, ?2)")?;
+    let mut insert = db.prepare_cached("INSERT INTO offers (session, names) VALUES (?1, ?2)")?;
     for part in names.chunks(OFFER_ROW) {
         let blob: Vec<u8> = part.iter().flat_map(|name| name.0).collect();
         insert.execute(params![id.0, blob])?;

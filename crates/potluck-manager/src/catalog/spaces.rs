@@ -77,8 +77,7 @@ pub fn named(db: &Connection, name: &str) -> Result<Space, Error> {
 
 /// The space with a number, if it is still there.
 pub fn numbered(db: &Connection, id: SpaceId) -> Result<Option<Space>, Error> {
-    let found =
-        db.prepare_cached(&format!("{COLUMNS} WHERE id = ?1"))?.query_row([id.0], space);
+    let found = db.prepare_cached(&format!("{COLUMNS} WHERE id = ?1"))?.query_row([id.0], space);
     Ok(found.optional()?)
 }
 
@@ -132,8 +131,10 @@ pub fn remove(db: &Connection, name: &str, force: bool) -> Result<(), Error> {
 /// Adds to a space's sums.
 pub fn add_sums(db: &Connection, space: SpaceId, change: Sums) -> Result<(), Error> {
     if change != Sums::default() {
-        db.prepare_cached("UPDATE spaces SET files = files + ?2, bytes = bytes + ?3 WHERE id = ?1")?
-            .execute(params![space.0, change.files, change.bytes])?;
+        db.prepare_cached(
+            "UPDATE spaces SET files = files + ?2, bytes = bytes + ?3 WHERE id = ?1",
+        )?
+        .execute(params![space.0, change.files, change.bytes])?;
     }
     Ok(())
 }

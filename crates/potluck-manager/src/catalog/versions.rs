@@ -83,9 +83,8 @@ pub fn insert(
         inline,
     ])?;
     if !pages.is_empty() {
-        let mut insert = db.prepare_cached(
-            "INSERT INTO recipe_pages (version, page, blob) VALUES (?1, ?2, ?3)",
-        )?;
+        let mut insert = db
+            .prepare_cached("INSERT INTO recipe_pages (version, page, blob) VALUES (?1, ?2, ?3)")?;
         for (page, blob) in pages.iter().enumerate() {
             insert.execute(params![version.id.0 as i64, page as i64, blob])?;
         }
@@ -99,8 +98,7 @@ pub fn delete(db: &Connection, id: VersionId) -> Result<(Version, Vec<Entry>), E
     let entries = if version.chunks > 0 { recipe_of(db, &version)? } else { Vec::new() };
     db.prepare_cached("DELETE FROM versions WHERE id = ?1")?.execute([id.0 as i64])?;
     if version.chunks > 0 {
-        db.prepare_cached("DELETE FROM recipe_pages WHERE version = ?1")?
-            .execute([id.0 as i64])?;
+        db.prepare_cached("DELETE FROM recipe_pages WHERE version = ?1")?.execute([id.0 as i64])?;
     }
     Ok((version, entries))
 }
@@ -115,7 +113,8 @@ pub fn pages(db: &Connection, id: VersionId) -> Result<Vec<Vec<u8>>, Error> {
 
 /// Reads the pages of `version`'s recipe, and checks that they are all and sound.
 pub fn unpack(version: &Version, pages: &[Vec<u8>]) -> Result<Vec<Entry>, Error> {
-    let damaged = |why: &str| Error::Damaged(format!("the recipe of version {}: {why}", version.id));
+    let damaged =
+        |why: &str| Error::Damaged(format!("the recipe of version {}: {why}", version.id));
     let mut entries = Vec::with_capacity(version.chunks as usize);
     for page in pages {
         entries.extend(recipe::unpack(page).map_err(|why| damaged(&why.to_string()))?);

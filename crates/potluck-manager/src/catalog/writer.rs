@@ -36,7 +36,10 @@ pub struct Writer(Mutex<Place>);
 
 enum Place {
     /// A thread of its own.
-    Thread { jobs: Sender<Queued>, thread: JoinHandle<()> },
+    Thread {
+        jobs: Sender<Queued>,
+        thread: JoinHandle<()>,
+    },
     /// Wherever the caller is.
     Here(Box<Session>),
     Closed,
@@ -81,10 +84,8 @@ impl Writer {
     }
 
     pub fn close(&self) {
-        let place = std::mem::replace(
-            &mut *self.0.lock().expect("no holder panics"),
-            Place::Closed,
-        );
+        let place =
+            std::mem::replace(&mut *self.0.lock().expect("no holder panics"), Place::Closed);
         if let Place::Thread { jobs, thread } = place {
             drop(jobs);
             let _ = thread.join();

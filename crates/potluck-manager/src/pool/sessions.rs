@@ -222,11 +222,7 @@ impl Pool {
     /// A session is going to write these chunks: they are no garbage until it ends. Gives those
     /// it had not offered before.
     pub fn offer(&mut self, id: &SessionId, names: &[ChunkName]) -> Vec<ChunkName> {
-        if self.sessions.contains_key(id) {
-            self.offered.add(*id, names)
-        } else {
-            Vec::new()
-        }
+        if self.sessions.contains_key(id) { self.offered.add(*id, names) } else { Vec::new() }
     }
 
     /// Whether a session offered a chunk.
@@ -279,10 +275,6 @@ impl Pool {
 
 impl Session {
     fn ticketed(&self) -> Ticketed {
-        Ticketed {
-            space: self.space,
-            plan: self.plan.clone(),
-            bytes: self.bytes,
-        }
+        Ticketed { space: self.space, plan: self.plan.clone(), bytes: self.bytes }
     }
 }

@@ -1,5 +1,7 @@
 use crate::lab::{Donor, Lab, chunk, commit, eventually, file, offer, reserve, write};
-use potluck_wire::control::{Abort, CopyFault, Holding, Open, Order, Outcome, Remove, Report, Status};
+use potluck_wire::control::{
+    Abort, CopyFault, Holding, Open, Order, Outcome, Remove, Report, Status,
+};
 use potluck_wire::packed::Packed;
 use potluck_wire::token::Role;
 

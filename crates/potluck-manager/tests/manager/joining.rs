@@ -4,7 +4,7 @@ use potluck_core::policy::Policy;
 use potluck_manager::{Manager, ManagerError, init};
 use potluck_wire::call::Caller;
 use potluck_wire::control::{
-    Heartbeat, Invite, List, Report, CopyFault, Revoke, SpaceCreate, SpaceList, Status,
+    CopyFault, Heartbeat, Invite, List, Report, Revoke, SpaceCreate, SpaceList, Status,
 };
 use potluck_wire::error::{ErrorKind, code};
 use potluck_wire::identity::fingerprint;
@@ -88,17 +88,18 @@ async fn roles_may_do_what_is_theirs_and_nothing_else() {
         refused::<Heartbeat>(&user, &donor.heartbeat(0)).await,
         refused::<Heartbeat>(&admin, &donor.heartbeat(0)).await,
         refused(&donor.caller, &SpaceList {}).await,
-        refused(&donor.caller, &List { path: "pot://".parse().expect("path"), recursive: true, after: None }).await,
+        refused(
+            &donor.caller,
+            &List { path: "pot://".parse().expect("path"), recursive: true, after: None },
+        )
+        .await,
     ] {
         assert_eq!((failure.kind, failure.code.as_str()), (ErrorKind::Auth, code::NOT_ALLOWED));
         assert!(!failure.hint.is_empty());
     }
     admin.call(&space).await.expect("an admin may");
-    let report = Report {
-        chunk: crate::lab::chunk(1),
-        donor: DonorId(99),
-        fault: CopyFault::Missing,
-    };
+    let report =
+        Report { chunk: crate::lab::chunk(1), donor: DonorId(99), fault: CopyFault::Missing };
     user.call(&report).await.expect("a complaint about nobody changes nothing");
 }
 
@@ -106,8 +107,7 @@ async fn roles_may_do_what_is_theirs_and_nothing_else() {
 async fn without_a_certificate_one_can_only_join() {
     let lab = Lab::new().await;
     let dial = TlsDial::joining(fingerprint(&lab.admin_identity().ca));
-    let stranger =
-        Caller::new(Arc::clone(&lab.env.net), Arc::new(dial), lab.address.to_string());
+    let stranger = Caller::new(Arc::clone(&lab.env.net), Arc::new(dial), lab.address.to_string());
     for failure in [refused(&stranger, &Status {}).await, refused(&stranger, &SpaceList {}).await] {
         assert_eq!(failure.code, code::NOT_A_MEMBER);
     }

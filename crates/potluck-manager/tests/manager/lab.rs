@@ -69,9 +69,8 @@ impl Lab {
     }
 
     pub async fn start(&mut self) {
-        let manager = Manager::start(self.config.clone(), self.env.clone(), None)
-            .await
-            .expect("started");
+        let manager =
+            Manager::start(self.config.clone(), self.env.clone(), None).await.expect("started");
         self.address = manager.address();
         let (stop, stopped) = oneshot::channel();
         let ended = tokio::spawn(manager.run(async {
@@ -187,12 +186,8 @@ impl Donor {
 
     pub async fn inventory(&self, names: &[ChunkName]) {
         let holdings = names.iter().map(|name| Holding { name: *name, len: LEN }).collect();
-        let inventory = Inventory {
-            incarnation: self.life,
-            page: 0,
-            holdings: Packed(holdings),
-            last: true,
-        };
+        let inventory =
+            Inventory { incarnation: self.life, page: 0, holdings: Packed(holdings), last: true };
         self.caller.call(&inventory).await.expect("listed");
     }
 
@@ -263,7 +258,10 @@ pub async fn reserve(caller: &Caller, bytes: u64) -> Result<Reserved, Failure> {
 
 pub async fn offer(caller: &Caller, session: SessionId, chunks: &[u64]) -> Offered {
     let names = chunks.iter().copied().map(chunk).collect();
-    caller.call(&Offer { session, chunks: Packed(names), ack: AckLevel::Memory }).await.expect("offered")
+    caller
+        .call(&Offer { session, chunks: Packed(names), ack: AckLevel::Memory })
+        .await
+        .expect("offered")
 }
 
 /// A file of these chunks in a plain space, acknowledged by `donors`.

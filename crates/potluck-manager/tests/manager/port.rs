@@ -29,7 +29,9 @@ async fn answer(mut stream: BoxStream, request: &str) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn x3_garbage_costs_its_connection_and_nothing_else() {
     let lab = Lab::new().await;
-    for garbage in [&b"\0\0\0\0"[..], b"GET / HTTP/1.1\r\n\r\n", &[0xff; 5000], b"\x16\x03\x01\xff\xff"] {
+    for garbage in
+        [&b"\0\0\0\0"[..], b"GET / HTTP/1.1\r\n\r\n", &[0xff; 5000], b"\x16\x03\x01\xff\xff"]
+    {
         let mut stream = raw(&lab).await;
         let _ = stream.write_all(garbage).await;
         let _ = stream.shutdown().await;
@@ -37,7 +39,10 @@ async fn x3_garbage_costs_its_connection_and_nothing_else() {
         let read = tokio::time::timeout(Duration::from_secs(10), stream.read_to_end(&mut rest));
         let _ = read.await.expect("closed, not hung");
     }
-    for garbage in ["\0\0\r\n\r\n", "POST /v1/join HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nConnection: close\r\n\r\n{]}"] {
+    for garbage in [
+        "\0\0\r\n\r\n",
+        "POST /v1/join HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nConnection: close\r\n\r\n{]}",
+    ] {
         let text = answer(stranger(&lab).await, garbage).await;
         assert!(text.is_empty() || text.starts_with("HTTP/1.1 4"), "{text}");
     }
@@ -56,7 +61,8 @@ async fn x3_a_silent_stranger_is_dropped() {
 #[tokio::test(flavor = "multi_thread")]
 async fn x3_a_stranger_has_no_room_for_a_large_body() {
     let lab = Lab::new().await;
-    let head = "POST /v1/join HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\nConnection: close\r\n\r\n";
+    let head =
+        "POST /v1/join HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\nConnection: close\r\n\r\n";
     let request = format!("{head}{}", "x".repeat(40_000));
     let text = answer(stranger(&lab).await, &request).await;
     assert!(text.starts_with("HTTP/1.1 400"), "{text}");

@@ -75,7 +75,8 @@ async fn d5_an_interrupted_reclaim_goes_on_and_takes_nothing_else() {
     })
     .await;
     assert_eq!(gone, [(chunk(2), 9)]);
-    let open = Open { path: "pot://lab/keep".parse().expect("path"), recursive: false, after: None };
+    let open =
+        Open { path: "pot://lab/keep".parse().expect("path"), recursive: false, after: None };
     user.call(&open).await.expect("kept");
     let stranger = refused(&lab.user().await, &Renew { session }).await;
     assert_eq!(stranger.code, code::NO_SESSION);

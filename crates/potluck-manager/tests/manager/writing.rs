@@ -161,16 +161,20 @@ async fn d2_only_genuine_receipts_of_offered_chunks_are_believed() {
     let good = file(&session, "pot://lab/good", &[4], &[&donor]);
     let batch = vec![forged, other, never, short, digest, page, outside, good];
     let outcomes = commit(&user, session, 0, batch, false).await.expect("answered").files;
-    let codes: Vec<_> = outcomes[..7].iter().map(|outcome| refusal(outcome).code.as_str()).collect();
-    assert_eq!(codes, [
-        code::NOT_ACKNOWLEDGED,
-        code::NOT_ACKNOWLEDGED,
-        code::NOT_ACKNOWLEDGED,
-        code::BAD_REQUEST,
-        code::BAD_REQUEST,
-        code::BAD_REQUEST,
-        code::NO_SPACE_NAMED,
-    ]);
+    let codes: Vec<_> =
+        outcomes[..7].iter().map(|outcome| refusal(outcome).code.as_str()).collect();
+    assert_eq!(
+        codes,
+        [
+            code::NOT_ACKNOWLEDGED,
+            code::NOT_ACKNOWLEDGED,
+            code::NOT_ACKNOWLEDGED,
+            code::BAD_REQUEST,
+            code::BAD_REQUEST,
+            code::BAD_REQUEST,
+            code::NO_SPACE_NAMED,
+        ]
+    );
     assert!(matches!(outcomes[7], Outcome::Version(_)));
     assert!(outcomes[..7].iter().all(|outcome| !refusal(outcome).hint.is_empty()));
 }

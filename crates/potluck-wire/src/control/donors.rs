@@ -1,5 +1,6 @@
 //! What donors report, and what they are asked to do.
 
+use super::{Call, Done, call};
 use crate::packed::Packed;
 use crate::ticket::Secret;
 use potluck_core::budget::DiskState;
@@ -10,7 +11,6 @@ use potluck_core::ids::Incarnation;
 use potluck_core::load::Load;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::time::Duration;
-use super::{Call, Done, call};
 
 /// A donor reports for duty: at its start, and when the manager asks it to.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -1,11 +1,11 @@
 //! Who belongs to the pool.
 
+use super::{Call, Done, call};
 use crate::packed::Blob;
 use crate::token::Role;
 use potluck_core::chunk::Digest;
 use potluck_core::ids::MemberId;
 use serde::{Deserialize, Serialize};
-use super::{Call, Done, call};
 
 /// Turns a token into a certificate. The only call without a client certificate: the caller has
 /// none yet; it has verified the pool's CA by the token's pin.

@@ -1,12 +1,12 @@
 //! Names and what is behind them.
 
+use super::{Call, Done, call};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::DonorId;
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Policy;
 use serde::{Deserialize, Serialize};
-use super::{Call, Done, call};
 
 /// What a path names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,5 +1,7 @@
 //! Reading files.
 
+use super::DonorAccess;
+use super::{Call, Done, call};
 use crate::packed::Blob;
 use potluck_core::chunk::ChunkName;
 use potluck_core::chunk::Digest;
@@ -8,8 +10,6 @@ use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use potluck_core::seal::SpaceKey;
 use serde::{Deserialize, Serialize};
-use super::DonorAccess;
-use super::{Call, Done, call};
 
 /// Opens a file, or page by page all files of a tree, for reading.
 #[derive(Debug, Clone, Serialize, Deserialize)]

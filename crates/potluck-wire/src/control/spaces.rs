@@ -1,8 +1,8 @@
 //! Spaces.
 
+use super::{Call, Done, call};
 use potluck_core::policy::Policy;
 use serde::{Deserialize, Serialize};
-use super::{Call, Done, call};
 
 /// Makes a space (admins).
 #[derive(Debug, Clone, Serialize, Deserialize)]

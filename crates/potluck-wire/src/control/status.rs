@@ -1,10 +1,10 @@
 //! The pool as a whole.
 
+use super::{Call, call};
 use potluck_core::ids::DonorId;
 use potluck_core::ids::Epoch;
 use potluck_core::load::Load;
 use serde::{Deserialize, Serialize};
-use super::{Call, call};
 
 /// How the pool is.
 #[derive(Debug, Clone, Serialize, Deserialize)]

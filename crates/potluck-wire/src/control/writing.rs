@@ -1,5 +1,6 @@
 //! Writing files.
 
+use super::{Call, Done, call};
 use crate::packed::Blob;
 use crate::packed::Packed;
 use crate::ticket::Acknowledged;
@@ -18,7 +19,6 @@ use potluck_core::policy::Policy;
 use potluck_core::seal::SpaceKey;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
-use super::{Call, Done, call};
 
 /// Opens a write session in one space: promises space and says where to write.
 #[derive(Debug, Clone, Serialize, Deserialize)]

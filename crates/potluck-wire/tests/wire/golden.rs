@@ -29,8 +29,8 @@ fn check<T: Serialize + DeserializeOwned>(name: &str, today: &T) {
     if std::env::var_os("POTLUCK_RECORD_GOLDEN").is_some() {
         std::fs::write(&file, &text).expect("recordable");
     }
-    let recorded = std::fs::read_to_string(&file)
-        .unwrap_or_else(|why| panic!("{}: {why}", file.display()));
+    let recorded =
+        std::fs::read_to_string(&file).unwrap_or_else(|why| panic!("{}: {why}", file.display()));
     let read: T = serde_json::from_str(&recorded).expect("a released shape is still read");
     let read = serde_json::to_value(&read).expect("serializable");
     assert_eq!(read, serde_json::to_value(today).expect("serializable"), "{name}");
@@ -69,99 +69,129 @@ fn access() -> DonorAccess {
 
 #[test]
 fn u1_messages_of_release_0_1_are_still_read() {
-    check("join.json", &Join { secret: Digest([1; 32]), request: Blob(vec![1, 2, 3]), name: "desk".into() });
-    check("reserve.json", &Reserve {
-        path: path("pot://lab/a"),
-        bytes: Some(10),
-        policy: Override { copies: Some(2), ..Override::default() },
-        condition: Condition::IfVersion(VersionId(4)),
-    });
+    check(
+        "join.json",
+        &Join { secret: Digest([1; 32]), request: Blob(vec![1, 2, 3]), name: "desk".into() },
+    );
+    check(
+        "reserve.json",
+        &Reserve {
+            path: path("pot://lab/a"),
+            bytes: Some(10),
+            policy: Override { copies: Some(2), ..Override::default() },
+            condition: Condition::IfVersion(VersionId(4)),
+        },
+    );
     let section = Section { donors: vec![DonorId(2), DonorId(3)], chunks: 3, bytes: 12 };
-    check("reserved.json", &Reserved {
-        session: SessionId([7; 16]),
-        lease_ms: 30_000,
-        policy: Policy::default(),
-        space: SpaceId(1),
-        space_key: Some(SpaceKey::from_bytes([5; 32])),
-        plan: Plan { sections: vec![section], copies: 2, chunk_size: 4 },
-        donors: vec![access()],
-    });
-    check("offer.json", &Offer { session: SessionId([7; 16]), chunks: Packed(vec![name()]), ack: AckLevel::Disk });
+    check(
+        "reserved.json",
+        &Reserved {
+            session: SessionId([7; 16]),
+            lease_ms: 30_000,
+            policy: Policy::default(),
+            space: SpaceId(1),
+            space_key: Some(SpaceKey::from_bytes([5; 32])),
+            plan: Plan { sections: vec![section], copies: 2, chunk_size: 4 },
+            donors: vec![access()],
+        },
+    );
+    check(
+        "offer.json",
+        &Offer { session: SessionId([7; 16]), chunks: Packed(vec![name()]), ack: AckLevel::Disk },
+    );
     let said = Acknowledged {
         chunk: 0,
         donor: DonorId(2),
         ack: AckLevel::Disk,
         receipt: Receipt([3; 16]),
     };
-    check("commit.json", &Commit {
-        session: SessionId([7; 16]),
-        batch: 1,
-        files: vec![FileCommit {
-            path: path("pot://lab/a"),
-            size: 5,
-            digest: Digest([2; 32]),
-            mtime_ms: 1_700_000_000_000,
-            executable: true,
-            chunk_size: 1 << 22,
-            copies: 2,
-            inline: None,
-            pages: vec![Blob(vec![1])],
-            acknowledged: Packed(vec![said]),
-            condition: Condition::IfAbsent,
-        }],
-        done: true,
-    });
-    check("opened.json", &Opened {
-        dirs: vec!["d".into()],
-        files: vec![OpenFile {
-            path: "d/f".into(),
-            version: VersionId(9),
-            size: 5,
-            digest: Digest([2; 32]),
-            mtime_ms: 0,
-            executable: false,
-            inline: Some(Blob(b"hello".to_vec())),
-            pages: vec![],
-            holders: vec![vec![DonorId(2)]],
-        }],
-        donors: vec![access()],
-        space_key: None,
-        next: Some("more".into()),
-    });
+    check(
+        "commit.json",
+        &Commit {
+            session: SessionId([7; 16]),
+            batch: 1,
+            files: vec![FileCommit {
+                path: path("pot://lab/a"),
+                size: 5,
+                digest: Digest([2; 32]),
+                mtime_ms: 1_700_000_000_000,
+                executable: true,
+                chunk_size: 1 << 22,
+                copies: 2,
+                inline: None,
+                pages: vec![Blob(vec![1])],
+                acknowledged: Packed(vec![said]),
+                condition: Condition::IfAbsent,
+            }],
+            done: true,
+        },
+    );
+    check(
+        "opened.json",
+        &Opened {
+            dirs: vec!["d".into()],
+            files: vec![OpenFile {
+                path: "d/f".into(),
+                version: VersionId(9),
+                size: 5,
+                digest: Digest([2; 32]),
+                mtime_ms: 0,
+                executable: false,
+                inline: Some(Blob(b"hello".to_vec())),
+                pages: vec![],
+                holders: vec![vec![DonorId(2)]],
+            }],
+            donors: vec![access()],
+            space_key: None,
+            next: Some("more".into()),
+        },
+    );
     let disk = DiskState { total: 3, available: 2, lent_used: 1 };
-    check("register.json", &Register {
-        incarnation: Incarnation(8),
-        key: Secret::from_bytes([9; 32]),
-        address: "0.0.0.0:1".into(),
-        version: "0.1.0".into(),
-        disk,
-        room: 1,
-    });
-    check("heartbeat.json", &Heartbeat {
-        incarnation: Incarnation(8),
-        touches: 3,
-        load: Load::default(),
-        disk,
-        room: 1,
-        added: Packed(vec![Holding { name: name(), len: 6 }]),
-        removed: Packed(vec![name()]),
-        spoiled: Packed(vec![]),
-        sound: Packed(vec![]),
-    });
-    check("beat.json", &Beat {
-        epoch: Epoch(2),
-        now_ms: 77,
-        register: false,
-        orders: vec![
-            Order::Delete { chunk: name(), incarnation: Incarnation(8), touches: 3 },
-            Order::Verify { chunk: name() },
-        ],
-    });
+    check(
+        "register.json",
+        &Register {
+            incarnation: Incarnation(8),
+            key: Secret::from_bytes([9; 32]),
+            address: "0.0.0.0:1".into(),
+            version: "0.1.0".into(),
+            disk,
+            room: 1,
+        },
+    );
+    check(
+        "heartbeat.json",
+        &Heartbeat {
+            incarnation: Incarnation(8),
+            touches: 3,
+            load: Load::default(),
+            disk,
+            room: 1,
+            added: Packed(vec![Holding { name: name(), len: 6 }]),
+            removed: Packed(vec![name()]),
+            spoiled: Packed(vec![]),
+            sound: Packed(vec![]),
+        },
+    );
+    check(
+        "beat.json",
+        &Beat {
+            epoch: Epoch(2),
+            now_ms: 77,
+            register: false,
+            orders: vec![
+                Order::Delete { chunk: name(), incarnation: Incarnation(8), touches: 3 },
+                Order::Verify { chunk: name() },
+            ],
+        },
+    );
 }
 
 #[test]
 fn u1_orders_of_newer_releases_are_ignored() {
-    let orders = format!(r#"["dance", {{"sing": {{"loud": true}}}}, {{"verify": {{"chunk": "{}"}}}}]"#, name());
+    let orders = format!(
+        r#"["dance", {{"sing": {{"loud": true}}}}, {{"verify": {{"chunk": "{}"}}}}]"#,
+        name()
+    );
     let beat = format!(r#"{{"epoch": 1, "now_ms": 2, "orders": {orders}}}"#);
     let beat: Beat = serde_json::from_str(&beat).expect("read");
     assert_eq!(beat.orders, [Order::Verify { chunk: name() }]);

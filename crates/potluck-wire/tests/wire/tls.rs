@@ -13,13 +13,21 @@ use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 struct Pipe(DuplexStream);
 
 impl AsyncRead for Pipe {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         Pin::new(&mut self.0).poll_read(cx, out)
     }
 }
 
 impl AsyncWrite for Pipe {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.0).poll_write(cx, bytes)
     }
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -46,11 +54,15 @@ fn manager() -> (TlsAdmit, Digest) {
     let key = rcgen::KeyPair::generate().expect("a key");
     let leaf = rcgen::CertificateParams::new([MANAGER_NAME.to_string()]).expect("a name");
     let leaf = leaf.signed_by(&key, &issuer).expect("signed");
-    let admit = TlsAdmit::new(ca.der(), leaf.der().clone(), key.serialize_der().try_into().expect("a key"));
+    let admit =
+        TlsAdmit::new(ca.der(), leaf.der().clone(), key.serialize_der().try_into().expect("a key"));
     (admit.expect("usable"), fingerprint(ca.der()))
 }
 
-async fn meet(dial: &dyn Dial, admit: &dyn Admit) -> (io::Result<BoxStream>, Option<Option<Digest>>) {
+async fn meet(
+    dial: &dyn Dial,
+    admit: &dyn Admit,
+) -> (io::Result<BoxStream>, Option<Option<Digest>>) {
     let (near, far) = tokio::io::duplex(1 << 16);
     let (dialled, admitted) =
         tokio::join!(dial.secure(Box::new(Pipe(near))), admit.admit(Box::new(Pipe(far))));

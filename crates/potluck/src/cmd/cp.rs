@@ -48,7 +48,12 @@ struct FailedFile {
     error: Failure,
 }
 
-pub async fn run(args: Cp, client: &Client, output: &Output, shown: bool) -> Result<Ending, Failure> {
+pub async fn run(
+    args: Cp,
+    client: &Client,
+    output: &Output,
+    shown: bool,
+) -> Result<Ending, Failure> {
     let started = client.env.clock.now();
     let into_pool = PoolPath::is_pool_path(&args.to);
     let from_pool = args.from.iter().filter(|from| PoolPath::is_pool_path(from)).count();
@@ -56,8 +61,9 @@ pub async fn run(args: Cp, client: &Client, output: &Output, shown: bool) -> Res
         (true, 0) => inward::copy(&args, client, shown).await?,
         (false, n) if n == args.from.len() => outward::copy(&args, client, shown).await?,
         (true, _) => {
-            return Err(usage("copying inside the pool is not possible yet")
-                .hint("to move, use `potluck mv`; to copy, pipe `potluck cat A` into `potluck cp - B`"));
+            return Err(usage("copying inside the pool is not possible yet").hint(
+                "to move, use `potluck mv`; to copy, pipe `potluck cat A` into `potluck cp - B`",
+            ));
         }
         (false, _) => {
             return Err(usage("neither side is in the pool").hint("pool paths start with pot://"));

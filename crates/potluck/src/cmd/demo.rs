@@ -78,17 +78,26 @@ async fn show(
     output: &Output,
 ) -> Result<DemoReport, Failure> {
     let size = format_size(sample.bytes);
-    output.note(&format!("a manager and four donors, each a process of its own, below {}", pool.dir().display()));
+    output.note(&format!(
+        "a manager and four donors, each a process of its own, below {}",
+        pool.dir().display()
+    ));
     let client = pool.start(sample.bytes).await?;
     let policy = Policy { copies: COPIES, ..Policy::default() };
     client.call(&SpaceCreate { name: SPACE.into(), policy }).await?;
 
-    output.note(&format!("storing {} files, {size}, {COPIES} copies, sealed: {}", sample.files.len(), sample.what));
+    output.note(&format!(
+        "storing {} files, {size}, {COPIES} copies, sealed: {}",
+        sample.files.len(),
+        sample.what
+    ));
     let store = measured(pool, &client, sample.bytes, store(&client, sample, output)).await?;
 
     let lying = client.call(&Status {}).await?;
     let killed = pool.kill_fullest(&lying).await?;
-    output.note(&format!("killed {killed} with SIGKILL; reading everything back, compared byte by byte"));
+    output.note(&format!(
+        "killed {killed} with SIGKILL; reading everything back, compared byte by byte"
+    ));
     let mut failovers = 0;
     let reading = read_back(&client, sample, output, &mut failovers);
     let read_back = measured(pool, &client, sample.bytes, reading).await?;
@@ -134,7 +143,10 @@ async fn store(client: &Client, sample: &Sample, output: &Output) -> Result<(), 
         .files
         .iter()
         .enumerate()
-        .map(|(number, local)| Item { path: stored_path(number), input: Input::File(local.clone()) })
+        .map(|(number, local)| Item {
+            path: stored_path(number),
+            input: Input::File(local.clone()),
+        })
         .collect();
     let root = PoolPath::space_root(SPACE).expect("a valid name");
     let options = PutOptions { bytes: Some(sample.bytes), ..PutOptions::default() };
@@ -205,7 +217,12 @@ fn text(report: &DemoReport) -> String {
         .iter()
         .map(|donor| {
             let fate = if donor.killed { "killed" } else { "" };
-            vec![donor.name.clone(), donor.chunks.to_string(), format_size(donor.stored_bytes), fate.into()]
+            vec![
+                donor.name.clone(),
+                donor.chunks.to_string(),
+                format_size(donor.stored_bytes),
+                fate.into(),
+            ]
         })
         .collect();
     let lost = report.donors.iter().find(|donor| donor.killed).map_or(0, |donor| donor.chunks);

@@ -11,14 +11,16 @@ use potluck_wire::error::Failure;
 pub async fn run(args: PathArgs, client: &Client, output: &Output) -> Result<Ending, Failure> {
     let used = client.call(&Usage { path: args.path.clone() }).await?;
     output.result(&used, |used| {
-        let row = |bytes, files: u64, name: String| vec![format_size(bytes), files.to_string(), name];
+        let row =
+            |bytes, files: u64, name: String| vec![format_size(bytes), files.to_string(), name];
         let children = used.children.iter().map(|child| {
             row(child.bytes, child.files, child.name.clone() + if child.dir { "/" } else { "" })
         });
         let rows: Vec<_> =
             children.chain([row(used.bytes, used.files, args.path.to_string())]).collect();
         let stored = format_size(used.stored);
-        table(&["size", "files", "name"], &[0, 1], &rows) + &format!("{stored} on donors, copies included\n")
+        table(&["size", "files", "name"], &[0, 1], &rows)
+            + &format!("{stored} on donors, copies included\n")
     });
     Ok(Ending::Done)
 }

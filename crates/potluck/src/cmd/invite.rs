@@ -17,8 +17,7 @@ pub async fn run(
     output: &Output,
 ) -> Result<Ending, Failure> {
     let identity = settings.identity()?;
-    let invited =
-        client.call(&Invite { role: args.role, ttl_seconds: args.ttl.as_secs() }).await?;
+    let invited = client.call(&Invite { role: args.role, ttl_seconds: args.ttl.as_secs() }).await?;
     let token = JoinToken {
         manager: args.manager.unwrap_or(identity.about.manager),
         ca: fingerprint(&identity.ca),

@@ -16,7 +16,11 @@ use potluck_wire::token::{JoinToken, NotAToken, Role};
 use std::path::Path;
 use std::sync::Arc;
 
-pub async fn run(args: args::Join, settings: &Settings, output: &Output) -> Result<Ending, Failure> {
+pub async fn run(
+    args: args::Join,
+    settings: &Settings,
+    output: &Output,
+) -> Result<Ending, Failure> {
     let token = parse(&args.token)?;
     let identity = join(&token, args.name).await?;
     let dir = args.state.unwrap_or_else(|| match token.role {
@@ -36,9 +40,8 @@ pub async fn run(args: args::Join, settings: &Settings, output: &Output) -> Resu
 
 /// Reads a token's text.
 pub fn parse(text: &str) -> Result<JoinToken, Failure> {
-    text.parse().map_err(|why: NotAToken| {
-        Failure::new(ErrorKind::Auth, code::BAD_TOKEN, why.to_string())
-    })
+    text.parse()
+        .map_err(|why: NotAToken| Failure::new(ErrorKind::Auth, code::BAD_TOKEN, why.to_string()))
 }
 
 /// Writes an identity where it will be looked for.
@@ -60,7 +63,11 @@ pub async fn join(token: &JoinToken, name: Option<String>) -> Result<Identity, F
     let call = Join { secret: token.secret, request: Blob(request), name: name.clone() };
     let joined = caller.call(&call).await?;
     if Digest::of(&joined.ca.0) != token.ca {
-        return Err(Failure::new(ErrorKind::Auth, code::WRONG_POOL, "the manager sent another CA than the token pins"));
+        return Err(Failure::new(
+            ErrorKind::Auth,
+            code::WRONG_POOL,
+            "the manager sent another CA than the token pins",
+        ));
     }
     let about = About {
         pool: joined.pool,

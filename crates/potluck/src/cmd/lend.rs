@@ -32,7 +32,11 @@ pub async fn run(args: Lend, settings: &Settings, output: &Output) -> Result<End
     }
     let identity = settings::load_identity(&state)?;
     if identity.about.role != Role::Donor {
-        let what = format!("{} holds the identity of a {}, not of a donor", state.display(), identity.about.role);
+        let what = format!(
+            "{} holds the identity of a {}, not of a donor",
+            state.display(),
+            identity.about.role
+        );
         return Err(Failure::new(ErrorKind::Auth, code::NOT_ALLOWED, what)
             .hint("give --state with another directory"));
     }

@@ -10,7 +10,11 @@ use potluck_wire::env::Env;
 use potluck_wire::error::Failure;
 use std::path::PathBuf;
 
-pub async fn run(args: args::Manager, settings: &Settings, output: &Output) -> Result<Ending, Failure> {
+pub async fn run(
+    args: args::Manager,
+    settings: &Settings,
+    output: &Output,
+) -> Result<Ending, Failure> {
     let state = args.state.unwrap_or_else(|| settings.manager_dir());
     let manager = start(&args.options, state, output).await?;
     ready::announce(args.options.ready_file.as_deref(), manager.address())?;

@@ -37,7 +37,11 @@ pub enum Ending {
 }
 
 /// Runs one command.
-pub async fn run(command: Command, settings: &Settings, output: &Output) -> Result<Ending, Failure> {
+pub async fn run(
+    command: Command,
+    settings: &Settings,
+    output: &Output,
+) -> Result<Ending, Failure> {
     match command {
         Command::Demo(args) => demo::run(args, output).await,
         Command::Up(args) => up::run(args, settings, output).await,

@@ -14,9 +14,10 @@ pub async fn run(args: Mv, client: &Client, output: &Output) -> Result<Ending, F
             .hint("move what is in it"));
     };
     let to = match kind_of(client, &args.to).await? {
-        Some(EntryKind::Dir) => args.to.join(name).map_err(|why| {
-            Failure::new(ErrorKind::Usage, code::BAD_PATH, why.to_string())
-        })?,
+        Some(EntryKind::Dir) => args
+            .to
+            .join(name)
+            .map_err(|why| Failure::new(ErrorKind::Usage, code::BAD_PATH, why.to_string()))?,
         _ => args.to,
     };
     let moved = Move { from: args.from.clone(), to: to.clone(), no_replace: args.no_replace };

@@ -24,9 +24,9 @@ pub async fn run(args: Space, client: &Client, output: &Output) -> Result<Ending
 
 async fn create(args: SpaceCreate, client: &Client, output: &Output) -> Result<(), Failure> {
     let base = Policy { sealed: !args.plain, ..Policy::default() };
-    let policy = base.with(&policy_override(&args.policy)?).map_err(|why| {
-        Failure::new(ErrorKind::Usage, code::BAD_POLICY, why.to_string())
-    })?;
+    let policy = base
+        .with(&policy_override(&args.policy)?)
+        .map_err(|why| Failure::new(ErrorKind::Usage, code::BAD_POLICY, why.to_string()))?;
     let create = control::SpaceCreate { name: args.name.clone(), policy: policy.clone() };
     client.call(&create).await?;
     output.result(&serde_json::json!({ "name": args.name, "policy": policy }), |_| {

@@ -26,10 +26,16 @@ fn text(path: &str, stated: &Stated) -> String {
     let sealing = if policy.sealed { "sealed" } else { "plain" };
     if entry.kind == EntryKind::Dir {
         line("kind", "directory".into());
-        line("policy", format!(
-            "{} copies, stripes of {} donors, chunks of {}, ack {}, {sealing}",
-            policy.copies, policy.stripe_width, format_size(policy.chunk_size.into()), policy.ack
-        ));
+        line(
+            "policy",
+            format!(
+                "{} copies, stripes of {} donors, chunks of {}, ack {}, {sealing}",
+                policy.copies,
+                policy.stripe_width,
+                format_size(policy.chunk_size.into()),
+                policy.ack
+            ),
+        );
         return text;
     }
     line("size", format!("{} ({} bytes)", format_size(entry.size), entry.size));
@@ -42,10 +48,14 @@ fn text(path: &str, stated: &Stated) -> String {
     match stated.inline || stated.chunks == 0 {
         true => line("stored", format!("in the catalog, {sealing}")),
         false => {
-            line("stored", format!(
-                "{} chunks of up to {}, {sealing}",
-                stated.chunks, format_size(stated.chunk_size.into())
-            ));
+            line(
+                "stored",
+                format!(
+                    "{} chunks of up to {}, {sealing}",
+                    stated.chunks,
+                    format_size(stated.chunk_size.into())
+                ),
+            );
             line("copies", format!("{} of {asked} live", stated.live_copies.min(asked)));
         }
     }
@@ -55,7 +65,12 @@ fn text(path: &str, stated: &Stated) -> String {
             .iter()
             .map(|share| {
                 let state = if share.live { "live" } else { "away" };
-                vec![share.name.clone(), state.into(), share.chunks.to_string(), format_size(share.bytes)]
+                vec![
+                    share.name.clone(),
+                    state.into(),
+                    share.chunks.to_string(),
+                    format_size(share.bytes),
+                ]
             })
             .collect();
         text.push('\n');

@@ -30,7 +30,9 @@ fn text(status: &PoolStatus) -> String {
         status.sessions,
     );
     if status.donors.is_empty() {
-        text.push_str("nobody lends yet: `potluck invite --role donor`, then `potluck lend` there\n");
+        text.push_str(
+            "nobody lends yet: `potluck invite --role donor`, then `potluck lend` there\n",
+        );
         return text;
     }
     text.push('\n');

@@ -34,7 +34,8 @@ pub async fn run(args: Tree, client: &Client, output: &Output) -> Result<Ending,
         let mut root = Node::default();
         for entry in &drawn.entries {
             let names = entry.path.split('/').filter(|name| !name.is_empty());
-            names.fold(&mut root, |node, name| node.children.entry(name).or_default()).entry = Some(entry);
+            names.fold(&mut root, |node, name| node.children.entry(name).or_default()).entry =
+                Some(entry);
         }
         let mut text = format!("{}\n", drawn.path);
         root.draw("", &mut text);
@@ -48,9 +49,12 @@ impl Node<'_> {
     fn draw(&self, indent: &str, text: &mut String) {
         let last = self.children.len().saturating_sub(1);
         for (index, (name, child)) in self.children.iter().enumerate() {
-            let (branch, below) = if index == last { ("└── ", "    ") } else { ("├── ", "│   ") };
+            let (branch, below) =
+                if index == last { ("└── ", "    ") } else { ("├── ", "│   ") };
             let note = match child.entry {
-                Some(entry) if entry.kind == EntryKind::File => format!("  ({})", format_size(entry.size)),
+                Some(entry) if entry.kind == EntryKind::File => {
+                    format!("  ({})", format_size(entry.size))
+                }
                 _ => "/".into(),
             };
             text.push_str(&format!("{indent}{branch}{name}{note}\n"));

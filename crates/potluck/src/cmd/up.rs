@@ -21,7 +21,8 @@ pub async fn run(args: Up, settings: &Settings, output: &Output) -> Result<Endin
         None => (settings.manager_dir(), settings.donor_dir()),
     };
     let admin_dir = manager_dir.join("admin");
-    let lent = lend::absolute(&args.lend.clone().unwrap_or_else(|| settings.data_dir.join("lent")))?;
+    let lent =
+        lend::absolute(&args.lend.clone().unwrap_or_else(|| settings.data_dir.join("lent")))?;
     let donor_dir = lend::absolute(&donor_dir)?;
     let limits = lend::limits(&args.limits, &lent)?;
 
@@ -56,7 +57,11 @@ pub async fn run(args: Up, settings: &Settings, output: &Output) -> Result<Endin
 }
 
 /// This machine's donor joins like any other, with a token that this process makes for it.
-async fn donor_identity(admin_dir: &Path, donor_dir: &Path, port: u16) -> Result<Identity, Failure> {
+async fn donor_identity(
+    admin_dir: &Path,
+    donor_dir: &Path,
+    port: u16,
+) -> Result<Identity, Failure> {
     let manager = format!("127.0.0.1:{port}");
     if Identity::exists(donor_dir) {
         let mut identity = settings::load_identity(donor_dir)?;
@@ -67,8 +72,12 @@ async fn donor_identity(admin_dir: &Path, donor_dir: &Path, port: u16) -> Result
     admin.about.manager = manager.clone();
     let invite = Invite { role: Role::Donor, ttl_seconds: OWN_TOKEN_SECONDS };
     let invited = settings::caller(&admin)?.call(&invite).await?;
-    let token =
-        JoinToken { manager, ca: fingerprint(&admin.ca), role: Role::Donor, secret: invited.secret };
+    let token = JoinToken {
+        manager,
+        ca: fingerprint(&admin.ca),
+        role: Role::Donor,
+        secret: invited.secret,
+    };
     let identity = join::join(&token, None).await?;
     join::save(&identity, donor_dir)?;
     Ok(identity)

@@ -42,8 +42,8 @@ fn a_later_commit_replaces_the_whole_version() {
     assert_eq!((sums.files, sums.bytes), (1, 1000));
 
     // Twice in one batch: the second wins, and nothing is counted twice.
-    let outcomes = fixture
-        .commit(vec![file("pot://lab/x", &[3], &[1]), file("pot://lab/x", &[3, 4], &[1])]);
+    let outcomes =
+        fixture.commit(vec![file("pot://lab/x", &[3], &[1]), file("pot://lab/x", &[3, 4], &[1])]);
     assert!(outcomes.iter().all(Result::is_ok));
     assert_eq!((fixture.refs(&chunk(3)), fixture.refs(&chunk(4))), (Some(1), Some(1)));
 }

@@ -8,7 +8,8 @@ use potluck_wire::control::Holding;
 use std::time::Duration;
 
 fn batch(number: u64, files: u64) -> Vec<PreparedFile> {
-    let one = |n| file(&format!("pot://lab/d{number}/file-{n:05}"), &[number * 100_000 + n], &[1, 2]);
+    let one =
+        |n| file(&format!("pot://lab/d{number}/file-{n:05}"), &[number * 100_000 + n], &[1, 2]);
     (0..files).map(one).collect()
 }
 
@@ -44,16 +45,17 @@ fn a_thousand_small_files_commit_and_open_fast() {
     }
     let opened = (cpu() - began) / TIMES;
 
-    let holdings: Vec<_> = (0..1000)
-        .map(|n| Holding { name: chunk(500_000 + n), len: 1000 })
-        .collect();
+    let holdings: Vec<_> =
+        (0..1000).map(|n| Holding { name: chunk(500_000 + n), len: 1000 }).collect();
     let began = cpu();
     for _ in 0..TIMES {
         placements::compare(&snapshot, DonorId(1), &holdings).expect("compared");
     }
     let compared = (cpu() - began) / TIMES;
 
-    println!("1000 files of one chunk, two copies: commit {committed:?}, open {opened:?}; 1000 holdings compared {compared:?}");
+    println!(
+        "1000 files of one chunk, two copies: commit {committed:?}, open {opened:?}; 1000 holdings compared {compared:?}"
+    );
     assert!(committed.as_millis() < 500 && opened.as_millis() < 500, "far over budget");
 }
 
@@ -86,6 +88,8 @@ fn d4_many_files_open_in_time() {
         after = *last;
     }
     let swept = cpu() - began;
-    println!("{thousands} thousand files, two copies, {size} bytes: written in {written:?}, opened and checked in {checked:?}, counted in {counted:?}, a donor's copies walked in {swept:?}");
+    println!(
+        "{thousands} thousand files, two copies, {size} bytes: written in {written:?}, opened and checked in {checked:?}, counted in {counted:?}, a donor's copies walked in {swept:?}"
+    );
     assert!(checked.as_secs() < 5);
 }

@@ -3,11 +3,11 @@
 use crate::catalog::commit::{self, Batch, Outcome, PreparedChunk, PreparedFile, Refused};
 use crate::catalog::sessions::{self, StoredSession};
 use crate::catalog::{Error, schema, spaces};
-use potluck_core::policy::AckLevel;
 use potluck_core::chunk::{ChunkName, DEFAULT_CHUNK, Digest, FileDigest};
 use potluck_core::ids::{DonorId, MemberId, SessionId, SpaceId, VersionId};
 use potluck_core::path::PoolPath;
 use potluck_core::placement::Plan;
+use potluck_core::policy::AckLevel;
 use potluck_core::policy::Policy;
 use potluck_core::recipe::{self, Entry, PAGE_ENTRIES};
 use potluck_wire::control::Condition;

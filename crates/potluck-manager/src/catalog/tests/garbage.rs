@@ -3,8 +3,8 @@ use crate::catalog::chunks::{self, ChunkId, ChunkState};
 use crate::catalog::placements::{self, Told};
 use crate::catalog::{gc, names, sessions, stats, trash};
 use potluck_core::chunk::ChunkName;
-use potluck_core::policy::AckLevel;
 use potluck_core::ids::DonorId;
+use potluck_core::policy::AckLevel;
 use potluck_wire::control::Holding;
 
 const DONORS: [DonorId; 2] = [DonorId(1), DonorId(2)];
@@ -96,8 +96,7 @@ fn d5_a_copy_that_is_not_listed_is_counted_as_missing_and_kept_in_the_books() {
     fixture.put(file("pot://lab/a", &[1, 2], &[1]));
     let counted = placements::counted_at(&fixture.db, DonorId(1), ChunkId(0), 10).expect("read");
     assert_eq!(counted.len(), 2);
-    let (lost, name) =
-        placements::names_of(&fixture.db, &counted[..1]).expect("read")[0];
+    let (lost, name) = placements::names_of(&fixture.db, &counted[..1]).expect("read")[0];
     placements::missing(&fixture.db, DonorId(1), &[lost]).expect("marked");
     let copies = stats::count(&fixture.db).expect("counted").donors[&DonorId(1)];
     assert_eq!((copies.here, copies.bad), (1, 1));
@@ -142,8 +141,9 @@ fn a_copy_that_was_only_in_memory_is_not_held_for_a_write_to_disk() {
     let mut fixture = Fixture::new();
     fixture.put(file("pot://lab/a", &[1], &[1, 2]));
     let row = chunks::get(&fixture.db, &chunk(1)).expect("read").expect("there");
-    let at_disk =
-        |fixture: &Fixture| placements::holders_at(&fixture.db, row.id, AckLevel::Disk).expect("read");
+    let at_disk = |fixture: &Fixture| {
+        placements::holders_at(&fixture.db, row.id, AckLevel::Disk).expect("read")
+    };
     assert_eq!(at_disk(&fixture), []);
 
     let mut synced = file("pot://lab/b", &[1], &[2]);
@@ -155,8 +155,7 @@ fn a_copy_that_was_only_in_memory_is_not_held_for_a_write_to_disk() {
     // Lost, and back: nobody synced what came back.
     let removed = Told { removed: vec![chunk(1)], ..Told::default() };
     placements::tell(&fixture.db, DonorId(2), &removed, 0).expect("told");
-    let added =
-        Told { added: vec![Holding { name: chunk(1), len: 1000 }], ..Told::default() };
+    let added = Told { added: vec![Holding { name: chunk(1), len: 1000 }], ..Told::default() };
     placements::tell(&fixture.db, DonorId(2), &added, 0).expect("told");
     assert_eq!(at_disk(&fixture), []);
     assert_eq!(placements::holders(&fixture.db, row.id).expect("read").len(), 2);
@@ -181,7 +180,11 @@ fn a_removed_tree_is_taken_apart_in_small_steps() {
     assert_eq!(unused(&fixture, 6).len(), 30);
     let left: i64 = fixture
         .db
-        .query_row("SELECT (SELECT count(*) FROM versions) + (SELECT count(*) FROM entries)", [], |row| row.get(0))
+        .query_row(
+            "SELECT (SELECT count(*) FROM versions) + (SELECT count(*) FROM entries)",
+            [],
+            |row| row.get(0),
+        )
         .expect("counted");
     assert_eq!(left, 1, "only the space's own entry");
 }

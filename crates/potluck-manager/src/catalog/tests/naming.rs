@@ -68,8 +68,8 @@ fn opening_a_tree_pages_through_all_of_it() {
     names::make_dir(&fixture.db, &path("pot://lab/empty"), false, WHEN).expect("made");
     let (mut files, mut dirs, mut pages, mut after) = (0, Vec::new(), 0, None);
     loop {
-        let page = open::open(&fixture.db, &path("pot://lab"), true, after.as_deref())
-            .expect("a page");
+        let page =
+            open::open(&fixture.db, &path("pot://lab"), true, after.as_deref()).expect("a page");
         files += page.files.len();
         dirs.extend(page.dirs);
         pages += 1;

@@ -33,7 +33,8 @@ enum Source {
 pub async fn copy(args: &Cp, client: &Client, shown: bool) -> Result<CpReport, Failure> {
     let to: PoolPath = args.to.parse().map_err(bad_path)?;
     if to.space().is_empty() {
-        return Err(usage("files live in spaces").hint("write pot://SPACE/PATH; `potluck ls` shows the spaces"));
+        return Err(usage("files live in spaces")
+            .hint("write pot://SPACE/PATH; `potluck ls` shows the spaces"));
     }
     let kind = kind_of(client, &to).await?;
     let wanted = find(args, &to, kind)?;
@@ -50,7 +51,8 @@ pub async fn copy(args: &Cp, client: &Client, shown: bool) -> Result<CpReport, F
         [(only, _)] => only.clone(),
         _ => to.clone(),
     };
-    let mut report = CpReport { skipped: wanted.skipped, failed: wanted.failed, ..CpReport::default() };
+    let mut report =
+        CpReport { skipped: wanted.skipped, failed: wanted.failed, ..CpReport::default() };
     for dir in wanted.empty_dirs {
         client.call(&MakeDir { path: dir, parents: true }).await?;
     }
@@ -84,13 +86,17 @@ pub async fn copy(args: &Cp, client: &Client, shown: bool) -> Result<CpReport, F
 fn find(args: &Cp, to: &PoolPath, kind: Option<EntryKind>) -> Result<Wanted, Failure> {
     let is_dir = kind == Some(EntryKind::Dir) || args.to.ends_with('/');
     if args.from.len() > 1 && !is_dir {
-        return Err(usage("several files need a directory to go to").hint("end the last path with /"));
+        return Err(
+            usage("several files need a directory to go to").hint("end the last path with /")
+        );
     }
     let mut wanted = Wanted { bytes: Some(0), ..Wanted::default() };
     for from in &args.from {
         if from == "-" {
             if is_dir {
-                return Err(usage("standard input has no name").hint("name the file: pot://SPACE/PATH"));
+                return Err(
+                    usage("standard input has no name").hint("name the file: pot://SPACE/PATH")
+                );
             }
             wanted.files.push((to.clone(), Source::Stdin));
             wanted.bytes = None;
@@ -101,11 +107,17 @@ fn find(args: &Cp, to: &PoolPath, kind: Option<EntryKind>) -> Result<Wanted, Fai
         let target = if is_dir { to.join(&name_of(local)?).map_err(bad_path)? } else { to.clone() };
         if about.is_dir() {
             if !args.recursive {
-                return Err(usage(&format!("{from} is a directory")).hint("add -r to copy directories"));
+                return Err(
+                    usage(&format!("{from} is a directory")).hint("add -r to copy directories")
+                );
             }
             if kind == Some(EntryKind::File) {
-                return Err(Failure::new(ErrorKind::Conflict, code::WRONG_KIND, format!("{to} is a file"))
-                    .hint("choose another target for the directory"));
+                return Err(Failure::new(
+                    ErrorKind::Conflict,
+                    code::WRONG_KIND,
+                    format!("{to} is a file"),
+                )
+                .hint("choose another target for the directory"));
             }
             wanted.walk(local, &target);
         } else {
@@ -191,7 +203,8 @@ fn name_of(local: &Path) -> Result<String, Failure> {
 
 fn not_utf8(local: &Path) -> Failure {
     let what = format!("the name of {} is not UTF-8", local.display());
-    Failure::new(ErrorKind::Usage, code::BAD_PATH, what).hint("rename it: the pool's names are UTF-8")
+    Failure::new(ErrorKind::Usage, code::BAD_PATH, what)
+        .hint("rename it: the pool's names are UTF-8")
 }
 
 fn bad_path(why: BadPath) -> Failure {

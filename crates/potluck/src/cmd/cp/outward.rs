@@ -15,7 +15,9 @@ pub async fn copy(args: &Cp, client: &Client, shown: bool) -> Result<CpReport, F
     let to = Path::new(&args.to);
     let into_dir = to.is_dir() || args.to.ends_with('/');
     if args.from.len() > 1 && !into_dir {
-        return Err(usage("several files need a directory to go to").hint("end the last path with /"));
+        return Err(
+            usage("several files need a directory to go to").hint("end the last path with /")
+        );
     }
     let mut report = CpReport { failovers: Some(0), ..CpReport::default() };
     for from in &args.from {

@@ -25,7 +25,11 @@ impl Compare {
     pub fn with(path: &Path) -> Result<(Self, Verdict), Failure> {
         let open = || Ok::<_, io::Error>((File::open(path)?, path.metadata()?.len()));
         let (file, len) = open().map_err(|error| {
-            Failure::new(ErrorKind::Other, code::LOCAL_IO, format!("cannot read {}: {error}", path.display()))
+            Failure::new(
+                ErrorKind::Other,
+                code::LOCAL_IO,
+                format!("cannot read {}: {error}", path.display()),
+            )
         })?;
         let equal = Arc::new(AtomicU64::new(0));
         Ok((Self { file, expected: Vec::new(), equal: equal.clone() }, Verdict { equal, len }))

@@ -35,8 +35,12 @@ impl Sample {
         let what = places.first().map(|place| place.display().to_string()).unwrap_or_default();
         let sample = Self::below(&places, ENOUGH, format!("from {what}"));
         if sample.files.is_empty() {
-            return Err(Failure::new(ErrorKind::NotFound, code::LOCAL_IO, "found no files to show it with")
-                .hint("name one: potluck demo FILE"));
+            return Err(Failure::new(
+                ErrorKind::NotFound,
+                code::LOCAL_IO,
+                "found no files to show it with",
+            )
+            .hint("name one: potluck demo FILE"));
         }
         Ok(sample)
     }

@@ -38,8 +38,12 @@ impl ThrowawayPool {
             None => builder.tempdir(),
         };
         let dir = made.map_err(|error| {
-            Failure::new(ErrorKind::Other, code::LOCAL_IO, format!("cannot make a temporary directory: {error}"))
-                .hint("give a writable one with --dir")
+            Failure::new(
+                ErrorKind::Other,
+                code::LOCAL_IO,
+                format!("cannot make a temporary directory: {error}"),
+            )
+            .hint("give a writable one with --dir")
         })?;
         Ok(Self { dir, manager: None, donors: BTreeMap::new() })
     }
@@ -52,7 +56,8 @@ impl ThrowawayPool {
     /// Starts a manager and donors with room for `bytes` in two copies on any two of them.
     pub async fn start(&mut self, bytes: u64) -> Result<Client, Failure> {
         let state = self.dir.path().join("manager");
-        let manager = self.spawn(&["manager", "--listen", "127.0.0.1:0", "--name", "demo"], &state)?;
+        let manager =
+            self.spawn(&["manager", "--listen", "127.0.0.1:0", "--name", "demo"], &state)?;
         let manager = self.manager.insert(manager);
         ready(&ready_file(&state), manager).await?;
 
@@ -72,8 +77,18 @@ impl ThrowawayPool {
             let lent = state.join("lent").display().to_string();
             let child = self.spawn(
                 &[
-                    "lend", &lent, "--max", &max, "--keep-free", "1%", "--name", &name,
-                    "--listen", "127.0.0.1:0", "--token", &token.to_string(),
+                    "lend",
+                    &lent,
+                    "--max",
+                    &max,
+                    "--keep-free",
+                    "1%",
+                    "--name",
+                    &name,
+                    "--listen",
+                    "127.0.0.1:0",
+                    "--token",
+                    &token.to_string(),
                 ],
                 &state,
             )?;
@@ -85,7 +100,11 @@ impl ThrowawayPool {
 
     fn spawn(&self, args: &[&str], state: &Path) -> Result<Child, Failure> {
         let failed = |error: std::io::Error| {
-            Failure::new(ErrorKind::Other, code::LOCAL_IO, format!("cannot start a process: {error}"))
+            Failure::new(
+                ErrorKind::Other,
+                code::LOCAL_IO,
+                format!("cannot start a process: {error}"),
+            )
         };
         let mut command = Command::new(std::env::current_exe().map_err(failed)?);
         command
@@ -134,7 +153,11 @@ impl ThrowawayPool {
         let name = fullest.map(|donor| donor.name.clone()).unwrap_or_default();
         if let Some(child) = self.donors.get_mut(&name) {
             child.kill().await.map_err(|error| {
-                Failure::new(ErrorKind::Other, code::LOCAL_IO, format!("cannot kill {name}: {error}"))
+                Failure::new(
+                    ErrorKind::Other,
+                    code::LOCAL_IO,
+                    format!("cannot kill {name}: {error}"),
+                )
             })?;
         }
         Ok(name)
@@ -180,7 +203,8 @@ async fn ready(file: &Path, child: &mut Child) -> Result<(), Failure> {
 
 fn too_slow(who: &str) -> Failure {
     let what = format!("{who} did not come up within {START:?}");
-    Failure::new(ErrorKind::Retry, code::NO_MANAGER, what).hint("try again when the machine is less busy")
+    Failure::new(ErrorKind::Retry, code::NO_MANAGER, what)
+        .hint("try again when the machine is less busy")
 }
 
 /// User and system time of a process, its finished threads included (proc(5)).
