@@ -92,11 +92,11 @@ impl Fetcher {
         let stored = entry.stored_len();
         let permits = (stored as usize).min(self.ahead_bytes) as u32;
         let ahead = self.ahead.clone().acquire_many_owned(permits).await.expect("never closed");
-        let bytes = self.from_any(entry, holders).await?;
+        let bytes = self.any_copy(entry, holders).await?;
         Ok(Fetched { bytes, _ahead: ahead })
     }
 
-    async fn from_any(&self, entry: &Entry, holders: &[DonorId]) -> Result<Buffer, Failure> {
+    async fn any_copy(&self, entry: &Entry, holders: &[DonorId]) -> Result<Buffer, Failure> {
         let sources = self.sources(holders);
         let mut tried = Vec::new();
         let mut faults = Vec::new();

@@ -47,6 +47,8 @@ pub(crate) struct Heart {
     listing: Option<Listing>,
     next_beat: Tick,
     failures: u32,
+    /// The code of the failure that was last complained about.
+    complained: Option<String>,
     /// The lower epoch that was last complained about.
     refused: Option<Epoch>,
 }
@@ -82,6 +84,7 @@ impl Heart {
             listing: None,
             next_beat: Tick::ZERO,
             failures: 0,
+            complained: None,
             refused: None,
         }
     }
@@ -91,14 +94,15 @@ impl Heart {
         loop {
             match self.step().await {
                 Ok(()) => {
-                    if self.failures > 0 {
+                    if self.complained.take().is_some() {
                         tracing::info!("the manager at {} answers again", self.caller.manager());
                     }
                     self.failures = 0;
                 }
                 Err(why) => {
-                    if self.failures == 0 {
+                    if self.complained.as_ref() != Some(&why.code) {
                         tracing::warn!("{why}. {}", why.hint);
+                        self.complained = Some(why.code);
                     }
                     tokio::time::sleep(pause(self.failures, &*self.service.env.entropy)).await;
                     self.failures = self.failures.saturating_add(1);

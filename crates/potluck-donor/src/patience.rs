@@ -11,8 +11,8 @@ pub(crate) const TICK: Duration = Duration::from_secs(5);
 const IDLE: Duration = Duration::from_secs(120);
 /// A frame's head must be complete this long after its first byte.
 const HEAD: Duration = Duration::from_secs(5);
-/// A body must move [`WINDOW_BYTES`] in every such window, in either direction. With [`TICK`], a
-/// peer that moves one byte a second is gone within 30 s (PROMISES X3).
+/// We wait this long for each [`WINDOW_BYTES`] of a body, in either direction. With [`TICK`], a peer
+/// that moves one byte a second, or stops after a good start, is gone within 30 s (PROMISES X3).
 const WINDOW: Duration = Duration::from_secs(20);
 /// A hundredth of a slow Wi-Fi link.
 const WINDOW_BYTES: u64 = 64 << 10;
@@ -75,16 +75,15 @@ impl Patience {
         let now = self.clock.now();
         self.waited += now.saturating_sub(self.since);
         self.since = now;
-        let late = match self.phase {
-            Phase::Idle => self.waited >= IDLE,
-            Phase::Head => self.waited >= HEAD,
-            Phase::Body if self.waited < WINDOW => false,
-            Phase::Body if self.moved < WINDOW_BYTES => true,
-            Phase::Body => {
-                self.expect(Phase::Body);
-                false
-            }
+        if self.phase == Phase::Body && self.moved >= WINDOW_BYTES {
+            self.expect(Phase::Body);
+        }
+        let limit = match self.phase {
+            Phase::Idle => IDLE,
+            Phase::Head => HEAD,
+            Phase::Body => WINDOW,
         };
+        let late = self.waited >= limit;
         if late {
             Err(io::Error::new(io::ErrorKind::TimedOut, "the peer is too slow"))
         } else {

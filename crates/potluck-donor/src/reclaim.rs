@@ -62,7 +62,9 @@ pub(crate) fn leftovers(store: &Store) -> io::Result<()> {
         disk.make_dir(dir)?;
     }
     let mut unfinished: Vec<OsString> = Vec::new();
-    disk.list(layout.temp(), &mut |entry| unfinished.push(entry.name.to_owned()))?;
+    disk.list(layout.temp(), &mut |entry| {
+        unfinished.extend(entry.file.map(|_| entry.name.to_owned()));
+    })?;
     for name in &unfinished {
         disk.remove(&layout.temp().join(name))?;
     }

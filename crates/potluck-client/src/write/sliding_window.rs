@@ -249,10 +249,10 @@ impl Window {
     fn cut_more(&mut self) {
         // A writer of unknown length waits here until its reservation is ahead of it again.
         let promised = self.cut_bytes < self.session.promised || self.session.promised == 0;
-        if promised || !self.growing {
-            if let Some(cutter) = self.cutter.take() {
-                self.cut_next(*cutter);
-            }
+        if (promised || !self.growing)
+            && let Some(cutter) = self.cutter.take()
+        {
+            self.cut_next(*cutter);
         }
     }
 
@@ -477,10 +477,10 @@ impl Window {
         let users = std::mem::take(&mut chunk.users);
         let acks = chunk.spread.acks.clone();
         self.remembered.push_back(name);
-        if self.remembered.len() > REMEMBERED {
-            if let Some(oldest) = self.remembered.pop_front() {
-                self.chunks.remove(&oldest);
-            }
+        if self.remembered.len() > REMEMBERED
+            && let Some(oldest) = self.remembered.pop_front()
+        {
+            self.chunks.remove(&oldest);
         }
         self.settle(&users, &acks);
     }

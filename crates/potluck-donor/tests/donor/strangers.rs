@@ -130,3 +130,16 @@ async fn a_body_that_drips_is_given_up_within_30_seconds() {
     assert!(pool.place.files("temp").is_empty());
     pool.still_serves().await;
 }
+
+#[tokio::test]
+async fn a_reader_that_does_not_read_is_given_up_within_30_seconds() {
+    let pool = Pool::start().await;
+    let mut client = pool.client().await;
+    let bytes = content(1, 32 << 20);
+    let name = ChunkName::of(&bytes);
+    assert_eq!(client.put(&bytes, AckLevel::Memory).await, Status::Ok);
+    client.send(Request::Get { name }, &[]).await.expect("sent");
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    let reply = client.reply().await.expect("what was in flight").expect("the head");
+    assert!(client.body(reply.body).await.is_err(), "the donor went on waiting");
+}

@@ -68,7 +68,7 @@ pub async fn start(
     identity: &Identity,
     output: &Output,
 ) -> Result<Donor, Failure> {
-    let (dir, limits) = (config.dir.display().to_string(), config.limits.clone());
+    let (dir, limits) = (config.dir.display().to_string(), config.limits);
     let caller = settings::caller(identity)?;
     let donor =
         Donor::start(config, Env::system(), Arc::new(SystemDisk), caller).await.map_err(failed)?;

@@ -11,6 +11,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -401,28 +402,42 @@ impl Lab {
         self.wait_live();
     }
 
-    /// Waits until nothing is left that nobody needs: no open session, no promise, no chunk on a
-    /// donor's disk beyond `chunks`, no temporary file.
+    /// Waits until nothing is left that nobody needs: no open session, no promise, no temporary
+    /// file, and exactly `chunks` chunks on the donors' disks.
     #[track_caller]
     pub fn wait_clean(&self, chunks: usize) {
-        let mut last = String::new();
+        self.wait_for_leftovers(Some(chunks));
+    }
+
+    /// The same where a chunk may have more copies than it needs, for having been sent again when
+    /// an answer was lost or late.
+    #[track_caller]
+    pub fn wait_settled(&self) {
+        self.wait_for_leftovers(None);
+    }
+
+    #[track_caller]
+    fn wait_for_leftovers(&self, chunks: Option<usize>) {
+        let mut found = String::new();
         let clean = || {
             let status = self.cli.status();
             let donors = status["donors"].as_array().expect("donors");
             let promised: u64 = donors.iter().filter_map(|donor| donor["promised"].as_u64()).sum();
             let temp: usize = self.donors.values().map(|donor| donor.lent.temp().len()).sum();
             let (sessions, condemned) = (&status["sessions"], &status["condemned_chunks"]);
-            let found = (self.chunk_files(), temp, promised);
-            last = format!(
-                "{found:?} chunk files, temporary files, promised bytes; {sessions} sessions, {condemned} condemned"
+            let files = self.chunk_files();
+            found = format!(
+                "{files} chunk files of {chunks:?}, {temp} temporary files, {promised} bytes promised, \
+                 {sessions} sessions, {condemned} chunks condemned"
             );
-            sessions == 0 && condemned == 0 && found == (chunks, 0, 0)
+            let wanted = chunks.is_none_or(|chunks| files == chunks);
+            wanted && sessions == 0 && condemned == 0 && (temp, promised) == (0, 0)
         };
-        let waited = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let waited = catch_unwind(AssertUnwindSafe(|| {
             wait_until("leftovers to be reclaimed", PATIENCE, clean)
         }));
         if waited.is_err() {
-            panic!("leftovers stay: {last}; wanted {chunks} chunk files and nothing else");
+            panic!("leftovers stay: {found}");
         }
     }
 

@@ -7,7 +7,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A small file system, unmounted when dropped.
+/// A small file system, unmounted when dropped: before the pool above it, for it is made later, so
+/// that the pool's directory can be removed.
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
@@ -40,7 +41,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Lazily: a donor may still be dying.
+        // Lazily: its donor still runs.
         let _ = Command::new("umount").arg("-l").arg(&self.0).output();
     }
 }
@@ -77,7 +78,6 @@ fn p12_a_donor_that_is_really_full_is_a_clear_error_and_harms_no_other_file() {
     let (small, content) = file(lab.dir(), "small", 14, 1 << 20);
     lab.cli.ok(&["cp", arg(&small), "pot://lab/small"]);
     assert_same(&lab.cli.cat("pot://lab/small"), &content, "a file that fits");
-    drop(lab);
 }
 
 #[test]
@@ -97,7 +97,6 @@ fn p12_a_full_donor_is_passed_over_where_another_has_room() {
     let shares = lab.cli.shares("pot://lab/f");
     assert!(shares["other"] >= 118, "{shares:?}");
     lab.wait_clean(128);
-    drop(lab);
 }
 
 #[test]
@@ -129,5 +128,4 @@ fn p12_a_disk_that_its_owner_fills_is_a_clear_error_and_deletes_work_at_0_bytes(
     });
     lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
     assert_same(&lab.cli.cat("pot://lab/f"), &bytes(17, 4 << 20), "the file");
-    drop(lab);
 }
