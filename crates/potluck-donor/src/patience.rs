@@ -4,16 +4,19 @@ use potluck_core::clock::{SharedClock, Tick};
 use std::io;
 use std::time::Duration;
 
-/// How often a waiting connection looks at the clock.
+/// How often a connection that waits to receive looks at the clock.
 pub(crate) const TICK: Duration = Duration::from_secs(5);
+/// The same when it waits to send. One `sendfile` may wait this long three times (Linux 6.18), and
+/// what it moved first counts as moved last.
+pub(crate) const SEND_TICK: Duration = Duration::from_secs(2);
 
 /// An idle connection is closed after this long; clients open another when they need one.
 const IDLE: Duration = Duration::from_secs(120);
 /// A frame's head must be complete this long after its first byte.
 const HEAD: Duration = Duration::from_secs(5);
-/// We wait this long for each [`WINDOW_BYTES`] of a body, in either direction. With [`TICK`], a peer
+/// We wait this long for each [`WINDOW_BYTES`] of a body, in either direction. With the ticks, a peer
 /// that moves one byte a second, or stops after a good start, is gone within 30 s (PROMISES X3).
-const WINDOW: Duration = Duration::from_secs(20);
+const WINDOW: Duration = Duration::from_secs(15);
 /// A hundredth of a slow Wi-Fi link.
 const WINDOW_BYTES: u64 = 64 << 10;
 

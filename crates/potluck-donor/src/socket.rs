@@ -1,7 +1,7 @@
 //! Byte streams under a session: the machine's socket on a thread of its own, or a stream of the
 //! runtime.
 
-use crate::patience::{Patience, Phase, TICK};
+use crate::patience::{Patience, Phase, SEND_TICK, TICK};
 use potluck_wire::bulk::{BulkIo, PIECE, ReadAt, StreamIo};
 use potluck_wire::net::BoxStream;
 use rustix::io::Errno;
@@ -27,7 +27,7 @@ impl SocketIo {
     /// Waits in the kernel on `socket`, which must be in blocking mode.
     pub fn new(socket: TcpStream, patience: Patience) -> io::Result<Self> {
         socket.set_read_timeout(Some(TICK))?;
-        socket.set_write_timeout(Some(TICK))?;
+        socket.set_write_timeout(Some(SEND_TICK))?;
         Ok(Self { socket, patience })
     }
 

@@ -23,7 +23,7 @@ use potluck_core::ids::{DonorId, Incarnation, SessionId};
 use potluck_core::reservation::Ledger;
 use potluck_wire::control::{Heartbeat, Order};
 use sessions::Session;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// The limits by which the pool decides.
@@ -45,6 +45,8 @@ pub struct Pool {
     sessions: BTreeMap<SessionId, Session>,
     ledger: Ledger,
     offered: Offered,
+    /// Copies of offered chunks that donors told of before the catalog knew the chunk.
+    early: BTreeMap<ChunkName, BTreeSet<DonorId>>,
     orders: Orders,
 }
 
@@ -77,6 +79,7 @@ impl Pool {
             sessions: BTreeMap::new(),
             ledger: Ledger::default(),
             offered: Offered::default(),
+            early: BTreeMap::new(),
             orders: Orders::default(),
         }
     }

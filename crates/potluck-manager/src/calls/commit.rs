@@ -3,11 +3,12 @@
 use super::prepare::{Against, UnknownKey};
 use super::{Answer, session};
 use crate::catalog::commit::{self, Batch, PreparedFile, Refused};
-use crate::catalog::{Durability, Error, spaces};
+use crate::catalog::{Durability, Error, chunks, placements, spaces};
 use crate::failure;
 use crate::members::Caller;
 use crate::service::Service;
-use potluck_core::ids::{SessionId, SpaceId, VersionId};
+use potluck_core::chunk::ChunkName;
+use potluck_core::ids::{DonorId, SessionId, SpaceId, VersionId};
 use potluck_wire::control::{Commit, Committed, FileCommit, Outcome};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::sync::Arc;
@@ -32,13 +33,20 @@ impl Answer for Commit {
         let mut files = prepare(&service, id, ticketed.space, self.files).await?;
         check_offered(&service, &id, &mut files);
         note_receipts(&service, &files);
+        let others = copies_without_receipt(&service, &files);
 
         let (now_ms, wall_ms) = (service.time.now_ms(), service.time.wall_ms());
         let batch = Batch { session: id, space: ticketed.space, number, files, done };
         let work = move |db: &_| {
-            commit::commit(db, batch, now_ms, wall_ms, |outcomes| {
+            let outcome = commit::commit(db, batch, now_ms, wall_ms, |outcomes| {
                 serde_json::to_string(&reply(outcomes)).map_err(|why| Error::Bug(why.to_string()))
-            })
+            })?;
+            for (name, donor) in others {
+                if let Some(chunk) = chunks::get(db, &name)? {
+                    placements::assume(db, chunk.id, donor)?;
+                }
+            }
+            Ok(outcome)
         };
         let outcome = service.catalog.write(Durability::Disk, work).await?;
         if done {
@@ -122,6 +130,19 @@ fn note_receipts(service: &Service, files: &[Prepared]) {
     let pairs =
         chunks.flat_map(|chunk| chunk.holders.iter().map(move |(donor, _)| (*donor, &chunk.name)));
     service.pool().acknowledged(pairs);
+}
+
+/// Copies that donors told of and no receipt names: the second of a hedged pair, or one whose answer
+/// was lost on the way.
+fn copies_without_receipt(service: &Service, files: &[Prepared]) -> Vec<(ChunkName, DonorId)> {
+    let mut pool = service.pool();
+    let mut others = Vec::new();
+    for chunk in files.iter().flatten().flat_map(|file| &file.chunks) {
+        let told = pool.take_early(&chunk.name).into_iter();
+        let without = told.filter(|donor| !chunk.holders.iter().any(|(holder, _)| holder == donor));
+        others.extend(without.map(|donor| (chunk.name, donor)));
+    }
+    others
 }
 
 fn reply(outcomes: &[Result<VersionId, Refused<Failure>>]) -> Committed {

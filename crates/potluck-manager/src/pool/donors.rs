@@ -235,10 +235,20 @@ impl Pool {
     /// Counts chunks that a donor holds and the catalog does not know; chunks of open sessions
     /// are merely early.
     pub fn unknown_at(&mut self, donor: DonorId, incarnation: Incarnation, names: &[ChunkName]) {
-        let unclaimed = names.iter().filter(|name| !self.offered.is_offered(name)).count() as u64;
+        let (early, unclaimed): (Vec<&ChunkName>, Vec<&ChunkName>) =
+            names.iter().partition(|name| self.offered.is_offered(name));
         if let Some(life) = self.donors.life_of(donor, incarnation) {
-            life.unclaimed += unclaimed;
+            life.unclaimed += unclaimed.len() as u64;
+            for name in early {
+                self.early.entry(*name).or_default().insert(donor);
+            }
         }
+    }
+
+    /// Copies of a chunk that donors told of before the catalog knew it. A commit names only those
+    /// whose receipt reached the writer; the others would be nobody's until the next inventory.
+    pub fn take_early(&mut self, name: &ChunkName) -> BTreeSet<DonorId> {
+        self.early.remove(name).unwrap_or_default()
     }
 
     /// Every donor as it is now; what the catalog counts there is left at 0.

@@ -265,6 +265,7 @@ impl Pool {
         self.sessions.remove(id);
         self.ledger.release(*id);
         self.offered.forget(id);
+        self.early.retain(|name, _| self.offered.is_offered(name));
     }
 
     /// Open sessions.

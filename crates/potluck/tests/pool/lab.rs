@@ -6,11 +6,17 @@ use super::lent::Lent;
 use super::member::Member;
 use super::program::{Ran, Running, code_of};
 use super::waiting::{PATIENCE, wait_until};
+use potluck_core::entropy::SystemEntropy;
+use potluck_core::ids::DonorId;
 use potluck_wire::control::Status;
+use potluck_wire::ticket::{Caveat, Secret, Ticket};
+use potluck_wire::version;
 use rustix::process::Signal;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -384,11 +390,15 @@ impl Lab {
         self.donors.values().map(|donor| donor.lent.chunks().len()).sum()
     }
 
-    /// Waits until all donors are live.
+    /// Waits until all donors are live, and know it: between the manager's word and its arrival at
+    /// the donor, that one still turns everybody away.
     #[track_caller]
     pub fn wait_live(&self) {
         wait_until("all donors to be live", PATIENCE, || {
             self.cli.live_donors().len() == self.donors.len()
+        });
+        wait_until("all donors to serve", PATIENCE, || {
+            self.donors.values().all(|donor| knows_its_number(&donor.address))
         });
     }
 
@@ -510,6 +520,27 @@ fn ready_address(ready: &Path, name: &str) -> String {
     let said: Value = serde_json::from_slice(&text).expect("a ready file holds JSON");
     let address = said["address"].as_str();
     address.unwrap_or_else(|| panic!("{name} is ready without an address: {said}")).to_owned()
+}
+
+/// Whether a donor looks at tickets, which it does once it is registered: it refuses one for
+/// another donor, and until then cannot tell.
+fn knows_its_number(address: &str) -> bool {
+    let secret = Secret::from_bytes([0; 32]);
+    let elsewhere = [Caveat::Donor(DonorId(u32::MAX))];
+    let ticket = Ticket::issue(&secret, &SystemEntropy, &elsewhere).public;
+    let (upgrade, nonce) = (version::BULK, "0".repeat(32));
+    let request = format!(
+        "GET /bulk HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: {upgrade}\r\n\
+         potluck-ticket: {ticket}\r\npotluck-nonce: {nonce}\r\n\r\n"
+    );
+    let asked = TcpStream::connect(address).and_then(|mut stream| {
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        stream.write_all(request.as_bytes())?;
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer)?;
+        Ok(answer)
+    });
+    asked.is_ok_and(|answer| answer == *b"HTTP/1.1 403")
 }
 
 /// Asks a process to end as people do, and gives its exit code.
