@@ -135,7 +135,9 @@ pub fn pem(label: &str, der: &[u8]) -> String {
 /// Replaces a small file durably, readable by its owner only: temp, fsync, rename, fsync of the
 /// directory.
 pub fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
-    let dir = path.parent().unwrap_or(Path::new("."));
+    // A bare name has the empty path as its parent.
+    let parent = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+    let dir = parent.unwrap_or(Path::new("."));
     let temp = path.with_extension("tmp");
     let mut file =
         fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temp)?;

@@ -10,10 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 pub fn announce(file: Option<&Path>, address: SocketAddr) -> Result<(), Failure> {
     let Some(file) = file else { return Ok(()) };
     let text = serde_json::json!({ "pid": std::process::id(), "address": address });
-    // A bare name has no directory that could be synced.
-    let written = std::path::absolute(file)
-        .and_then(|whole| write_private(&whole, text.to_string().as_bytes()));
-    written.map_err(|error| {
+    write_private(file, text.to_string().as_bytes()).map_err(|error| {
         let what = format!("cannot write {}: {error}", file.display());
         Failure::new(ErrorKind::Other, code::LOCAL_IO, what)
     })

@@ -87,7 +87,7 @@ pub async fn write(
 enum Event {
     Cut(Box<Cutter>, Vec<Cut>),
     Offered(Vec<ChunkName>, Result<Offered, Failure>),
-    Put { name: ChunkName, donor: DonorId, sent_at: Tick, result: PutResult },
+    Put { name: ChunkName, donor: DonorId, result: PutResult },
     Grown(u64, Result<Grown, Failure>),
     Committed(Vec<(PoolPath, u64)>, Result<Committed, Failure>),
     Renewed(Result<(), Failure>),
@@ -215,9 +215,9 @@ impl Window {
         match event {
             Event::Cut(cutter, cuts) => self.take_cuts(cutter, cuts),
             Event::Offered(names, offered) => self.take_offered(names, offered?),
-            Event::Put { name, donor, sent_at, result } => {
+            Event::Put { name, donor, result } => {
                 self.under_way.remove(&(name, donor));
-                self.take_put(name, donor, sent_at, result)?;
+                self.take_put(name, donor, result)?;
             }
             Event::Grown(bytes, grown) => self.take_grown(bytes, grown),
             Event::Committed(files, committed) => self.take_committed(files, committed?),
@@ -417,7 +417,7 @@ impl Window {
                     Err(_) => pace.failed(bytes),
                 }
             });
-            Event::Put { name, donor, sent_at, result }
+            Event::Put { name, donor, result }
         }));
     }
 
@@ -425,7 +425,6 @@ impl Window {
         &mut self,
         name: ChunkName,
         donor: DonorId,
-        _sent_at: Tick,
         result: PutResult,
     ) -> Result<(), Failure> {
         let wanted = self.chunks.get_mut(&name).filter(|chunk| chunk.body.is_some());
