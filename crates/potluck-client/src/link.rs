@@ -147,7 +147,7 @@ async fn send(
         let (request, body, owed) = match job {
             Job::Put { name, ack, body, done } => {
                 let len = body.len() as u32;
-                (Request::Put { name, ack, len }, Some(body), Owed::Put { done })
+                (Request::put(name, ack, len), Some(body), Owed::Put { done })
             }
             // Asked and no longer wanted: another donor was faster.
             Job::Get { done, .. } if done.is_closed() => continue,

@@ -33,6 +33,40 @@ hex_id!(
     32
 );
 
+/// What a chunk is to the pool; part of its trailer, so that a catalog can be found again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChunkKind {
+    /// Bytes of files, or their parity.
+    #[default]
+    Data,
+    /// A part of the pool's journal: recipes and names, for rebuilding the catalog.
+    Journal,
+    /// The head of a checkpoint of the catalog.
+    Checkpoint,
+}
+
+impl ChunkKind {
+    /// The byte that stands for it in frames and trailers.
+    pub fn byte(self) -> u8 {
+        match self {
+            Self::Data => 0,
+            Self::Journal => 1,
+            Self::Checkpoint => 2,
+        }
+    }
+
+    /// The kind that a byte stands for.
+    pub fn from_byte(byte: u8) -> Option<Self> {
+        Some(match byte {
+            0 => Self::Data,
+            1 => Self::Journal,
+            2 => Self::Checkpoint,
+            _ => return None,
+        })
+    }
+}
+
 impl ChunkName {
     /// The name of these stored bytes.
     pub fn of(bytes: &[u8]) -> Self {

@@ -9,6 +9,7 @@ pub mod budget;
 pub mod chunk;
 pub mod clock;
 pub mod entropy;
+pub mod erasure;
 pub mod ids;
 pub mod load;
 pub mod pace;

@@ -1,6 +1,8 @@
 //! Policies: what a space promises about the files in it.
 
 use crate::chunk::{DEFAULT_CHUNK, MAX_CHUNK, MIN_CHUNK};
+use crate::erasure::Ec;
+use crate::size::format_size;
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 
@@ -36,6 +38,155 @@ impl std::fmt::Display for AckLevel {
     }
 }
 
+/// Who makes the further copies of a chunk, and whether a write waits for them: the four mirroring
+/// protocols of CEFT-PVFS (§3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mirror {
+    /// The client sends every copy and waits for all.
+    #[default]
+    ClientSync,
+    /// The client sends every copy and waits for the first; the others are under way.
+    ClientAsync,
+    /// The client sends one copy; its donor forwards it while it writes, and answers when all
+    /// copies are stored.
+    ServerSync,
+    /// The client sends one copy; its donor answers when it has it, and forwards it afterwards.
+    ServerAsync,
+}
+
+impl Mirror {
+    /// Whether a write returns before all copies are made, which leaves a window in which the loss
+    /// of one donor loses data.
+    pub fn is_async(self) -> bool {
+        matches!(self, Self::ClientAsync | Self::ServerAsync)
+    }
+
+    /// Whether donors forward copies.
+    pub fn is_server(self) -> bool {
+        matches!(self, Self::ServerSync | Self::ServerAsync)
+    }
+}
+
+impl FromStr for Mirror {
+    type Err = BadPolicy;
+    fn from_str(text: &str) -> Result<Self, BadPolicy> {
+        match text {
+            "client-sync" => Ok(Self::ClientSync),
+            "client-async" => Ok(Self::ClientAsync),
+            "server-sync" => Ok(Self::ServerSync),
+            "server-async" => Ok(Self::ServerAsync),
+            _ => Err(BadPolicy(format!(
+                "unknown mirroring protocol “{text}”: use client-sync, client-async, server-sync or server-async"
+            ))),
+        }
+    }
+}
+
+impl std::fmt::Display for Mirror {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::ClientSync => "client-sync",
+            Self::ClientAsync => "client-async",
+            Self::ServerSync => "server-sync",
+            Self::ServerAsync => "server-async",
+        })
+    }
+}
+
+/// How many more chunks of an erasure-coded group a read asks for than it needs, to go on with the
+/// first m that arrive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Race {
+    /// Only when a data chunk is late: nothing is asked twice while all are fast.
+    #[default]
+    Auto,
+    /// Never, unless a chunk cannot be had.
+    Off,
+    /// So many from the start.
+    Extra(u8),
+}
+
+impl FromStr for Race {
+    type Err = BadPolicy;
+    fn from_str(text: &str) -> Result<Self, BadPolicy> {
+        match (text, text.parse::<u8>()) {
+            ("auto", _) => Ok(Self::Auto),
+            ("off" | "0", _) => Ok(Self::Off),
+            (_, Ok(extra)) if extra <= crate::erasure::MAX_PARITY => Ok(Self::Extra(extra)),
+            _ => Err(BadPolicy(format!(
+                "unknown race “{text}”: use auto, off, or how many more chunks to ask for, up to {}",
+                crate::erasure::MAX_PARITY
+            ))),
+        }
+    }
+}
+
+impl std::fmt::Display for Race {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Off => f.write_str("off"),
+            Self::Extra(extra) => write!(f, "{extra}"),
+        }
+    }
+}
+
+impl TryFrom<String> for Race {
+    type Error = BadPolicy;
+    fn try_from(text: String) -> Result<Self, BadPolicy> {
+        text.parse()
+    }
+}
+
+impl From<Race> for String {
+    fn from(race: Race) -> Self {
+        race.to_string()
+    }
+}
+
+/// What keeps a file through the death of donors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Redundancy {
+    /// So many copies of every chunk.
+    Copies(u32),
+    /// Groups of an erasure code.
+    Ec(Ec),
+}
+
+impl Redundancy {
+    /// How many donors may die for ever before anything is lost.
+    pub fn tolerates(self) -> u32 {
+        match self {
+            Self::Copies(copies) => copies.saturating_sub(1),
+            Self::Ec(ec) => ec.parity() as u32,
+        }
+    }
+
+    /// Donors it takes at least.
+    pub fn donors(self) -> u32 {
+        match self {
+            Self::Copies(copies) => copies,
+            Self::Ec(ec) => ec.width() as u32,
+        }
+    }
+}
+
+impl std::fmt::Display for Redundancy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Copies(1) => f.write_str("1 copy"),
+            Self::Copies(copies) => write!(f, "{copies} copies"),
+            Self::Ec(ec) => write!(f, "{ec}"),
+        }
+    }
+}
+
+/// The most bytes of one erasure-coded group: a writer holds a whole group in memory.
+pub const MAX_GROUP: u64 = 256 << 20;
+
 /// The most copies a policy may ask for.
 pub const MAX_COPIES: u32 = 16;
 /// The widest stripe a policy may ask for.
@@ -49,8 +200,15 @@ pub struct Policy {
     pub chunk_size: u32,
     /// Donors a file is written to at once.
     pub stripe_width: u32,
-    /// Copies of every chunk, each on its own donor.
+    /// Copies of every chunk, each on its own donor; 1 where `ec` is set.
     pub copies: u32,
+    /// The erasure code, instead of copies.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ec: Option<Ec>,
+    /// Who makes copies, and whether writes wait for them.
+    pub mirror: Mirror,
+    /// How reads of erasure-coded files race.
+    pub race: Race,
     /// What an acknowledged write means.
     pub ack: AckLevel,
     /// Whether clients seal chunks before they leave. Fixed when the space is made.
@@ -63,6 +221,9 @@ impl Default for Policy {
             chunk_size: DEFAULT_CHUNK,
             stripe_width: 4,
             copies: 1,
+            ec: None,
+            mirror: Mirror::default(),
+            race: Race::default(),
             ack: AckLevel::Memory,
             sealed: true,
         }
@@ -87,23 +248,69 @@ pub struct Override {
     /// Instead of [`Policy::copies`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub copies: Option<u32>,
+    /// Instead of copies, [`Policy::ec`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ec: Option<Ec>,
+    /// Instead of [`Policy::mirror`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mirror: Option<Mirror>,
+    /// Instead of [`Policy::race`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub race: Option<Race>,
     /// Instead of [`Policy::ack`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ack: Option<AckLevel>,
 }
 
+impl Override {
+    /// Both, where `inner` goes first: a file's over its directory's.
+    pub fn then(&self, inner: &Self) -> Self {
+        let redundancy = if inner.copies.is_some() || inner.ec.is_some() { inner } else { self };
+        Self {
+            chunk_size: inner.chunk_size.or(self.chunk_size),
+            stripe_width: inner.stripe_width.or(self.stripe_width),
+            copies: redundancy.copies,
+            ec: redundancy.ec,
+            mirror: inner.mirror.or(self.mirror),
+            race: inner.race.or(self.race),
+            ack: inner.ack.or(self.ack),
+        }
+    }
+}
+
 impl Policy {
     /// This policy with the overridden parts replaced, if the result can be kept.
     pub fn with(&self, over: &Override) -> Result<Self, BadPolicy> {
+        let (copies, ec) = match (over.copies, over.ec) {
+            (Some(_), Some(_)) => {
+                return Err(BadPolicy(
+                    "copies and an erasure code exclude each other: ask for one of them".into(),
+                ));
+            }
+            (Some(copies), None) => (copies, None),
+            (None, Some(ec)) => (1, Some(ec)),
+            (None, None) => (self.copies, self.ec),
+        };
         let policy = Self {
             chunk_size: over.chunk_size.unwrap_or(self.chunk_size),
             stripe_width: over.stripe_width.unwrap_or(self.stripe_width),
-            copies: over.copies.unwrap_or(self.copies),
+            copies,
+            ec,
+            mirror: over.mirror.unwrap_or(self.mirror),
+            race: over.race.unwrap_or(self.race),
             ack: over.ack.unwrap_or(self.ack),
             sealed: self.sealed,
         };
         policy.check()?;
         Ok(policy)
+    }
+
+    /// What keeps a file.
+    pub fn redundancy(&self) -> Redundancy {
+        match self.ec {
+            Some(ec) => Redundancy::Ec(ec),
+            None => Redundancy::Copies(self.copies),
+        }
     }
 
     /// Whether the policy can be kept at all.
@@ -118,6 +325,18 @@ impl Policy {
         }
         if !(1..=MAX_COPIES).contains(&self.copies) {
             return refuse(format!("{} copies: use 1 to {MAX_COPIES}", self.copies));
+        }
+        if self.ec.is_some() && self.copies != 1 {
+            return refuse("copies and an erasure code exclude each other".into());
+        }
+        if let Some(ec) = self.ec
+            && u64::from(self.chunk_size) * ec.width() as u64 > MAX_GROUP
+        {
+            return refuse(format!(
+                "groups of {ec} in chunks of {} do not fit in memory: use chunks of {} or less",
+                format_size(u64::from(self.chunk_size)),
+                format_size(1 << (MAX_GROUP / ec.width() as u64).ilog2()),
+            ));
         }
         if !(1..=MAX_WIDTH).contains(&self.stripe_width) {
             return refuse(format!("stripe width {}: use 1 to {MAX_WIDTH}", self.stripe_width));

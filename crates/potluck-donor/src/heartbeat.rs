@@ -141,6 +141,9 @@ impl Heart {
                 version: version::PRODUCT.into(),
                 disk,
                 room,
+                label: None,
+                grace_ms: None,
+                heard: Default::default(),
             })
             .await?;
         let manager = self.caller.manager();
@@ -170,6 +173,9 @@ impl Heart {
             removed: batch.removed,
             spoiled: batch.spoiled,
             sound: batch.sound,
+            results: Vec::new(),
+            excess: 0,
+            scrub: Default::default(),
         };
         let beat = self.caller.call(&heartbeat).await?;
         store.changes().confirm(count);

@@ -75,11 +75,13 @@ impl Manager {
         update_admin_address(&state, &advertised(&config, address))?;
         tracing::info!(%address, epoch = %left.epoch, pool = left.pool_name, "manager started");
 
+        let start = env.entropy.u64();
         let service = Service {
             config,
             env,
             time,
             epoch: left.epoch,
+            start,
             pool_name: left.pool_name,
             catalog,
             members: Members::new(left.members),

@@ -23,6 +23,8 @@ pub struct Service {
     pub time: PoolTime,
     /// This start's number.
     pub epoch: Epoch,
+    /// Drawn at this start: epoch and start together are no other manager's.
+    pub start: u64,
     /// What the pool is called.
     pub pool_name: String,
     /// Hard state.

@@ -22,6 +22,7 @@ pub fn policy(plan: &Plan) -> Policy {
         copies: COPIES,
         ack: plan.ack,
         sealed: plan.sealed,
+        ..Policy::default()
     }
 }
 

@@ -14,7 +14,7 @@
 //! request's tag.
 
 use crate::ticket::{Receipt, Secret, ack_byte, ack_from_byte};
-use potluck_core::chunk::{ChunkName, MAX_STORED};
+use potluck_core::chunk::{ChunkKind, ChunkName, MAX_STORED};
 use potluck_core::policy::AckLevel;
 use std::fs::File;
 use std::future::Future;
@@ -25,8 +25,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 pub const HEADER: usize = 16;
 /// Bytes of the MAC after the extension.
 pub const MAC: usize = 16;
-/// The longest extension: a name, an offset and a length.
-pub const MAX_EXT: usize = 40;
+/// The longest extension: the receipts of a chunk and of all copies that its donor forwarded.
+pub const MAX_EXT: usize = 16 * (1 + MAX_ROUTES);
+/// Donors that one put can be forwarded to.
+pub const MAX_ROUTES: usize = 4;
+/// The longest description of a route.
+pub const MAX_ROUTE: u32 = 2048;
 /// The buffer for heads of frames; also all that a peer who has proved nothing may fill.
 pub const HEAD_BUFFER: usize = 4096;
 /// Bytes moved at a time: a piece is received, hashed and written while it is warm in the cache.
@@ -35,6 +39,7 @@ pub const PIECE: usize = 256 << 10;
 const MAGIC: u8 = 0xB1;
 const OP_PUT: u8 = 1;
 const OP_GET: u8 = 2;
+const OP_ROUTE: u8 = 3;
 
 const _: () = assert!(HEADER + MAX_EXT + MAC <= HEAD_BUFFER);
 
@@ -128,12 +133,85 @@ pub enum Request {
         ack: AckLevel,
         /// Bytes of the body.
         len: u32,
+        /// What it is to the pool.
+        kind: ChunkKind,
+        /// Where else it is to be stored.
+        forward: Forward,
+    },
+    /// The body, JSON of a [`crate::control::Source`] whose ticket lets the bearer put, says how
+    /// to reach a donor that later puts are forwarded to. Answered with a bare status.
+    Route {
+        /// Its number on this connection, up to 255; a number used again replaces.
+        number: u8,
+        /// Bytes of the body.
+        len: u32,
     },
     /// Send the stored chunk whole.
     Get {
         /// Which chunk.
         name: ChunkName,
     },
+}
+
+/// To whom a donor forwards a put: server-driven mirroring (CEFT-PVFS §3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Forward {
+    /// Whether the answer waits for the copies, and carries their receipts in this order; one that
+    /// failed is all zeros. Otherwise the copies are made after the answer.
+    pub wait: bool,
+    count: u8,
+    routes: [u8; MAX_ROUTES],
+}
+
+impl Forward {
+    /// Nobody.
+    pub const NONE: Self = Self { wait: false, count: 0, routes: [0; MAX_ROUTES] };
+
+    /// To the donors of these routes, at most [`MAX_ROUTES`].
+    pub fn to(routes: &[u8], wait: bool) -> Option<Self> {
+        let mut forward = Self { wait, count: routes.len() as u8, routes: [0; MAX_ROUTES] };
+        forward.routes.get_mut(..routes.len())?.copy_from_slice(routes);
+        Some(forward)
+    }
+
+    /// The routes' numbers.
+    pub fn routes(&self) -> &[u8] {
+        &self.routes[..self.count.into()]
+    }
+}
+
+/// A put's extension after the name, where it has one: kind, mode (0 no forward, 1 forward and
+/// wait, 2 forward later), number of routes, routes, zero.
+fn encode_extra(kind: ChunkKind, forward: &Forward) -> Vec<u8> {
+    if kind == ChunkKind::Data && forward.count == 0 {
+        return Vec::new();
+    }
+    let mode = match (forward.count, forward.wait) {
+        (0, _) => 0,
+        (_, true) => 1,
+        (_, false) => 2,
+    };
+    let mut extra = vec![kind.byte(), mode, forward.count];
+    extra.extend_from_slice(&forward.routes);
+    extra.push(0);
+    extra
+}
+
+fn decode_extra(extra: &[u8]) -> Option<(ChunkKind, Forward)> {
+    match *extra {
+        [] => Some((ChunkKind::Data, Forward::NONE)),
+        [kind, mode, count, a, b, c, d, 0] => {
+            let kind = ChunkKind::from_byte(kind)?;
+            let routes = [a, b, c, d];
+            let used = routes.get(..count.into())?;
+            match mode {
+                0 if count == 0 => Some((kind, Forward::NONE)),
+                1 | 2 if count > 0 => Some((kind, Forward::to(used, mode == 1)?)),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
 }
 
 /// How a request went.
@@ -181,12 +259,48 @@ pub struct Reply {
     pub body: u32,
     /// After a successful put: at which level the donor holds it, and the proof.
     pub receipt: Option<(AckLevel, Receipt)>,
+    /// After a put that was forwarded and waited for: the proofs of the other donors.
+    pub forwarded: Forwarded,
 }
 
 impl Reply {
     /// An answer without body or receipt.
     pub fn bare(status: Status) -> Self {
-        Self { status, body: 0, receipt: None }
+        Self { status, body: 0, receipt: None, forwarded: Forwarded::default() }
+    }
+
+    /// The answer to a successful get.
+    pub fn found(body: u32) -> Self {
+        Self { body, ..Self::bare(Status::Ok) }
+    }
+
+    /// The answer to a successful put.
+    pub fn stored(ack: AckLevel, receipt: Receipt) -> Self {
+        Self { receipt: Some((ack, receipt)), ..Self::bare(Status::Ok) }
+    }
+}
+
+/// Receipts of the donors that a put was forwarded to, in the order of its routes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Forwarded {
+    count: u8,
+    receipts: [[u8; 16]; MAX_ROUTES],
+}
+
+impl Forwarded {
+    /// `None` for copies that were not made; at most [`MAX_ROUTES`].
+    pub fn of(receipts: &[Option<Receipt>]) -> Self {
+        let mut forwarded = Self { count: receipts.len() as u8, ..Self::default() };
+        for (place, receipt) in forwarded.receipts.iter_mut().zip(receipts) {
+            *place = receipt.map_or([0; 16], |receipt| receipt.0);
+        }
+        forwarded
+    }
+
+    /// The receipts; `None` for copies that were not made.
+    pub fn receipts(&self) -> impl Iterator<Item = Option<Receipt>> + '_ {
+        let made = |receipt: &[u8; 16]| (*receipt != [0; 16]).then_some(Receipt(*receipt));
+        self.receipts[..self.count.into()].iter().map(made)
     }
 }
 
@@ -202,10 +316,19 @@ fn head(kind: u8, ack: u8, tag: u32, body: u32, ext: &[&[u8]]) -> Vec<u8> {
 }
 
 impl Request {
+    /// A put of data that goes nowhere else.
+    pub fn put(name: ChunkName, ack: AckLevel, len: u32) -> Self {
+        Self::Put { name, ack, len, kind: ChunkKind::Data, forward: Forward::NONE }
+    }
+
     /// The head of the frame that asks this; a put's body follows it.
     pub fn encode(&self, tag: u32, lane: &mut Lane) -> Vec<u8> {
         let mut head = match self {
-            Self::Put { name, ack, len } => head(OP_PUT, ack_byte(*ack), tag, *len, &[&name.0]),
+            Self::Put { name, ack, len, kind, forward } => {
+                let extra = encode_extra(*kind, forward);
+                head(OP_PUT, ack_byte(*ack), tag, *len, &[&name.0, &extra])
+            }
+            Self::Route { number, len } => head(OP_ROUTE, 0, tag, *len, &[&[*number]]),
             Self::Get { name } => head(OP_GET, 0, tag, 0, &[&name.0]),
         };
         lane.sign(&mut head);
@@ -213,20 +336,31 @@ impl Request {
     }
 
     fn decode(head: &Head) -> Result<Self, FrameError> {
-        let name = ChunkName(
-            head.ext()
-                .try_into()
-                .map_err(|_| FrameError::Malformed("a request names one chunk"))?,
-        );
-        let (kind, ack, body) = (head.bytes[1], head.bytes[2], head.body());
-        match kind {
+        let (op, ack, body) = (head.bytes[1], head.bytes[2], head.body());
+        if op == OP_ROUTE {
+            return match *head.ext() {
+                [number] if (1..=MAX_ROUTE).contains(&body) => {
+                    Ok(Self::Route { number, len: body })
+                }
+                _ => Err(FrameError::Malformed("impossible route")),
+            };
+        }
+        let (name, extra) = head
+            .ext()
+            .split_at_checked(32)
+            .ok_or(FrameError::Malformed("a request names one chunk"))?;
+        let name = ChunkName(name.try_into().expect("32 bytes"));
+        match op {
             OP_PUT if body == 0 || body > MAX_STORED => {
                 Err(FrameError::Malformed("impossible chunk length"))
             }
             OP_PUT => {
                 let ack = ack_from_byte(ack).ok_or(FrameError::Malformed("unknown ack level"))?;
-                Ok(Self::Put { name, ack, len: body })
+                let (kind, forward) =
+                    decode_extra(extra).ok_or(FrameError::Malformed("unknown kind of put"))?;
+                Ok(Self::Put { name, ack, len: body, kind, forward })
             }
+            OP_GET if !extra.is_empty() => Err(FrameError::Malformed("a get names one chunk")),
             OP_GET if body != 0 => Err(FrameError::Malformed("a get has no body")),
             OP_GET => Ok(Self::Get { name }),
             _ => Err(FrameError::Malformed("unknown operation")),
@@ -241,7 +375,8 @@ impl Reply {
             Some((ack, receipt)) => (ack_byte(*ack), &receipt.0[..]),
             None => (0, &[][..]),
         };
-        let mut head = head(self.status as u8, ack, tag, self.body, &[receipt]);
+        let others = self.forwarded.receipts[..self.forwarded.count.into()].as_flattened();
+        let mut head = head(self.status as u8, ack, tag, self.body, &[receipt, others]);
         lane.sign(&mut head);
         head
     }
@@ -251,15 +386,15 @@ impl Reply {
         if head.body() > MAX_STORED {
             return Err(FrameError::Malformed("impossible chunk length"));
         }
-        let receipt = match head.ext() {
-            [] => None,
-            ext => {
-                let receipt = ext.try_into().map_err(|_| FrameError::Malformed("receipt"))?;
-                let ack = ack_from_byte(head.bytes[2]).ok_or(FrameError::Malformed("ack level"))?;
-                Some((ack, Receipt(receipt)))
-            }
+        let bad = FrameError::Malformed("receipt");
+        let (receipts, []) = head.ext().as_chunks::<16>() else { return Err(bad) };
+        let Some((first, others)) = receipts.split_first() else {
+            return Ok(Self { status, ..Self::found(head.body()) });
         };
-        Ok(Self { status, body: head.body(), receipt })
+        let ack = ack_from_byte(head.bytes[2]).ok_or(FrameError::Malformed("ack level"))?;
+        let mut forwarded = Forwarded { count: others.len() as u8, ..Forwarded::default() };
+        forwarded.receipts.get_mut(..others.len()).ok_or(bad)?.copy_from_slice(others);
+        Ok(Self { status, body: head.body(), receipt: Some((ack, Receipt(*first))), forwarded })
     }
 }
 
@@ -460,7 +595,7 @@ mod tests {
     }
 
     fn put() -> Request {
-        Request::Put { name: ChunkName::of(b"body"), ack: AckLevel::Disk, len: 4 }
+        Request::put(ChunkName::of(b"body"), AckLevel::Disk, 4)
     }
 
     async fn receive(bytes: Vec<u8>) -> Result<Option<(u32, Request)>, FrameError> {
@@ -489,11 +624,9 @@ mod tests {
         assert_eq!(inbox.request(&mut io).await.expect("get"), Some((10, get)));
         assert_eq!(inbox.request(&mut io).await.expect("end"), None);
 
-        let said = Reply {
-            status: Status::Ok,
-            body: 0,
-            receipt: Some((AckLevel::Disk, Receipt([3; 16]))),
-        };
+        let forwarded = Forwarded::of(&[Some(Receipt([4; 16])), None]);
+        let said = Reply { forwarded, ..Reply::stored(AckLevel::Disk, Receipt([3; 16])) };
+        assert_eq!(said.forwarded.receipts().collect::<Vec<_>>(), [Some(Receipt([4; 16])), None]);
         let bytes = said.encode(9, &mut sender.donor);
         let mut inbox = Inbox::new(keys().donor, &bytes).expect("fits");
         let mut end = StreamIo(tokio_test_stream(vec![]));
@@ -519,8 +652,28 @@ mod tests {
 
     #[tokio::test]
     async fn impossible_lengths_are_refused_before_any_buffer() {
-        let huge = Request::Put { name: ChunkName::of(b""), ack: AckLevel::Memory, len: u32::MAX };
+        let huge = Request::put(ChunkName::of(b""), AckLevel::Memory, u32::MAX);
         let refused = receive(huge.encode(1, &mut keys().client)).await;
         assert!(matches!(refused, Err(FrameError::Malformed(_))));
+    }
+
+    #[tokio::test]
+    async fn kinds_and_routes_survive_the_wire() {
+        let forward = Forward::to(&[7, 0, 255], false).expect("few routes");
+        let put = Request::Put {
+            name: ChunkName([5; 32]),
+            ack: AckLevel::Memory,
+            len: 9,
+            kind: ChunkKind::Journal,
+            forward,
+        };
+        assert_eq!(forward.routes(), [7, 0, 255]);
+        assert!(Forward::to(&[0; MAX_ROUTES + 1], true).is_none());
+        for request in [put, Request::Route { number: 200, len: 300 }] {
+            let received = receive(request.encode(1, &mut keys().client)).await.expect("a frame");
+            assert_eq!(received, Some((1, request)));
+        }
+        let long = Request::Route { number: 0, len: MAX_ROUTE + 1 };
+        assert!(receive(long.encode(1, &mut keys().client)).await.is_err());
     }
 }

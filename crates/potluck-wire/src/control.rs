@@ -8,21 +8,27 @@ mod donors;
 mod membership;
 mod names;
 mod reading;
+mod safety;
 mod spaces;
 mod status;
 mod writing;
 
 pub use donors::{
-    Beat, Heartbeat, Holding, INVENTORY_PAGE, Inventory, Order, Register, Registered,
+    Beat, Heartbeat, Holding, INVENTORY_PAGE, Inventory, Order, OrderFault, OrderOutcome,
+    OrderResult, Register, Registered, Scrubbed, Shard, Source,
 };
 pub use membership::{Invite, Invited, Join, Joined, Revoke};
 pub use names::{
-    ChildUse, Entry, EntryKind, List, Listing, MakeDir, Move, Remove, Removed, Share, Stat, Stated,
-    Usage, Used,
+    ChildUse, ChunkFacts, Entry, EntryKind, Health, List, Listing, MakeDir, MirrorState, Move,
+    Remove, Removed, Share, Stat, Stated, Usage, Used,
 };
 pub use reading::{CopyFault, Open, OpenFile, Opened, Report};
+pub use safety::{
+    Away, Damage, Fsck, FsckReport, GcResume, GiveBack, GiveBackStatus, GivingBack, PolicyChanged,
+    PolicySet, RepairAction, RepairControl, RepairState, RepairStatus, ScrubNow, Trust,
+};
 pub use spaces::{SpaceCreate, SpaceInfo, SpaceList, SpaceRemove, Spaces};
-pub use status::{DonorState, DonorStatus, PoolStatus, Status};
+pub use status::{DonorState, DonorStatus, PoolStatus, SpaceHealth, Status};
 pub use writing::{
     Abort, Commit, Committed, Condition, DonorAccess, FileCommit, Grow, Grown, Held, Offer,
     Offered, Outcome, Renew, Reserve, Reserved,

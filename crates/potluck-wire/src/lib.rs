@@ -9,6 +9,7 @@
 pub mod bulk;
 pub mod call;
 pub mod control;
+pub mod courier;
 pub mod env;
 pub mod error;
 pub mod identity;

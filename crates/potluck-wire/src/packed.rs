@@ -40,6 +40,13 @@ pub struct Blob(#[serde(with = "bytes")] pub Vec<u8>);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Packed<T>(pub Vec<T>);
 
+impl<T> Packed<T> {
+    /// Whether there are no records.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
 impl<T> Default for Packed<T> {
     fn default() -> Self {
         Self(Vec::new())

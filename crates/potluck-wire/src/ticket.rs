@@ -67,6 +67,8 @@ impl Ops {
     pub const GET: Self = Self(1);
     /// Store chunks.
     pub const PUT: Self = Self(2);
+    /// Store chunks of other kinds than data; managers only.
+    pub const RECORD: Self = Self(4);
 
     /// Whether all of `ops` are in the set.
     pub fn allows(self, ops: Self) -> bool {

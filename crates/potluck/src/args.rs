@@ -2,8 +2,9 @@
 
 use clap::{ArgAction, Parser, Subcommand};
 use potluck_core::budget::KeepFree;
+use potluck_core::erasure::Ec;
 use potluck_core::path::PoolPath;
-use potluck_core::policy::AckLevel;
+use potluck_core::policy::{AckLevel, Mirror, Race};
 use potluck_core::size::parse_size;
 use potluck_wire::token::Role;
 use std::path::PathBuf;
@@ -229,8 +230,18 @@ pub struct Join {
 #[derive(Debug, Clone, clap::Args)]
 pub struct PolicyOptions {
     /// Copies of every chunk, each on its own donor
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", conflicts_with = "ec")]
     pub copies: Option<u32>,
+    /// Erasure code instead of copies: data + parity chunks, such as 4+2; any 4 of the 6 suffice
+    #[arg(long, value_name = "M+K")]
+    pub ec: Option<Ec>,
+    /// Who makes copies: client-sync, client-async, server-sync or server-async; an async write
+    /// returns when one copy is stored
+    #[arg(long, value_name = "PROTOCOL")]
+    pub mirror: Option<Mirror>,
+    /// Chunks of an erasure code that reads ask for beyond those they need: auto, off or a number
+    #[arg(long, value_name = "RACE")]
+    pub race: Option<Race>,
     /// Donors that a file is written to at once
     #[arg(long, value_name = "N")]
     pub width: Option<u32>,

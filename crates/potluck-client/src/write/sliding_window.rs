@@ -630,6 +630,8 @@ impl Window {
             executable: facts.executable,
             chunk_size: policy.chunk_size,
             copies: policy.copies,
+            ec: None,
+            parity: Packed::default(),
             inline: match (facts.inline, facts.size) {
                 (None, 0) => Some(Blob(Vec::new())),
                 (inline, _) => inline.map(Blob),

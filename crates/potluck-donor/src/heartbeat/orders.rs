@@ -38,6 +38,7 @@ fn key(order: &Order) -> Option<(Verb, ChunkName)> {
     match order {
         Order::Delete { chunk, .. } => Some((Verb::Delete, *chunk)),
         Order::Verify { chunk } => Some((Verb::Verify, *chunk)),
+        _ => None,
     }
 }
 
@@ -101,5 +102,6 @@ fn obey(store: &Store, order: &Order) {
         }
         // The verdict is reported by heartbeat; an error was logged, and the order comes again.
         Order::Verify { chunk } => drop(store.verify(chunk)),
+        _ => {}
     }
 }

@@ -25,7 +25,7 @@ impl Session {
             Ok(None) => return self.answer(io, tag, Reply::bare(Status::NotFound)).await,
             Err(status) => return self.answer(io, tag, Reply::bare(status)).await,
         };
-        let reply = Reply { status: Status::Ok, body: chunk.len, receipt: None };
+        let reply = Reply::found(chunk.len);
         let head = reply.encode(tag, &mut self.lane);
         // A disk that fails from here on ends the connection: the length has been promised.
         io.send_file(&head, &*chunk.file, chunk.len.into()).await?;

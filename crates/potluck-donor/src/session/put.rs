@@ -48,7 +48,7 @@ impl Session {
         Ok(match landing.finish(&service.store, &put, piece) {
             Ok(session) => {
                 let receipt = Receipt::issue(&service.key, &session, &put.name, put.len, put.ack);
-                Reply { status: Status::Ok, body: 0, receipt: Some((put.ack, receipt)) }
+                Reply::stored(put.ack, receipt)
             }
             Err(status) => Reply::bare(status),
         })

@@ -19,7 +19,7 @@ async fn chunks_come_back_as_they_were_put() {
             let reply = client.put_reply(&bytes, ack).await;
             assert_eq!(
                 reply,
-                Reply { status: Status::Ok, body: 0, receipt: receipt(&pool, &bytes, ack) }
+                Reply { receipt: receipt(&pool, &bytes, ack), ..Reply::bare(Status::Ok) }
             );
             assert!(client.get(&ChunkName::of(&bytes)).await == Some(bytes), "{len}");
         }
@@ -36,7 +36,7 @@ async fn pipelined_requests_are_answered_in_order() {
     let chunks: Vec<_> = (0..20).map(|number| content(number, 70_000)).collect();
     for bytes in &chunks {
         let name = ChunkName::of(bytes);
-        let put = Request::Put { name, ack: AckLevel::Memory, len: bytes.len() as u32 };
+        let put = Request::put(name, AckLevel::Memory, bytes.len() as u32);
         client.send(put, bytes).await.expect("sent");
         client.send(Request::Get { name }, &[]).await.expect("sent");
     }
@@ -159,7 +159,7 @@ async fn a_connection_cut_inside_a_body_leaves_nothing_behind() {
     let name = ChunkName::of(&bytes);
     for cut in [0, 1, 100_000, bytes.len() - 1] {
         let mut client = pool.client().await;
-        let put = Request::Put { name, ack: AckLevel::Memory, len: bytes.len() as u32 };
+        let put = Request::put(name, AckLevel::Memory, bytes.len() as u32);
         client.send(put, &bytes[..cut]).await.expect("sent");
         drop(client);
     }
@@ -176,7 +176,7 @@ async fn a_stopped_donor_has_answered_what_it_took() {
     assert_eq!(client.put(&content(1, 10), AckLevel::Memory).await, Status::Ok);
     let mut cut = pool.open(&pool.ticket(&[Caveat::Session(SESSION)])).await.expect("open");
     let name = ChunkName::of(b"never finished");
-    let put = Request::Put { name, ack: AckLevel::Memory, len: 1000 };
+    let put = Request::put(name, AckLevel::Memory, 1000);
     cut.send(put, b"never").await.expect("sent");
     let (place, _) = pool.stop().await;
     assert!(matches!(client.reply().await, Ok(None)), "the idle connection ends cleanly");

@@ -207,7 +207,7 @@ impl Client {
         bytes: &[u8],
         ack: AckLevel,
     ) -> Result<Option<Reply>, FrameError> {
-        self.send(Request::Put { name, ack, len: bytes.len() as u32 }, bytes).await?;
+        self.send(Request::put(name, ack, bytes.len() as u32), bytes).await?;
         self.reply().await
     }
 

@@ -99,7 +99,7 @@ async fn bad_frames_end_the_connection_and_never_the_donor() {
     // Signed, and still impossible.
     let mut client = pool.client().await;
     let name = ChunkName::of(b"");
-    let huge = Request::Put { name, ack: AckLevel::Memory, len: u32::MAX };
+    let huge = Request::put(name, AckLevel::Memory, u32::MAX);
     client.send(huge, &[]).await.expect("sent");
     assert!(!matches!(client.reply().await, Ok(Some(_))));
     pool.still_serves().await;
@@ -117,7 +117,7 @@ async fn a_peer_that_upgrades_and_says_nothing_is_gone_in_5_seconds() {
 async fn a_body_that_drips_is_given_up_within_30_seconds() {
     let pool = Pool::start().await;
     let mut client = pool.client().await;
-    let put = Request::Put { name: ChunkName::of(b"never"), ack: AckLevel::Memory, len: 1 << 20 };
+    let put = Request::put(ChunkName::of(b"never"), AckLevel::Memory, 1 << 20);
     client.send(put, &[]).await.expect("sent");
     let mut dripped = 0;
     // Writing fails once the donor has hung up and the reset has come back.

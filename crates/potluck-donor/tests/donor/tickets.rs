@@ -155,7 +155,7 @@ async fn recorded_bytes_played_back_do_nothing() {
     let pool = Pool::start().await;
     let ticket = pool.ticket(&[]);
     let bytes = content(1, 1000);
-    let put = Request::Put { name: ChunkName::of(&bytes), ack: AckLevel::Memory, len: 1000 };
+    let put = Request::put(ChunkName::of(&bytes), AckLevel::Memory, 1000);
     let nonce = [0x11; 16];
     let hex = "11".repeat(16);
 

@@ -35,7 +35,12 @@ impl Answer for Register {
                 "a new life registered while the last was alive: it restarted, or two machines use one identity"
             ),
         }
-        Ok(Registered { donor, epoch: service.epoch, now_ms: service.time.now_ms() })
+        Ok(Registered {
+            donor,
+            epoch: service.epoch,
+            start: service.start,
+            now_ms: service.time.now_ms(),
+        })
     }
 }
 
@@ -63,6 +68,7 @@ impl Answer for Heartbeat {
         let known = service.pool().heartbeat(donor, &self, now);
         let mut beat = Beat {
             epoch: service.epoch,
+            start: service.start,
             now_ms: service.time.now_ms(),
             register: !known,
             orders: Vec::new(),

@@ -37,6 +37,8 @@ impl Answer for Stat {
             chunk_size: 0,
             live_copies: 0,
             donors: Vec::new(),
+            health: None,
+            chunk_list: Vec::new(),
         };
         if let Some(version) = facts.version {
             stated.inline = version.inline;

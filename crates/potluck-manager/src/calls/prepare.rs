@@ -5,10 +5,11 @@
 
 use crate::catalog::commit::{PreparedChunk, PreparedFile};
 use crate::catalog::spaces::Space;
+use crate::catalog::versions::Version;
 use potluck_core::chunk::{
     ChunkName, Digest, FileDigest, INLINE_MAX, MAX_CHUNK, MIN_CHUNK, SEAL_OVERHEAD,
 };
-use potluck_core::ids::{DonorId, SessionId};
+use potluck_core::ids::{DonorId, SessionId, VersionId};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::MAX_COPIES;
 use potluck_core::recipe::{self, Entry};
@@ -60,18 +61,28 @@ impl Against {
             }
             None => {
                 let entries = self.check_recipe(&file)?;
+                let parity = parity_of(&file, &entries)?;
                 let pages = file.pages.into_iter().map(|page| page.0).collect();
-                (self.chunks(&file.path, &entries, &file.acknowledged.0)?, pages)
+                (self.chunks(&file.path, &entries, &parity, &file.acknowledged.0)?, pages)
             }
         };
-        Ok(PreparedFile {
-            path: file.path,
+        let version = Version {
+            id: VersionId(0),
             size: file.size,
             digest: file.digest,
             mtime_ms: file.mtime_ms,
             executable: file.executable,
             chunk_size: file.chunk_size,
             copies: file.copies,
+            ec: file.ec,
+            goal: None,
+            safe_wall_ms: None,
+            chunks: (chunks.len() - file.parity.0.len()) as u64,
+            inline: file.inline.is_some(),
+        };
+        Ok(PreparedFile {
+            path: file.path,
+            version,
             inline: file.inline.map(|inline| inline.0),
             pages,
             chunks,
@@ -82,7 +93,7 @@ impl Against {
     fn check_inline(&self, file: &FileCommit, content: &[u8]) -> Result<(), Failure> {
         let overhead = if self.sealed { u64::from(SEAL_OVERHEAD) } else { 0 };
         let nothing = file.size == 0 && content.is_empty();
-        if !file.pages.is_empty() {
+        if !file.pages.is_empty() || !file.parity.is_empty() {
             return Err(bad(file, "it has both its content and a recipe"));
         }
         if file.size > INLINE_MAX || !(nothing || content.len() as u64 == file.size + overhead) {
@@ -112,9 +123,19 @@ impl Against {
             return Err(bad(file, "it is not sealed as its space is"));
         }
         let size: u64 = entries.iter().map(|entry| u64::from(entry.len)).sum();
-        let full = entries.split_last().is_none_or(|(last, before)| {
-            before.iter().all(|entry| entry.len == file.chunk_size) && last.len <= file.chunk_size
-        });
+        // The last group of an erasure-coded file may be cut into shorter chunks.
+        let whole_groups =
+            file.ec.map_or(0, |ec| entries.len().saturating_sub(1) / ec.data() * ec.data());
+        let (front, tail) = entries.split_at(if file.ec.is_some() { whole_groups } else { 0 });
+        let even = |entries: &[Entry], len: u32| entries.iter().all(|entry| entry.len == len);
+        let full = even(front, file.chunk_size)
+            && tail.split_last().is_none_or(|(last, before)| {
+                let len = match (file.ec, before.first()) {
+                    (Some(_), Some(first)) => first.len,
+                    _ => file.chunk_size,
+                };
+                len <= file.chunk_size && even(before, len) && last.len <= len
+            });
         if size != file.size || !full {
             return Err(bad(file, "its chunks do not have the lengths its size asks for"));
         }
@@ -125,14 +146,12 @@ impl Against {
         &self,
         path: &PoolPath,
         entries: &[Entry],
+        parity: &[(ChunkName, u32)],
         said: &[Acknowledged],
     ) -> Result<Vec<PreparedChunk>, Failure> {
-        let chunk = |entry: &Entry| PreparedChunk {
-            name: entry.name,
-            len: entry.stored_len(),
-            holders: Vec::new(),
-        };
-        let mut chunks: Vec<_> = entries.iter().map(chunk).collect();
+        let data = entries.iter().map(|entry| (entry.name, entry.stored_len()));
+        let chunk = |(name, len)| PreparedChunk { name, len, holders: Vec::new() };
+        let mut chunks: Vec<_> = data.chain(parity.iter().copied()).map(chunk).collect();
         for said in said {
             let chunk = chunks.get_mut(said.chunk as usize).ok_or_else(|| {
                 let what = format!(
@@ -158,6 +177,25 @@ impl Against {
     }
 }
 
+/// The parity chunks of a file and their stored lengths: those of their groups' longest chunks.
+fn parity_of(file: &FileCommit, entries: &[Entry]) -> Result<Vec<(ChunkName, u32)>, Failure> {
+    let names = &file.parity.0;
+    let Some(ec) = file.ec else {
+        return match names.is_empty() {
+            true => Ok(Vec::new()),
+            false => Err(bad(file, "it has parity without an erasure code")),
+        };
+    };
+    if names.len() != ec.group_count(entries.len()) * ec.parity() {
+        return Err(bad(file, "it has another number of parity chunks than its code asks for"));
+    }
+    let lens = ec
+        .groups(entries.len())
+        .map(|group| entries[group].iter().map(Entry::stored_len).max().unwrap_or_default());
+    let lens = lens.flat_map(|len| std::iter::repeat_n(len, ec.parity()));
+    Ok(names.iter().copied().zip(lens).collect())
+}
+
 const WRITE_AGAIN: &str = "write the file again; if it happens again, report a bug of the client";
 
 fn bad(file: &FileCommit, why: &str) -> Failure {
@@ -171,6 +209,9 @@ fn check_numbers(file: &FileCommit) -> Result<(), Failure> {
     }
     if !file.chunk_size.is_power_of_two() || !(MIN_CHUNK..=MAX_CHUNK).contains(&file.chunk_size) {
         return Err(bad(file, "its chunk size is not a power of two in range"));
+    }
+    if file.ec.is_some() && file.copies != 1 {
+        return Err(bad(file, "it has both copies and an erasure code"));
     }
     if !(1..=MAX_COPIES).contains(&file.copies) {
         return Err(bad(file, "its number of copies is out of range"));

@@ -29,6 +29,7 @@ impl Answer for Status {
             bytes: stats.bytes,
             condemned_chunks: stats.condemned,
             donors,
+            ..PoolStatus::default()
         })
     }
 }

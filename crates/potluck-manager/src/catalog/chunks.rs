@@ -9,7 +9,6 @@ use super::placements;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::DonorId;
 use potluck_core::policy::AckLevel;
-use potluck_core::recipe::Entry;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::HashMap;
 
@@ -164,9 +163,9 @@ impl<'db> Book<'db> {
     }
 
     /// Takes the references of a deleted version away.
-    pub fn remove(&mut self, entries: &[Entry]) -> Result<(), Error> {
-        for entry in entries {
-            self.line(&entry.name)?.change -= 1;
+    pub fn remove(&mut self, names: &[ChunkName]) -> Result<(), Error> {
+        for name in names {
+            self.line(name)?.change -= 1;
         }
         Ok(())
     }

@@ -11,7 +11,7 @@ use super::schema::Counter;
 use super::sessions;
 use super::spaces::{self, Space, Sums};
 use super::versions::{self, Version};
-use potluck_core::chunk::{ChunkName, Digest};
+use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, SessionId, SpaceId, VersionId};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::AckLevel;
@@ -24,23 +24,13 @@ use std::collections::HashMap;
 pub struct PreparedFile {
     /// Where it becomes visible; inside the session's space.
     pub path: PoolPath,
-    /// Plaintext bytes.
-    pub size: u64,
-    /// Digest of the plaintext.
-    pub digest: Digest,
-    /// Modification time at the source.
-    pub mtime_ms: i64,
-    /// Whether its owner may execute it.
-    pub executable: bool,
-    /// Plaintext bytes per chunk.
-    pub chunk_size: u32,
-    /// Copies that its policy asks for.
-    pub copies: u32,
+    /// What becomes visible there; its number is given at the commit.
+    pub version: Version,
     /// The content, if it lives in the catalog.
     pub inline: Option<Vec<u8>>,
     /// Otherwise its recipe as it is kept.
     pub pages: Vec<Vec<u8>>,
-    /// Its chunks in order; all were offered in the session.
+    /// Its chunks in order, then its parity; all were offered in the session.
     pub chunks: Vec<PreparedChunk>,
     /// When it may replace what is there.
     pub condition: Condition,
@@ -226,23 +216,20 @@ impl Work<'_> {
         for chunk in &file.chunks {
             self.book.add(&chunk.name, chunk.len, &chunk.holders)?;
         }
-        let version = Version {
-            id,
-            size: file.size,
-            digest: file.digest,
-            mtime_ms: file.mtime_ms,
-            executable: file.executable,
-            chunk_size: file.chunk_size,
-            copies: file.copies,
-            chunks: file.chunks.len() as u64,
-            inline: file.inline.is_some(),
-        };
-        versions::insert(self.db, &version, file.inline.as_deref(), &file.pages)?;
-        entries::insert(self.db, dir, name, Place::File(id), file.mtime_ms)?;
-        self.sums.add(file.size as i64);
+        let parity: Vec<ChunkName> = file
+            .chunks
+            .get(file.version.chunks as usize..)
+            .unwrap_or_default()
+            .iter()
+            .map(|chunk| chunk.name)
+            .collect();
+        let version = Version { id, ..file.version };
+        versions::insert(self.db, &version, file.inline.as_deref(), &file.pages, &parity)?;
+        entries::insert(self.db, dir, name, Place::File(id), version.mtime_ms)?;
+        self.sums.add(version.size as i64);
         if let Some(replaced) = replaced {
-            let (old, recipe) = versions::delete(self.db, replaced)?;
-            self.book.remove(&recipe)?;
+            let (old, chunks) = versions::delete(self.db, replaced)?;
+            self.book.remove(&chunks)?;
             self.sums.sub(old.size as i64);
         }
         Ok(id)

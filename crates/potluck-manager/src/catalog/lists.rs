@@ -28,6 +28,7 @@ fn dir_entry(path: String, mtime_ms: i64) -> Entry {
         version: None,
         digest: None,
         copies: None,
+        ec: None,
         executable: false,
     }
 }
@@ -41,6 +42,7 @@ fn file_entry(path: String, version: &Version) -> Entry {
         version: Some(version.id),
         digest: Some(version.digest),
         copies: Some(version.copies),
+        ec: version.ec,
         executable: version.executable,
     }
 }
@@ -172,12 +174,25 @@ fn count(
         return Ok(());
     }
     for entry in versions::recipe_of(db, version)? {
-        if seen.insert(entry.name)
-            && let Some(chunk) = chunks::get(db, &entry.name)?
-        {
-            let copies = placements::holders(db, chunk.id)?.len() as u64;
-            used.stored += copies * u64::from(entry.stored_len());
-        }
+        count_copies(db, entry.name, used, seen)?;
+    }
+    for name in versions::parity(db, version)? {
+        count_copies(db, name, used, seen)?;
+    }
+    Ok(())
+}
+
+fn count_copies(
+    db: &Connection,
+    name: ChunkName,
+    used: &mut Used,
+    seen: &mut HashSet<ChunkName>,
+) -> Result<(), Error> {
+    if seen.insert(name)
+        && let Some(chunk) = chunks::get(db, &name)?
+    {
+        let copies = placements::holders(db, chunk.id)?.len() as u64;
+        used.stored += copies * u64::from(chunk.len);
     }
     Ok(())
 }

@@ -7,13 +7,14 @@ use super::placements;
 use super::spaces;
 use super::versions::{self, Version};
 use super::walk::{Walk, What};
-use potluck_core::chunk::FileDigest;
+use potluck_core::chunk::{ChunkName, FileDigest};
 use potluck_core::ids::DonorId;
 use potluck_core::path::PoolPath;
+use potluck_core::policy::Race;
 use potluck_core::recipe::Entry;
 use potluck_core::seal::SpaceKey;
 use potluck_wire::control::{Holding, OpenFile};
-use potluck_wire::packed::Blob;
+use potluck_wire::packed::{Blob, Packed};
 use rusqlite::Connection;
 
 /// What one reply holds at most: so many files, …
@@ -47,22 +48,24 @@ pub fn open(
         return Err(Error::OutsideSpaces(path.clone()));
     }
     let found = entries::existing(db, path)?;
-    let mut page = Page { key: spaces::named(db, path.space())?.key, ..Page::default() };
+    let space = spaces::named(db, path.space())?;
+    let race = space.policy.race;
+    let mut page = Page { key: space.key, ..Page::default() };
     match found.place {
         Place::File(version) => {
             let version = versions::get(db, version)?;
-            page.files.push(open_file(db, String::new(), &version)?);
+            page.files.push(open_file(db, String::new(), &version, race)?);
         }
         Place::Dir(_) if !recursive => return Err(Error::IsADirectory(path.clone())),
         Place::Dir(dir) => {
             let mut walk = Walk::new(db, dir, true, after)?;
-            fill(db, &mut walk, &mut page)?;
+            fill(db, &mut walk, &mut page, race)?;
         }
     }
     Ok(page)
 }
 
-fn fill(db: &Connection, walk: &mut Walk<'_>, page: &mut Page) -> Result<(), Error> {
+fn fill(db: &Connection, walk: &mut Walk<'_>, page: &mut Page, race: Race) -> Result<(), Error> {
     let mut chunks = 0;
     while let Some(item) = walk.next()? {
         page.next = Some(item.path.clone());
@@ -70,7 +73,7 @@ fn fill(db: &Connection, walk: &mut Walk<'_>, page: &mut Page) -> Result<(), Err
             What::Dir(_) => page.dirs.push(item.path),
             What::File(version) => {
                 chunks += version.chunks;
-                page.files.push(open_file(db, item.path, &version)?);
+                page.files.push(open_file(db, item.path, &version, race)?);
             }
         }
         if page.files.len() >= PAGE_FILES || chunks >= PAGE_CHUNKS || page.dirs.len() >= PAGE_DIRS {
@@ -81,7 +84,12 @@ fn fill(db: &Connection, walk: &mut Walk<'_>, page: &mut Page) -> Result<(), Err
     Ok(())
 }
 
-fn open_file(db: &Connection, path: String, version: &Version) -> Result<OpenFile, Error> {
+fn open_file(
+    db: &Connection,
+    path: String,
+    version: &Version,
+    race: Race,
+) -> Result<OpenFile, Error> {
     let mut file = OpenFile {
         path,
         version: version.id,
@@ -92,6 +100,10 @@ fn open_file(db: &Connection, path: String, version: &Version) -> Result<OpenFil
         inline: None,
         pages: Vec::new(),
         holders: Vec::new(),
+        ec: version.ec,
+        parity: Packed::default(),
+        parity_holders: Vec::new(),
+        race,
     };
     if version.inline {
         file.inline = versions::inline(db, version.id)?.map(Blob);
@@ -100,7 +112,10 @@ fn open_file(db: &Connection, path: String, version: &Version) -> Result<OpenFil
         let pages = versions::pages(db, version.id)?;
         let recipe = versions::unpack(version, &pages)?;
         check_digest(version, &recipe)?;
-        file.holders = recipe.iter().map(|entry| holders(db, entry)).collect::<Result<_, _>>()?;
+        let of = |name: &ChunkName| holders(db, name);
+        file.holders = recipe.iter().map(|entry| of(&entry.name)).collect::<Result<_, _>>()?;
+        file.parity = Packed(versions::parity(db, version)?);
+        file.parity_holders = file.parity.0.iter().map(of).collect::<Result<_, _>>()?;
         file.pages = pages.into_iter().map(Blob).collect();
     }
     Ok(file)
@@ -116,10 +131,10 @@ fn check_digest(version: &Version, recipe: &[Entry]) -> Result<(), Error> {
     Err(Error::Damaged(format!("the recipe of version {} does not give its digest", version.id)))
 }
 
-fn holders(db: &Connection, entry: &Entry) -> Result<Vec<DonorId>, Error> {
-    match chunks::get(db, &entry.name)? {
+fn holders(db: &Connection, name: &ChunkName) -> Result<Vec<DonorId>, Error> {
+    match chunks::get(db, name)? {
         Some(chunk) => placements::holders(db, chunk.id),
-        None => Err(Error::Damaged(format!("chunk {} of a recipe has no row", entry.name))),
+        None => Err(Error::Damaged(format!("chunk {name} of a recipe has no row"))),
     }
 }
 
@@ -128,7 +143,7 @@ pub fn copies(db: &Connection, version: &Version) -> Result<Vec<(Holding, Vec<Do
     let recipe = versions::recipe_of(db, version)?;
     let copies = recipe.iter().map(|entry| {
         let holding = Holding { name: entry.name, len: entry.stored_len() };
-        Ok((holding, holders(db, entry)?))
+        Ok((holding, holders(db, &entry.name)?))
     });
     copies.collect()
 }

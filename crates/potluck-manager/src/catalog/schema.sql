@@ -1,4 +1,4 @@
--- The catalog, format 1. Times called *_ms are the pool's time (pool_time.rs) unless they say wall.
+-- The catalog, format 1; schema_2.sql makes format 2 of it. Times called *_ms are the pool's time (pool_time.rs) unless they say wall.
 
 CREATE TABLE meta (
     key   TEXT PRIMARY KEY,

@@ -29,8 +29,8 @@ pub fn reap(db: &Connection, limit: usize, now_ms: u64) -> Result<bool, Error> {
         match place {
             Place::Dir(below) => throw(db, below)?,
             Place::File(version) => {
-                let (_, recipe) = versions::delete(db, version)?;
-                book.remove(&recipe)?;
+                let (_, chunks) = versions::delete(db, version)?;
+                book.remove(&chunks)?;
             }
         }
         entries::delete(db, dir, &name)?;

@@ -1,9 +1,12 @@
 //! Versions: one immutable state of a file, and its recipe.
 
 use super::error::Error;
-use potluck_core::chunk::Digest;
+use potluck_core::chunk::{ChunkName, Digest};
+use potluck_core::erasure::Ec;
 use potluck_core::ids::VersionId;
+use potluck_core::policy::Redundancy;
 use potluck_core::recipe::{self, Entry};
+use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 /// A version without its content.
@@ -23,6 +26,12 @@ pub struct Version {
     pub chunk_size: u32,
     /// Copies that its policy asks for.
     pub copies: u32,
+    /// Its erasure code, instead of copies.
+    pub ec: Option<Ec>,
+    /// What it is being changed to.
+    pub goal: Option<Redundancy>,
+    /// Since when all its redundancy is there, wall time.
+    pub safe_wall_ms: Option<i64>,
     /// Chunks in its recipe.
     pub chunks: u64,
     /// Whether the content lives in the catalog.
@@ -30,7 +39,7 @@ pub struct Version {
 }
 
 /// The columns of [`Version::of_row`], for queries that join `versions AS v`.
-pub const COLUMNS: &str = "v.id, v.size, v.digest, v.mtime_ms, v.executable, v.chunk_size, v.copies, v.chunks, v.inline IS NOT NULL";
+pub const COLUMNS: &str = "v.id, v.size, v.digest, v.mtime_ms, v.executable, v.chunk_size, v.copies, v.chunks, v.inline IS NOT NULL, v.ec, v.goal, v.safe_wall_ms";
 
 impl Version {
     /// Reads [`COLUMNS`] from column `at` on; `None` where the join found no version.
@@ -46,7 +55,32 @@ impl Version {
             copies: row.get(at + 6)?,
             chunks: row.get::<_, i64>(at + 7)? as u64,
             inline: row.get(at + 8)?,
+            ec: parsed(row, at + 9, |text| text.parse().map_err(|why| format!("{why}")))?,
+            goal: parsed(row, at + 10, |text| {
+                serde_json::from_str(text).map_err(|why| why.to_string())
+            })?,
+            safe_wall_ms: row.get(at + 11)?,
         }))
+    }
+}
+
+fn parsed<T>(
+    row: &Row<'_>,
+    at: usize,
+    parse: impl Fn(&str) -> Result<T, String>,
+) -> rusqlite::Result<Option<T>> {
+    let text: Option<String> = row.get(at)?;
+    let parsed = text.map(|text| parse(&text)).transpose();
+    parsed.map_err(|why| rusqlite::Error::FromSqlConversionFailure(at, Type::Text, why.into()))
+}
+
+impl Version {
+    /// What keeps it.
+    pub fn redundancy(&self) -> Redundancy {
+        match self.ec {
+            Some(ec) => Redundancy::Ec(ec),
+            None => Redundancy::Copies(self.copies),
+        }
     }
 }
 
@@ -65,11 +99,14 @@ pub fn insert(
     version: &Version,
     inline: Option<&[u8]>,
     pages: &[Vec<u8>],
+    parity: &[ChunkName],
 ) -> Result<(), Error> {
+    let parity = (!parity.is_empty()).then(|| packed(parity));
     db.prepare_cached(
         "INSERT INTO versions
-         (id, size, digest, mtime_ms, executable, chunk_size, copies, chunks, inline)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+         (id, size, digest, mtime_ms, executable, chunk_size, copies, chunks, inline, ec, parity,
+          safe_wall_ms)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
     )?
     .execute(params![
         version.id.0 as i64,
@@ -81,6 +118,9 @@ pub fn insert(
         version.copies,
         version.chunks as i64,
         inline,
+        version.ec.map(|ec| ec.to_string()),
+        parity,
+        version.safe_wall_ms,
     ])?;
     if !pages.is_empty() {
         let mut insert = db
@@ -92,15 +132,19 @@ pub fn insert(
     Ok(())
 }
 
-/// Deletes a version; gives it and its recipe's entries, whose references end.
-pub fn delete(db: &Connection, id: VersionId) -> Result<(Version, Vec<Entry>), Error> {
+/// Deletes a version; gives it and the names of its chunks, parity included, whose references end.
+pub fn delete(db: &Connection, id: VersionId) -> Result<(Version, Vec<ChunkName>), Error> {
     let version = get(db, id)?;
-    let entries = if version.chunks > 0 { recipe_of(db, &version)? } else { Vec::new() };
+    let mut names = Vec::new();
+    if version.chunks > 0 {
+        names.extend(recipe_of(db, &version)?.iter().map(|entry| entry.name));
+        names.extend(parity(db, &version)?);
+    }
     db.prepare_cached("DELETE FROM versions WHERE id = ?1")?.execute([id.0 as i64])?;
     if version.chunks > 0 {
         db.prepare_cached("DELETE FROM recipe_pages WHERE version = ?1")?.execute([id.0 as i64])?;
     }
-    Ok((version, entries))
+    Ok((version, names))
 }
 
 /// The packed pages of a recipe, in order.
@@ -128,6 +172,25 @@ pub fn unpack(version: &Version, pages: &[Vec<u8>]) -> Result<Vec<Entry>, Error>
 /// The entries of a version's recipe.
 pub fn recipe_of(db: &Connection, version: &Version) -> Result<Vec<Entry>, Error> {
     unpack(version, &pages(db, version.id)?)
+}
+
+fn packed(names: &[ChunkName]) -> Vec<u8> {
+    names.iter().flat_map(|name| name.0).collect()
+}
+
+/// The names of a version's parity chunks, k for each group in order; none without a code.
+pub fn parity(db: &Connection, version: &Version) -> Result<Vec<ChunkName>, Error> {
+    let Some(ec) = version.ec else { return Ok(Vec::new()) };
+    let blob: Option<Vec<u8>> = db
+        .prepare_cached("SELECT parity FROM versions WHERE id = ?1")?
+        .query_row([version.id.0 as i64], |row| row.get(0))?;
+    let blob = blob.unwrap_or_default();
+    let (names, rest) = blob.as_chunks::<32>();
+    let groups = ec.group_count(version.chunks as usize);
+    if !rest.is_empty() || names.len() != groups * ec.parity() {
+        return Err(Error::Damaged(format!("the parity of version {}", version.id)));
+    }
+    Ok(names.iter().map(|name| ChunkName(*name)).collect())
 }
 
 /// Content that lives in the catalog.

@@ -2,13 +2,15 @@
 
 use super::{Call, Done, call};
 use crate::packed::Packed;
-use crate::ticket::Secret;
+use crate::ticket::{Secret, Ticket};
 use potluck_core::budget::DiskState;
-use potluck_core::chunk::ChunkName;
+use potluck_core::chunk::{ChunkName, Digest};
+use potluck_core::erasure::Ec;
 use potluck_core::ids::DonorId;
 use potluck_core::ids::Epoch;
 use potluck_core::ids::Incarnation;
 use potluck_core::load::Load;
+use potluck_core::policy::AckLevel;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::time::Duration;
 
@@ -28,6 +30,17 @@ pub struct Register {
     pub disk: DiskState,
     /// Bytes it may still write.
     pub room: u64,
+    /// What fails together with it, as its owner says: a room, a switch, a machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// How long it may be silent before repair begins, where its owner announced more than the
+    /// pool's grace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grace_ms: Option<u64>,
+    /// The highest epoch it heard, and which start of a manager that was: a manager that finds a
+    /// higher one, or its own from another start, runs on an older catalog than the pool's.
+    #[serde(default)]
+    pub heard: (Epoch, u64),
 }
 call!(Register => Registered, "register");
 
@@ -38,6 +51,9 @@ pub struct Registered {
     pub donor: DonorId,
     /// The manager's epoch; a donor refuses lower ones from now on.
     pub epoch: Epoch,
+    /// Drawn at the manager's start: two managers never share epoch and start.
+    #[serde(default)]
+    pub start: u64,
     /// The manager's monotonic milliseconds, against which tickets expire.
     pub now_ms: u64,
 }
@@ -109,6 +125,96 @@ pub struct Heartbeat {
     /// Chunks looked at by order and found sound.
     #[serde(default)]
     pub sound: Packed<ChunkName>,
+    /// What came of numbered orders since the last heartbeat that was answered.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub results: Vec<OrderResult>,
+    /// Bytes that must go for the owner's limits to hold again ([`potluck_core::budget::excess`]).
+    #[serde(default)]
+    pub excess: u64,
+    /// How far its scrub is.
+    #[serde(default)]
+    pub scrub: Scrubbed,
+}
+
+/// What came of a numbered order.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OrderResult {
+    /// The order's number.
+    pub order: u64,
+    /// What came of it.
+    pub outcome: OrderOutcome,
+}
+
+/// What came of a numbered order.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OrderOutcome {
+    /// Done. A chunk that was stored is listed among the added too.
+    Done,
+    /// Parity was computed and stored here, in the order of its positions.
+    Encoded {
+        /// Its names.
+        parity: Packed<ChunkName>,
+    },
+    /// The keyed hash that an audit asked for.
+    Audited {
+        /// BLAKE3, keyed.
+        hash: Digest,
+    },
+    /// Chunks of other kinds than data that are here.
+    Described {
+        /// Parts of the journal.
+        journal: Packed<Holding>,
+        /// Heads of checkpoints.
+        checkpoints: Packed<Holding>,
+    },
+    /// Not done.
+    Failed {
+        /// Why.
+        why: OrderFault,
+        /// Which donor was at fault, if another.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        donor: Option<DonorId>,
+    },
+}
+
+/// Why an order was not carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OrderFault {
+    /// No lent space left here.
+    Full,
+    /// The disk here failed.
+    Disk,
+    /// The chunk is not here.
+    NotHere,
+    /// A source does not have it.
+    SourceMissing,
+    /// A source sent other bytes.
+    SourceWrong,
+    /// A source cannot be reached, or its disk failed.
+    SourceAway,
+    /// What was rebuilt is not what its name says: a chunk it was made from is of another group.
+    WrongResult,
+    /// A fault of a newer donor.
+    #[serde(other)]
+    Unknown,
+}
+
+/// A donor's scrub: reading back all it holds, round after round.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Scrubbed {
+    /// Bytes read in this round.
+    pub done: u64,
+    /// Bytes held when it began.
+    pub of: u64,
+    /// Rounds finished since the store was made.
+    pub rounds: u64,
+    /// Chunks found spoiled in all rounds.
+    pub spoiled: u64,
+    /// Whether it reads fast, by order, or at its own polite rate.
+    pub hurried: bool,
 }
 impl Call for Heartbeat {
     const NAME: &'static str = "heartbeat";
@@ -121,6 +227,9 @@ impl Call for Heartbeat {
 pub struct Beat {
     /// The manager's epoch.
     pub epoch: Epoch,
+    /// Drawn at the manager's start.
+    #[serde(default)]
+    pub start: u64,
     /// The manager's monotonic milliseconds.
     pub now_ms: u64,
     /// The manager does not know this life: register and send the inventory.
@@ -152,6 +261,110 @@ pub enum Order {
         /// Which chunk.
         chunk: ChunkName,
     },
+    /// Fetch the chunk from the first source that has it, verify it by name and store it.
+    Copy {
+        /// Answered under this number.
+        order: u64,
+        /// Which chunk.
+        chunk: ChunkName,
+        /// Its stored bytes.
+        len: u32,
+        /// When it counts as stored.
+        ack: AckLevel,
+        /// Donors that hold it, the best first.
+        from: Vec<Source>,
+    },
+    /// Fetch chunks of its group, rebuild the chunk from them, verify it by name and store it.
+    Rebuild {
+        /// Answered under this number.
+        order: u64,
+        /// Which chunk.
+        chunk: ChunkName,
+        /// Its stored bytes.
+        len: u32,
+        /// When it counts as stored.
+        ack: AckLevel,
+        /// The code.
+        ec: Ec,
+        /// Its position: data from 0, parity from m.
+        position: u8,
+        /// Data chunks in the group; positions from here to m are zeros.
+        data: u8,
+        /// The group's other chunks that can be had; any m (zeros included) are enough.
+        shards: Vec<Shard>,
+    },
+    /// Fetch the data chunks of a group, compute its parity and store it, every chunk of it.
+    Encode {
+        /// Answered under this number.
+        order: u64,
+        /// The code.
+        ec: Ec,
+        /// When a chunk counts as stored.
+        ack: AckLevel,
+        /// All data chunks of the group.
+        shards: Vec<Shard>,
+    },
+    /// Fetch the chunk from another donor and verify it by name; store nothing.
+    Probe {
+        /// Answered under this number.
+        order: u64,
+        /// Which chunk.
+        chunk: ChunkName,
+        /// Its stored bytes.
+        len: u32,
+        /// Whom to test.
+        from: Source,
+    },
+    /// Hash a part of a chunk under a key that was not known before, to be compared with what
+    /// other holders answer.
+    Audit {
+        /// Answered under this number.
+        order: u64,
+        /// Which chunk.
+        chunk: ChunkName,
+        /// The key.
+        key: Digest,
+        /// First byte of the part.
+        offset: u32,
+        /// Bytes of the part.
+        len: u32,
+    },
+    /// Read back everything now, at up to so many bytes a second; the donor's own limits hold.
+    Scrub {
+        /// Answered under this number when the round has begun.
+        order: u64,
+        /// Bytes a second.
+        rate: u64,
+    },
+    /// List all chunks of other kinds than data.
+    Describe {
+        /// Answered under this number.
+        order: u64,
+    },
+}
+
+/// A donor to fetch from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Source {
+    /// Who.
+    pub donor: DonorId,
+    /// Its `host:port`.
+    pub address: String,
+    /// Lets the bearer get.
+    pub ticket: Ticket,
+}
+
+/// A chunk of a group, and where to fetch it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shard {
+    /// Its position: data from 0, parity from m.
+    pub position: u8,
+    /// Its name.
+    pub chunk: ChunkName,
+    /// Its stored bytes.
+    pub len: u32,
+    /// Donors that hold it, the best first.
+    pub from: Vec<Source>,
 }
 
 fn known_orders<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<Order>, D::Error> {

@@ -1,11 +1,12 @@
 //! Names and what is behind them.
 
 use super::{Call, Done, call};
-use potluck_core::chunk::Digest;
+use potluck_core::chunk::{ChunkName, Digest};
+use potluck_core::erasure::Ec;
 use potluck_core::ids::DonorId;
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
-use potluck_core::policy::Policy;
+use potluck_core::policy::{Policy, Redundancy};
 use serde::{Deserialize, Serialize};
 
 /// What a path names.
@@ -40,6 +41,9 @@ pub struct Entry {
     /// Copies that a file's policy asks for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copies: Option<u32>,
+    /// The erasure code of a file, instead of copies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ec: Option<Ec>,
     /// Whether a file's owner may execute it.
     #[serde(default)]
     pub executable: bool,
@@ -74,6 +78,9 @@ pub struct Listing {
 pub struct Stat {
     /// Which path.
     pub path: PoolPath,
+    /// Whether every chunk of a file is described.
+    #[serde(default)]
+    pub chunks: bool,
 }
 call!(Stat => Stated, "stat");
 
@@ -99,6 +106,68 @@ pub struct Stated {
     /// Who holds how much of it.
     #[serde(default)]
     pub donors: Vec<Share>,
+    /// How safe a file is at this moment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub health: Option<Health>,
+    /// Its chunks, data before parity, when asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub chunk_list: Vec<ChunkFacts>,
+}
+
+/// How safe a file is.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Health {
+    /// How many more donors may die for ever before something of it is lost; `None`: something
+    /// cannot be read now.
+    pub tolerates: Option<u32>,
+    /// What its policy promises.
+    pub promised: u32,
+    /// Chunks without all copies, or missing from their groups: while there are any, the file is
+    /// less safe than promised.
+    pub incomplete: u64,
+    /// Chunks that cannot be had now, neither from a donor nor by rebuilding.
+    pub unreadable: u64,
+    /// Since when it has all that its policy promises, wall milliseconds; `None`: its unsafe
+    /// window is open.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub safe_since_ms: Option<i64>,
+    /// What it is being changed to in the background; until then the present guarantee holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub changing_to: Option<Redundancy>,
+}
+
+/// One chunk of a file as it is now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChunkFacts {
+    /// Its name.
+    pub name: ChunkName,
+    /// Stored bytes.
+    pub len: u32,
+    /// Whether it is parity.
+    #[serde(default)]
+    pub parity: bool,
+    /// Its group, counted from 0, in an erasure-coded file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<u64>,
+    /// Live donors that hold it.
+    pub donors: Vec<DonorId>,
+    /// How it stands with its copies.
+    pub state: MirrorState,
+}
+
+/// How it stands with the copies of one chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MirrorState {
+    /// All copies are there.
+    Complete,
+    /// Some are, and the others are being made.
+    Pending,
+    /// No live donor has it, and its group can rebuild it.
+    Rebuildable,
+    /// It cannot be had now.
+    Unreadable,
 }
 
 /// A donor's share of one file.

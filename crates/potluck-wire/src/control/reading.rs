@@ -2,12 +2,14 @@
 
 use super::DonorAccess;
 use super::{Call, Done, call};
-use crate::packed::Blob;
+use crate::packed::{Blob, Packed};
 use potluck_core::chunk::ChunkName;
 use potluck_core::chunk::Digest;
+use potluck_core::erasure::Ec;
 use potluck_core::ids::DonorId;
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
+use potluck_core::policy::Race;
 use potluck_core::seal::SpaceKey;
 use serde::{Deserialize, Serialize};
 
@@ -68,6 +70,19 @@ pub struct OpenFile {
     /// Who holds each chunk of the recipe, live donors first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub holders: Vec<Vec<DonorId>>,
+    /// Its erasure code, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ec: Option<Ec>,
+    /// Names of the parity chunks, k for each group in order. A group's parity is as long as the
+    /// longest of its stored data chunks.
+    #[serde(default, skip_serializing_if = "Packed::is_empty")]
+    pub parity: Packed<ChunkName>,
+    /// Who holds each parity chunk, live donors first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parity_holders: Vec<Vec<DonorId>>,
+    /// How its reads race.
+    #[serde(default)]
+    pub race: Race,
 }
 
 /// Tells the manager that a donor's copy cannot be read (users). The donor looks itself before

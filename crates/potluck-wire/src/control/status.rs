@@ -1,9 +1,10 @@
 //! The pool as a whole.
 
-use super::{Call, call};
+use super::{Call, GivingBack, RepairState, Scrubbed, call};
 use potluck_core::ids::DonorId;
 use potluck_core::ids::Epoch;
 use potluck_core::load::Load;
+use potluck_core::policy::Redundancy;
 use serde::{Deserialize, Serialize};
 
 /// How the pool is.
@@ -31,8 +32,50 @@ pub struct PoolStatus {
     /// Chunks no file uses, waiting to be reclaimed.
     #[serde(default)]
     pub condemned_chunks: u64,
+    /// How safe each space is.
+    #[serde(default)]
+    pub spaces: Vec<SpaceHealth>,
+    /// What is being repaired.
+    #[serde(default)]
+    pub repair: RepairState,
+    /// Why nothing is reclaimed, if so: the catalog was restored, and a newer one may know more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gc_held: Option<String>,
+    /// Seconds since the catalog was last checkpointed to a file, and into the pool.
+    #[serde(default)]
+    pub backup_file_seconds: Option<u64>,
+    /// See above.
+    #[serde(default)]
+    pub backup_pool_seconds: Option<u64>,
+    /// What somebody should look at, most urgent first, each with what to do.
+    #[serde(default)]
+    pub alarms: Vec<String>,
     /// Every donor that ever joined and was not removed.
     pub donors: Vec<DonorStatus>,
+}
+
+/// How safe a space is, as of the last survey.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SpaceHealth {
+    /// Its name.
+    pub name: String,
+    /// Files in it.
+    pub files: u64,
+    /// What its policy promises for new files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<Redundancy>,
+    /// How many more donors may die for ever before anything in it is lost; `None` while
+    /// something cannot be read, or before the first survey.
+    pub tolerates: Option<u32>,
+    /// Files that cannot be read now.
+    pub unreadable: u64,
+    /// Files with fewer copies or chunks than promised.
+    pub incomplete: u64,
+    /// Files whose redundancy is being changed.
+    pub changing: u64,
+    /// Whether it was surveyed since the manager's start.
+    pub surveyed: bool,
 }
 
 /// What the manager thinks of a donor.
@@ -46,6 +89,11 @@ pub enum DonorState {
     /// Not heard from since the manager started, or for long.
     #[default]
     Away,
+    /// Silent beyond its grace: what it holds is being made again elsewhere.
+    Gone,
+    /// A state of a newer manager.
+    #[serde(other)]
+    Unknown,
 }
 
 /// One donor at one moment.
@@ -79,4 +127,19 @@ pub struct DonorStatus {
     pub bad: u64,
     /// Its last sample.
     pub load: Load,
+    /// What fails together with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// Seconds for which its absence is announced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub away_seconds: Option<u64>,
+    /// Why it is not trusted, if so: its copies do not count and are not read first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quarantined: Option<String>,
+    /// Its give-back, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub giving_back: Option<GivingBack>,
+    /// Its scrub.
+    #[serde(default)]
+    pub scrub: Scrubbed,
 }

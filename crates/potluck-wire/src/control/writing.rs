@@ -7,6 +7,7 @@ use crate::ticket::Acknowledged;
 use crate::ticket::Ticket;
 use potluck_core::chunk::ChunkName;
 use potluck_core::chunk::Digest;
+use potluck_core::erasure::Ec;
 use potluck_core::ids::DonorId;
 use potluck_core::ids::SessionId;
 use potluck_core::ids::SpaceId;
@@ -195,7 +196,14 @@ pub struct FileCommit {
     /// Otherwise its recipe, in packed pages ([`potluck_core::recipe`]).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pages: Vec<Blob>,
-    /// Who acknowledged its chunks. A chunk the pool held needs none.
+    /// Its erasure code, if it has one; `copies` is 1 then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ec: Option<Ec>,
+    /// Names of the parity chunks, k for each group of m data chunks in order.
+    #[serde(default, skip_serializing_if = "Packed::is_empty")]
+    pub parity: Packed<ChunkName>,
+    /// Who acknowledged its chunks; parity chunks count on after the recipe's. A chunk the pool
+    /// held needs none.
     #[serde(default)]
     pub acknowledged: Packed<Acknowledged>,
     /// When it may replace what is there.

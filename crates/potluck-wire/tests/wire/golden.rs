@@ -120,6 +120,8 @@ fn u1_messages_of_release_0_1_are_still_read() {
                 copies: 2,
                 inline: None,
                 pages: vec![Blob(vec![1])],
+                ec: None,
+                parity: Packed::default(),
                 acknowledged: Packed(vec![said]),
                 condition: Condition::IfAbsent,
             }],
@@ -140,6 +142,10 @@ fn u1_messages_of_release_0_1_are_still_read() {
                 inline: Some(Blob(b"hello".to_vec())),
                 pages: vec![],
                 holders: vec![vec![DonorId(2)]],
+                ec: None,
+                parity: Packed::default(),
+                parity_holders: vec![],
+                race: Default::default(),
             }],
             donors: vec![access()],
             space_key: None,
@@ -156,6 +162,9 @@ fn u1_messages_of_release_0_1_are_still_read() {
             version: "0.1.0".into(),
             disk,
             room: 1,
+            label: None,
+            grace_ms: None,
+            heard: Default::default(),
         },
     );
     check(
@@ -170,12 +179,16 @@ fn u1_messages_of_release_0_1_are_still_read() {
             removed: Packed(vec![name()]),
             spoiled: Packed(vec![]),
             sound: Packed(vec![]),
+            results: vec![],
+            excess: 0,
+            scrub: Default::default(),
         },
     );
     check(
         "beat.json",
         &Beat {
             epoch: Epoch(2),
+            start: 0,
             now_ms: 77,
             register: false,
             orders: vec![

@@ -133,6 +133,9 @@ pub fn policy_override(options: &PolicyOptions) -> Result<Override, Failure> {
         chunk_size,
         stripe_width: options.width,
         copies: options.copies,
+        ec: options.ec,
+        mirror: options.mirror,
+        race: options.race,
         ack: options.ack,
     })
 }
@@ -142,7 +145,7 @@ pub async fn kind_of(client: &Client, path: &PoolPath) -> Result<Option<EntryKin
     if path.space().is_empty() {
         return Ok(Some(EntryKind::Dir));
     }
-    match client.call(&Stat { path: path.clone() }).await {
+    match client.call(&Stat { path: path.clone(), chunks: false }).await {
         Ok(stated) => Ok(Some(stated.entry.kind)),
         Err(failure) if failure.code == code::NO_ENTRY => Ok(None),
         Err(failure) => Err(failure),

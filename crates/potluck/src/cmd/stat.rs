@@ -10,7 +10,7 @@ use potluck_wire::error::Failure;
 use std::fmt::Write;
 
 pub async fn run(args: PathArgs, client: &Client, output: &Output) -> Result<Ending, Failure> {
-    let stated = client.call(&Stat { path: args.path.clone() }).await?;
+    let stated = client.call(&Stat { path: args.path.clone(), chunks: false }).await?;
     output.result(&stated, |stated| text(&args.path.to_string(), stated));
     Ok(Ending::Done)
 }

@@ -53,7 +53,8 @@ fn row(donor: &DonorStatus) -> Vec<String> {
         (DonorState::Live, _) => "live".into(),
         (DonorState::Suspect, Some(seconds)) => format!("silent for {seconds} s"),
         (DonorState::Suspect, None) => "silent".into(),
-        (DonorState::Away, _) => "away".into(),
+        (DonorState::Away | DonorState::Unknown, _) => "away".into(),
+        (DonorState::Gone, _) => "gone".into(),
     };
     vec![
         donor.name.clone(),

@@ -118,7 +118,7 @@ fn p11_a_copy_that_no_commit_named_is_reclaimed_with_its_file() {
     let put = |donor: usize| {
         let mut opened = admin.open(&reserved.donors[donor]);
         let reply = admin.runtime.block_on(async {
-            let put = Request::Put { name, ack: AckLevel::Memory, len: body.len() as u32 };
+            let put = Request::put(name, AckLevel::Memory, body.len() as u32);
             let head = put.encode(0, &mut opened.lane);
             opened.io.write(&head, &body).await.expect("sent");
             opened.inbox.reply(&mut opened.io).await.expect("an answer").expect("an answer").1

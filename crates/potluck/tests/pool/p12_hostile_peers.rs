@@ -206,7 +206,7 @@ fn p12_truncated_forged_and_oversized_frames_end_the_connection() {
     let access = &session.donors[0];
     let body = bytes(77, 50_000);
     let name = ChunkName::of(&body);
-    let put = |len: u32| Request::Put { name, ack: AckLevel::Memory, len };
+    let put = |len: u32| Request::put(name, AckLevel::Memory, len);
     let closed = |what: &str, answer: Result<Option<(u32, Reply)>, String>| {
         assert!(!matches!(answer, Ok(Some(_))), "{what} was answered: {answer:?}");
     };
@@ -307,7 +307,7 @@ fn p12_tickets_are_kept_to() {
                 Err(OpenError::Refused(status)) => return assert_eq!(status, 403, "{what}"),
                 Err(other) => panic!("{what}: {other}"),
             };
-            let put = Request::Put { name: ChunkName::of(&body), ack: AckLevel::Memory, len: 1000 };
+            let put = Request::put(ChunkName::of(&body), AckLevel::Memory, 1000);
             let head = put.encode(0, &mut opened.lane);
             opened.io.write(&head, &body).await.expect("sent");
             // A connection that ends is a refusal, too.
@@ -354,8 +354,7 @@ fn p12_tickets_are_kept_to() {
         let mut opened = opening.await.expect("a donor that takes the ticket");
         for tag in 0..6 {
             let body = bytes(90 + u64::from(tag), 60_000);
-            let put =
-                Request::Put { name: ChunkName::of(&body), ack: AckLevel::Memory, len: 60_000 };
+            let put = Request::put(ChunkName::of(&body), AckLevel::Memory, 60_000);
             let head = put.encode(tag, &mut opened.lane);
             opened.io.write(&head, &body).await.expect("sent");
             let reply = opened.inbox.reply(&mut opened.io).await.expect("an answer");
@@ -455,8 +454,7 @@ fn p12_peers_of_one_byte_a_second_are_dropped_within_30_s() {
         let body = scope.spawn(move || {
             let started = Instant::now();
             runtime.block_on(async {
-                let put =
-                    Request::Put { name: ChunkName([1; 32]), ack: AckLevel::Memory, len: 60_000 };
+                let put = Request::put(ChunkName([1; 32]), AckLevel::Memory, 60_000);
                 let head = put.encode(0, &mut opened.lane);
                 opened.io.write(&head, &[]).await.expect("sent");
                 loop {

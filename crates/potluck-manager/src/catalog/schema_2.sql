@@ -1,0 +1,43 @@
+-- What format 2 adds to format 1.
+
+-- ec: the code of an erasure-coded file, such as 4+2; copies is 1 then. parity: names of its parity
+-- chunks, 32 bytes each, k for each group of m chunks in order; each counts a reference.
+-- goal: the redundancy that the file is being changed to, as JSON; until it has that, copies and ec
+-- hold. safe_wall_ms: since when all of its redundancy is there, NULL while its unsafe window is open.
+ALTER TABLE versions ADD COLUMN ec TEXT;
+ALTER TABLE versions ADD COLUMN parity BLOB;
+ALTER TABLE versions ADD COLUMN goal TEXT;
+ALTER TABLE versions ADD COLUMN safe_wall_ms INTEGER;
+
+-- What differs below a directory from what holds above it, as JSON.
+CREATE TABLE dir_policies (
+    dir    INTEGER PRIMARY KEY,
+    policy TEXT NOT NULL
+);
+
+-- What must be known of a donor after the manager's restart. heard_ms: when it was last heard.
+-- away_until_ms: its absence is announced until then. goal_bytes: it is giving space back until it
+-- holds no more than this; NULL: it is not. quarantined: why its copies do not count.
+CREATE TABLE donors (
+    id            INTEGER PRIMARY KEY,
+    heard_ms      INTEGER,
+    away_until_ms INTEGER,
+    goal_bytes    INTEGER,
+    start_bytes   INTEGER,
+    quarantined   TEXT
+);
+
+-- placements.state 3: leaving. The copy is there, serves as a source and counts for nothing else;
+-- its donor is being told to delete it.
+
+-- Single facts in words, by key: why garbage collection is held, that repair is paused, ….
+CREATE TABLE notes (
+    key   TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+) WITHOUT ROWID;
+
+-- Changes to names and members that are not yet in the pool's own journal (journal.rs), as JSON.
+CREATE TABLE journal (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    op  TEXT NOT NULL
+);

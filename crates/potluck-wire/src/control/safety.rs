@@ -1,0 +1,236 @@
+//! What keeps data safe without anybody watching, and how people look at it and steer it: policies,
+//! repair, give-back, scrub, garbage collection.
+
+use super::{Call, Done, call};
+use potluck_core::ids::DonorId;
+use potluck_core::path::PoolPath;
+use potluck_core::policy::{Override, Policy};
+use serde::{Deserialize, Serialize};
+
+/// Sets what differs at a space (admins) or directory from what holds above it, for new files, and
+/// changes the redundancy of those that are there in the background.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct PolicySet {
+    /// A space, a directory, or a file, whose redundancy alone is changed.
+    pub path: PoolPath,
+    /// What differs; parts left out stay as they are.
+    pub policy: Override,
+    /// Leave files that are there as they are.
+    #[serde(default)]
+    pub new_files_only: bool,
+    /// Only say what would change.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+call!(PolicySet => PolicyChanged, "policy-set");
+
+/// What a change of policy means.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct PolicyChanged {
+    /// What holds there now.
+    pub policy: Policy,
+    /// Files whose redundancy is being changed.
+    pub files: u64,
+    /// Their plaintext bytes.
+    pub bytes: u64,
+}
+
+/// What is repaired.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct RepairStatus {}
+call!(RepairStatus => RepairState, "repair-status");
+
+/// Steers repair (admins).
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct RepairControl {
+    /// What to do.
+    pub action: RepairAction,
+}
+call!(RepairControl => RepairState, "repair-control");
+
+/// What can be told to repair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RepairAction {
+    /// Begin nothing new.
+    Pause,
+    /// Go on.
+    Resume,
+    /// Do not wait for the grace of silent donors that did not announce their absence, and look
+    /// at everything now.
+    Now,
+}
+
+/// Repair at one moment.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RepairState {
+    /// Why nothing is repaired though something should be: an admin's pause, or too many donors
+    /// gone at once.
+    pub paused: Option<String>,
+    /// Chunks to make, by how many more donors may die before their file is lost: index 0 is
+    /// where none may.
+    pub queued: Vec<u64>,
+    /// Stored bytes of these.
+    pub bytes_left: u64,
+    /// Chunks being made.
+    pub under_way: u64,
+    /// Chunks that cannot be made now: no source, or no donor to take them.
+    pub stuck: u64,
+    /// Why those are stuck.
+    pub stuck_why: Option<String>,
+    /// Copies beyond what any policy asks, waiting to be deleted.
+    pub excess: u64,
+    /// Chunks made since the manager's start.
+    pub made: u64,
+    /// Their stored bytes.
+    pub made_bytes: u64,
+    /// Bytes a second that were made lately.
+    pub rate: u64,
+    /// Bytes a second that all donors together may be asked for.
+    pub pool_budget: u64,
+    /// Bytes a second that one donor may be asked for, reading and writing counted apart.
+    pub donor_budget: u64,
+    /// When all is made at that rate.
+    pub eta_seconds: Option<u64>,
+    /// Seconds since everything was last looked at.
+    pub surveyed_seconds: Option<u64>,
+}
+
+/// Takes lent space back: a donor its own, an admin any donor's (drain).
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct GiveBack {
+    /// Which donor; a donor may leave it out.
+    #[serde(default)]
+    pub donor: Option<DonorId>,
+    /// How much; `None`: everything.
+    #[serde(default)]
+    pub bytes: Option<u64>,
+    /// Delete at once, also what no other donor has.
+    #[serde(default)]
+    pub now: bool,
+    /// Only say what would be lost.
+    #[serde(default)]
+    pub dry_run: bool,
+    /// Call an earlier give-back off; the space is lent again.
+    #[serde(default)]
+    pub cancel: bool,
+}
+call!(GiveBack => GivingBack, "give-back");
+
+/// How far a give-back is.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct GiveBackStatus {
+    /// Which donor; a donor may leave it out.
+    #[serde(default)]
+    pub donor: Option<DonorId>,
+}
+call!(GiveBackStatus => GivingBack, "give-back-status");
+
+/// A give-back at one moment.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GivingBack {
+    /// Whether one is under way or done and not called off.
+    pub active: bool,
+    /// Whether all is given back.
+    pub all: bool,
+    /// Bytes the donor held when it began.
+    pub held_at_start: u64,
+    /// Bytes it holds now.
+    pub held: u64,
+    /// Bytes it holds when it is done.
+    pub goal: u64,
+    /// Chunks that still have to be moved to other donors first.
+    pub to_move: u64,
+    /// Their stored bytes.
+    pub to_move_bytes: u64,
+    /// Chunks that no other donor can take, or that cannot be read.
+    pub stuck: u64,
+    /// Why.
+    pub stuck_why: Option<String>,
+    /// Chunks there that this pool's catalog does not know; never deleted for that.
+    pub unclaimed: u64,
+    /// Nothing that the pool needs is there any more: the machine may go. Only said when true.
+    pub safe_to_remove: bool,
+    /// The goal is reached.
+    pub done: bool,
+    /// Files that are lost, or with `dry_run` would be, if the space is taken now; the first few.
+    pub lost: Vec<String>,
+    /// How many files that are in all.
+    pub lost_files: u64,
+}
+
+/// A donor announces its absence, or an admin does for it: repair waits that long.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Away {
+    /// Which donor; a donor may leave it out.
+    #[serde(default)]
+    pub donor: Option<DonorId>,
+    /// For how long from now; 0 ends it.
+    pub for_ms: u64,
+}
+call!(Away => Done, "away");
+
+/// Trusts a donor again that was quarantined (admins). What it holds is verified by others first.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Trust {
+    /// Which donor.
+    pub donor: DonorId,
+}
+call!(Trust => Done, "trust");
+
+/// Has donors read back all they hold, now (admins).
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ScrubNow {
+    /// Which donor; `None`: all.
+    #[serde(default)]
+    pub donor: Option<DonorId>,
+    /// Bytes a second each.
+    pub rate: u64,
+}
+call!(ScrubNow => Done, "scrub-now");
+
+/// Lets garbage collection go on after a catalog was restored (admins): what a newer catalog may
+/// have known is given up.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct GcResume {}
+call!(GcResume => Done, "gc-resume");
+
+/// Lists files that are not as safe as they should be.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Fsck {
+    /// Where to look; `pot://` is everywhere.
+    pub path: PoolPath,
+    /// Also those that are merely incomplete.
+    #[serde(default)]
+    pub incomplete: bool,
+    /// Continues after [`FsckReport::next`].
+    #[serde(default)]
+    pub after: Option<String>,
+}
+call!(Fsck => FsckReport, "fsck");
+
+/// Files that are not as safe as they should be.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FsckReport {
+    /// Files looked at for this page.
+    pub files: u64,
+    /// Those with something to say of.
+    pub found: Vec<Damage>,
+    /// Set when there is more.
+    pub next: Option<String>,
+}
+
+/// A file that is not as safe as it should be.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Damage {
+    /// `pot://SPACE/PATH`.
+    pub path: String,
+    /// How it stands.
+    pub health: super::Health,
+    /// Whether what it lacks is on donors that are merely away, and may come back.
+    #[serde(default)]
+    pub may_return: bool,
+}
