@@ -126,7 +126,7 @@ impl Manager {
             let mut book = self.book();
             book.registers.push(register);
             book.forgetful = false;
-            said(&Registered { donor: DONOR, epoch: book.epoch, now_ms: book.now_ms })
+            said(&Registered { donor: DONOR, epoch: book.epoch, start: 0, now_ms: book.now_ms })
         } else if path.ends_with(Inventory::NAME) {
             let page: Inventory = serde_json::from_slice(&body).expect("inventory");
             let mut book = self.book();
@@ -141,6 +141,7 @@ impl Manager {
             let mut book = self.book();
             book.heartbeats.push(heartbeat);
             said(&Beat {
+                start: 0,
                 epoch: book.epoch,
                 now_ms: book.now_ms,
                 register: book.forgetful,

@@ -39,6 +39,9 @@ fn register(pool: &mut Pool, donor: u32, life: u64, now: f64) -> Enlisted {
         version: "0.1".into(),
         disk: DiskState::default(),
         room: 1000 * MIB,
+        label: None,
+        grace_ms: None,
+        heard: Default::default(),
     };
     pool.register(DonorId(donor), &register, format!("10.0.0.{donor}:7701"), at(now))
 }
@@ -54,6 +57,9 @@ fn heartbeat(life: u64, touches: u64) -> Heartbeat {
         removed: Packed::default(),
         spoiled: Packed::default(),
         sound: Packed::default(),
+        results: Vec::new(),
+        excess: 0,
+        scrub: Default::default(),
     }
 }
 

@@ -10,7 +10,7 @@ async fn a_silent_donor_becomes_a_suspect_and_comes_back() {
     let lab = Lab::with(|config| config.suspect_after = Duration::from_millis(400)).await;
     let (user, donor) = (lab.user().await, lab.donor("basement").await);
     write(&user, "pot://lab/a", 1, &donor).await;
-    let stat = Stat { path: "pot://lab/a".parse().expect("path") };
+    let stat = Stat { path: "pot://lab/a".parse().expect("path"), chunks: false };
     assert_eq!(user.call(&stat).await.expect("stat").live_copies, 1);
     let state = async || lab.admin().call(&Status {}).await.expect("status").donors[0].state;
     eventually("a suspect", async || (state().await == DonorState::Suspect).then_some(())).await;
@@ -35,7 +35,7 @@ async fn d6_a_donor_that_lost_chunks_is_found_out_by_its_inventory() {
     let status = lab.admin().call(&Status {}).await.expect("status");
     let seen = &status.donors[0];
     assert_eq!((seen.chunks, seen.bad, seen.unclaimed), (2, 1, 1));
-    let stat = Stat { path: "pot://lab/1".parse().expect("path") };
+    let stat = Stat { path: "pot://lab/1".parse().expect("path"), chunks: false };
     assert_eq!(user.call(&stat).await.expect("stat").live_copies, 0);
 
     // It comes back, and counts again.
@@ -90,6 +90,9 @@ async fn an_address_that_nobody_could_reach_is_refused() {
             version: "0.1.0".into(),
             disk: Default::default(),
             room: 0,
+            label: None,
+            grace_ms: None,
+            heard: Default::default(),
         };
         let answer = donor.caller.call(&register).await;
         assert_eq!(answer.is_ok(), expected.is_some(), "{address}");

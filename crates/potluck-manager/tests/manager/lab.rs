@@ -179,6 +179,9 @@ impl Donor {
             version: "0.1.0".into(),
             disk: DiskState::default(),
             room: 10 << 30,
+            label: None,
+            grace_ms: None,
+            heard: Default::default(),
         };
         let registered = self.caller.call(&register).await.expect("registered");
         assert_eq!(registered.donor, self.id);
@@ -209,6 +212,9 @@ impl Donor {
             removed: Packed::default(),
             spoiled: Packed::default(),
             sound: Packed::default(),
+            results: Vec::new(),
+            excess: 0,
+            scrub: Default::default(),
         }
     }
 
@@ -286,6 +292,8 @@ pub fn file(session: &SessionId, at: &str, chunks: &[u64], donors: &[&Donor]) ->
         copies: 1,
         inline: None,
         pages: entries.chunks(PAGE_ENTRIES).map(|page| Blob(recipe::pack(page))).collect(),
+        ec: None,
+        parity: Packed::default(),
         acknowledged: Packed(receipts.collect()),
         condition: Condition::Always,
     }

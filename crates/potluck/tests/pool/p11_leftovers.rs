@@ -144,6 +144,8 @@ fn p11_a_copy_that_no_commit_named_is_reclaimed_with_its_file() {
         copies: 1,
         inline: None,
         pages: vec![Blob(recipe::pack(&[entry]))],
+        ec: None,
+        parity: Packed::default(),
         acknowledged: Packed(vec![named]),
         condition: Condition::Always,
     };

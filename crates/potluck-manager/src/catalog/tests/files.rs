@@ -2,6 +2,7 @@
 
 use crate::catalog::commit::{self, Batch, Outcome, PreparedChunk, PreparedFile, Refused};
 use crate::catalog::sessions::{self, StoredSession};
+use crate::catalog::versions::Version;
 use crate::catalog::{Error, schema, spaces};
 use potluck_core::chunk::{ChunkName, DEFAULT_CHUNK, Digest, FileDigest};
 use potluck_core::ids::{DonorId, MemberId, SessionId, SpaceId, VersionId};
@@ -142,12 +143,20 @@ pub fn file(at: &str, chunks: &[u64], donors: &[u32]) -> PreparedFile {
     };
     PreparedFile {
         path: path(at),
-        size: 1000 * chunks.len() as u64,
-        digest: digest.finish(),
-        mtime_ms: 7,
-        executable: false,
-        chunk_size: DEFAULT_CHUNK,
-        copies: 1,
+        version: Version {
+            id: VersionId(0),
+            size: 1000 * chunks.len() as u64,
+            digest: digest.finish(),
+            mtime_ms: 7,
+            executable: false,
+            chunk_size: DEFAULT_CHUNK,
+            copies: 1,
+            ec: None,
+            goal: None,
+            safe_wall_ms: None,
+            chunks: chunks.len() as u64,
+            inline: false,
+        },
         inline: None,
         pages: entries.chunks(PAGE_ENTRIES).map(recipe::pack).collect(),
         chunks: entries.iter().map(prepared).collect(),
