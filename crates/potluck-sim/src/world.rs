@@ -107,6 +107,7 @@ impl World {
                 advertise: Some(Who::Manager.address()),
                 lease: LEASE,
                 gc_grace: GC_GRACE,
+                metadata_copies: 0,
                 ..ManagerConfig::default()
             };
             let host = host.clone();
