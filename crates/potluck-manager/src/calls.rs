@@ -3,8 +3,10 @@
 
 mod commit;
 mod donor;
+mod health;
 mod membership;
 mod naming;
+mod policy;
 mod prepare;
 mod reading;
 mod session;
@@ -83,7 +85,7 @@ macro_rules! calls {
 calls! {
     Join Invite Revoke SpaceCreate SpaceRemove SpaceList
     Reserve Offer Grow Renew Commit Abort Open Report
-    List Stat MakeDir Move Remove Usage Status
+    List Stat MakeDir Move Remove Usage Status PolicySet
     Register Inventory Heartbeat
 }
 
