@@ -18,6 +18,7 @@ mod steps;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -44,6 +45,9 @@ pub struct Options {
     /// Steps of each seed
     #[arg(long, value_name = "N", default_value_t = 40)]
     steps: u64,
+    /// Seeds played at once: pools mostly wait
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=16))]
+    jobs: u64,
     /// The product's program, instead of one built now
     #[arg(long, value_name = "FILE")]
     potluck: Option<PathBuf>,
@@ -72,10 +76,35 @@ pub struct Report {
 }
 
 impl Report {
+    /// A seed came to its end.
+    fn learn(
+        &mut self,
+        seed: u64,
+        counts: &Counts,
+        result: Result<(), String>,
+        took: Duration,
+        options: &Options,
+    ) {
+        self.seeds += 1;
+        self.counts.merge(counts);
+        let how = if result.is_ok() { "every promise was kept" } else { "FAILED" };
+        let (kills, took) = (counts.kills(), took.as_secs_f64());
+        if !options.json {
+            println!("seed {seed}: {how}; {kills} kills, {took:.1} s");
+        }
+        if let Err(why) = result {
+            self.failed.push(seed);
+            eprintln!("seed {seed}: {why}");
+            let steps = options.steps;
+            eprintln!("play it again with: cargo xtask torture --seed {seed} --steps {steps}");
+        }
+    }
+
     /// The last line.
     pub fn verdict(&self) -> String {
         let Self { seeds, failed, counts, took } = self;
-        let failed = if failed.is_empty() { String::new() } else { format!(", failed: {failed:?}") };
+        let failed =
+            if failed.is_empty() { String::new() } else { format!(", failed: {failed:?}") };
         let (kills, took) = (counts.kills(), took.as_secs_f64());
         format!("{seeds} seeds{failed}, {kills} kills, {took:.0} s")
     }
@@ -88,7 +117,10 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         let Report { seeds, failed, counts, took } = &report;
         let seconds = took.as_secs_f64();
         let counts = counts.json();
-        println!("{}", json!({"seeds": seeds, "failed": failed, "seconds": seconds, "counts": counts}));
+        println!(
+            "{}",
+            json!({"seeds": seeds, "failed": failed, "seconds": seconds, "counts": counts})
+        );
     } else {
         println!("\n{}torture: {}", report.counts, report.verdict());
     }
@@ -98,7 +130,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
 /// The seeds of the test command, with the counts it promises.
 pub fn test(seeds: RangeInclusive<u64>, kills: u64) -> Result<String, String> {
     let (seed, minutes, potluck, keep, json, steps) = (None, None, None, false, false, 40);
-    let options = Options { seed, seeds, minutes, steps, potluck, keep, json };
+    let options = Options { seed, seeds, minutes, steps, jobs: 2, potluck, keep, json };
     let report = try_all(&options).map_err(|why| format!("{why:#}"))?;
     print!("{}", report.counts);
     match report.failed.is_empty() && report.counts.kills() >= kills {
@@ -113,38 +145,31 @@ fn try_all(options: &Options) -> Result<Report> {
         None => build()?,
     };
     let seeds = options.seed.map_or(options.seeds.clone(), |seed| seed..=seed);
-    let (started, mut report) = (Instant::now(), Report::default());
-    for seed in seeds {
-        let minutes = started.elapsed().as_secs() / 60;
-        if options.minutes.is_some_and(|most| minutes >= most) {
-            break;
+    let started = Instant::now();
+    let next = Mutex::new(seeds.clone());
+    let report = Mutex::new(Report::default());
+    // Each seed's processes belong to the thread that plays it, and die with it.
+    let work = || -> Result<()> {
+        loop {
+            let late = options.minutes.is_some_and(|most| started.elapsed().as_secs() / 60 >= most);
+            let seed = next.lock().expect("no holder panics").next();
+            let Some(seed) = seed.filter(|_| !late) else { return Ok(()) };
+            let begun = Instant::now();
+            let (counts, result) = try_one(&Plan::draw(seed, options.steps), &program, options)?;
+            let mut report = report.lock().expect("no holder panics");
+            report.learn(seed, &counts, result, begun.elapsed(), options);
         }
-        report.seeds += 1;
-        let plan = Plan::draw(seed, options.steps);
-        let begun = Instant::now();
-        let (counts, result) = try_one(&plan, &program, options)?;
-        report.counts.merge(&counts);
-        let how = if result.is_ok() { "every promise was kept" } else { "FAILED" };
-        let (kills, took) = (counts.kills(), begun.elapsed().as_secs_f64());
-        if !options.json {
-            println!("seed {seed}: {how}; {kills} kills, {took:.1} s");
-        }
-        if let Err(why) = result {
-            report.failed.push(seed);
-            eprintln!("seed {seed}: {why}");
-            eprintln!("play it again with: cargo xtask torture --seed {seed} --steps {}", options.steps);
-        }
-    }
-    report.took = started.elapsed();
-    Ok(report)
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..options.jobs).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().try_for_each(|worker| worker.join().expect("no worker panics"))
+    })?;
+    let report = report.into_inner().expect("no holder panics");
+    Ok(Report { took: started.elapsed(), ..report })
 }
 
 /// Plays one seed. Errors inside are what broke, with all that is known of it.
-fn try_one(
-    plan: &Plan,
-    program: &Path,
-    options: &Options,
-) -> Result<(Counts, Result<(), String>)> {
+fn try_one(plan: &Plan, program: &Path, options: &Options) -> Result<(Counts, Result<(), String>)> {
     let mut dir = scratch()?;
     let said = options.seed.is_some() && !options.json;
     if said {

@@ -93,7 +93,11 @@ impl Files {
     /// Paths at which something is for certain.
     pub fn there(&self) -> Vec<String> {
         let there = |possible: &Possible| matches!(possible.as_slice(), [Some(_)]);
-        self.0.iter().filter(|(_, possible)| there(possible)).map(|(path, _)| path.clone()).collect()
+        self.0
+            .iter()
+            .filter(|(_, possible)| there(possible))
+            .map(|(path, _)| path.clone())
+            .collect()
     }
 
     /// How many files there are, if every path is known.

@@ -39,7 +39,8 @@ impl Ran {
 
     /// Its output as JSON.
     pub fn json(&self) -> Result<Value> {
-        serde_json::from_slice(&self.stdout).with_context(|| format!("output of `{}`", self.command))
+        serde_json::from_slice(&self.stdout)
+            .with_context(|| format!("output of `{}`", self.command))
     }
 }
 
@@ -157,7 +158,11 @@ impl Pool {
         let [out, err] =
             ["out", "err"].map(|kind| self.dir.join(format!("runs/{}.{kind}", self.runs)));
         let mut command = self.command();
-        command.arg("--pool").arg(self.dir.join("manager/admin")).args(["--no-progress"]).args(args);
+        command
+            .arg("--pool")
+            .arg(self.dir.join("manager/admin"))
+            .args(["--no-progress"])
+            .args(args);
         command.stdout(File::create(&out)?).stderr(File::create(&err)?);
         let (running, started) = (Running::start(&mut command)?, Instant::now());
         Ok(Under { running, command: format!("potluck {}", args.join(" ")), out, err, started })
@@ -220,7 +225,9 @@ impl Pool {
         let donor = &self.donors[number];
         let path = |part: &str| donor.disk.join(part).display().to_string();
         let mut args = vec!["lend".to_owned(), path("lent"), "--state".to_owned(), path("state")];
-        args.extend(["--max", "2GiB", "--keep-free", "0%", "--listen", "127.0.0.1:0"].map(str::to_owned));
+        args.extend(
+            ["--max", "2GiB", "--keep-free", "0%", "--listen", "127.0.0.1:0"].map(str::to_owned),
+        );
         args.extend(more.iter().map(|part| (*part).to_owned()));
         let (running, address) = self.start_daemon(&donor.name.clone(), &args)?;
         let donor = &mut self.donors[number];

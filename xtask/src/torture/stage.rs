@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
@@ -44,6 +44,7 @@ pub struct Stage {
     /// Decides what happens.
     pub chance: Chance,
     said: bool,
+    begun: Instant,
     _disks: Vec<SmallDisk>,
 }
 
@@ -63,6 +64,7 @@ impl Stage {
             counts: Counts::default(),
             chance,
             said,
+            begun: Instant::now(),
             _disks: Vec::new(),
         };
         for number in 0..stage.plan.donors {
@@ -87,10 +89,11 @@ impl Stage {
 
     /// Notes what happens now.
     pub fn say(&mut self, what: String) {
+        let line = format!("{:6.1} s  {what}", self.begun.elapsed().as_secs_f64());
         if self.said {
-            println!("  {what}");
+            println!("  {line}");
         }
-        self.log.push(what);
+        self.log.push(line);
     }
 
     /// Whether `donor` may be hurt as well, without more donors being so than is tolerated.
@@ -190,8 +193,7 @@ impl Stage {
         }
         self.revive_all()?;
         self.say("everything is healed and compared".to_owned());
-        let spaces: Vec<String> =
-            self.plan.spaces.iter().map(|space| space.name.clone()).collect();
+        let spaces: Vec<String> = self.plan.spaces.iter().map(|space| space.name.clone()).collect();
         self.wait_clean()?;
         for space in &spaces {
             let out = self.pool.dir().join("out");
@@ -341,8 +343,9 @@ fn processes_that_name(text: &str) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// How long a fault waits for its moment in what is under way.
+/// How long a fault waits for its moment in what is under way. A client of some files is done within
+/// tens of milliseconds, and its first are spent on starting.
 pub fn moment(chance: &mut Chance) -> Duration {
-    let most = if chance.percent(75) { 120 } else { 700 };
+    let most = chance.pick(&[20, 60, 60, 150, 500]);
     Duration::from_millis(chance.below(most))
 }

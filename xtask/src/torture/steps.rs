@@ -39,11 +39,11 @@ impl Stage {
     /// Does one thing.
     pub fn step(&mut self) -> Result<()> {
         match self.chance.below(100) {
-            0..42 => self.write(),
-            42..66 => self.read(),
-            66..72 => self.remove(),
-            72..76 => self.rename(),
-            76..86 => self.spoil(),
+            0..45 => self.write(),
+            45..64 => self.read(),
+            64..70 => self.remove(),
+            70..74 => self.rename(),
+            74..86 => self.spoil(),
             86..90 => self.bring_back_an_old_disk(),
             90..94 => self.fill_or_relieve(),
             94..97 => self.interrupt_nothing(),
@@ -58,12 +58,12 @@ impl Stage {
         let donor = self.chance.index(self.plan.donors);
         let may_fall = !self.dead.contains(&donor) && self.may_hurt(donor);
         match self.chance.below(100) {
-            0..28 => Mishap::KillClient,
-            28..52 if may_fall => Mishap::KillDonor(donor),
-            52..64 => Mishap::KillManager,
-            64..74 => Mishap::KillAll,
-            74..82 if may_fall => Mishap::Freeze(donor),
-            82..88 if self.pool.donors[donor].small => Mishap::Fill(donor),
+            0..30 => Mishap::KillClient,
+            30..56 if may_fall => Mishap::KillDonor(donor),
+            56..68 => Mishap::KillManager,
+            68..82 => Mishap::KillAll,
+            82..89 if may_fall => Mishap::Freeze(donor),
+            89..95 if self.pool.donors[donor].small => Mishap::Fill(donor),
             _ => Mishap::Nothing,
         }
     }
@@ -74,8 +74,9 @@ impl Stage {
         match mishap {
             Mishap::Nothing => {}
             Mishap::KillClient => {
-                let victim = self.chance.index(clients.len());
-                self.kill_client(&mut clients[victim].1)?;
+                for (_, client) in clients.iter_mut() {
+                    self.kill_client(client)?;
+                }
             }
             Mishap::KillDonor(number) => self.kill_donor(number)?,
             Mishap::KillManager => self.kill_manager()?,
@@ -136,7 +137,7 @@ impl Stage {
 
     fn write(&mut self) -> Result<()> {
         let certain = self.must_write();
-        let mishap = if self.chance.percent(65) { self.any_mishap() } else { Mishap::Nothing };
+        let mishap = if self.chance.percent(80) { self.any_mishap() } else { Mishap::Nothing };
         let mut writes: Vec<(String, Content)> = Vec::new();
         for _ in 0..self.chance.between(1, 3) {
             let path = self.any_path();
@@ -158,8 +159,8 @@ impl Stage {
             self.files.may_have_written(path, Some(*content));
         }
         self.inflict(mishap, &mut clients)?;
-        if matches!(mishap, Mishap::KillManager) && self.chance.percent(60) {
-            // Back in time for the clients, which wait for it.
+        if mishap == Mishap::KillManager {
+            // Back in time for the clients, which wait a minute for it.
             pause(moment(&mut self.chance));
             self.pool.start_manager()?;
         }
@@ -194,10 +195,7 @@ impl Stage {
         if there.is_empty() {
             return Ok(());
         }
-        let mishap = match self.chance.percent(50) {
-            true => self.any_mishap(),
-            false => Mishap::Nothing,
-        };
+        let mishap = if self.chance.percent(60) { self.any_mishap() } else { Mishap::Nothing };
         let paths: Vec<String> =
             (0..self.chance.between(1, 3)).map(|_| self.chance.pick(&there)).collect();
         self.say(format!("read {paths:?}, meanwhile {mishap:?}"));
@@ -259,7 +257,8 @@ impl Stage {
         if !self.may_hurt(number) {
             return Ok(());
         }
-        let (chunks, most) = (chunk_files(&self.pool.donors[number].lent()), self.chance.between(1, 12));
+        let (chunks, most) =
+            (chunk_files(&self.pool.donors[number].lent()), self.chance.between(1, 12));
         if chunks.is_empty() {
             return Ok(());
         }
