@@ -12,6 +12,7 @@ pub mod entropy;
 pub mod erasure;
 pub mod ids;
 pub mod load;
+pub mod matching;
 pub mod pace;
 pub mod path;
 pub mod placement;

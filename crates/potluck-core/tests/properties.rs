@@ -4,6 +4,7 @@ mod properties {
     mod formats;
     mod limits;
     mod load;
+    mod matching;
     mod pace;
     mod placement;
     mod read_plan;

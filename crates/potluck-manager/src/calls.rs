@@ -3,6 +3,7 @@
 
 mod commit;
 mod donor;
+mod hold;
 mod membership;
 mod naming;
 mod prepare;
@@ -85,6 +86,7 @@ calls! {
     Reserve Offer Grow Renew Commit Abort Open Report
     List Stat MakeDir Move Remove Usage Status
     Register Inventory Heartbeat
+    GcResume
 }
 
 async fn answer_one<C: Answer>(

@@ -55,13 +55,14 @@ impl Answer for Reserve {
         };
         // What lives in the catalog needs no donor.
         let bytes = self.bytes.map(|bytes| if bytes <= INLINE_MAX { 0 } else { bytes });
+        let redundancy = new.policy.redundancy();
         let (ticketed, contacts) = {
             let now = service.time.tick();
             let mut pool = service.pool();
             let joined = pool.donor_count();
             let ticketed = pool
                 .open_session(new.clone(), bytes, now)
-                .map_err(|why| failure::of_placement(why, joined))?;
+                .map_err(|why| failure::of_placement(why, redundancy, joined))?;
             let contacts = ticketing::contacts(&pool, ticketed.plan.donors(), now);
             (ticketed, contacts)
         };
@@ -114,15 +115,15 @@ async fn keep(service: &Service, new: &NewSession, ticketed: &Ticketed) -> Resul
 
 impl Answer for Grow {
     async fn answer(self, service: Arc<Service>, caller: Caller) -> Result<Grown, Failure> {
-        let (_, _in_session) = enter(&service, self.session, &caller)?;
-        let session = self.session;
+        let (entered, _in_session) = enter(&service, self.session, &caller)?;
+        let (session, redundancy) = (self.session, entered.policy.redundancy());
         let (plan, ticketed, contacts) = {
             let now = service.time.tick();
             let mut pool = service.pool();
             let joined = pool.donor_count();
             let plan = pool
                 .grow_session(&session, self.bytes, &self.avoid, now)
-                .map_err(|why| failure::of_placement(why, joined))?;
+                .map_err(|why| failure::of_placement(why, redundancy, joined))?;
             let ticketed =
                 pool.ticketed(&session).ok_or_else(|| failure::of_catalog(Error::NoSession))?;
             let contacts = ticketing::contacts(&pool, plan.donors(), now);
