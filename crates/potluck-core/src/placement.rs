@@ -28,16 +28,19 @@ pub struct Candidate {
     pub host: Option<String>,
 }
 
-/// What is to be placed.
+/// What is to be placed: slots, each of so many chunks of one length on distinct donors. The slot of
+/// a chunk with copies is the chunk itself, n times; that of an erasure-coded group is its m + k
+/// chunks, position by position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
-    /// Stored bytes of one copy; 0 when unknown, for a plan of donors without chunks.
+    /// Stored bytes of one copy, or at one position of all groups; 0 when unknown, for a plan of
+    /// donors without chunks.
     pub bytes: u64,
     /// Stored bytes of a full chunk, sealing included.
     pub chunk_size: u32,
     /// Donors to write to at once; widened to the number of copies.
     pub width: u32,
-    /// Copies of every chunk.
+    /// Copies of every chunk, or chunks of a group.
     pub copies: u32,
 }
 
@@ -52,12 +55,13 @@ pub struct Section {
     pub bytes: u64,
 }
 
-/// Where the chunks of a file go, in file order.
+/// Where the chunks of a file go, in file order. Where a file is erasure-coded, what is called a
+/// chunk here is a group, and what is called its copies are its chunks, position by position.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// One after the other.
     pub sections: Vec<Section>,
-    /// Copies of every chunk.
+    /// Copies of every chunk, or chunks of every group.
     pub copies: u32,
     /// Stored bytes of a full chunk.
     pub chunk_size: u32,
@@ -69,9 +73,9 @@ pub enum Refusal {
     /// Nobody to place on.
     #[error("no donor is available: lend space with `potluck lend`, or wait for a donor to return")]
     NoDonors,
-    /// Copies need as many donors.
+    /// The chunks of a slot need as many donors.
     #[error(
-        "{need} copies need {need} donors and {have} are available: add donors or ask for fewer copies"
+        "{need} donors are needed and {have} are available: add donors or ask for less redundancy"
     )]
     TooFewDonors {
         /// Donors there are.
@@ -79,9 +83,9 @@ pub enum Refusal {
         /// Donors there must be.
         need: u32,
     },
-    /// The copies do not fit, each on its own donor.
+    /// The chunks do not fit, each of a slot on its own donor.
     #[error(
-        "{} are asked for, all copies together, and {} fit: free space, lend more, or ask for fewer copies",
+        "{} are asked for, redundancy included, and {} fit: free space, lend more, or ask for less redundancy",
         format_size(*ask), format_size(*have)
     )]
     NoSpace {

@@ -4,8 +4,10 @@ mod properties {
     mod formats;
     mod limits;
     mod load;
+    mod matching;
     mod pace;
     mod placement;
     mod read_plan;
+    mod repair_plan;
     mod reservation;
 }

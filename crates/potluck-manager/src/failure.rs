@@ -5,7 +5,7 @@ use crate::catalog::Error;
 use crate::pool::{NoSession, OutOfOrder};
 use potluck_core::path::BadPath;
 use potluck_core::placement::Refusal;
-use potluck_core::policy::BadPolicy;
+use potluck_core::policy::{BadPolicy, Redundancy};
 use potluck_wire::error::{ErrorKind, Failure, code};
 
 /// What the catalog says.
@@ -62,7 +62,7 @@ pub fn of_catalog(why: Error) -> Failure {
         }
         Error::BadCursor => failure(K::Usage, code::BAD_REQUEST, "begin the listing anew"),
         Error::NoSession => of_session(NoSession),
-        Error::NotAcknowledged { .. } => {
+        Error::NotAcknowledged { .. } | Error::TooFewCopies { .. } | Error::NotApart { .. } => {
             failure(K::Other, code::NOT_ACKNOWLEDGED, "offer the file's chunks and send them again")
         }
         Error::WrongLength { .. } => {
@@ -132,8 +132,9 @@ pub fn of_inventory(_: OutOfOrder) -> Failure {
     .hint("begin the inventory anew with page 0, after registering if the manager asks for it")
 }
 
-/// A plan that cannot be made; `joined` donors are of the pool, live or not.
-pub fn of_placement(why: Refusal, joined: usize) -> Failure {
+/// A plan for files kept by `redundancy` that cannot be made; `joined` donors are of the pool, live
+/// or not.
+pub fn of_placement(why: Refusal, redundancy: Redundancy, joined: usize) -> Failure {
     // What is short now may be enough when the donors are back.
     let kind = |need: usize| if joined >= need { ErrorKind::Retry } else { ErrorKind::NoSpace };
     match why {
@@ -148,17 +149,33 @@ pub fn of_placement(why: Refusal, joined: usize) -> Failure {
             )
         }
         Refusal::TooFewDonors { have, need } => {
-            let what = format!("{need} copies need {need} donors, and {have} can be written to");
+            let what = too_few_donors(redundancy, have as usize);
             Failure::new(kind(need as usize), code::TOO_FEW_DONORS, what).hint(
-                "ask for fewer copies, wait for donors to return, or lend more with `potluck lend`",
+                "ask for less redundancy, wait for donors to return, or lend more with `potluck lend`",
             )
         }
         Refusal::NoSpace { .. } => {
             let what = why.to_string();
             Failure::new(ErrorKind::NoSpace, code::FULL, what)
-                .hint("remove files, ask for fewer copies, or lend more with `potluck lend`")
+                .hint("remove files, ask for less redundancy, or lend more with `potluck lend`")
         }
     }
+}
+
+fn too_few_donors(redundancy: Redundancy, have: usize) -> String {
+    let needs = match redundancy {
+        Redundancy::Copies(copies) if copies > 1 => "need",
+        _ => "needs",
+    };
+    let are = if have == 1 { "is" } else { "are" };
+    format!("{redundancy} {needs} {} donors and {have} {are} available", redundancy.donors())
+}
+
+/// A policy that the pool, with `joined` donors, cannot keep.
+pub fn of_redundancy(redundancy: Redundancy, joined: usize) -> Failure {
+    let what = too_few_donors(redundancy, joined);
+    Failure::new(ErrorKind::NoSpace, code::TOO_FEW_DONORS, what)
+        .hint("ask for less redundancy, or lend more with `potluck lend`")
 }
 
 /// A policy nobody can keep.

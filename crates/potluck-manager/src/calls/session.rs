@@ -2,6 +2,7 @@
 
 use super::{Answer, ticketing};
 use crate::catalog::commit::check_condition;
+use crate::catalog::dir_policies;
 use crate::catalog::entries::{self, Place};
 use crate::catalog::sessions::{self, StoredSession};
 use crate::catalog::spaces::{self, Space};
@@ -55,13 +56,14 @@ impl Answer for Reserve {
         };
         // What lives in the catalog needs no donor.
         let bytes = self.bytes.map(|bytes| if bytes <= INLINE_MAX { 0 } else { bytes });
+        let redundancy = new.policy.redundancy();
         let (ticketed, contacts) = {
             let now = service.time.tick();
             let mut pool = service.pool();
             let joined = pool.donor_count();
             let ticketed = pool
                 .open_session(new.clone(), bytes, now)
-                .map_err(|why| failure::of_placement(why, joined))?;
+                .map_err(|why| failure::of_placement(why, redundancy, joined))?;
             let contacts = ticketing::contacts(&pool, ticketed.plan.donors(), now);
             (ticketed, contacts)
         };
@@ -78,12 +80,14 @@ impl Answer for Reserve {
     }
 }
 
-/// The space that a file or tree at `path` would be written to, unless that is bound to fail.
+/// The space that a file or tree at `path` would be written to, with the policy that holds at
+/// `path`, unless that is bound to fail. Of a tree, its root decides for all files of the session.
 fn admissible(db: &Connection, path: &PoolPath, condition: Condition) -> Result<Space, Error> {
     if path.space().is_empty() {
         return Err(Error::OutsideSpaces(path.clone()));
     }
-    let space = spaces::named(db, path.space())?;
+    let policy = dir_policies::effective(db, path)?;
+    let space = Space { policy, ..spaces::named(db, path.space())? };
     let there = match entries::resolve(db, path)?.map(|found| found.place) {
         Some(Place::Dir(_)) => return Ok(space), // the files below it have their own conditions
         Some(Place::File(version)) => Some(version),
@@ -114,15 +118,15 @@ async fn keep(service: &Service, new: &NewSession, ticketed: &Ticketed) -> Resul
 
 impl Answer for Grow {
     async fn answer(self, service: Arc<Service>, caller: Caller) -> Result<Grown, Failure> {
-        let (_, _in_session) = enter(&service, self.session, &caller)?;
-        let session = self.session;
+        let (entered, _in_session) = enter(&service, self.session, &caller)?;
+        let (session, redundancy) = (self.session, entered.policy.redundancy());
         let (plan, ticketed, contacts) = {
             let now = service.time.tick();
             let mut pool = service.pool();
             let joined = pool.donor_count();
             let plan = pool
                 .grow_session(&session, self.bytes, &self.avoid, now)
-                .map_err(|why| failure::of_placement(why, joined))?;
+                .map_err(|why| failure::of_placement(why, redundancy, joined))?;
             let ticketed =
                 pool.ticketed(&session).ok_or_else(|| failure::of_catalog(Error::NoSession))?;
             let contacts = ticketing::contacts(&pool, plan.donors(), now);

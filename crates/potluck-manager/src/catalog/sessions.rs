@@ -25,7 +25,7 @@ pub struct StoredSession {
     pub policy: Policy,
     /// Where it writes to.
     pub plan: Plan,
-    /// Stored bytes of one copy that it asked for.
+    /// Stored bytes that it asked for, without redundancy.
     pub bytes: u64,
     /// Whether it has ended.
     pub ended: bool,

@@ -32,7 +32,7 @@ pub struct Session {
     space: SpaceId,
     policy: Policy,
     plan: Plan,
-    /// Stored bytes of one copy, asked for so far.
+    /// Stored bytes asked for so far, without redundancy.
     bytes: u64,
     heard: Tick,
     /// Calls being answered; the lease does not end meanwhile.
@@ -49,9 +49,11 @@ pub struct NoSession;
 pub struct Ticketed {
     /// Where it writes.
     pub space: SpaceId,
+    /// What holds for its files.
+    pub policy: Policy,
     /// Its whole plan.
     pub plan: Plan,
-    /// Stored bytes of one copy, asked for so far.
+    /// Stored bytes asked for so far, without redundancy.
     pub bytes: u64,
 }
 
@@ -63,10 +65,29 @@ impl Ticketed {
     }
 }
 
-/// Stored bytes of one copy of `plain` bytes in full chunks.
+/// Stored bytes of one copy of `plain` bytes in full chunks, or at one position of their groups.
 fn stored(policy: &Policy, plain: u64) -> u64 {
-    let chunks = plain.div_ceil(u64::from(policy.chunk_size));
-    plain.saturating_add(chunks.saturating_mul(u64::from(seal(policy))))
+    let (chunk_size, seal) = (u64::from(policy.chunk_size), u64::from(seal(policy)));
+    let Some(ec) = policy.ec else {
+        let chunks = plain.div_ceil(chunk_size);
+        return plain.saturating_add(chunks.saturating_mul(seal));
+    };
+    let (full, left) = (plain / group(policy), plain % group(policy));
+    let last = match left {
+        0 => 0,
+        left => u64::from(ec.shard_len(left, policy.chunk_size)) + seal,
+    };
+    full.saturating_mul(chunk_size + seal).saturating_add(last)
+}
+
+/// Plaintext bytes of a slot of the plan: a chunk, or the data of a group.
+fn group(policy: &Policy) -> u64 {
+    u64::from(policy.chunk_size) * data_chunks(policy)
+}
+
+/// Chunks of a slot that are no redundancy.
+fn data_chunks(policy: &Policy) -> u64 {
+    policy.ec.map_or(1, |ec| ec.data() as u64)
 }
 
 fn seal(policy: &Policy) -> u32 {
@@ -75,7 +96,7 @@ fn seal(policy: &Policy) -> u32 {
 
 fn no_plan(policy: &Policy) -> Plan {
     let chunk_size = policy.chunk_size + seal(policy);
-    Plan { sections: Vec::new(), copies: policy.copies, chunk_size }
+    Plan { sections: Vec::new(), copies: policy.redundancy().donors(), chunk_size }
 }
 
 impl Pool {
@@ -95,6 +116,7 @@ impl Pool {
             }
             None => self.starting_plan(&new.policy, now)?,
         };
+        let bytes = bytes.saturating_mul(data_chunks(&new.policy));
         self.ledger.reserve(new.id, plan.promised());
         let session = Session {
             member: new.member,
@@ -153,6 +175,7 @@ impl Pool {
         self.ledger.grow(*id, plan.promised());
         if let Some(session) = self.sessions.get_mut(id) {
             session.plan.extend(plan.clone());
+            let bytes = bytes.saturating_mul(data_chunks(&policy));
             session.bytes = session.bytes.saturating_add(bytes);
         }
         Ok(plan)
@@ -165,21 +188,22 @@ impl Pool {
         avoid: &[DonorId],
         now: Tick,
     ) -> Result<Plan, Refusal> {
+        let copies = policy.redundancy().donors();
         let request = Request {
             bytes,
             chunk_size: policy.chunk_size + seal(policy),
-            width: policy.stripe_width,
-            copies: policy.copies,
+            width: policy.stripe_width.max(copies),
+            copies,
         };
         placement::plan(&self.candidates(avoid, now), &request)
     }
 
     fn starting_plan(&self, policy: &Policy, now: Tick) -> Result<(Plan, u64), Refusal> {
-        let wish = stored(policy, STARTING_BYTES);
+        let wish = stored(policy, STARTING_BYTES.max(group(policy)));
         match self.plan(policy, wish, &[], now) {
             Ok(plan) => Ok((plan, wish)),
             Err(Refusal::NoSpace { ask, have }) => {
-                let fits = have / u64::from(policy.copies.max(1));
+                let fits = have / u64::from(policy.redundancy().donors());
                 match self.plan(policy, fits, &[], now) {
                     Ok(plan) if fits > 0 => Ok((plan, fits)),
                     _ => Err(Refusal::NoSpace { ask, have }),
@@ -276,6 +300,11 @@ impl Pool {
 
 impl Session {
     fn ticketed(&self) -> Ticketed {
-        Ticketed { space: self.space, plan: self.plan.clone(), bytes: self.bytes }
+        Ticketed {
+            space: self.space,
+            policy: self.policy.clone(),
+            plan: self.plan.clone(),
+            bytes: self.bytes,
+        }
     }
 }
