@@ -15,6 +15,7 @@ pub mod source;
 pub mod write {
     //! Write protocols (checkpoint store §IV.B): so far the sliding window.
     pub mod copies;
+    pub mod groups;
     pub mod session;
     pub mod sliding_window;
 }

@@ -2,7 +2,9 @@
 
 use crate::buffer::Buffers;
 use crate::donors::Donors;
+use crate::source::Cutter;
 use potluck_core::path::PoolPath;
+use potluck_core::policy::Policy;
 use potluck_wire::call::Caller;
 use potluck_wire::control::{Call, Open, Opened};
 use potluck_wire::env::Env;
@@ -41,7 +43,20 @@ impl Client {
 
     /// The same client with memory of its own, for one piece of work with chunks of `chunk` bytes.
     pub fn for_chunks(&self, chunk: u32) -> Self {
-        Self { buffers: Buffers::new(MEMORY.max(4 * chunk as usize)), ..self.clone() }
+        self.with_memory(4 * chunk as usize)
+    }
+
+    /// The same client with memory of its own, for one write under `policy`: at least for one
+    /// group being sent while the next is cut.
+    pub fn for_writing(&self, policy: &Policy) -> Self {
+        match policy.ec {
+            Some(_) => self.with_memory(2 * Cutter::room(policy)),
+            None => self.for_chunks(policy.chunk_size),
+        }
+    }
+
+    fn with_memory(&self, least: usize) -> Self {
+        Self { buffers: Buffers::new(MEMORY.max(least)), ..self.clone() }
     }
 
     /// Does something that nobody waits for now, such as telling the manager of a bad copy.

@@ -32,7 +32,7 @@ pub struct PutReport {
     pub failed: Vec<(PoolPath, Failure)>,
     /// Plaintext bytes of the stored files.
     pub bytes: u64,
-    /// Chunks that went to donors, copies not counted.
+    /// Chunks that went to donors, parity included, copies not counted.
     pub sent_chunks: u64,
     /// Their stored bytes, copies not counted.
     pub sent_bytes: u64,
@@ -58,6 +58,6 @@ pub async fn put(
         condition: options.condition,
     };
     let session = WriteSession::open(client, &reserve).await?;
-    let client = client.for_chunks(session.reserved.policy.chunk_size);
+    let client = client.for_writing(&session.reserved.policy);
     sliding_window::write(&client, session, items, options.condition, progress).await
 }

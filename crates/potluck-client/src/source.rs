@@ -1,7 +1,12 @@
-//! What is stored: local files or a stream, cut into named chunks.
+//! What is stored: local files or a stream, cut into named chunks; with an erasure code into
+//! groups of them with their parity.
+
+mod group;
 
 use crate::buffer::{Buffer, Claim};
+use group::Grouping;
 use potluck_core::chunk::{ChunkHasher, ChunkName, Digest, FileDigest, INLINE_MAX};
+use potluck_core::erasure::Ec;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Policy;
 use potluck_core::recipe::Entry;
@@ -46,6 +51,15 @@ pub enum Cut {
         /// The bytes to store.
         body: Buffer,
     },
+    /// A group of file number `file`.
+    Group {
+        /// Counts the files from 0.
+        file: u32,
+        /// Its data chunks in order: what goes into the recipe, and the bytes to store.
+        data: Vec<(Entry, Buffer)>,
+        /// Its parity chunks in order.
+        parity: Vec<(ChunkName, Buffer)>,
+    },
     /// File number `file` is complete.
     End {
         /// Counts the files from 0.
@@ -60,8 +74,19 @@ pub enum Cut {
         /// Which one it was.
         path: PoolPath,
         /// Why.
-        error: io::Error,
+        error: CutError,
     },
+}
+
+/// Why a file could not be cut.
+#[derive(Debug, thiserror::Error)]
+pub enum CutError {
+    /// It could not be read.
+    #[error(transparent)]
+    Read(#[from] io::Error),
+    /// What was encoded does not decode to what it was made from (PROMISES I2).
+    #[error("its erasure code does not give back what was encoded")]
+    Miscoded,
 }
 
 /// A file that was read to its end.
@@ -86,6 +111,7 @@ pub struct Cutter {
     items: Items,
     chunk_size: usize,
     key: Option<SpaceKey>,
+    grouping: Option<Grouping>,
     next_file: u32,
     current: Option<Current>,
 }
@@ -107,11 +133,24 @@ struct Current {
 impl Cutter {
     /// Cuts `items` as `policy` says; seals with `key` if there is one.
     pub fn new(items: Items, policy: &Policy, key: Option<SpaceKey>) -> Self {
-        Self { items, chunk_size: policy.chunk_size as usize, key, next_file: 0, current: None }
+        Self {
+            items,
+            chunk_size: policy.chunk_size as usize,
+            key,
+            grouping: policy.ec.map(Grouping::new),
+            next_file: 0,
+            current: None,
+        }
     }
 
-    /// Cuts up to one chunk's worth of bytes into buffers that `claim` pays for; nothing when
-    /// all files are done.
+    /// Bytes that one call of [`Cutter::next`] may need under `policy`.
+    pub fn room(policy: &Policy) -> usize {
+        // The last group of a unit may begin when almost a chunk's worth is cut.
+        policy.chunk_size as usize * policy.ec.map_or(1, |ec| ec.width() + 1)
+    }
+
+    /// Cuts up to one chunk's worth of bytes, and the group that it began, into buffers that
+    /// `claim` pays for ([`Cutter::room`]); nothing when all files are done.
     pub fn next(&mut self, mut claim: Claim) -> Vec<Cut> {
         let mut cuts = Vec::new();
         let (mut bytes, mut files) = (0, 0);
@@ -124,6 +163,12 @@ impl Cutter {
                 Ok(Some(Piece::Chunk(entry, body))) => {
                     bytes += body.len();
                     cuts.push(Cut::Chunk { file: current.file, entry, body });
+                    self.current = Some(current);
+                }
+                Ok(Some(Piece::Group { data, parity })) => {
+                    bytes += data.iter().map(|(_, body)| body.len()).sum::<usize>();
+                    bytes += parity.iter().map(|(_, body)| body.len()).sum::<usize>();
+                    cuts.push(Cut::Group { file: current.file, data, parity });
                     self.current = Some(current);
                 }
                 Ok(Some(Piece::Inline(content))) => {
@@ -151,12 +196,16 @@ impl Cutter {
             self.next_file += 1;
             match Current::open(file, path.clone(), input) {
                 Ok(current) => return Some(current),
-                Err(error) => cuts.push(Cut::Failed { file, path, error }),
+                Err(error) => cuts.push(Cut::Failed { file, path, error: error.into() }),
             }
         }
     }
 
-    fn cut_one(&self, current: &mut Current, claim: &mut Claim) -> io::Result<Option<Piece>> {
+    fn cut_one(
+        &mut self,
+        current: &mut Current,
+        claim: &mut Claim,
+    ) -> Result<Option<Piece>, CutError> {
         if current.ended {
             return Ok(None);
         }
@@ -167,6 +216,13 @@ impl Cutter {
         } else if current.left == Some(0) && current.at_end()? {
             return Ok(None);
         }
+        match self.grouping.as_ref().map(Grouping::ec) {
+            Some(ec) => self.cut_group(ec, current, claim),
+            None => Ok(self.cut_chunk(current, claim)?),
+        }
+    }
+
+    fn cut_chunk(&self, current: &mut Current, claim: &mut Claim) -> io::Result<Option<Piece>> {
         // Of a stream nobody knows what is left: less than a whole chunk means its end.
         let left = current.left.map_or(usize::MAX, |left| left as usize);
         let want = left.clamp(1, self.chunk_size);
@@ -183,21 +239,46 @@ impl Cutter {
         if len == 0 {
             return Ok(None);
         }
-        if current.left.is_none() && current.size == len as u64 && len as u64 <= INLINE_MAX {
-            let content = body.to_vec();
+        if current.is_small_stream() {
+            return Ok(Some(Piece::Inline(self.seal_inline(body.to_vec(), current))));
+        }
+        let entry = self.seal_chunk(Digest(hasher.finish()), &mut body, current);
+        Ok(Some(Piece::Chunk(entry, body)))
+    }
+
+    fn cut_group(
+        &mut self,
+        ec: Ec,
+        current: &mut Current,
+        claim: &mut Claim,
+    ) -> Result<Option<Piece>, CutError> {
+        let raw = group::read(ec, self.chunk_size, current, claim)?;
+        if raw.is_empty() {
+            return Ok(None);
+        }
+        if current.is_small_stream() {
+            let content = raw[0].1.to_vec();
             return Ok(Some(Piece::Inline(self.seal_inline(content, current))));
         }
-        let digest = Digest(hasher.finish());
+        let seal = |(digest, mut body)| (self.seal_chunk(digest, &mut body, current), body);
+        let data: Vec<_> = raw.into_iter().map(seal).collect();
+        let Some(grouping) = &mut self.grouping else { return Ok(None) };
+        let parity = grouping.parity(&data, claim)?;
+        Ok(Some(Piece::Group { data, parity }))
+    }
+
+    /// Seals the next chunk of a file if its space is sealed, and names it.
+    fn seal_chunk(&self, digest: Digest, body: &mut Buffer, current: &mut Current) -> Entry {
         current.digest.push(digest);
+        let len = body.len() as u32;
         let name = match &self.key {
             Some(key) => {
                 key.seal(Meaning::Chunk, &digest, body.bytes_mut());
-                ChunkName::of(&body)
+                ChunkName::of(body)
             }
             None => ChunkName(digest.0),
         };
-        let entry = Entry { name, digest, len: len as u32, sealed: self.key.is_some() };
-        Ok(Some(Piece::Chunk(entry, body)))
+        Entry { name, digest, len, sealed: self.key.is_some() }
     }
 
     fn seal_inline(&self, mut content: Vec<u8>, current: &mut Current) -> Vec<u8> {
@@ -215,6 +296,7 @@ impl Cutter {
 
 enum Piece {
     Chunk(Entry, Buffer),
+    Group { data: Vec<(Entry, Buffer)>, parity: Vec<(ChunkName, Buffer)> },
     Inline(Vec<u8>),
 }
 
@@ -270,6 +352,19 @@ impl Current {
         self.size = 0;
         self.left = None;
         Ok(None)
+    }
+
+    /// Whether all that a stream brought so far is small; ask after a short read, which is its end.
+    fn is_small_stream(&self) -> bool {
+        self.left.is_none() && self.size <= INLINE_MAX
+    }
+
+    /// Gives back what was read last, because there is more than was promised.
+    fn unread(&mut self, content: Vec<u8>) {
+        self.size -= content.len() as u64;
+        self.left = None;
+        let rest = std::mem::replace(&mut self.reader, Box::new(io::empty()));
+        self.reader = Box::new(io::Cursor::new(content).chain(rest));
     }
 
     /// Whether a file that has delivered its length has no more; one that grew becomes a stream.

@@ -9,11 +9,9 @@ use potluck_wire::token::Role;
 fn may(role: Role, verb: Verb) -> bool {
     match verb {
         Verb::Join => true,
-        Verb::Invite
-        | Verb::Revoke
-        | Verb::SpaceCreate
-        | Verb::SpaceRemove
-        | Verb::GcResume => role == Role::Admin,
+        Verb::Invite | Verb::Revoke | Verb::SpaceCreate | Verb::SpaceRemove | Verb::GcResume => {
+            role == Role::Admin
+        }
         Verb::SpaceList
         | Verb::Reserve
         | Verb::Offer
@@ -29,6 +27,7 @@ fn may(role: Role, verb: Verb) -> bool {
         | Verb::Move
         | Verb::Remove
         | Verb::Usage
+        | Verb::PolicySet
         | Verb::Status => matches!(role, Role::User | Role::Admin),
         Verb::Register | Verb::Inventory | Verb::Heartbeat => role == Role::Donor,
     }

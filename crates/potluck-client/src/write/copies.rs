@@ -1,5 +1,5 @@
-//! Which donor takes which copy: the plan's own slots while they keep up, otherwise whoever of
-//! the plan has room.
+//! Which donor takes which copy or chunk of a group: the plan's own slots while they keep up,
+//! otherwise whoever of the plan has room.
 
 use crate::donors::Donors;
 use potluck_core::clock::Tick;
@@ -26,9 +26,12 @@ pub struct Spread {
     /// Donors it was sent to, or that held it already.
     pub targets: Vec<DonorId>,
     /// Donors that acknowledged it.
-    pub acks: Vec<(DonorId, AckLevel, Receipt)>,
+    pub acks: Vec<Ack>,
     slot: u64,
 }
+
+/// A donor's word that it holds a chunk.
+pub type Ack = (DonorId, AckLevel, Receipt);
 
 impl Copies {
     /// Follows `plan`.
@@ -48,9 +51,14 @@ impl Copies {
 
     /// A chunk that needs `want` copies beyond those at `held`.
     pub fn spread(&mut self, want: u32, held: Vec<DonorId>) -> Spread {
+        Spread { want, targets: held, acks: Vec::new(), slot: self.next_slot() }
+    }
+
+    /// The plan's next slot.
+    pub fn next_slot(&mut self) -> u64 {
         let slot = self.next_slot;
         self.next_slot += 1;
-        Spread { want, targets: held, acks: Vec::new(), slot }
+        slot
     }
 
     /// Donors that must not be planned again.
@@ -70,33 +78,53 @@ impl Copies {
     /// Donors that have acknowledged it, or held it before, are no help any more.
     pub fn can_place(&self, spread: &Spread, under_way: usize) -> bool {
         let missing = (spread.want as usize).saturating_sub(spread.acks.len());
-        let fresh = self.usable.iter().filter(|donor| !spread.targets.contains(donor)).count();
-        fresh + under_way >= missing
+        self.left(|donor| !spread.targets.contains(donor)) + under_way >= missing
     }
 
     /// The donor for the next copy of a chunk of `bytes`; `None` while all have enough to do.
     pub fn pick(&self, spread: &Spread, bytes: u32) -> Option<DonorId> {
-        let free = |donor: &DonorId| self.usable.contains(donor) && !spread.targets.contains(donor);
-        let slots = self.plan.chunks().max(1);
-        let planned = self.plan.slot(spread.slot % slots).unwrap_or_default();
+        let planned = self.planned(spread.slot);
+        self.pick_of(&planned, |donor| !spread.targets.contains(donor), bytes)
+    }
+
+    /// The donors that the plan has for a slot, one a copy or a chunk of a group. A plan that is
+    /// used up begins again.
+    pub fn planned(&self, slot: u64) -> Vec<DonorId> {
+        self.plan.slot(slot % self.plan.chunks().max(1)).unwrap_or_default()
+    }
+
+    /// The first of `planned` that is `free` and has room for `bytes`, or any other; `None` while
+    /// all have enough to do.
+    pub fn pick_of(
+        &self,
+        planned: &[DonorId],
+        free: impl Fn(&DonorId) -> bool,
+        bytes: u32,
+    ) -> Option<DonorId> {
+        let free = |donor: &DonorId| self.usable.contains(donor) && free(donor);
         self.donors.paces(|paces| {
             let has_room =
                 |donor: &DonorId| paces.get(donor).is_some_and(|pace| pace.has_room(bytes));
-            let preferred = planned.into_iter().filter(free).find(has_room);
+            let preferred = planned.iter().copied().filter(free).find(has_room);
             preferred.or_else(|| choose(others(paces, free), bytes))
         })
     }
 
-    /// Another donor for a copy that `slow` has had since `sent_at`, if waiting is not worth it.
+    /// How many donors are left that are `free`.
+    pub fn left(&self, free: impl Fn(&DonorId) -> bool) -> usize {
+        self.usable.iter().filter(|donor| free(donor)).count()
+    }
+
+    /// A `free` donor for what `slow` has had since `sent_at`, if waiting is not worth it.
     pub fn hedge(
         &self,
-        spread: &Spread,
+        free: impl Fn(&DonorId) -> bool,
         slow: DonorId,
         bytes: u32,
         sent_at: Tick,
         now: Tick,
     ) -> Option<DonorId> {
-        let free = |donor: &DonorId| self.usable.contains(donor) && !spread.targets.contains(donor);
+        let free = |donor: &DonorId| self.usable.contains(donor) && free(donor);
         self.donors.paces(|paces| {
             let best = others(paces, free).filter_map(|(_, pace)| pace.rate()).fold(0.0, f64::max);
             let late = overdue(paces.get(&slow)?, best, bytes, sent_at, now);

@@ -37,7 +37,9 @@ impl WriteSession {
     pub async fn open(client: &Client, reserve: &Reserve) -> Result<Self, Failure> {
         let reserved = client.call(reserve).await?;
         let calls = SessionCalls { client: client.clone(), session: reserved.session };
-        let planned = reserved.plan.chunks() * u64::from(reserved.policy.chunk_size);
+        // With an erasure code the plan counts groups.
+        let data = reserved.policy.ec.map_or(1, |ec| ec.data() as u64);
+        let planned = reserved.plan.chunks() * data * u64::from(reserved.policy.chunk_size);
         let promised = reserve.bytes.unwrap_or(planned.min(FIRST_PROMISE));
         let size_known = reserve.bytes.is_some();
         Ok(Self { calls, reserved, promised, size_known, armed: true })

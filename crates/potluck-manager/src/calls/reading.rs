@@ -15,8 +15,9 @@ impl Answer for Open {
     async fn answer(self, service: Arc<Service>, _: Caller) -> Result<Opened, Failure> {
         let open = move |db: &_| open::open(db, &self.path, self.recursive, self.after.as_deref());
         let mut page = service.catalog.read(open).await?;
-        let everybody: BTreeSet<DonorId> =
-            page.files.iter().flat_map(|file| file.holders.iter().flatten().copied()).collect();
+        let holders =
+            page.files.iter().flat_map(|file| file.holders.iter().chain(&file.parity_holders));
+        let everybody: BTreeSet<DonorId> = holders.flatten().copied().collect();
         let contacts = {
             let now = service.time.tick();
             ticketing::contacts(&service.pool(), everybody, now)
@@ -25,7 +26,10 @@ impl Answer for Open {
 
         let rank: BTreeMap<DonorId, (bool, f32)> =
             donors.iter().map(|donor| (donor.donor, (!donor.live, donor.load))).collect();
-        for holders in page.files.iter_mut().flat_map(|file| &mut file.holders) {
+        let files = page.files.iter_mut();
+        for holders in
+            files.flat_map(|file| file.holders.iter_mut().chain(&mut file.parity_holders))
+        {
             holders.retain(|donor| rank.contains_key(donor));
             holders.sort_by(|a, b| live_first(rank[a], rank[b]));
         }

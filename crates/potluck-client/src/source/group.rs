@@ -1,0 +1,179 @@
+//! Cutting groups: data chunks that together get parity (docs/format/erasure.md).
+
+use super::{Current, CutError};
+use crate::buffer::{Buffer, Claim};
+use potluck_core::chunk::{ChunkHasher, ChunkName, Digest};
+use potluck_core::erasure::{Codec, Ec};
+use potluck_core::recipe::Entry;
+use std::io;
+
+/// One group in so many is decoded again before it leaves, and the first of every session: a codec
+/// that is wrong on this machine is wrong from the start, one that errs now and then is found
+/// within a gigabyte or so, and the check costs a sixtieth of what decoding costs.
+const CHECK_EVERY: u64 = 64;
+/// Bytes of each chunk that are decoded at a time.
+const CHECK_PIECE: usize = 256 << 10;
+
+/// Gives groups their parity.
+pub struct Grouping {
+    codec: Codec,
+    /// Groups so far.
+    count: u64,
+}
+
+impl Grouping {
+    /// Groups of `ec`.
+    pub fn new(ec: Ec) -> Self {
+        Self { codec: Codec::new(ec), count: 0 }
+    }
+
+    /// The code.
+    pub fn ec(&self) -> Ec {
+        self.codec.ec()
+    }
+
+    /// The parity of a group's data chunks as stored.
+    pub fn parity(
+        &mut self,
+        data: &[(Entry, Buffer)],
+        claim: &mut Claim,
+    ) -> Result<Vec<(ChunkName, Buffer)>, CutError> {
+        let data: Vec<&[u8]> = data.iter().map(|(_, body)| &body[..]).collect();
+        let len = data.iter().map(|chunk| chunk.len()).max().unwrap_or_default();
+        let mut parity: Vec<Buffer> =
+            (0..self.ec().parity()).map(|_| claim.split(len).buffer(len)).collect();
+        let mut out: Vec<&mut [u8]> = parity.iter_mut().map(|chunk| &mut chunk[..]).collect();
+        self.codec.encode(&data, &mut out);
+        let checked = self.count.is_multiple_of(CHECK_EVERY);
+        self.count += 1;
+        if checked && !self.decodes(&data, &parity) {
+            return Err(CutError::Miscoded);
+        }
+        Ok(parity.into_iter().map(|chunk| (ChunkName::of(&chunk), chunk)).collect())
+    }
+
+    /// Whether the group gives back as many of its last data chunks as may be lost.
+    fn decodes(&self, data: &[&[u8]], parity: &[Buffer]) -> bool {
+        let (m, k) = (self.ec().data(), self.ec().parity());
+        let lost: Vec<usize> = (data.len().saturating_sub(k)..data.len()).collect();
+        let len = parity[0].len();
+        let mut scratch = vec![0; lost.len() * CHECK_PIECE.min(len)];
+        (0..len).step_by(CHECK_PIECE).all(|at| {
+            let piece = |chunk: &[u8]| {
+                let end = (at + CHECK_PIECE).min(chunk.len());
+                chunk.get(at..end).unwrap_or_default().len()
+            };
+            let of = |chunk: &'_ [u8]| at.min(chunk.len())..at.min(chunk.len()) + piece(chunk);
+            let size = CHECK_PIECE.min(len - at);
+            let mut shards: Vec<Option<&[u8]>> = Vec::with_capacity(m + k);
+            shards.extend(data.iter().map(|chunk| Some(&chunk[of(chunk)])));
+            shards.resize(m, Some(&[]));
+            shards.extend(parity.iter().map(|chunk| Some(&chunk[of(chunk)])));
+            lost.iter().for_each(|position| shards[*position] = None);
+            let mut out: Vec<&mut [u8]> = scratch.chunks_mut(size).take(lost.len()).collect();
+            if self.codec.rebuild(&shards, &lost, &mut out).is_err() {
+                return false;
+            }
+            lost.iter().zip(&out).all(|(position, rebuilt)| {
+                let (was, zeros) = rebuilt.split_at(piece(data[*position]));
+                was == &data[*position][of(data[*position])] && zeros.iter().all(|byte| *byte == 0)
+            })
+        })
+    }
+}
+
+/// Reads the next group's data chunks with their digests; none at the end of the input.
+///
+/// What is left of a file tells the length of the chunks. A stream is read into whole chunks, and
+/// spread evenly when it ends.
+pub fn read(
+    ec: Ec,
+    chunk_size: usize,
+    current: &mut Current,
+    claim: &mut Claim,
+) -> io::Result<Vec<(Digest, Buffer)>> {
+    let shard_len = |left: u64| ec.shard_len(left, chunk_size as u32) as usize;
+    loop {
+        let shard = current.left.map_or(chunk_size, shard_len);
+        let mut chunks = read_up_to(ec.data(), shard, current, claim)?;
+        let total: usize = chunks.iter().map(|(_, body)| body.len()).sum();
+        let whole = total == ec.data() * chunk_size;
+        if !whole && total > 0 && current.left == Some(0) && !current.at_end()? {
+            // It has grown since it was measured. Only the last group may be short: once more, as
+            // of a stream.
+            current.unread(chunks.iter().flat_map(|(_, body)| body.iter().copied()).collect());
+            continue;
+        }
+        current.ended = !whole;
+        let even = shard_len(total as u64);
+        if !whole && !current.is_small_stream() && even < shard {
+            chunks = respread(chunks, total, shard, even, claim);
+        }
+        return Ok(chunks);
+    }
+}
+
+/// Reads up to `count` chunks of `len` bytes; less only at the end of the input.
+fn read_up_to(
+    count: usize,
+    len: usize,
+    current: &mut Current,
+    claim: &mut Claim,
+) -> io::Result<Vec<(Digest, Buffer)>> {
+    let mut chunks = Vec::with_capacity(count);
+    let mut hasher = ChunkHasher::default();
+    while chunks.len() < count {
+        let want = current.left.map_or(len, |left| len.min(left as usize));
+        if want == 0 {
+            break;
+        }
+        let mut body = claim.split(want).buffer(want);
+        let filled = current.fill(&mut body, &mut hasher)?;
+        let digest = Digest(hasher.finish());
+        body.bytes_mut().truncate(filled);
+        if filled > 0 {
+            chunks.push((digest, body));
+        }
+        if filled < want {
+            break;
+        }
+    }
+    Ok(chunks)
+}
+
+/// Spreads `total` bytes in chunks of `from` bytes over more chunks of `to` bytes, in place.
+fn respread(
+    chunks: Vec<(Digest, Buffer)>,
+    total: usize,
+    from: usize,
+    to: usize,
+    claim: &mut Claim,
+) -> Vec<(Digest, Buffer)> {
+    let mut bodies: Vec<Buffer> = chunks.into_iter().map(|(_, body)| body).collect();
+    let count = total.div_ceil(to);
+    bodies.resize_with(count, || claim.split(to).buffer(to));
+    // From the last to the first: what a chunk takes lies in itself or in earlier ones.
+    for at in (0..count).rev() {
+        let (sources, rest) = bodies.split_at_mut(at);
+        let target = rest[0].bytes_mut();
+        let (start, mut end) = (at * to, total.min((at + 1) * to));
+        let len = end - start;
+        if target.len() < len {
+            target.resize(len, 0);
+        }
+        while end > start {
+            let source = (end - 1) / from;
+            let begin = start.max(source * from);
+            let (taken, place) = (begin - source * from..end - source * from, begin - start);
+            match source == at {
+                true => target.copy_within(taken, place),
+                false => {
+                    target[place..place + (end - begin)].copy_from_slice(&sources[source][taken])
+                }
+            }
+            end = begin;
+        }
+        target.truncate(len);
+    }
+    bodies.into_iter().map(|body| (Digest::of(&body), body)).collect()
+}

@@ -1,0 +1,91 @@
+//! Room: a session's promise grows, and donors that failed are replaced.
+
+use super::{Event, Window};
+use potluck_wire::control::Grown;
+use potluck_wire::error::{ErrorKind, Failure, code};
+use std::time::Duration;
+
+/// Plaintext bytes a session grows by at least.
+const GROW_BYTES: u64 = 256 << 20;
+
+impl Window {
+    pub(super) fn grow_ahead(&mut self) {
+        let policy = &self.session.reserved.policy;
+        // What was said to come is promised; a stream must not have to wait at the end of its promise.
+        let ahead = match self.session.size_known {
+            true => 0,
+            false => {
+                let group = policy.ec.map_or(0, |ec| 2 * ec.data() as u64);
+                u64::from(policy.chunk_size) * group.max(u64::from(policy.stripe_width))
+            }
+        };
+        if !self.all_cut()
+            && self.cut_bytes + ahead > self.session.promised
+            && self.session.promised > 0
+            && self.grow_refused.is_none()
+        {
+            self.grow(self.cut_bytes.max(GROW_BYTES));
+        }
+    }
+
+    pub(super) fn grow(&mut self, bytes: u64) {
+        if self.growing {
+            return;
+        }
+        self.growing = true;
+        let (calls, avoid) = (self.session.calls(), self.copies.failed());
+        // For a full donor no other turns up by waiting.
+        let wait = !self.donor_full;
+        self.events.push(Box::pin(async move {
+            let grown = calls.grow(bytes, avoid, wait).await;
+            Event::Grown(bytes, grown)
+        }));
+    }
+
+    /// Too few donors are left for what has been read: asks for others.
+    pub(super) fn replace_donors(&mut self) -> Result<(), Failure> {
+        if let Some(refusal) = &self.grow_refused {
+            let names: Vec<_> =
+                self.copies.failed().into_iter().map(|donor| self.donors.name(donor)).collect();
+            let mut failure = refusal.clone();
+            if self.donor_full && failure.code != code::NO_MANAGER {
+                // Waiting for donors to come back, which the manager may advise, makes no room.
+                failure = Failure::new(ErrorKind::NoSpace, code::FULL, "the donors' disks are full")
+                    .hint("remove files, free space on the donors' disks, or lend more with `potluck lend`");
+            }
+            if !names.is_empty() {
+                failure.message =
+                    format!("{}; failed while writing: {}", failure.message, names.join(", "));
+            }
+            return Err(failure);
+        }
+        let policy = &self.session.reserved.policy;
+        let chunks = match policy.ec {
+            Some(ec) => ec.data() * (self.groups.queued() + 1),
+            None => self.queue.len() + 1,
+        };
+        self.grow(u64::from(policy.chunk_size) * chunks as u64);
+        Ok(())
+    }
+
+    pub(super) fn take_grown(&mut self, bytes: u64, grown: Result<Grown, Failure>) {
+        self.growing = false;
+        match grown {
+            Ok(grown) => {
+                self.session.promised += bytes;
+                self.donors.learn(grown.donors);
+                self.copies.extend(grown.plan);
+            }
+            // What was promised can still be written; the refusal matters when that is not enough.
+            Err(refusal) => self.grow_refused = Some(refusal),
+        }
+    }
+
+    pub(super) fn renew_later(&mut self) {
+        let (calls, every) = (self.session.calls(), self.session.reserved.lease_ms / 3);
+        self.events.push(Box::pin(async move {
+            tokio::time::sleep(Duration::from_millis(every.max(100))).await;
+            Event::Renewed(calls.renew().await)
+        }));
+    }
+}
