@@ -9,7 +9,9 @@ use potluck_wire::token::Role;
 fn may(role: Role, verb: Verb) -> bool {
     match verb {
         Verb::Join => true,
-        Verb::Invite | Verb::Revoke | Verb::SpaceCreate | Verb::SpaceRemove => role == Role::Admin,
+        Verb::Invite | Verb::Revoke | Verb::SpaceCreate | Verb::SpaceRemove | Verb::GcResume => {
+            role == Role::Admin
+        }
         Verb::SpaceList
         | Verb::Reserve
         | Verb::Offer

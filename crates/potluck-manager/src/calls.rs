@@ -4,6 +4,7 @@
 mod commit;
 mod donor;
 mod health;
+mod hold;
 mod membership;
 mod naming;
 mod policy;
@@ -87,6 +88,7 @@ calls! {
     Reserve Offer Grow Renew Commit Abort Open Report
     List Stat MakeDir Move Remove Usage Status PolicySet
     Register Inventory Heartbeat
+    GcResume
 }
 
 async fn answer_one<C: Answer>(

@@ -43,6 +43,9 @@ impl Default for Gc {
 impl Gc {
     /// One step of both phases.
     pub async fn step(&mut self, service: &Service) -> Result<Step, Error> {
+        if service.gc_held().is_some() {
+            return Ok(Step::Idle);
+        }
         // Orders first, so that what is condemned in this step is ordered in the next at the
         // earliest.
         let ordered = self.order(service).await?;

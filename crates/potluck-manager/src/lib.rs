@@ -14,6 +14,7 @@ mod config;
 mod error;
 mod failure;
 mod gc;
+mod hold;
 mod init;
 mod manager;
 mod members;

@@ -2,7 +2,7 @@
 
 use crate::background;
 use crate::ca::{self, Ca};
-use crate::catalog::{Catalog, Durability, Error, members, schema, sessions};
+use crate::catalog::{Catalog, Durability, Error, members, notes, schema, sessions};
 use crate::config::ManagerConfig;
 use crate::error::ManagerError;
 use crate::init::{advertised, update_admin_address};
@@ -21,6 +21,7 @@ use potluck_wire::net::Listener;
 use potluck_wire::tls::{Admit, TlsAdmit};
 use potluck_wire::token::Role;
 use std::net::SocketAddr;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
 
@@ -35,6 +36,7 @@ pub struct Manager {
 /// What an earlier life left in the catalog.
 struct Left {
     epoch: Epoch,
+    gc_held: Option<String>,
     pool_name: String,
     saved_ms: Option<u64>,
     members: Vec<members::Member>,
@@ -80,7 +82,8 @@ impl Manager {
             config,
             env,
             time,
-            epoch: left.epoch,
+            epoch: AtomicU64::new(left.epoch.0),
+            gc_held: Mutex::new(left.gc_held),
             start,
             pool_name: left.pool_name,
             catalog,
@@ -137,6 +140,7 @@ fn next_life(db: &rusqlite::Connection) -> Result<Left, Error> {
         .collect::<Result<_, Error>>()?;
     Ok(Left {
         epoch: schema::next_epoch(db)?,
+        gc_held: notes::get(db, notes::GC_HELD)?,
         pool_name: schema::pool_name(db)?,
         saved_ms: schema::saved_pool_time(db)?,
         members: members::all(db)?,

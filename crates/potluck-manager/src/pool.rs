@@ -157,6 +157,11 @@ impl Pool {
         }
     }
 
+    /// Takes all tombstones back.
+    pub fn cancel_deletions(&mut self) {
+        self.orders.cancel_deletions();
+    }
+
     /// Takes orders back for chunks that are in use again. A copy that went in the meantime is
     /// reported as removed.
     pub fn revive(&mut self, names: &[ChunkName]) {

@@ -10,6 +10,7 @@ use crate::state_dir::StateDir;
 use crate::stats_cache::StatsCache;
 use potluck_core::ids::{Epoch, SessionId};
 use potluck_wire::env::Env;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::Notify;
 
@@ -21,8 +22,6 @@ pub struct Service {
     pub env: Env,
     /// The pool's time.
     pub time: PoolTime,
-    /// This start's number.
-    pub epoch: Epoch,
     /// Drawn at this start: epoch and start together are no other manager's.
     pub start: u64,
     /// What the pool is called.
@@ -37,6 +36,8 @@ pub struct Service {
     pub chores: Notify,
     /// Figures for status.
     pub stats: StatsCache,
+    pub(crate) epoch: AtomicU64,
+    pub(crate) gc_held: Mutex<Option<String>>,
     pub(crate) pool: Mutex<Pool>,
     /// Held as long as anything of this manager lives.
     pub(crate) _state: StateDir,
@@ -48,10 +49,29 @@ impl Service {
         self.pool.lock().expect("no holder panics")
     }
 
+    /// This start's number. It grows within one start only when a newer catalog ran before.
+    pub fn epoch(&self) -> Epoch {
+        Epoch(self.epoch.load(Ordering::Acquire))
+    }
+
+    /// Takes a later number, which is durable.
+    pub fn raise_epoch(&self, epoch: Epoch) {
+        self.epoch.fetch_max(epoch.0, Ordering::AcqRel);
+    }
+
+    /// Why nothing is condemned, reclaimed or trimmed now, if so. Asked before every deletion.
+    pub fn gc_held(&self) -> Option<String> {
+        self.gc_held.lock().expect("no holder panics").clone()
+    }
+
+    pub(crate) fn hold_gc(&self, why: Option<String>) {
+        *self.gc_held.lock().expect("no holder panics") = why;
+    }
+
     /// The moment by which tokens are judged.
     pub fn moment(&self) -> crate::catalog::members::Moment {
         crate::catalog::members::Moment {
-            epoch: self.epoch,
+            epoch: self.epoch(),
             pool_ms: self.time.now_ms(),
             wall_ms: self.time.wall_ms(),
         }

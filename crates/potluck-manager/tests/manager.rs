@@ -4,6 +4,8 @@
 mod donors;
 #[path = "manager/garbage.rs"]
 mod garbage;
+#[path = "manager/hold.rs"]
+mod hold;
 #[path = "manager/joining.rs"]
 mod joining;
 #[path = "manager/lab.rs"]

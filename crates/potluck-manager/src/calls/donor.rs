@@ -5,11 +5,12 @@ use crate::catalog::chunks::ChunkId;
 use crate::catalog::placements::{self, Told};
 use crate::catalog::{Durability, Error};
 use crate::failure;
+use crate::hold;
 use crate::members::Caller;
 use crate::pool::{Enlisted, PageDone};
 use crate::service::Service;
 use potluck_core::ids::{DonorId, Incarnation};
-use potluck_wire::control::{Beat, Done, Heartbeat, Inventory, Register, Registered};
+use potluck_wire::control::{Beat, Done, Heartbeat, Inventory, Order, Register, Registered};
 use potluck_wire::error::Failure;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -25,6 +26,7 @@ impl Answer for Register {
     async fn answer(self, service: Arc<Service>, caller: Caller) -> Result<Registered, Failure> {
         let donor = donor_of(&caller)?;
         let address = reachable(&self.address, caller.peer)?;
+        hold::compare(&service, donor, self.heard).await?;
         let now = service.time.tick();
         let enlisted = service.pool().register(donor, &self, address, now);
         match enlisted {
@@ -37,7 +39,7 @@ impl Answer for Register {
         }
         Ok(Registered {
             donor,
-            epoch: service.epoch,
+            epoch: service.epoch(),
             start: service.start,
             now_ms: service.time.now_ms(),
         })
@@ -67,7 +69,7 @@ impl Answer for Heartbeat {
         let now = service.time.tick();
         let known = service.pool().heartbeat(donor, &self, now);
         let mut beat = Beat {
-            epoch: service.epoch,
+            epoch: service.epoch(),
             start: service.start,
             now_ms: service.time.now_ms(),
             register: !known,
@@ -77,6 +79,10 @@ impl Answer for Heartbeat {
             let incarnation = self.incarnation;
             believe(&service, donor, incarnation, self).await?;
             beat.orders = service.pool().orders_for(donor, now);
+            if service.gc_held().is_some() {
+                // Whoever decided on these did so before the hold.
+                beat.orders.retain(|order| !matches!(order, Order::Delete { .. }));
+            }
         }
         Ok(beat)
     }

@@ -12,6 +12,7 @@ impl Answer for Status {
     async fn answer(self, service: Arc<Service>, _: Caller) -> Result<PoolStatus, Failure> {
         let stats = service.stats.get(&service.catalog, &service.time).await?;
         let now = service.time.tick();
+        let held = service.gc_held();
         let pool = service.pool();
         let mut donors = pool.status(now);
         for donor in &mut donors {
@@ -22,14 +23,24 @@ impl Answer for Status {
         Ok(PoolStatus {
             pool: service.pool_name.clone(),
             version: version::PRODUCT.into(),
-            epoch: service.epoch,
+            epoch: service.epoch(),
             uptime_seconds: service.time.uptime().as_secs(),
             sessions: pool.open_sessions() as u64,
             files: stats.files,
             bytes: stats.bytes,
             condemned_chunks: stats.condemned,
             donors,
+            alarms: alarms(held.as_deref()),
+            gc_held: held,
             ..PoolStatus::default()
         })
     }
+}
+
+/// What somebody should look at, with what to do.
+fn alarms(held: Option<&str>) -> Vec<String> {
+    let held = held.map(|why| {
+        format!("nothing is reclaimed: {why}. When all is where it should be: `potluck gc resume`")
+    });
+    held.into_iter().collect()
 }

@@ -8,6 +8,7 @@ use super::acknowledged::{self, Standing};
 use super::chunks::Book;
 use super::entries::{self, DirId, Place};
 use super::error::Error;
+use super::journal::{self, Op};
 use super::schema::Counter;
 use super::sessions;
 use super::spaces::{self, Space, Sums};
@@ -114,6 +115,7 @@ pub fn commit<F>(
         book: Book::new(db, now_ms),
         dirs: HashMap::new(),
         sums: Sums::default(),
+        visible: Vec::new(),
     };
     let mut outcomes = Vec::with_capacity(batch.files.len());
     for (id, file) in (first..).zip(batch.files) {
@@ -128,8 +130,12 @@ pub fn commit<F>(
         outcomes.push(outcome);
     }
     let sums = work.sums;
+    let visible = std::mem::take(&mut work.visible);
     let revived = work.book.close()?;
     spaces::add_sums(db, batch.space, sums)?;
+    if !visible.is_empty() {
+        journal::append(db, &Op::Files(visible))?;
+    }
     if batch.done {
         sessions::end(db, &batch.session)?;
     }
@@ -191,6 +197,8 @@ struct Work<'db> {
     /// Directories of this batch's files, so that a thousand files of one are looked up once.
     dirs: HashMap<Vec<String>, DirId>,
     sums: Sums,
+    /// What became visible, for the journal.
+    visible: Vec<(PoolPath, VersionId)>,
 }
 
 impl Work<'_> {
@@ -240,6 +248,7 @@ impl Work<'_> {
             self.book.remove(&chunks)?;
             self.sums.sub(old.size as i64);
         }
+        self.visible.push((file.path, id));
         Ok(id)
     }
 

@@ -1,6 +1,7 @@
 //! Members and the tokens that make them.
 
 use super::error::Error;
+use super::journal::{self, Op};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{Epoch, MemberId};
 use potluck_wire::token::Role;
@@ -72,6 +73,7 @@ pub fn add(
     let id = MemberId(db.last_insert_rowid() as u32);
     let fingerprint = certify(id)?;
     db.execute("UPDATE members SET fingerprint = ?2 WHERE id = ?1", params![id.0, fingerprint.0])?;
+    journal::append(db, &Op::Member(id))?;
     Ok(Member { id, role, name: name.into(), fingerprint, revoked: false })
 }
 
@@ -94,6 +96,7 @@ pub fn revoke(db: &Connection, id: MemberId) -> Result<Member, Error> {
         return Err(Error::LastAdmin(id.0));
     }
     db.execute("UPDATE members SET revoked = 1 WHERE id = ?1", [id.0])?;
+    journal::append(db, &Op::Member(id))?;
     found.revoked = true;
     Ok(found)
 }

@@ -158,6 +158,16 @@ pub fn next_epoch(db: &Connection) -> Result<Epoch, Error> {
     Ok(Epoch(epoch as u64))
 }
 
+/// Makes the epoch a later one than `above`, unless it is; gives what it is.
+pub fn raise_epoch(db: &Connection, above: Epoch) -> Result<Epoch, Error> {
+    let epoch: i64 = db.query_row(
+        "UPDATE meta SET value = max(value, ?2 + 1) WHERE key = ?1 RETURNING value",
+        params![EPOCH, above.0 as i64],
+        |row| row.get(0),
+    )?;
+    Ok(Epoch(epoch as u64))
+}
+
 /// What the pool is called.
 pub fn pool_name(db: &Connection) -> Result<String, Error> {
     Ok(db.query_row("SELECT name FROM pool", [], |row| row.get(0))?)

@@ -2,6 +2,7 @@
 
 use super::entries::{self, DirId, Place};
 use super::error::Error;
+use super::journal::{self, Op};
 use super::schema::Counter;
 use super::trash;
 use potluck_core::ids::SpaceId;
@@ -113,7 +114,8 @@ pub fn create(
         "INSERT INTO spaces (name, root, policy, key) VALUES (?1, ?2, ?3, ?4)",
         params![name, root.0, policy, key.map(SpaceKey::as_bytes)],
     )?;
-    entries::insert(db, DirId::ROOT, name, Place::Dir(root), wall_ms)
+    entries::insert(db, DirId::ROOT, name, Place::Dir(root), wall_ms)?;
+    journal::append(db, &Op::Space(name.into()))
 }
 
 /// Removes a space, with its files only if `force`.
@@ -125,7 +127,8 @@ pub fn remove(db: &Connection, name: &str, force: bool) -> Result<(), Error> {
     }
     db.execute("DELETE FROM spaces WHERE id = ?1", [space.id.0])?;
     entries::delete(db, DirId::ROOT, name)?;
-    trash::throw(db, space.root)
+    trash::throw(db, space.root)?;
+    journal::append(db, &Op::SpaceRemoved(name.into()))
 }
 
 /// Changes a space's policy.

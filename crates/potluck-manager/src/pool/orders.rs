@@ -67,6 +67,11 @@ impl Orders {
         }
     }
 
+    /// No chunk must be deleted after all.
+    pub fn cancel_deletions(&mut self) {
+        self.0.values_mut().for_each(|waiting| waiting.deletions.clear());
+    }
+
     /// Nothing said to the donor's earlier life holds.
     pub fn forget(&mut self, donor: DonorId) {
         self.0.remove(&donor);

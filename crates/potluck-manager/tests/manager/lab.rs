@@ -3,7 +3,7 @@
 
 use potluck_core::budget::DiskState;
 use potluck_core::chunk::{ChunkName, DEFAULT_CHUNK, Digest, FileDigest};
-use potluck_core::ids::{DonorId, Incarnation, SessionId};
+use potluck_core::ids::{DonorId, Epoch, Incarnation, SessionId};
 use potluck_core::load::Load;
 use potluck_core::policy::{AckLevel, Policy};
 use potluck_core::recipe::{self, Entry, PAGE_ENTRIES};
@@ -11,7 +11,7 @@ use potluck_manager::{Manager, ManagerConfig, ManagerError, init};
 use potluck_wire::call::Caller;
 use potluck_wire::control::{
     Beat, Call, Commit, Committed, Condition, FileCommit, Heartbeat, Holding, Inventory, Invite,
-    Join, Offer, Offered, Order, Outcome, Register, Reserve, Reserved, SpaceCreate,
+    Join, Offer, Offered, Order, Outcome, Register, Registered, Reserve, Reserved, SpaceCreate,
 };
 use potluck_wire::env::Env;
 use potluck_wire::error::Failure;
@@ -143,6 +143,7 @@ impl Lab {
             identity,
             key: Secret::generate(&*self.env.entropy),
             life: Incarnation(1),
+            heard: Default::default(),
         };
         donor.report(&[]).await;
         donor
@@ -166,12 +167,14 @@ pub struct Donor {
     pub caller: Caller,
     pub key: Secret,
     pub life: Incarnation,
+    /// The highest epoch it heard, and of which start.
+    pub heard: (Epoch, u64),
 }
 
 pub const LEN: u32 = 1000;
 
 impl Donor {
-    pub async fn register(&self) {
+    pub async fn register(&self) -> Registered {
         let register = Register {
             incarnation: self.life,
             key: self.key.clone(),
@@ -181,10 +184,11 @@ impl Donor {
             room: 10 << 30,
             label: None,
             grace_ms: None,
-            heard: Default::default(),
+            heard: self.heard,
         };
         let registered = self.caller.call(&register).await.expect("registered");
         assert_eq!(registered.donor, self.id);
+        registered
     }
 
     pub async fn inventory(&self, names: &[ChunkName]) {

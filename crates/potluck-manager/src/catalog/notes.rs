@@ -1,0 +1,29 @@
+//! Single facts in words that must outlive the manager's process, by key.
+
+use super::error::Error;
+use rusqlite::{Connection, OptionalExtension, params};
+
+/// Why garbage collection is held.
+pub const GC_HELD: &str = "gc_held";
+
+/// A fact, if it was noted.
+pub fn get(db: &Connection, key: &str) -> Result<Option<String>, Error> {
+    let mut select = db.prepare_cached("SELECT value FROM notes WHERE key = ?1")?;
+    Ok(select.query_row([key], |row| row.get(0)).optional()?)
+}
+
+/// Notes a fact; replaces what was noted under its key.
+pub fn set(db: &Connection, key: &str, value: &str) -> Result<(), Error> {
+    db.prepare_cached(
+        "INSERT INTO notes (key, value) VALUES (?1, ?2)
+         ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+    )?
+    .execute(params![key, value])?;
+    Ok(())
+}
+
+/// Forgets a fact.
+pub fn clear(db: &Connection, key: &str) -> Result<(), Error> {
+    db.prepare_cached("DELETE FROM notes WHERE key = ?1")?.execute([key])?;
+    Ok(())
+}

@@ -1,0 +1,116 @@
+//! A manager whose catalog is older than one that ran before deletes nothing (PROMISES D5).
+
+use crate::lab::{Donor, Lab, chunk, write};
+use potluck_core::ids::{DonorId, Epoch};
+use potluck_wire::control::{GcResume, PoolStatus, Remove, Status};
+use potluck_wire::error::code;
+use potluck_wire::token::Role;
+use std::time::Duration;
+
+async fn status(lab: &Lab) -> PoolStatus {
+    lab.admin().call(&Status {}).await.expect("status")
+}
+
+async fn remove(lab: &Lab, at: &str) {
+    let remove = Remove { path: at.parse().expect("path"), recursive: false };
+    lab.admin().call(&remove).await.expect("removed");
+}
+
+/// Beats for several times the grace and the pace of collection; gives what was ordered deleted.
+async fn deletions(donor: &Donor) -> usize {
+    let mut ordered = 0;
+    for touches in 100..110 {
+        ordered += donor.tombstones(touches).await.len();
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    ordered
+}
+
+fn copy_dir(from: &std::path::Path, to: &std::path::Path) {
+    std::fs::create_dir_all(to).expect("a directory");
+    for entry in std::fs::read_dir(from).expect("a directory") {
+        let entry = entry.expect("an entry");
+        let target = to.join(entry.file_name());
+        match entry.file_type().expect("a type").is_dir() {
+            true => copy_dir(&entry.path(), &target),
+            false => std::fs::copy(entry.path(), target).map(|_| ()).expect("copied"),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn d5_a_manager_on_an_older_copy_of_its_directory_deletes_nothing() {
+    let mut lab = Lab::new().await;
+    let ada = lab.join(Role::User, "ada").await;
+    let mut donor = lab.donor("basement").await;
+    write(&lab.caller(&ada), "pot://lab/a", 1, &donor).await;
+    remove(&lab, "pot://lab/a").await;
+    lab.stop().await;
+    let (state, old) = (lab.config.state.clone(), lab.config.state.with_extension("old"));
+    copy_dir(&state, &old);
+
+    // The newer life uses the chunk again.
+    lab.start().await;
+    donor.caller = lab.caller(&donor.identity);
+    donor.report(&[chunk(1)]).await;
+    write(&lab.caller(&ada), "pot://lab/b", 1, &donor).await;
+    let beat = donor.beat(donor.heartbeat(1)).await;
+    donor.heard = (beat.epoch, beat.start);
+    let newer = status(&lab).await.epoch;
+    lab.stop().await;
+
+    // The older copy is put back; it counts the chunk as unused, and has the newer one's epoch.
+    std::fs::remove_dir_all(&state).expect("removed");
+    std::fs::rename(&old, &state).expect("put back");
+    lab.start().await;
+    assert_eq!(status(&lab).await.epoch, newer, "only the start tells them apart");
+    donor.caller = lab.caller(&donor.identity);
+    donor.report(&[chunk(1)]).await;
+    assert_eq!(deletions(&donor).await, 0);
+    let held = status(&lab).await;
+    assert!(held.gc_held.is_some() && held.epoch > newer, "{held:?}");
+    assert!(held.alarms.iter().any(|alarm| alarm.contains("gc resume")), "{:?}", held.alarms);
+
+    // The hold outlives the process; only an admin ends it.
+    lab.stop().await;
+    lab.start().await;
+    donor.caller = lab.caller(&donor.identity);
+    donor.report(&[chunk(1)]).await;
+    assert_eq!(deletions(&donor).await, 0);
+    let refused = lab.caller(&ada).call(&GcResume {}).await.expect_err("a user");
+    assert_eq!(refused.code, code::NOT_ALLOWED);
+    lab.admin().call(&GcResume {}).await.expect("resumed");
+    assert_eq!(status(&lab).await.gc_held, None);
+    crate::lab::eventually("what was given up is reclaimed", async || {
+        (!donor.tombstones(200).await.is_empty()).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn d5_donors_that_heard_a_higher_epoch_hold_garbage_collection_and_are_obeyed_by_again() {
+    let lab = Lab::new().await;
+    let user = lab.user().await;
+    let mut donor = lab.donor("basement").await;
+    write(&user, "pot://lab/a", 1, &donor).await;
+    let own = status(&lab).await.epoch;
+    donor.heard = (Epoch(own.0 + 40), 7);
+    donor.report(&[chunk(1)]).await;
+    remove(&lab, "pot://lab/a").await;
+    assert_eq!(deletions(&donor).await, 0);
+    let held = status(&lab).await;
+    assert_eq!(held.epoch, Epoch(own.0 + 41), "donors obey it again");
+    assert!(held.gc_held.is_some_and(|why| why.contains(&DonorId(donor.id.0).to_string())));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn d5_what_this_manager_said_itself_holds_nothing() {
+    let lab = Lab::new().await;
+    let mut donor = lab.donor("basement").await;
+    let beat = donor.beat(donor.heartbeat(0)).await;
+    for heard in [(beat.epoch, beat.start), (beat.epoch, 0), (Epoch(0), 9)] {
+        donor.heard = heard;
+        donor.report(&[]).await;
+    }
+    assert_eq!(status(&lab).await.gc_held, None);
+}
