@@ -66,8 +66,7 @@ struct Site {
 pub fn restore_file(ask: &Restore, from: &Path, env: &Env) -> Result<Restored, ManagerError> {
     let site = Site::prepare(ask)?;
     let temp = site.state.catalog().with_extension("part");
-    fs::copy(from, &temp)
-        .map_err(|source| ManagerError::Io { path: from.into(), source })?;
+    fs::copy(from, &temp).map_err(|source| ManagerError::Io { path: from.into(), source })?;
     site.finish(ask, &temp, env)
 }
 
