@@ -157,8 +157,8 @@ struct ChunkState {
     users: Vec<(u32, u32)>,
     /// Whether there are enough copies for files to become visible.
     told: bool,
-    /// Donors to which its first donor forwards it, while that one has not answered.
-    forwarded: Vec<DonorId>,
+    /// The donor that forwards it and has not answered, and to whom.
+    forwarded: Option<(DonorId, Vec<DonorId>)>,
     /// Whether a donor may be asked to forward it; each chunk is forwarded once.
     may_forward: bool,
 }
@@ -333,7 +333,7 @@ impl Window {
             spread: self.copies.spread(),
             users: vec![user],
             told: false,
-            forwarded: Vec::new(),
+            forwarded: None,
             may_forward: self.mirror.is_server(),
         };
         self.chunks.insert(entry.name, chunk);

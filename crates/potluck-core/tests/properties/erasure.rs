@@ -11,7 +11,7 @@ fn ec() -> impl Strategy<Value = Ec> {
 
 /// Up to m data chunks of one length, the last of them shorter: as cutting makes groups.
 fn group(ec: Ec, seed: u64) -> Vec<Vec<u8>> {
-    let entropy = SeededEntropy::new(seed);
+    let entropy: &dyn Entropy = &SeededEntropy::new(seed);
     let pick = |below: usize| (entropy.u64() % below as u64) as usize;
     let (count, len) = (1 + pick(ec.data()), 1 + pick(100_000));
     let last = 1 + pick(len);

@@ -145,7 +145,8 @@ proptest! {
         once.dedup();
         prop_assert_eq!(once.len(), asked.len(), "nothing is asked for twice");
         if needed.iter().all(|at| shards[*at] == Standing::Open) && hangs.is_empty() {
-            prop_assert!(asked.len() <= if extra == 0 { needed.len() } else { 4 + extra });
+            let most = if extra == 0 { needed.len() } else { 4 + extra };
+            prop_assert!(asked.len() <= most);
             prop_assert!(asked.starts_with(&needed), "what is needed goes first");
         }
     }

@@ -43,7 +43,8 @@ impl Window {
                 return Ok(true);
             };
             let under_way = self.under_way.range((name, DonorId(0))..=(name, DonorId(u32::MAX)));
-            let under_way = under_way.count() + chunk.forwarded.len();
+            let forwarded = chunk.forwarded.as_ref().map_or(0, |(_, to)| to.len());
+            let under_way = under_way.count() + forwarded;
             if under_way + chunk.spread.acks.len() >= chunk.spread.want as usize {
                 return Ok(true);
             }
@@ -67,7 +68,7 @@ impl Window {
         let Some(chunk) = self.chunks.get_mut(&name) else { return };
         let Some(body) = chunk.body.clone() else { return };
         chunk.spread.targets.push(donor);
-        let forward = self.forward(name);
+        let forward = self.forward(name, donor);
         self.put(name, donor, body, forward);
     }
 
@@ -112,7 +113,7 @@ impl Window {
                 if chunk.spread.acks.iter().all(|(acknowledged, ..)| *acknowledged != donor) {
                     chunk.spread.acks.push((donor, stored.ack, stored.receipt));
                 }
-                self.take_forwarded(name, &stored);
+                self.take_forwarded(name, donor, &stored);
                 self.count_copies(name);
                 return Ok(());
             }
@@ -120,8 +121,9 @@ impl Window {
             (Err(error), chunk) => {
                 if let Some(chunk) = chunk {
                     // What was forwarded may have arrived or not: the client sends it itself.
-                    let forwarded = std::mem::take(&mut chunk.forwarded);
-                    let gone = |at: &DonorId| *at == donor || forwarded.contains(at);
+                    let forwarded = chunk.forwarded.take_if(|(by, _)| *by == donor);
+                    let to = forwarded.map_or_else(Vec::new, |(_, to)| to);
+                    let gone = |at: &DonorId| *at == donor || to.contains(at);
                     chunk.spread.targets.retain(|target| !gone(target));
                     self.queue.push_front(name);
                 }

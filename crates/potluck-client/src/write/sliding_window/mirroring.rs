@@ -4,6 +4,7 @@
 use super::Window;
 use crate::link::{Forwarding, Stored};
 use potluck_core::chunk::ChunkName;
+use potluck_core::ids::DonorId;
 use potluck_core::policy::{Mirror, Policy};
 use potluck_wire::bulk::MAX_ROUTES;
 use potluck_wire::control::Source;
@@ -35,9 +36,9 @@ impl Window {
         }
     }
 
-    /// To whom the donor of a chunk's first copy is to forward it; those donors are counted as under
-    /// way.
-    pub(super) fn forward(&mut self, name: ChunkName) -> Option<Forwarding> {
+    /// To whom `by`, the donor of a chunk's first copy, is to forward it; those donors are counted as
+    /// under way.
+    pub(super) fn forward(&mut self, name: ChunkName, by: DonorId) -> Option<Forwarding> {
         let wait = match self.mirror {
             Mirror::ServerSync => true,
             Mirror::ServerAsync => false,
@@ -53,16 +54,21 @@ impl Window {
             let Some(access) = self.donors.access(donor) else { continue };
             let Some(ticket) = access.ticket else { continue };
             chunk.spread.targets.push(donor);
-            chunk.forwarded.push(donor);
             to.push(Source { donor, address: access.address, ticket });
         }
-        (!to.is_empty()).then_some(Forwarding { to, wait })
+        if to.is_empty() {
+            return None;
+        }
+        chunk.forwarded = Some((by, to.iter().map(|source| source.donor).collect()));
+        Some(Forwarding { to, wait })
     }
 
-    /// Counts what became of a chunk's forwarded copies, now that its first donor has answered.
-    pub(super) fn take_forwarded(&mut self, name: ChunkName, stored: &Stored) {
+    /// Counts what became of the copies that `by`, which has answered, was to forward.
+    pub(super) fn take_forwarded(&mut self, name: ChunkName, by: DonorId, stored: &Stored) {
         let Some(chunk) = self.chunks.get_mut(&name) else { return };
-        let forwarded = std::mem::take(&mut chunk.forwarded);
+        let Some((_, forwarded)) = chunk.forwarded.take_if(|(donor, _)| *donor == by) else {
+            return;
+        };
         if self.mirror == Mirror::ServerAsync {
             // Its donor has taken them on; what it fails to make is left to repair.
             self.forwarded_later += forwarded.len() as u64;
