@@ -9,6 +9,7 @@ mod steps;
 mod test;
 mod test_output;
 mod tidy;
+mod torture;
 
 use std::process::ExitCode;
 
@@ -40,6 +41,8 @@ enum Verb {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Kill, fill up, spoil and deceive pools of real processes
+    Torture(torture::Options),
 }
 
 fn main() -> Result<ExitCode> {
@@ -52,5 +55,6 @@ fn main() -> Result<ExitCode> {
             Ok(if found == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         Verb::Bench { args } => bench::run(&args),
+        Verb::Torture(options) => torture::run(&options),
     }
 }

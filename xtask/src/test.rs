@@ -1,12 +1,13 @@
 //! `cargo xtask test`: everything that must hold before a change is published.
 
+use std::ops::RangeInclusive;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
 
 use crate::cargo::cargo;
 use crate::steps::{Steps, run_command};
-use crate::{setup, test_output, tidy};
+use crate::{setup, test_output, tidy, torture};
 
 /// One step, as `--only` names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -19,7 +20,13 @@ pub enum Step {
     Tidy,
     /// Everything and its tests compile, then all tests: unit, property, integration, simulation
     Test,
+    /// Pools of real processes keep every promise through hundreds of kills and other faults
+    Torture,
 }
+
+/// What the test command's torture tries, and how many processes it kills at least.
+const SEEDS: RangeInclusive<u64> = 1..=8;
+const KILLS: u64 = 200;
 
 /// Runs the steps one after the other (never two builds side by side: they would fight over
 /// memory and the target directory's lock) and goes on after a failure.
@@ -60,6 +67,9 @@ pub fn run(only: Option<Step>) -> ExitCode {
         } else {
             steps.not_run("test", "the build failed");
         }
+    }
+    if wanted(Step::Torture) {
+        steps.run("torture", || torture::test(SEEDS, KILLS));
     }
 
     tally.print_skipped();

@@ -19,6 +19,7 @@ pub mod placement;
 pub mod policy;
 pub mod read_plan;
 pub mod recipe;
+pub mod repair_plan;
 pub mod reservation;
 pub mod seal;
 pub mod size;

@@ -114,6 +114,124 @@ impl SpaceKey {
     }
 }
 
+/// What a record of the pool's own is; authenticated with it (PROMISES I3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum RecordKind {
+    /// The head of a checkpoint of the catalog.
+    Checkpoint = 1,
+    /// A segment of the pool's journal.
+    Segment = 2,
+}
+
+/// The secret under which a pool keeps its own metadata on its donors. It is in the recovery kit and
+/// at the manager, and nowhere else.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RecoveryKey([u8; 32]);
+
+impl std::fmt::Debug for RecoveryKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("RecoveryKey(secret)")
+    }
+}
+
+/// What every sealed record begins with.
+const RECORD_MAGIC: [u8; 8] = *b"POTREC1\0";
+const RECORD_NONCE: usize = 12;
+/// Magic, kind, seven zeros, sequence.
+const RECORD_HEADER: usize = 8 + 8 + 8;
+
+impl RecoveryKey {
+    /// A new secret.
+    pub fn generate(entropy: &dyn Entropy) -> Self {
+        Self(entropy.bytes())
+    }
+
+    /// The key stored as these bytes.
+    pub fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes to store.
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// Seals the pieces of checkpoints, so that equal pieces stay equal.
+    pub fn space_key(&self) -> SpaceKey {
+        SpaceKey(blake3::derive_key("potluck 2026-11 pieces of checkpoints", &self.0))
+    }
+
+    fn record_key(&self) -> LessSafeKey {
+        let derived = blake3::derive_key("potluck 2026-11 records", &self.0);
+        LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &derived).expect("32 bytes"))
+    }
+
+    /// Seals a record of `pool` with its number. What it is and which number it has can be read by
+    /// anybody, and changed by nobody.
+    pub fn seal_record(
+        &self,
+        kind: RecordKind,
+        pool: &Digest,
+        sequence: u64,
+        mut plain: Vec<u8>,
+        entropy: &dyn Entropy,
+    ) -> Vec<u8> {
+        let header = record_header(kind, sequence);
+        // Random nonces are safe for some 2^32 records under one key: a century of one a second.
+        let nonce: [u8; RECORD_NONCE] = entropy.bytes();
+        self.record_key()
+            .seal_in_place_append_tag(
+                Nonce::assume_unique_for_key(nonce),
+                Aad::from(record_meaning(&header, pool)),
+                &mut plain,
+            )
+            .expect("a record is far below the 64 GiB that GCM can seal");
+        [&header[..], &nonce, &plain].concat()
+    }
+
+    /// Opens a record that [`RecoveryKey::seal_record`] made of this kind for this pool; gives its
+    /// number and content.
+    pub fn open_record(
+        &self,
+        kind: RecordKind,
+        pool: &Digest,
+        sealed: &[u8],
+    ) -> Result<(u64, Vec<u8>), NotSealedHere> {
+        let (header, rest) = sealed.split_at_checked(RECORD_HEADER).ok_or(NotSealedHere)?;
+        let (nonce, body) = rest.split_first_chunk::<RECORD_NONCE>().ok_or(NotSealedHere)?;
+        let (_, number) = header.split_last_chunk::<8>().ok_or(NotSealedHere)?;
+        let sequence = u64::from_le_bytes(*number);
+        if header != record_header(kind, sequence) {
+            return Err(NotSealedHere);
+        }
+        let mut body = body.to_vec();
+        let len = self
+            .record_key()
+            .open_in_place(
+                Nonce::assume_unique_for_key(*nonce),
+                Aad::from(record_meaning(header, pool)),
+                &mut body,
+            )
+            .map_err(|_| NotSealedHere)?
+            .len();
+        body.truncate(len);
+        Ok((sequence, body))
+    }
+}
+
+fn record_header(kind: RecordKind, sequence: u64) -> [u8; RECORD_HEADER] {
+    let mut header = [0; RECORD_HEADER];
+    header[..8].copy_from_slice(&RECORD_MAGIC);
+    header[8] = kind as u8;
+    header[16..].copy_from_slice(&sequence.to_le_bytes());
+    header
+}
+
+fn record_meaning(header: &[u8], pool: &Digest) -> Vec<u8> {
+    [header, &pool.0].concat()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,5 +259,40 @@ mod tests {
         let mut again = plain.clone();
         key.seal(Meaning::Chunk, &digest, &mut again);
         assert_eq!(again, sealed, "equal plaintext dedups");
+    }
+    #[test]
+    fn i3_a_record_opens_only_as_what_it_is() {
+        let entropy: &dyn Entropy = &SeededEntropy::new(2);
+        let (key, other) = (RecoveryKey::generate(entropy), RecoveryKey::generate(entropy));
+        let (pool, elsewhere) = (Digest::of(b"pool"), Digest::of(b"another pool"));
+        let plain = b"the catalog as of now".to_vec();
+        let seal = |kind, pool: &Digest, sequence| {
+            key.seal_record(kind, pool, sequence, plain.clone(), entropy)
+        };
+        let sealed = seal(RecordKind::Checkpoint, &pool, 7);
+        let open = |kind, pool: &Digest, bytes: &[u8]| key.open_record(kind, pool, bytes);
+        assert_eq!(open(RecordKind::Checkpoint, &pool, &sealed), Ok((7, plain.clone())));
+        assert!(open(RecordKind::Segment, &pool, &sealed).is_err(), "another kind");
+        assert!(open(RecordKind::Checkpoint, &elsewhere, &sealed).is_err(), "another pool");
+        assert!(other.open_record(RecordKind::Checkpoint, &pool, &sealed).is_err());
+
+        for at in 0..sealed.len() {
+            for bit in 0..8 {
+                let mut flipped = sealed.clone();
+                flipped[at] ^= 1 << bit;
+                assert!(open(RecordKind::Checkpoint, &pool, &flipped).is_err(), "{at}.{bit}");
+            }
+            assert!(open(RecordKind::Checkpoint, &pool, &sealed[..at]).is_err(), "cut at {at}");
+        }
+        // The head of one record before the body of another.
+        for stranger in [
+            seal(RecordKind::Checkpoint, &pool, 8),
+            seal(RecordKind::Segment, &pool, 7),
+            seal(RecordKind::Checkpoint, &elsewhere, 7),
+        ] {
+            let swapped = [&sealed[..RECORD_HEADER], &stranger[RECORD_HEADER..]].concat();
+            assert!(open(RecordKind::Checkpoint, &pool, &swapped).is_err());
+        }
+        assert_ne!(seal(RecordKind::Checkpoint, &pool, 7), sealed, "a nonce of its own");
     }
 }

@@ -9,5 +9,6 @@ mod properties {
     mod pace;
     mod placement;
     mod read_plan;
+    mod repair_plan;
     mod reservation;
 }

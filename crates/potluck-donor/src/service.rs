@@ -1,5 +1,6 @@
 //! What all connections of a donor share.
 
+use crate::couriers::Couriers;
 use crate::standing::Standing;
 use crate::store::Store;
 use crate::tickets::Tickets;
@@ -16,6 +17,8 @@ pub(crate) struct Service {
     pub key: Secret,
     pub tickets: Tickets,
     pub standing: Standing,
+    /// Connections to other donors.
+    pub couriers: Couriers,
     closing: watch::Sender<bool>,
 }
 
@@ -29,6 +32,7 @@ impl Service {
             key,
             tickets: Tickets::default(),
             standing,
+            couriers: Couriers::default(),
             closing: watch::Sender::new(false),
         }
     }

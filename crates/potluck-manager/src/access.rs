@@ -27,6 +27,7 @@ fn may(role: Role, verb: Verb) -> bool {
         | Verb::Move
         | Verb::Remove
         | Verb::Usage
+        | Verb::PolicySet
         | Verb::Status => matches!(role, Role::User | Role::Admin),
         Verb::Register | Verb::Inventory | Verb::Heartbeat => role == Role::Donor,
     }

@@ -3,9 +3,11 @@
 
 mod commit;
 mod donor;
+mod health;
 mod hold;
 mod membership;
 mod naming;
+mod policy;
 mod prepare;
 mod reading;
 mod session;
@@ -84,7 +86,7 @@ macro_rules! calls {
 calls! {
     Join Invite Revoke SpaceCreate SpaceRemove SpaceList
     Reserve Offer Grow Renew Commit Abort Open Report
-    List Stat MakeDir Move Remove Usage Status
+    List Stat MakeDir Move Remove Usage Status PolicySet
     Register Inventory Heartbeat
     GcResume
 }

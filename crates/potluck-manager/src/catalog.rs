@@ -4,11 +4,14 @@
 //! runs them. Writes go to one writer that commits many at once ([`writer`]); reads see the last
 //! commit from connections of their own. Each write job is all or nothing.
 
+mod acknowledged;
 pub mod chunks;
 pub mod commit;
+pub mod dir_policies;
 pub mod entries;
 pub mod error;
 pub mod gc;
+pub mod goals;
 pub mod journal;
 pub mod lists;
 pub mod members;
@@ -17,6 +20,7 @@ pub mod notes;
 pub mod open;
 pub mod placements;
 mod readers;
+pub mod restored;
 pub mod schema;
 pub mod sessions;
 pub mod spaces;

@@ -62,7 +62,7 @@ pub fn of_catalog(why: Error) -> Failure {
         }
         Error::BadCursor => failure(K::Usage, code::BAD_REQUEST, "begin the listing anew"),
         Error::NoSession => of_session(NoSession),
-        Error::NotAcknowledged { .. } => {
+        Error::NotAcknowledged { .. } | Error::TooFewCopies { .. } | Error::NotApart { .. } => {
             failure(K::Other, code::NOT_ACKNOWLEDGED, "offer the file's chunks and send them again")
         }
         Error::WrongLength { .. } => {
@@ -90,7 +90,7 @@ pub fn of_catalog(why: Error) -> Failure {
         Error::Damaged(_) => failure(
             K::Integrity,
             code::CATALOG,
-            "stop the manager and restore a copy of its catalog; donors delete nothing meanwhile",
+            "stop the manager and bring its catalog back with `potluck manager restore`; donors delete nothing meanwhile",
         ),
         Error::Sql(_) => failure(
             K::Other,
@@ -169,6 +169,13 @@ fn too_few_donors(redundancy: Redundancy, have: usize) -> String {
     };
     let are = if have == 1 { "is" } else { "are" };
     format!("{redundancy} {needs} {} donors and {have} {are} available", redundancy.donors())
+}
+
+/// A policy that the pool, with `joined` donors, cannot keep.
+pub fn of_redundancy(redundancy: Redundancy, joined: usize) -> Failure {
+    let what = too_few_donors(redundancy, joined);
+    Failure::new(ErrorKind::NoSpace, code::TOO_FEW_DONORS, what)
+        .hint("ask for less redundancy, or lend more with `potluck lend`")
 }
 
 /// A policy nobody can keep.

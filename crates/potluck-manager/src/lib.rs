@@ -7,6 +7,7 @@
 
 mod access;
 mod background;
+mod backup;
 mod ca;
 mod calls;
 mod catalog;
@@ -20,6 +21,7 @@ mod manager;
 mod members;
 mod pool;
 mod pool_time;
+mod restore;
 mod serve;
 mod service;
 mod state_dir;
@@ -29,3 +31,5 @@ pub use config::ManagerConfig;
 pub use error::ManagerError;
 pub use init::init;
 pub use manager::Manager;
+pub use restore::{Restore, Restored, restore_file};
+pub use state_dir::KIT;

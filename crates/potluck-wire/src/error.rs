@@ -147,4 +147,6 @@ pub mod code {
     pub const LOCAL_IO: &str = "POT-E081";
     /// Some files of many failed.
     pub const SOME_FAILED: &str = "POT-E082";
+    /// Work that is not done, and cannot go on now.
+    pub const STUCK: &str = "POT-E083";
 }

@@ -3,6 +3,7 @@
 mod args;
 mod cmd;
 mod config;
+mod confirm;
 mod output;
 mod progress_bar;
 mod ready;

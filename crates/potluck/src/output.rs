@@ -110,3 +110,35 @@ pub fn time(ms: i64) -> String {
     let text = humantime::format_rfc3339_seconds(std::time::UNIX_EPOCH + since).to_string();
     text.replace('T', " ").trim_end_matches('Z').to_string()
 }
+
+/// Seconds as people say them: the coarser, the longer.
+pub fn duration(seconds: u64) -> String {
+    let whole = match seconds {
+        0..120 => 1,
+        120..7_200 => 60,
+        7_200..172_800 => 3_600,
+        _ => 86_400,
+    };
+    let rounded = std::time::Duration::from_secs(seconds / whole * whole);
+    humantime::format_duration(rounded).to_string()
+}
+
+/// `1 file`, `2 files`.
+pub fn count(number: u64, one: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {one}{plural}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_as_coarse_as_they_are_long() {
+        assert_eq!(duration(0), "0s");
+        assert_eq!(duration(95), "1m 35s");
+        assert_eq!(duration(3_725), "1h 2m");
+        assert_eq!(duration(100_000), "1day 3h");
+        assert_eq!(duration(3 * 86_400 + 7_000), "3days");
+    }
+}

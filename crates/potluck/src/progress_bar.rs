@@ -22,6 +22,63 @@ pub fn transfer(shown: bool, total: Option<u64>) -> Arc<dyn Progress> {
     Arc::new(Bar(bar))
 }
 
+/// One line that says how something stands.
+pub struct Line(ProgressBar);
+
+/// A line that is written over and over; silent unless `shown`.
+pub fn line(shown: bool) -> Line {
+    if !shown {
+        return Line(ProgressBar::hidden());
+    }
+    let bar = ProgressBar::new_spinner();
+    bar.set_style(ProgressStyle::with_template("{spinner} {wide_msg}").expect("a fixed template"));
+    Line(bar)
+}
+
+impl Line {
+    /// Says it.
+    pub fn say(&self, text: &str) {
+        self.0.set_message(text.to_owned());
+        self.0.tick();
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
+
+/// Bytes that become fewer, or more, on the way to a goal.
+pub struct Level(ProgressBar);
+
+/// A bar for something that is watched from outside; silent unless `shown`.
+pub fn level(shown: bool) -> Level {
+    if !shown {
+        return Level(ProgressBar::hidden());
+    }
+    let template =
+        "{bar:30} {binary_bytes}/{binary_total_bytes}  {binary_bytes_per_sec}  {eta} left  {msg}";
+    let bar = ProgressBar::new(0);
+    bar.set_style(ProgressStyle::with_template(template).expect("a fixed template"));
+    Level(bar)
+}
+
+impl Level {
+    /// `done` bytes of `total`, and what else there is to say.
+    pub fn set(&self, done: u64, total: u64, text: String) {
+        self.0.set_length(total);
+        self.0.set_position(done);
+        self.0.set_message(text);
+    }
+}
+
+impl Drop for Level {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
+
 impl Progress for Bar {
     fn expect(&self, bytes: u64) {
         self.0.inc_length(bytes);

@@ -9,6 +9,7 @@ use potluck_wire::env::Env;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::identity::Identity;
 use potluck_wire::tls::TlsDial;
+use potluck_wire::token::Role;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -84,6 +85,33 @@ impl Settings {
     /// The identity to act under.
     pub fn identity(&self) -> Result<Identity, Failure> {
         load_identity(&self.identity_dir()?)
+    }
+
+    /// The identity of this machine's donor, whose state is in `dir`.
+    pub fn donor_identity(dir: &Path) -> Result<Identity, Failure> {
+        if !Identity::exists(dir) {
+            let what = format!(
+                "this machine has not joined a pool as a donor: nothing in {}",
+                dir.display()
+            );
+            return Err(Failure::new(ErrorKind::Auth, code::NOT_A_MEMBER, what)
+                .hint("ask an admin for a token (`potluck invite --role donor`), then run `potluck join TOKEN`; or give the --state that `potluck lend` was given"));
+        }
+        let identity = load_identity(dir)?;
+        if identity.about.role != Role::Donor {
+            let role = identity.about.role;
+            let what = format!("{} holds the identity of a {role}, not of a donor", dir.display());
+            return Err(Failure::new(ErrorKind::Auth, code::NOT_ALLOWED, what)
+                .hint("give --state with another directory"));
+        }
+        Ok(identity)
+    }
+
+    /// A client that speaks for this machine's donor.
+    pub fn donor_client(&self, state: Option<&Path>) -> Result<Client, Failure> {
+        let default = self.donor_dir();
+        let identity = Self::donor_identity(state.unwrap_or(&default))?;
+        Ok(Client::new(Env::system(), caller(&identity)?))
     }
 
     /// A client of the pool.

@@ -35,8 +35,9 @@ impl Answer for Commit {
         note_receipts(&service, &files);
         let others = copies_without_receipt(&service, &files);
 
+        let mirror = ticketed.policy.mirror;
         let (now_ms, wall_ms) = (service.time.now_ms(), service.time.wall_ms());
-        let batch = Batch { session: id, space: ticketed.space, number, files, done };
+        let batch = Batch { session: id, space: ticketed.space, number, mirror, files, done };
         let work = move |db: &_| {
             let outcome = commit::commit(db, batch, now_ms, wall_ms, |outcomes| {
                 serde_json::to_string(&reply(outcomes)).map_err(|why| Error::Bug(why.to_string()))

@@ -1,16 +1,13 @@
 //! Listings, facts, sums, and changes to names.
 
-use super::{Answer, ticketing};
+use super::{Answer, health};
 use crate::catalog::{Durability, lists, names};
 use crate::members::Caller;
-use crate::pool::Contact;
 use crate::service::Service;
-use potluck_core::ids::DonorId;
 use potluck_wire::control::{
-    Done, Holding, List, Listing, MakeDir, Move, Remove, Removed, Share, Stat, Stated, Usage, Used,
+    Done, List, Listing, MakeDir, Move, Remove, Removed, Stat, Stated, Usage, Used,
 };
 use potluck_wire::error::Failure;
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 impl Answer for List {
@@ -28,7 +25,8 @@ impl Answer for Usage {
 
 impl Answer for Stat {
     async fn answer(self, service: Arc<Service>, _: Caller) -> Result<Stated, Failure> {
-        let facts = service.catalog.read(move |db| lists::stat(db, &self.path)).await?;
+        let path = self.path;
+        let facts = service.catalog.read(move |db| lists::stat(db, &path)).await?;
         let mut stated = Stated {
             entry: facts.entry,
             policy: facts.policy,
@@ -44,38 +42,17 @@ impl Answer for Stat {
             stated.inline = version.inline;
             stated.chunks = version.chunks;
             stated.chunk_size = version.chunk_size;
-            (stated.live_copies, stated.donors) = shares(&service, &facts.copies);
+            let (shares, counting) = health::holders(&service, &facts.copies);
+            let examined = health::examine(&version, &facts.copies, &counting);
+            stated.live_copies = examined.live_copies;
+            stated.donors = shares;
+            stated.health = Some(examined.health);
+            if self.chunks {
+                stated.chunk_list = examined.chunks;
+            }
         }
         Ok(stated)
     }
-}
-
-/// The fewest live copies of any chunk, and each donor's share.
-fn shares(service: &Service, copies: &[(Holding, Vec<DonorId>)]) -> (u32, Vec<Share>) {
-    let everybody: BTreeSet<DonorId> =
-        copies.iter().flat_map(|(_, donors)| donors).copied().collect();
-    let now = service.time.tick();
-    let contacts = ticketing::contacts(&service.pool(), everybody, now);
-    let mut shares: BTreeMap<DonorId, Share> = contacts
-        .into_iter()
-        .map(|contact| {
-            let Contact { donor, name, live, .. } = contact;
-            (donor, Share { donor, name, live, chunks: 0, bytes: 0 })
-        })
-        .collect();
-    let mut fewest = u32::MAX;
-    for (holding, donors) in copies {
-        let mut live = 0;
-        for donor in donors {
-            let Some(share) = shares.get_mut(donor) else { continue };
-            live += u32::from(share.live);
-            share.chunks += 1;
-            share.bytes += u64::from(holding.len);
-        }
-        fewest = fewest.min(live);
-    }
-    let fewest = if copies.is_empty() { 0 } else { fewest };
-    (fewest, shares.into_values().collect())
 }
 
 impl Answer for MakeDir {

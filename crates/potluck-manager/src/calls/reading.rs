@@ -26,8 +26,9 @@ impl Answer for Open {
 
         let rank: BTreeMap<DonorId, (bool, f32)> =
             donors.iter().map(|donor| (donor.donor, (!donor.live, donor.load))).collect();
-        let all = page.files.iter_mut();
-        for holders in all.flat_map(|file| file.holders.iter_mut().chain(&mut file.parity_holders))
+        let files = page.files.iter_mut();
+        for holders in
+            files.flat_map(|file| file.holders.iter_mut().chain(&mut file.parity_holders))
         {
             holders.retain(|donor| rank.contains_key(donor));
             holders.sort_by(|a, b| live_first(rank[a], rank[b]));

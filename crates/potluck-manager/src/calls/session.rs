@@ -2,6 +2,7 @@
 
 use super::{Answer, ticketing};
 use crate::catalog::commit::check_condition;
+use crate::catalog::dir_policies;
 use crate::catalog::entries::{self, Place};
 use crate::catalog::sessions::{self, StoredSession};
 use crate::catalog::spaces::{self, Space};
@@ -79,12 +80,14 @@ impl Answer for Reserve {
     }
 }
 
-/// The space that a file or tree at `path` would be written to, unless that is bound to fail.
+/// The space that a file or tree at `path` would be written to, with the policy that holds at
+/// `path`, unless that is bound to fail. Of a tree, its root decides for all files of the session.
 fn admissible(db: &Connection, path: &PoolPath, condition: Condition) -> Result<Space, Error> {
     if path.space().is_empty() {
         return Err(Error::OutsideSpaces(path.clone()));
     }
-    let space = spaces::named(db, path.space())?;
+    let policy = dir_policies::effective(db, path)?;
+    let space = Space { policy, ..spaces::named(db, path.space())? };
     let there = match entries::resolve(db, path)?.map(|found| found.place) {
         Some(Place::Dir(_)) => return Ok(space), // the files below it have their own conditions
         Some(Place::File(version)) => Some(version),

@@ -10,7 +10,7 @@ use potluck_core::chunk::ChunkName;
 use potluck_core::ids::DonorId;
 use potluck_core::policy::AckLevel;
 use rusqlite::{Connection, OptionalExtension, params};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// A chunk's row number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -142,6 +142,17 @@ impl<'db> Book<'db> {
             }
             _ => Known::No,
         })
+    }
+
+    /// The donors that have a chunk, as far as is known, this book's own changes included.
+    pub fn holders(&mut self, name: &ChunkName) -> Result<BTreeSet<DonorId>, Error> {
+        let db = self.db;
+        let line = self.line(name)?;
+        let mut holders: BTreeSet<DonorId> = line.holders.iter().map(|(donor, _)| *donor).collect();
+        if let Some(row) = line.row.filter(|row| row.state == ChunkState::Here) {
+            holders.extend(placements::holders(db, row.id)?);
+        }
+        Ok(holders)
     }
 
     /// Adds a reference, and holders that proved to have the chunk.

@@ -4,7 +4,8 @@
 //! is first checked against the catalog and only then written, so that a refused file leaves no
 //! trace and the others of its batch go on.
 
-use super::chunks::{Book, Known};
+use super::acknowledged::{self, Standing};
+use super::chunks::Book;
 use super::entries::{self, DirId, Place};
 use super::error::Error;
 use super::journal::{self, Op};
@@ -15,7 +16,7 @@ use super::versions::{self, Version};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, SessionId, SpaceId, VersionId};
 use potluck_core::path::PoolPath;
-use potluck_core::policy::AckLevel;
+use potluck_core::policy::{AckLevel, Mirror};
 use potluck_wire::control::Condition;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::HashMap;
@@ -57,6 +58,8 @@ pub struct Batch<F> {
     pub space: SpaceId,
     /// Counts the session's commits.
     pub number: u32,
+    /// Whether all copies must be there already.
+    pub mirror: Mirror,
     /// The files; those refused before keep their place.
     pub files: Vec<Result<PreparedFile, F>>,
     /// Whether the session ends with it.
@@ -107,6 +110,7 @@ pub fn commit<F>(
     let mut work = Work {
         db,
         wall_ms,
+        mirror: batch.mirror,
         space: space.as_ref(),
         book: Book::new(db, now_ms),
         dirs: HashMap::new(),
@@ -161,6 +165,8 @@ fn is_refusal(why: &Error) -> bool {
             | Error::IsADirectory(_)
             | Error::OutsideSpaces(_)
             | Error::NotAcknowledged { .. }
+            | Error::TooFewCopies { .. }
+            | Error::NotApart { .. }
             | Error::WrongLength { .. }
     )
 }
@@ -185,6 +191,7 @@ pub fn check_condition(
 struct Work<'db> {
     db: &'db Connection,
     wall_ms: i64,
+    mirror: Mirror,
     space: Option<&'db Space>,
     book: Book<'db>,
     /// Directories of this batch's files, so that a thousand files of one are looked up once.
@@ -214,7 +221,7 @@ impl Work<'_> {
             None => None,
         };
         check_condition(&file.path, file.condition, replaced)?;
-        self.check_chunks(&file)?;
+        let standing = acknowledged::check(&mut self.book, &file, self.mirror)?;
 
         // From here on the file is accepted.
         let dir = match known_dir {
@@ -231,7 +238,8 @@ impl Work<'_> {
             .iter()
             .map(|chunk| chunk.name)
             .collect();
-        let version = Version { id, ..file.version };
+        let safe_wall_ms = (standing == Standing::Safe).then_some(self.wall_ms);
+        let version = Version { id, safe_wall_ms, ..file.version };
         versions::insert(self.db, &version, file.inline.as_deref(), &file.pages, &parity)?;
         entries::insert(self.db, dir, name, Place::File(id), version.mtime_ms)?;
         self.sums.add(version.size as i64);
@@ -242,22 +250,6 @@ impl Work<'_> {
         }
         self.visible.push((file.path, id));
         Ok(id)
-    }
-
-    /// Every chunk must be on a donor, by a receipt of this session or by what the pool knows.
-    fn check_chunks(&mut self, file: &PreparedFile) -> Result<(), Error> {
-        for (index, chunk) in file.chunks.iter().enumerate() {
-            match self.book.known(&chunk.name, chunk.len)? {
-                Known::OtherLength => {
-                    return Err(Error::WrongLength { path: file.path.clone(), index });
-                }
-                Known::No if chunk.holders.is_empty() => {
-                    return Err(Error::NotAcknowledged { path: file.path.clone(), index });
-                }
-                Known::Held | Known::No => {}
-            }
-        }
-        Ok(())
     }
 
     fn make_dir(&mut self, path: &PoolPath, above: &[String]) -> Result<DirId, Error> {

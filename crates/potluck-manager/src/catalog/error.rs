@@ -1,5 +1,6 @@
 //! What the catalog refuses, and how it fails.
 
+use potluck_core::erasure::Ec;
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 
@@ -77,6 +78,30 @@ pub enum Error {
         path: PoolPath,
         /// Which of its chunks.
         index: usize,
+    },
+    /// A chunk of the file has fewer copies than its policy asks for.
+    #[error(
+        "chunk {index} of {path} has {have} copies on distinct donors, and {need} are asked for"
+    )]
+    TooFewCopies {
+        /// Which file.
+        path: PoolPath,
+        /// Which of its chunks.
+        index: usize,
+        /// Donors that have it.
+        have: usize,
+        /// Donors that must have it.
+        need: usize,
+    },
+    /// A chunk of an erasure-coded group shares its donors with others of its group.
+    #[error("chunk {index} of {path} has no donor of its own among the chunks of its {ec} group")]
+    NotApart {
+        /// Which file.
+        path: PoolPath,
+        /// Which of its chunks; parity counts on after the data.
+        index: usize,
+        /// The file's code.
+        ec: Ec,
     },
     /// A chunk known by another length.
     #[error("chunk {index} of {path} has another length than the pool knows it by")]

@@ -1,11 +1,11 @@
 //! Listings, facts of one path, and sums over trees.
 
 use super::chunks;
+use super::dir_policies;
 use super::entries::{self, Place};
 use super::error::Error;
 use super::open;
 use super::placements;
-use super::spaces;
 use super::versions::{self, Version};
 use super::walk::{Item, Walk, What};
 use potluck_core::chunk::ChunkName;
@@ -89,17 +89,14 @@ pub struct Facts {
     pub policy: Policy,
     /// Of a file, its version.
     pub version: Option<Version>,
-    /// Of a file, its chunks with their holders.
+    /// Of a file, its chunks with their holders, parity after the data.
     pub copies: Vec<(Holding, Vec<DonorId>)>,
 }
 
 /// The facts of one path.
 pub fn stat(db: &Connection, path: &PoolPath) -> Result<Facts, Error> {
     let found = entries::existing(db, path)?;
-    let policy = match path.space() {
-        "" => Policy::default(),
-        space => spaces::named(db, space)?.policy,
-    };
+    let policy = dir_policies::effective(db, path)?;
     Ok(match found.place {
         Place::Dir(_) => Facts {
             entry: dir_entry(String::new(), found.mtime_ms),

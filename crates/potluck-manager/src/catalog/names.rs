@@ -1,6 +1,7 @@
 //! Changes to names: making, moving and removing entries.
 
 use super::chunks::Book;
+use super::dir_policies;
 use super::entries::{self, DirId, Place};
 use super::error::Error;
 use super::journal::{self, Op};
@@ -80,6 +81,7 @@ pub fn move_entry(
             if entries::has_children(db, dir)? {
                 return Err(Error::NotEmpty(to.clone()));
             }
+            dir_policies::forget(db, dir)?;
         }
         (Place::File(_), Some(Place::Dir(_))) => return Err(Error::IsADirectory(to.clone())),
         (Place::Dir(_), Some(Place::File(_))) => return Err(Error::NotADirectory(to.clone())),
@@ -112,6 +114,7 @@ pub fn remove(
         }
         Place::Dir(dir) if !entries::has_children(db, dir)? => {
             entries::delete(db, parent, name)?;
+            dir_policies::forget(db, dir)?;
             Ok(Removed::default())
         }
         Place::Dir(_) if !recursive => Err(Error::NotEmpty(path.clone())),

@@ -1,6 +1,7 @@
 //! Opening files: recipes and holders, page by page.
 
 use super::chunks;
+use super::dir_policies::{self, Inherited};
 use super::entries::{self, Place};
 use super::error::Error;
 use super::placements;
@@ -49,23 +50,29 @@ pub fn open(
     }
     let found = entries::existing(db, path)?;
     let space = spaces::named(db, path.space())?;
-    let race = space.policy.race;
+    let policy = dir_policies::effective(db, path)?;
     let mut page = Page { key: space.key, ..Page::default() };
     match found.place {
         Place::File(version) => {
             let version = versions::get(db, version)?;
-            page.files.push(open_file(db, String::new(), &version, race)?);
+            page.files.push(open_file(db, String::new(), &version, policy.race)?);
         }
         Place::Dir(_) if !recursive => return Err(Error::IsADirectory(path.clone())),
         Place::Dir(dir) => {
             let mut walk = Walk::new(db, dir, true, after)?;
-            fill(db, &mut walk, &mut page, race)?;
+            let mut inherited = Inherited::new(db, dir, policy)?;
+            fill(db, &mut walk, &mut page, &mut inherited)?;
         }
     }
     Ok(page)
 }
 
-fn fill(db: &Connection, walk: &mut Walk<'_>, page: &mut Page, race: Race) -> Result<(), Error> {
+fn fill(
+    db: &Connection,
+    walk: &mut Walk<'_>,
+    page: &mut Page,
+    inherited: &mut Inherited<'_>,
+) -> Result<(), Error> {
     let mut chunks = 0;
     while let Some(item) = walk.next()? {
         page.next = Some(item.path.clone());
@@ -73,6 +80,7 @@ fn fill(db: &Connection, walk: &mut Walk<'_>, page: &mut Page, race: Race) -> Re
             What::Dir(_) => page.dirs.push(item.path),
             What::File(version) => {
                 chunks += version.chunks;
+                let race = inherited.around(&item.path)?.policy.race;
                 page.files.push(open_file(db, item.path, &version, race)?);
             }
         }
@@ -138,12 +146,22 @@ fn holders(db: &Connection, name: &ChunkName) -> Result<Vec<DonorId>, Error> {
     }
 }
 
-/// The stored chunks of a file with their holders, in recipe order.
+/// The stored chunks of a file with their holders: data in order of the recipe, then parity, each as
+/// long as its group's longest chunk.
 pub fn copies(db: &Connection, version: &Version) -> Result<Vec<(Holding, Vec<DonorId>)>, Error> {
     let recipe = versions::recipe_of(db, version)?;
-    let copies = recipe.iter().map(|entry| {
+    let parity = versions::parity(db, version)?;
+    let mut copies = Vec::with_capacity(recipe.len() + parity.len());
+    for entry in &recipe {
         let holding = Holding { name: entry.name, len: entry.stored_len() };
-        Ok((holding, holders(db, &entry.name)?))
-    });
-    copies.collect()
+        copies.push((holding, holders(db, &entry.name)?));
+    }
+    let groups = version.ec.into_iter().flat_map(|ec| ec.groups(recipe.len()));
+    let lens = groups.map(|group| recipe[group].iter().map(Entry::stored_len).max().unwrap_or(0));
+    let per_group = version.ec.map_or(0, |ec| ec.parity());
+    let lens = lens.flat_map(|len| std::iter::repeat_n(len, per_group));
+    for (name, len) in parity.into_iter().zip(lens) {
+        copies.push((Holding { name, len }, holders(db, &name)?));
+    }
+    Ok(copies)
 }

@@ -131,6 +131,14 @@ pub fn remove(db: &Connection, name: &str, force: bool) -> Result<(), Error> {
     journal::append(db, &Op::SpaceRemoved(name.into()))
 }
 
+/// Changes a space's policy.
+pub fn set_policy(db: &Connection, space: SpaceId, policy: &Policy) -> Result<(), Error> {
+    let policy = serde_json::to_string(policy).map_err(|why| Error::Bug(why.to_string()))?;
+    db.prepare_cached("UPDATE spaces SET policy = ?2 WHERE id = ?1")?
+        .execute(params![space.0, policy])?;
+    Ok(())
+}
+
 /// Adds to a space's sums.
 pub fn add_sums(db: &Connection, space: SpaceId, change: Sums) -> Result<(), Error> {
     if change != Sums::default() {

@@ -1,6 +1,7 @@
 //! Trees that no path reaches any more, taken apart a few entries at a time.
 
 use super::chunks::Book;
+use super::dir_policies;
 use super::entries::{self, DirId, Found, Place};
 use super::error::Error;
 use super::versions;
@@ -21,6 +22,7 @@ pub fn reap(db: &Connection, limit: usize, now_ms: u64) -> Result<bool, Error> {
     let Some(dir) = next.map(DirId) else { return Ok(false) };
     let below = children(db, dir, limit)?;
     if below.is_empty() {
+        dir_policies::forget(db, dir)?;
         db.prepare_cached("DELETE FROM trash WHERE dir = ?1")?.execute([dir.0])?;
         return Ok(true);
     }

@@ -147,6 +147,15 @@ pub fn delete(db: &Connection, id: VersionId) -> Result<(Version, Vec<ChunkName>
     Ok((version, names))
 }
 
+/// Sets what a version is being changed to; `None`: it stays as it is.
+pub fn set_goal(db: &Connection, id: VersionId, goal: Option<Redundancy>) -> Result<(), Error> {
+    let goal = goal.map(|goal| serde_json::to_string(&goal)).transpose();
+    let goal = goal.map_err(|why| Error::Bug(why.to_string()))?;
+    db.prepare_cached("UPDATE versions SET goal = ?2 WHERE id = ?1")?
+        .execute(params![id.0 as i64, goal])?;
+    Ok(())
+}
+
 /// The packed pages of a recipe, in order.
 pub fn pages(db: &Connection, id: VersionId) -> Result<Vec<Vec<u8>>, Error> {
     let mut rows =

@@ -24,7 +24,8 @@ use std::time::Duration;
 /// Opens a write session in one space: promises space and says where to write.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Reserve {
-    /// Where the file, or the tree, will be; its space and directory give the policy.
+    /// Where the file, or the tree, will be; its space and directory give the policy. Of a tree, the
+    /// root's policy holds for all its files.
     pub path: PoolPath,
     /// Plaintext bytes, when known; more can be had by [`Grow`].
     #[serde(default)]

@@ -13,7 +13,6 @@ use potluck_donor::{Donor, DonorConfig};
 use potluck_wire::env::Env;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::identity::Identity;
-use potluck_wire::token::Role;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -26,20 +25,7 @@ pub async fn run(args: Lend, settings: &Settings, output: &Output) -> Result<End
         let identity = join::join(&join::parse(token)?, args.name).await?;
         join::save(&identity, &state)?;
     }
-    if !Identity::exists(&state) {
-        return Err(Failure::new(ErrorKind::Auth, code::NOT_A_MEMBER, "this machine has not joined a pool as a donor")
-            .hint("ask an admin for a token (`potluck invite --role donor`), then run `potluck join TOKEN`"));
-    }
-    let identity = settings::load_identity(&state)?;
-    if identity.about.role != Role::Donor {
-        let what = format!(
-            "{} holds the identity of a {}, not of a donor",
-            state.display(),
-            identity.about.role
-        );
-        return Err(Failure::new(ErrorKind::Auth, code::NOT_ALLOWED, what)
-            .hint("give --state with another directory"));
-    }
+    let identity = Settings::donor_identity(&state)?;
     let dir = absolute(&args.dir)?;
     let config = DonorConfig {
         limits: limits(&args.limits, &dir)?,

@@ -56,6 +56,11 @@ fn short(asked: &PoolPath, entries: &[Entry]) -> String {
     entries.iter().map(|entry| shown_name(asked, entry) + "\n").collect()
 }
 
+/// Copies, or the erasure code.
+fn kept_as(entry: &Entry) -> Option<String> {
+    entry.ec.map(|ec| ec.to_string()).or(entry.copies.map(|copies| copies.to_string()))
+}
+
 fn long(asked: &PoolPath, entries: &[Entry]) -> String {
     let rows: Vec<_> = entries
         .iter()
@@ -66,7 +71,7 @@ fn long(asked: &PoolPath, entries: &[Entry]) -> String {
                 or_dash(size),
                 time(entry.mtime_ms),
                 or_dash(entry.version.map(|version| version.to_string())),
-                or_dash(entry.copies.map(|copies| copies.to_string())),
+                or_dash(kept_as(entry)),
                 shown_name(asked, entry),
             ]
         })

@@ -1,14 +1,26 @@
 //! `potluck mkdir`: make a directory.
 
 use super::Ending;
+use super::cp::policy_override;
 use crate::args::Mkdir;
 use crate::output::Output;
 use potluck_client::pool::Client;
-use potluck_wire::control::MakeDir;
+use potluck_core::policy::Override;
+use potluck_wire::control::{MakeDir, PolicySet};
 use potluck_wire::error::Failure;
 
 pub async fn run(args: Mkdir, client: &Client, output: &Output) -> Result<Ending, Failure> {
+    let policy = policy_override(&args.policy)?;
     client.call(&MakeDir { path: args.path.clone(), parents: args.parents }).await?;
-    output.result(&serde_json::json!({ "path": args.path }), |_| String::new());
+    if policy == Override::default() {
+        output.result(&serde_json::json!({ "path": args.path }), |_| String::new());
+        return Ok(Ending::Done);
+    }
+    let path = args.path.clone();
+    // With --parents it may have been there, with files in it.
+    let set = PolicySet { path, policy, new_files_only: true, dry_run: false };
+    let holds = client.call(&set).await?.policy;
+    let made = serde_json::json!({ "path": args.path, "policy": holds });
+    output.result(&made, |_| String::new());
     Ok(Ending::Done)
 }

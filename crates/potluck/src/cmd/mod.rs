@@ -1,9 +1,14 @@
 //! One file a verb.
 
+mod away;
 mod cat;
 mod cp;
 mod demo;
+mod donors;
 mod du;
+mod fsck;
+mod give_back;
+mod health;
 mod invite;
 mod join;
 mod lend;
@@ -11,12 +16,17 @@ mod ls;
 mod manager;
 mod mkdir;
 mod mv;
+mod nodes;
+mod policy;
+mod repair;
 mod rm;
+mod scrub;
 mod space;
 mod stat;
 mod status;
 mod tree;
 mod up;
+mod verify;
 
 use crate::args::Command;
 use crate::output::Output;
@@ -48,20 +58,30 @@ pub async fn run(
         Command::Manager(args) => manager::run(args, settings, output).await,
         Command::Lend(args) => lend::run(args, settings, output).await,
         Command::Join(args) => join::run(args, settings, output).await,
-        command => as_client(command, settings, output).await,
+        Command::GiveBack(args) => {
+            let client = settings.donor_client(args.state.as_deref())?;
+            let shown = settings.progress && output.wants_progress();
+            until_stopped(&client, give_back::run(args, &client, output, shown)).await
+        }
+        Command::Away(args) => {
+            let client = settings.donor_client(args.state.as_deref())?;
+            until_stopped(&client, away::run(args, &client, output)).await
+        }
+        command => {
+            let client = settings.client()?;
+            until_stopped(&client, with_client(command, &client, settings, output)).await
+        }
     }
 }
 
-/// Runs a command that acts as a client of the pool. When its user stops it, what it leaves open
-/// is told to the manager.
-async fn as_client(
-    command: Command,
-    settings: &Settings,
-    output: &Output,
+/// Lets a client of the pool work until its user stops it; then what it leaves open is told to
+/// the manager.
+async fn until_stopped(
+    client: &Client,
+    work: impl Future<Output = Result<Ending, Failure>>,
 ) -> Result<Ending, Failure> {
-    let client = settings.client()?;
     let ending = tokio::select! {
-        ending = with_client(command, &client, settings, output) => ending,
+        ending = work => ending,
         () = ready::asked_to_stop() => Ok(Ending::Interrupted),
     };
     client.settle().await;
@@ -86,12 +106,20 @@ async fn with_client(
         Command::Du(args) => du::run(args, client, output).await,
         Command::Tree(args) => tree::run(args, client, output).await,
         Command::Space(args) => space::run(args, client, output).await,
+        Command::Policy(args) => policy::run(args, client, output).await,
+        Command::Verify(args) => verify::run(args, client, output, shown).await,
+        Command::Fsck(args) => fsck::run(args, client, output, shown).await,
+        Command::Repair(args) => repair::run(args, client, output, shown).await,
+        Command::Scrub(args) => scrub::run(args, client, output).await,
+        Command::Nodes(args) => nodes::run(args, client, output, shown).await,
         Command::Status => status::run(client, output).await,
         Command::Invite(args) => invite::run(args, client, settings, output).await,
         Command::Demo(_)
         | Command::Up(_)
         | Command::Manager(_)
         | Command::Lend(_)
+        | Command::GiveBack(_)
+        | Command::Away(_)
         | Command::Join(_) => unreachable!("not a client's command"),
     }
 }

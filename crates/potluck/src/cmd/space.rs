@@ -3,11 +3,11 @@
 use super::Ending;
 use super::cp::policy_override;
 use crate::args::{Space, SpaceCreate};
-use crate::output::{Output, table};
+use crate::output::{Output, count, table};
 use potluck_client::pool::Client;
 use potluck_core::policy::Policy;
 use potluck_core::size::format_size;
-use potluck_wire::control::{self, SpaceList, SpaceRemove, Spaces};
+use potluck_wire::control::{self, DonorState, SpaceList, SpaceRemove, Spaces, Status};
 use potluck_wire::error::{ErrorKind, Failure, code};
 
 pub async fn run(args: Space, client: &Client, output: &Output) -> Result<Ending, Failure> {
@@ -32,6 +32,16 @@ async fn create(args: SpaceCreate, client: &Client, output: &Output) -> Result<(
     output.result(&serde_json::json!({ "name": args.name, "policy": policy }), |_| {
         format!("space {} is ready: potluck cp FILE pot://{}/", args.name, args.name)
     });
+    let (need, status) = (policy.redundancy().donors(), client.call(&Status {}).await?);
+    let live = status.donors.iter().filter(|donor| donor.state == DonorState::Live).count();
+    if live < need as usize {
+        output.note(&format!(
+            "{} needs {}, and {live} of them {} live now: lend on more machines before you store something",
+            policy.redundancy(),
+            count(need.into(), "donor"),
+            if live == 1 { "is" } else { "are" },
+        ));
+    }
     Ok(())
 }
 
@@ -45,7 +55,7 @@ fn text(spaces: &Spaces) -> String {
                 space.name.clone(),
                 space.files.to_string(),
                 format_size(space.bytes),
-                policy.copies.to_string(),
+                policy.redundancy().to_string(),
                 policy.stripe_width.to_string(),
                 format_size(policy.chunk_size.into()),
                 policy.ack.to_string(),
@@ -53,6 +63,6 @@ fn text(spaces: &Spaces) -> String {
             ]
         })
         .collect();
-    let head = ["space", "files", "size", "copies", "width", "chunk", "ack", ""];
-    table(&head, &[1, 2, 3, 4, 5], &rows)
+    let head = ["space", "files", "size", "kept as", "width", "chunk", "ack", ""];
+    table(&head, &[1, 2, 4, 5], &rows)
 }

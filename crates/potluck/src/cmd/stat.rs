@@ -1,16 +1,18 @@
 //! `potluck stat`: everything known of a path.
 
-use super::Ending;
-use crate::args::PathArgs;
-use crate::output::{Output, table, time};
+use super::{Ending, health};
+use crate::args;
+use crate::output::{Output, count, table, time};
 use potluck_client::pool::Client;
+use potluck_core::ids::DonorId;
+use potluck_core::policy::Redundancy;
 use potluck_core::size::format_size;
-use potluck_wire::control::{EntryKind, Stat, Stated};
+use potluck_wire::control::{ChunkFacts, EntryKind, MirrorState, Stat, Stated};
 use potluck_wire::error::Failure;
 use std::fmt::Write;
 
-pub async fn run(args: PathArgs, client: &Client, output: &Output) -> Result<Ending, Failure> {
-    let stated = client.call(&Stat { path: args.path.clone(), chunks: false }).await?;
+pub async fn run(args: args::Stat, client: &Client, output: &Output) -> Result<Ending, Failure> {
+    let stated = client.call(&Stat { path: args.path.clone(), chunks: args.chunks }).await?;
     output.result(&stated, |stated| text(&args.path.to_string(), stated));
     Ok(Ending::Done)
 }
@@ -26,16 +28,7 @@ fn text(path: &str, stated: &Stated) -> String {
     let sealing = if policy.sealed { "sealed" } else { "plain" };
     if entry.kind == EntryKind::Dir {
         line("kind", "directory".into());
-        line(
-            "policy",
-            format!(
-                "{} copies, stripes of {} donors, chunks of {}, ack {}, {sealing}",
-                policy.copies,
-                policy.stripe_width,
-                format_size(policy.chunk_size.into()),
-                policy.ack
-            ),
-        );
+        line("policy", health::policy(policy));
         return text;
     }
     line("size", format!("{} ({} bytes)", format_size(entry.size), entry.size));
@@ -44,19 +37,23 @@ fn text(path: &str, stated: &Stated) -> String {
         line("version", version.to_string());
         line("digest", digest.to_string());
     }
-    let asked = entry.copies.unwrap_or(policy.copies);
-    match stated.inline || stated.chunks == 0 {
-        true => line("stored", format!("in the catalog, {sealing}")),
-        false => {
-            line(
-                "stored",
-                format!(
-                    "{} chunks of up to {}, {sealing}",
-                    stated.chunks,
-                    format_size(stated.chunk_size.into())
-                ),
-            );
+    if stated.inline || stated.chunks == 0 {
+        line("stored", format!("in the catalog, {sealing}"));
+    } else {
+        let chunks = count(stated.chunks, "chunk");
+        let largest = format_size(stated.chunk_size.into());
+        line("stored", format!("{chunks} of up to {largest}, {sealing}"));
+        line("kept as", kept_as(stated));
+        if entry.ec.is_none() {
+            let asked = entry.copies.unwrap_or(policy.copies);
             line("copies", format!("{} of {asked} live", stated.live_copies.min(asked)));
+        }
+    }
+    if let Some(found) = &stated.health {
+        line("health", health::sentence(found));
+        line("unsafe", format!("window {}", health::window(found)));
+        if let Some(goal) = found.changing_to {
+            line("changing", format!("to {goal}; until then it keeps what it has"));
         }
     }
     if !stated.donors.is_empty() {
@@ -76,5 +73,43 @@ fn text(path: &str, stated: &Stated) -> String {
         text.push('\n');
         text.push_str(&table(&["donor", "state", "chunks", "stored"], &[2, 3], &rows));
     }
+    if !stated.chunk_list.is_empty() {
+        text.push_str(&format!("\n{}", chunk_table(stated)));
+    }
     text
+}
+
+/// What keeps the file: its own redundancy, by the protocol that holds there.
+fn kept_as(stated: &Stated) -> String {
+    match (stated.entry.ec, stated.entry.copies.unwrap_or(stated.policy.copies)) {
+        (Some(ec), _) => Redundancy::Ec(ec).to_string(),
+        (None, 1) => Redundancy::Copies(1).to_string(),
+        (None, copies) => format!("{}, {}", Redundancy::Copies(copies), stated.policy.mirror),
+    }
+}
+
+fn chunk_table(stated: &Stated) -> String {
+    let rows: Vec<_> = stated.chunk_list.iter().map(|chunk| chunk_row(stated, chunk)).collect();
+    table(&["chunk", "part", "group", "stored", "state", "live donors"], &[2, 3], &rows)
+}
+
+fn chunk_row(stated: &Stated, chunk: &ChunkFacts) -> Vec<String> {
+    let name = |donor: &DonorId| {
+        let share = stated.donors.iter().find(|share| share.donor == *donor);
+        share.map_or_else(|| donor.to_string(), |share| share.name.clone())
+    };
+    let state = match chunk.state {
+        MirrorState::Complete => "complete",
+        MirrorState::Pending => "pending",
+        MirrorState::Rebuildable => "rebuildable",
+        MirrorState::Unreadable => "unreadable",
+    };
+    vec![
+        chunk.name.to_string().chars().take(12).collect(),
+        if chunk.parity { "parity" } else { "data" }.into(),
+        chunk.group.map_or_else(|| "-".into(), |group| group.to_string()),
+        format_size(chunk.len.into()),
+        state.into(),
+        chunk.donors.iter().map(name).collect::<Vec<_>>().join(", "),
+    ]
 }

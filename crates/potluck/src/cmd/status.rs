@@ -1,64 +1,93 @@
-//! `potluck status`: the pool and its donors.
+//! `potluck status`: how safe the pool is, and its donors.
 
-use super::Ending;
-use crate::output::{Output, table};
+mod verdict;
+
+use super::{Ending, donors, repair};
+use crate::output::{Output, count, duration, table};
 use potluck_client::pool::Client;
 use potluck_core::size::format_size;
-use potluck_wire::control::{DonorState, DonorStatus, PoolStatus, Status};
+use potluck_wire::control::{DonorState, DonorStatus, PoolStatus, SpaceHealth, Status};
 use potluck_wire::error::Failure;
+use serde::Serialize;
+use verdict::Verdict;
+
+#[derive(Serialize)]
+struct Shown {
+    verdict: Verdict,
+    #[serde(flatten)]
+    status: PoolStatus,
+}
 
 pub async fn run(client: &Client, output: &Output) -> Result<Ending, Failure> {
-    output.result(&client.call(&Status {}).await?, text);
+    let status = client.call(&Status {}).await?;
+    let shown = Shown { verdict: verdict::judge(&status), status };
+    output.result(&shown, |shown| format!("{}\n{}", shown.verdict.text(), text(&shown.status)));
     Ok(Ending::Done)
 }
 
 fn text(status: &PoolStatus) -> String {
-    let live = status.donors.iter().filter(|donor| donor.state == DonorState::Live).count();
-    let room: u64 = status
-        .donors
-        .iter()
-        .filter(|donor| donor.state == DonorState::Live)
-        .map(|donor| donor.room.saturating_sub(donor.promised))
-        .sum();
+    let live = || status.donors.iter().filter(|donor| donor.state == DonorState::Live);
+    let room: u64 = live().map(|donor| donor.room.saturating_sub(donor.promised)).sum();
     let mut text = format!(
-        "pool {}: {} files, {}; {live} of {} donors live, {} free; {} open write sessions\n",
+        "pool {}: {}, {}; {} of {} donors live, {} free; {}\n",
         status.pool,
-        status.files,
+        count(status.files, "file"),
         format_size(status.bytes),
+        live().count(),
         status.donors.len(),
         format_size(room),
-        status.sessions,
+        count(status.sessions, "open write session"),
     );
-    if status.donors.is_empty() {
-        text.push_str(
-            "nobody lends yet: `potluck invite --role donor`, then `potluck lend` there\n",
-        );
-        return text;
+    if !status.spaces.is_empty() {
+        let rows: Vec<_> = status.spaces.iter().map(space_row).collect();
+        let head = ["space", "files", "kept as", "more donors may die", ""];
+        text.push_str(&format!("\n{}", table(&head, &[1], &rows)));
     }
-    text.push('\n');
-    let rows: Vec<_> = status.donors.iter().map(row).collect();
-    let head = ["donor", "state", "held", "free", "chunks", "bad", "load", "address"];
-    text.push_str(&table(&head, &[2, 3, 4, 5, 6], &rows));
+    if !status.donors.is_empty() {
+        let rows: Vec<_> = status.donors.iter().map(donor_row).collect();
+        let head = ["donor", "state", "held", "free", "chunks", "bad", "load", "address"];
+        text.push_str(&format!("\n{}", table(&head, &[2, 3, 4, 5, 6], &rows)));
+    }
+    text.push_str(&format!("\nrepair: {}\n", repair::summary(&status.repair)));
+    if let Some(backups) = backups(status) {
+        text.push_str(&format!("backup of the catalog: {backups}\n"));
+    }
     let unclaimed: u64 = status.donors.iter().map(|donor| donor.unclaimed).sum();
     if unclaimed > 0 {
-        text.push_str(&format!(
-            "\n{unclaimed} chunks on donors are unknown to this catalog and are kept untouched\n"
-        ));
+        let chunks = count(unclaimed, "chunk");
+        text.push_str(&format!("{chunks} on donors unknown to this catalog, kept untouched\n"));
+    }
+    if let Some(why) = &status.gc_held {
+        text.push_str(&format!("no space is reclaimed: {why}\n"));
+    }
+    for alarm in &status.alarms {
+        text.push_str(&format!("! {alarm}\n"));
     }
     text
 }
 
-fn row(donor: &DonorStatus) -> Vec<String> {
-    let state = match (donor.state, donor.silent_seconds) {
-        (DonorState::Live, _) => "live".into(),
-        (DonorState::Suspect, Some(seconds)) => format!("silent for {seconds} s"),
-        (DonorState::Suspect, None) => "silent".into(),
-        (DonorState::Away | DonorState::Unknown, _) => "away".into(),
-        (DonorState::Gone, _) => "gone".into(),
-    };
+fn space_row(space: &SpaceHealth) -> Vec<String> {
+    let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".into());
+    let files = |number: u64, what: &str| (number > 0).then(|| format!("{number} {what}"));
+    let troubles = [
+        files(space.unreadable, "unreadable"),
+        files(space.incomplete, "incomplete"),
+        files(space.changing, "changing"),
+        (!space.surveyed && space.files > 0).then(|| "not looked at yet".into()),
+    ];
+    vec![
+        space.name.clone(),
+        space.files.to_string(),
+        or_dash(space.policy.map(|policy| policy.to_string())),
+        or_dash(space.tolerates.filter(|_| space.files > 0).map(|may_die| may_die.to_string())),
+        troubles.into_iter().flatten().collect::<Vec<_>>().join(", "),
+    ]
+}
+
+fn donor_row(donor: &DonorStatus) -> Vec<String> {
     vec![
         donor.name.clone(),
-        state,
+        donors::state(donor),
         format_size(donor.used),
         format_size(donor.room.saturating_sub(donor.promised)),
         donor.chunks.to_string(),
@@ -66,4 +95,17 @@ fn row(donor: &DonorStatus) -> Vec<String> {
         format!("{:.0} %", donor.load.score() * 100.0),
         donor.address.clone(),
     ]
+}
+
+/// How old the copies of the catalog are.
+fn backups(status: &PoolStatus) -> Option<String> {
+    let age = |place: &str, seconds: Option<u64>| {
+        seconds.map(|seconds| format!("{place} {} ago", duration(seconds)))
+    };
+    let ages = [
+        age("into the pool", status.backup_pool_seconds),
+        age("to a file", status.backup_file_seconds),
+    ];
+    let ages: Vec<_> = ages.into_iter().flatten().collect();
+    (!ages.is_empty()).then(|| ages.join(", "))
 }

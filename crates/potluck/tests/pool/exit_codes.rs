@@ -69,15 +69,43 @@ fn every_verb_has_help_with_an_example() {
     let lab = Lab::empty();
     let help = lab.cli.ok(&["--help"]).text();
     for verb in [
-        "demo", "up", "manager", "lend", "invite", "join", "cp", "ls", "stat", "cat", "mv", "rm",
-        "mkdir", "du", "tree", "status",
+        "demo",
+        "up",
+        "manager",
+        "lend",
+        "invite",
+        "join",
+        "cp",
+        "ls",
+        "stat",
+        "cat",
+        "mv",
+        "rm",
+        "mkdir",
+        "du",
+        "tree",
+        "status",
+        "verify",
+        "fsck",
+        "give-back",
+        "away",
     ] {
         assert!(help.contains(&format!("  {verb} ")), "no {verb} in:\n{help}");
         let own = lab.cli.ok(&[verb, "--help"]).text();
         assert!(own.contains("Example"), "{verb} --help shows no example:\n{own}");
     }
-    for verb in ["create", "ls", "rm"] {
-        assert!(lab.cli.ok(&["space", verb, "--help"]).text().contains("Example"), "space {verb}");
+    for (verb, parts) in [
+        ("space", &["create", "ls", "rm"][..]),
+        ("policy", &["show", "set"]),
+        ("repair", &["status", "pause", "resume", "now"]),
+        ("scrub", &["now", "status"]),
+        ("nodes", &["ls", "drain", "away", "trust", "rm"]),
+    ] {
+        assert!(help.contains(&format!("  {verb} ")), "no {verb} in:\n{help}");
+        for part in parts {
+            let own = lab.cli.ok(&[verb, part, "--help"]).text();
+            assert!(own.contains("Example"), "{verb} {part} --help shows no example:\n{own}");
+        }
     }
     assert!(lab.cli.ok(&["--version"]).text().starts_with("potluck "));
 }

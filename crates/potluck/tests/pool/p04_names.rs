@@ -181,7 +181,10 @@ fn p04_spaces_are_made_listed_and_removed() {
     lab.cli.ok(&["space", "create", "open", "--plain"]);
     let spaces = lab.cli.json(&["space", "ls"]);
     let policy = &spaces["spaces"][0]["policy"];
-    let expected = serde_json::json!({"chunk_size": 1 << 20, "stripe_width": 3, "copies": 2, "ack": "disk", "sealed": true});
+    let expected = serde_json::json!({
+        "chunk_size": 1 << 20, "stripe_width": 3, "copies": 2, "mirror": "client-sync",
+        "race": "auto", "ack": "disk", "sealed": true,
+    });
     assert_eq!(policy, &expected);
     assert_eq!(spaces["spaces"][1]["policy"]["sealed"], false, "{spaces}");
     assert_eq!(lab.cli.fails(10, &["space", "create", "lab"]).code, "POT-E020");

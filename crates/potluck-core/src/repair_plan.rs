@@ -1,0 +1,273 @@
+//! Repair: how safe a unit of redundancy is, what it lacks, who makes it, and at which rate.
+//!
+//! A *unit* is what lives and dies together: `need` of its `shards` give everything back. A group
+//! of an erasure-coded file is one (its data chunks of its data and parity chunks), and so is a
+//! chunk of which n copies are asked (1 of n equal shards). Donors fail together with their
+//! *domain*: what their owner says fails with them, else each by itself. A unit is therefore as
+//! safe as the largest *matching* of its shards to distinct domains, however many copies there
+//! are (PROMISES D3: matching, not counting).
+
+use crate::clock::Tick;
+use crate::ids::DonorId;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What fails together, numbered by whoever judges.
+pub type Domain = u32;
+
+/// What a copy is good for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Worth {
+    /// It counts, and can be fetched now.
+    Counts,
+    /// It counts: its donor is silent, but not for so long that it is given up.
+    Silent,
+    /// It can be fetched and counts for nothing: it or its donor is on the way out, or the donor
+    /// is not trusted.
+    Source,
+    /// Neither, though it may come back.
+    Lost,
+}
+
+impl Worth {
+    /// Whether it counts for redundancy.
+    pub fn counts(self) -> bool {
+        matches!(self, Self::Counts | Self::Silent)
+    }
+
+    /// Whether it can be fetched now.
+    pub fn fetchable(self) -> bool {
+        matches!(self, Self::Counts | Self::Source)
+    }
+}
+
+/// A copy of a shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Copy {
+    /// Where.
+    pub donor: DonorId,
+    /// What fails with it.
+    pub domain: Domain,
+    /// What it is good for.
+    pub worth: Worth,
+}
+
+/// How a shard stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stand {
+    /// Its copy at this donor counts, in a domain that no other shard of the unit relies on.
+    Apart(DonorId),
+    /// There only on donors that fail together with others the unit relies on.
+    Crowded(DonorId),
+    /// No copy of it counts.
+    Missing,
+}
+
+/// A unit, judged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Judged {
+    /// Shards it takes to have everything.
+    pub need: usize,
+    /// Shards in distinct domains that count.
+    pub matching: usize,
+    /// Whether everything can be had now.
+    pub readable: bool,
+    /// How each shard stands, in the order given.
+    pub shards: Vec<Stand>,
+}
+
+impl Judged {
+    /// How many more domains may die for ever before something is lost; `None` while it cannot be
+    /// had.
+    pub fn tolerates(&self) -> Option<u32> {
+        self.readable.then(|| self.matching.saturating_sub(self.need) as u32)
+    }
+
+    /// Whether every shard is apart: nothing is to be made.
+    pub fn complete(&self) -> bool {
+        self.matching == self.shards.len()
+    }
+
+    /// The shards that need a copy elsewhere.
+    pub fn lacking(&self) -> impl Iterator<Item = usize> + '_ {
+        let stands = self.shards.iter().enumerate();
+        stands.filter(|(_, stand)| !matches!(stand, Stand::Apart(_))).map(|(at, _)| at)
+    }
+}
+
+/// Judges a unit of which `need` of `shards` give everything back. Each shard's copies stand in
+/// the order in which they should be kept; where copies of several are equal, pass them once for
+/// each.
+pub fn judge(need: usize, shards: &[&[Copy]]) -> Judged {
+    let counting: Vec<Vec<Copy>> = shards
+        .iter()
+        .map(|copies| copies.iter().filter(|copy| copy.worth.counts()).copied().collect())
+        .collect();
+    let matched = Matching::of(&counting);
+    let mut used: BTreeSet<DonorId> = matched.0.values().map(|(_, donor)| *donor).collect();
+    let mut stands = vec![Stand::Missing; shards.len()];
+    for (shard, donor) in matched.0.values() {
+        stands[*shard] = Stand::Apart(*donor);
+    }
+    for (stand, copies) in stands.iter_mut().zip(&counting) {
+        if *stand == Stand::Missing
+            && let Some(copy) = copies.iter().find(|copy| !used.contains(&copy.donor))
+        {
+            used.insert(copy.donor);
+            *stand = Stand::Crowded(copy.donor);
+        }
+    }
+    let there = |copies: &&&[Copy]| copies.iter().any(|copy| copy.worth.fetchable());
+    Judged {
+        need,
+        matching: matched.0.len(),
+        readable: shards.iter().filter(there).count() >= need,
+        shards: stands,
+    }
+}
+
+/// Shards matched to domains, by domain: augmenting paths (Kuhn), which is fast for the two dozen
+/// shards a unit has at most.
+struct Matching(BTreeMap<Domain, (usize, DonorId)>);
+
+impl Matching {
+    fn of(shards: &[Vec<Copy>]) -> Self {
+        let mut matching = Self(BTreeMap::new());
+        for shard in 0..shards.len() {
+            matching.place(shards, shard, &mut BTreeSet::new());
+        }
+        matching
+    }
+
+    /// Finds a domain for `shard`, moving others where they have an alternative.
+    fn place(&mut self, shards: &[Vec<Copy>], shard: usize, tried: &mut BTreeSet<Domain>) -> bool {
+        let free = shards[shard].iter().find(|copy| !self.0.contains_key(&copy.domain));
+        if let Some(copy) = free {
+            self.0.insert(copy.domain, (shard, copy.donor));
+            return true;
+        }
+        for copy in &shards[shard] {
+            if !tried.insert(copy.domain) {
+                continue;
+            }
+            let held = self.0.get(&copy.domain).map(|(other, _)| *other);
+            if held.is_none_or(|other| self.place(shards, other, tried)) {
+                self.0.insert(copy.domain, (shard, copy.donor));
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// A donor that may be given something to make or asked for something, at this moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Helper {
+    /// Who.
+    pub donor: DonorId,
+    /// What fails with it.
+    pub domain: Domain,
+    /// Bytes it can still take.
+    pub free: u64,
+    /// Bytes it was asked for and has not confirmed.
+    pub outstanding: u64,
+    /// Whether its budget allows for more now.
+    pub allowed: bool,
+}
+
+/// Why nobody takes a shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoTarget {
+    /// Somebody could, when budgets allow.
+    Later,
+    /// Every donor with room holds something of the unit already, or fails together with one.
+    NoneApart,
+    /// Nobody apart has room for it.
+    Full,
+}
+
+/// The donor that takes a shard of `len` bytes: in a domain that the unit does not rely on, the one
+/// with most room. A shard that is missing altogether may go where another is, to another donor,
+/// if all domains are used: that donor's own death is then survived at least.
+pub fn target<'a>(
+    helpers: &'a [Helper],
+    len: u64,
+    used: &[(DonorId, Domain)],
+    missing: bool,
+) -> Result<&'a Helper, NoTarget> {
+    let fresh = |helper: &&Helper| used.iter().all(|(donor, _)| *donor != helper.donor);
+    let apart = |helper: &&Helper| used.iter().all(|(_, domain)| *domain != helper.domain);
+    let roomy = |helper: &&Helper| helper.free >= len;
+    let best = |fits: &dyn Fn(&&Helper) -> bool| {
+        let able = || helpers.iter().filter(|helper| fits(helper) && roomy(helper));
+        let ready = able().filter(|helper| helper.allowed);
+        match ready.max_by_key(|helper| (helper.free, std::cmp::Reverse(helper.donor))) {
+            Some(helper) => Some(Ok(helper)),
+            None => able().next().map(|_| Err(NoTarget::Later)),
+        }
+    };
+    if let Some(found) = best(&apart) {
+        return found;
+    }
+    let full = helpers.iter().any(|helper| apart(&helper));
+    if missing && !full && let Some(found) = best(&fresh) {
+        return found;
+    }
+    Err(if full { NoTarget::Full } else { NoTarget::NoneApart })
+}
+
+/// Orders helpers by how much they should be asked for something: those with budget first, the
+/// least burdened of them before the others.
+pub fn by_burden(sources: &mut [Helper]) {
+    sources.sort_by_key(|helper| (!helper.allowed, helper.outstanding, helper.donor));
+}
+
+/// Bytes a second, as they come due. Never more than the rate over any time, but for one second's
+/// worth and one piece at once.
+#[derive(Debug, Clone)]
+pub struct Bucket {
+    rate: u64,
+    level: i64,
+    filled: Tick,
+}
+
+impl Bucket {
+    /// A full bucket of `rate` bytes a second.
+    pub fn new(rate: u64, now: Tick) -> Self {
+        Self { rate, level: whole(rate), filled: now }
+    }
+
+    /// Whether something may be taken now. What is larger than what is left puts the bucket in
+    /// debt, so that pieces of any size get through at the rate.
+    pub fn ready(&mut self, now: Tick) -> bool {
+        let passed = now.saturating_sub(self.filled);
+        let due = (self.rate as f64 * passed.as_secs_f64()) as i64;
+        if due > 0 {
+            self.level = self.level.saturating_add(due).min(whole(self.rate));
+            self.filled = now;
+        }
+        self.level > 0
+    }
+
+    /// Takes `bytes`.
+    pub fn take(&mut self, bytes: u64) {
+        self.level = self.level.saturating_sub(whole(bytes));
+    }
+
+    /// Bytes a second.
+    pub fn rate(&self) -> u64 {
+        self.rate
+    }
+}
+
+fn whole(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+/// Seconds until `left` bytes are made at `rate` bytes a second; `None` where nothing moves.
+pub fn eta(left: u64, rate: u64) -> Option<u64> {
+    match (left, rate) {
+        (0, _) => Some(0),
+        (_, 0) => None,
+        (left, rate) => Some(left.div_ceil(rate)),
+    }
+}

@@ -1,0 +1,130 @@
+//! The catalog's own safety: checkpoints to a file and into the pool.
+//!
+//! A checkpoint is a whole copy of one moment. It is taken each minute in which something changed,
+//! and more rarely where taking one costs more than a twentieth of the time.
+
+pub mod file;
+pub mod kit;
+
+use crate::catalog::{Durability, Error, journal, notes, schema};
+use crate::error::ManagerError;
+use crate::service::Service;
+use potluck_core::clock::Tick;
+use potluck_core::ids::Epoch;
+use serde::{Deserialize, Serialize};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Of all time, checkpoints take at most one part in so many.
+const SHARE: u32 = 20;
+
+/// When the catalog was last safe elsewhere, and why it is not.
+#[derive(Debug, Default)]
+pub struct Backups(Mutex<State>);
+
+#[derive(Debug, Clone, Default)]
+struct State {
+    file: Option<Tick>,
+    failed: Option<String>,
+}
+
+impl Backups {
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.0.lock().expect("no holder panics"));
+    }
+
+    fn state(&self) -> State {
+        self.0.lock().expect("no holder panics").clone()
+    }
+
+    /// Seconds since the last checkpoint to a file.
+    pub fn file_seconds(&self, now: Tick) -> Option<u64> {
+        Some(now.saturating_sub(self.state().file?).as_secs())
+    }
+
+    /// Why the last checkpoint failed, if it did.
+    pub fn failed(&self) -> Option<String> {
+        self.state().failed
+    }
+}
+
+/// What a checkpoint says of itself; noted in the catalog before the copy is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Taken {
+    /// Counts the checkpoints of this catalog.
+    pub sequence: u64,
+    /// The manager's epoch.
+    pub epoch: Epoch,
+    /// Wall time, for people.
+    pub wall_ms: i64,
+}
+
+impl Taken {
+    /// What the catalog, which is a checkpoint's copy, says of itself.
+    pub fn of(db: &rusqlite::Connection) -> Result<Option<Self>, Error> {
+        let Some(text) = notes::get(db, notes::CHECKPOINT)? else { return Ok(None) };
+        let read = serde_json::from_str(&text);
+        read.map(Some).map_err(|why| Error::Damaged(format!("the note of a checkpoint: {why}")))
+    }
+}
+
+/// Takes checkpoints until dropped.
+pub async fn run(service: Arc<Service>) {
+    let every = service.config.backup_every;
+    let mut pause = every;
+    let mut covered = None;
+    loop {
+        tokio::time::sleep(pause).await;
+        let began = service.time.tick();
+        match round(&service, &mut covered).await {
+            Ok(()) => service.backups.change(|state| state.failed = None),
+            Err(ManagerError::Closing) => {}
+            Err(why) => {
+                tracing::error!(%why, "the catalog could not be checkpointed; trying again");
+                service.backups.change(|state| state.failed = Some(why.to_string()));
+            }
+        }
+        let took = service.time.tick().saturating_sub(began);
+        pause = next_pause(every, took);
+    }
+}
+
+fn next_pause(every: Duration, took: Duration) -> Duration {
+    every.max(took.saturating_mul(SHARE))
+}
+
+/// Takes a checkpoint if something changed since the one that covers all changes up to `covered`.
+async fn round(service: &Arc<Service>, covered: &mut Option<i64>) -> Result<(), ManagerError> {
+    let last = service.catalog.read(journal::last).await?;
+    if *covered == Some(last) {
+        return Ok(());
+    }
+    let (epoch, wall_ms) = (service.epoch(), service.time.wall_ms());
+    let begin = move |db: &_| {
+        let taken = Taken { sequence: schema::next_checkpoint(db)?, epoch, wall_ms };
+        let text = serde_json::to_string(&taken).map_err(|why| Error::Bug(why.to_string()))?;
+        notes::set(db, notes::CHECKPOINT, &text)?;
+        Ok(taken)
+    };
+    let taken = service.catalog.write(Durability::Process, begin).await?;
+    let dir = service.config.backup_dir.clone().unwrap_or_else(|| service.state.backups());
+    let catalog = service.state.catalog();
+    let take = move || file::take(&catalog, &dir, taken.sequence);
+    let path = service.env.offload.run(take).await?;
+    tracing::debug!(sequence = taken.sequence, path = %path.display(), "checkpoint");
+    service.backups.change(|state| state.file = Some(service.time.tick()));
+    *covered = Some(last);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checkpoints_take_a_twentieth_of_the_time_at_most() {
+        let minute = Duration::from_secs(60);
+        assert_eq!(next_pause(minute, Duration::from_secs(1)), minute);
+        assert_eq!(next_pause(minute, Duration::from_secs(6)), Duration::from_secs(120));
+    }
+}

@@ -1,0 +1,110 @@
+//! The recovery kit: everything of a pool that none of its donors has.
+//!
+//! With it and with donors, or with it and a checkpoint's file, a pool that lost its manager's
+//! machine comes back. Whoever has it can act as the pool's authority and read what the pool keeps
+//! of itself, so it is as secret as the state directory.
+
+use crate::ca::Ca;
+use crate::error::ManagerError;
+use crate::state_dir::StateDir;
+use potluck_core::chunk::Digest;
+use potluck_core::entropy::Entropy;
+use potluck_core::seal::RecoveryKey;
+use potluck_wire::identity::write_private;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io;
+use std::path::Path;
+
+/// The version of the file's format that this release writes and reads.
+const VERSION: u32 = 1;
+/// The file of the recovery key beside the authority's own.
+const KEY: &str = "recovery.key";
+
+/// A recovery kit as it is written: JSON, for people to recognise and to print.
+#[derive(Serialize, Deserialize)]
+pub struct Kit {
+    /// [`VERSION`].
+    potluck_recovery_kit: u32,
+    /// What the pool is called.
+    pub pool: String,
+    /// The manager's `host:port`, as donors know it.
+    pub address: String,
+    /// The authority's certificate, PEM.
+    pub ca_certificate: String,
+    /// The authority's key, PEM.
+    pub ca_key: String,
+    /// Seals what the pool keeps of itself on donors.
+    recovery_key: Digest,
+}
+
+impl Kit {
+    /// The key under which the pool's metadata is sealed.
+    pub fn recovery_key(&self) -> RecoveryKey {
+        RecoveryKey::from_bytes(self.recovery_key.0)
+    }
+
+    /// Reads a kit.
+    pub fn load(path: &Path) -> Result<Self, ManagerError> {
+        let io = |source| ManagerError::Io { path: path.into(), source };
+        let text = fs::read(path).map_err(io)?;
+        let bad = |why: String| io(io::Error::new(io::ErrorKind::InvalidData, why));
+        let kit: Self = serde_json::from_slice(&text)
+            .map_err(|why| bad(format!("this is no recovery kit: {why}")))?;
+        if kit.potluck_recovery_kit != VERSION {
+            return Err(bad("this recovery kit is of a newer Potluck".into()));
+        }
+        Ok(kit)
+    }
+
+    /// Writes it to `path`, for its owner only.
+    pub fn save(&self, path: &Path) -> Result<(), ManagerError> {
+        let io = |source| ManagerError::Io { path: path.into(), source };
+        let text = serde_json::to_vec_pretty(self).map_err(|why| io(why.into()))?;
+        write_private(path, &text).map_err(io)
+    }
+}
+
+/// Makes the recovery key and the kit of a pool where they are missing, as after an upgrade, and
+/// writes the kit again when the manager's address has changed.
+pub fn keep(
+    state: &StateDir,
+    pool: &str,
+    address: &str,
+    entropy: &dyn Entropy,
+) -> Result<(), ManagerError> {
+    if !state.ca().join(KEY).exists() {
+        keep_key(state, &RecoveryKey::generate(entropy))?;
+    }
+    let key = load_key(state)?;
+    let path = state.kit();
+    if path.exists() && Kit::load(&path).is_ok_and(|kit| kit.address == address) {
+        return Ok(());
+    }
+    let (ca_certificate, ca_key) = Ca::texts(&state.ca())?;
+    let kit = Kit {
+        potluck_recovery_kit: VERSION,
+        pool: pool.into(),
+        address: address.into(),
+        ca_certificate,
+        ca_key,
+        recovery_key: Digest(*key.as_bytes()),
+    };
+    kit.save(&path)
+}
+
+/// Keeps the recovery key in the state directory.
+pub fn keep_key(state: &StateDir, key: &RecoveryKey) -> Result<(), ManagerError> {
+    let path = state.ca().join(KEY);
+    let text = Digest(*key.as_bytes()).to_string();
+    write_private(&path, text.as_bytes()).map_err(StateDir::io(path))
+}
+
+/// Reads the recovery key of a state directory.
+pub fn load_key(state: &StateDir) -> Result<RecoveryKey, ManagerError> {
+    let path = state.ca().join(KEY);
+    let text = fs::read_to_string(&path).map_err(StateDir::io(path.clone()))?;
+    let bad = |_| io::Error::new(io::ErrorKind::InvalidData, "this is no recovery key");
+    let key: Digest = text.trim().parse().map_err(bad).map_err(StateDir::io(path))?;
+    Ok(RecoveryKey::from_bytes(key.0))
+}

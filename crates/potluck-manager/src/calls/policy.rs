@@ -1,0 +1,72 @@
+//! Changes of policy.
+
+use super::Answer;
+use crate::catalog::{Durability, goals};
+use crate::failure;
+use crate::members::Caller;
+use crate::service::Service;
+use potluck_core::policy::{BadPolicy, Override};
+use potluck_wire::control::{PolicyChanged, PolicySet};
+use potluck_wire::error::{ErrorKind, Failure, code};
+use potluck_wire::token::Role;
+use std::sync::Arc;
+
+impl Answer for PolicySet {
+    async fn answer(self, service: Arc<Service>, caller: Caller) -> Result<PolicyChanged, Failure> {
+        let Self { path, policy: over, new_files_only, dry_run } = self;
+        if path.names().is_empty() && caller.member()?.role != Role::Admin {
+            let what = format!("the policy of the space {path} can only be set by an admin");
+            return Err(Failure::new(ErrorKind::Auth, code::NOT_ALLOWED, what)
+                .hint("use the identity of an admin, or set the policy of a directory in it"));
+        }
+        let at = path.clone();
+        let planned = service.catalog.read(move |db| goals::plan(db, &at, &over)).await?;
+        let change = planned.map_err(|why| failure::of_policy(&why))?;
+        if change.scope == goals::Scope::File {
+            check_file(&over)?;
+        }
+        let redundancy = change.policy.redundancy();
+        let joined = service.pool().donor_count();
+        let asks = sets_redundancy(&over);
+        if asks && (redundancy.donors() as usize) > joined {
+            return Err(failure::of_redundancy(redundancy, joined));
+        }
+        let mut changed = PolicyChanged { policy: change.policy, files: 0, bytes: 0 };
+        if !dry_run {
+            let at = path.clone();
+            let set = move |db: &_| goals::set(db, &at, &over);
+            service.catalog.write(Durability::Disk, set).await?;
+        }
+        // Files that a session opened before are written as it was told, and keep that.
+        let mut more = asks && !(new_files_only && change.scope != goals::Scope::File);
+        let mut after = None;
+        while more {
+            let (at, policy) = (path.clone(), changed.policy.clone());
+            let follow = move |db: &_| goals::follow(db, &at, &policy, after.as_deref(), dry_run);
+            let page = match dry_run {
+                true => service.catalog.read(follow).await?,
+                false => service.catalog.write(Durability::Disk, follow).await?,
+            };
+            changed.files += page.files;
+            changed.bytes += page.bytes;
+            more = page.next.is_some();
+            after = page.next;
+        }
+        service.chores.notify_one();
+        Ok(changed)
+    }
+}
+
+fn sets_redundancy(over: &Override) -> bool {
+    over.copies.is_some() || over.ec.is_some()
+}
+
+/// Of a file that is there, only the redundancy can change.
+fn check_file(over: &Override) -> Result<(), Failure> {
+    let redundancy = Override { copies: over.copies, ec: over.ec, ..Override::default() };
+    if *over == redundancy && sets_redundancy(over) {
+        return Ok(());
+    }
+    let what = "of a file only the redundancy can be changed: copies, or an erasure code";
+    Err(failure::of_policy(&BadPolicy(what.into())))
+}

@@ -1,0 +1,95 @@
+//! Whether a written file has the copies that its acknowledgement stands for (PROMISES D3).
+//!
+//! A donor counts as holder of a chunk by a receipt of the session, or by what the pool knows. What
+//! counts is distinct donors: n of them for each chunk, or for an erasure-coded group a donor of
+//! its own for every chunk, found by matching. Under an asynchronous mirroring protocol one holder
+//! of each chunk is enough to commit, and the rest is an unsafe window that repair sees closed.
+
+use super::chunks::{Book, Known};
+use super::commit::PreparedFile;
+use super::error::Error;
+use potluck_core::chunk::ChunkName;
+use potluck_core::erasure::Ec;
+use potluck_core::ids::DonorId;
+use potluck_core::matching;
+use potluck_core::policy::Mirror;
+use std::collections::{BTreeSet, HashMap};
+
+/// How much of a file's redundancy is there at its commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// All.
+    Safe,
+    /// Every chunk is somewhere; further copies are being made.
+    Unsafe,
+}
+
+/// Refuses a file of which a chunk is nowhere, or, unless copies are made asynchronously, not on
+/// as many distinct donors as its redundancy asks for.
+pub fn check(book: &mut Book<'_>, file: &PreparedFile, mirror: Mirror) -> Result<Standing, Error> {
+    let holders = holders(book, file)?;
+    let complete = match file.version.ec {
+        None => check_copies(file, &holders),
+        Some(ec) => check_groups(file, ec, &holders),
+    };
+    match complete {
+        Ok(()) => Ok(Standing::Safe),
+        Err(_) if mirror.is_async() => Ok(Standing::Unsafe),
+        Err(why) => Err(why),
+    }
+}
+
+/// The holders of each chunk, none of which is without any.
+fn holders(book: &mut Book<'_>, file: &PreparedFile) -> Result<Vec<Vec<DonorId>>, Error> {
+    let by_receipt = receipts(file);
+    let mut holders = Vec::with_capacity(file.chunks.len());
+    for (index, chunk) in file.chunks.iter().enumerate() {
+        if book.known(&chunk.name, chunk.len)? == Known::OtherLength {
+            return Err(Error::WrongLength { path: file.path.clone(), index });
+        }
+        let receipts = by_receipt.get(&chunk.name).into_iter().flatten().copied();
+        let mut donors: BTreeSet<DonorId> = receipts.collect();
+        if donors.len() < file.version.redundancy().donors() as usize {
+            donors.extend(book.holders(&chunk.name)?);
+        }
+        if donors.is_empty() {
+            return Err(Error::NotAcknowledged { path: file.path.clone(), index });
+        }
+        holders.push(donors.into_iter().collect());
+    }
+    Ok(holders)
+}
+
+/// Donors by receipts. A chunk that occurs twice in a file may have a part of them at each place.
+fn receipts(file: &PreparedFile) -> HashMap<ChunkName, Vec<DonorId>> {
+    let mut receipts = HashMap::<_, Vec<DonorId>>::new();
+    for chunk in &file.chunks {
+        let donors = chunk.holders.iter().map(|(donor, _)| *donor);
+        receipts.entry(chunk.name).or_default().extend(donors);
+    }
+    receipts
+}
+
+fn check_copies(file: &PreparedFile, holders: &[Vec<DonorId>]) -> Result<(), Error> {
+    let need = file.version.copies as usize;
+    match holders.iter().position(|donors| donors.len() < need) {
+        None => Ok(()),
+        Some(index) => {
+            let (path, have) = (file.path.clone(), holders[index].len());
+            Err(Error::TooFewCopies { path, index, have, need })
+        }
+    }
+}
+
+fn check_groups(file: &PreparedFile, ec: Ec, holders: &[Vec<DonorId>]) -> Result<(), Error> {
+    let data = file.version.chunks as usize;
+    for (number, group) in ec.groups(data).enumerate() {
+        let parity = data + number * ec.parity()..data + (number + 1) * ec.parity();
+        let places: Vec<usize> = group.chain(parity).collect();
+        let shards: Vec<&[DonorId]> = places.iter().map(|at| holders[*at].as_slice()).collect();
+        if let Some(at) = matching::assign(&shards).iter().position(Option::is_none) {
+            return Err(Error::NotApart { path: file.path.clone(), index: places[at], ec });
+        }
+    }
+    Ok(())
+}

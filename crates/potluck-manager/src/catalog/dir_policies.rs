@@ -1,0 +1,132 @@
+//! Policies of directories: what differs below one from what holds above it.
+//!
+//! They are kept by a directory's number, so that they move with it.
+
+use super::entries::{self, DirId, Found, Place};
+use super::error::Error;
+use super::spaces;
+use potluck_core::erasure::Ec;
+use potluck_core::path::PoolPath;
+use potluck_core::policy::{MAX_GROUP, Override, Policy};
+use rusqlite::{Connection, OptionalExtension, params};
+use std::collections::HashMap;
+
+/// What differs below `dir`; nothing where nothing was set.
+pub fn get(db: &Connection, dir: DirId) -> Result<Override, Error> {
+    let text: Option<String> = db
+        .prepare_cached("SELECT policy FROM dir_policies WHERE dir = ?1")?
+        .query_row([dir.0], |row| row.get(0))
+        .optional()?;
+    let Some(text) = text else { return Ok(Override::default()) };
+    serde_json::from_str(&text)
+        .map_err(|why| Error::Damaged(format!("the policy of directory {}: {why}", dir.0)))
+}
+
+/// Sets what differs below `dir`.
+pub fn set(db: &Connection, dir: DirId, over: &Override) -> Result<(), Error> {
+    let text = serde_json::to_string(over).map_err(|why| Error::Bug(why.to_string()))?;
+    db.prepare_cached("INSERT OR REPLACE INTO dir_policies (dir, policy) VALUES (?1, ?2)")?
+        .execute(params![dir.0, text])?;
+    Ok(())
+}
+
+/// Forgets a directory that is no more.
+pub fn forget(db: &Connection, dir: DirId) -> Result<(), Error> {
+    db.prepare_cached("DELETE FROM dir_policies WHERE dir = ?1")?.execute([dir.0])?;
+    Ok(())
+}
+
+/// What holds at `path`: the space's policy, and what the directories on the way set differently,
+/// down to `path` itself if it is one. What is not there yet inherits.
+pub fn effective(db: &Connection, path: &PoolPath) -> Result<Policy, Error> {
+    if path.space().is_empty() {
+        return Ok(Policy::default());
+    }
+    let space = spaces::named(db, path.space())?;
+    let (mut policy, mut dir) = (space.policy, space.root);
+    for name in path.names() {
+        match entries::lookup(db, dir, name)? {
+            Some(Found { place: Place::Dir(next), .. }) => dir = next,
+            _ => break,
+        }
+        policy = below(&policy, &get(db, dir)?)?;
+    }
+    Ok(policy)
+}
+
+/// What holds in a directory that sets `over`, below one where `above` holds.
+///
+/// Chunks inherited from above, or from a directory's former place, may be too large for groups of
+/// the code that is set below; then they are as large as groups allow.
+fn below(above: &Policy, over: &Override) -> Result<Policy, Error> {
+    let ec = if over.copies.is_some() { None } else { over.ec.or(above.ec) };
+    let fitted = |ec: Ec| Override { chunk_size: Some(largest_chunk(ec)), ..*over };
+    above
+        .with(over)
+        .or_else(|why| ec.map_or(Err(why), |ec| above.with(&fitted(ec))))
+        .map_err(|why| Error::Damaged(format!("the policy of a directory: {why}")))
+}
+
+fn largest_chunk(ec: Ec) -> u32 {
+    1 << (MAX_GROUP / ec.width() as u64).ilog2()
+}
+
+/// The policies that hold in the directories of a tree, each worked out once.
+pub struct Inherited<'db> {
+    db: &'db Connection,
+    /// Without policies of directories there is nothing to look up.
+    any: bool,
+    /// By path relative to the tree's root.
+    known: HashMap<String, Here>,
+}
+
+/// What holds in one directory.
+#[derive(Debug, Clone)]
+pub struct Here {
+    /// The policy.
+    pub policy: Policy,
+    /// Whether a directory below the tree's root decides what redundancy.
+    pub own_redundancy: bool,
+    dir: Option<DirId>,
+}
+
+impl<'db> Inherited<'db> {
+    /// Below the directory `root`, where `policy` holds.
+    pub fn new(db: &'db Connection, root: DirId, policy: Policy) -> Result<Self, Error> {
+        let any = db.prepare_cached("SELECT 1 FROM dir_policies LIMIT 1")?.exists([])?;
+        let here = Here { policy, own_redundancy: false, dir: Some(root) };
+        Ok(Self { db, any, known: HashMap::from([(String::new(), here)]) })
+    }
+
+    /// What holds for the file or directory at `path`, relative to the root, as its directory says.
+    pub fn around(&mut self, path: &str) -> Result<&Here, Error> {
+        let dir = path.rsplit_once('/').map_or("", |(dir, _)| dir);
+        self.at(if self.any { dir } else { "" })
+    }
+
+    fn at(&mut self, path: &str) -> Result<&Here, Error> {
+        if !self.known.contains_key(path) {
+            let (above, name) = path.rsplit_once('/').unwrap_or(("", path));
+            let above = self.at(above)?.clone();
+            let here = self.inside(above, name)?;
+            self.known.insert(path.into(), here);
+        }
+        self.known.get(path).ok_or_else(|| Error::Bug("an inherited policy was lost".into()))
+    }
+
+    fn inside(&self, above: Here, name: &str) -> Result<Here, Error> {
+        let found = match above.dir {
+            Some(dir) => entries::lookup(self.db, dir, name)?,
+            None => None,
+        };
+        let Some(Found { place: Place::Dir(dir), .. }) = found else {
+            return Ok(Here { dir: None, ..above });
+        };
+        let over = get(self.db, dir)?;
+        Ok(Here {
+            policy: below(&above.policy, &over)?,
+            own_redundancy: above.own_redundancy || over.copies.is_some() || over.ec.is_some(),
+            dir: Some(dir),
+        })
+    }
+}

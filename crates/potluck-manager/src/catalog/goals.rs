@@ -1,0 +1,137 @@
+//! Changes of policy: what is set, and the goals of files whose redundancy is to follow.
+
+use super::dir_policies::{self, Inherited};
+use super::entries::{self, DirId, Place};
+use super::error::Error;
+use super::spaces;
+use super::versions::{self, Version};
+use super::walk::{Walk, What};
+use potluck_core::path::PoolPath;
+use potluck_core::policy::{BadPolicy, Override, Policy, Redundancy};
+use rusqlite::Connection;
+
+/// Entries in one page: a transaction of some ten milliseconds.
+const PAGE: usize = 2000;
+
+/// Where a policy is set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// A space or a directory, with all below it.
+    Tree(DirId),
+    /// One file.
+    File,
+}
+
+/// What is to hold at a path.
+#[derive(Debug, Clone)]
+pub struct Change {
+    /// Whether that is a tree.
+    pub scope: Scope,
+    /// Its policy then.
+    pub policy: Policy,
+}
+
+/// What would hold at `path` with `over` set there; nothing is set. The policy may be one that
+/// cannot be kept: the inner error says why.
+pub fn plan(
+    db: &Connection,
+    path: &PoolPath,
+    over: &Override,
+) -> Result<Result<Change, BadPolicy>, Error> {
+    if path.space().is_empty() {
+        return Err(Error::OutsideSpaces(path.clone()));
+    }
+    let scope = match entries::existing(db, path)?.place {
+        Place::Dir(dir) => Scope::Tree(dir),
+        Place::File(_) => Scope::File,
+    };
+    let policy = dir_policies::effective(db, path)?;
+    Ok(policy.with(over).map(|policy| Change { scope, policy }))
+}
+
+/// Sets `over` at a space or directory; of a file, only its redundancy follows.
+pub fn set(db: &Connection, path: &PoolPath, over: &Override) -> Result<(), Error> {
+    match entries::existing(db, path)?.place {
+        Place::File(_) => Ok(()),
+        Place::Dir(_) if path.names().is_empty() => {
+            let space = spaces::named(db, path.space())?;
+            match space.policy.with(over) {
+                Ok(policy) => spaces::set_policy(db, space.id, &policy),
+                Err(why) => Err(Error::Bug(format!("a policy that was checked: {why}"))),
+            }
+        }
+        Place::Dir(dir) => {
+            let before = dir_policies::get(db, dir)?;
+            dir_policies::set(db, dir, &before.then(over))
+        }
+    }
+}
+
+/// What one page of a change did, or would do.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Page {
+    /// Files whose redundancy is to change.
+    pub files: u64,
+    /// Their plaintext bytes.
+    pub bytes: u64,
+    /// From where to go on; `None` when all was looked at.
+    pub next: Option<String>,
+}
+
+impl Page {
+    fn look(&mut self, version: &Version, redundancy: Redundancy) -> Option<Option<Redundancy>> {
+        if version.chunks == 0 {
+            return None;
+        }
+        let goal = (version.redundancy() != redundancy).then_some(redundancy);
+        if goal.is_some() {
+            self.files += 1;
+            self.bytes += version.size;
+        }
+        (version.goal != goal).then_some(goal)
+    }
+}
+
+/// Gives the next files at `path`, after `after`, the redundancy of `policy` as their goal, or with
+/// `dry_run` only counts them. Directories below that decide on redundancy themselves keep theirs.
+pub fn follow(
+    db: &Connection,
+    path: &PoolPath,
+    policy: &Policy,
+    after: Option<&str>,
+    dry_run: bool,
+) -> Result<Page, Error> {
+    let mut page = Page::default();
+    let mut goals = Vec::new();
+    match entries::existing(db, path)?.place {
+        Place::File(version) => {
+            let version = versions::get(db, version)?;
+            let goal = page.look(&version, policy.redundancy());
+            goals.extend(goal.map(|goal| (version.id, goal)));
+        }
+        Place::Dir(dir) => {
+            let mut inherited = Inherited::new(db, dir, policy.clone())?;
+            let mut walk = Walk::new(db, dir, true, after)?;
+            for _ in 0..PAGE {
+                let Some(item) = walk.next()? else {
+                    page.next = None;
+                    break;
+                };
+                if let What::File(version) = &item.what {
+                    let here = inherited.around(&item.path)?;
+                    if !here.own_redundancy {
+                        let goal = page.look(version, policy.redundancy());
+                        goals.extend(goal.map(|goal| (version.id, goal)));
+                    }
+                }
+                page.next = Some(item.path);
+            }
+        }
+    }
+    if !dry_run {
+        for (version, goal) in goals {
+            versions::set_goal(db, version, goal)?;
+        }
+    }
+    Ok(page)
+}

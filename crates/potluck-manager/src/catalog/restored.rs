@@ -1,0 +1,53 @@
+//! A catalog that comes from a copy, made ready to serve again.
+
+use super::error::Error;
+use super::notes;
+use rusqlite::Connection;
+
+/// Ends everything that belonged to the life the copy was taken from, and holds garbage collection.
+///
+/// Chunks that no file uses are forgotten, with the sessions that offered them: a newer catalog may
+/// have used them since. On their donors they are unclaimed from now on, and kept.
+pub fn settle(db: &Connection, why: &str) -> Result<(), Error> {
+    db.execute_batch(
+        "DELETE FROM sessions; DELETE FROM offers; DELETE FROM commits;
+         DELETE FROM placements WHERE chunk IN (SELECT id FROM chunks WHERE refs = 0);
+         DELETE FROM chunks WHERE refs = 0;",
+    )?;
+    notes::set(db, notes::GC_HELD, why)
+}
+
+/// What a catalog holds, for a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Content {
+    /// Spaces that users made.
+    pub spaces: u64,
+    /// Files in them.
+    pub files: u64,
+    /// Their sizes together.
+    pub bytes: u64,
+    /// Donors that were not removed.
+    pub donors: u64,
+}
+
+/// Counts what a catalog holds.
+pub fn content(db: &Connection) -> Result<Content, Error> {
+    let of = potluck_core::path::SYSTEM_SPACE;
+    let (spaces, files, bytes): (i64, i64, i64) = db.query_row(
+        "SELECT count(*), coalesce(sum(files), 0), coalesce(sum(bytes), 0) FROM spaces
+         WHERE name <> ?1",
+        [of],
+        |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+    )?;
+    let donors: i64 = db.query_row(
+        "SELECT count(*) FROM members WHERE role = 'donor' AND NOT revoked",
+        [],
+        |row| row.get(0),
+    )?;
+    Ok(Content {
+        spaces: spaces as u64,
+        files: files.max(0) as u64,
+        bytes: bytes.max(0) as u64,
+        donors: donors as u64,
+    })
+}

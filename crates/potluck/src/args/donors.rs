@@ -1,0 +1,115 @@
+//! Commands about donors: their owners' and the admins'.
+
+use super::Caution;
+use clap::Subcommand;
+use potluck_core::size::parse_size;
+use std::path::PathBuf;
+use std::time::Duration;
+
+#[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("what").required(true).args(["size", "all", "cancel"]))]
+pub struct GiveBack {
+    /// How much to take back
+    #[arg(value_parser = parse_size)]
+    pub size: Option<u64>,
+    /// All of it, to take the machine away afterwards
+    #[arg(long)]
+    pub all: bool,
+    /// Lend again what is not taken back yet
+    #[arg(long, conflicts_with_all = ["now", "dry_run"])]
+    pub cancel: bool,
+    #[command(flatten)]
+    pub pace: GiveBackPace,
+    /// Where this donor's own state lives; default: potluck/donor in your state directory
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+}
+
+/// How a donor is emptied.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub struct GiveBackPace {
+    /// Delete at once what is there, also what no other donor has; lists first what is lost
+    #[arg(long)]
+    pub now: bool,
+    /// Do not wait until it is done
+    #[arg(long)]
+    pub no_wait: bool,
+    #[command(flatten)]
+    pub caution: Caution,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("until").required(true).args(["time", "end"]))]
+pub struct Away {
+    /// For how long, such as 3d or 12h
+    #[arg(value_parser = humantime::parse_duration)]
+    pub time: Option<Duration>,
+    /// This machine stays, after all
+    #[arg(long)]
+    pub end: bool,
+    /// Where this donor's own state lives; default: potluck/donor in your state directory
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Nodes {
+    /// List the donors with what the pool thinks of them
+    #[command(after_help = "Example:\n  potluck nodes ls")]
+    Ls,
+    /// Move all that a donor holds to others
+    #[command(
+        after_help = "Examples:\n  potluck nodes drain bench-7 -n     (what it means)\n  potluck nodes drain bench-7"
+    )]
+    Drain(Drain),
+    /// Announce a donor's absence: repair waits that long
+    #[command(after_help = "Example:\n  potluck nodes away bench-7 3d")]
+    Away(NodeAway),
+    /// Trust a donor again that was quarantined
+    #[command(after_help = "Example:\n  potluck nodes trust bench-7")]
+    Trust(NodeName),
+    /// Remove a donor for ever; refused while only it has something
+    #[command(after_help = "Example:\n  potluck nodes drain bench-7 && potluck nodes rm bench-7")]
+    Rm(NodeRemove),
+}
+
+#[derive(Debug, clap::Args)]
+pub struct NodeName {
+    /// Which donor, by name or number
+    pub donor: String,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Drain {
+    /// Which donor, by name or number
+    pub donor: String,
+    /// Let it keep what is still there
+    #[arg(long, conflicts_with_all = ["now", "dry_run"])]
+    pub cancel: bool,
+    #[command(flatten)]
+    pub pace: GiveBackPace,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("until").required(true).args(["time", "end"]))]
+pub struct NodeAway {
+    /// Which donor, by name or number
+    pub donor: String,
+    /// For how long from now, such as 3d or 12h
+    #[arg(value_parser = humantime::parse_duration)]
+    pub time: Option<Duration>,
+    /// It is back for good
+    #[arg(long)]
+    pub end: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct NodeRemove {
+    /// Which donor, by name or number
+    pub donor: String,
+    /// Also if files are lost with it
+    #[arg(long)]
+    pub force: bool,
+    #[command(flatten)]
+    pub caution: Caution,
+}

@@ -1,0 +1,105 @@
+//! Commands about files and directories.
+
+use super::PolicyOptions;
+use potluck_core::path::PoolPath;
+
+#[derive(Debug, clap::Args)]
+pub struct Cp {
+    /// What to copy: local paths, or pot:// paths, or `-`
+    #[arg(required = true)]
+    pub from: Vec<String>,
+    /// Where to
+    pub to: String,
+    /// Copy directories with what is in them
+    #[arg(short, long)]
+    pub recursive: bool,
+    #[command(flatten)]
+    pub policy: PolicyOptions,
+    /// Only if nothing is there (exit code 10 otherwise)
+    #[arg(long, conflicts_with = "if_version")]
+    pub if_absent: bool,
+    /// Only if this version is there (exit code 10 otherwise)
+    #[arg(long, value_name = "VERSION")]
+    pub if_version: Option<u64>,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Ls {
+    /// What to list; default: the spaces
+    #[arg(default_value = "pot://")]
+    pub path: PoolPath,
+    /// Sizes, times and versions
+    #[arg(short, long)]
+    pub long: bool,
+    /// Everything below
+    #[arg(short, long)]
+    pub recursive: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct PathArgs {
+    /// pot://SPACE/PATH
+    pub path: PoolPath,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Stat {
+    /// pot://SPACE/PATH
+    pub path: PoolPath,
+    /// Every chunk of a file: who holds it, and how it stands with its copies
+    #[arg(long)]
+    pub chunks: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Cat {
+    /// pot://SPACE/PATH
+    pub path: PoolPath,
+    /// First and last byte as in HTTP: 0-1023, 4096-, or -100 for the last 100 bytes
+    #[arg(long, value_name = "RANGE", allow_hyphen_values = true)]
+    pub range: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Mv {
+    /// What
+    pub from: PoolPath,
+    /// Where to; an existing directory takes it in
+    pub to: PoolPath,
+    /// Do not replace an existing file (exit code 10)
+    #[arg(short, long)]
+    pub no_replace: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Rm {
+    /// What
+    #[arg(required = true)]
+    pub paths: Vec<PoolPath>,
+    /// Directories with what is in them
+    #[arg(short, long)]
+    pub recursive: bool,
+    /// Say nothing if it is not there
+    #[arg(short, long)]
+    pub force: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Mkdir {
+    /// Where
+    pub path: PoolPath,
+    /// Make missing parents too, and accept one that exists
+    #[arg(short, long)]
+    pub parents: bool,
+    #[command(flatten)]
+    pub policy: PolicyOptions,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Tree {
+    /// pot://SPACE/PATH
+    pub path: PoolPath,
+    /// How deep to go
+    #[arg(long, value_name = "N")]
+    pub depth: Option<usize>,
+}

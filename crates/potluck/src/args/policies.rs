@@ -1,0 +1,104 @@
+//! Commands about spaces and policies.
+
+use super::Caution;
+use clap::Subcommand;
+use potluck_core::erasure::Ec;
+use potluck_core::path::PoolPath;
+use potluck_core::policy::{AckLevel, Mirror, Race};
+use potluck_core::size::parse_size;
+
+/// What one command sets differently from the space's policy.
+#[derive(Debug, Clone, clap::Args)]
+pub struct PolicyOptions {
+    /// Copies of every chunk, each on its own donor
+    #[arg(long, value_name = "N", conflicts_with = "ec")]
+    pub copies: Option<u32>,
+    /// Erasure code instead of copies: data + parity chunks, such as 4+2; any 4 of the 6 suffice
+    #[arg(long, value_name = "M+K")]
+    pub ec: Option<Ec>,
+    /// Who makes copies: client-sync, client-async, server-sync or server-async; an async write
+    /// returns when one copy is stored
+    #[arg(long, value_name = "PROTOCOL")]
+    pub mirror: Option<Mirror>,
+    /// Chunks of an erasure code that reads ask for beyond those they need: auto, off or a number
+    #[arg(long, value_name = "RACE")]
+    pub race: Option<Race>,
+    /// Donors that a file is written to at once
+    #[arg(long, value_name = "N")]
+    pub width: Option<u32>,
+    /// Bytes per chunk, a power of two from 64KiB to 64MiB
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub chunk_size: Option<u64>,
+    /// When a write counts: memory (survives kill -9) or disk (survives a power cut)
+    #[arg(long, value_name = "LEVEL")]
+    pub ack: Option<AckLevel>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Space {
+    /// Make a space
+    #[command(
+        after_help = "Examples:\n  potluck space create lab --copies 2\n  potluck space create archive --ec 4+2\n  potluck space create scratch --copies 2 --mirror server-async"
+    )]
+    Create(SpaceCreate),
+    /// Remove a space
+    #[command(after_help = "Example:\n  potluck space rm scratch --force")]
+    Rm(SpaceRm),
+    /// List the spaces
+    #[command(after_help = "Example:\n  potluck space ls --json")]
+    Ls,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct SpaceCreate {
+    /// Its name: a-z 0-9 . _ -
+    pub name: String,
+    /// Store files as they are, readable on the donors' disks
+    #[arg(long, conflicts_with = "seal")]
+    pub plain: bool,
+    /// Encrypt files before they leave the client (the default)
+    #[arg(long)]
+    pub seal: bool,
+    #[command(flatten)]
+    pub policy: PolicyOptions,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct SpaceRm {
+    /// Its name
+    pub name: String,
+    /// Also if it holds files
+    #[arg(long)]
+    pub force: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Policy {
+    /// What holds at a path
+    #[command(after_help = "Example:\n  potluck policy show pot://lab/runs")]
+    Show(PolicyShow),
+    /// Change what holds at a space or directory, and how safe its files are
+    #[command(
+        after_help = "Examples:\n  potluck policy set pot://lab/runs --ec 4+2 -n     (what it means)\n  potluck policy set pot://lab/runs --ec 4+2\n  potluck policy set pot://lab --copies 3 --new-files-only\n\nFiles that are there are changed in the background; until a file has its new redundancy it keeps\nthe old one whole."
+    )]
+    Set(PolicySet),
+}
+
+#[derive(Debug, clap::Args)]
+pub struct PolicyShow {
+    /// A space, directory or file
+    pub path: PoolPath,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct PolicySet {
+    /// A space (admins), a directory, or a file
+    pub path: PoolPath,
+    #[command(flatten)]
+    pub policy: PolicyOptions,
+    /// Leave files that are there as they are
+    #[arg(long)]
+    pub new_files_only: bool,
+    #[command(flatten)]
+    pub caution: Caution,
+}

@@ -1,0 +1,79 @@
+//! Commands about what keeps data safe.
+
+use clap::Subcommand;
+use potluck_core::path::PoolPath;
+use potluck_core::size::parse_size;
+
+/// Before something is done that moves much or loses anything.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub struct Caution {
+    /// Only say what would be done
+    #[arg(short = 'n', long)]
+    pub dry_run: bool,
+    /// Do not ask
+    #[arg(short, long)]
+    pub yes: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Repair {
+    /// What is being made again, how fast, and when it is done
+    #[command(after_help = "Example:\n  potluck repair status --watch")]
+    Status(Watch),
+    /// Begin nothing new
+    #[command(after_help = "Example:\n  potluck repair pause")]
+    Pause,
+    /// Go on
+    #[command(after_help = "Example:\n  potluck repair resume")]
+    Resume,
+    /// Look at everything now, and wait no longer for donors that are silent
+    #[command(after_help = "Example:\n  potluck repair now --watch")]
+    Now(Watch),
+}
+
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub struct Watch {
+    /// Stay until nothing is left to be made
+    #[arg(long)]
+    pub watch: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Scrub {
+    /// Read back what donors hold, now
+    #[command(
+        after_help = "Examples:\n  potluck scrub now                    (all donors)\n  potluck scrub now bench-7 --rate 200MiB"
+    )]
+    Now(ScrubNow),
+    /// How far the donors' reading is, and what it found
+    #[command(after_help = "Example:\n  potluck scrub status")]
+    Status,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct ScrubNow {
+    /// Which donor, by name or number; default: all
+    pub donor: Option<String>,
+    /// Bytes a second that each reads
+    #[arg(long, default_value = "100MiB", value_name = "SIZE", value_parser = parse_size)]
+    pub rate: u64,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Verify {
+    /// A file, or with -r a directory or space
+    pub path: PoolPath,
+    /// Everything below a directory
+    #[arg(short, long)]
+    pub recursive: bool,
+    /// Read every byte and compare it with its digest, too
+    #[arg(long)]
+    pub read: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Fsck {
+    /// Where to look; default: everywhere
+    #[arg(default_value = "pot://")]
+    pub path: PoolPath,
+}

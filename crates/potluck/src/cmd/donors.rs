@@ -1,0 +1,115 @@
+//! Donors as people name and read them.
+
+use crate::output::duration;
+use potluck_client::pool::Client;
+use potluck_wire::control::{DonorState, DonorStatus, GivingBack, PoolStatus, Status};
+use potluck_wire::error::{ErrorKind, Failure, code};
+
+/// The donor that a person means: by its name, or where several have it by its number.
+pub async fn named(client: &Client, text: &str) -> Result<DonorStatus, Failure> {
+    pick(client.call(&Status {}).await?, text)
+}
+
+fn pick(status: PoolStatus, text: &str) -> Result<DonorStatus, Failure> {
+    let hint = "`potluck nodes ls` lists their names and numbers";
+    let means = |donor: &DonorStatus| donor.name == text;
+    let (mut by_name, others): (Vec<_>, Vec<_>) = status.donors.into_iter().partition(means);
+    match (by_name.len(), by_name.pop()) {
+        (1, Some(donor)) => Ok(donor),
+        (0, _) => {
+            others.into_iter().find(|donor| donor.donor.to_string() == text).ok_or_else(|| {
+                Failure::new(
+                    ErrorKind::NotFound,
+                    code::NO_ENTRY,
+                    format!("no donor is called “{text}”"),
+                )
+                .hint(hint)
+            })
+        }
+        (several, _) => {
+            let what = format!("{several} donors are called “{text}”");
+            Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
+                .hint(format!("use its number: {hint}")))
+        }
+    }
+}
+
+/// What the pool thinks of a donor, in words.
+pub fn state(donor: &DonorStatus) -> String {
+    let silent = donor.silent_seconds.map(duration);
+    let mut text = match (donor.state, donor.away_seconds, silent) {
+        (DonorState::Live, ..) => "live".to_string(),
+        (DonorState::Gone, _, Some(silent)) => format!("gone: silent for {silent}"),
+        (DonorState::Gone, ..) => "gone".into(),
+        (_, Some(left), _) => format!("away for {} more", duration(left)),
+        (DonorState::Suspect, _, Some(silent)) => format!("silent for {silent}"),
+        (DonorState::Suspect, ..) => "silent".into(),
+        (DonorState::Away | DonorState::Unknown, _, Some(silent)) => format!("away for {silent}"),
+        (DonorState::Away | DonorState::Unknown, ..) => "away".into(),
+    };
+    if donor.quarantined.is_some() {
+        text.push_str(", quarantined");
+    }
+    if let Some(back) = donor.giving_back.as_ref().filter(|back| back.active) {
+        text.push_str(&match (back.safe_to_remove, back.done) {
+            (true, _) => ", empty: safe to remove".to_string(),
+            (_, true) => ", gave back".into(),
+            _ => format!(", giving back {} %", percent_given(back)),
+        });
+    }
+    text
+}
+
+/// How much of a give-back is done, in percent.
+pub fn percent_given(back: &GivingBack) -> u64 {
+    let to_give = back.held_at_start.saturating_sub(back.goal);
+    let given = back.held_at_start.saturating_sub(back.held).min(to_give);
+    match (back.done, to_give) {
+        (true, _) | (_, 0) => 100,
+        (false, _) => (given as f64 / to_give as f64 * 100.0) as u64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use potluck_core::ids::DonorId;
+
+    #[test]
+    fn a_donor_is_meant_by_name_then_by_number() {
+        let donor = |number, name: &str| DonorStatus {
+            donor: DonorId(number),
+            name: name.into(),
+            ..DonorStatus::default()
+        };
+        let status = || PoolStatus {
+            donors: vec![donor(2, "a"), donor(3, "b"), donor(4, "b"), donor(5, "2")],
+            ..PoolStatus::default()
+        };
+        assert_eq!(pick(status(), "a").map(|d| d.donor), Ok(DonorId(2)));
+        assert_eq!(pick(status(), "2").map(|d| d.donor), Ok(DonorId(5)), "a name goes first");
+        assert_eq!(pick(status(), "4").map(|d| d.donor), Ok(DonorId(4)));
+        assert_eq!(pick(status(), "b").expect_err("two").kind, ErrorKind::Usage);
+        assert_eq!(pick(status(), "c").expect_err("none").kind, ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_give_back_is_told_in_percent_and_safe_only_when_it_is() {
+        let mut donor = DonorStatus { state: DonorState::Live, ..DonorStatus::default() };
+        let mut back = GivingBack {
+            active: true,
+            held_at_start: 300,
+            held: 150,
+            goal: 100,
+            ..GivingBack::default()
+        };
+        donor.giving_back = Some(back.clone());
+        assert_eq!(state(&donor), "live, giving back 75 %");
+        (back.done, back.held) = (true, 90);
+        donor.giving_back = Some(back.clone());
+        assert_eq!(state(&donor), "live, gave back");
+        back.safe_to_remove = true;
+        donor.giving_back = Some(back);
+        assert_eq!(state(&donor), "live, empty: safe to remove");
+    }
+}

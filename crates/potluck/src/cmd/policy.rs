@@ -1,0 +1,92 @@
+//! `potluck policy`: how files are stored and kept safe.
+
+use super::Ending;
+use super::cp::policy_override;
+use super::health;
+use crate::args::{Policy, PolicySet, PolicyShow};
+use crate::confirm::confirm;
+use crate::output::{Output, count};
+use potluck_client::pool::Client;
+use potluck_core::policy;
+use potluck_core::size::format_size;
+use potluck_wire::control::{self, PolicyChanged, Stat};
+use potluck_wire::error::{ErrorKind, Failure, code};
+use std::fmt::Write;
+
+pub async fn run(args: Policy, client: &Client, output: &Output) -> Result<Ending, Failure> {
+    match args {
+        Policy::Show(args) => show(args, client, output).await,
+        Policy::Set(args) => set(args, client, output).await,
+    }
+}
+
+async fn show(args: PolicyShow, client: &Client, output: &Output) -> Result<Ending, Failure> {
+    let stated = client.call(&Stat { path: args.path.clone(), chunks: false }).await?;
+    let shown = serde_json::json!({ "path": args.path, "policy": stated.policy });
+    output.result(&shown, |_| text(&args.path.to_string(), &stated.policy));
+    Ok(Ending::Done)
+}
+
+fn text(path: &str, policy: &policy::Policy) -> String {
+    let mut text = String::new();
+    let mut line = |name: &str, value: String| {
+        let _ = writeln!(text, "{name:<10} {value}"); // writing to a string cannot fail
+    };
+    line("path", path.into());
+    line("kept as", health::redundancy(policy.redundancy()));
+    line("mirror", policy.mirror.to_string());
+    line("race", policy.race.to_string());
+    line("width", count(policy.stripe_width.into(), "donor"));
+    line("chunks", format_size(policy.chunk_size.into()));
+    line("ack", policy.ack.to_string());
+    line("sealed", if policy.sealed { "yes" } else { "no" }.into());
+    text
+}
+
+async fn set(args: PolicySet, client: &Client, output: &Output) -> Result<Ending, Failure> {
+    let over = policy_override(&args.policy)?;
+    if over == policy::Override::default() {
+        return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, "nothing to set is named")
+            .hint("give --copies, --ec, --mirror, --race, --width, --chunk-size or --ack"));
+    }
+    let before = client.call(&Stat { path: args.path.clone(), chunks: false }).await?.policy;
+    let mut set = control::PolicySet {
+        path: args.path.clone(),
+        policy: over,
+        new_files_only: args.new_files_only,
+        dry_run: true,
+    };
+    let planned = client.call(&set).await?;
+    let change = |will: &str, changed: &PolicyChanged| {
+        let mut text = format!("{}: {}", args.path, health::policy(&before));
+        let _ = write!(text, "\n{will}: {}", health::policy(&changed.policy));
+        let _ = match changed.files {
+            0 => write!(text, "\nno file that is there changes"),
+            files => write!(
+                text,
+                "\n{}, {}, change in the background; until then each keeps what it has",
+                count(files, "file"),
+                format_size(changed.bytes)
+            ),
+        };
+        text
+    };
+    if args.caution.dry_run {
+        output.result(&planned, |planned| change("would become", planned));
+        return Ok(Ending::Done);
+    }
+    if !args.caution.yes && planned.files > 0 {
+        output.note(&change("will become", &planned));
+        let advice = "add -y to do it without asking, -n to only look, or --new-files-only";
+        if !confirm("change these files?", advice).await? {
+            return Ok(Ending::Interrupted);
+        }
+    }
+    set.dry_run = false;
+    let changed = client.call(&set).await?;
+    output.result(&changed, |changed| change("is now", changed));
+    if changed.files > 0 {
+        output.note(&format!("see `potluck verify -r {}` and `potluck repair status`", args.path));
+    }
+    Ok(Ending::Done)
+}

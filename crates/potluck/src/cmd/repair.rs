@@ -1,0 +1,165 @@
+//! `potluck repair`: what makes lost copies again.
+
+use super::Ending;
+use crate::args::{Repair, Watch};
+use crate::output::{Output, count, duration};
+use crate::progress_bar;
+use potluck_client::pool::Client;
+use potluck_core::size::format_size;
+use potluck_wire::control::{RepairAction, RepairControl, RepairState, RepairStatus};
+use potluck_wire::error::Failure;
+use std::fmt::Write;
+use std::time::Duration;
+
+/// Between two looks while somebody watches.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+pub async fn run(
+    args: Repair,
+    client: &Client,
+    output: &Output,
+    shown: bool,
+) -> Result<Ending, Failure> {
+    let control = |action| RepairControl { action };
+    let (state, watch) = match args {
+        Repair::Status(Watch { watch }) => (client.call(&RepairStatus {}).await?, watch),
+        Repair::Pause => (client.call(&control(RepairAction::Pause)).await?, false),
+        Repair::Resume => (client.call(&control(RepairAction::Resume)).await?, false),
+        Repair::Now(Watch { watch: false }) => {
+            (client.call(&control(RepairAction::Now)).await?, false)
+        }
+        Repair::Now(Watch { watch: true }) => {
+            client.call(&control(RepairAction::Now)).await?;
+            let state = until_idle(client, shown, true).await?;
+            return Ok(ended(&state, output));
+        }
+    };
+    if watch {
+        let state = until_idle(client, shown, false).await?;
+        return Ok(ended(&state, output));
+    }
+    output.result(&state, text);
+    Ok(Ending::Done)
+}
+
+fn ended(state: &RepairState, output: &Output) -> Ending {
+    output.result(state, text);
+    if left(state) == 0 { Ending::Done } else { Ending::Partial }
+}
+
+/// Chunks that are to be made or being made.
+pub fn left(state: &RepairState) -> u64 {
+    state.queued.iter().sum::<u64>() + state.under_way
+}
+
+/// Looks until nothing is left that can be made; with `anew`, not before all was looked at once
+/// more.
+async fn until_idle(client: &Client, shown: bool, anew: bool) -> Result<RepairState, Failure> {
+    let started = client.env.clock.now();
+    let line = progress_bar::line(shown);
+    loop {
+        let state = client.call_patiently(&RepairStatus {}).await?;
+        let watched = (client.env.clock.now() - started).as_secs();
+        let looked = state.surveyed_seconds.is_some_and(|ago| !anew || ago < watched);
+        let idle = left(&state) <= state.stuck && state.under_way == 0;
+        if (looked && idle) || state.paused.is_some() {
+            return Ok(state);
+        }
+        line.say(&summary(&state));
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Repair in one line.
+pub fn summary(state: &RepairState) -> String {
+    if let Some(why) = &state.paused {
+        return format!("paused: {why}");
+    }
+    if left(state) == 0 {
+        return "nothing to do".into();
+    }
+    let mut text =
+        format!("{} to make, {}", count(left(state), "chunk"), format_size(state.bytes_left));
+    if let Some(endangered) = state.queued.first().filter(|chunks| **chunks > 0) {
+        let _ = write!(text, ", {endangered} of them one dead donor from loss");
+    }
+    let _ = write!(text, "; {}/s", format_size(state.rate));
+    if let Some(eta) = state.eta_seconds {
+        let _ = write!(text, ", done in about {}", duration(eta));
+    }
+    if state.stuck > 0 {
+        let why = state.stuck_why.as_deref().unwrap_or("no source, or nowhere to put them");
+        let _ = write!(text, "; {} stuck: {why}", state.stuck);
+    }
+    text
+}
+
+fn text(state: &RepairState) -> String {
+    let mut text = String::new();
+    let mut line = |name: &str, value: String| {
+        let _ = writeln!(text, "{name:<10} {value}"); // writing to a string cannot fail
+    };
+    line("repair", summary(state));
+    for (tolerates, chunks) in state.queued.iter().enumerate().filter(|(_, chunks)| **chunks > 0) {
+        let danger = match tolerates {
+            0 => "whose file is lost with the next donor that holds it".into(),
+            more => format!("whose file survives {}", count(more as u64, "more dead donor")),
+        };
+        line("to make", format!("{} {danger}", count(*chunks, "chunk")));
+    }
+    line("under way", count(state.under_way, "chunk"));
+    if state.excess > 0 {
+        line("excess", format!("{} beyond any policy, waiting to be deleted", state.excess));
+    }
+    line(
+        "made",
+        format!(
+            "{}, {}, since the manager's start",
+            count(state.made, "chunk"),
+            format_size(state.made_bytes)
+        ),
+    );
+    line(
+        "budget",
+        format!(
+            "{}/s for the pool, {}/s for a donor",
+            format_size(state.pool_budget),
+            format_size(state.donor_budget)
+        ),
+    );
+    line(
+        "looked",
+        match state.surveyed_seconds {
+            Some(seconds) => format!("at everything {} ago", duration(seconds)),
+            None => "not yet at everything since the manager's start".into(),
+        },
+    );
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_summary_names_what_is_endangered_and_why_it_stops() {
+        let idle = RepairState::default();
+        assert_eq!(summary(&idle), "nothing to do");
+        let busy = RepairState {
+            queued: vec![2, 3],
+            under_way: 1,
+            bytes_left: 6 << 20,
+            rate: 1 << 20,
+            eta_seconds: Some(6),
+            stuck: 1,
+            stuck_why: Some("no donor has room".into()),
+            ..RepairState::default()
+        };
+        assert_eq!(
+            summary(&busy),
+            "6 chunks to make, 6.0 MiB, 2 of them one dead donor from loss; 1.0 MiB/s, done in about 6s; 1 stuck: no donor has room"
+        );
+        let paused = RepairState { paused: Some("an admin said so".into()), ..busy };
+        assert_eq!(summary(&paused), "paused: an admin said so");
+    }
+}

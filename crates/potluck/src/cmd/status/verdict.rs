@@ -1,0 +1,212 @@
+//! The pool in one sentence: whether it is well, why not, and what to do.
+
+use super::super::repair;
+use crate::output::{count, duration};
+use potluck_wire::control::{DonorState, PoolStatus, SpaceHealth};
+use serde::Serialize;
+
+/// How the pool is, from well to worst.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// Everything is as safe as promised.
+    Healthy,
+    /// Everything can be read, and something is less safe than promised.
+    Degraded,
+    /// Something cannot be read or stored now.
+    Unavailable,
+}
+
+/// The sentence.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Verdict {
+    /// How the pool is.
+    pub state: State,
+    /// Why.
+    pub reason: String,
+    /// What to do; may be empty.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub advice: String,
+}
+
+impl Verdict {
+    fn new(state: State, reason: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { state, reason: reason.into(), advice: advice.into() }
+    }
+
+    /// As people read it.
+    pub fn text(&self) -> String {
+        let state = match self.state {
+            State::Healthy => "healthy",
+            State::Degraded => "degraded",
+            State::Unavailable => "unavailable",
+        };
+        match self.advice.as_str() {
+            "" => format!("{state}: {}", self.reason),
+            advice => format!("{state}: {}\n  {advice}", self.reason),
+        }
+    }
+}
+
+/// Judges the pool: what is worst goes first.
+pub fn judge(status: &PoolStatus) -> Verdict {
+    unavailable(status).or_else(|| degraded(status)).unwrap_or_else(|| {
+        let surveyed = status.spaces.iter().all(|space| space.surveyed || space.files == 0);
+        let reason = match (status.files, surveyed) {
+            (0, _) => "nothing is stored yet",
+            (_, true) => "every file is as safe as promised",
+            (_, false) => "every donor needed answers; how safe files are is still being looked at",
+        };
+        Verdict::new(State::Healthy, reason, "")
+    })
+}
+
+fn unavailable(status: &PoolStatus) -> Option<Verdict> {
+    let is_live = |state| state == DonorState::Live;
+    let verdict = |reason: String, advice: &str| Verdict::new(State::Unavailable, reason, advice);
+    if status.donors.is_empty() {
+        return Some(verdict(
+            "nobody lends yet, so nothing can be stored".into(),
+            "`potluck invite --role donor`, then `potluck lend` there",
+        ));
+    }
+    if !status.donors.iter().any(|donor| is_live(donor.state)) {
+        let what = format!("none of the {} answers", count(status.donors.len() as u64, "donor"));
+        return Some(verdict(
+            what,
+            "start them, or look at the network between them and the manager",
+        ));
+    }
+    let unreadable: u64 = status.spaces.iter().map(|space| space.unreadable).sum();
+    if unreadable == 0 {
+        return None;
+    }
+    let spaces = named(&status.spaces, |space| space.unreadable > 0);
+    let away = absent(status);
+    let what = format!("{} cannot be read now, in {spaces}", count(unreadable, "file"));
+    Some(match away.as_str() {
+        "" => verdict(what, "`potluck fsck` lists them: store them again from their source"),
+        away => verdict(
+            format!("{what}; not there: {away}"),
+            "bring these donors back; `potluck fsck` lists the files",
+        ),
+    })
+}
+
+fn degraded(status: &PoolStatus) -> Option<Verdict> {
+    let verdict =
+        |reason: String, advice: &str| Some(Verdict::new(State::Degraded, reason, advice));
+    let repair = &status.repair;
+    let incomplete: u64 = status.spaces.iter().map(|space| space.incomplete).sum();
+    let files = count(incomplete, "file");
+    if let Some(why) = repair.paused.as_ref().filter(|_| incomplete > 0 || repair::left(repair) > 0)
+    {
+        let what = format!("{files} less safe than promised, and repair is paused: {why}");
+        return verdict(what, "`potluck repair resume` when that is as it should be");
+    }
+    if repair.stuck > 0 {
+        let why = repair.stuck_why.as_deref().unwrap_or("no source, or nowhere to put them");
+        let what = format!(
+            "{files} less safe than promised; {} cannot be made again now: {why}",
+            count(repair.stuck, "chunk")
+        );
+        return verdict(what, "bring back donors that are away, or lend more with `potluck lend`");
+    }
+    if incomplete > 0 {
+        let spaces = named(&status.spaces, |space| space.incomplete > 0);
+        let eta = match repair.eta_seconds {
+            Some(seconds) => format!("; repair needs about {}", duration(seconds)),
+            None => String::new(),
+        };
+        return verdict(
+            format!("{files} in {spaces} less safe than promised{eta}"),
+            "nothing to do while repair goes on: `potluck repair status`",
+        );
+    }
+    if let Some(alarm) = status.alarms.first() {
+        return verdict(alarm.clone(), "");
+    }
+    if let Some(donor) = status.donors.iter().find(|donor| donor.quarantined.is_some()) {
+        let why = donor.quarantined.as_deref().unwrap_or_default();
+        let what = format!("{} is quarantined: {why}", donor.name);
+        return verdict(
+            what,
+            "look at its disk, then `potluck nodes trust`, or `potluck nodes rm`",
+        );
+    }
+    if let Some(why) = &status.gc_held {
+        let what = format!("no space is reclaimed: {why}");
+        return verdict(what, "`potluck gc resume` gives up what a newer catalog may have known");
+    }
+    None
+}
+
+fn named(spaces: &[SpaceHealth], which: impl Fn(&SpaceHealth) -> bool) -> String {
+    let names = spaces.iter().filter(|space| which(space)).map(|space| space.name.as_str());
+    names.collect::<Vec<_>>().join(", ")
+}
+
+fn absent(status: &PoolStatus) -> String {
+    let absent = status.donors.iter().filter(|donor| donor.state != DonorState::Live);
+    absent.map(|donor| donor.name.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use potluck_wire::control::{DonorStatus, RepairState};
+
+    fn pool(states: &[DonorState], space: SpaceHealth) -> PoolStatus {
+        let donors = states.iter().enumerate().map(|(number, state)| DonorStatus {
+            name: format!("donor-{}", number + 1),
+            state: *state,
+            ..DonorStatus::default()
+        });
+        PoolStatus {
+            files: 3,
+            donors: donors.collect(),
+            spaces: vec![SpaceHealth { name: "lab".into(), files: 3, surveyed: true, ..space }],
+            ..PoolStatus::default()
+        }
+    }
+
+    #[test]
+    fn the_worst_is_said_first_with_what_to_do() {
+        use DonorState::{Gone, Live, Suspect};
+        let well = pool(&[Live, Suspect], SpaceHealth::default());
+        assert_eq!(judge(&well).text(), "healthy: every file is as safe as promised");
+
+        let mut worse =
+            pool(&[Live, Gone], SpaceHealth { incomplete: 2, ..SpaceHealth::default() });
+        worse.repair = RepairState { eta_seconds: Some(90), ..RepairState::default() };
+        let verdict = judge(&worse);
+        assert_eq!(verdict.state, State::Degraded);
+        assert_eq!(
+            verdict.reason,
+            "2 files in lab less safe than promised; repair needs about 1m 30s"
+        );
+
+        worse.repair.paused = Some("an admin said so".into());
+        assert!(judge(&worse).advice.contains("repair resume"), "{:?}", judge(&worse));
+
+        worse.spaces[0].unreadable = 1;
+        let verdict = judge(&worse);
+        assert_eq!(verdict.state, State::Unavailable);
+        assert_eq!(verdict.reason, "1 file cannot be read now, in lab; not there: donor-2");
+
+        let dead = pool(&[Gone, Gone], SpaceHealth::default());
+        assert_eq!(judge(&dead).reason, "none of the 2 donors answers");
+        assert_eq!(judge(&PoolStatus::default()).state, State::Unavailable);
+    }
+
+    #[test]
+    fn what_else_needs_somebody_is_not_called_healthy() {
+        let mut status = pool(&[DonorState::Live], SpaceHealth::default());
+        status.gc_held = Some("the catalog was restored".into());
+        assert!(judge(&status).advice.contains("gc resume"));
+        status.donors[0].quarantined = Some("it served wrong bytes".into());
+        assert!(judge(&status).reason.contains("donor-1 is quarantined"));
+        status.alarms.push("no backup for a day".into());
+        assert_eq!(judge(&status).text(), "degraded: no backup for a day");
+    }
+}

@@ -1,0 +1,167 @@
+//! `potluck verify`: how safe files are, and whether their bytes are right.
+
+use super::Ending;
+use super::fsck::{self, Findings};
+use super::health::{sentence, window};
+use crate::args::Verify;
+use crate::output::{Output, count};
+use crate::progress_bar;
+use potluck_client::get::{self, ByteRange};
+use potluck_client::pool::Client;
+use potluck_client::progress::Progress;
+use potluck_core::path::PoolPath;
+use potluck_core::size::format_size;
+use potluck_wire::control::{Damage, EntryKind, Health, List, Stat};
+use potluck_wire::error::{ErrorKind, Failure, code};
+use serde::Serialize;
+use std::io;
+use std::sync::Arc;
+
+/// What was verified, as `--json` shows it.
+#[derive(Serialize)]
+struct Verified {
+    #[serde(flatten)]
+    findings: Findings,
+    /// Of a single file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    health: Option<Health>,
+    /// What was read and is right.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    read: Option<ReadBack>,
+}
+
+#[derive(Default, Serialize)]
+struct ReadBack {
+    files: u64,
+    bytes: u64,
+    failed: Vec<FailedFile>,
+}
+
+#[derive(Serialize)]
+struct FailedFile {
+    path: String,
+    error: Failure,
+}
+
+pub async fn run(
+    args: Verify,
+    client: &Client,
+    output: &Output,
+    shown: bool,
+) -> Result<Ending, Failure> {
+    let (findings, health) = match one(&args, client).await? {
+        Some(one) => one,
+        None => (fsck::look(client, &args.path, shown).await?, None),
+    };
+    let read = match args.read {
+        true => Some(read_back(&args.path, client, shown).await?),
+        false => None,
+    };
+    let verified = Verified { findings, health, read };
+    output.result(&verified, text);
+    for failed in verified.read.iter().flat_map(|read| &read.failed) {
+        let message = format!("{}: {}", failed.path, failed.error.message);
+        output.complain(&Failure { message, ..failed.error.clone() });
+    }
+    ending(&verified)
+}
+
+/// A single file's health; `None` for a directory.
+async fn one(
+    args: &Verify,
+    client: &Client,
+) -> Result<Option<(Findings, Option<Health>)>, Failure> {
+    if args.path.space().is_empty() {
+        return if args.recursive { Ok(None) } else { Err(is_directory(&args.path)) };
+    }
+    let stated = client.call(&Stat { path: args.path.clone(), chunks: false }).await?;
+    match (stated.entry.kind, args.recursive) {
+        (EntryKind::Dir, true) => Ok(None),
+        (EntryKind::Dir, false) => Err(is_directory(&args.path)),
+        (EntryKind::File, _) => {
+            let path = args.path.to_string();
+            let mut findings = Findings { path: path.clone(), files: 1, ..Findings::default() };
+            if let Some(health) = stated.health.clone() {
+                let away = stated.donors.iter().any(|share| !share.live);
+                findings.add(Damage { path, health, may_return: away });
+            }
+            Ok(Some((findings, stated.health)))
+        }
+    }
+}
+
+fn is_directory(path: &PoolPath) -> Failure {
+    Failure::new(ErrorKind::Usage, code::WRONG_KIND, format!("{path} is a directory"))
+        .hint("add -r to verify all that is below it")
+}
+
+/// Reads every byte below a path. The client compares each chunk with its name and each file's
+/// recipe with its digest; what it reads goes nowhere.
+async fn read_back(path: &PoolPath, client: &Client, shown: bool) -> Result<ReadBack, Failure> {
+    let progress = progress_bar::transfer(shown, Some(0));
+    let mut read = ReadBack::default();
+    let mut after = None;
+    loop {
+        let list = List { path: path.clone(), recursive: true, after };
+        let page = client.call_patiently(&list).await?;
+        for entry in page.entries.iter().filter(|entry| entry.kind == EntryKind::File) {
+            let file = below(path, &entry.path)?;
+            read.file(&file, client, &progress).await;
+        }
+        after = page.next;
+        if after.is_none() {
+            return Ok(read);
+        }
+    }
+}
+
+impl ReadBack {
+    async fn file(&mut self, path: &PoolPath, client: &Client, progress: &Arc<dyn Progress>) {
+        match get::cat(client, path, ByteRange::ALL, io::sink(), Arc::clone(progress)).await {
+            Ok(done) => {
+                self.files += 1;
+                self.bytes += done.bytes;
+            }
+            // Removed since it was listed.
+            Err(error) if error.code == code::NO_ENTRY => {}
+            Err(error) => self.failed.push(FailedFile { path: path.to_string(), error }),
+        }
+    }
+}
+
+fn below(path: &PoolPath, relative: &str) -> Result<PoolPath, Failure> {
+    let mut names = relative.split('/').filter(|name| !name.is_empty());
+    let joined = names.try_fold(path.clone(), |path, name| path.join(name));
+    joined.map_err(|why| Failure::new(ErrorKind::Integrity, code::BAD_PATH, why.to_string()))
+}
+
+fn text(verified: &Verified) -> String {
+    let mut text = match &verified.health {
+        Some(health) => format!(
+            "{}  {}\nunsafe window: {}",
+            verified.findings.path,
+            sentence(health),
+            window(health)
+        ),
+        None => fsck::text(&verified.findings),
+    };
+    if let Some(read) = &verified.read {
+        text.push_str(&format!(
+            "\nread back: {}, {}, every byte right; {} failed",
+            count(read.files, "file"),
+            format_size(read.bytes),
+            read.failed.len()
+        ));
+    }
+    text
+}
+
+fn ending(verified: &Verified) -> Result<Ending, Failure> {
+    let failed = verified.read.as_ref().map_or(0, |read| read.failed.len() as u64);
+    if failed > 0 {
+        let what = format!("{} could not be read back", count(failed, "file"));
+        return Err(Failure::new(ErrorKind::Integrity, code::UNREADABLE, what)
+            .hint("the reasons are above; `potluck fsck` shows what is missing"));
+    }
+    fsck::ending(&verified.findings)
+}

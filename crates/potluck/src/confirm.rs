@@ -1,0 +1,28 @@
+//! Asking before something is done that cannot be undone.
+
+use potluck_wire::error::{ErrorKind, Failure, code};
+use std::io::{self, BufRead, IsTerminal, Write};
+
+/// Asks `question` at the terminal; whether the answer was yes. `advice` says how to go on without
+/// one.
+///
+/// Errors: there is nobody to ask.
+pub async fn confirm(question: &str, advice: &str) -> Result<bool, Failure> {
+    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        let what = format!("nobody is here to be asked: {question}");
+        return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what).hint(advice));
+    }
+    let prompt = format!("{question} [y/N] ");
+    // A thread of its own, so that Ctrl-C is heard meanwhile.
+    let answer = tokio::task::spawn_blocking(move || {
+        let mut answer = String::new();
+        io::stderr().write_all(prompt.as_bytes())?;
+        io::stdin().lock().read_line(&mut answer).map(|_| answer)
+    });
+    let answer = answer.await.map_err(io::Error::other).and_then(|answer| answer);
+    let answer = answer.map_err(|error| {
+        let what = format!("the terminal cannot be read: {error}");
+        Failure::new(ErrorKind::Other, code::LOCAL_IO, what).hint(advice)
+    })?;
+    Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
+}

@@ -1,0 +1,231 @@
+//! `cargo xtask torture`: pools of real processes that are killed, filled up, spoiled and lied to.
+//!
+//! From one seed follow a pool, what its clients do and what goes wrong; only the moments at which
+//! things happen are the machine's. The faults that are present at once stay inside what every
+//! space of the pool tolerates, so that any loss is a bug.
+
+mod chance;
+mod counts;
+mod damage;
+mod files;
+mod plan;
+mod pool;
+mod process;
+mod small_disk;
+mod stage;
+mod steps;
+
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::cargo::{cargo, metadata};
+use counts::Counts;
+use plan::Plan;
+use stage::Stage;
+
+/// What to do.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Options {
+    /// Only this seed, each step told as it comes
+    #[arg(long, value_name = "N", conflicts_with = "seeds")]
+    seed: Option<u64>,
+    /// These seeds, both included
+    #[arg(long, value_name = "A..B", default_value = "1..20", value_parser = seeds)]
+    seeds: RangeInclusive<u64>,
+    /// Begin no further seed after this many minutes
+    #[arg(long, value_name = "M")]
+    minutes: Option<u64>,
+    /// Steps of each seed
+    #[arg(long, value_name = "N", default_value_t = 40)]
+    steps: u64,
+    /// Seeds played at once: pools mostly wait
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=16))]
+    jobs: u64,
+    /// The product's program, instead of one built now
+    #[arg(long, value_name = "FILE")]
+    potluck: Option<PathBuf>,
+    /// Leave the directories of seeds that failed
+    #[arg(long)]
+    keep: bool,
+    /// Print one JSON object at the end
+    #[arg(long)]
+    json: bool,
+}
+
+fn seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
+    let number = |text: &str| text.parse::<u64>().map_err(|why| format!("{text}: {why}"));
+    let (first, last) = text.split_once("..").unwrap_or((text, text));
+    let (first, last) = (number(first)?, number(last.trim_start_matches('='))?);
+    if first > last { Err("there is no seed in this range".to_owned()) } else { Ok(first..=last) }
+}
+
+/// What became of the seeds that were tried.
+#[derive(Debug, Default)]
+pub struct Report {
+    seeds: u64,
+    failed: Vec<u64>,
+    counts: Counts,
+    took: Duration,
+}
+
+impl Report {
+    /// A seed came to its end.
+    fn learn(
+        &mut self,
+        seed: u64,
+        counts: &Counts,
+        result: Result<(), String>,
+        took: Duration,
+        options: &Options,
+    ) {
+        self.seeds += 1;
+        self.counts.merge(counts);
+        let how = if result.is_ok() { "every promise was kept" } else { "FAILED" };
+        let (kills, took) = (counts.kills(), took.as_secs_f64());
+        if !options.json {
+            println!("seed {seed}: {how}; {kills} kills, {took:.1} s");
+        }
+        if let Err(why) = result {
+            self.failed.push(seed);
+            eprintln!("seed {seed}: {why}");
+            let steps = options.steps;
+            eprintln!("play it again with: cargo xtask torture --seed {seed} --steps {steps}");
+        }
+    }
+
+    /// The last line.
+    pub fn verdict(&self) -> String {
+        let Self { seeds, failed, counts, took } = self;
+        let failed =
+            if failed.is_empty() { String::new() } else { format!(", failed: {failed:?}") };
+        let (kills, took) = (counts.kills(), took.as_secs_f64());
+        format!("{seeds} seeds{failed}, {kills} kills, {took:.0} s")
+    }
+}
+
+/// Tries the seeds that `options` name and tells what happened.
+pub fn run(options: &Options) -> Result<ExitCode> {
+    let report = try_all(options)?;
+    if options.json {
+        let Report { seeds, failed, counts, took } = &report;
+        let seconds = took.as_secs_f64();
+        let counts = counts.json();
+        println!(
+            "{}",
+            json!({"seeds": seeds, "failed": failed, "seconds": seconds, "counts": counts})
+        );
+    } else {
+        println!("\n{}torture: {}", report.counts, report.verdict());
+    }
+    Ok(if report.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The seeds of the test command, with the counts it promises.
+pub fn test(seeds: RangeInclusive<u64>, kills: u64) -> Result<String, String> {
+    let (seed, minutes, potluck, keep, json, steps) = (None, None, None, false, false, 40);
+    let options = Options { seed, seeds, minutes, steps, jobs: 2, potluck, keep, json };
+    let report = try_all(&options).map_err(|why| format!("{why:#}"))?;
+    print!("{}", report.counts);
+    match report.failed.is_empty() && report.counts.kills() >= kills {
+        true => Ok(report.verdict()),
+        false => Err(report.verdict()),
+    }
+}
+
+fn try_all(options: &Options) -> Result<Report> {
+    let program = match &options.potluck {
+        Some(program) => std::path::absolute(program)?,
+        None => build()?,
+    };
+    let seeds = options.seed.map_or(options.seeds.clone(), |seed| seed..=seed);
+    let started = Instant::now();
+    let next = Mutex::new(seeds.clone());
+    let report = Mutex::new(Report::default());
+    // Each seed's processes belong to the thread that plays it, and die with it.
+    let work = || -> Result<()> {
+        loop {
+            let late = options.minutes.is_some_and(|most| started.elapsed().as_secs() / 60 >= most);
+            let seed = next.lock().expect("no holder panics").next();
+            let Some(seed) = seed.filter(|_| !late) else { return Ok(()) };
+            let begun = Instant::now();
+            let (counts, result) = try_one(&Plan::draw(seed, options.steps), &program, options)?;
+            let mut report = report.lock().expect("no holder panics");
+            report.learn(seed, &counts, result, begun.elapsed(), options);
+        }
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..options.jobs).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().try_for_each(|worker| worker.join().expect("no worker panics"))
+    })?;
+    let report = report.into_inner().expect("no holder panics");
+    Ok(Report { took: started.elapsed(), ..report })
+}
+
+/// Plays one seed. Errors inside are what broke, with all that is known of it.
+fn try_one(plan: &Plan, program: &Path, options: &Options) -> Result<(Counts, Result<(), String>)> {
+    let mut dir = scratch()?;
+    let said = options.seed.is_some() && !options.json;
+    if said {
+        print!("{plan}");
+    }
+    let mut stage = Stage::set(plan.clone(), program, dir.path(), said)
+        .with_context(|| format!("setting up seed {}", plan.seed))?;
+    let result = play(&mut stage).map_err(|why| {
+        let log = stage.log.join("\n  ");
+        format!("{why:#}\n{plan}  {log}\nlogs end in\n{}", stage.pool.log_tails(12))
+    });
+    if result.is_err() && options.keep {
+        dir.disable_cleanup(true);
+        eprintln!("what is left of seed {}: {}", plan.seed, dir.path().display());
+    }
+    Ok((std::mem::take(&mut stage.counts), result))
+}
+
+fn play(stage: &mut Stage) -> Result<()> {
+    for step in 1..=stage.plan.steps {
+        stage.step().with_context(|| format!("step {step}"))?;
+        stage.pool.check_alive().with_context(|| format!("step {step}"))?;
+        if step % stage.plan.check_every == 0 {
+            stage.check_everything().with_context(|| format!("check after step {step}"))?;
+        }
+    }
+    stage.check_everything().context("the last check")?;
+    stage.strike().context("taking the pool down")
+}
+
+fn build() -> Result<PathBuf> {
+    let built = cargo(&["build", "-p", "potluck"]).status()?;
+    ensure!(built.success(), "the build failed");
+    let metadata = metadata()?;
+    let target = metadata["target_directory"].as_str().context("no target directory")?;
+    Ok(PathBuf::from(target).join("debug/potluck"))
+}
+
+/// In memory where there is such a place: no fault here reaches a real disk, and catalogs sync often.
+fn scratch() -> Result<TempDir> {
+    let memory = Path::new("/dev/shm");
+    let mut builder = tempfile::Builder::new();
+    builder.prefix("potluck-torture-");
+    let made = if memory.is_dir() { builder.tempdir_in(memory) } else { builder.tempdir() };
+    made.context("a temporary directory")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeds_are_one_or_a_range() {
+        assert_eq!(seeds("7"), Ok(7..=7));
+        assert_eq!(seeds("1..200"), Ok(1..=200));
+        assert_eq!(seeds("1..=200"), Ok(1..=200));
+        assert!(seeds("3..1").is_err() && seeds("x").is_err());
+    }
+}

@@ -1,0 +1,46 @@
+//! What was done to pools, counted.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde_json::Value;
+
+/// How often each thing happened.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Counts(BTreeMap<&'static str, u64>);
+
+impl Counts {
+    /// One more of these.
+    pub fn count(&mut self, what: &'static str) {
+        self.add(what, 1);
+    }
+
+    /// So many more of these.
+    pub fn add(&mut self, what: &'static str, more: u64) {
+        *self.0.entry(what).or_default() += more;
+    }
+
+    /// Everything of both.
+    pub fn merge(&mut self, other: &Self) {
+        for (what, more) in &other.0 {
+            self.add(what, *more);
+        }
+    }
+
+    /// All kills of processes, whatever their role.
+    pub fn kills(&self) -> u64 {
+        self.0.iter().filter(|(what, _)| what.starts_with("kill -9")).map(|(_, count)| count).sum()
+    }
+
+    /// As one JSON object.
+    pub fn json(&self) -> Value {
+        self.0.iter().map(|(what, count)| ((*what).to_owned(), Value::from(*count))).collect()
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let width = self.0.keys().map(|what| what.len()).max().unwrap_or_default();
+        self.0.iter().try_for_each(|(what, count)| writeln!(f, "{what:<width$} {count:>8}"))
+    }
+}

@@ -1,0 +1,156 @@
+//! What goes wrong with the chunk files of a donor, behind its back: bad disks and lying owners.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::chance::Chance;
+
+/// A way to spoil a chunk file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Damage {
+    /// One bit is another.
+    Flip,
+    /// The end is missing, as after a crash of some file systems.
+    Torn,
+    /// There is more than there was.
+    Longer,
+    /// A part is zeros.
+    Zeros,
+    /// All is zeros.
+    AllZeros,
+    /// Random bytes of the same length.
+    Garbage,
+    /// No bytes.
+    Empty,
+    /// The file is gone.
+    Missing,
+    /// The whole of another valid chunk file, trailer included.
+    Another,
+    /// Two valid chunk files have each other's names.
+    Swapped,
+    /// A link to another chunk stands in its place.
+    Link,
+}
+
+impl Damage {
+    /// All of them.
+    pub const ALL: [Self; 11] = [
+        Self::Flip,
+        Self::Torn,
+        Self::Longer,
+        Self::Zeros,
+        Self::AllZeros,
+        Self::Garbage,
+        Self::Empty,
+        Self::Missing,
+        Self::Another,
+        Self::Swapped,
+        Self::Link,
+    ];
+
+    /// What it is counted as.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Flip => "bit flipped in a chunk file",
+            Self::Torn => "chunk file torn",
+            Self::Longer => "chunk file made longer",
+            Self::Zeros => "part of a chunk file zeroed",
+            Self::AllZeros => "chunk file zeroed",
+            Self::Garbage => "chunk file filled with garbage",
+            Self::Empty => "chunk file emptied",
+            Self::Missing => "chunk file removed",
+            Self::Another => "chunk file replaced by another's",
+            Self::Swapped => "chunk files swapped",
+            Self::Link => "chunk file replaced by a link",
+        }
+    }
+
+    /// Spoils `path`, with `other` for the ways that take two; false when there was nothing to
+    /// spoil any more, for the donor lives and removes files.
+    pub fn inflict(self, path: &Path, other: &Path, chance: &mut Chance) -> io::Result<bool> {
+        match self.spoil(path, other, chance) {
+            Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(false),
+            done => done,
+        }
+    }
+
+    fn spoil(self, path: &Path, other: &Path, chance: &mut Chance) -> io::Result<bool> {
+        let mut bytes = fs::read(path)?;
+        let two = matches!(self, Self::Another | Self::Swapped | Self::Link);
+        if bytes.is_empty() || (two && (path == other || fs::read(other)? == bytes)) {
+            return Ok(false);
+        }
+        let len = bytes.len();
+        match self {
+            Self::Flip => bytes[chance.index(len)] ^= 1 << chance.below(8),
+            Self::Torn => bytes.truncate(chance.index(len)),
+            Self::Longer => bytes.extend(vec![chance.below(256) as u8; 1 + chance.index(5000)]),
+            Self::Zeros => {
+                let from = chance.index(len);
+                let to = from + 1 + chance.index(len - from);
+                bytes[from..to].fill(0);
+            }
+            Self::AllZeros => bytes.fill(0),
+            Self::Garbage => chance.fill(&mut bytes),
+            Self::Empty => bytes.clear(),
+            Self::Missing => return fs::remove_file(path).map(|()| true),
+            Self::Another => bytes = fs::read(other)?,
+            Self::Swapped => {
+                let others = fs::read(other)?;
+                fs::write(other, &bytes)?;
+                bytes = others;
+            }
+            Self::Link => {
+                fs::remove_file(path)?;
+                return std::os::unix::fs::symlink(other, path).map(|()| true);
+            }
+        }
+        // In place, as rot is: whoever has it open sees it.
+        fs::write(path, bytes)?;
+        Ok(true)
+    }
+}
+
+/// The files of all chunks below a lent directory, in an order that no directory's hash decides.
+pub fn chunk_files(lent: &Path) -> Vec<PathBuf> {
+    let buckets = entries(&lent.join("chunks"));
+    let mut files: Vec<_> = buckets.iter().flat_map(|bucket| entries(bucket)).collect();
+    files.sort();
+    files
+}
+
+/// The entries of a directory that its donor changes meanwhile; one that is gone has none.
+fn entries(dir: &Path) -> Vec<PathBuf> {
+    fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_damage_changes_what_is_read() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (path, other) = (dir.path().join("a"), dir.path().join("b"));
+        for (number, damage) in (0..).zip(Damage::ALL) {
+            let (whole, others) = (vec![7; 1000], vec![9; 500]);
+            fs::write(&path, &whole).expect("a file");
+            fs::write(&other, &others).expect("a file");
+            let mut chance = Chance::new(number, "damage");
+            assert!(damage.inflict(&path, &other, &mut chance).expect("spoiled"), "{damage:?}");
+            assert_ne!(fs::read(&path).ok(), Some(whole), "{damage:?}");
+            let link = fs::symlink_metadata(&path).is_ok_and(|file| file.is_symlink());
+            assert_eq!(link, damage == Damage::Link);
+            let _ = fs::remove_file(&path); // not there after some
+        }
+    }
+
+    #[test]
+    fn nothing_is_no_damage() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("a");
+        let mut chance = Chance::new(1, "damage");
+        assert!(!Damage::Flip.inflict(&path, &path, &mut chance).expect("nothing there"));
+    }
+}

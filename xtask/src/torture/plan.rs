@@ -1,0 +1,103 @@
+//! What a seed expands to.
+
+use std::fmt;
+
+use super::chance::Chance;
+
+/// Bytes a chunk in every space: small, so that a short run has many.
+pub const CHUNK: u64 = 64 << 10;
+
+/// How a space stores files, as flags for `potluck space create`.
+#[derive(Debug, Clone)]
+pub struct Space {
+    /// Its name.
+    pub name: String,
+    /// Its policy.
+    pub flags: Vec<&'static str>,
+}
+
+/// A scenario.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Everything follows from it.
+    pub seed: u64,
+    /// Donors of the pool.
+    pub donors: usize,
+    /// Donors that may hold faults at the same time: the least that any space tolerates.
+    pub faults: usize,
+    /// The spaces.
+    pub spaces: Vec<Space>,
+    /// Which donors have small disks.
+    pub small: Vec<usize>,
+    /// Which donors' disks rot, are torn, lie or come back old.
+    pub victims: Vec<usize>,
+    /// Steps of the run.
+    pub steps: u64,
+    /// Steps between two checks of everything.
+    pub check_every: u64,
+}
+
+impl Plan {
+    /// What `seed` expands to.
+    pub fn draw(seed: u64, steps: u64) -> Self {
+        let mut chance = Chance::new(seed, "plan");
+        let faults = chance.between(1, 2) as usize;
+        let kinds: &[&[&str]] = match faults {
+            1 => &[&["--copies", "2"], &["--copies", "3"]],
+            _ => &[&["--copies", "3"]],
+        };
+        let donors = chance.between(5, 8) as usize;
+        let spaces = (0..chance.between(1, 3))
+            .map(|number| {
+                let mut flags = chance.pick(kinds).to_vec();
+                flags.extend(["--ack", chance.pick(&["memory", "disk"])]);
+                flags.push(chance.pick(&["--seal", "--plain"]));
+                Space { name: format!("space-{number}"), flags }
+            })
+            .collect();
+        let mut all: Vec<usize> = (0..donors).collect();
+        let mut some = |most: usize| -> Vec<usize> {
+            for last in (1..all.len()).rev() {
+                all.swap(last, chance.index(last + 1));
+            }
+            all[..most].to_vec()
+        };
+        let (small, victims) = (some(2), some(faults));
+        let check_every = chance.between(8, 15);
+        Self { seed, donors, faults, spaces, small, victims, steps, check_every }
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seed, donors, faults, spaces, small, victims, steps, check_every } = self;
+        writeln!(
+            f,
+            "seed {seed}: {donors} donors, up to {faults} with faults at once, {steps} steps, \
+             everything checked every {check_every}"
+        )?;
+        for Space { name, flags } in spaces {
+            writeln!(f, "  {name}: {} --chunk-size {CHUNK}", flags.join(" "))?;
+        }
+        writeln!(f, "  small disks: donors {small:?}; disks that rot: donors {victims:?}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_seed_gives_the_same_plan() {
+        assert_eq!(Plan::draw(5, 10).to_string(), Plan::draw(5, 10).to_string());
+    }
+
+    #[test]
+    fn no_more_donors_rot_than_every_space_tolerates() {
+        for seed in 0..100 {
+            let plan = Plan::draw(seed, 10);
+            assert_eq!(plan.victims.len(), plan.faults, "{plan}");
+            assert!(plan.victims.iter().chain(&plan.small).all(|donor| *donor < plan.donors));
+        }
+    }
+}

@@ -1,0 +1,370 @@
+//! A pool of real processes on loopback, driven through the command line alone.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::process::Signal;
+use serde_json::Value;
+
+use super::process::{Running, code_of, wait_until};
+
+/// A command that takes longer is hung (A2): even a client that waits for a manager gives up
+/// earlier.
+const COMMAND_LIMIT: Duration = Duration::from_secs(100);
+/// Enough for anything that is not hung, on a machine with other work.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What one run of a command did.
+pub struct Ran {
+    /// As typed.
+    pub command: String,
+    /// Its exit code, or minus a signal's number.
+    pub code: i32,
+    /// Its standard output.
+    pub stdout: Vec<u8>,
+    /// Its standard error.
+    pub stderr: String,
+}
+
+impl Ran {
+    /// An error unless it succeeded.
+    pub fn ok(self) -> Result<Self> {
+        ensure!(self.code == 0, "`{}` ended with {}: {}", self.command, self.code, self.stderr);
+        Ok(self)
+    }
+
+    /// Its output as JSON.
+    pub fn json(&self) -> Result<Value> {
+        serde_json::from_slice(&self.stdout)
+            .with_context(|| format!("output of `{}`", self.command))
+    }
+}
+
+/// A command that runs.
+pub struct Under {
+    running: Running,
+    command: String,
+    out: PathBuf,
+    err: PathBuf,
+    started: Instant,
+}
+
+impl Under {
+    /// `kill -9`; true if it had not ended by itself.
+    pub fn kill_9(&mut self) -> Result<bool> {
+        self.running.kill_9()
+    }
+
+    /// Waits for its end. Errors: it hangs, or it panicked.
+    pub fn end(mut self) -> Result<Ran> {
+        let mut status = None;
+        let what = format!("`{}`", self.command);
+        let left = COMMAND_LIMIT.saturating_sub(self.started.elapsed());
+        wait_until(&what, left, || {
+            status = self.running.ended()?;
+            Ok(status.is_some())
+        })
+        .context("A2 is broken")?;
+        let stderr = String::from_utf8_lossy(&fs::read(&self.err)?).into_owned();
+        let stdout = fs::read(&self.out)?;
+        fs::remove_file(&self.out)?; // may be large
+        ensure!(!stderr.contains("panicked"), "{what} panicked: {stderr}");
+        let code = code_of(status.context("waited for")?);
+        Ok(Ran { command: self.command, code, stdout, stderr })
+    }
+}
+
+/// One donor and its disk.
+pub struct Donor {
+    /// What people call it.
+    pub name: String,
+    /// Where its disk is mounted, or just a directory.
+    pub disk: PathBuf,
+    /// Whether the disk is a file system of its own, which can fill up.
+    pub small: bool,
+    running: Option<Running>,
+    address: String,
+}
+
+impl Donor {
+    /// What it lends.
+    pub fn lent(&self) -> PathBuf {
+        self.disk.join("lent")
+    }
+
+    /// Whether its process runs.
+    pub fn runs(&self) -> bool {
+        self.running.is_some()
+    }
+}
+
+/// A pool that is gone when dropped.
+pub struct Pool {
+    program: PathBuf,
+    dir: PathBuf,
+    options: Vec<String>,
+    manager: Option<Running>,
+    address: String,
+    /// By number.
+    pub donors: Vec<Donor>,
+    runs: u64,
+}
+
+impl Pool {
+    /// Starts a manager below `dir`.
+    pub fn start(program: &Path, dir: &Path, options: &[&str]) -> Result<Self> {
+        for part in ["home", "logs", "runs"] {
+            fs::create_dir_all(dir.join(part))?;
+        }
+        let mut pool = Self {
+            program: program.to_owned(),
+            dir: dir.to_owned(),
+            options: options.iter().map(|option| (*option).to_owned()).collect(),
+            manager: None,
+            address: String::new(),
+            donors: Vec::new(),
+            runs: 0,
+        };
+        pool.start_manager()?;
+        Ok(pool)
+    }
+
+    /// Where it lives.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The product, with nothing of the caller's own configuration or environment.
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        for (name, _) in std::env::vars_os() {
+            let text = name.to_string_lossy();
+            if text.starts_with("POTLUCK_") || text.starts_with("XDG_") || text == "RUST_LOG" {
+                command.env_remove(&name);
+            }
+        }
+        command.env("HOME", self.dir.join("home")).env("RUST_BACKTRACE", "1");
+        command.current_dir(&self.dir).stdin(Stdio::null());
+        command
+    }
+
+    /// Starts a client's command as the pool's admin.
+    pub fn begin(&mut self, args: &[&str]) -> Result<Under> {
+        self.runs += 1;
+        let [out, err] =
+            ["out", "err"].map(|kind| self.dir.join(format!("runs/{}.{kind}", self.runs)));
+        let mut command = self.command();
+        command
+            .arg("--pool")
+            .arg(self.dir.join("manager/admin"))
+            .args(["--no-progress"])
+            .args(args);
+        command.stdout(File::create(&out)?).stderr(File::create(&err)?);
+        let (running, started) = (Running::start(&mut command)?, Instant::now());
+        Ok(Under { running, command: format!("potluck {}", args.join(" ")), out, err, started })
+    }
+
+    /// Runs a client's command to its end.
+    pub fn run(&mut self, args: &[&str]) -> Result<Ran> {
+        self.begin(args)?.end()
+    }
+
+    /// What `status` says.
+    pub fn status(&mut self) -> Result<Value> {
+        self.run(&["--json", "status"])?.ok()?.json()
+    }
+
+    // ---- the manager
+
+    /// Starts the manager: at first on a free port, later where it was.
+    pub fn start_manager(&mut self) -> Result<()> {
+        let listen = if self.address.is_empty() { "127.0.0.1:0" } else { &self.address };
+        let mut args: Vec<String> = vec!["manager".into(), "--listen".into(), listen.into()];
+        args.extend(["--state".into(), self.dir.join("manager").display().to_string()]);
+        args.extend(self.options.iter().cloned());
+        let (running, address) = self.start_daemon("manager", &args)?;
+        (self.manager, self.address) = (Some(running), address);
+        Ok(())
+    }
+
+    /// `kill -9` of the manager.
+    pub fn kill_manager(&mut self) -> Result<()> {
+        let mut manager = self.manager.take().context("a manager that runs")?;
+        ensure!(manager.kill_9()?, "the manager had ended by itself: see its log");
+        Ok(())
+    }
+
+    /// Whether the manager's process runs.
+    pub fn has_manager(&self) -> bool {
+        self.manager.is_some()
+    }
+
+    // ---- donors
+
+    /// Adds a donor that keeps everything below `disk`, and starts it.
+    pub fn lend(&mut self, disk: PathBuf, small: bool) -> Result<()> {
+        let name = format!("donor-{}", self.donors.len());
+        let token = self.run(&["--json", "invite", "--role", "donor"])?.ok()?.json()?;
+        let token = token["token"].as_str().context("a token")?.to_owned();
+        let number = self.donors.len();
+        let (running, address) = Default::default();
+        self.donors.push(Donor { name: name.clone(), disk, small, running, address });
+        self.start_lending(number, &["--token", &token, "--name", &name])
+    }
+
+    /// Starts a donor again where it was.
+    pub fn start_donor(&mut self, number: usize) -> Result<()> {
+        self.start_lending(number, &[])
+    }
+
+    fn start_lending(&mut self, number: usize, more: &[&str]) -> Result<()> {
+        let donor = &self.donors[number];
+        let path = |part: &str| donor.disk.join(part).display().to_string();
+        let mut args = vec!["lend".to_owned(), path("lent"), "--state".to_owned(), path("state")];
+        args.extend(
+            ["--max", "2GiB", "--keep-free", "0%", "--listen", "127.0.0.1:0"].map(str::to_owned),
+        );
+        args.extend(more.iter().map(|part| (*part).to_owned()));
+        let (running, address) = self.start_daemon(&donor.name.clone(), &args)?;
+        let donor = &mut self.donors[number];
+        (donor.running, donor.address) = (Some(running), address);
+        Ok(())
+    }
+
+    /// `kill -9` of a donor.
+    pub fn kill_donor(&mut self, number: usize) -> Result<()> {
+        let donor = &mut self.donors[number];
+        let mut running = donor.running.take().context("a donor that runs")?;
+        ensure!(running.kill_9()?, "{} had ended by itself: see its log", donor.name);
+        Ok(())
+    }
+
+    /// Sends a donor a signal.
+    pub fn signal_donor(&self, number: usize, signal: Signal) {
+        if let Some(running) = &self.donors[number].running {
+            running.signal(signal);
+        }
+    }
+
+    /// Waits until the manager hears every donor where it is now.
+    pub fn wait_live(&mut self) -> Result<()> {
+        let wanted: BTreeSet<(String, String)> =
+            self.donors.iter().map(|donor| (donor.name.clone(), donor.address.clone())).collect();
+        let mut last = String::new();
+        let live = wait_until("that all donors are live", PATIENCE, || {
+            self.check_alive()?;
+            let ran = self.run(&["--json", "status"])?;
+            if ran.code != 0 {
+                last = ran.stderr;
+                return Ok(false);
+            }
+            let live = live_donors(&ran.json()?);
+            last = format!("live: {live:?}");
+            Ok(live.is_superset(&wanted))
+        });
+        live.with_context(|| last)
+    }
+
+    /// No daemon may end by itself.
+    pub fn check_alive(&mut self) -> Result<()> {
+        let donors = self.donors.iter_mut();
+        let donors = donors.map(|donor| (donor.name.as_str(), donor.running.as_mut()));
+        for (name, running) in donors.chain([("manager", self.manager.as_mut())]) {
+            if let Some(status) = running.map(Running::ended).transpose()?.flatten() {
+                bail!("{name} ended by itself ({status}): see its log");
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends daemons as their owners would, and sees that they go: an exit code of 0, in time.
+    pub fn shut_down(&mut self) -> Result<()> {
+        let mut ending: Vec<(String, Running)> = Vec::new();
+        for donor in &mut self.donors {
+            ending.extend(donor.running.take().map(|running| (donor.name.clone(), running)));
+        }
+        ending.extend(self.manager.take().map(|running| ("manager".to_owned(), running)));
+        for (name, mut running) in ending {
+            running.signal(Signal::TERM);
+            let mut status = None;
+            wait_until(&format!("the end of {name}"), PATIENCE, || {
+                status = running.ended()?;
+                Ok(status.is_some())
+            })?;
+            let code = status.map(code_of);
+            ensure!(code == Some(0), "{name} ended with {code:?} when it was asked to end");
+        }
+        Ok(())
+    }
+
+    /// Every panic in what daemons and clients wrote so far.
+    pub fn panics(&self) -> Result<Vec<String>> {
+        let mut found = Vec::new();
+        for log in fs::read_dir(self.dir.join("logs"))? {
+            let path = log?.path();
+            let text = String::from_utf8_lossy(&fs::read(&path)?).into_owned();
+            let lines = text.lines().filter(|line| line.contains("panicked"));
+            found.extend(lines.map(|line| format!("{}: {line}", path.display())));
+        }
+        Ok(found)
+    }
+
+    /// The last lines of every daemon's log.
+    pub fn log_tails(&self, lines: usize) -> String {
+        let mut tails = String::new();
+        for log in fs::read_dir(self.dir.join("logs")).into_iter().flatten().flatten() {
+            let text = fs::read(log.path()).unwrap_or_default();
+            let text = String::from_utf8_lossy(&text);
+            let all: Vec<_> = text.lines().collect();
+            let tail = all[all.len().saturating_sub(lines)..].join("\n    ");
+            tails.push_str(&format!("  {}:\n    {tail}\n", log.path().display()));
+        }
+        tails
+    }
+
+    /// Starts a daemon, waits until it serves, and gives its address. Its port may be taken for a
+    /// moment by some outgoing connection of this machine; then it is tried again.
+    fn start_daemon(&self, name: &str, args: &[String]) -> Result<(Running, String)> {
+        let log = self.dir.join(format!("logs/{name}.log"));
+        let ready = self.dir.join(format!("{name}.ready"));
+        match fs::remove_file(&ready) {
+            Err(why) if why.kind() != std::io::ErrorKind::NotFound => bail!("{why}"),
+            _ => {} // of an earlier life
+        }
+        let started = Instant::now();
+        loop {
+            let output = OpenOptions::new().create(true).append(true).open(&log)?;
+            let before = output.metadata()?.len() as usize;
+            let mut command = self.command();
+            command.args(args).arg("--ready-file").arg(&ready);
+            command.stdout(Stdio::null()).stderr(output);
+            let mut running = Running::start(&mut command)?;
+            let mut ended = None;
+            wait_until(&format!("that {name} serves"), PATIENCE, || {
+                ended = running.ended()?;
+                Ok(ended.is_some() || ready.exists())
+            })?;
+            let Some(status) = ended else {
+                let said: Value = serde_json::from_slice(&fs::read(&ready)?)?;
+                let address = said["address"].as_str().context("an address")?;
+                return Ok((running, address.to_owned()));
+            };
+            let text = fs::read(&log)?;
+            let said = String::from_utf8_lossy(&text[before.min(text.len())..]).into_owned();
+            let taken = said.contains("in use") && started.elapsed() < PATIENCE;
+            ensure!(taken, "{name} ended ({status}) instead of serving: {said}");
+        }
+    }
+}
+
+/// Names and addresses of the donors that `status` calls live.
+pub fn live_donors(status: &Value) -> BTreeSet<(String, String)> {
+    let donors = status["donors"].as_array().into_iter().flatten();
+    let live = donors.filter(|donor| donor["state"] == "live");
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    live.map(|donor| (text(&donor["name"]), text(&donor["address"]))).collect()
+}

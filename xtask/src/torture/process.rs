@@ -1,0 +1,84 @@
+//! Processes that cannot outlive the run, and the only place where it waits.
+
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus};
+use std::thread::park_timeout;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
+
+/// Between two looks: short beside all that is waited for, long beside a look.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Looks again and again until `done`. An error says what was not seen within `limit`.
+pub fn wait_until(
+    what: &str,
+    limit: Duration,
+    mut done: impl FnMut() -> Result<bool>,
+) -> Result<()> {
+    let started = Instant::now();
+    while !done()? {
+        if started.elapsed() > limit {
+            bail!("liveness is broken: {what} takes longer than {limit:?}");
+        }
+        pause(LOOK_EVERY);
+    }
+    Ok(())
+}
+
+/// Lets `time` pass: a moment drawn by chance, or the pause between two looks. Nothing may depend
+/// on something else having happened meanwhile.
+pub fn pause(time: Duration) {
+    let until = Instant::now() + time;
+    // Nobody unparks this thread, but the system may wake it early.
+    while let Some(left) = until.checked_duration_since(Instant::now()).filter(|d| !d.is_zero()) {
+        park_timeout(left);
+    }
+}
+
+/// A process, killed when dropped, and by the kernel when the thread that started it ends.
+pub struct Running {
+    child: Child,
+}
+
+impl Running {
+    /// Starts `command`.
+    pub fn start(command: &mut Command) -> Result<Self> {
+        // SAFETY: prctl is async-signal-safe, and nothing else happens between fork and exec.
+        unsafe {
+            command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::KILL))?));
+        }
+        let child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
+        Ok(Self { child })
+    }
+
+    /// Sends a signal; to one that has ended it means nothing.
+    pub fn signal(&self, signal: Signal) {
+        let _ = kill_process(Pid::from_child(&self.child), signal);
+    }
+
+    /// `kill -9`, and waits until the process is gone; true if it was the kill that ended it.
+    pub fn kill_9(&mut self) -> Result<bool> {
+        self.signal(Signal::KILL);
+        Ok(self.child.wait()?.signal().is_some())
+    }
+
+    /// How it ended, if it has.
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        Ok(self.child.try_wait()?)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Either error means that it has ended and was waited for.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The exit code, or minus the number of the signal that ended the process.
+pub fn code_of(status: ExitStatus) -> i32 {
+    status.code().unwrap_or_else(|| -status.signal().unwrap_or(0))
+}

@@ -1,0 +1,351 @@
+//! One pool under torture: its processes, its disks, who is hurt, and what should be in it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use super::chance::Chance;
+use super::counts::Counts;
+use super::damage::chunk_files;
+use super::files::Files;
+use super::plan::{CHUNK, Plan};
+use super::pool::{PATIENCE, Pool, Ran};
+use super::process::wait_until;
+use super::small_disk::{SmallDisk, relieve};
+
+/// Bytes of a disk that can fill up.
+const SMALL: u64 = 160 << 20;
+/// Manager options that let a run see sessions and chunks go.
+const BRISK: [&str; 4] = ["--lease", "2s", "--gc-grace", "1s"];
+
+/// A pool and all that is known of it.
+pub struct Stage {
+    /// What the seed expanded to.
+    pub plan: Plan,
+    /// The processes. Dropped before the disks.
+    pub pool: Pool,
+    /// Every space's files, by `SPACE/NAME`.
+    pub files: Files,
+    /// Donors whose process is dead.
+    pub dead: BTreeSet<usize>,
+    /// Donors whose disk lost or changed something that was acknowledged.
+    pub spoiled: BTreeSet<usize>,
+    /// Donors whose disk somebody filled.
+    pub full: BTreeSet<usize>,
+    /// What happened so far.
+    pub log: Vec<String>,
+    /// The same, counted.
+    pub counts: Counts,
+    /// Decides what happens.
+    pub chance: Chance,
+    said: bool,
+    begun: Instant,
+    _disks: Vec<SmallDisk>,
+}
+
+impl Stage {
+    /// Starts the pool of `plan` below `dir`; `said` prints each step as it comes.
+    pub fn set(plan: Plan, program: &Path, dir: &Path, said: bool) -> Result<Self> {
+        let pool = Pool::start(program, dir, &BRISK)?;
+        let chance = Chance::new(plan.seed, "steps");
+        let mut stage = Self {
+            plan,
+            pool,
+            files: Files::default(),
+            dead: BTreeSet::new(),
+            spoiled: BTreeSet::new(),
+            full: BTreeSet::new(),
+            log: Vec::new(),
+            counts: Counts::default(),
+            chance,
+            said,
+            begun: Instant::now(),
+            _disks: Vec::new(),
+        };
+        for number in 0..stage.plan.donors {
+            let disk = dir.join(format!("disk-{number}"));
+            fs::create_dir_all(&disk)?;
+            let mut small = false;
+            if stage.plan.small.contains(&number) {
+                let mounted = SmallDisk::mount(&disk, SMALL)?;
+                small = mounted.is_some();
+                stage._disks.extend(mounted);
+            }
+            stage.pool.lend(disk, small)?;
+        }
+        stage.pool.wait_live()?;
+        for space in stage.plan.spaces.clone() {
+            let size = CHUNK.to_string();
+            let fixed = ["space", "create", &space.name, "--chunk-size", &size];
+            stage.pool.run(&[&fixed[..], &space.flags].concat())?.ok()?;
+        }
+        Ok(stage)
+    }
+
+    /// Notes what happens now.
+    pub fn say(&mut self, what: String) {
+        let line = format!("{:6.1} s  {what}", self.begun.elapsed().as_secs_f64());
+        if self.said {
+            println!("  {line}");
+        }
+        self.log.push(line);
+    }
+
+    /// Whether `donor` may be hurt as well, without more donors being so than is tolerated.
+    pub fn may_hurt(&self, donor: usize) -> bool {
+        let mut hurt: BTreeSet<usize> = self.dead.union(&self.spoiled).copied().collect();
+        hurt.insert(donor);
+        hurt.len() <= self.plan.faults
+    }
+
+    /// Whether every write must succeed: all are there and have room.
+    pub fn must_write(&self) -> bool {
+        self.dead.is_empty() && self.full.is_empty()
+    }
+
+    /// A path in one of the spaces.
+    pub fn any_path(&mut self) -> String {
+        let space = self.chance.index(self.plan.spaces.len());
+        let name = self.chance.below(14);
+        // Some in a directory.
+        let dir = if name < 5 { "dir/" } else { "" };
+        format!("space-{space}/{dir}file-{name}")
+    }
+
+    /// Kills a donor's process.
+    pub fn kill_donor(&mut self, number: usize) -> Result<()> {
+        self.pool.kill_donor(number)?;
+        self.dead.insert(number);
+        self.counts.count("kill -9 of a donor");
+        Ok(())
+    }
+
+    /// Kills the manager's process.
+    pub fn kill_manager(&mut self) -> Result<()> {
+        self.pool.kill_manager()?;
+        self.counts.count("kill -9 of the manager");
+        Ok(())
+    }
+
+    /// Starts a donor that was killed.
+    pub fn revive(&mut self, number: usize) -> Result<()> {
+        self.pool.start_donor(number)?;
+        self.dead.remove(&number);
+        Ok(())
+    }
+
+    /// Starts everything that was killed, and waits until all are heard.
+    pub fn revive_all(&mut self) -> Result<()> {
+        if !self.pool.has_manager() {
+            self.pool.start_manager()?;
+        }
+        for number in self.dead.clone() {
+            self.revive(number)?;
+        }
+        self.pool.wait_live()
+    }
+
+    /// The manager lives again and has heard of every donor that does.
+    pub fn settle(&mut self) -> Result<()> {
+        if !self.pool.has_manager() {
+            self.pool.start_manager()?;
+        }
+        let live = self.plan.donors - self.dead.len();
+        wait_until("that the living are live", PATIENCE, || {
+            self.pool.check_alive()?;
+            let ran = self.pool.run(&["--json", "status"])?;
+            Ok(ran.code == 0 && super::pool::live_donors(&ran.json()?).len() >= live)
+        })
+    }
+
+    /// Compares what a read gave with what could be at `path`.
+    pub fn judge_read(&mut self, path: &str, ran: Ran, must: bool) -> Result<()> {
+        let seen = match ran.code {
+            0 => Some(ran.stdout.as_slice()),
+            3 => None,
+            // An error is no wrong byte; but with so few faults there must be none.
+            code => {
+                self.counts.count("reads refused while the manager was away");
+                ensure!(
+                    !must,
+                    "D1/A1 is broken: {path} cannot be read: exit code {code}: {}",
+                    ran.stderr
+                );
+                return Ok(());
+            }
+        };
+        match self.files.check(path, seen) {
+            Ok(_) => self.counts.count("reads compared byte by byte"),
+            Err(why) => bail!("I1/D1/D2 is broken: {why}"),
+        }
+        Ok(())
+    }
+
+    /// Everything is healed: compares every file, and what `status` says.
+    pub fn check_everything(&mut self) -> Result<()> {
+        for number in std::mem::take(&mut self.full) {
+            relieve(&self.pool.donors[number].disk)?;
+        }
+        self.revive_all()?;
+        self.say("everything is healed and compared".to_owned());
+        let spaces: Vec<String> = self.plan.spaces.iter().map(|space| space.name.clone()).collect();
+        self.wait_clean()?;
+        for space in &spaces {
+            let out = self.pool.dir().join("out");
+            fs::create_dir_all(&out)?;
+            let target = out.display().to_string();
+            let ran = self.pool.run(&["cp", "-r", &format!("pot://{space}"), &target])?;
+            if ran.code != 0 {
+                // An empty space has nothing to copy.
+                let any = self.files.there().iter().any(|path| below(path, space));
+                ensure!(
+                    !any,
+                    "D1 is broken: {space} cannot be read with {:?} spoiled: exit code {}: {}",
+                    self.spoiled,
+                    ran.code,
+                    ran.stderr
+                );
+            }
+            let found = tree(&out)?;
+            for path in self.files.paths().iter().filter(|path| below(path, space)) {
+                let name = path.split_once('/').map_or(path.as_str(), |(_, name)| name);
+                // With or without a directory for the space.
+                let place = [out.join(space).join(name), out.join(name)];
+                let seen = place.iter().find(|place| place.is_file()).map(fs::read).transpose()?;
+                let content = self.files.check(path, seen.as_deref());
+                let content = content.map_err(|why| anyhow::anyhow!("D1/D2 is broken: {why}"))?;
+                self.files.wrote(path, content);
+                self.counts.count("reads compared byte by byte");
+            }
+            let known = self.files.there().iter().filter(|path| below(path, space)).count();
+            ensure!(found == known, "{space} has {found} files, but {known} were written");
+            fs::remove_dir_all(&out)?;
+        }
+        self.check_status()?;
+        self.counts.count("checks of everything");
+        Ok(())
+    }
+
+    /// Nothing is left of what was never committed (D2).
+    fn wait_clean(&mut self) -> Result<()> {
+        let mut last = String::new();
+        let clean = wait_until("that leftovers are reclaimed", 2 * PATIENCE, || {
+            let status = self.pool.status()?;
+            let donors = status["donors"].as_array().context("donors")?;
+            let promised: u64 = donors.iter().filter_map(|donor| donor["promised"].as_u64()).sum();
+            let (sessions, condemned) = (&status["sessions"], &status["condemned_chunks"]);
+            last = format!("{sessions} sessions, {condemned} condemned, {promised} bytes promised");
+            Ok(*sessions == 0 && *condemned == 0 && promised == 0)
+        });
+        clean.with_context(|| last)
+    }
+
+    /// `status` tells the truth about what is known.
+    fn check_status(&mut self) -> Result<()> {
+        let status = self.pool.status()?;
+        if let Some(count) = self.files.count() {
+            let (said, bytes) = (&status["files"], &status["bytes"]);
+            ensure!(
+                *said == count && *bytes == self.files.bytes(),
+                "status says {said} files of {bytes} bytes; it is {count} of {}",
+                self.files.bytes()
+            );
+        }
+        let surveyed = |space: &&Value| space["surveyed"] == true;
+        for space in status["spaces"].as_array().into_iter().flatten().filter(surveyed) {
+            let (name, unreadable) = (&space["name"], &space["unreadable"]);
+            ensure!(
+                *unreadable == 0,
+                "L1 is broken: status calls {unreadable} files of {name} unreadable, and all were read"
+            );
+        }
+        Ok(())
+    }
+
+    /// Takes everything away again: nothing stays on disks that did what they should, all
+    /// processes end when asked, and none is left.
+    pub fn strike(&mut self) -> Result<()> {
+        for space in self.plan.spaces.clone() {
+            self.pool.run(&["space", "rm", &space.name, "--force"])?.ok()?;
+        }
+        self.wait_clean()?;
+        let sound: Vec<PathBuf> = (0..self.plan.donors)
+            .filter(|number| !self.spoiled.contains(number))
+            .map(|number| self.pool.donors[number].lent())
+            .collect();
+        let mut left = 0;
+        let gone = wait_until("that removed files leave the disks", PATIENCE, || {
+            left = sound.iter().map(|lent| chunk_files(lent).len()).sum();
+            Ok(left == 0)
+        });
+        gone.with_context(|| format!("{left} chunk files of nobody stay"))?;
+        self.pool.shut_down()?;
+        let panics = self.pool.panics()?;
+        ensure!(panics.is_empty(), "the product panicked: {panics:#?}");
+        let dir = self.pool.dir().display().to_string();
+        let left = processes_that_name(&dir)?;
+        ensure!(left.is_empty(), "processes are left: {left:?}");
+        Ok(())
+    }
+
+    /// Copies a donor's whole disk to `to`, as a backup of the machine would.
+    pub fn copy_disk(&self, number: usize, to: &Path) -> Result<()> {
+        copy(&self.pool.donors[number].disk, to)
+    }
+
+    /// Puts back what [`Stage::copy_disk`] took.
+    pub fn restore_disk(&self, number: usize, from: &Path) -> Result<()> {
+        let disk = &self.pool.donors[number].disk;
+        for part in ["lent", "state"] {
+            fs::remove_dir_all(disk.join(part))?;
+        }
+        copy(from, disk)
+    }
+}
+
+fn below(path: &str, space: &str) -> bool {
+    path.strip_prefix(space).is_some_and(|rest| rest.starts_with('/'))
+}
+
+/// Copies what is in `from` into `to`.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    let mut copy = Command::new("cp");
+    let done = copy.args(["-a", "--"]).arg(from.join(".")).arg(to).output()?;
+    ensure!(done.status.success(), "cp: {}", String::from_utf8_lossy(&done.stderr));
+    Ok(())
+}
+
+/// How many files are below a directory.
+fn tree(dir: &Path) -> Result<usize> {
+    let mut files = 0;
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path();
+        files += if path.is_dir() { tree(&path)? } else { 1 };
+    }
+    Ok(files)
+}
+
+/// Processes whose command line has `text`, zombies aside.
+fn processes_that_name(text: &str) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc")?.flatten() {
+        let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        if line.contains(text) {
+            found.push(line);
+        }
+    }
+    Ok(found)
+}
+
+/// How long a fault waits for its moment in what is under way. A client of some files is done within
+/// tens of milliseconds, and its first are spent on starting.
+pub fn moment(chance: &mut Chance) -> Duration {
+    let most = chance.pick(&[20, 60, 60, 150, 500]);
+    Duration::from_millis(chance.below(most))
+}

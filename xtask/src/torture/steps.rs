@@ -1,0 +1,350 @@
+//! The steps of a run: what clients do, and what goes wrong meanwhile.
+
+use std::fs;
+
+use anyhow::{Context, Result, ensure};
+use rustix::process::Signal;
+
+use super::damage::{Damage, chunk_files};
+use super::files::Content;
+use super::plan::CHUNK;
+use super::pool::Under;
+use super::process::pause;
+use super::small_disk;
+use super::stage::{Stage, moment};
+
+/// What goes wrong in the middle of something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mishap {
+    Nothing,
+    KillClient,
+    KillDonor(usize),
+    KillManager,
+    /// Manager, donors and clients at once; page caches stay.
+    KillAll,
+    /// The donor's process hangs, until the clients are done.
+    Freeze(usize),
+    Fill(usize),
+}
+
+impl Mishap {
+    /// Whether a manager or client that is needed to the end goes away, so that what is under way
+    /// may fail.
+    fn excuses_reads(self) -> bool {
+        matches!(self, Self::KillManager | Self::KillAll)
+    }
+}
+
+impl Stage {
+    /// Does one thing.
+    pub fn step(&mut self) -> Result<()> {
+        match self.chance.below(100) {
+            0..45 => self.write(),
+            45..64 => self.read(),
+            64..70 => self.remove(),
+            70..74 => self.rename(),
+            74..86 => self.spoil(),
+            86..90 => self.bring_back_an_old_disk(),
+            90..94 => self.fill_or_relieve(),
+            94..97 => self.interrupt_nothing(),
+            _ => {
+                self.say("the dead are revived".to_owned());
+                self.revive_all()
+            }
+        }
+    }
+
+    fn any_mishap(&mut self) -> Mishap {
+        let donor = self.chance.index(self.plan.donors);
+        let may_fall = !self.dead.contains(&donor) && self.may_hurt(donor);
+        match self.chance.below(100) {
+            0..30 => Mishap::KillClient,
+            30..56 if may_fall => Mishap::KillDonor(donor),
+            56..68 => Mishap::KillManager,
+            68..82 => Mishap::KillAll,
+            82..89 if may_fall => Mishap::Freeze(donor),
+            89..95 if self.pool.donors[donor].small => Mishap::Fill(donor),
+            _ => Mishap::Nothing,
+        }
+    }
+
+    /// Lets `mishap` happen while `clients` are at work.
+    fn inflict(&mut self, mishap: Mishap, clients: &mut [(String, Under)]) -> Result<()> {
+        pause(moment(&mut self.chance));
+        match mishap {
+            Mishap::Nothing => {}
+            Mishap::KillClient => {
+                for (_, client) in clients.iter_mut() {
+                    self.kill_client(client)?;
+                }
+            }
+            Mishap::KillDonor(number) => self.kill_donor(number)?,
+            Mishap::KillManager => self.kill_manager()?,
+            Mishap::KillAll => {
+                self.kill_manager()?;
+                for number in 0..self.plan.donors {
+                    if self.pool.donors[number].runs() {
+                        self.kill_donor(number)?;
+                    }
+                }
+                for (_, client) in clients {
+                    self.kill_client(client)?;
+                }
+            }
+            Mishap::Freeze(number) => {
+                self.pool.signal_donor(number, Signal::STOP);
+                self.counts.count("donor frozen");
+            }
+            Mishap::Fill(number) => self.fill(number)?,
+        }
+        Ok(())
+    }
+
+    fn kill_client(&mut self, client: &mut Under) -> Result<()> {
+        if client.kill_9()? {
+            self.counts.count("kill -9 of a client");
+        }
+        Ok(())
+    }
+
+    /// What a mishap took away comes back, at once or, of donors, perhaps later.
+    fn recover(&mut self, mishap: Mishap) -> Result<()> {
+        match mishap {
+            Mishap::KillAll => {
+                self.pool.start_manager()?;
+                // More are down than may be: only those within what is tolerated may stay so.
+                self.revive_all()?;
+            }
+            Mishap::KillManager => {
+                pause(moment(&mut self.chance));
+                self.settle()?;
+            }
+            Mishap::KillDonor(number) if self.chance.percent(70) => {
+                pause(moment(&mut self.chance));
+                self.revive(number)?;
+                self.settle()?;
+            }
+            Mishap::Freeze(number) => {
+                self.pool.signal_donor(number, Signal::CONT);
+                self.settle()?;
+            }
+            Mishap::KillDonor(_) | Mishap::Nothing | Mishap::KillClient | Mishap::Fill(_) => {}
+        }
+        Ok(())
+    }
+
+    // ---- what clients do
+
+    fn write(&mut self) -> Result<()> {
+        let certain = self.must_write();
+        let mishap = if self.chance.percent(80) { self.any_mishap() } else { Mishap::Nothing };
+        let mut writes: Vec<(String, Content)> = Vec::new();
+        for _ in 0..self.chance.between(1, 3) {
+            let path = self.any_path();
+            if self.files.is_certain(&path) && !writes.iter().any(|(other, _)| *other == path) {
+                writes.push((path, Content::draw(&mut self.chance, CHUNK)));
+            }
+        }
+        if writes.is_empty() {
+            return Ok(());
+        }
+        self.say(format!("put {writes:?}, meanwhile {mishap:?}"));
+        let mut clients = Vec::new();
+        for (number, (path, content)) in writes.iter().enumerate() {
+            let input = self.pool.dir().join(format!("input-{number}"));
+            fs::write(&input, content.bytes())?;
+            let remote = format!("pot://{path}");
+            let put = self.pool.begin(&["cp", &input.display().to_string(), &remote])?;
+            clients.push((path.clone(), put));
+            self.files.may_have_written(path, Some(*content));
+        }
+        self.inflict(mishap, &mut clients)?;
+        if mishap == Mishap::KillManager {
+            // Back in time for the clients, which wait a minute for it.
+            pause(moment(&mut self.chance));
+            self.pool.start_manager()?;
+        }
+        for ((path, put), (_, content)) in clients.into_iter().zip(&writes) {
+            let ran = put.end()?;
+            match ran.code {
+                0 => {
+                    self.files.wrote(&path, Some(*content));
+                    self.counts.count("writes acknowledged");
+                }
+                -9 => self.counts.count("writes killed"),
+                5 | 6 => {
+                    self.counts.count("writes refused");
+                    let healthy = certain && matches!(mishap, Mishap::Nothing | Mishap::KillClient);
+                    ensure!(
+                        !healthy,
+                        "A1 is broken: a write failed in a healthy pool: {}",
+                        ran.stderr
+                    );
+                }
+                code => anyhow::bail!(
+                    "putting {path} ended with {code}, neither “try again” nor “no space”: {}",
+                    ran.stderr
+                ),
+            }
+        }
+        self.recover(mishap)
+    }
+
+    fn read(&mut self) -> Result<()> {
+        let there = self.files.paths();
+        if there.is_empty() {
+            return Ok(());
+        }
+        let mishap = if self.chance.percent(60) { self.any_mishap() } else { Mishap::Nothing };
+        let paths: Vec<String> =
+            (0..self.chance.between(1, 3)).map(|_| self.chance.pick(&there)).collect();
+        self.say(format!("read {paths:?}, meanwhile {mishap:?}"));
+        let mut clients = Vec::new();
+        for path in &paths {
+            let get = self.pool.begin(&["cat", &format!("pot://{path}")])?;
+            clients.push((path.clone(), get));
+        }
+        self.inflict(mishap, &mut clients)?;
+        for (path, get) in clients {
+            let ran = get.end()?;
+            if ran.code == -9 {
+                self.counts.count("reads killed");
+            } else {
+                self.judge_read(&path, ran, !mishap.excuses_reads())?;
+            }
+        }
+        self.recover(mishap)
+    }
+
+    fn remove(&mut self) -> Result<()> {
+        let there = self.files.there();
+        if there.is_empty() {
+            return Ok(());
+        }
+        let path = self.chance.pick(&there);
+        self.say(format!("remove {path}"));
+        self.pool.run(&["rm", &format!("pot://{path}")])?.ok()?;
+        self.files.wrote(&path, None);
+        self.counts.count("files removed");
+        Ok(())
+    }
+
+    fn rename(&mut self) -> Result<()> {
+        let there = self.files.there();
+        if there.is_empty() {
+            return Ok(());
+        }
+        let from = self.chance.pick(&there);
+        let space = from.split_once('/').context("a space")?.0;
+        let to = format!("{space}/file-{}", self.chance.between(5, 13));
+        if from == to || !self.files.is_certain(&to) {
+            return Ok(());
+        }
+        self.say(format!("move {from} to {to}"));
+        self.pool.run(&["mv", &format!("pot://{from}"), &format!("pot://{to}")])?.ok()?;
+        let content = self.files.possible(&from)[0];
+        self.files.wrote(&to, content);
+        self.files.wrote(&from, None);
+        self.counts.count("files moved");
+        Ok(())
+    }
+
+    // ---- what goes wrong in between
+
+    /// A victim's disk rots, or its owner lies.
+    fn spoil(&mut self) -> Result<()> {
+        let number = self.chance.pick(&self.plan.victims);
+        if !self.may_hurt(number) {
+            return Ok(());
+        }
+        let (chunks, most) =
+            (chunk_files(&self.pool.donors[number].lent()), self.chance.between(1, 12));
+        if chunks.is_empty() {
+            return Ok(());
+        }
+        // Before the first chunk is hurt: a step that fails in between has hurt it all the same.
+        self.spoiled.insert(number);
+        let mut done = Vec::new();
+        for _ in 0..most {
+            let (damage, path, other) = (
+                self.chance.pick(&Damage::ALL),
+                self.chance.pick(&chunks),
+                self.chance.pick(&chunks),
+            );
+            if damage.inflict(&path, &other, &mut self.chance)? {
+                self.counts.count(damage.name());
+                done.push(damage);
+            }
+        }
+        self.say(format!("donor-{number}'s disk: {done:?}"));
+        Ok(())
+    }
+
+    /// A victim's disk is replaced by a copy of itself that others have written past.
+    fn bring_back_an_old_disk(&mut self) -> Result<()> {
+        let number = self.chance.pick(&self.plan.victims);
+        if !self.may_hurt(number) || self.dead.contains(&number) {
+            return Ok(());
+        }
+        self.say(format!("donor-{number}'s disk is copied, and brought back some writes later"));
+        let copy = self.pool.dir().join("old-disk");
+        fs::create_dir_all(&copy)?;
+        self.kill_donor(number)?;
+        self.copy_disk(number, &copy)?;
+        self.revive(number)?;
+        self.settle()?;
+        for _ in 0..self.chance.between(1, 3) {
+            self.write()?;
+            self.remove()?;
+        }
+        self.settle()?;
+        if !self.may_hurt(number) {
+            // Others fell meanwhile.
+            return Ok(fs::remove_dir_all(&copy)?);
+        }
+        if self.pool.donors[number].runs() {
+            self.kill_donor(number)?;
+        }
+        self.spoiled.insert(number);
+        small_disk::relieve(&self.pool.donors[number].disk)?;
+        self.full.remove(&number);
+        self.restore_disk(number, &copy)?;
+        fs::remove_dir_all(&copy)?;
+        self.revive(number)?;
+        self.counts.count("old disk brought back");
+        self.settle()
+    }
+
+    fn fill(&mut self, number: usize) -> Result<()> {
+        let left = self.chance.below(300_000);
+        small_disk::fill(&self.pool.donors[number].disk, left)?;
+        self.full.insert(number);
+        self.counts.count("disk filled (ENOSPC)");
+        Ok(())
+    }
+
+    fn fill_or_relieve(&mut self) -> Result<()> {
+        let small: Vec<usize> =
+            (0..self.plan.donors).filter(|number| self.pool.donors[*number].small).collect();
+        if let Some(number) = self.full.pop_first() {
+            self.say(format!("donor-{number} has room again"));
+            small_disk::relieve(&self.pool.donors[number].disk)?;
+        } else if !small.is_empty() {
+            let number = self.chance.pick(&small);
+            self.say(format!("donor-{number}'s disk is filled"));
+            self.fill(number)?;
+        }
+        Ok(())
+    }
+
+    /// Processes die while nobody wants anything from them.
+    fn interrupt_nothing(&mut self) -> Result<()> {
+        let mishap = self.any_mishap();
+        if matches!(mishap, Mishap::KillClient | Mishap::Nothing) {
+            return Ok(());
+        }
+        self.say(format!("nobody does anything, meanwhile {mishap:?}"));
+        self.inflict(mishap, &mut [])?;
+        self.recover(mishap)
+    }
+}
