@@ -11,7 +11,6 @@ pub mod link;
 pub mod pool;
 pub mod progress;
 pub mod put;
-pub mod recipe;
 pub mod source;
 pub mod write {
     //! Write protocols (checkpoint store §IV.B): so far the sliding window.

@@ -6,8 +6,6 @@ use std::str::FromStr;
 
 /// The scheme of a pool path.
 pub const SCHEME: &str = "pot://";
-/// The space of the pool's own metadata. No path that is read from text can name it.
-pub const SYSTEM_SPACE: &str = ".potluck";
 /// The longest name of a file or directory in bytes, as on the file systems people copy from.
 pub const MAX_NAME: usize = 255;
 /// The longest whole path in bytes.
@@ -71,18 +69,6 @@ impl PoolPath {
     pub fn space_root(space: &str) -> Result<Self, BadPath> {
         check_space(space)?;
         Ok(Self { space: space.into(), names: Vec::new() })
-    }
-
-    /// A place among the pool's own metadata.
-    pub fn system(names: &[&str]) -> Result<Self, BadPath> {
-        names.iter().try_for_each(|name| check_name(name))?;
-        let names = names.iter().map(|name| name.to_string()).collect();
-        Ok(Self { space: SYSTEM_SPACE.into(), names })
-    }
-
-    /// Whether it lies among the pool's own metadata.
-    pub fn is_system(&self) -> bool {
-        self.space == SYSTEM_SPACE
     }
 
     /// Whether the text is meant as a pool path.
@@ -192,8 +178,6 @@ mod tests {
         }
         let lab = PoolPath::space_root("lab").expect("lab");
         assert!(lab.join("a/b").is_err());
-        let system = PoolPath::system(&["journal"]).expect("the pool's own");
-        assert!(system.is_system() && system.to_string().parse::<PoolPath>().is_err());
         assert!(lab.join("a").expect("a").is_inside(&lab));
     }
 }

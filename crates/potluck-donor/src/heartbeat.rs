@@ -8,15 +8,14 @@ mod orders;
 pub(crate) use orders::Orders;
 
 use crate::disk::Disk;
-use crate::errands::Errands;
 use crate::load::Sampler;
 use crate::service::Service;
-use crate::standing::ManagerLife;
 use crate::state::State;
 use crate::store::Cursor;
 use potluck_core::budget::DiskState;
 use potluck_core::clock::Tick;
 use potluck_core::entropy::Entropy;
+use potluck_core::ids::Epoch;
 use potluck_core::load::Load;
 use potluck_wire::call::Caller;
 use potluck_wire::control::{Heartbeat, Inventory, Register};
@@ -28,21 +27,11 @@ use std::time::Duration;
 
 /// From one heartbeat to the next.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// The same when results of orders wait.
-const SHORTEST: Duration = Duration::from_millis(200);
 /// The first pause after a call failed; doubles up to [`MAX_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const MAX_PAUSE: Duration = Duration::from_secs(5);
 /// After the store could not be listed.
 const LISTING_PAUSE: Duration = Duration::from_secs(10);
-
-/// Where orders go.
-pub(crate) struct Tasks {
-    /// What to do with chunks here; a heartbeat's lists show that it was done.
-    pub orders: Arc<Orders>,
-    /// Numbered orders.
-    pub errands: Arc<Errands>,
-}
 
 /// Keeps the manager informed.
 pub(crate) struct Heart {
@@ -53,16 +42,15 @@ pub(crate) struct Heart {
     address: String,
     /// Away while a sample is taken on another thread.
     sampler: Option<Sampler>,
-    tasks: Tasks,
+    orders: Arc<Orders>,
     registered: bool,
     listing: Option<Listing>,
     next_beat: Tick,
-    last_beat: Tick,
     failures: u32,
     /// The code of the failure that was last complained about.
     complained: Option<String>,
-    /// The manager whose orders were last refused.
-    refused: Option<ManagerLife>,
+    /// The lower epoch that was last complained about.
+    refused: Option<Epoch>,
 }
 
 /// An inventory under way.
@@ -81,7 +69,7 @@ impl Heart {
         caller: Caller,
         state: State,
         address: String,
-        tasks: Tasks,
+        orders: Arc<Orders>,
     ) -> Self {
         let sampler = Some(Sampler::new(&*disk, service.env.clock.clone()));
         Self {
@@ -91,11 +79,10 @@ impl Heart {
             state,
             address,
             sampler,
-            tasks,
+            orders,
             registered: false,
             listing: None,
             next_beat: Tick::ZERO,
-            last_beat: Tick::ZERO,
             failures: 0,
             complained: None,
             refused: None,
@@ -131,29 +118,15 @@ impl Heart {
         }
         let now = self.service.env.clock.now();
         if now >= self.next_beat {
-            (self.last_beat, self.next_beat) = (now, now + INTERVAL);
+            self.next_beat = now + INTERVAL;
             return self.beat().await;
         }
         match self.listing.take_if(|listing| listing.not_before <= now) {
             Some(listing) => self.send_page(listing).await,
             None => {
-                self.wait(now).await;
+                tokio::time::sleep(self.next_beat - now).await;
                 Ok(())
             }
-        }
-    }
-
-    /// Waits until the next heartbeat is due: in its second, or sooner when an order is answered,
-    /// for the manager may have more of them.
-    async fn wait(&mut self, now: Tick) {
-        let early = (self.last_beat + SHORTEST).saturating_sub(now);
-        let answered = async {
-            self.tasks.errands.some_answered().await;
-            tokio::time::sleep(early).await;
-        };
-        tokio::select! {
-            () = tokio::time::sleep(self.next_beat - now) => {}
-            () = answered => self.next_beat = Tick::ZERO,
         }
     }
 
@@ -170,16 +143,13 @@ impl Heart {
                 room,
                 label: None,
                 grace_ms: None,
-                heard: self.state.heard(),
+                heard: Default::default(),
             })
             .await?;
         let manager = self.caller.manager();
         tracing::info!("registered as donor {} with {manager}", registered.donor);
-        let life = (registered.epoch, registered.start);
-        self.heard(life).await;
-        if self.service.standing.registered(registered.donor, life, registered.now_ms) {
-            self.tasks.errands.forget();
-        }
+        self.heard(registered.epoch).await;
+        self.service.standing.registered(registered.donor, registered.epoch, registered.now_ms);
         if self.service.store.changes().overflowed() {
             self.service.store.changes().restart(); // the inventory tells it all
         }
@@ -191,10 +161,6 @@ impl Heart {
     async fn beat(&mut self) -> Result<(), Failure> {
         let (load, disk, room) = self.look().await;
         let store = Arc::clone(&self.service.store);
-        self.service.couriers.close_idle(self.service.env.clock.now());
-        // Before the changes: what an order stored is listed no later than its result.
-        let results = self.tasks.errands.results();
-        let answered = results.len();
         let batch = store.changes().batch();
         let count = batch.count;
         let heartbeat = Heartbeat {
@@ -207,44 +173,36 @@ impl Heart {
             removed: batch.removed,
             spoiled: batch.spoiled,
             sound: batch.sound,
-            results,
+            results: Vec::new(),
             excess: 0,
             scrub: Default::default(),
         };
         let beat = self.caller.call(&heartbeat).await?;
         store.changes().confirm(count);
-        self.tasks.errands.confirm(answered);
-        let life = (beat.epoch, beat.start);
-        let same_manager = self.service.standing.beat(life, beat.now_ms);
+        let same_manager = self.service.standing.beat(beat.epoch, beat.now_ms);
         if beat.register || !same_manager {
             self.registered = false;
         }
-        if self.heard(life).await {
-            let rest = beat.orders.into_iter().filter_map(|order| self.tasks.errands.take(order));
-            self.tasks.orders.take(rest.collect());
-        } else if !beat.orders.is_empty() && self.refused.replace(life) != Some(life) {
+        if self.heard(beat.epoch).await {
+            self.orders.take(beat.orders);
+        } else if !beat.orders.is_empty() && self.refused.replace(beat.epoch) != Some(beat.epoch) {
             tracing::error!(
-                "the manager at {} has epoch {}, but another manager of epoch {} was heard before: \
-                 it was restored from an old backup, or is not the one in charge. Its orders are \
-                 ignored",
+                "the manager at {} has epoch {}, but epoch {} was heard before: it was restored from \
+                 an old backup, or is not the one in charge. Its orders are ignored",
                 self.caller.manager(),
                 beat.epoch,
-                self.state.heard().0
+                self.state.epoch()
             );
         }
         Ok(())
     }
 
-    /// Whether `manager` may give orders; the latest is remembered before it does. Of two managers
-    /// of one epoch the one heard first is the one in charge: the other runs on a copy of its
-    /// catalog.
-    async fn heard(&mut self, manager: ManagerLife) -> bool {
-        let (latest, (epoch, start)) = (self.state.heard(), manager);
-        let same_epoch = epoch == latest.0;
-        if epoch > latest.0 || (same_epoch && latest.1 == 0 && start != 0) {
+    /// Whether a manager of `epoch` may give orders; the highest is remembered before it does.
+    async fn heard(&mut self, epoch: Epoch) -> bool {
+        if epoch > self.state.epoch() {
             let (mut state, disk) = (self.state.clone(), Arc::clone(&self.disk));
             let remember = move || {
-                let saved = state.remember_manager(&*disk, manager);
+                let saved = state.remember_epoch(&*disk, epoch);
                 (state, saved)
             };
             let (state, saved) = self.service.env.offload.run(remember).await;
@@ -253,9 +211,8 @@ impl Heart {
                 let path = self.state.path().display();
                 tracing::error!("cannot remember the manager's epoch in {path}: {why}");
             }
-            return true;
         }
-        same_epoch && (start == 0 || start == latest.1)
+        epoch >= self.state.epoch()
     }
 
     async fn send_page(&mut self, listing: Listing) -> Result<(), Failure> {

@@ -12,12 +12,8 @@
 //! - `patience`, `tickets`, `standing`: how long, how much, and until when a peer may;
 //! - `heartbeat`, `load`, `state`: what the manager hears, and what outlives a restart.
 
-mod copy;
-mod couriers;
 pub mod disk;
-mod errands;
 mod error;
-mod fault;
 mod heartbeat;
 mod load;
 mod patience;
@@ -35,8 +31,7 @@ pub use error::DonorError;
 pub use store::StoreError;
 
 use disk::Disk;
-use errands::Errands;
-use heartbeat::{Heart, Orders, Tasks};
+use heartbeat::{Heart, Orders};
 use potluck_core::budget::Limits;
 use potluck_core::entropy::Entropy;
 use potluck_core::ids::Incarnation;
@@ -80,7 +75,6 @@ pub struct Donor {
     door: Arc<Door>,
     heart: Heart,
     orders: Arc<Orders>,
-    errands: Arc<Errands>,
 }
 
 impl Donor {
@@ -109,11 +103,10 @@ impl Donor {
         let advertised = config.advertise.unwrap_or_else(|| address.to_string());
         let service = Arc::new(Service::new(env, Arc::new(store), state.key().clone()));
         let orders = Arc::new(Orders::default());
-        let errands = Arc::new(Errands::default());
-        let tasks = Tasks { orders: Arc::clone(&orders), errands: Arc::clone(&errands) };
-        let heart = Heart::new(Arc::clone(&service), disk, caller, state, advertised, tasks);
+        let heart =
+            Heart::new(Arc::clone(&service), disk, caller, state, advertised, Arc::clone(&orders));
         let door = Door::new(Arc::clone(&service));
-        Ok(Self { address, listener, service, door, heart, orders, errands })
+        Ok(Self { address, listener, service, door, heart, orders })
     }
 
     /// Where it listens.
@@ -128,7 +121,6 @@ impl Donor {
             () = Arc::clone(&self.door).accept(self.listener) => {}
             () = self.heart.beat_for_ever() => {}
             () = self.orders.obey_for_ever(store, self.service.env.offload) => {}
-            () = self.errands.run_for_ever(Arc::clone(&self.service)) => {}
             () = shutdown => {}
         }
         self.door.close(CLOSING_GRACE).await;

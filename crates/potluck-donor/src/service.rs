@@ -1,6 +1,5 @@
 //! What all connections of a donor share.
 
-use crate::couriers::Couriers;
 use crate::standing::Standing;
 use crate::store::Store;
 use crate::tickets::Tickets;
@@ -17,8 +16,6 @@ pub(crate) struct Service {
     pub key: Secret,
     pub tickets: Tickets,
     pub standing: Standing,
-    /// Connections to other donors.
-    pub couriers: Couriers,
     closing: watch::Sender<bool>,
 }
 
@@ -32,7 +29,6 @@ impl Service {
             key,
             tickets: Tickets::default(),
             standing,
-            couriers: Couriers::default(),
             closing: watch::Sender::new(false),
         }
     }

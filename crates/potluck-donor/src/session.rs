@@ -36,9 +36,10 @@ impl Session {
         while let Some((tag, request)) = next {
             io.expect(Phase::Body);
             match request {
-                Request::Put { name, ack, len, kind, .. } => {
-                    let reply = self.put(io, put::Put { name, ack, len, kind }).await?;
-                    self.answer(io, tag, reply).await?;
+                // Kinds and routes: not served yet.
+                Request::Put { name, ack, len, .. } => {
+                    let status = self.put(io, put::Put { name, ack, len }).await?;
+                    self.answer(io, tag, status).await?;
                 }
                 Request::Route { .. } => {
                     return Err(FrameError::Malformed("routes are not served"));

@@ -56,49 +56,24 @@ impl Ca {
             return Self::load(dir);
         }
         fs::create_dir_all(dir).map_err(|source| ManagerError::Io { path: dir.into(), source })?;
-        let key = KeyPair::generate().map_err(bad(dir))?;
-        let certificate = ca_params(pool_name).self_signed(&key).map_err(bad(dir))?;
-        let key_pem = key.serialize_pem();
-        let ca = Self::new(certificate.der().clone(), key).map_err(bad(dir))?;
-
-        ca.keep(dir, &key_pem)?;
-        Ok(ca)
-    }
-
-    /// Puts the authority that a recovery kit holds into `dir`, with a new certificate for the
-    /// manager.
-    pub fn restore(dir: &Path, certificate: &str, key_pem: &str) -> Result<Self, ManagerError> {
-        fs::create_dir_all(dir).map_err(|source| ManagerError::Io { path: dir.into(), source })?;
-        let key = KeyPair::from_pem(key_pem).map_err(bad(dir))?;
-        let certificate =
-            CertificateDer::from_pem_slice(certificate.as_bytes()).map_err(bad(dir))?;
-        let ca = Self::new(certificate, key).map_err(bad(dir))?;
-        ca.keep(dir, key_pem)?;
-        Ok(ca)
-    }
-
-    fn keep(&self, dir: &Path, key_pem: &str) -> Result<(), ManagerError> {
         let write = |file: &str, content: &str| {
             let path = dir.join(file);
             write_private(&path, content.as_bytes())
                 .map_err(|source| ManagerError::Io { path, source })
         };
+        let key = KeyPair::generate().map_err(bad(dir))?;
+        let certificate = ca_params(pool_name).self_signed(&key).map_err(bad(dir))?;
+        let key_pem = key.serialize_pem();
+        let ca = Self::new(certificate.der().clone(), key).map_err(bad(dir))?;
+
         let manager_key = KeyPair::generate().map_err(bad(dir))?;
         let manager =
-            self.sign(&manager_params().map_err(bad(dir))?, &manager_key).map_err(bad(dir))?;
+            ca.sign(&manager_params().map_err(bad(dir))?, &manager_key).map_err(bad(dir))?;
         write(MANAGER_KEY, &manager_key.serialize_pem())?;
         write(MANAGER_CERTIFICATE, &pem("CERTIFICATE", &manager))?;
-        write(KEY, key_pem)?;
-        write(CERTIFICATE, &pem("CERTIFICATE", &self.certificate))
-    }
-
-    /// Its certificate and its key as text, as they are in `dir`.
-    pub fn texts(dir: &Path) -> Result<(String, String), ManagerError> {
-        let read = |file: &str| {
-            let path = dir.join(file);
-            fs::read_to_string(&path).map_err(|source| ManagerError::Io { path, source })
-        };
-        Ok((read(CERTIFICATE)?, read(KEY)?))
+        write(KEY, &key_pem)?;
+        write(CERTIFICATE, &pem("CERTIFICATE", &ca.certificate))?;
+        Ok(ca)
     }
 
     /// Reads the authority in `dir`.

@@ -20,7 +20,6 @@ pub mod notes;
 pub mod open;
 pub mod placements;
 mod readers;
-pub mod restored;
 pub mod schema;
 pub mod sessions;
 pub mod spaces;

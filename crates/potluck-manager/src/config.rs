@@ -22,12 +22,6 @@ pub struct ManagerConfig {
     pub suspect_after: Duration,
     /// A donor silent for longer is away.
     pub away_after: Duration,
-    /// The catalog is checkpointed so often, if it changed.
-    pub backup_every: Duration,
-    /// Where checkpoints are kept as files; `None`: in the state directory.
-    pub backup_dir: Option<PathBuf>,
-    /// Copies of checkpoints and of the journal that the pool keeps on its own donors; 0: none.
-    pub metadata_copies: u32,
 }
 
 impl Default for ManagerConfig {
@@ -41,9 +35,6 @@ impl Default for ManagerConfig {
             gc_grace: Duration::from_secs(60),
             suspect_after: Duration::from_secs(5),
             away_after: Duration::from_secs(60),
-            backup_every: Duration::from_secs(60),
-            backup_dir: None,
-            metadata_copies: 3,
         }
     }
 }

@@ -13,12 +13,6 @@ pub enum ManagerError {
     /// Another process has the directory.
     #[error("another manager runs on {}", .0.display())]
     InUse(PathBuf),
-    /// A directory that should be new has something in it.
-    #[error("{} is not empty", .0.display())]
-    NotEmpty(PathBuf),
-    /// The manager is shutting down.
-    #[error("the manager is shutting down")]
-    Closing,
     /// The catalog is not what was written.
     #[error("the catalog {} is damaged: {detail}", path.display())]
     Damaged {
@@ -80,14 +74,6 @@ impl ManagerError {
                 code::CATALOG,
                 "make a pool there first, with `potluck up` or `potluck manager`",
             ),
-            Self::NotEmpty(_) => failure(
-                ErrorKind::Conflict,
-                code::EXISTS,
-                "name a new directory with --state; nothing that is there is written over",
-            ),
-            Self::Closing => {
-                failure(ErrorKind::Retry, code::NO_MANAGER, "try again when it runs again")
-            }
             Self::InUse(_) => failure(
                 ErrorKind::Conflict,
                 code::CATALOG,
@@ -96,7 +82,7 @@ impl ManagerError {
             Self::Damaged { .. } => failure(
                 ErrorKind::Integrity,
                 code::CATALOG,
-                "keep the file for inspection and restore the catalog into a new directory with `potluck manager restore`; donors delete nothing meanwhile",
+                "keep the file for inspection and restore a copy of the catalog; donors delete nothing meanwhile",
             ),
             Self::TooNew { .. } => failure(
                 ErrorKind::Usage,
@@ -123,15 +109,6 @@ impl ManagerError {
                 code::LOCAL_IO,
                 "choose another address with --listen, or stop what uses this one",
             ),
-        }
-    }
-}
-
-impl From<crate::catalog::Error> for ManagerError {
-    fn from(why: crate::catalog::Error) -> Self {
-        match why {
-            crate::catalog::Error::Closed => Self::Closing,
-            other => Self::Catalog { path: "catalog.db".into(), detail: other.to_string() },
         }
     }
 }

@@ -90,7 +90,7 @@ pub fn of_catalog(why: Error) -> Failure {
         Error::Damaged(_) => failure(
             K::Integrity,
             code::CATALOG,
-            "stop the manager and bring its catalog back with `potluck manager restore`; donors delete nothing meanwhile",
+            "stop the manager and restore a copy of its catalog; donors delete nothing meanwhile",
         ),
         Error::Sql(_) => failure(
             K::Other,

@@ -1,6 +1,5 @@
 //! Making a pool.
 
-use crate::backup::kit;
 use crate::ca::{Ca, ProvenKey};
 use crate::catalog::{Error, members, schema};
 use crate::config::ManagerConfig;
@@ -20,7 +19,7 @@ const FIRST_ADMIN: &str = "admin";
 /// interrupted is completed.
 ///
 /// Refused while a manager runs there.
-pub fn init(config: &ManagerConfig, env: &Env) -> Result<(), ManagerError> {
+pub fn init(config: &ManagerConfig, _env: &Env) -> Result<(), ManagerError> {
     let state = StateDir::take(&config.state)?;
     let ca = Ca::create(&state.ca(), &config.pool_name)?;
     schema::create(&state.catalog(), &config.pool_name)?;
@@ -28,54 +27,47 @@ pub fn init(config: &ManagerConfig, env: &Env) -> Result<(), ManagerError> {
     let catalog =
         |why: Error| ManagerError::Catalog { path: state.catalog(), detail: why.to_string() };
     if members::all(&db).map_err(catalog)?.is_empty() {
-        let add = || -> Result<(), Error> {
-            let tx = db.unchecked_transaction()?;
-            let address = address_guess(config);
-            make_admin(&state, &ca, &tx, &config.pool_name, FIRST_ADMIN, &address)?;
-            Ok(tx.commit()?)
-        };
-        add().map_err(catalog)?;
+        make_admin(config, &state, &ca, &db)?;
     }
-    let pool = schema::pool_name(&db).map_err(catalog)?;
-    if state.kit().exists() {
-        return Ok(()); // the manager's start knows the address better
-    }
-    kit::keep(&state, &pool, &address_guess(config), &*env.entropy)
+    Ok(())
 }
 
-/// Makes an admin called `name` whose identity lies in the state directory. The identity is written
-/// before its member is, so that a pool with a member has an admin whose identity is there.
-pub fn make_admin(
+/// The identity is written before its member is, so that a pool with a member has an admin whose
+/// identity is there.
+fn make_admin(
+    config: &ManagerConfig,
     state: &StateDir,
     ca: &Ca,
     db: &Connection,
-    pool: &str,
-    name: &str,
-    manager: &str,
-) -> Result<(), Error> {
-    let bug = |why: String| Error::Bug(format!("an admin's identity: {why}"));
-    let (key, request) = new_key_and_request().map_err(|why| bug(why.to_string()))?;
-    let proven = ProvenKey::of_request(&request).map_err(|why| bug(why.to_string()))?;
-    members::add(db, Role::Admin, name, |id| {
-        let certificate = ca
-            .certify(&proven, id, Role::Admin)
-            .map_err(|why| Error::BadCertificateRequest(why.to_string()))?;
-        let identity = Identity {
-            about: About {
-                pool: pool.into(),
-                manager: manager.into(),
-                member: id,
-                role: Role::Admin,
-                name: name.into(),
-            },
-            ca: ca.certificate().clone(),
-            certificate,
-            key,
-        };
-        identity.save(&state.admin()).map_err(|why| bug(why.to_string()))?;
-        Ok(fingerprint(&identity.certificate))
-    })?;
-    Ok(())
+) -> Result<(), ManagerError> {
+    let bad = |why: String| ManagerError::Certificates { path: state.admin(), detail: why };
+    let (key, request) = new_key_and_request().map_err(|why| bad(why.to_string()))?;
+    let proven = ProvenKey::of_request(&request).map_err(|why| bad(why.to_string()))?;
+    let add = || -> Result<(), Error> {
+        let tx = db.unchecked_transaction()?;
+        members::add(&tx, Role::Admin, FIRST_ADMIN, |id| {
+            let certificate = ca
+                .certify(&proven, id, Role::Admin)
+                .map_err(|why| Error::BadCertificateRequest(why.to_string()))?;
+            let identity = Identity {
+                about: About {
+                    pool: config.pool_name.clone(),
+                    manager: address_guess(config),
+                    member: id,
+                    role: Role::Admin,
+                    name: FIRST_ADMIN.into(),
+                },
+                ca: ca.certificate().clone(),
+                certificate,
+                key: key.clone_key(),
+            };
+            identity.save(&state.admin()).map_err(|why| Error::Bug(why.to_string()))?;
+            Ok(fingerprint(&identity.certificate))
+        })?;
+        tx.commit()?;
+        Ok(())
+    };
+    add().map_err(|why| ManagerError::Catalog { path: state.catalog(), detail: why.to_string() })
 }
 
 /// Where the manager will be reached, as far as the configuration tells.

@@ -7,7 +7,6 @@
 
 mod access;
 mod background;
-mod backup;
 mod ca;
 mod calls;
 mod catalog;
@@ -21,7 +20,6 @@ mod manager;
 mod members;
 mod pool;
 mod pool_time;
-mod restore;
 mod serve;
 mod service;
 mod state_dir;
@@ -31,5 +29,3 @@ pub use config::ManagerConfig;
 pub use error::ManagerError;
 pub use init::init;
 pub use manager::Manager;
-pub use restore::{Restore, Restored, restore_file};
-pub use state_dir::KIT;

@@ -1,7 +1,6 @@
 //! A manager from start to stop.
 
 use crate::background;
-use crate::backup::{self, Backups};
 use crate::ca::{self, Ca};
 use crate::catalog::{Catalog, Durability, Error, members, notes, schema, sessions};
 use crate::config::ManagerConfig;
@@ -75,9 +74,7 @@ impl Manager {
         let unreachable = |source| ManagerError::Listen { address: config.listen.clone(), source };
         let listener = env.net.listen(&config.listen).await.map_err(unreachable)?;
         let address = listener.local_addr().map_err(unreachable)?;
-        let told = advertised(&config, address);
-        update_admin_address(&state, &told)?;
-        backup::kit::keep(&state, &left.pool_name, &told, &*env.entropy)?;
+        update_admin_address(&state, &advertised(&config, address))?;
         tracing::info!(%address, epoch = %left.epoch, pool = left.pool_name, "manager started");
 
         let start = env.entropy.u64();
@@ -93,10 +90,9 @@ impl Manager {
             members: Members::new(left.members),
             ca,
             chores: Notify::new(),
-            backups: Backups::default(),
             stats: StatsCache::default(),
             pool: Mutex::new(pool),
-            state,
+            _state: state,
         };
         Ok(Self { service: Arc::new(service), listener, address, admit })
     }
@@ -116,7 +112,6 @@ impl Manager {
         tokio::select! {
             () = serve::serve(Arc::clone(&service), listener, admit, shutdown) => {}
             () = background::run(Arc::clone(&service)) => {}
-            () = backup::run(Arc::clone(&service)) => {}
         }
         if let Err(why) = background::save_time(&service).await {
             tracing::error!(%why, "the pool's time could not be saved");

@@ -1,6 +1,5 @@
 //! What all calls share.
 
-use crate::backup::Backups;
 use crate::ca::Ca;
 use crate::catalog::Catalog;
 use crate::config::ManagerConfig;
@@ -35,15 +34,13 @@ pub struct Service {
     pub ca: Ca,
     /// Wakes the background work: something ended or was thrown away.
     pub chores: Notify,
-    /// When the catalog was last safe elsewhere.
-    pub backups: Backups,
     /// Figures for status.
     pub stats: StatsCache,
     pub(crate) epoch: AtomicU64,
     pub(crate) gc_held: Mutex<Option<String>>,
     pub(crate) pool: Mutex<Pool>,
     /// Held as long as anything of this manager lives.
-    pub(crate) state: StateDir,
+    pub(crate) _state: StateDir,
 }
 
 impl Service {

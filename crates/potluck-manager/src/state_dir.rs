@@ -2,10 +2,8 @@
 //!
 //! ```text
 //! catalog.db        the catalog (SQLite, with -wal and -shm beside it)
-//! ca/               ca.pem ca.key manager.pem manager.key recovery.key
+//! ca/               ca.pem ca.key manager.pem manager.key
 //! admin/            the first admin's identity, for the local command line
-//! recovery.kit      what no donor has, to be copied elsewhere
-//! backups/          checkpoints of the catalog, the last few
 //! lock              held while a manager runs
 //! ```
 
@@ -13,9 +11,6 @@ use crate::error::ManagerError;
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
-
-/// The recovery kit's file in a state directory.
-pub const KIT: &str = "recovery.kit";
 
 /// A state directory that this process alone may use, until this is dropped.
 #[derive(Debug)]
@@ -56,16 +51,6 @@ impl StateDir {
     /// The directory of the first admin's identity.
     pub fn admin(&self) -> PathBuf {
         self.root.join("admin")
-    }
-
-    /// The recovery kit.
-    pub fn kit(&self) -> PathBuf {
-        self.root.join(KIT)
-    }
-
-    /// The directory of checkpoints, unless another was chosen.
-    pub fn backups(&self) -> PathBuf {
-        self.root.join("backups")
     }
 
     /// An error at `path`.

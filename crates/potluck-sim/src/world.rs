@@ -20,6 +20,8 @@ use std::time::Duration;
 use tempfile::TempDir;
 use turmoil::Sim;
 
+/// How far the simulation goes at a time; messages arrive at its multiples.
+pub const TICK: Duration = Duration::from_millis(2);
 /// A write session without calls ends after this long.
 pub const LEASE: Duration = Duration::from_secs(10);
 /// Chunks without files are kept this long.
@@ -54,15 +56,13 @@ impl World {
         let mut builder = turmoil::Builder::new();
         builder
             .rng_seed(plan.seed)
-            .tick_duration(plan.tick)
+            .tick_duration(TICK)
             .simulation_duration(Duration::from_secs(3600))
             .min_message_latency(Duration::ZERO)
             .max_message_latency(plan.latency)
             .tcp_capacity(plan.window)
             .enable_random_order();
         let stage = Stage::default();
-        stage.board().health.tolerates = plan.redundancy.tolerates() as usize;
-        stage.board().name_liars = plan.name_liars;
         let host = |(who, skew): &(Who, i64)| {
             (*who, Host::new(*who, plan.seed, *skew, stage.trace.clone()))
         };
@@ -107,7 +107,6 @@ impl World {
                 advertise: Some(Who::Manager.address()),
                 lease: LEASE,
                 gc_grace: GC_GRACE,
-                metadata_copies: 0,
                 ..ManagerConfig::default()
             };
             let host = host.clone();

@@ -4,9 +4,9 @@ use super::Session;
 use super::get::status_of;
 use crate::service::Service;
 use crate::socket::Peer;
-use crate::store::{Incoming, NotPlaced, Origin, Store, TRAILER};
+use crate::store::{Incoming, NotPlaced, Store, TRAILER};
 use crate::tickets::Spending;
-use potluck_core::chunk::{ChunkKind, ChunkName, Verifier};
+use potluck_core::chunk::{ChunkName, Verifier};
 use potluck_core::ids::SessionId;
 use potluck_core::policy::AckLevel;
 use potluck_wire::bulk::{FrameError, PIECE, Reply, Status};
@@ -19,7 +19,6 @@ pub(super) struct Put {
     pub name: ChunkName,
     pub ack: AckLevel,
     pub len: u32,
-    pub kind: ChunkKind,
 }
 
 /// Where the body goes. Whatever it is, the whole body is read: the next request follows it.
@@ -65,11 +64,7 @@ impl Session {
     }
 
     fn landing<'s>(&self, service: &'s Service, put: &Put) -> Landing<'s> {
-        let ops = match put.kind {
-            ChunkKind::Data => Ops::PUT,
-            ChunkKind::Journal | ChunkKind::Checkpoint => Ops::PUT.and(Ops::RECORD),
-        };
-        let (now, session) = match (self.allowed(ops), self.grant.session) {
+        let (now, session) = match (self.allowed(Ops::PUT), self.grant.session) {
             (Ok(now), Some(session)) => (now, session),
             (Ok(_), None) => return Landing::Refused(Status::Denied),
             (Err(status), _) => return Landing::Refused(status),
@@ -105,8 +100,7 @@ impl Landing<'_> {
     fn finish(self, store: &Store, put: &Put, piece: &mut [u8]) -> Result<SessionId, Status> {
         match self {
             Self::Fresh(incoming, spending, session) => {
-                let origin = Origin { session, kind: put.kind };
-                incoming.place(piece, origin, put.ack).map_err(|why| match why {
+                incoming.place(piece, session, put.ack).map_err(|why| match why {
                     NotPlaced::Mismatch => Status::Mismatch,
                     NotPlaced::Refused(refusal) => status_of(refusal),
                 })?;

@@ -1,7 +1,6 @@
 //! What a donor promises, kept or broken over real sockets with a manager that only pretends.
 
 mod bulk;
-mod copies;
 mod disks;
 mod manager;
 mod orders;

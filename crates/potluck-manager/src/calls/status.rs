@@ -30,8 +30,7 @@ impl Answer for Status {
             bytes: stats.bytes,
             condemned_chunks: stats.condemned,
             donors,
-            alarms: alarms(held.as_deref(), service.backups.failed().as_deref()),
-            backup_file_seconds: service.backups.file_seconds(now),
+            alarms: alarms(held.as_deref()),
             gc_held: held,
             ..PoolStatus::default()
         })
@@ -39,12 +38,9 @@ impl Answer for Status {
 }
 
 /// What somebody should look at, with what to do.
-fn alarms(held: Option<&str>, backup: Option<&str>) -> Vec<String> {
+fn alarms(held: Option<&str>) -> Vec<String> {
     let held = held.map(|why| {
         format!("nothing is reclaimed: {why}. When all is where it should be: `potluck gc resume`")
     });
-    let backup = backup.map(|why| {
-        format!("the catalog is not checkpointed: {why}. Free space, or choose --backup-dir")
-    });
-    backup.into_iter().chain(held).collect()
+    held.into_iter().collect()
 }

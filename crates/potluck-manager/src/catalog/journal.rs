@@ -6,8 +6,8 @@
 
 use super::error::Error;
 use potluck_core::ids::{MemberId, VersionId};
-use potluck_core::path::{PoolPath, SYSTEM_SPACE};
-use rusqlite::{Connection, OptionalExtension};
+use potluck_core::path::PoolPath;
+use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
 
 /// A change.
@@ -39,31 +39,8 @@ pub enum Op {
     Member(MemberId),
 }
 
-impl Op {
-    /// Whether it is about the pool's own metadata, which needs no journal: it is what a journal is
-    /// kept in.
-    fn is_system(&self) -> bool {
-        match self {
-            Self::Files(files) => files.iter().all(|(path, _)| path.is_system()),
-            Self::Dir(path) | Self::Removed(path) | Self::Policy(path) => path.is_system(),
-            Self::Moved { from, .. } => from.is_system(),
-            Self::Space(name) | Self::SpaceRemoved(name) => name == SYSTEM_SPACE,
-            Self::Version(_) | Self::Member(_) => false,
-        }
-    }
-}
-
-/// The number of the last change that was ever written down.
-pub fn last(db: &Connection) -> Result<i64, Error> {
-    let mut select = db.prepare_cached("SELECT seq FROM sqlite_sequence WHERE name = 'journal'")?;
-    Ok(select.query_row([], |row| row.get(0)).optional()?.unwrap_or(0))
-}
-
 /// Writes a change down.
 pub fn append(db: &Connection, op: &Op) -> Result<(), Error> {
-    if op.is_system() {
-        return Ok(());
-    }
     let text = serde_json::to_string(op).map_err(|why| Error::Bug(why.to_string()))?;
     db.prepare_cached("INSERT INTO journal (op) VALUES (?1)")?.execute([text])?;
     Ok(())

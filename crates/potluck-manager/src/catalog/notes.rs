@@ -3,8 +3,6 @@
 use super::error::Error;
 use rusqlite::{Connection, OptionalExtension, params};
 
-/// The last checkpoint that was begun.
-pub const CHECKPOINT: &str = "checkpoint";
 /// Why garbage collection is held.
 pub const GC_HELD: &str = "gc_held";
 

@@ -42,7 +42,6 @@ impl Counter {
 }
 
 const EPOCH: &str = "epoch";
-const CHECKPOINT: &str = "checkpoint";
 const POOL_TIME: &str = "pool_time_ms";
 
 /// Makes an empty catalog for the pool called `pool`, unless one is there.
@@ -70,15 +69,6 @@ pub fn create(path: &Path, pool: &str) -> Result<(), ManagerError> {
 /// Opens the catalog at `path` for writing, after checking that it is sound (PROMISES D4: a
 /// damaged catalog is never served).
 pub fn open_existing(path: &Path) -> Result<Connection, ManagerError> {
-    open_checked(path, "PRAGMA quick_check(1)")
-}
-
-/// The same for a copy that is to become the catalog, whose indexes are compared with the rows too.
-pub fn open_whole(path: &Path) -> Result<Connection, ManagerError> {
-    open_checked(path, "PRAGMA integrity_check(1)")
-}
-
-fn open_checked(path: &Path, check: &str) -> Result<Connection, ManagerError> {
     if !path.exists() {
         let root = path.parent().unwrap_or(path);
         return Err(ManagerError::NotInitialised(root.into()));
@@ -87,7 +77,7 @@ fn open_checked(path: &Path, check: &str) -> Result<Connection, ManagerError> {
     let format = user_version(&db).map_err(damaged(path))?;
     check_format(path, format)?;
     let sound: String = db
-        .query_row(check, [], |row| row.get(0))
+        .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
         .map_err(|why| damaged(path)(why.into()))?;
     if sound != "ok" {
         return Err(ManagerError::Damaged { path: path.into(), detail: sound });
@@ -166,17 +156,6 @@ pub fn next_epoch(db: &Connection) -> Result<Epoch, Error> {
         |row| row.get(0),
     )?;
     Ok(Epoch(epoch as u64))
-}
-
-/// The next checkpoint's number.
-pub fn next_checkpoint(db: &Connection) -> Result<u64, Error> {
-    let number: i64 = db.query_row(
-        "INSERT INTO meta (key, value) VALUES (?1, 1)
-         ON CONFLICT (key) DO UPDATE SET value = value + 1 RETURNING value",
-        [CHECKPOINT],
-        |row| row.get(0),
-    )?;
-    Ok(number as u64)
 }
 
 /// Makes the epoch a later one than `above`, unless it is; gives what it is.

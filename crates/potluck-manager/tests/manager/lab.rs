@@ -54,8 +54,6 @@ impl Lab {
             state: dir.path().join("state"),
             pool_name: "test pool".into(),
             gc_grace: Duration::from_millis(300),
-            // Donors here store nothing.
-            metadata_copies: 0,
             ..ManagerConfig::default()
         };
         change(&mut config);
