@@ -108,7 +108,6 @@ fn k05_what_no_other_donor_takes_stays_and_is_never_called_safe() {
     });
     // Its owner who waits may stop waiting: it goes on.
     let mut waiting = owner.cli.start(&["give-back", "--state", &owner.state, "--all"]);
-    wait_until("the command to wait", PATIENCE, || waiting.ended().is_none());
     waiting.signal(Signal::INT);
     assert!(!waiting.end("give-back after Ctrl-C").success());
     assert_eq!(lab.cli.donor("donor-1")["giving_back"]["active"], true);
