@@ -14,5 +14,7 @@ mod lab;
 mod port;
 #[path = "manager/restart.rs"]
 mod restart;
+#[path = "manager/restoring.rs"]
+mod restoring;
 #[path = "manager/writing.rs"]
 mod writing;

@@ -18,6 +18,7 @@ mod pool {
     mod waiting;
 
     mod exit_codes;
+    mod k08_metadata_survives;
     mod p01_workspace;
     mod p02_demo;
     mod p03_a_pool_people_keep;

@@ -77,6 +77,11 @@ impl Answer for Heartbeat {
         };
         if known {
             let incarnation = self.incarnation;
+            if let Some(collecting) = &service.collecting {
+                collecting.heard(donor, &self.results);
+                beat.orders = collecting.orders_for(donor);
+                return Ok(beat);
+            }
             believe(&service, donor, incarnation, self).await?;
             beat.orders = service.pool().orders_for(donor, now);
             if service.gc_held().is_some() {

@@ -3,6 +3,7 @@
 use super::dir_policies::{self, Inherited};
 use super::entries::{self, DirId, Place};
 use super::error::Error;
+use super::journal::{self, Op};
 use super::spaces;
 use super::versions::{self, Version};
 use super::walk::{Walk, What};
@@ -56,13 +57,17 @@ pub fn set(db: &Connection, path: &PoolPath, over: &Override) -> Result<(), Erro
         Place::Dir(_) if path.names().is_empty() => {
             let space = spaces::named(db, path.space())?;
             match space.policy.with(over) {
-                Ok(policy) => spaces::set_policy(db, space.id, &policy),
+                Ok(policy) => {
+                    spaces::set_policy(db, space.id, &policy)?;
+                    journal::append(db, &Op::Space(space.name))
+                }
                 Err(why) => Err(Error::Bug(format!("a policy that was checked: {why}"))),
             }
         }
         Place::Dir(dir) => {
             let before = dir_policies::get(db, dir)?;
-            dir_policies::set(db, dir, &before.then(over))
+            dir_policies::set(db, dir, &before.then(over))?;
+            journal::append(db, &Op::Policy(path.clone()))
         }
     }
 }

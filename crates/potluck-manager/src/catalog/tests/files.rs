@@ -81,6 +81,7 @@ impl Fixture {
             number,
             files: files.into_iter().map(Ok).collect(),
             done,
+            mirror: Default::default(),
         };
         let tx = self.db.unchecked_transaction().expect("a transaction");
         let outcome = commit::commit(&tx, batch, now_ms, 0, |outcomes| {
