@@ -1,12 +1,18 @@
-//! Fetching one chunk: from the copy expected first, from another when that one fails or hangs.
+//! Fetching one chunk: from the copy expected first, from another when that one fails or hangs; and
+//! the chunks of a group, which can stand in for each other.
+
+mod group;
 
 use crate::buffer::Buffer;
 use crate::donors::Donors;
 use crate::link::{LinkError, Wanted};
 use crate::pool::Client;
+use crate::recipe::Recipe;
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use potluck_core::chunk::ChunkName;
+use potluck_core::clock::{Clock, Tick};
 use potluck_core::ids::DonorId;
-use potluck_core::read_plan::{Source, pick};
+use potluck_core::read_plan::{Piece, Source, pick};
 use potluck_core::recipe::Entry;
 use potluck_core::seal::SpaceKey;
 use potluck_wire::bulk::Status;
@@ -45,16 +51,33 @@ pub struct Fetched {
 /// Counts a request with its donor's pace until it is answered or given up.
 struct Asked<'a> {
     donors: &'a Donors,
+    clock: &'a dyn Clock,
     donor: DonorId,
     bytes: u32,
-    answered: bool,
+    end: End,
+}
+
+/// How a request ended.
+enum End {
+    /// Answered, and its donor's pace knows.
+    Answered,
+    /// Refused, or not answered as it should be.
+    Failed,
+    /// Given up: before `due` by no fault of the donor.
+    GivenUp { due: Tick },
 }
 
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
-        if !self.answered {
-            self.donors.paces(|paces| paces.entry(self.donor).or_default().failed(self.bytes));
-        }
+        let now = self.clock.now();
+        self.donors.paces(|paces| {
+            let pace = paces.entry(self.donor).or_default();
+            match self.end {
+                End::Answered => {}
+                End::GivenUp { due } if now <= due => pace.withdrawn(self.bytes),
+                End::Failed | End::GivenUp { .. } => pace.failed(self.bytes),
+            }
+        });
         self.donors.room.notify_waiters();
     }
 }
@@ -62,7 +85,9 @@ impl Drop for Asked<'_> {
 impl Fetcher {
     /// For chunks on `donors`, sealed with `key` if there is one.
     pub fn new(client: &Client, key: Option<SpaceKey>) -> Self {
-        // Half the memory is for chunks read ahead; the other half is for second requests.
+        // Half the memory is for chunks read ahead; the other half is for second requests. What a
+        // group needs at most is claimed of the first half before it begins, so that no group waits
+        // for memory while it holds some.
         let ahead_bytes = client.buffers.size() / 2;
         Self {
             client: client.clone(),
@@ -79,21 +104,41 @@ impl Fetcher {
         self.donors.learn(access);
     }
 
-    /// How often another copy stood in for one that failed or hung.
+    /// How often another copy stood in for one that failed or hung, and chunks that were rebuilt.
     pub fn failovers(&self) -> u64 {
         self.failovers.load(Ordering::Relaxed)
     }
 
-    /// Fetches, verifies and opens a chunk.
+    /// Whether reading `unit` bytes together cannot wait for memory that it holds itself.
+    pub fn has_memory_for(&self, unit: usize) -> bool {
+        self.ahead_bytes >= unit
+    }
+
+    /// Fetches, verifies and opens the chunks of one unit ([`Recipe::units`]), one a piece.
     ///
-    /// Errors: [`ErrorKind::Retry`] when the copies are out of reach, [`ErrorKind::Integrity`]
-    /// when all that was reached is spoiled.
-    pub async fn chunk(&self, entry: &Entry, holders: &[DonorId]) -> Result<Fetched, Failure> {
-        let stored = entry.stored_len();
-        let permits = (stored as usize).min(self.ahead_bytes) as u32;
-        let ahead = self.ahead.clone().acquire_many_owned(permits).await.expect("never closed");
-        let bytes = self.any_copy(entry, holders).await?;
-        Ok(Fetched { bytes, _ahead: ahead })
+    /// Errors: [`ErrorKind::Retry`] when too many donors are out of reach,
+    /// [`ErrorKind::Integrity`] when all that was reached is spoiled.
+    pub async fn unit(&self, recipe: &Recipe, pieces: &[Piece]) -> Result<Vec<Fetched>, Failure> {
+        let mut fetched = Vec::with_capacity(pieces.len());
+        if let (Some(ec), Some(first)) = (recipe.file.ec, pieces.first()) {
+            let group = recipe.group(ec, first.index);
+            let needed: Vec<usize> =
+                pieces.iter().map(|piece| piece.index - group.data.start).collect();
+            return self.group(&group, &needed).await;
+        }
+        for piece in pieces {
+            let entry = &recipe.entries[piece.index];
+            let ahead = self.ahead(entry.stored_len() as usize).await;
+            let bytes = self.any_copy(entry, recipe.holders(piece.index)).await?;
+            fetched.push(Fetched { bytes, _ahead: ahead });
+        }
+        Ok(fetched)
+    }
+
+    /// Waits until `bytes` more may be read ahead.
+    async fn ahead(&self, bytes: usize) -> OwnedSemaphorePermit {
+        let permits = bytes.min(self.ahead_bytes) as u32;
+        self.ahead.clone().acquire_many_owned(permits).await.expect("never closed")
     }
 
     async fn any_copy(&self, entry: &Entry, holders: &[DonorId]) -> Result<Buffer, Failure> {
@@ -105,14 +150,16 @@ impl Fetcher {
             let room = self.donors.room.notified();
             if let Some(donor) = self.pick(&sources, entry.stored_len(), &tried) {
                 tried.push(donor);
-                asked.push(self.ask(donor, entry));
+                asked.push(self.ask(donor, self.wanted(entry)));
             } else if asked.is_empty() && tried.len() == sources.len() {
                 return Err(self.unreadable(entry, &faults));
             } else if asked.is_empty() {
                 room.await;
                 continue;
             }
-            let patience = self.patience(&tried, entry.stored_len());
+            let last = tried.last().copied();
+            let patience =
+                last.map_or(HEDGE_BOUNDS.0, |donor| self.patience(donor, entry.stored_len()));
             let more = tried.len() < sources.len();
             tokio::select! {
                 Some((donor, answer)) = asked.next() => match answer {
@@ -122,7 +169,7 @@ impl Fetcher {
                         return Ok(bytes);
                     }
                     Err(error) => {
-                        self.report(donor, entry, &error);
+                        self.report(donor, entry.name, &error);
                         faults.push((donor, error));
                     }
                 },
@@ -131,20 +178,26 @@ impl Fetcher {
         }
     }
 
-    async fn ask(&self, donor: DonorId, entry: &Entry) -> (DonorId, Result<Buffer, LinkError>) {
-        let (clock, bytes) = (&self.client.env.clock, entry.stored_len());
+    async fn ask(&self, donor: DonorId, wanted: Wanted) -> (DonorId, Result<Buffer, LinkError>) {
+        let (clock, bytes) = (&*self.client.env.clock, wanted.len);
         let sent_at = clock.now();
+        let due = sent_at + self.patience(donor, bytes);
         self.donors.paces(|paces| paces.entry(donor).or_default().sent(bytes, sent_at));
-        let mut asked = Asked { donors: &self.donors, donor, bytes, answered: false };
+        let end = End::GivenUp { due };
+        let mut asked = Asked { donors: &self.donors, clock, donor, bytes, end };
         let answer = match self.donors.link(donor).await {
-            Ok(link) => link.get(self.wanted(entry)).await,
+            Ok(link) => link.get(wanted).await,
             Err(error) => Err(error),
         };
-        if answer.is_ok() {
-            asked.answered = true;
-            let now = clock.now();
-            self.donors.paces(|paces| paces.entry(donor).or_default().acked(bytes, sent_at, now));
-        }
+        asked.end = match answer {
+            Ok(_) => {
+                let now = clock.now();
+                self.donors
+                    .paces(|paces| paces.entry(donor).or_default().acked(bytes, sent_at, now));
+                End::Answered
+            }
+            Err(_) => End::Failed,
+        };
         (donor, answer)
     }
 
@@ -166,26 +219,25 @@ impl Fetcher {
         self.donors.paces(|paces| pick(sources, paces, bytes, tried))
     }
 
-    fn patience(&self, tried: &[DonorId], bytes: u32) -> Duration {
-        let expected = tried.last().map_or(Duration::ZERO, |donor| {
-            self.donors.paces(|paces| paces.entry(*donor).or_default().expected_finish(bytes))
-        });
+    /// How long a request that is sent now is waited for.
+    fn patience(&self, donor: DonorId, bytes: u32) -> Duration {
+        let expected =
+            self.donors.paces(|paces| paces.entry(donor).or_default().expected_finish(bytes));
         let (least, most) = HEDGE_BOUNDS;
         expected.checked_mul(HEDGE_FACTOR).unwrap_or(most).clamp(least, most)
     }
 
     /// Tells the manager of a copy that is gone or spoiled; the donor looks before anything is
     /// believed, so nothing depends on this call.
-    fn report(&self, donor: DonorId, entry: &Entry, error: &LinkError) {
+    fn report(&self, donor: DonorId, chunk: ChunkName, error: &LinkError) {
         let fault = match error {
             LinkError::WrongBytes => CopyFault::WrongBytes,
             LinkError::Refused(Status::NotFound) => CopyFault::Missing,
             LinkError::Refused(Status::DiskFailed) => CopyFault::Unreadable,
             _ => return,
         };
-        tracing::warn!(donor = self.donors.name(donor), chunk = %entry.name, %error, "bad copy");
-        let (caller, report) =
-            (self.client.caller.clone(), Report { chunk: entry.name, donor, fault });
+        tracing::warn!(donor = self.donors.name(donor), %chunk, %error, "bad copy");
+        let (caller, report) = (self.client.caller.clone(), Report { chunk, donor, fault });
         self.client.aside(async move {
             if let Err(failure) = caller.call(&report).await {
                 tracing::debug!(%failure, "the bad copy could not be reported");

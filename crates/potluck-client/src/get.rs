@@ -5,14 +5,11 @@ mod local;
 use crate::fetch::{Fetched, Fetcher};
 use crate::pool::Client;
 use crate::progress::Progress;
+use crate::recipe::{Recipe, largest_unit};
 use futures_util::stream::{self, StreamExt};
 use local::LocalFile;
-use potluck_core::chunk::{Digest, FileDigest};
-use potluck_core::ids::DonorId;
 use potluck_core::path::{PoolPath, check_name};
-use potluck_core::read_plan::{Piece, chunks_of_range};
-use potluck_core::recipe::{self, Entry};
-use potluck_core::seal::{Meaning, SpaceKey};
+use potluck_core::seal::SpaceKey;
 use potluck_wire::control::{Open, OpenFile, Opened};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::io::{self, Write};
@@ -22,8 +19,8 @@ use std::sync::Arc;
 
 /// Files of a tree that are worked on at once: enough to hide a donor's turnaround for small ones.
 const FILES_AT_ONCE: usize = 32;
-/// Chunks of one file that are asked for at once; memory bounds them further.
-const CHUNKS_AT_ONCE: usize = 64;
+/// Chunks, or groups of them, of one file that are asked for at once; memory bounds them further.
+const UNITS_AT_ONCE: usize = 64;
 
 /// What a get did.
 #[derive(Debug, Clone, Default)]
@@ -34,66 +31,9 @@ pub struct GetReport {
     pub bytes: u64,
     /// Files that were not, and why; relative to what was asked for.
     pub failed: Vec<(String, Failure)>,
-    /// How often another copy stood in for one that failed or hung.
+    /// How often another copy stood in for one that failed or hung, and chunks that were rebuilt
+    /// from others of their group.
     pub failovers: u64,
-}
-
-/// A file as it was when it was opened.
-struct Recipe {
-    file: OpenFile,
-    entries: Vec<Entry>,
-    /// The content of a file that lives in the catalog.
-    inline: Option<Vec<u8>>,
-}
-
-impl Recipe {
-    /// Believes the manager only as far as its answer is consistent: the recipe must add up to
-    /// the file's size and digest.
-    fn check(mut file: OpenFile, key: Option<&SpaceKey>) -> Result<Self, Failure> {
-        let wrong = |what: String| {
-            Failure::new(ErrorKind::Integrity, code::WRONG_BYTES, what)
-                .hint("the catalog is damaged: tell the pool's admin")
-        };
-        let mut digest = FileDigest::default();
-        let mut entries = Vec::new();
-        let mut size = 0;
-        let inline = match file.inline.take() {
-            Some(blob) => {
-                let mut content = blob.0;
-                if let Some(key) = key.filter(|_| !content.is_empty()) {
-                    key.open(Meaning::Inline, &file.digest, &mut content)
-                        .map_err(|why| wrong(format!("“{}”: {why}", file.path)))?;
-                }
-                size = content.len() as u64;
-                if !content.is_empty() {
-                    digest.push(Digest::of(&content));
-                }
-                Some(content)
-            }
-            None => {
-                for page in std::mem::take(&mut file.pages) {
-                    entries.extend(recipe::unpack(&page.0).map_err(|why| wrong(why.to_string()))?);
-                }
-                for entry in &entries {
-                    digest.push(entry.digest);
-                    size += u64::from(entry.len);
-                }
-                None
-            }
-        };
-        if size != file.size || digest.finish() != file.digest {
-            return Err(wrong(format!("the recipe of “{}” does not add up", file.path)));
-        }
-        Ok(Self { file, entries, inline })
-    }
-
-    fn holders(&self, chunk: usize) -> &[DonorId] {
-        self.file.holders.get(chunk).map_or(&[], Vec::as_slice)
-    }
-
-    fn pieces(&self, range: Range<u64>) -> Vec<Piece> {
-        chunks_of_range(self.entries.iter().map(|entry| entry.len), range)
-    }
 }
 
 /// A range of a file that its reader asks for; negative starts count from the end.
@@ -146,12 +86,12 @@ pub async fn get_file(
 ) -> Result<GetReport, Failure> {
     let (fetcher, recipe) = open_one(client, path).await?;
     progress.expect(recipe.file.size);
-    let (client, recipe) = (client.for_chunks(largest(&recipe)), Arc::new(recipe));
+    let recipe = Arc::new(recipe);
     if let Some(device) = local::open_device(to).map_err(|error| local_failure(to, &error))? {
         let all = 0..recipe.file.size;
-        stream_range(&client, &fetcher, &recipe, all, device, progress).await?;
+        stream_range(client, &fetcher, &recipe, all, device, progress).await?;
     } else {
-        write_file(&client, &fetcher, &recipe, to, &progress).await?;
+        write_file(client, &fetcher, &recipe, to, &progress).await?;
     }
     let bytes = recipe.file.size;
     Ok(GetReport { files: 1, bytes, failed: Vec::new(), failovers: fetcher.failovers() })
@@ -176,10 +116,12 @@ pub async fn get_tree(
             let local = local_path(to, dir)?;
             std::fs::create_dir_all(&local).map_err(|error| local_failure(&local, &error))?;
         }
+        let largest = page.files.iter().map(largest_unit).max().unwrap_or(0);
+        if let Some(small) = fetcher.take_if(|fetcher| !fetcher.has_memory_for(largest)) {
+            report.failovers += small.failovers();
+        }
         let fetcher = fetcher.get_or_insert_with(|| {
-            let chunk = page.files.iter().map(|file| file.size.min(u64::from(u32::MAX)) as u32);
-            let largest = chunk.max().unwrap_or(0).min(potluck_core::chunk::MAX_STORED);
-            Fetcher::new(&client.for_chunks(largest), page.space_key.clone())
+            Fetcher::new(&client.for_reading(largest), page.space_key.clone())
         });
         fetcher.learn(page.donors);
         let key = page.space_key.as_ref();
@@ -196,9 +138,9 @@ pub async fn get_tree(
             }
         }
         drop(files);
-        report.failovers = fetcher.failovers();
         after = page.next;
         if after.is_none() {
+            report.failovers += fetcher.failovers();
             return Ok(report);
         }
     }
@@ -230,14 +172,10 @@ async fn open_one(client: &Client, path: &PoolPath) -> Result<(Fetcher, Recipe),
         Failure::new(ErrorKind::Usage, code::WRONG_KIND, what).hint("add -r to copy directories")
     })?;
     let recipe = Recipe::check(file, opened.space_key.as_ref())?;
-    let client = client.for_chunks(largest(&recipe));
+    let client = client.for_reading(recipe.largest_unit());
     let fetcher = Fetcher::new(&client, opened.space_key);
     fetcher.learn(opened.donors);
     Ok((fetcher, recipe))
-}
-
-fn largest(recipe: &Recipe) -> u32 {
-    recipe.entries.iter().map(Entry::stored_len).max().unwrap_or(0)
 }
 
 async fn stream_range<W: Write + Send + 'static>(
@@ -257,22 +195,23 @@ async fn stream_range<W: Write + Send + 'static>(
         progress.advance(part.len() as u64);
         return Ok(());
     }
-    let pieces = recipe.pieces(range);
-    let mut chunks = stream::iter(&pieces)
-        .map(|piece| fetcher.chunk(&recipe.entries[piece.index], recipe.holders(piece.index)))
-        .buffered(CHUNKS_AT_ONCE);
-    for piece in &pieces {
-        let Some(fetched) = chunks.next().await else { break };
-        let fetched = fetched.map_err(|failure| of_file(recipe, failure))?;
-        let (skip, take) = (piece.skip as usize, piece.take as usize);
-        let written = client.env.offload.run(move || {
-            let result = out.write_all(&fetched.bytes[skip..skip + take]);
-            (out, result)
-        });
-        let result;
-        (out, result) = written.await;
-        result.map_err(unwritable)?;
-        progress.advance(take as u64);
+    let units = recipe.units(range);
+    let mut fetched =
+        stream::iter(&units).map(|pieces| fetcher.unit(recipe, pieces)).buffered(UNITS_AT_ONCE);
+    for pieces in &units {
+        let Some(chunks) = fetched.next().await else { break };
+        let chunks = chunks.map_err(|failure| of_file(recipe, failure))?;
+        for (piece, chunk) in pieces.iter().zip(chunks) {
+            let (skip, take) = (piece.skip as usize, piece.take as usize);
+            let written = client.env.offload.run(move || {
+                let result = out.write_all(&chunk.bytes[skip..skip + take]);
+                (out, result)
+            });
+            let result;
+            (out, result) = written.await;
+            result.map_err(unwritable)?;
+            progress.advance(take as u64);
+        }
     }
     out.flush().map_err(unwritable)
 }
@@ -292,20 +231,21 @@ async fn write_file(
         file.write_at(content, 0).map_err(failed)?;
         progress.advance(content.len() as u64);
     }
-    let mut offset = 0;
-    let chunks = recipe.entries.iter().enumerate().map(|(index, entry)| {
-        let at = offset;
-        offset += u64::from(entry.len);
+    let units = recipe.units(0..recipe.file.size);
+    let chunks = units.iter().map(|pieces| {
         let file = file.clone();
         async move {
-            let fetched = fetcher.chunk(entry, recipe.holders(index)).await;
-            let fetched = fetched.map_err(|failure| of_file(recipe, failure))?;
-            write_chunk(client, file, fetched, at).await.map_err(failed)?;
-            progress.advance(u64::from(entry.len));
+            let chunks = fetcher.unit(recipe, pieces).await;
+            let chunks = chunks.map_err(|failure| of_file(recipe, failure))?;
+            for (piece, chunk) in pieces.iter().zip(chunks) {
+                let at = piece.at;
+                write_chunk(client, file.clone(), chunk, at).await.map_err(failed)?;
+                progress.advance(u64::from(piece.take));
+            }
             Ok::<_, Failure>(())
         }
     });
-    let mut written = stream::iter(chunks).buffer_unordered(CHUNKS_AT_ONCE);
+    let mut written = stream::iter(chunks).buffer_unordered(UNITS_AT_ONCE);
     while let Some(result) = written.next().await {
         result?;
     }

@@ -11,6 +11,7 @@ pub mod link;
 pub mod pool;
 pub mod progress;
 pub mod put;
+pub mod recipe;
 pub mod source;
 pub mod write {
     //! Write protocols (checkpoint store §IV.B): so far the sliding window.

@@ -41,18 +41,17 @@ impl Client {
         Self { env, caller, buffers: Buffers::new(MEMORY), aside: Arc::default() }
     }
 
-    /// The same client with memory of its own, for one piece of work with chunks of `chunk` bytes.
-    pub fn for_chunks(&self, chunk: u32) -> Self {
-        self.with_memory(4 * chunk as usize)
+    /// The same client with memory of its own, for one read whose chunks or groups take `unit`
+    /// bytes at most.
+    pub fn for_reading(&self, unit: usize) -> Self {
+        self.with_memory(4 * unit)
     }
 
     /// The same client with memory of its own, for one write under `policy`: at least for one
     /// group being sent while the next is cut.
     pub fn for_writing(&self, policy: &Policy) -> Self {
-        match policy.ec {
-            Some(_) => self.with_memory(2 * Cutter::room(policy)),
-            None => self.for_chunks(policy.chunk_size),
-        }
+        let units = if policy.ec.is_some() { 2 } else { 4 };
+        self.with_memory(units * Cutter::room(policy))
     }
 
     fn with_memory(&self, least: usize) -> Self {

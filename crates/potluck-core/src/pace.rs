@@ -80,6 +80,11 @@ impl Pace {
         self.failures = self.failures.saturating_add(1);
     }
 
+    /// A request is not waited for any more, by no fault of the donor.
+    pub fn withdrawn(&mut self, bytes: u32) {
+        self.outstanding = self.outstanding.saturating_sub(u64::from(bytes));
+    }
+
     /// Bytes requested and not answered.
     pub fn outstanding(&self) -> u64 {
         self.outstanding

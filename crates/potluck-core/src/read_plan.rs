@@ -1,4 +1,5 @@
-//! Reading: which copy of a chunk to ask for, and which parts of which chunks make a range.
+//! Reading: which copy of a chunk to ask for, which chunks of a group, and which parts of which
+//! chunks make a range.
 
 use crate::ids::DonorId;
 use crate::pace::Pace;
@@ -44,6 +45,96 @@ pub fn pick(
         .map(|source| source.donor)
 }
 
+/// How a chunk of a group stands with its reader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// Here and verified; also the zeros that a short group lacks.
+    Had,
+    /// Asked for.
+    Asked {
+        /// Whether waiting for it is not worth it.
+        late: bool,
+    },
+    /// Not asked for yet, and a live donor has it.
+    Open,
+    /// Not asked for yet, and only suspects have it.
+    Suspect,
+    /// Cannot be had.
+    Lost,
+}
+
+/// What the reader of a group does next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GroupStep {
+    /// All that is needed is here.
+    Done,
+    /// What is needed and not here can be rebuilt now.
+    Rebuild,
+    /// Ask for one of these, whichever is expected first.
+    Ask(Vec<usize>),
+    /// Wait for what was asked.
+    Wait,
+    /// Too few chunks can be had.
+    TooFew,
+}
+
+/// The next step towards the chunks at `needed` of a group of which any `data` chunks give the
+/// others. With nothing lacking exactly the needed ones are asked for; otherwise only as many others
+/// as make `data` in all, and `extra` more from the start (first m of n).
+///
+/// A needed chunk that only suspects have counts as lacking: they are asked when the live donors
+/// have too few chunks.
+pub fn next_of_group(
+    shards: &[Standing],
+    needed: &[usize],
+    data: usize,
+    extra: usize,
+) -> GroupStep {
+    let positions = |standing: Standing| {
+        (0..shards.len()).filter(|at| shards[*at] == standing).collect::<Vec<_>>()
+    };
+    let lacking: Vec<usize> =
+        needed.iter().copied().filter(|at| shards[*at] != Standing::Had).collect();
+    let had = positions(Standing::Had).len();
+    if lacking.is_empty() {
+        return GroupStep::Done;
+    }
+    if had >= data {
+        return GroupStep::Rebuild;
+    }
+    let open: Vec<usize> =
+        lacking.iter().copied().filter(|at| shards[*at] == Standing::Open).collect();
+    if !open.is_empty() {
+        return GroupStep::Ask(open);
+    }
+    let on_time = Standing::Asked { late: false };
+    let in_time = lacking.iter().all(|at| shards[*at] == on_time);
+    if in_time && extra == 0 {
+        return GroupStep::Wait;
+    }
+    let coming = positions(on_time).len();
+    if had + coming < data + extra {
+        let open = positions(Standing::Open);
+        if !open.is_empty() {
+            return GroupStep::Ask(open);
+        }
+    }
+    if in_time || had + coming >= data {
+        return GroupStep::Wait;
+    }
+    let suspects = positions(Standing::Suspect);
+    let late = positions(Standing::Asked { late: true }).len();
+    match (suspects.is_empty(), had + coming + late < data) {
+        (false, _) => GroupStep::Ask(suspects),
+        (true, false) => GroupStep::Wait,
+        // What is left cannot be enough, unless nothing but the needed chunks themselves lacks.
+        (true, true) if lacking.iter().all(|at| matches!(shards[*at], Standing::Asked { .. })) => {
+            GroupStep::Wait
+        }
+        (true, true) => GroupStep::TooFew,
+    }
+}
+
 /// The part of one chunk that belongs to a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece {
@@ -53,6 +144,8 @@ pub struct Piece {
     pub skip: u32,
     /// Bytes of the part; never 0.
     pub take: u32,
+    /// Where the part begins in the file.
+    pub at: u64,
 }
 
 /// The pieces, in order, that make the bytes `range` of a file whose chunks have these plaintext
@@ -67,7 +160,8 @@ pub fn chunks_of_range(lens: impl Iterator<Item = u32>, range: Range<u64>) -> Ve
         let end = start + u64::from(len);
         let (from, to) = (range.start.max(start), range.end.min(end));
         if from < to {
-            pieces.push(Piece { index, skip: (from - start) as u32, take: (to - from) as u32 });
+            let (skip, take) = ((from - start) as u32, (to - from) as u32);
+            pieces.push(Piece { index, skip, take, at: from });
         }
         start = end;
     }

@@ -8,14 +8,15 @@ mod orders;
 pub(crate) use orders::Orders;
 
 use crate::disk::Disk;
+use crate::errands::Errands;
 use crate::load::Sampler;
 use crate::service::Service;
+use crate::standing::ManagerLife;
 use crate::state::State;
 use crate::store::Cursor;
 use potluck_core::budget::DiskState;
 use potluck_core::clock::Tick;
 use potluck_core::entropy::Entropy;
-use potluck_core::ids::Epoch;
 use potluck_core::load::Load;
 use potluck_wire::call::Caller;
 use potluck_wire::control::{Heartbeat, Inventory, Register};
@@ -27,11 +28,31 @@ use std::time::Duration;
 
 /// From one heartbeat to the next.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// The same when results of orders wait.
+const SHORTEST: Duration = Duration::from_millis(200);
 /// The first pause after a call failed; doubles up to [`MAX_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const MAX_PAUSE: Duration = Duration::from_secs(5);
 /// After the store could not be listed.
 const LISTING_PAUSE: Duration = Duration::from_secs(10);
+
+/// What a donor says of itself when it registers.
+pub(crate) struct About {
+    /// Where bulk connections are taken.
+    pub address: String,
+    /// What fails together with it.
+    pub label: Option<String>,
+    /// How long it may be silent before repair begins.
+    pub grace: Option<Duration>,
+}
+
+/// Where orders go.
+pub(crate) struct Tasks {
+    /// What to do with chunks here; a heartbeat's lists show that it was done.
+    pub orders: Arc<Orders>,
+    /// Numbered orders.
+    pub errands: Arc<Errands>,
+}
 
 /// Keeps the manager informed.
 pub(crate) struct Heart {
@@ -39,18 +60,19 @@ pub(crate) struct Heart {
     disk: Arc<dyn Disk>,
     caller: Caller,
     state: State,
-    address: String,
+    about: About,
     /// Away while a sample is taken on another thread.
     sampler: Option<Sampler>,
-    orders: Arc<Orders>,
+    tasks: Tasks,
     registered: bool,
     listing: Option<Listing>,
     next_beat: Tick,
+    last_beat: Tick,
     failures: u32,
     /// The code of the failure that was last complained about.
     complained: Option<String>,
-    /// The lower epoch that was last complained about.
-    refused: Option<Epoch>,
+    /// The manager whose orders were last refused.
+    refused: Option<ManagerLife>,
 }
 
 /// An inventory under way.
@@ -62,14 +84,14 @@ struct Listing {
 }
 
 impl Heart {
-    /// Will report to `caller`'s manager that bulk connections are taken at `address`.
+    /// Will report to `caller`'s manager what it is asked, and `about` itself.
     pub fn new(
         service: Arc<Service>,
         disk: Arc<dyn Disk>,
         caller: Caller,
         state: State,
-        address: String,
-        orders: Arc<Orders>,
+        about: About,
+        tasks: Tasks,
     ) -> Self {
         let sampler = Some(Sampler::new(&*disk, service.env.clock.clone()));
         Self {
@@ -77,12 +99,13 @@ impl Heart {
             disk,
             caller,
             state,
-            address,
+            about,
             sampler,
-            orders,
+            tasks,
             registered: false,
             listing: None,
             next_beat: Tick::ZERO,
+            last_beat: Tick::ZERO,
             failures: 0,
             complained: None,
             refused: None,
@@ -118,15 +141,29 @@ impl Heart {
         }
         let now = self.service.env.clock.now();
         if now >= self.next_beat {
-            self.next_beat = now + INTERVAL;
+            (self.last_beat, self.next_beat) = (now, now + INTERVAL);
             return self.beat().await;
         }
         match self.listing.take_if(|listing| listing.not_before <= now) {
             Some(listing) => self.send_page(listing).await,
             None => {
-                tokio::time::sleep(self.next_beat - now).await;
+                self.wait(now).await;
                 Ok(())
             }
+        }
+    }
+
+    /// Waits until the next heartbeat is due: in its second, or sooner when an order is answered,
+    /// for the manager may have more of them.
+    async fn wait(&mut self, now: Tick) {
+        let early = (self.last_beat + SHORTEST).saturating_sub(now);
+        let answered = async {
+            self.tasks.errands.some_answered().await;
+            tokio::time::sleep(early).await;
+        };
+        tokio::select! {
+            () = tokio::time::sleep(self.next_beat - now) => {}
+            () = answered => self.next_beat = Tick::ZERO,
         }
     }
 
@@ -137,19 +174,22 @@ impl Heart {
             .call(&Register {
                 incarnation: self.service.store.incarnation(),
                 key: self.service.key.clone(),
-                address: self.address.clone(),
+                address: self.about.address.clone(),
                 version: version::PRODUCT.into(),
                 disk,
                 room,
-                label: None,
-                grace_ms: None,
-                heard: Default::default(),
+                label: self.about.label.clone(),
+                grace_ms: self.about.grace.map(|grace| grace.as_millis() as u64),
+                heard: self.state.heard(),
             })
             .await?;
         let manager = self.caller.manager();
         tracing::info!("registered as donor {} with {manager}", registered.donor);
-        self.heard(registered.epoch).await;
-        self.service.standing.registered(registered.donor, registered.epoch, registered.now_ms);
+        let life = (registered.epoch, registered.start);
+        self.heard(life).await;
+        if self.service.standing.registered(registered.donor, life, registered.now_ms) {
+            self.tasks.errands.forget();
+        }
         if self.service.store.changes().overflowed() {
             self.service.store.changes().restart(); // the inventory tells it all
         }
@@ -161,6 +201,10 @@ impl Heart {
     async fn beat(&mut self) -> Result<(), Failure> {
         let (load, disk, room) = self.look().await;
         let store = Arc::clone(&self.service.store);
+        self.service.couriers.close_idle(self.service.env.clock.now());
+        // Before the changes: what an order stored is listed no later than its result.
+        let results = self.tasks.errands.results();
+        let answered = results.len();
         let batch = store.changes().batch();
         let count = batch.count;
         let heartbeat = Heartbeat {
@@ -173,36 +217,44 @@ impl Heart {
             removed: batch.removed,
             spoiled: batch.spoiled,
             sound: batch.sound,
-            results: Vec::new(),
-            excess: 0,
-            scrub: Default::default(),
+            results,
+            excess: store.excess(),
+            scrub: self.service.scrub.report(),
         };
         let beat = self.caller.call(&heartbeat).await?;
         store.changes().confirm(count);
-        let same_manager = self.service.standing.beat(beat.epoch, beat.now_ms);
+        self.tasks.errands.confirm(answered);
+        let life = (beat.epoch, beat.start);
+        let same_manager = self.service.standing.beat(life, beat.now_ms);
         if beat.register || !same_manager {
             self.registered = false;
         }
-        if self.heard(beat.epoch).await {
-            self.orders.take(beat.orders);
-        } else if !beat.orders.is_empty() && self.refused.replace(beat.epoch) != Some(beat.epoch) {
+        if self.heard(life).await {
+            let rest = beat.orders.into_iter().filter_map(|order| self.tasks.errands.take(order));
+            self.tasks.orders.take(rest.collect());
+        } else if !beat.orders.is_empty() && self.refused.replace(life) != Some(life) {
             tracing::error!(
-                "the manager at {} has epoch {}, but epoch {} was heard before: it was restored from \
-                 an old backup, or is not the one in charge. Its orders are ignored",
+                "the manager at {} has epoch {}, but another manager of epoch {} was heard before: \
+                 it was restored from an old backup, or is not the one in charge. Its orders are \
+                 ignored",
                 self.caller.manager(),
                 beat.epoch,
-                self.state.epoch()
+                self.state.heard().0
             );
         }
         Ok(())
     }
 
-    /// Whether a manager of `epoch` may give orders; the highest is remembered before it does.
-    async fn heard(&mut self, epoch: Epoch) -> bool {
-        if epoch > self.state.epoch() {
+    /// Whether `manager` may give orders; the latest is remembered before it does. Of two managers
+    /// of one epoch the one heard first is the one in charge: the other runs on a copy of its
+    /// catalog.
+    async fn heard(&mut self, manager: ManagerLife) -> bool {
+        let (latest, (epoch, start)) = (self.state.heard(), manager);
+        let same_epoch = epoch == latest.0;
+        if epoch > latest.0 || (same_epoch && latest.1 == 0 && start != 0) {
             let (mut state, disk) = (self.state.clone(), Arc::clone(&self.disk));
             let remember = move || {
-                let saved = state.remember_epoch(&*disk, epoch);
+                let saved = state.remember_manager(&*disk, manager);
                 (state, saved)
             };
             let (state, saved) = self.service.env.offload.run(remember).await;
@@ -211,8 +263,9 @@ impl Heart {
                 let path = self.state.path().display();
                 tracing::error!("cannot remember the manager's epoch in {path}: {why}");
             }
+            return true;
         }
-        epoch >= self.state.epoch()
+        same_epoch && (start == 0 || start == latest.1)
     }
 
     async fn send_page(&mut self, listing: Listing) -> Result<(), Failure> {

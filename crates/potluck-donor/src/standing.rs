@@ -14,10 +14,14 @@ pub(crate) struct Standing {
 #[derive(Debug, Clone, Copy)]
 struct Heard {
     donor: DonorId,
-    epoch: Epoch,
+    manager: ManagerLife,
     now_ms: u64,
     at: Tick,
 }
+
+/// Which manager: its epoch, and what it drew at its start (0: of a version that draws nothing).
+/// No two ever share both.
+pub(crate) type ManagerLife = (Epoch, u64);
 
 impl Standing {
     /// Nothing heard yet.
@@ -25,17 +29,19 @@ impl Standing {
         Self { clock, heard: Mutex::default() }
     }
 
-    /// The manager registered us as `donor`.
-    pub fn registered(&self, donor: DonorId, epoch: Epoch, now_ms: u64) {
+    /// `manager` registered us as `donor`; `true` when it is another than before.
+    pub fn registered(&self, donor: DonorId, manager: ManagerLife, now_ms: u64) -> bool {
         let at = self.clock.now();
-        *self.heard.lock().expect("no holder panics") = Some(Heard { donor, epoch, now_ms, at });
+        let mut heard = self.heard.lock().expect("no holder panics");
+        let before = heard.replace(Heard { donor, manager, now_ms, at });
+        before.is_none_or(|before| before.manager != manager)
     }
 
     /// The manager answered a heartbeat; `false` when it is not the life that registered us.
-    pub fn beat(&self, epoch: Epoch, now_ms: u64) -> bool {
+    pub fn beat(&self, manager: ManagerLife, now_ms: u64) -> bool {
         let at = self.clock.now();
         let mut heard = self.heard.lock().expect("no holder panics");
-        match heard.as_mut().filter(|heard| heard.epoch == epoch) {
+        match heard.as_mut().filter(|heard| heard.manager == manager) {
             Some(heard) => {
                 (heard.now_ms, heard.at) = (now_ms, at);
                 true

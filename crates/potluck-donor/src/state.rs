@@ -1,7 +1,8 @@
 //! What a donor remembers about itself, apart from the store: its key, which store is its own, and
-//! the highest manager epoch it has seen.
+//! the manager of the highest epoch it has heard.
 
 use crate::disk::{Disk, read_small, replace_durably};
+use crate::standing::ManagerLife;
 use crate::store::KnownStore;
 use potluck_core::entropy::Entropy;
 use potluck_core::ids::Epoch;
@@ -28,6 +29,9 @@ struct Remembered {
     store: Option<KnownStore>,
     #[serde(default)]
     epoch: Epoch,
+    /// Which manager of that epoch; 0 when that is not known.
+    #[serde(default)]
+    start: u64,
 }
 
 impl State {
@@ -39,7 +43,7 @@ impl State {
             Err(why) if why.kind() == io::ErrorKind::NotFound => {
                 crate::store::make_dirs(disk, dir)?;
                 let key = Secret::generate(entropy);
-                let remembered = Remembered { key, store: None, epoch: Epoch::default() };
+                let remembered = Remembered { key, store: None, epoch: Epoch::default(), start: 0 };
                 let state = Self { path, remembered };
                 state.save(disk)?;
                 Ok(state)
@@ -63,9 +67,9 @@ impl State {
         self.remembered.store.as_ref()
     }
 
-    /// The highest manager epoch seen.
-    pub fn epoch(&self) -> Epoch {
-        self.remembered.epoch
+    /// The manager of the highest epoch heard.
+    pub fn heard(&self) -> ManagerLife {
+        (self.remembered.epoch, self.remembered.start)
     }
 
     /// Remembers the store.
@@ -77,9 +81,9 @@ impl State {
         self.save(disk)
     }
 
-    /// Remembers that a manager of `epoch` was heard.
-    pub fn remember_epoch(&mut self, disk: &dyn Disk, epoch: Epoch) -> io::Result<()> {
-        self.remembered.epoch = epoch;
+    /// Remembers that `manager` was heard.
+    pub fn remember_manager(&mut self, disk: &dyn Disk, manager: ManagerLife) -> io::Result<()> {
+        (self.remembered.epoch, self.remembered.start) = manager;
         self.save(disk)
     }
 

@@ -34,14 +34,16 @@ pub(crate) use inventory::Cursor;
 pub(crate) use layout::{Layout, chunk_of};
 pub use marker::StoreError;
 pub(crate) use marker::{Claim, KnownStore, StoreId, claim, make_dirs};
-pub(crate) use trailer::{TRAILER, file_len, stored_len};
-pub(crate) use usage::Usage;
+pub(crate) use trailer::{Origin, TRAILER, file_len, stored_len};
+pub(crate) use usage::{Usage, taken};
+pub(crate) use verify::Verdict;
 
 use crate::disk::{Disk, OldFile, Space, is_broken, is_full, read_exact_at};
 use potluck_core::budget::{DiskState, Limits};
-use potluck_core::chunk::ChunkName;
+use potluck_core::chunk::{ChunkKind, ChunkName};
 use potluck_core::ids::Incarnation;
 use potluck_core::policy::AckLevel;
+use potluck_wire::control::Holding;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -153,8 +155,17 @@ impl Store {
         self.serial.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Begins to store a chunk of `len` bytes.
+    /// Begins to store the chunk `name` of `len` bytes.
     pub fn accept(&self, name: ChunkName, len: u32) -> Result<Incoming<'_>, Refusal> {
+        self.begin(Some(name), len)
+    }
+
+    /// Begins to store a chunk of `len` bytes that are computed here, whatever their name will be.
+    pub fn compute(&self, len: u32) -> Result<Incoming<'_>, Refusal> {
+        self.begin(None, len)
+    }
+
+    fn begin(&self, name: Option<ChunkName>, len: u32) -> Result<Incoming<'_>, Refusal> {
         if self.usage.broken().is_some() {
             return Err(Refusal::Disk);
         }
@@ -169,6 +180,16 @@ impl Store {
         let held = self.well_formed(name, len).is_some();
         if held {
             self.touches().touch(name);
+        }
+        held
+    }
+
+    /// Whether the manager's order for `name` is done already, for the chunk is held at the level
+    /// asked; if so it is listed to the manager once more, which may not know.
+    pub fn list_if_held(&self, name: ChunkName, len: u32, ack: AckLevel) -> bool {
+        let held = self.touch_if_held(&name, len) && self.confirm_held(&name, len, ack).is_ok();
+        if held {
+            self.changes().push(Change::Added(Holding { name, len }));
         }
         held
     }
@@ -193,6 +214,15 @@ impl Store {
             return None;
         }
         Trailer::decode(&end).filter(|trailer| trailer.is_of(name, len)).map(|_| file)
+    }
+
+    /// What a chunk is to the pool, as its trailer says.
+    pub fn kind(&self, holding: &Holding) -> Option<ChunkKind> {
+        let file = self.disk.open(&self.layout.chunk(&holding.name)).ok()?;
+        let mut end = [0; TRAILER];
+        read_exact_at(&*file, &mut end, holding.len.into()).ok()?;
+        let trailer = Trailer::decode(&end);
+        Some(trailer.filter(|trailer| trailer.is_of(&holding.name, holding.len))?.origin.kind)
     }
 
     /// The chunk called `name`, if it is held.
@@ -253,6 +283,11 @@ impl Store {
     /// The disk, and the bytes Potluck may still write.
     pub fn report(&self) -> (DiskState, u64) {
         self.usage.report()
+    }
+
+    /// Bytes that must go for the owner's limits to hold again.
+    pub fn excess(&self) -> u64 {
+        self.usage.excess()
     }
 
     /// Bytes served to readers and stored for writers in this life.

@@ -8,6 +8,7 @@ use crate::members::Members;
 use crate::pool::Pool;
 use crate::pool_time::PoolTime;
 use crate::restore::Collecting;
+use crate::repair::Keeper;
 use crate::state_dir::StateDir;
 use crate::stats_cache::StatsCache;
 use potluck_core::ids::{Epoch, SessionId};
@@ -42,6 +43,8 @@ pub struct Service {
     pub backups: Backups,
     /// Figures for status.
     pub stats: StatsCache,
+    /// What is known of the pool's safety.
+    pub keeper: Keeper,
     pub(crate) epoch: AtomicU64,
     pub(crate) gc_held: Mutex<Option<String>>,
     pub(crate) pool: Mutex<Pool>,

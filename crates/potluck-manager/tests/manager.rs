@@ -10,6 +10,8 @@ mod hold;
 mod joining;
 #[path = "manager/lab.rs"]
 mod lab;
+#[path = "manager/policies.rs"]
+mod policies;
 #[path = "manager/port.rs"]
 mod port;
 #[path = "manager/restart.rs"]

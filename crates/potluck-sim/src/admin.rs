@@ -4,9 +4,9 @@ use crate::cast::Who;
 use crate::client::SPACE;
 use crate::content::CHUNK;
 use crate::host::Host;
-use crate::plan::{COPIES, Plan};
+use crate::plan::Plan;
 use crate::stage::Stage;
-use potluck_core::policy::Policy;
+use potluck_core::policy::{Policy, Redundancy};
 use potluck_wire::call::Caller;
 use potluck_wire::control::{Call, Invite, SpaceCreate, Status};
 use potluck_wire::identity::Identity;
@@ -16,10 +16,15 @@ use std::time::Duration;
 
 /// How every file of a scenario is stored.
 pub fn policy(plan: &Plan) -> Policy {
+    let (copies, ec) = match plan.redundancy {
+        Redundancy::Copies(copies) => (copies, None),
+        Redundancy::Ec(ec) => (1, Some(ec)),
+    };
     Policy {
         chunk_size: CHUNK,
         stripe_width: 4,
-        copies: COPIES,
+        copies,
+        ec,
         ack: plan.ack,
         sealed: plan.sealed,
         ..Policy::default()

@@ -6,6 +6,7 @@ use crate::content::Content;
 use crate::plan::{Op, Step};
 use crate::world::{GC_GRACE, LEASE, LENT, World};
 use potluck_core::chunk::ChunkName;
+use potluck_core::policy::Redundancy;
 use potluck_wire::control::{Condition, DonorState, PoolStatus};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -107,9 +108,12 @@ impl World {
         names.collect()
     }
 
-    /// Every chunk that files need is whole on as many donors as it has to be.
-    pub fn check_copies(&self, copies: usize) -> Result<(), String> {
+    /// Every chunk that files need is whole on as many donors as it has to be, but for those whose
+    /// disks lost something.
+    pub fn check_copies(&self, redundancy: Redundancy) -> Result<(), String> {
+        let Redundancy::Copies(copies) = redundancy else { return Ok(()) };
         let board = self.stage.board();
+        let least = (copies as usize).saturating_sub(board.health.damaged.len());
         for name in &board.needed {
             let path = Path::new(LENT).join(format!("chunks/{:02x}/{name}", name.0[0]));
             let holds = |who: &Who| {
@@ -122,11 +126,17 @@ impl World {
                     .is_some_and(|(chunk, _trailer)| ChunkName::of(chunk) == *name)
             };
             let whole = Who::donors().filter(holds).count();
-            let least = if board.health.damaged.is_empty() { copies } else { copies - 1 };
             if whole < least {
                 return Err(format!("D1 is broken: {name} has {whole} whole copies of {least}"));
             }
         }
         Ok(())
+    }
+
+    /// Whether the manager's report tells of bad copies on a donor.
+    pub fn names_liar(&self, number: u8) -> bool {
+        let (board, name) = (self.stage.board(), Who::Donor(number).to_string());
+        let donors = board.status.iter().flat_map(|status| &status.donors);
+        donors.filter(|donor| donor.name == name).any(|donor| donor.bad > 0)
     }
 }

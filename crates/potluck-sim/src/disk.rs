@@ -4,8 +4,11 @@
 //! It remembers two file systems: the one that programs see, and the one a power cut leaves. Names
 //! move from the first to the second with [`Disk::sync_dir`], bytes with a file's own sync.
 
+pub mod lies;
 mod power;
+pub mod trouble;
 
+use lies::{Liar, Lie};
 use potluck_donor::disk::{Disk, Listed, NewFile, OldFile, Space};
 use potluck_wire::bulk::ReadAt;
 use rustix::io::Errno;
@@ -14,6 +17,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
+use trouble::{Armed, Change};
 
 /// What a name stands for.
 #[derive(Debug, Clone)]
@@ -56,6 +60,12 @@ struct State {
     foreign: u64,
     /// Counts processes; those of the past reach nothing any more.
     life: u64,
+    /// What the disk was when somebody copied it.
+    copy: Option<Tree>,
+    /// What reads of chunks give instead of what is there.
+    lie: Option<Lie>,
+    /// What will happen, and when.
+    trouble: Option<Armed>,
     /// Everything that ever changed the disk, in order.
     journal: blake3::Hasher,
 }
@@ -79,6 +89,9 @@ impl Drive {
             capacity,
             foreign: 0,
             life: 0,
+            copy: None,
+            lie: None,
+            trouble: None,
             journal: blake3::Hasher::new(),
         })))
     }
@@ -132,6 +145,27 @@ impl Drive {
         bits > 0
     }
 
+    /// From now on reads of chunks give something else, or with `None` the truth again.
+    pub fn lie(&self, lie: Option<Lie>) {
+        self.state().lie = lie;
+    }
+
+    /// Remembers the disk as it is, bytes and all.
+    pub fn keep_copy(&self) {
+        let mut state = self.state();
+        state.copy = Some(deep_copy(&state.seen));
+    }
+
+    /// The disk is again what [`Drive::keep_copy`] remembered, all of it synced. The process on it
+    /// is dead.
+    pub fn bring_back_copy(&self) {
+        let mut state = self.state();
+        if let Some(copy) = state.copy.take() {
+            state.durable = copy.clone();
+            state.seen = copy;
+        }
+    }
+
     /// A digest of all that changed the disk so far.
     pub fn history(&self) -> String {
         self.state().journal.finalize().to_hex()[..16].to_owned()
@@ -140,6 +174,19 @@ impl Drive {
 
 fn lock(inode: &Mutex<Inode>) -> MutexGuard<'_, Inode> {
     inode.lock().expect("no holder panics")
+}
+
+/// The same names with bytes of their own, all synced.
+fn deep_copy(tree: &Tree) -> Tree {
+    let copy = |node: &Node| match node {
+        Node::Dir => Node::Dir,
+        Node::File(inode) => {
+            let bytes = lock(inode).bytes.clone();
+            let synced = bytes.len();
+            Node::File(Arc::new(Mutex::new(Inode { bytes, synced })))
+        }
+    };
+    tree.iter().map(|(path, node)| (path.clone(), copy(node))).collect()
 }
 
 fn parent(path: &Path) -> &Path {
@@ -197,6 +244,7 @@ impl Disk for MemoryDisk {
             Some(Node::File(_)) => return Err(Errno::EXIST.into()),
             None => state.dir(parent(dir))?,
         }
+        state.trouble(Change::Name)?;
         state.log("mkdir", dir, 0);
         state.seen.insert(dir.to_path_buf(), Node::Dir);
         Ok(())
@@ -205,6 +253,9 @@ impl Disk for MemoryDisk {
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         let mut state = self.alive()?;
         state.dir(dir)?;
+        if !state.trouble(Change::Sync)? {
+            return Ok(());
+        }
         state.log("syncdir", dir, 0);
         let State { seen, durable, .. } = &mut *state;
         durable.retain(|path, _| parent(path) != dir || path == dir || seen.contains_key(path));
@@ -219,6 +270,7 @@ impl Disk for MemoryDisk {
         if state.seen.contains_key(path) {
             return Err(Errno::EXIST.into());
         }
+        state.trouble(Change::Name)?;
         state.log("create", path, 0);
         let inode = Arc::new(Mutex::new(Inode::default()));
         state.seen.insert(path.to_path_buf(), Node::File(Arc::clone(&inode)));
@@ -226,7 +278,12 @@ impl Disk for MemoryDisk {
     }
 
     fn open(&self, path: &Path) -> io::Result<Box<dyn OldFile>> {
-        let inode = self.alive()?.file(path)?;
+        let state = self.alive()?;
+        let inode = state.file(path)?;
+        if let Some(lie) = state.lie.filter(|_| lies::concerns(path)) {
+            return Ok(Box::new(Liar::open(lie, path, &inode, &state.seen)?));
+        }
+        drop(state);
         let len = lock(&inode).bytes.len() as u64;
         Ok(Box::new(Handle { disk: self.clone(), inode, len }))
     }
@@ -244,6 +301,7 @@ impl Disk for MemoryDisk {
         if let Some(Node::Dir) = state.seen.get(to) {
             return Err(Errno::ISDIR.into());
         }
+        state.trouble(Change::Name)?;
         state.log("rename", from, 0);
         state.log("to", to, 0);
         let node = state.seen.remove(from).expect("looked up above");
@@ -254,6 +312,7 @@ impl Disk for MemoryDisk {
     fn remove(&self, path: &Path) -> io::Result<()> {
         let mut state = self.alive()?;
         state.file(path)?;
+        state.trouble(Change::Remove)?;
         state.log("remove", path, 0);
         state.seen.remove(path);
         Ok(())
@@ -318,7 +377,9 @@ struct Handle {
 
 impl Handle {
     fn sync_bytes(&self) -> io::Result<()> {
-        let _alive = self.disk.alive()?;
+        if !self.disk.alive()?.trouble(Change::Sync)? {
+            return Ok(());
+        }
         let mut inode = lock(&self.inode);
         inode.synced = inode.bytes.len();
         Ok(())
@@ -328,6 +389,7 @@ impl Handle {
 impl NewFile for Handle {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         let mut state = self.disk.alive()?;
+        state.trouble(Change::Bytes)?;
         let fits = bytes.len().min(state.available() as usize);
         state.log("append", Path::new(""), fits);
         lock(&self.inode).bytes.extend_from_slice(&bytes[..fits]);

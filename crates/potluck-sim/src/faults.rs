@@ -2,6 +2,7 @@
 
 use crate::cast::Who;
 use crate::disk::Drive;
+use crate::disk::trouble::Kind;
 use crate::draw::Draw;
 use crate::plan::Fault;
 use crate::world::{LENT, World};
@@ -45,6 +46,21 @@ impl World {
                 self.drives[usize::from(number)].fill(Some(left));
                 true
             }
+            Fault::Lie(number, lie) => {
+                self.drives[usize::from(number)].lie(Some(lie));
+                if lie.harms() {
+                    self.stage.board().health.damaged.insert(number);
+                }
+                true
+            }
+            Fault::Stale(number) => {
+                self.drives[usize::from(number)].keep_copy();
+                true
+            }
+            Fault::Trouble(number, trouble) => {
+                self.drives[usize::from(number)].arm(trouble);
+                true
+            }
             Fault::Jump(who, by_ms) => {
                 self.hosts[&who].jump(by_ms);
                 true
@@ -70,11 +86,69 @@ impl World {
                 self.rise(&everybody);
             }
             Fault::Fill(number, _) => self.drives[usize::from(number)].fill(None),
+            // What was said to somebody meanwhile may have had consequences: it stays damaged.
+            Fault::Lie(number, lie) => {
+                if lie.harms() && self.stage.board().name_liars && !self.names_liar(number) {
+                    let who = Who::Donor(number);
+                    self.stage.broken("L1", format_args!("nobody names the lies of {who}"));
+                }
+                self.drives[usize::from(number)].lie(None);
+                // A donor that believes its disk to be broken takes nothing more in this life.
+                self.restart(number);
+            }
+            Fault::Stale(number) => self.bring_back(number),
+            Fault::Trouble(number, trouble) => {
+                let changes = self.drives[usize::from(number)].changes();
+                self.stage.trace.say("fault", format_args!("{changes} changes of the disk"));
+                if trouble.at > 0 {
+                    self.restart(number);
+                }
+            }
             // Neither a spoiled chunk nor a wrong clock heals by itself.
             Fault::Flip | Fault::Ruin | Fault::Jump(..) => {}
         }
         self.stage.trace.say("fault", format_args!("{fault:?} ends"));
         self.change();
+    }
+
+    /// Takes down machines whose processes died of trouble with their disks.
+    pub fn bury(&mut self) {
+        for number in 0..self.drives.len() {
+            let Some(kind) = self.drives[number].struck() else { continue };
+            let who = Who::Donor(number as u8);
+            let power = (kind != Kind::Kill).then_some(AckLevel::Disk);
+            self.stage.trace.say("fault", format_args!("{who} died of {kind:?}"));
+            self.fell(&[who], power);
+            if kind == Kind::LyingSync {
+                self.stage.board().health.damaged.insert(number as u8);
+            }
+            self.change();
+        }
+    }
+
+    /// Kills a donor's process unless another fault has, and starts it again.
+    fn restart(&mut self, number: u8) {
+        let who = Who::Donor(number);
+        if !self.stage.board().health.down.contains(&who) {
+            self.kill(who);
+            self.start(who);
+        } else if self.drives[usize::from(number)].changes() > 0 {
+            self.rise(&[who]);
+        }
+    }
+
+    /// A donor's disk is what it was when it was copied.
+    fn bring_back(&mut self, number: u8) {
+        let who = Who::Donor(number);
+        let down = self.stage.board().health.down.contains(&who);
+        if !down {
+            self.kill(who);
+        }
+        self.drives[usize::from(number)].bring_back_copy();
+        self.stage.board().health.damaged.insert(number);
+        if !down {
+            self.start(who);
+        }
     }
 
     fn change(&self) {

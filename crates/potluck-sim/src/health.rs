@@ -1,7 +1,6 @@
 //! Who can reach whom, and so what must work.
 
 use crate::cast::Who;
-use crate::plan::COPIES;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -19,6 +18,8 @@ pub struct Health {
     pub cut: BTreeSet<(Who, Who)>,
     /// Donors whose disks may have lost something.
     pub damaged: BTreeSet<u8>,
+    /// How many donors may be away or damaged.
+    pub tolerates: usize,
     changed: Duration,
 }
 
@@ -36,7 +37,7 @@ impl Health {
     }
 
     /// Whether a client could read everything that is committed, from `begun` until now: the manager
-    /// is there, and fewer donors than copies are away or damaged (D1, A1).
+    /// is there, and no more donors than is tolerated are away or damaged (D1, A1).
     pub fn must_read(&self, client: Who, begun: Duration) -> bool {
         let away = Who::donors().filter(|donor| {
             let damaged = matches!(donor, Who::Donor(number) if self.damaged.contains(number));
@@ -44,7 +45,7 @@ impl Health {
         });
         begun >= self.changed + SETTLED
             && self.connected(client, Who::Manager)
-            && away.count() < COPIES as usize
+            && away.count() <= self.tolerates
     }
 
     /// Whether a client could write, from `begun` until now: the manager is there, and as many

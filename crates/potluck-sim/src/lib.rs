@@ -9,6 +9,7 @@
 //! tests/simulation.rs sees to that.
 
 pub mod admin;
+pub mod cases;
 pub mod cast;
 pub mod checks;
 pub mod client;

@@ -3,14 +3,17 @@
 
 use crate::cast::{CLIENTS, DONORS, Who};
 use crate::content::{CHUNK, Content};
+use crate::disk::lies::Lie;
+use crate::disk::trouble::Trouble;
 use crate::draw::Draw;
-use potluck_core::policy::AckLevel;
+use potluck_core::policy::{AckLevel, Redundancy};
 use potluck_wire::control::Condition;
 use std::fmt;
 use std::time::Duration;
 
-/// Copies of every chunk; all but one of its donors may be away (f = 1).
-pub const COPIES: u32 = 2;
+/// What seeds draw from.
+const REDUNDANCIES: [Redundancy; 3] =
+    [Redundancy::Copies(2), Redundancy::Copies(2), Redundancy::Copies(3)];
 
 /// Steps of each client.
 const STEPS: u64 = 16;
@@ -27,6 +30,10 @@ const DAY_MS: i64 = 86_400_000;
 pub struct Plan {
     /// Everything follows from it.
     pub seed: u64,
+    /// How far the simulation goes at a time; messages arrive at its multiples.
+    pub tick: Duration,
+    /// What keeps files; so many donors as it tolerates may be away or spoiled.
+    pub redundancy: Redundancy,
     /// Whether clients seal chunks.
     pub sealed: bool,
     /// When donors acknowledge.
@@ -39,6 +46,11 @@ pub struct Plan {
     pub skews: Vec<(Who, i64)>,
     /// The one donor whose disk may lose what was acknowledged.
     pub victim: u8,
+    /// Whether, when everything is healed, it is waited until nothing is left of what was not
+    /// committed.
+    pub until_clean: bool,
+    /// Whether donors whose reads lie must be named before they stop.
+    pub name_liars: bool,
     /// What each client does.
     pub scripts: Vec<Vec<Step>>,
     /// What goes wrong, in order.
@@ -106,6 +118,12 @@ pub enum Fault {
     Flip,
     /// Somebody fills a donor's disk but for so many bytes.
     Fill(u8, u64),
+    /// A donor's disk gives something else than was written.
+    Lie(u8, Lie),
+    /// A donor's disk is copied, and at the end of the fault the copy takes its place.
+    Stale(u8),
+    /// Something happens at one change of a donor's disk.
+    Trouble(u8, Trouble),
     /// A wall clock jumps by so many milliseconds.
     Jump(Who, i64),
     /// Every chunk on every donor is spoiled. No seed draws this: it is more than is promised, and
@@ -125,18 +143,24 @@ impl Plan {
     pub fn draw(seed: u64) -> Self {
         let draw = Draw::new(seed, "options");
         let ack = draw.pick(&[AckLevel::Memory, AckLevel::Disk]);
+        // Mostly coarse: what a run costs is its ticks.
+        let tick = Duration::from_millis(draw.pick(&[2, 5, 10, 10, 10, 10]));
         let skew = |who| (who, draw.between(0, 800) as i64 * DAY_MS - 400 * DAY_MS);
         let skews = Who::mortals().map(skew).collect();
         let victim = draw.below(DONORS.into()) as u8;
         let scripts = scripts(&Draw::new(seed, "scripts"));
         Self {
             seed,
+            tick,
+            redundancy: draw.pick(&REDUNDANCIES),
             sealed: draw.chance(50),
             ack,
-            latency: Duration::from_millis(draw.pick(&[2, 10, 40])),
+            latency: tick.max(Duration::from_millis(draw.pick(&[2, 10, 40]))),
             window: draw.pick(&[32, 64, 256]),
             skews,
             victim,
+            until_clean: true,
+            name_liars: false,
             faults: faults(&Draw::new(seed, "faults"), ack, victim, &scripts),
             scripts,
         }
@@ -292,7 +316,7 @@ impl Faults<'_> {
 
     fn any(&self, client: Who) -> Fault {
         let draw = self.draw;
-        match draw.below(12) {
+        match draw.below(15) {
             0..3 => self.cut(client),
             3 | 4 => Fault::Kill(self.donor()),
             5 => Fault::Kill(Who::Manager),
@@ -301,6 +325,8 @@ impl Faults<'_> {
             8 if self.ack == AckLevel::Disk => Fault::Blackout,
             8 | 9 => Fault::Flip,
             10 => Fault::Fill(draw.below(DONORS.into()) as u8, draw.below(400_000)),
+            11 | 12 => Fault::Lie(self.victim, draw.pick(&Lie::ALL)),
+            13 => Fault::Stale(self.victim),
             _ => Fault::Jump(
                 draw.pick(&[Who::Manager, self.donor(), client]),
                 draw.between(0, 20) as i64 * DAY_MS - 10 * DAY_MS,
@@ -311,10 +337,11 @@ impl Faults<'_> {
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, sealed, ack, latency, window, victim, .. } = self;
+        let Self { seed, tick, redundancy, sealed, ack, latency, window, victim, .. } = self;
         writeln!(
             f,
-            "seed {seed}: sealed {sealed}, ack {ack}, latency {latency:?}, window {window}, victim donor-{victim}"
+            "seed {seed}: {redundancy}, sealed {sealed}, ack {ack}, latency {latency:?}, tick {tick:?}, \
+             window {window}, victim donor-{victim}"
         )?;
         for (who, skew) in &self.skews {
             writeln!(f, "  the clock of {who} is {} days wrong", skew / DAY_MS)?;

@@ -2,7 +2,7 @@
 
 use crate::checks::RECOVERY;
 use crate::host::Host;
-use crate::plan::{COPIES, Event, Plan};
+use crate::plan::{Event, Plan};
 use crate::trace::Trace;
 use crate::world::World;
 use potluck_core::chunk::Digest;
@@ -69,11 +69,14 @@ impl Show<'_> {
             world.idle().then_some(()).ok_or_else(String::new)
         })?;
         self.world.check_races()?;
+        if !self.plan.until_clean {
+            return self.world.check_copies(self.plan.redundancy);
+        }
         self.until("the pool is clean", World::clean_within(), |world| match world.unrest() {
             Some(why) => Err(why),
             None => Ok(()),
         })?;
-        self.world.check_copies(COPIES as usize)
+        self.world.check_copies(self.plan.redundancy)
     }
 
     /// The scripts and the faults.
@@ -108,6 +111,7 @@ impl Show<'_> {
 
     fn step(&mut self) -> Result<(), String> {
         self.world.step()?;
+        self.world.bury();
         if self.world.now() >= self.noted + NOTE_EVERY {
             self.noted = self.world.now();
             self.world.note();

@@ -40,6 +40,8 @@ pub struct Board {
     pub needed: BTreeSet<ChunkName>,
     /// The pool as the admin last saw it.
     pub status: Option<PoolStatus>,
+    /// Whether donors whose reads lie must be named before they stop.
+    pub name_liars: bool,
     /// Broken promises.
     pub broken: Vec<String>,
 }

@@ -20,8 +20,6 @@ use std::time::Duration;
 use tempfile::TempDir;
 use turmoil::Sim;
 
-/// How far the simulation goes at a time; messages arrive at its multiples.
-pub const TICK: Duration = Duration::from_millis(2);
 /// A write session without calls ends after this long.
 pub const LEASE: Duration = Duration::from_secs(10);
 /// Chunks without files are kept this long.
@@ -56,13 +54,15 @@ impl World {
         let mut builder = turmoil::Builder::new();
         builder
             .rng_seed(plan.seed)
-            .tick_duration(TICK)
+            .tick_duration(plan.tick)
             .simulation_duration(Duration::from_secs(3600))
             .min_message_latency(Duration::ZERO)
             .max_message_latency(plan.latency)
             .tcp_capacity(plan.window)
             .enable_random_order();
         let stage = Stage::default();
+        stage.board().health.tolerates = plan.redundancy.tolerates() as usize;
+        stage.board().name_liars = plan.name_liars;
         let host = |(who, skew): &(Who, i64)| {
             (*who, Host::new(*who, plan.seed, *skew, stage.trace.clone()))
         };
@@ -126,12 +126,11 @@ impl World {
         let (stage, host) = (self.stage.clone(), self.hosts[&who].clone());
         self.sim.host(who.to_string(), move || {
             let (stage, host, disk) = (stage.clone(), host.clone(), drive.process());
+            let limits = Limits { max: u64::MAX, keep_free: KeepFree::Bytes(0) };
             let config = DonorConfig {
-                dir: LENT.into(),
-                state: STATE.into(),
                 listen: "0.0.0.0:7701".into(),
                 advertise: Some(who.address()),
-                limits: Limits { max: u64::MAX, keep_free: KeepFree::Bytes(0) },
+                ..DonorConfig::new(LENT.into(), STATE.into(), limits)
             };
             async move {
                 host.join(&stage.invitations).await;

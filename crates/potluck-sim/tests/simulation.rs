@@ -1,16 +1,19 @@
 //! Whole pools under seeded faults: what PROMISES.md says, for every seed that is tried.
 //!
 //! - `POTLUCK_SIM_SEEDS=200` tries so many seeds;
+//! - `POTLUCK_SIM_CASE='liar/BitFlip/2 copies/1'` instead of a seed plays one of `cases`;
 //! - `POTLUCK_SIM_SEED=7 cargo test -p potluck-sim -- replay --nocapture` plays one, and prints what
 //!   it expands to, all that happens, and with `RUST_LOG=debug` what the product says.
 //!
 //! Every run is a process of its own, this executable started again, because libraries keep counters
 //! in statics: tokio, for one, draws the order in which `select!` polls from them.
 
+use potluck_sim::cases;
 use potluck_sim::disk::Drive;
 use potluck_sim::plan::Plan;
 use potluck_sim::run::{Outcome, run};
 use std::cell::Cell;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,14 +21,16 @@ use std::thread;
 
 /// The seed to play in this process.
 const SEED: &str = "POTLUCK_SIM_SEED";
+/// The case to play in this process.
+const CASE: &str = "POTLUCK_SIM_CASE";
 /// Where this process leaves its trace.
 const TRACE: &str = "POTLUCK_SIM_TRACE";
 /// Adds a loss to the scenario that must be noticed.
 const RUIN: &str = "POTLUCK_SIM_RUIN";
 /// How many seeds to try.
 const SEEDS: &str = "POTLUCK_SIM_SEEDS";
-/// Fits a minute on two cores.
-const DEFAULT_SEEDS: u64 = 20;
+/// Fits one and a half minutes on two cores.
+const DEFAULT_SEEDS: u64 = 200;
 
 /// Mixed into every thread's randomness.
 static CHANCE: AtomicU64 = AtomicU64::new(0);
@@ -62,27 +67,100 @@ fn number(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name} must be a number, not “{text}”")))
 }
 
-/// Plays `seed` in another process, which leaves its trace at `trace`.
-fn play(seed: u64, trace: &Path) -> Output {
-    player(seed, trace).output().expect("this executable starts")
+/// What is played: a seed's scenario, or a case.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Piece {
+    Seed(u64),
+    Case(String),
 }
 
-fn player(seed: u64, trace: &Path) -> Command {
+impl Piece {
+    /// The variable that makes a process play it.
+    fn variable(&self) -> (&'static str, String) {
+        match self {
+            Self::Seed(seed) => (SEED, seed.to_string()),
+            Self::Case(name) => (CASE, name.clone()),
+        }
+    }
+
+    /// What this process was started to play.
+    fn wanted() -> Option<Self> {
+        let case = std::env::var(CASE).ok().map(Self::Case);
+        case.or_else(|| number(SEED).map(Self::Seed))
+    }
+
+    fn plan(&self) -> Plan {
+        match self {
+            Self::Seed(seed) => Plan::draw(*seed),
+            Self::Case(name) => cases::find(name).unwrap_or_else(|| panic!("no case {name}")).plan,
+        }
+    }
+}
+
+/// Plays `piece` in another process, which leaves its trace at `trace`.
+fn play(piece: &Piece, trace: &Path) -> Output {
+    player(piece, trace).output().expect("this executable starts")
+}
+
+fn player(piece: &Piece, trace: &Path) -> Command {
     let mut player = Command::new(std::env::current_exe().expect("this executable"));
+    let (name, value) = piece.variable();
     player
         .args(["replay", "--exact", "--nocapture", "--test-threads=1"])
-        .env(SEED, seed.to_string())
+        .env(name, value)
         .env(TRACE, trace);
     player
 }
 
-fn check(seed: u64, played: &Output) {
+/// Plays all of them, as many at a time as there are cores, and gives those that failed.
+fn play_all(pieces: &[Piece]) -> Vec<(Piece, Output)> {
+    let (_dir, trace) = traces();
+    let next = AtomicU64::new(0);
+    let workers = thread::available_parallelism().map_or(2, usize::from);
+    thread::scope(|scope| {
+        let work = || {
+            let mut failed = Vec::new();
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                let Some(piece) = pieces.get(number as usize) else { return failed };
+                let trace = trace(&number.to_string());
+                let played = play(piece, &trace);
+                if !played.status.success() {
+                    failed.push((piece.clone(), played));
+                }
+                // A thousand traces are a lot of memory.
+                let _ = std::fs::remove_file(trace);
+            }
+        };
+        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().flat_map(|worker| worker.join().expect("a worker")).collect()
+    })
+}
+
+/// Fails with the first of those that failed, and says which others did.
+fn all_kept(what: &str, pieces: &[Piece], failed: &[(Piece, Output)]) {
+    let which: Vec<String> = failed.iter().map(|(piece, _)| piece.variable().1).collect();
+    let kept = pieces.len() - which.len();
+    say(&format!("{kept} of {} {what} kept every promise; broken by {which:?}\n", pieces.len()));
+    if let Some((piece, played)) = failed.first() {
+        check(piece, played);
+    }
+}
+
+/// Writes where people see it also when the test passes.
+fn say(text: &str) {
+    // A closed output fails no test.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}
+
+fn check(piece: &Piece, played: &Output) {
     if !played.status.success() {
         let said = [&played.stdout[..], &played.stderr].concat();
         let said = String::from_utf8_lossy(&said);
+        let (name, value) = piece.variable();
         panic!(
-            "seed {seed} failed; play it again with\n  \
-             {SEED}={seed} cargo test -p potluck-sim -- replay --nocapture\n{said}"
+            "{value} failed; play it again with\n  \
+             {name}='{value}' cargo test -p potluck-sim -- replay --nocapture\n{said}"
         );
     }
 }
@@ -96,7 +174,9 @@ fn traces() -> (tempfile::TempDir, impl Fn(&str) -> PathBuf) {
 /// Plays the one seed that the environment names; without one there is nothing to play.
 #[test]
 fn replay() {
-    let Some(seed) = number(SEED) else { return };
+    let Some(piece) = Piece::wanted() else { return };
+    let plan = piece.plan();
+    let seed = plan.seed;
     let ruined = std::env::var_os(RUIN).is_some();
     CHANCE.store(seed, Ordering::Relaxed);
     let earlier = std::panic::take_hook();
@@ -112,7 +192,6 @@ fn replay() {
             .without_time()
             .finish();
         let _told = tracing_subscriber::util::SubscriberInitExt::set_default(told);
-        let plan = Plan::draw(seed);
         run(&if ruined { plan.with_ruin() } else { plan })
     })
     .join()
@@ -133,68 +212,75 @@ fn replay() {
 
 #[test]
 fn the_same_seed_gives_the_same_trace_twice() {
-    if number(SEED).is_some() {
-        return; // one seed is played, and nothing else
+    if Piece::wanted().is_some() {
+        return; // one piece is played, and nothing else
     }
     let (_dir, trace) = traces();
-    let seed = 1;
+    let seed = Piece::Seed(1);
     let paths = [trace("first"), trace("second")];
-    let runs = paths.clone().map(|path| thread::spawn(move || play(seed, &path)));
+    let runs = paths.clone().map(|path| {
+        let seed = seed.clone();
+        thread::spawn(move || play(&seed, &path))
+    });
     for run in runs {
-        check(seed, &run.join().expect("a run"));
+        check(&seed, &run.join().expect("a run"));
     }
     let [first, second] = paths.map(|path| std::fs::read_to_string(path).expect("a trace"));
     assert!(first.lines().count() > 100, "something happened");
     let differ = first.lines().zip(second.lines()).enumerate().find(|(_, (a, b))| a != b);
     if let Some((line, (one, other))) = differ {
-        panic!("the traces of seed {seed} part at line {line}:\n{one}\n{other}");
+        panic!("the traces of {seed:?} part at line {line}:\n{one}\n{other}");
     }
     assert_eq!(first.len(), second.len());
 }
 
 #[test]
 fn d1_d2_i1_a1_a2_c1_hold_for_every_seed() {
-    if number(SEED).is_some() {
+    if Piece::wanted().is_some() {
+        return; // as above
+    }
+    let seeds = number(SEEDS).unwrap_or(DEFAULT_SEEDS);
+    let pieces: Vec<Piece> = (1..=seeds).map(Piece::Seed).collect();
+    all_kept("seeds", &pieces, &play_all(&pieces));
+}
+
+#[test]
+fn i1_i3_l1_a_donor_that_lies_is_read_around_and_named() {
+    if Piece::wanted().is_some() {
+        return; // as above
+    }
+    let pieces: Vec<Piece> =
+        cases::liars().into_iter().map(|case| Piece::Case(case.name)).collect();
+    all_kept("pools with liars", &pieces, &play_all(&pieces));
+}
+
+#[test]
+fn d1_d2_s1_a_write_survives_trouble_at_every_change_of_a_disk() {
+    if Piece::wanted().is_some() {
         return; // as above
     }
     let (_dir, trace) = traces();
-    let seeds = number(SEEDS).unwrap_or(DEFAULT_SEEDS);
-    let next = AtomicU64::new(1);
-    let workers = thread::available_parallelism().map_or(2, usize::from);
-    let failed: Vec<(u64, Output)> = thread::scope(|scope| {
-        let work = || {
-            let mut failed = Vec::new();
-            loop {
-                let seed = next.fetch_add(1, Ordering::Relaxed);
-                if seed > seeds {
-                    return failed;
-                }
-                let played = play(seed, &trace(&seed.to_string()));
-                if !played.status.success() {
-                    failed.push((seed, played));
-                }
-            }
-        };
-        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
-        workers.into_iter().flat_map(|worker| worker.join().expect("a worker")).collect()
-    });
-    let which: Vec<u64> = failed.iter().map(|(seed, _)| *seed).collect();
-    println!(
-        "{} of {seeds} seeds kept every promise; broken by {which:?}",
-        seeds - which.len() as u64
-    );
-    if let Some((seed, played)) = failed.first() {
-        check(*seed, played);
-    }
+    let (count, trace) = (Piece::Case(cases::sweep_without_trouble().name), trace("count"));
+    check(&count, &play(&count, &trace));
+    let told = std::fs::read_to_string(trace).expect("a trace");
+    let changes = told.lines().find_map(|line| line.strip_suffix(" changes of the disk"));
+    let changes = changes.and_then(|line| line.rsplit(' ').next()?.parse().ok()).expect("a count");
+    assert!(changes >= 20, "the write changed the disk {changes} times only");
+    let pieces: Vec<Piece> =
+        cases::sweep(changes).into_iter().map(|case| Piece::Case(case.name)).collect();
+    all_kept("points of a write", &pieces, &play_all(&pieces));
 }
 
 #[test]
 fn l1_a_loss_beyond_what_is_promised_is_noticed() {
-    if number(SEED).is_some() {
+    if Piece::wanted().is_some() {
         return; // as above
     }
     let (_dir, trace) = traces();
-    let played = player(1, &trace("ruin")).env(RUIN, "1").output().expect("this executable starts");
+    let played = player(&Piece::Seed(1), &trace("ruin"))
+        .env(RUIN, "1")
+        .output()
+        .expect("this executable starts");
     let said = String::from_utf8_lossy(&played.stderr).into_owned();
     assert!(!played.status.success() && said.contains("cannot be read"), "{said}");
 }

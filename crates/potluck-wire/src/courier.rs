@@ -2,7 +2,7 @@
 //! and want no more: donors that copy from each other, and the manager with its checkpoints. The
 //! client has a pipelined one of its own.
 
-use crate::bulk::{Forward, FrameError, PIECE, Reply, Request, Status};
+use crate::bulk::{BulkIo, Forward, FrameError, PIECE, Reply, Request, Status};
 use crate::net::Net;
 use crate::ticket::{Receipt, Ticket};
 use crate::upgrade::{self, OpenError, Opened};
@@ -75,25 +75,35 @@ impl Courier {
         len: u32,
         mut take: impl FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<Result<(), E>, CourierError> {
-        let reply = self.ask(Request::Get { name }, &[]).await?;
-        if reply.body != len {
-            return Err(CourierError::WrongBytes);
-        }
+        self.begin_get(name, len).await?;
         let mut piece = vec![0; PIECE.min(len as usize)];
         let mut left = len as usize;
         while left > 0 {
             let want = piece.len().min(left);
-            let mut filled = 0;
-            while filled < want {
-                let Opened { io, inbox, .. } = &mut self.opened;
-                filled += patiently(inbox.body(io, &mut piece[filled..want])).await?;
-            }
+            self.read(&mut piece[..want]).await?;
             if let Err(why) = take(&piece[..want]) {
                 return Ok(Err(why));
             }
             left -= want;
         }
         Ok(Ok(()))
+    }
+
+    /// Asks for the chunk `name` of `len` stored bytes, all of which are to be [`read`](Self::read)
+    /// before anything else is asked.
+    pub async fn begin_get(&mut self, name: ChunkName, len: u32) -> Result<(), CourierError> {
+        let reply = self.ask(Request::Get { name }, &[]).await?;
+        if reply.body == len { Ok(()) } else { Err(CourierError::WrongBytes) }
+    }
+
+    /// Fills `out` with the next bytes of the chunk that was asked for, unverified.
+    pub async fn read(&mut self, out: &mut [u8]) -> Result<(), CourierError> {
+        let mut filled = 0;
+        while filled < out.len() {
+            let Opened { io, inbox, .. } = &mut self.opened;
+            filled += patiently(inbox.body(io, &mut out[filled..])).await?;
+        }
+        Ok(())
     }
 
     /// Stores `bytes` as `name`.
@@ -104,29 +114,63 @@ impl Courier {
         kind: ChunkKind,
         bytes: &[u8],
     ) -> Result<Receipt, CourierError> {
-        let len = bytes.len() as u32;
+        let put = Request::Put { name, ack, len: bytes.len() as u32, kind, forward: Forward::NONE };
+        receipt_of(self.ask(put, bytes).await?)
+    }
+
+    /// Begins to store a chunk of `len` bytes, all of which are to be [`written`](Self::write)
+    /// before [`finish_put`](Self::finish_put).
+    pub async fn begin_put(
+        &mut self,
+        name: ChunkName,
+        ack: AckLevel,
+        kind: ChunkKind,
+        len: u32,
+    ) -> Result<(), CourierError> {
         let put = Request::Put { name, ack, len, kind, forward: Forward::NONE };
-        match self.ask(put, bytes).await?.receipt {
-            Some((_, receipt)) => Ok(receipt),
-            None => Err(FrameError::Malformed("a stored chunk without a receipt").into()),
-        }
+        self.send(put, &[]).await
+    }
+
+    /// Sends the next bytes of the chunk that is being stored.
+    pub async fn write(&mut self, piece: &[u8]) -> Result<(), CourierError> {
+        let io = &mut self.opened.io;
+        patiently(async { Ok(io.write(&[], piece).await?) }).await
+    }
+
+    /// Waits until the chunk whose bytes were all written is stored.
+    pub async fn finish_put(&mut self) -> Result<Receipt, CourierError> {
+        receipt_of(self.answer().await?)
     }
 
     async fn ask(&mut self, request: Request, body: &[u8]) -> Result<Reply, CourierError> {
-        use crate::bulk::BulkIo;
-        let Opened { io, inbox, lane } = &mut self.opened;
-        let tag = self.tag;
+        self.send(request, body).await?;
+        self.answer().await
+    }
+
+    async fn send(&mut self, request: Request, body: &[u8]) -> Result<(), CourierError> {
         self.tag = self.tag.wrapping_add(1);
-        let head = request.encode(tag, lane);
-        patiently(async { Ok(io.write(&head, body).await?) }).await?;
+        let Opened { io, lane, .. } = &mut self.opened;
+        let head = request.encode(self.tag, lane);
+        patiently(async { Ok(io.write(&head, body).await?) }).await
+    }
+
+    async fn answer(&mut self) -> Result<Reply, CourierError> {
+        let Opened { io, inbox, .. } = &mut self.opened;
         match patiently(inbox.reply(io)).await? {
-            Some((answered, reply)) if answered == tag => match reply.status {
+            Some((answered, reply)) if answered == self.tag => match reply.status {
                 Status::Ok => Ok(reply),
                 refused => Err(CourierError::Refused(refused)),
             },
             Some(_) => Err(FrameError::Malformed("an answer out of turn").into()),
             None => Err(FrameError::Truncated.into()),
         }
+    }
+}
+
+fn receipt_of(reply: Reply) -> Result<Receipt, CourierError> {
+    match reply.receipt {
+        Some((_, receipt)) => Ok(receipt),
+        None => Err(FrameError::Malformed("a stored chunk without a receipt").into()),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Whole pools: the real binary as real processes on loopback, one test or more for each numbered
-//! point of the first issue, named after it (`p05_…` tests point 5).
+//! point of an issue, named after it: `p05_…` tests point 5 of “One pool, end to end”, `k04_…` point 4
+//! of “Redundancy that heals itself”.
 //!
 //! Every test has a pool of its own in its own temporary directory; ports are picked by the
 //! system; all processes die with the test that started them; every log is kept and searched for
@@ -14,11 +15,20 @@ mod pool {
     mod lent;
     mod member;
     mod program;
+    mod safety;
+    mod small_disk;
     mod tap;
     mod waiting;
 
     mod exit_codes;
+    mod k01_erasure_coding;
+    mod k02_first_m_of_n;
+    mod k03_mirroring;
+    mod k04_repair;
+    mod k05_give_back;
+    mod k06_scrub_audit;
     mod k08_metadata_survives;
+    mod k09_policy_set;
     mod p01_workspace;
     mod p02_demo;
     mod p03_a_pool_people_keep;

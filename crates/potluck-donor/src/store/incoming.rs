@@ -1,11 +1,10 @@
 //! A chunk on its way in.
 
-use super::trailer::Trailer;
+use super::trailer::{Origin, Trailer};
 use super::usage::Reservation;
 use super::{Change, Refusal, Store, TRAILER};
 use crate::disk::NewFile;
-use potluck_core::chunk::{ChunkName, Verifier};
-use potluck_core::ids::SessionId;
+use potluck_core::chunk::{ChunkHasher, ChunkName, Verifier};
 use potluck_core::policy::AckLevel;
 use potluck_wire::control::Holding;
 use std::path::PathBuf;
@@ -13,12 +12,37 @@ use std::path::PathBuf;
 /// A chunk that is being received. Dropped before [`Incoming::place`], it leaves nothing behind.
 pub(crate) struct Incoming<'s> {
     store: &'s Store,
-    name: ChunkName,
     len: u32,
-    verifier: Verifier,
+    naming: Naming,
     // Removed before its room is given back: fields are dropped in this order.
     temp: TempFile<'s>,
     reservation: Reservation<'s>,
+}
+
+/// How the chunk gets its name.
+enum Naming {
+    /// It comes from outside, and must have this one.
+    Expected(Verifier, ChunkName),
+    /// It is computed here, and gets the one it has.
+    Found(ChunkHasher),
+}
+
+impl Naming {
+    fn update(&mut self, piece: &[u8]) {
+        match self {
+            Self::Expected(verifier, _) => verifier.update(piece),
+            Self::Found(hasher) => hasher.update(piece),
+        }
+    }
+
+    fn finish(self) -> Result<ChunkName, NotPlaced> {
+        match self {
+            Self::Expected(verifier, name) => {
+                verifier.finish().map(|()| name).map_err(|_| NotPlaced::Mismatch)
+            }
+            Self::Found(mut hasher) => Ok(ChunkName(hasher.finish())),
+        }
+    }
 }
 
 /// Why a received chunk is not stored.
@@ -53,19 +77,23 @@ impl Drop for TempFile<'_> {
 impl<'s> Incoming<'s> {
     pub(super) fn create(
         store: &'s Store,
-        name: ChunkName,
+        name: Option<ChunkName>,
         len: u32,
         reservation: Reservation<'s>,
     ) -> Result<Self, Refusal> {
         let path = store.layout().temp_file(store.incarnation(), store.next_serial());
         let file = store.disk().create(&path).map_err(|why| store.refuse("making a file", &why))?;
         let temp = TempFile { store, file, path, placed: false };
-        Ok(Self { store, name, len, verifier: Verifier::new(name), temp, reservation })
+        let naming = match name {
+            Some(name) => Naming::Expected(Verifier::new(name), name),
+            None => Naming::Found(ChunkHasher::default()),
+        };
+        Ok(Self { store, len, naming, temp, reservation })
     }
 
     /// Adds a piece that is not the last.
     pub fn append(&mut self, piece: &[u8]) -> Result<(), Refusal> {
-        self.verifier.update(piece);
+        self.naming.update(piece);
         let appended = self.temp.file.append(piece);
         appended.map_err(|why| self.store.refuse("writing a chunk", &why))
     }
@@ -73,20 +101,34 @@ impl<'s> Incoming<'s> {
     /// Adds the last piece and gives the chunk its name. The piece ends in [`TRAILER`] bytes of
     /// room, so that the trailer costs no write of its own.
     pub fn place(
-        mut self,
+        self,
         piece: &mut [u8],
-        session: SessionId,
+        origin: Origin,
         ack: AckLevel,
-    ) -> Result<(), NotPlaced> {
+    ) -> Result<ChunkName, NotPlaced> {
+        // Bindings are dropped in reverse order: the file, then its room.
+        let Self { store, len, reservation, temp, mut naming } = self;
         let (bytes, end) = piece.split_at_mut(piece.len() - TRAILER);
-        self.verifier.update(bytes);
-        std::mem::replace(&mut self.verifier, Verifier::new(self.name))
-            .finish()
-            .map_err(|_| NotPlaced::Mismatch)?;
-        end.copy_from_slice(&Trailer::new(session, &self.name, self.len).encode());
-        self.settle(piece, ack).map_err(NotPlaced::Refused)
+        naming.update(bytes);
+        let name = naming.finish()?;
+        end.copy_from_slice(&Trailer::new(origin, &name, len).encode());
+        let whole = Whole { store, name, len, temp, reservation };
+        whole.settle(piece, ack).map_err(NotPlaced::Refused)?;
+        Ok(name)
     }
+}
 
+/// A chunk whose bytes are all here and are its name's.
+struct Whole<'s> {
+    store: &'s Store,
+    name: ChunkName,
+    len: u32,
+    // In this order for the same reason.
+    temp: TempFile<'s>,
+    reservation: Reservation<'s>,
+}
+
+impl Whole<'_> {
     fn settle(mut self, piece: &[u8], ack: AckLevel) -> Result<(), Refusal> {
         let refuse = |why: &std::io::Error| self.store.refuse("writing a chunk", why);
         self.temp.file.append(piece).map_err(|why| refuse(&why))?;
@@ -112,6 +154,7 @@ impl<'s> Incoming<'s> {
         let replaced = store.disk().len(&path).ok();
         if replaced.is_some() && store.well_formed(&name, self.len).is_some() {
             store.touches().touch(&name);
+            store.changes().push(Change::Added(Holding { name, len: self.len }));
             return Ok(false);
         }
         store

@@ -4,6 +4,7 @@ use crate::reclaim::Buried;
 use crate::store::incoming::NotPlaced;
 use crate::store::verify::Verdict;
 use potluck_core::budget::KeepFree;
+use potluck_core::chunk::ChunkKind;
 use potluck_core::entropy::{Entropy, SeededEntropy};
 use potluck_core::ids::SessionId;
 use std::path::Path;
@@ -28,7 +29,8 @@ fn content(number: u64, len: usize) -> Vec<u8> {
 fn receive(store: &Store, bytes: &[u8], ack: AckLevel) -> Result<(), NotPlaced> {
     let name = ChunkName::of(bytes);
     let incoming = store.accept(name, bytes.len() as u32).map_err(NotPlaced::Refused)?;
-    incoming.place(&mut [bytes, &[0; TRAILER]].concat(), SESSION, ack)
+    let origin = Origin { session: SESSION, kind: ChunkKind::Data };
+    incoming.place(&mut [bytes, &[0; TRAILER]].concat(), origin, ack).map(drop)
 }
 
 fn put(store: &Store, number: u64) -> ChunkName {
@@ -46,7 +48,7 @@ fn a_chunk_file_says_who_it_is() {
     let (bytes, end) = file.split_at(100);
     assert_eq!(bytes, content(1, 100));
     let trailer = Trailer::decode(end.try_into().expect("64 bytes")).expect("a trailer");
-    assert!(trailer.is_of(&name, 100) && trailer.session == SESSION);
+    assert!(trailer.is_of(&name, 100) && trailer.origin.session == SESSION);
 }
 
 #[test]

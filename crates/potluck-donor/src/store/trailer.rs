@@ -1,6 +1,6 @@
 //! The trailer of a chunk file: who these bytes are, for a reader that has nothing but the file.
 
-use potluck_core::chunk::{ChunkName, MAX_STORED};
+use potluck_core::chunk::{ChunkKind, ChunkName, MAX_STORED};
 use potluck_core::ids::SessionId;
 
 /// Bytes of the trailer.
@@ -8,25 +8,41 @@ pub const TRAILER: usize = 64;
 
 const MAGIC: [u8; 8] = *b"POTCHUNK";
 const VERSION: u8 = 1;
-const KIND_DATA: u8 = 0;
 /// How much of the name is repeated: enough that no two chunks of a pool share it.
 const NAME_PART: usize = 16;
 const SUM_AT: usize = 56;
 
+/// Where a chunk came from and what it is to the pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Origin {
+    /// The session that first stored it here.
+    pub session: SessionId,
+    /// What it is.
+    pub kind: ChunkKind,
+}
+
+impl Origin {
+    /// Of a chunk that the manager had stored here: no session vouches for it, and none is named.
+    pub fn order(kind: ChunkKind) -> Self {
+        Self { session: SessionId([0; 16]), kind }
+    }
+}
+
 /// What a chunk file says of itself after its bytes. All integers are little-endian.
 ///
 /// ```text
-///  0  "POTCHUNK"                 8  version (1)      9  kind (0 = data)   10  zero (2 bytes)
+///  0  "POTCHUNK"                 8  version (1)      9  kind    10  zero (2 bytes)
 /// 12  stored length (u32)       16  write session (16 bytes)
 /// 32  first 16 bytes of the name                    48  zero (8 bytes)
 /// 56  first 8 bytes of BLAKE3 over the 56 bytes before
 /// ```
+/// The kind is 0 for data, 1 for a part of the journal, 2 for the head of a checkpoint.
 /// It is no proof of the bytes before it, only of what was meant: their own hash is the proof. It
 /// comes last so that a file that was cut, or whose end never reached the disk, has none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Trailer {
-    /// The session that first stored the chunk.
-    pub session: SessionId,
+    /// Where the chunk came from.
+    pub origin: Origin,
     /// Stored bytes before the trailer.
     pub len: u32,
     name: [u8; NAME_PART],
@@ -34,19 +50,19 @@ pub struct Trailer {
 
 impl Trailer {
     /// The trailer of `len` stored bytes called `name`.
-    pub fn new(session: SessionId, name: &ChunkName, len: u32) -> Self {
+    pub fn new(origin: Origin, name: &ChunkName, len: u32) -> Self {
         let mut part = [0; NAME_PART];
         part.copy_from_slice(&name.0[..NAME_PART]);
-        Self { session, len, name: part }
+        Self { origin, len, name: part }
     }
 
     /// Its bytes.
     pub fn encode(&self) -> [u8; TRAILER] {
         let mut out = [0; TRAILER];
         out[..8].copy_from_slice(&MAGIC);
-        (out[8], out[9]) = (VERSION, KIND_DATA);
+        (out[8], out[9]) = (VERSION, self.origin.kind.byte());
         out[12..16].copy_from_slice(&self.len.to_le_bytes());
-        out[16..32].copy_from_slice(&self.session.0);
+        out[16..32].copy_from_slice(&self.origin.session.0);
         out[32..48].copy_from_slice(&self.name);
         let sum = blake3::hash(&out[..SUM_AT]);
         out[SUM_AT..].copy_from_slice(&sum.as_bytes()[..TRAILER - SUM_AT]);
@@ -56,13 +72,16 @@ impl Trailer {
     /// Reads a trailer; `None` where there is none, or one of a version we don't know.
     pub fn decode(bytes: &[u8; TRAILER]) -> Option<Self> {
         let sum = blake3::hash(&bytes[..SUM_AT]);
-        let ours = bytes[..8] == MAGIC && (bytes[8], bytes[9]) == (VERSION, KIND_DATA);
+        let ours = bytes[..8] == MAGIC && bytes[8] == VERSION;
         if !ours || bytes[SUM_AT..] != sum.as_bytes()[..TRAILER - SUM_AT] {
             return None;
         }
         Some(Self {
             len: u32::from_le_bytes(bytes[12..16].try_into().ok()?),
-            session: SessionId(bytes[16..32].try_into().ok()?),
+            origin: Origin {
+                session: SessionId(bytes[16..32].try_into().ok()?),
+                kind: ChunkKind::from_byte(bytes[9])?,
+            },
             name: bytes[32..48].try_into().ok()?,
         })
     }
@@ -90,7 +109,8 @@ mod tests {
 
     #[test]
     fn golden_bytes_of_version_1() {
-        let trailer = Trailer::new(SessionId([0x5e; 16]), &ChunkName([0xab; 32]), 0x0102_0304);
+        let origin = Origin { session: SessionId([0x5e; 16]), kind: ChunkKind::Data };
+        let trailer = Trailer::new(origin, &ChunkName([0xab; 32]), 0x0102_0304);
         let bytes = trailer.encode();
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         let before_sum = "504f544348554e4b".to_owned()
@@ -106,8 +126,22 @@ mod tests {
     }
 
     #[test]
+    fn the_kind_is_byte_9_and_an_unknown_one_is_not_read() {
+        for (kind, byte) in [(ChunkKind::Journal, 1), (ChunkKind::Checkpoint, 2)] {
+            let trailer = Trailer::new(Origin::order(kind), &ChunkName([0xab; 32]), 9);
+            let mut bytes = trailer.encode();
+            assert_eq!((bytes[9], &bytes[16..32]), (byte, &[0; 16][..]));
+            assert_eq!(Trailer::decode(&bytes), Some(trailer));
+            bytes[9] = 3;
+            let sum = blake3::hash(&bytes[..SUM_AT]);
+            bytes[SUM_AT..].copy_from_slice(&sum.as_bytes()[..TRAILER - SUM_AT]);
+            assert_eq!(Trailer::decode(&bytes), None);
+        }
+    }
+
+    #[test]
     fn no_changed_trailer_is_read() {
-        let bytes = Trailer::new(SessionId([1; 16]), &ChunkName([2; 32]), 9).encode();
+        let bytes = Trailer::new(Origin::order(ChunkKind::Data), &ChunkName([2; 32]), 9).encode();
         for bit in 0..8 * TRAILER {
             let mut changed = bytes;
             changed[bit / 8] ^= 1 << (bit % 8);

@@ -1,10 +1,14 @@
 //! What a donor promises, kept or broken over real sockets with a manager that only pretends.
 
 mod bulk;
+mod copies;
 mod disks;
+mod forwards;
+mod groups;
 mod manager;
 mod orders;
 mod pool;
+mod scrub;
 mod start;
 mod strangers;
 mod tickets;

@@ -9,7 +9,7 @@ use hyper_util::rt::TokioIo;
 use potluck_core::ids::{DonorId, Epoch};
 use potluck_wire::call::Caller;
 use potluck_wire::control::{
-    Beat, Call, Done, Heartbeat, Holding, Inventory, Order, Register, Registered,
+    Beat, Call, Done, Heartbeat, Holding, Inventory, Order, OrderOutcome, Register, Registered,
 };
 use potluck_wire::net::{BoxFuture, BoxStream, Net, SystemNet};
 use potluck_wire::tls::Dial;
@@ -26,6 +26,7 @@ pub const DONOR: DonorId = DonorId(4);
 #[derive(Default)]
 pub struct Book {
     pub epoch: Epoch,
+    pub start: u64,
     pub now_ms: u64,
     pub registers: Vec<Register>,
     pub heartbeats: Vec<Heartbeat>,
@@ -40,6 +41,12 @@ pub struct Book {
 }
 
 impl Book {
+    /// What came of the order of this number, if that was said.
+    pub fn answer(&self, order: u64) -> Option<OrderOutcome> {
+        let mut results = self.heartbeats.iter().flat_map(|beat| &beat.results);
+        results.find(|result| result.order == order).map(|result| result.outcome.clone())
+    }
+
     /// The last inventory, if it is complete.
     pub fn inventory(&self) -> Option<Vec<Holding>> {
         self.pages.last().filter(|page| page.last)?;
@@ -113,6 +120,14 @@ impl Manager {
             .await;
     }
 
+    /// Gives a numbered order until it is answered; gives the answer.
+    pub async fn ask(&self, order: u64, asked: Order) -> OrderOutcome {
+        self.book().orders.push(asked.clone());
+        let answer = self.until("an answer", |book| book.answer(order)).await;
+        self.book().orders.retain(|order| *order != asked);
+        answer
+    }
+
     async fn answer(self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
         let path = request.uri().path().to_owned();
         let body = request.into_body().collect().await.expect("a body").to_bytes();
@@ -126,7 +141,8 @@ impl Manager {
             let mut book = self.book();
             book.registers.push(register);
             book.forgetful = false;
-            said(&Registered { donor: DONOR, epoch: book.epoch, start: 0, now_ms: book.now_ms })
+            let (epoch, start) = (book.epoch, book.start);
+            said(&Registered { donor: DONOR, epoch, start, now_ms: book.now_ms })
         } else if path.ends_with(Inventory::NAME) {
             let page: Inventory = serde_json::from_slice(&body).expect("inventory");
             let mut book = self.book();
@@ -141,7 +157,7 @@ impl Manager {
             let mut book = self.book();
             book.heartbeats.push(heartbeat);
             said(&Beat {
-                start: 0,
+                start: book.start,
                 epoch: book.epoch,
                 now_ms: book.now_ms,
                 register: book.forgetful,

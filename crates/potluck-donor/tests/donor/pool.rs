@@ -9,6 +9,7 @@ use potluck_core::policy::AckLevel;
 use potluck_donor::disk::{Disk, SystemDisk};
 use potluck_donor::{Donor, DonorConfig, DonorError};
 use potluck_wire::bulk::{BulkIo, FrameError, Reply, Request, Status};
+use potluck_wire::control::Source;
 use potluck_wire::env::Env;
 use potluck_wire::net::SystemNet;
 use potluck_wire::ticket::{Caveat, Ops, Receipt, Secret, Ticket};
@@ -47,13 +48,8 @@ impl Place {
     }
 
     pub fn config_with(&self, limits: Limits) -> DonorConfig {
-        DonorConfig {
-            dir: self.lent(),
-            state: self.state(),
-            listen: "127.0.0.1:0".into(),
-            advertise: None,
-            limits,
-        }
+        let config = DonorConfig::new(self.lent(), self.state(), limits);
+        DonorConfig { listen: "127.0.0.1:0".into(), ..config }
     }
 
     pub fn chunk(&self, name: &ChunkName) -> PathBuf {
@@ -153,6 +149,12 @@ impl Pool {
         ];
         all.extend_from_slice(caveats);
         Ticket::issue(&self.key, &SystemEntropy, &all)
+    }
+
+    /// This donor, as the manager names it to another one.
+    pub fn source(&self) -> Source {
+        let ticket = self.ticket(&[Caveat::Ops(Ops::GET)]);
+        Source { donor: DONOR, address: self.address.to_string(), ticket }
     }
 
     pub async fn open(&self, ticket: &Ticket) -> Result<Client, OpenError> {

@@ -47,7 +47,7 @@ pub fn count(db: &Connection) -> Result<Stats, Error> {
         donors: BTreeMap::new(),
     };
     let mut rows =
-        db.prepare_cached("SELECT donor, state = 0, count(*) FROM placements GROUP BY 1, 2")?;
+        db.prepare_cached("SELECT donor, state IN (0, 3), count(*) FROM placements GROUP BY 1, 2")?;
     let mut rows = rows.query([])?;
     while let Some(row) = rows.next()? {
         let copies = stats.donors.entry(DonorId(row.get(0)?)).or_default();

@@ -4,7 +4,7 @@ use super::{Call, Done, call};
 use crate::packed::Packed;
 use crate::ticket::{Secret, Ticket};
 use potluck_core::budget::DiskState;
-use potluck_core::chunk::{ChunkName, Digest};
+use potluck_core::chunk::{ChunkKind, ChunkName, Digest};
 use potluck_core::erasure::Ec;
 use potluck_core::ids::DonorId;
 use potluck_core::ids::Epoch;
@@ -271,6 +271,9 @@ pub enum Order {
         len: u32,
         /// When it counts as stored.
         ack: AckLevel,
+        /// What it is to the pool.
+        #[serde(default)]
+        kind: ChunkKind,
         /// Donors that hold it, the best first.
         from: Vec<Source>,
     },
@@ -284,6 +287,9 @@ pub enum Order {
         len: u32,
         /// When it counts as stored.
         ack: AckLevel,
+        /// What it is to the pool.
+        #[serde(default)]
+        kind: ChunkKind,
         /// The code.
         ec: Ec,
         /// Its position: data from 0, parity from m.

@@ -204,17 +204,23 @@ impl Cli {
 pub struct Lending {
     /// The most it lends.
     pub max: String,
+    /// What it always leaves free.
+    pub keep_free: String,
     /// How others reach it, if not directly.
     pub advertise: Option<String>,
     /// Where, if not below the test's directory.
     pub dir: Option<PathBuf>,
     /// Variables set for it.
     pub environment: Vec<(String, String)>,
+    /// Further options of `potluck lend`.
+    pub options: Vec<String>,
 }
 
 impl Default for Lending {
     fn default() -> Self {
-        Self { max: "1GiB".into(), advertise: None, dir: None, environment: Vec::new() }
+        let (advertise, dir, environment, options) = Default::default();
+        let (max, keep_free) = ("1GiB".into(), "0%".into());
+        Self { max, keep_free, advertise, dir, environment, options }
     }
 }
 
@@ -348,12 +354,13 @@ impl Lab {
 
     fn start_lending(&mut self, name: &str, more: &[&str]) {
         let Donor { lent, lending, .. } = &self.donors[name];
-        let state = self.dir().join(name).join("state");
+        let state = self.donor_state(name);
         let mut args = vec!["lend", arg(&lent.0), "--state", arg(&state), "--max", &lending.max];
-        args.extend(["--keep-free", "0%", "--listen", "127.0.0.1:0"]);
+        args.extend(["--keep-free", &lending.keep_free, "--listen", "127.0.0.1:0"]);
         if let Some(advertise) = &lending.advertise {
             args.extend(["--advertise", advertise]);
         }
+        args.extend(lending.options.iter().map(String::as_str));
         args.extend(more);
         let cli = self.daemon(&lending.environment);
         let (running, address) = start_daemon(&cli, self.dir(), name, &args);
@@ -378,6 +385,11 @@ impl Lab {
     /// Where a donor listens.
     pub fn donor_address(&self, name: &str) -> &str {
         &self.donors[name].address
+    }
+
+    /// Where a donor keeps its identity and its own state.
+    pub fn donor_state(&self, name: &str) -> PathBuf {
+        self.dir().join(name).join("state")
     }
 
     /// What lies on a donor's disk.

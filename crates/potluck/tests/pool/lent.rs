@@ -1,6 +1,7 @@
 //! What lies on a donor's disk.
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// A donor's lent directory, looked at from outside.
@@ -23,6 +24,15 @@ impl Lent {
     pub fn quarantine(&self) -> Vec<PathBuf> {
         files_of(&self.0.join("quarantine"))
     }
+}
+
+/// Flips one bit of a file.
+pub fn flip(path: &Path, at: u64) {
+    let file = fs::File::options().read(true).write(true).open(path).expect("a chunk file");
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).expect("a byte");
+    byte[0] ^= 4;
+    file.write_all_at(&byte, at).expect("the flipped byte");
 }
 
 /// The entries of a directory that other processes change meanwhile; one that is gone has none.

@@ -2,19 +2,10 @@
 
 use super::content::{arg, assert_same, file};
 use super::lab::Lab;
+use super::lent::flip;
 use super::waiting::{PATIENCE, wait_until};
 use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
-
-/// Flips one bit.
-fn flip(path: &Path, at: u64) {
-    let file = File::options().read(true).write(true).open(path).expect("a chunk file");
-    let mut byte = [0];
-    file.read_exact_at(&mut byte, at).expect("a byte");
-    byte[0] ^= 4;
-    file.write_all_at(&byte, at).expect("the flipped byte");
-}
 
 #[test]
 fn p12_a_flipped_bit_is_found_reported_and_read_around() {

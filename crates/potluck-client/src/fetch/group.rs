@@ -1,0 +1,359 @@
+//! Fetching chunks of an erasure-coded group. While all are well, exactly those that are needed are
+//! fetched. Where one cannot be had in time, as many others as the code asks for are fetched too, and
+//! exactly what lacks is rebuilt.
+
+use super::{Fetched, Fetcher};
+use crate::buffer::Buffer;
+use crate::link::{LinkError, Wanted};
+use crate::recipe::Group;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use potluck_core::chunk::ChunkName;
+use potluck_core::clock::Tick;
+use potluck_core::erasure::Codec;
+use potluck_core::ids::DonorId;
+use potluck_core::policy::Race;
+use potluck_core::read_plan::{GroupStep, Source, Standing, next_of_group};
+use potluck_core::recipe::Entry;
+use potluck_core::seal::{Meaning, SpaceKey};
+use potluck_wire::error::{ErrorKind, Failure, code};
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// A chunk of the group, as this read knows it.
+struct Shard {
+    /// `None` for zeros.
+    wanted: Option<Wanted>,
+    sources: Vec<Source>,
+    tried: Vec<DonorId>,
+    /// Requests under way.
+    asked: usize,
+    /// When the last of them is late.
+    due: Tick,
+    late: bool,
+    had: Option<Buffer>,
+    faults: Vec<(DonorId, LinkError)>,
+}
+
+impl Shard {
+    fn standing(&self) -> Standing {
+        if self.had.is_some() || self.wanted.is_none() {
+            return Standing::Had;
+        }
+        if self.asked > 0 {
+            return Standing::Asked { late: self.late };
+        }
+        let untried = || self.sources.iter().filter(|source| !self.tried.contains(&source.donor));
+        match (untried().any(|source| source.live), untried().next().is_some()) {
+            (true, _) => Standing::Open,
+            (false, true) => Standing::Suspect,
+            (false, false) => Standing::Lost,
+        }
+    }
+}
+
+impl Fetcher {
+    /// Fetches, verifies and opens the data chunks at positions `needed` of a group.
+    pub(super) async fn group(
+        &self,
+        group: &Group<'_>,
+        needed: &[usize],
+    ) -> Result<Vec<Fetched>, Failure> {
+        let (len, data) = (group.len as usize, group.data.len());
+        let rebuilt_at_most = needed.len().min(group.ec.parity());
+        let mut ahead = self.ahead(len * (data + rebuilt_at_most)).await;
+        let mut shards: Vec<Shard> =
+            (0..group.ec.width()).map(|position| self.shard(group, position, needed)).collect();
+        if self.gather(group, needed, &mut shards).await? {
+            self.rebuild(group, needed, &mut shards).await?;
+        }
+        let take = |position: &usize| {
+            let bytes = shards[*position].had.take().expect("gathered or rebuilt");
+            let permits = bytes.len().min(ahead.num_permits());
+            let part = ahead.split(permits).expect("no more than there are");
+            Fetched { bytes, _ahead: part }
+        };
+        Ok(needed.iter().map(take).collect())
+    }
+
+    fn shard(&self, group: &Group<'_>, position: usize, needed: &[usize]) -> Shard {
+        let wanted = group.chunk(position).map(|(name, len)| {
+            // What only helps to rebuild others is of use as it is stored.
+            let entry = group.entry(position).filter(|_| needed.contains(&position));
+            entry.map_or(Wanted { name, len, seal: None }, |entry| self.wanted(entry))
+        });
+        Shard {
+            wanted,
+            sources: self.sources(group.holders(position)),
+            tried: Vec::new(),
+            asked: 0,
+            due: Tick::ZERO,
+            late: false,
+            had: None,
+            faults: Vec::new(),
+        }
+    }
+
+    /// Fetches until what is needed is there, or can be rebuilt: then true.
+    async fn gather(
+        &self,
+        group: &Group<'_>,
+        needed: &[usize],
+        shards: &mut [Shard],
+    ) -> Result<bool, Failure> {
+        let extra = match group.race() {
+            // A read of a part touches only what it needs.
+            Race::Extra(extra) if needed.len() == group.data.len() => extra.into(),
+            _ => 0,
+        };
+        let mut asked = FuturesUnordered::new();
+        loop {
+            let room = self.donors.room.notified();
+            let standing: Vec<Standing> = shards.iter().map(Shard::standing).collect();
+            let waits_for_room = match next_of_group(&standing, needed, group.ec.data(), extra) {
+                GroupStep::Done => return Ok(false),
+                GroupStep::Rebuild => return Ok(true),
+                GroupStep::TooFew => return Err(self.too_few(group, shards)),
+                GroupStep::Wait => false,
+                GroupStep::Ask(positions) => match self.pick_of_group(shards, &positions) {
+                    Some((position, donor)) => {
+                        asked.push(self.ask_for(&mut shards[position], position, donor));
+                        continue;
+                    }
+                    None => true,
+                },
+            };
+            tokio::select! {
+                Some((position, (donor, answer))) = asked.next() => {
+                    let shard = &mut shards[position];
+                    shard.asked -= 1;
+                    match answer {
+                        Ok(bytes) => self.take(shard, bytes),
+                        Err(error) => {
+                            let name = shard.wanted.as_ref().map(|wanted| wanted.name);
+                            name.iter().for_each(|name| self.report(donor, *name, &error));
+                            shard.faults.push((donor, error));
+                        }
+                    }
+                }
+                () = room, if waits_for_room => {}
+                () = self.until_late(shards), if group.race() != Race::Off => {
+                    for (position, donor) in self.mark_late(shards) {
+                        asked.push(self.ask_for(&mut shards[position], position, donor));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The chunk, of these positions, that is expected first, and its donor.
+    fn pick_of_group(&self, shards: &[Shard], positions: &[usize]) -> Option<(usize, DonorId)> {
+        let expected = |position: &usize| {
+            let shard = &shards[*position];
+            let len = shard.wanted.as_ref()?.len;
+            let donor = self.pick(&shard.sources, len, &shard.tried)?;
+            let pace = |donor| {
+                self.donors.paces(|paces| paces.entry(donor).or_default().expected_finish(len))
+            };
+            Some((pace(donor), *position, donor))
+        };
+        let (_, position, donor) = positions.iter().filter_map(expected).min()?;
+        Some((position, donor))
+    }
+
+    fn ask_for(
+        &self,
+        shard: &mut Shard,
+        position: usize,
+        donor: DonorId,
+    ) -> impl Future<Output = (usize, (DonorId, Result<Buffer, LinkError>))> + use<'_> {
+        let wanted = shard.wanted.clone().expect("nobody is asked for zeros");
+        shard.tried.push(donor);
+        shard.asked += 1;
+        shard.late = false;
+        shard.due = self.client.env.clock.now() + self.patience(donor, wanted.len);
+        async move { (position, self.ask(donor, wanted).await) }
+    }
+
+    fn take(&self, shard: &mut Shard, bytes: Buffer) {
+        if shard.had.is_none() {
+            let others = shard.tried.len() as u64 - 1;
+            self.failovers.fetch_add(others, Ordering::Relaxed);
+            shard.had = Some(bytes);
+        }
+    }
+
+    /// Waits until a request is late; for ever when none can be.
+    async fn until_late(&self, shards: &[Shard]) {
+        let waiting = shards.iter().filter(|shard| shard.asked > 0 && !shard.late);
+        match waiting.filter(|shard| shard.had.is_none()).map(|shard| shard.due).min() {
+            Some(due) => {
+                let now = self.client.env.clock.now();
+                tokio::time::sleep(due.saturating_sub(now).max(Duration::from_millis(1))).await;
+            }
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Marks what is late; gives those late chunks that another live donor has, and who.
+    fn mark_late(&self, shards: &mut [Shard]) -> Vec<(usize, DonorId)> {
+        let now = self.client.env.clock.now();
+        let mut others = Vec::new();
+        for (position, shard) in shards.iter_mut().enumerate() {
+            let waits = shard.had.is_none() && shard.asked > 0 && !shard.late;
+            if let Some(wanted) = shard.wanted.as_ref().filter(|_| waits && now >= shard.due) {
+                let live = |donor: &DonorId| {
+                    shard.sources.iter().any(|source| source.donor == *donor && source.live)
+                };
+                match self.pick(&shard.sources, wanted.len, &shard.tried).filter(live) {
+                    Some(donor) => others.push((position, donor)),
+                    None => shard.late = true,
+                }
+            }
+        }
+        others
+    }
+
+    /// Rebuilds the needed chunks that are not there; verifies them by name before anything else.
+    async fn rebuild(
+        &self,
+        group: &Group<'_>,
+        needed: &[usize],
+        shards: &mut [Shard],
+    ) -> Result<(), Failure> {
+        let lacking: Vec<usize> =
+            needed.iter().copied().filter(|at| shards[*at].had.is_none()).collect();
+        let len = group.len as usize;
+        let mut rebuilt = Vec::with_capacity(lacking.len());
+        for _ in &lacking {
+            rebuilt.push(self.client.buffers.claim(len).await.buffer(len));
+        }
+        let work = Rebuild {
+            codec: Codec::new(group.ec),
+            key: self.key.clone(),
+            entries: (0..group.data.len())
+                .filter_map(|position| group.entry(position).copied())
+                .collect(),
+            had: shards.iter_mut().map(|shard| shard.had.take()).collect(),
+            opened: shards
+                .iter()
+                .map(|shard| shard.wanted.as_ref().is_some_and(|wanted| wanted.seal.is_some()))
+                .collect(),
+            lacking,
+            rebuilt,
+        };
+        let count = work.lacking.len() as u64;
+        tracing::debug!(lacking = ?work.lacking, "rebuilding chunks of a group");
+        let whole = self.client.env.offload.run(move || work.run()).await.map_err(|name| {
+            let what = format!("chunk {}… is not what its group gives back", short(&name));
+            Failure::new(ErrorKind::Integrity, code::WRONG_BYTES, what)
+                .hint("its parity does not fit its data: restore the file from its source")
+        })?;
+        for (shard, had) in shards.iter_mut().zip(whole) {
+            shard.had = had;
+        }
+        self.failovers.fetch_add(count, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn too_few(&self, group: &Group<'_>, shards: &[Shard]) -> Failure {
+        let lost = || shards.iter().filter(|shard| shard.standing() == Standing::Lost);
+        let reasons: BTreeSet<String> = lost()
+            .flat_map(|shard| &shard.faults)
+            .map(|(donor, error)| format!("{} {error}", self.donors.name(*donor)))
+            .collect();
+        let unknown = lost().filter(|shard| shard.sources.is_empty()).count();
+        let mut what = format!(
+            "of a group of {} chunks that needs {}, {} cannot be had",
+            group.data.len() + group.ec.parity(),
+            group.data.len(),
+            lost().count()
+        );
+        if !reasons.is_empty() {
+            what += ": ";
+            what += &reasons.into_iter().collect::<Vec<_>>().join("; ");
+        }
+        if unknown > 0 {
+            what += &format!("; {unknown} on no donor that is known");
+        }
+        let spoiled = |shard: &Shard| {
+            !shard.faults.is_empty()
+                && shard.faults.iter().all(|(_, error)| *error == LinkError::WrongBytes)
+        };
+        if lost().all(spoiled) {
+            return Failure::new(ErrorKind::Integrity, code::UNREADABLE, what)
+                .hint("too many chunks are damaged: restore the file from its source");
+        }
+        Failure::new(ErrorKind::Retry, code::UNREADABLE, what)
+            .hint("see `potluck status`, and try again when the donors are back")
+    }
+}
+
+fn short(name: &ChunkName) -> String {
+    name.to_string()[..12].to_owned()
+}
+
+/// What rebuilding takes; it burns CPU, so it belongs on a thread that may.
+struct Rebuild {
+    codec: Codec,
+    key: Option<SpaceKey>,
+    /// Of the data chunks.
+    entries: Vec<Entry>,
+    /// By position.
+    had: Vec<Option<Buffer>>,
+    /// Whether what was had is plaintext of a sealed chunk.
+    opened: Vec<bool>,
+    lacking: Vec<usize>,
+    /// Room for what is lacking.
+    rebuilt: Vec<Buffer>,
+}
+
+impl Rebuild {
+    /// Gives the group with what was lacking, as plaintext where it is needed; or the name of the
+    /// chunk that came out wrong.
+    fn run(mut self) -> Result<Vec<Option<Buffer>>, ChunkName> {
+        self.seal_again();
+        let mut shards: Vec<Option<&[u8]>> =
+            self.had.iter().map(|had| had.as_ref().map(|bytes| &bytes[..])).collect();
+        // What a short group lacks are zeros.
+        for zeros in &mut shards[self.entries.len()..self.codec.ec().data()] {
+            *zeros = Some(&[]);
+        }
+        let mut out: Vec<&mut [u8]> = self.rebuilt.iter_mut().map(|bytes| &mut bytes[..]).collect();
+        let rebuilt = self.codec.rebuild(&shards, &self.lacking, &mut out);
+        rebuilt.map_err(|_| self.entries[self.lacking[0]].name)?;
+        for (position, mut bytes) in self.lacking.iter().zip(self.rebuilt) {
+            let entry = &self.entries[*position];
+            bytes.bytes_mut().truncate(entry.stored_len() as usize);
+            if ChunkName::of(&bytes) != entry.name {
+                return Err(entry.name);
+            }
+            self.had[*position] = Some(bytes);
+            self.opened[*position] = entry.sealed;
+        }
+        for (position, entry) in self.entries.iter().enumerate() {
+            let (Some(key), Some(bytes)) = (&self.key, &mut self.had[position]) else { continue };
+            if self.opened[position]
+                && key.open(Meaning::Chunk, &entry.digest, bytes.bytes_mut()).is_err()
+            {
+                return Err(entry.name);
+            }
+        }
+        Ok(self.had)
+    }
+
+    /// Chunks that were opened on arrival become again what is stored: a key seals one plaintext to
+    /// one ciphertext only, and that costs less than to fetch them sealed and verify their names.
+    fn seal_again(&mut self) {
+        for (position, entry) in self.entries.iter().enumerate() {
+            if let (Some(key), Some(bytes), true) =
+                (&self.key, &mut self.had[position], self.opened[position])
+            {
+                key.seal(Meaning::Chunk, &entry.digest, bytes.bytes_mut());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,155 @@
+//! An opened file: what the manager says of it, believed as far as it adds up.
+
+use potluck_core::chunk::{ChunkName, Digest, FileDigest, MAX_STORED};
+use potluck_core::erasure::Ec;
+use potluck_core::ids::DonorId;
+use potluck_core::policy::Race;
+use potluck_core::read_plan::{Piece, chunks_of_range};
+use potluck_core::recipe::{self, Entry};
+use potluck_core::seal::{Meaning, SpaceKey};
+use potluck_wire::control::OpenFile;
+use potluck_wire::error::{ErrorKind, Failure, code};
+use std::ops::Range;
+
+/// A file as it was when it was opened.
+pub struct Recipe {
+    /// What the manager said of it.
+    pub file: OpenFile,
+    /// Its chunks in order.
+    pub entries: Vec<Entry>,
+    /// The content of a file that lives in the catalog.
+    pub inline: Option<Vec<u8>>,
+}
+
+impl Recipe {
+    /// Believes the manager only as far as its answer is consistent: the recipe must add up to
+    /// the file's size and digest.
+    pub fn check(mut file: OpenFile, key: Option<&SpaceKey>) -> Result<Self, Failure> {
+        let wrong = |what: String| {
+            Failure::new(ErrorKind::Integrity, code::WRONG_BYTES, what)
+                .hint("the catalog is damaged: tell the pool's admin")
+        };
+        let mut digest = FileDigest::default();
+        let mut entries = Vec::new();
+        let mut size = 0;
+        let inline = match file.inline.take() {
+            Some(blob) => {
+                let mut content = blob.0;
+                if let Some(key) = key.filter(|_| !content.is_empty()) {
+                    key.open(Meaning::Inline, &file.digest, &mut content)
+                        .map_err(|why| wrong(format!("“{}”: {why}", file.path)))?;
+                }
+                size = content.len() as u64;
+                if !content.is_empty() {
+                    digest.push(Digest::of(&content));
+                }
+                Some(content)
+            }
+            None => {
+                for page in std::mem::take(&mut file.pages) {
+                    entries.extend(recipe::unpack(&page.0).map_err(|why| wrong(why.to_string()))?);
+                }
+                for entry in &entries {
+                    digest.push(entry.digest);
+                    size += u64::from(entry.len);
+                }
+                None
+            }
+        };
+        if size != file.size || digest.finish() != file.digest {
+            return Err(wrong(format!("the recipe of “{}” does not add up", file.path)));
+        }
+        let parity = file.ec.map_or(0, |ec| ec.group_count(entries.len()) * ec.parity());
+        if file.parity.0.len() != parity {
+            return Err(wrong(format!("the parity of “{}” does not add up", file.path)));
+        }
+        Ok(Self { file, entries, inline })
+    }
+
+    /// Who holds a chunk.
+    pub fn holders(&self, chunk: usize) -> &[DonorId] {
+        self.file.holders.get(chunk).map_or(&[], Vec::as_slice)
+    }
+
+    /// The pieces of a range, in order, by what is fetched together: the chunks of a group, or
+    /// without an erasure code one.
+    pub fn units(&self, range: Range<u64>) -> Vec<Vec<Piece>> {
+        let size = self.file.ec.map_or(1, Ec::data);
+        let pieces = chunks_of_range(self.entries.iter().map(|entry| entry.len), range);
+        let same = |a: &Piece, b: &Piece| a.index / size == b.index / size;
+        pieces.chunk_by(same).map(<[Piece]>::to_vec).collect()
+    }
+
+    /// Bytes that reading what is fetched together takes at most.
+    pub fn largest_unit(&self) -> usize {
+        let chunk = self.entries.iter().map(Entry::stored_len).max().unwrap_or(0) as usize;
+        chunk * self.file.ec.map_or(1, Ec::width)
+    }
+
+    /// The group that a chunk is in.
+    pub fn group(&self, ec: Ec, chunk: usize) -> Group<'_> {
+        let number = chunk / ec.data();
+        let first = number * ec.data();
+        let last = (first + ec.data()).min(self.entries.len());
+        let (data, parity) = (first..last, number * ec.parity()..(number + 1) * ec.parity());
+        let len = self.entries[data.clone()].iter().map(Entry::stored_len).max().unwrap_or(0);
+        Group { recipe: self, ec, data, parity, len }
+    }
+}
+
+/// [`Recipe::largest_unit`] of a file whose recipe is not checked yet, or more.
+pub fn largest_unit(file: &OpenFile) -> usize {
+    // The first chunk of a file is no shorter than the others.
+    let first = || recipe::unpack(&file.pages.first()?.0).ok()?.first().map(Entry::stored_len);
+    match file.ec {
+        Some(ec) => first().unwrap_or(0) as usize * ec.width(),
+        None => file.size.min(MAX_STORED.into()) as usize,
+    }
+}
+
+/// A group of an erasure-coded file. Its chunks are counted by position: data from 0, parity from
+/// m; positions between that a short group lacks are zeros.
+#[derive(Clone)]
+pub struct Group<'a> {
+    recipe: &'a Recipe,
+    /// The code.
+    pub ec: Ec,
+    /// Its data chunks in the file.
+    pub data: Range<usize>,
+    /// Its parity chunks among all of the file.
+    parity: Range<usize>,
+    /// Stored bytes of its longest chunk.
+    pub len: u32,
+}
+
+impl Group<'_> {
+    /// The data chunk at a position.
+    pub fn entry(&self, position: usize) -> Option<&Entry> {
+        self.recipe.entries[self.data.clone()].get(position)
+    }
+
+    /// Name and stored bytes of the chunk at a position; `None` for zeros.
+    pub fn chunk(&self, position: usize) -> Option<(ChunkName, u32)> {
+        match position.checked_sub(self.ec.data()) {
+            None => self.entry(position).map(|entry| (entry.name, entry.stored_len())),
+            Some(at) => Some((self.recipe.file.parity.0[self.parity.clone()][at], self.len)),
+        }
+    }
+
+    /// Who holds the chunk at a position.
+    pub fn holders(&self, position: usize) -> &[DonorId] {
+        match position.checked_sub(self.ec.data()) {
+            None if position < self.data.len() => self.recipe.holders(self.data.start + position),
+            None => &[],
+            Some(at) => {
+                let holders = self.recipe.file.parity_holders.get(self.parity.start + at);
+                holders.map_or(&[], Vec::as_slice)
+            }
+        }
+    }
+
+    /// How its reads race.
+    pub fn race(&self) -> Race {
+        self.recipe.file.race
+    }
+}

@@ -1,0 +1,99 @@
+//! A chunk comes from another donor by order of the manager: repair, relocation, and copies in
+//! the manager's own time. Each piece is hashed and written as it arrives, exactly as if a client
+//! had put it, so the cap and the owner's reserve hold here too.
+
+use crate::fault::{Fault, not_placed};
+use crate::service::Service;
+use crate::store::{Origin, TRAILER};
+use potluck_core::chunk::{ChunkKind, ChunkName, Verifier};
+use potluck_core::policy::AckLevel;
+use potluck_wire::bulk::PIECE;
+use potluck_wire::control::{OrderFault, Source};
+use std::time::Duration;
+
+/// How long a chunk may take over its bytes: a source that sends hardly anything must not hold up
+/// an order for ever, and there may be a better one.
+const SLOWEST: u32 = 256 << 10;
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A chunk that the manager wants here.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wanted {
+    /// Which.
+    pub chunk: ChunkName,
+    /// Its stored bytes.
+    pub len: u32,
+    /// When it counts as stored.
+    pub ack: AckLevel,
+    /// What it is to the pool.
+    pub kind: ChunkKind,
+}
+
+/// How long `len` bytes may take to come.
+pub(crate) fn deadline(len: u32) -> Duration {
+    PATIENCE + Duration::from_secs(u64::from(len / SLOWEST))
+}
+
+/// Fetches `wanted` from the first source that has it, verifies and stores it.
+pub(crate) async fn copy(service: &Service, wanted: &Wanted, from: &[Source]) -> Result<(), Fault> {
+    if service.store.list_if_held(wanted.chunk, wanted.len, wanted.ack) {
+        return Ok(());
+    }
+    let mut worst = None;
+    for source in from {
+        let copying =
+            tokio::time::timeout(deadline(wanted.len), copy_from(service, wanted, source));
+        let late = Fault::of(source.donor, OrderFault::SourceAway);
+        match copying.await.unwrap_or(Err(late)) {
+            Ok(()) => return Ok(()),
+            Err(fault @ Fault { donor: None, .. }) => return Err(fault),
+            Err(fault) => {
+                tracing::debug!("cannot copy chunk {}: {fault:?}", wanted.chunk);
+                worst = Some(worst.map_or(fault, |worst: Fault| worst.or_worse(fault)));
+            }
+        }
+    }
+    Err(worst.unwrap_or(Fault::here(OrderFault::SourceMissing)))
+}
+
+async fn copy_from(service: &Service, wanted: &Wanted, source: &Source) -> Result<(), Fault> {
+    let Wanted { chunk, len, ack, kind } = *wanted;
+    // The room first: what is not going to be kept is not worth anybody's bytes.
+    let mut incoming = service.store.accept(chunk, len)?;
+    let mut fetch = service.couriers.fetch(&service.env, source, chunk, len).await?;
+    let mut piece = vec![0; PIECE.min(len as usize) + TRAILER];
+    let mut left = len as usize;
+    while left > PIECE {
+        left -= fetch.next(&mut piece[..PIECE]).await?;
+        incoming.append(&piece[..PIECE])?;
+    }
+    fetch.next(&mut piece[..left]).await?;
+    fetch.done();
+    let last = &mut piece[..left + TRAILER];
+    let placed = incoming.place(last, Origin::order(kind), ack);
+    placed.map(drop).map_err(|why| not_placed(why, Some(source.donor)))
+}
+
+/// Fetches a chunk from `source` and looks whether it is what its name says; stores nothing.
+pub(crate) async fn probe(
+    service: &Service,
+    chunk: ChunkName,
+    len: u32,
+    source: &Source,
+) -> Result<(), Fault> {
+    let probing = async {
+        let mut fetch = service.couriers.fetch(&service.env, source, chunk, len).await?;
+        let mut piece = vec![0; PIECE.min(len as usize)];
+        let mut verifier = Verifier::new(chunk);
+        loop {
+            match fetch.next(&mut piece).await? {
+                0 => break,
+                n => verifier.update(&piece[..n]),
+            }
+        }
+        fetch.done();
+        verifier.finish().map_err(|_| Fault::of(source.donor, OrderFault::SourceWrong))
+    };
+    let late = Fault::of(source.donor, OrderFault::SourceAway);
+    tokio::time::timeout(deadline(len), probing).await.unwrap_or(Err(late))
+}

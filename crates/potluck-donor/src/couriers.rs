@@ -1,0 +1,183 @@
+//! Connections to other donors: opened by order of the manager, kept for a while, for orders come
+//! in crowds.
+
+use crate::fault::Fault;
+use potluck_core::chunk::ChunkName;
+use potluck_core::clock::Tick;
+use potluck_core::ids::DonorId;
+use potluck_wire::bulk::Status;
+use potluck_wire::control::{OrderFault, Source};
+use potluck_wire::courier::{Courier, CourierError};
+use potluck_wire::env::Env;
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+/// Idle connections kept at once.
+const MOST: usize = 16;
+/// An idle connection is closed after this long, well before the other side does it.
+const KEPT: Duration = Duration::from_secs(30);
+
+/// Idle connections, the oldest first.
+#[derive(Default)]
+pub(crate) struct Couriers {
+    idle: Mutex<Vec<Idle>>,
+}
+
+struct Idle {
+    to: Address,
+    courier: Courier,
+    since: Tick,
+}
+
+/// Whom a connection reaches, and under which ticket: what it may do depends on both.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Address {
+    donor: DonorId,
+    host: String,
+    ticket: String,
+}
+
+impl Address {
+    fn of(source: &Source) -> Self {
+        let (host, ticket) = (source.address.clone(), source.ticket.public.to_string());
+        Self { donor: source.donor, host, ticket }
+    }
+}
+
+impl Couriers {
+    fn idle(&self) -> MutexGuard<'_, Vec<Idle>> {
+        self.idle.lock().expect("no holder panics")
+    }
+
+    /// Asks `source` for the chunk `name` of `len` stored bytes.
+    pub async fn fetch(
+        &self,
+        env: &Env,
+        source: &Source,
+        name: ChunkName,
+        len: u32,
+    ) -> Result<Fetch<'_>, Fault> {
+        let to = Address::of(source);
+        let asked = match self.take(&to) {
+            Some(mut courier) => {
+                let asked = courier.begin_get(name, len).await;
+                match asked {
+                    // It was closed while it was idle, which says nothing of the donor.
+                    Err(CourierError::Broken(_) | CourierError::Silent) => None,
+                    asked => Some((courier, asked)),
+                }
+            }
+            None => None,
+        };
+        let (courier, asked) = match asked {
+            Some(asked) => asked,
+            None => {
+                let mut courier =
+                    self.open(env, source).await.map_err(|why| fault(source, &why))?;
+                let asked = courier.begin_get(name, len).await;
+                (courier, asked)
+            }
+        };
+        match asked {
+            Ok(()) => {
+                let now = env.clock.now();
+                Ok(Fetch { couriers: self, to, courier, left: len as usize, now })
+            }
+            Err(why) => {
+                if matches!(why, CourierError::Refused(_)) {
+                    self.keep(to, courier, env.clock.now());
+                }
+                Err(fault(source, &why))
+            }
+        }
+    }
+
+    /// A connection to `to`: one that was `kept`, if there is any, or a new one.
+    pub async fn visit(
+        &self,
+        env: &Env,
+        to: &Source,
+        kept: bool,
+    ) -> Result<Option<Courier>, CourierError> {
+        if kept {
+            return Ok(self.take(&Address::of(to)));
+        }
+        self.open(env, to).await.map(Some)
+    }
+
+    /// Keeps a connection that owes nothing.
+    pub fn leave(&self, env: &Env, to: &Source, courier: Courier) {
+        self.keep(Address::of(to), courier, env.clock.now());
+    }
+
+    async fn open(&self, env: &Env, source: &Source) -> Result<Courier, CourierError> {
+        Courier::open(&*env.net, &*env.entropy, &source.address, &source.ticket).await
+    }
+
+    fn take(&self, to: &Address) -> Option<Courier> {
+        let mut idle = self.idle();
+        let at = idle.iter().rposition(|idle| idle.to == *to)?;
+        Some(idle.remove(at).courier)
+    }
+
+    fn keep(&self, to: Address, courier: Courier, since: Tick) {
+        let mut idle = self.idle();
+        if idle.len() >= MOST {
+            idle.remove(0);
+        }
+        idle.push(Idle { to, courier, since });
+    }
+
+    /// Closes what has been idle for long.
+    pub fn close_idle(&self, now: Tick) {
+        self.idle().retain(|idle| now.saturating_sub(idle.since) < KEPT);
+    }
+}
+
+/// A chunk on its way here. Its connection is kept when all of it was read.
+pub(crate) struct Fetch<'c> {
+    couriers: &'c Couriers,
+    to: Address,
+    courier: Courier,
+    left: usize,
+    now: Tick,
+}
+
+impl Fetch<'_> {
+    /// Fills `piece` with the next bytes, or as much of it as there is left; gives how much.
+    pub async fn next(&mut self, piece: &mut [u8]) -> Result<usize, Fault> {
+        let want = piece.len().min(self.left);
+        let read = self.courier.read(&mut piece[..want]).await;
+        read.map_err(|why| Fault::of(self.to.donor, fault_of(&why)))?;
+        self.left -= want;
+        Ok(want)
+    }
+
+    /// Who sends it.
+    pub fn donor(&self) -> DonorId {
+        self.to.donor
+    }
+
+    /// All of it was read.
+    pub fn done(self) {
+        if self.left == 0 {
+            self.couriers.keep(self.to, self.courier, self.now);
+        }
+    }
+}
+
+fn fault(source: &Source, why: &CourierError) -> Fault {
+    tracing::debug!("donor {} at {}: {why}", source.donor, source.address);
+    Fault::of(source.donor, fault_of(why))
+}
+
+fn fault_of(why: &CourierError) -> OrderFault {
+    match why {
+        CourierError::Refused(Status::NotFound) => OrderFault::SourceMissing,
+        CourierError::WrongBytes => OrderFault::SourceWrong,
+        CourierError::Open(_)
+        | CourierError::Broken(_)
+        | CourierError::Silent
+        | CourierError::Refused(_) => OrderFault::SourceAway,
+    }
+}

@@ -1,0 +1,62 @@
+//! Why an order of the manager was not carried out.
+
+use crate::store::{NotPlaced, Refusal};
+use potluck_core::ids::DonorId;
+use potluck_wire::control::{OrderFault, OrderOutcome};
+
+/// Why an order was not carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Fault {
+    /// Why.
+    pub why: OrderFault,
+    /// Which donor was at fault; `None` when it was this one.
+    pub donor: Option<DonorId>,
+}
+
+impl Fault {
+    /// Another donor's.
+    pub fn of(donor: DonorId, why: OrderFault) -> Self {
+        Self { why, donor: Some(donor) }
+    }
+
+    /// Ours.
+    pub fn here(why: OrderFault) -> Self {
+        Self { why, donor: None }
+    }
+
+    /// Of two donors' faults the one the manager must hear of: a lie before a loss, and a loss
+    /// before an absence.
+    pub fn or_worse(self, other: Self) -> Self {
+        let rank = |fault: &Self| match fault.why {
+            OrderFault::SourceWrong => 2,
+            OrderFault::SourceMissing => 1,
+            _ => 0,
+        };
+        if rank(&other) > rank(&self) { other } else { self }
+    }
+}
+
+impl From<Refusal> for Fault {
+    fn from(refusal: Refusal) -> Self {
+        Self::here(match refusal {
+            Refusal::Full => OrderFault::Full,
+            Refusal::Disk => OrderFault::Disk,
+            Refusal::Lost => OrderFault::NotHere,
+        })
+    }
+}
+
+impl From<Fault> for OrderOutcome {
+    fn from(fault: Fault) -> Self {
+        Self::Failed { why: fault.why, donor: fault.donor }
+    }
+}
+
+/// What is wrong with a chunk that was fetched from `donor`, or computed here if from nobody.
+pub(crate) fn not_placed(why: NotPlaced, donor: Option<DonorId>) -> Fault {
+    match (why, donor) {
+        (NotPlaced::Refused(refusal), _) => refusal.into(),
+        (NotPlaced::Mismatch, Some(donor)) => Fault::of(donor, OrderFault::SourceWrong),
+        (NotPlaced::Mismatch, None) => Fault::here(OrderFault::WrongResult),
+    }
+}

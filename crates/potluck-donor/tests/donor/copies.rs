@@ -1,0 +1,157 @@
+//! Chunks that come from other donors by order: only what was asked for, never over the cap, and
+//! each order once.
+
+use crate::manager::{DONOR, Manager};
+use crate::pool::{Client, Pool, bytes_below, content};
+use potluck_core::chunk::{ChunkKind, ChunkName};
+use potluck_core::ids::DonorId;
+use potluck_core::policy::AckLevel;
+use potluck_wire::bulk::Status;
+use potluck_wire::control::{Order, OrderFault, OrderOutcome, Source};
+use std::fs;
+
+const LEN: usize = 1_200_000;
+
+async fn put(client: &mut Client, number: u64) -> ChunkName {
+    let bytes = content(number, LEN);
+    assert_eq!(client.put(&bytes, AckLevel::Memory).await, Status::Ok);
+    ChunkName::of(&bytes)
+}
+
+fn copy(order: u64, chunk: ChunkName, from: &[Source]) -> Order {
+    let (len, ack, kind) = (LEN as u32, AckLevel::Disk, ChunkKind::Data);
+    Order::Copy { order, chunk, len, ack, kind, from: from.to_vec() }
+}
+
+fn failed(why: OrderFault, donor: Option<DonorId>) -> OrderOutcome {
+    OrderOutcome::Failed { why, donor }
+}
+
+/// How often the manager was told that `chunk` is here.
+fn added(manager: &Manager, chunk: ChunkName) -> usize {
+    let book = manager.book();
+    let added = book.heartbeats.iter().flat_map(|beat| &beat.added.0);
+    added.filter(|holding| holding.name == chunk).count()
+}
+
+/// Nobody listens there.
+fn dead(source: &Source) -> Source {
+    Source { address: "127.0.0.1:9".into(), ..source.clone() }
+}
+
+#[tokio::test]
+async fn a_copy_comes_from_the_first_source_that_has_it_and_is_made_once() {
+    let (rich, poor) = (Pool::start().await, Pool::start().await);
+    let name = put(&mut rich.client().await, 1).await;
+    let elsewhere = rich.source();
+    let empty = poor.source();
+    let order = copy(7, name, &[dead(&elsewhere), empty, elsewhere]);
+    assert_eq!(poor.manager.ask(7, order.clone()).await, OrderOutcome::Done);
+    assert_eq!(poor.client().await.get(&name).await, Some(content(1, LEN)));
+    assert_eq!(added(&poor.manager, name), 1);
+
+    // Repeated once too often.
+    poor.manager.book().orders = vec![order];
+    poor.manager.beats(2).await;
+    assert_eq!(added(&poor.manager, name), 1);
+    // A new order for a chunk that is here is answered and lists it again.
+    assert_eq!(poor.manager.ask(8, copy(8, name, &[])).await, OrderOutcome::Done);
+    assert_eq!(added(&poor.manager, name), 2);
+    let (trailer, kind) = (LEN + 16..LEN + 32, LEN + 9);
+    let file = fs::read(poor.place.chunk(&name)).expect("stored");
+    assert_eq!((&file[trailer], file[kind]), (&[0; 16][..], 0), "no session stored it");
+}
+
+#[tokio::test]
+async fn many_copies_at_once_are_answered_before_the_second_is_over() {
+    let (rich, poor) = (Pool::start().await, Pool::start().await);
+    let mut client = rich.client().await;
+    let source = [rich.source()];
+    let mut orders = Vec::new();
+    for number in 0..40 {
+        orders.push(copy(number, put(&mut client, number).await, &source));
+    }
+    let heard = poor.manager.book().heartbeats.len();
+    poor.manager.book().orders = orders;
+    poor.manager
+        .until("all answers", |book| {
+            (0..40).all(|order| book.answer(order).is_some()).then_some(())
+        })
+        .await;
+    let book = poor.manager.book();
+    assert!((0..40).all(|order| book.answer(order) == Some(OrderOutcome::Done)));
+    assert!(book.heartbeats.len() - heard < 12);
+}
+
+#[tokio::test]
+async fn wrong_bytes_are_nobodys_chunk() {
+    let (liar, victim) = (Pool::start().await, Pool::start().await);
+    let name = put(&mut liar.client().await, 1).await;
+    let path = liar.place.chunk(&name);
+    let mut bytes = fs::read(&path).expect("stored");
+    bytes[LEN / 2] ^= 1;
+    fs::write(&path, bytes).expect("spoiled");
+    let lie = failed(OrderFault::SourceWrong, Some(DONOR));
+    let from = [liar.source(), victim.source()];
+    assert_eq!(victim.manager.ask(1, copy(1, name, &from)).await, lie);
+    assert_eq!(victim.client().await.get(&name).await, None);
+    assert!(victim.place.files("temp").is_empty());
+
+    let shorter = Order::Copy {
+        order: 2,
+        chunk: name,
+        len: 100,
+        ack: AckLevel::Memory,
+        kind: ChunkKind::Data,
+        from: vec![liar.source()],
+    };
+    assert_eq!(victim.manager.ask(2, shorter).await, lie);
+    let (chunk, len) = (name, LEN as u32);
+    let probe = Order::Probe { order: 3, chunk, len, from: liar.source() };
+    assert_eq!(victim.manager.ask(3, probe).await, lie);
+}
+
+#[tokio::test]
+async fn a_probe_says_what_a_donor_has_and_keeps_nothing() {
+    let (tested, judge) = (Pool::start().await, Pool::start().await);
+    let name = put(&mut tested.client().await, 1).await;
+    let probe = |order, chunk, from| Order::Probe { order, chunk, len: LEN as u32, from };
+    let source = tested.source();
+    assert_eq!(judge.manager.ask(1, probe(1, name, source.clone())).await, OrderOutcome::Done);
+    assert_eq!(judge.client().await.get(&name).await, None);
+    let absent = probe(2, ChunkName::of(b"absent"), source.clone());
+    let missing = failed(OrderFault::SourceMissing, Some(DONOR));
+    assert_eq!(judge.manager.ask(2, absent).await, missing);
+    let away = failed(OrderFault::SourceAway, Some(DONOR));
+    assert_eq!(judge.manager.ask(3, probe(3, name, dead(&source))).await, away);
+}
+
+#[tokio::test]
+async fn copies_and_puts_together_never_exceed_the_cap() {
+    const CAP: u64 = 10 << 20;
+    let (rich, poor) = (Pool::start().await, Pool::lending(CAP).await);
+    let mut client = rich.client().await;
+    let source = [rich.source()];
+    let mut orders = Vec::new();
+    for number in 0..12 {
+        orders.push(copy(number, put(&mut client, number).await, &source));
+    }
+    poor.manager.book().orders = orders;
+    let mut client = poor.client().await;
+    let mut stored = 0;
+    for number in 100..112 {
+        match client.put(&content(number, LEN), AckLevel::Memory).await {
+            Status::Ok => stored += 1,
+            refused => assert_eq!(refused, Status::Full),
+        }
+        assert!(bytes_below(&poor.place.lent()) <= CAP);
+    }
+    let all = |book: &crate::manager::Book| (0..12).map(|order| book.answer(order)).collect();
+    let answers: Vec<_> = poor.manager.until("all answers", all).await;
+    let copied = answers.iter().filter(|answer| **answer == OrderOutcome::Done).count();
+    let full = failed(OrderFault::Full, None);
+    assert_eq!(copied + answers.iter().filter(|answer| **answer == full).count(), 12);
+    assert!(copied + stored == 8, "{copied} copied, {stored} put");
+    assert!(bytes_below(&poor.place.lent()) <= CAP);
+    assert!(poor.place.files("temp").is_empty());
+}

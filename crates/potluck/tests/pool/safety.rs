@@ -1,0 +1,57 @@
+//! How safe files are, as the command line tells it.
+
+use super::lab::{Cli, Lab};
+use super::waiting::{PATIENCE, wait_until};
+use serde_json::Value;
+use std::time::Duration;
+
+impl Cli {
+    /// A file's health.
+    #[track_caller]
+    pub fn health(&self, path: &str) -> Value {
+        let stated = self.json(&["stat", path]);
+        assert!(stated["health"].is_object(), "no health in {stated}");
+        stated["health"].clone()
+    }
+
+    /// Whether a file has all that its policy promises.
+    #[track_caller]
+    pub fn is_safe(&self, path: &str) -> bool {
+        let health = self.health(path);
+        health["incomplete"] == 0 && health["tolerates"].as_u64() >= health["promised"].as_u64()
+    }
+
+    /// Waits until a file has all that its policy promises.
+    #[track_caller]
+    pub fn wait_safe(&self, path: &str) -> Duration {
+        wait_until(&format!("{path} to be safe"), PATIENCE, || self.is_safe(path))
+    }
+
+    /// What `potluck repair status` shows.
+    #[track_caller]
+    pub fn repair(&self) -> Value {
+        self.status()["repair"].clone()
+    }
+
+    /// What the pool says of a space.
+    #[track_caller]
+    pub fn space(&self, name: &str) -> Value {
+        let status = self.status();
+        let spaces = status["spaces"].as_array().expect("spaces").iter();
+        let mut named = spaces.filter(|space| space["name"] == name);
+        named.next().unwrap_or_else(|| panic!("no space {name} in {status}")).clone()
+    }
+}
+
+impl Lab {
+    /// `kill -9` of some donors.
+    pub fn kill_donors(&mut self, names: &[&str]) {
+        names.iter().for_each(|name| self.kill_donor(name));
+    }
+
+    /// Starts them again and waits until the pool knows.
+    pub fn bring_back(&mut self, names: &[&str]) {
+        names.iter().for_each(|name| self.start_donor(name));
+        names.iter().for_each(|name| self.wait_back(name));
+    }
+}
