@@ -209,7 +209,10 @@ pub fn target<'a>(
         return found;
     }
     let full = helpers.iter().any(|helper| apart(&helper));
-    if missing && !full && let Some(found) = best(&fresh) {
+    if missing
+        && !full
+        && let Some(found) = best(&fresh)
+    {
         return found;
     }
     Err(if full { NoTarget::Full } else { NoTarget::NoneApart })
