@@ -16,12 +16,16 @@ mod hold;
 mod joining;
 #[path = "manager/lab.rs"]
 mod lab;
+#[path = "manager/policies.rs"]
+mod policies;
 #[path = "manager/port.rs"]
 mod port;
 #[path = "manager/repairing.rs"]
 mod repairing;
 #[path = "manager/restart.rs"]
 mod restart;
+#[path = "manager/restoring.rs"]
+mod restoring;
 #[path = "manager/trusting.rs"]
 mod trusting;
 #[path = "manager/writing.rs"]

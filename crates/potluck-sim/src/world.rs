@@ -10,6 +10,7 @@ use crate::net::BelieveWho;
 use crate::plan::Plan;
 use crate::stage::Stage;
 use potluck_core::budget::{KeepFree, Limits};
+use potluck_core::policy::Redundancy;
 use potluck_donor::{Donor, DonorConfig};
 use potluck_manager::{Manager, ManagerConfig};
 use std::collections::BTreeMap;
@@ -62,7 +63,12 @@ impl World {
             .enable_random_order();
         let stage = Stage::default();
         stage.board().health.tolerates = plan.redundancy.tolerates() as usize;
+        stage.board().health.needs = plan.redundancy.donors() as usize;
         stage.board().name_liars = plan.name_liars;
+        stage.board().ec = match plan.redundancy {
+            Redundancy::Copies(_) => None,
+            Redundancy::Ec(ec) => Some(ec),
+        };
         let host = |(who, skew): &(Who, i64)| {
             (*who, Host::new(*who, plan.seed, *skew, stage.trace.clone()))
         };
@@ -126,12 +132,11 @@ impl World {
         let (stage, host) = (self.stage.clone(), self.hosts[&who].clone());
         self.sim.host(who.to_string(), move || {
             let (stage, host, disk) = (stage.clone(), host.clone(), drive.process());
+            let limits = Limits { max: u64::MAX, keep_free: KeepFree::Bytes(0) };
             let config = DonorConfig {
-                dir: LENT.into(),
-                state: STATE.into(),
                 listen: "0.0.0.0:7701".into(),
                 advertise: Some(who.address()),
-                limits: Limits { max: u64::MAX, keep_free: KeepFree::Bytes(0) },
+                ..DonorConfig::new(LENT.into(), STATE.into(), limits)
             };
             async move {
                 host.join(&stage.invitations).await;

@@ -354,3 +354,6 @@ impl Rebuild {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

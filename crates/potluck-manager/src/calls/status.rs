@@ -42,6 +42,7 @@ impl Answer for Status {
             .concat(),
             repair,
             backup_file_seconds: service.backups.file_seconds(now),
+            backup_pool_seconds: service.backups.pool_seconds(now),
             gc_held: held,
             ..PoolStatus::default()
         })
@@ -85,7 +86,7 @@ fn alarms(held: Option<&str>, backup: Option<&str>) -> Vec<String> {
         format!("nothing is reclaimed: {why}. When all is where it should be: `potluck gc resume`")
     });
     let backup = backup.map(|why| {
-        format!("the catalog is not checkpointed: {why}. Free space, or choose --backup-dir")
+        format!("the catalog is not checkpointed: {why}. Look at the disk of --backup-dir and at the donors")
     });
     backup.into_iter().chain(held).collect()
 }
