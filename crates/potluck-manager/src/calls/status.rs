@@ -44,7 +44,6 @@ impl Answer for Status {
             backup_file_seconds: service.backups.file_seconds(now),
             backup_pool_seconds: service.backups.pool_seconds(now),
             gc_held: held,
-            ..PoolStatus::default()
         })
     }
 }

@@ -27,13 +27,16 @@ const LATELY: Duration = Duration::from_secs(10);
 /// Sources named in an order besides the first.
 const SPARE_SOURCES: usize = 2;
 
+/// Bytes that orders read at donors.
+type Reads = Vec<(DonorId, u64)>;
+
 /// What a numbered order is for.
 #[derive(Debug)]
 pub enum Purpose {
     /// To make a copy or a chunk of a group.
-    Make { unit: (VersionId, u32, bool), chunk: ChunkName, len: u32, reads: Vec<(DonorId, u64)> },
+    Make { unit: (VersionId, u32, bool), chunk: ChunkName, len: u32, reads: Reads },
     /// To compute parity; so many donors are asked in all.
-    Encode { group: Box<Encode>, asked: usize, reads: Vec<(DonorId, u64)> },
+    Encode { group: Box<Encode>, asked: usize, reads: Reads },
     /// To test whether a donor sends a chunk as it is.
     Probe { chunk: ChunkName, suspect: DonorId },
     /// To compare a part of a chunk among its holders.
@@ -397,7 +400,7 @@ impl Pool {
         shards: &[&ShardAt],
         need: usize,
         round: &Round<'_>,
-    ) -> Option<(Vec<Shard>, Vec<(DonorId, u64)>)> {
+    ) -> Option<(Vec<Shard>, Reads)> {
         let mut found: Vec<(Helper, Shard)> = Vec::new();
         for shard in shards {
             let mut helpers = Vec::new();
