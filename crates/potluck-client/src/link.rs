@@ -2,15 +2,17 @@
 //! back in the same order.
 
 use crate::buffer::{Buffer, Buffers};
-use potluck_core::chunk::{ChunkName, Digest, Verifier};
+use potluck_core::chunk::{ChunkKind, ChunkName, Digest, Verifier};
 use potluck_core::policy::AckLevel;
 use potluck_core::seal::{Meaning, SpaceKey};
 use potluck_wire::bulk::{
-    BulkIo, FrameError, Inbox, Lane, PIECE, Reply, Request, Status, StreamIo,
+    BulkIo, Forward, FrameError, Inbox, Lane, PIECE, Reply, Request, Status, StreamIo,
 };
+use potluck_wire::control::Source;
 use potluck_wire::net::BoxStream;
 use potluck_wire::ticket::Receipt;
 use potluck_wire::upgrade::{OpenError, Opened};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{ReadHalf, WriteHalf};
@@ -20,9 +22,30 @@ use tokio::sync::{mpsc, oneshot};
 pub const STALL: Duration = Duration::from_secs(8);
 
 /// What a put brings.
-pub type PutResult = Result<(AckLevel, Receipt), LinkError>;
+pub type PutResult = Result<Stored, LinkError>;
 /// What a get brings: the chunk's plaintext, verified.
 pub type GetResult = Result<Buffer, LinkError>;
+
+/// A donor's word that it stored a chunk.
+#[derive(Debug, Clone)]
+pub struct Stored {
+    /// At which level.
+    pub ack: AckLevel,
+    /// The proof.
+    pub receipt: Receipt,
+    /// Of a put that waited for forwarded copies: their proofs in the order of
+    /// [`Forwarding::to`]; `None` for those that were not made.
+    pub forwarded: Vec<Option<Receipt>>,
+}
+
+/// Where a donor is to forward what it stores.
+#[derive(Debug, Clone)]
+pub struct Forwarding {
+    /// To whom, at most [`potluck_wire::bulk::MAX_ROUTES`].
+    pub to: Vec<Source>,
+    /// Whether its answer waits for these copies.
+    pub wait: bool,
+}
 
 /// Why a donor did not do what it was asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -60,8 +83,17 @@ impl From<OpenError> for LinkError {
 }
 
 enum Job {
-    Put { name: ChunkName, ack: AckLevel, body: Arc<Buffer>, done: oneshot::Sender<PutResult> },
-    Get { wanted: Wanted, done: oneshot::Sender<GetResult> },
+    Put {
+        name: ChunkName,
+        ack: AckLevel,
+        body: Arc<Buffer>,
+        forward: Option<Forwarding>,
+        done: oneshot::Sender<PutResult>,
+    },
+    Get {
+        wanted: Wanted,
+        done: oneshot::Sender<GetResult>,
+    },
 }
 
 /// A chunk to fetch, and how to know that it came.
@@ -77,7 +109,8 @@ pub struct Wanted {
 }
 
 enum Owed {
-    Put { done: oneshot::Sender<PutResult> },
+    Put { done: oneshot::Sender<PutResult>, forwarded: bool },
+    Route,
     Get { wanted: Wanted, done: oneshot::Sender<GetResult> },
 }
 
@@ -112,10 +145,16 @@ impl Link {
         !self.jobs.is_closed()
     }
 
-    /// Stores a chunk.
-    pub async fn put(&self, name: ChunkName, ack: AckLevel, body: Arc<Buffer>) -> PutResult {
+    /// Stores a chunk, and lets its donor forward it.
+    pub async fn put(
+        &self,
+        name: ChunkName,
+        ack: AckLevel,
+        body: Arc<Buffer>,
+        forward: Option<Forwarding>,
+    ) -> PutResult {
         let (done, result) = oneshot::channel();
-        self.ask(Job::Put { name, ack, body, done })?;
+        self.ask(Job::Put { name, ack, body, forward, done })?;
         result.await.unwrap_or_else(|_| Err(gone()))
     }
 
@@ -142,24 +181,82 @@ async fn send(
     owe: mpsc::UnboundedSender<Owed>,
 ) {
     let mut io = StreamIo(tokio::io::join(tokio::io::empty(), stream));
+    let mut routes = Routes::default();
     let mut tag = 0;
     while let Some(job) = queue.recv().await {
-        let (request, body, owed) = match job {
-            Job::Put { name, ack, body, done } => {
+        let mut frames = Vec::new();
+        match job {
+            Job::Put { name, ack, body, forward, done } => {
                 let len = body.len() as u32;
-                (Request::put(name, ack, len), Some(body), Owed::Put { done })
+                let (new, forward) = routes.forward(forward);
+                for (request, body) in new {
+                    frames.push((request, Body::Route(body), Owed::Route));
+                }
+                let put = Request::Put { name, ack, len, kind: ChunkKind::Data, forward };
+                let forwarded = forward.wait;
+                frames.push((put, Body::Chunk(body), Owed::Put { done, forwarded }));
             }
             // Asked and no longer wanted: another donor was faster.
             Job::Get { done, .. } if done.is_closed() => continue,
             Job::Get { wanted, done } => {
-                (Request::Get { name: wanted.name }, None, Owed::Get { wanted, done })
+                let get = Request::Get { name: wanted.name };
+                frames.push((get, Body::None, Owed::Get { wanted, done }));
             }
-        };
-        let head = request.encode(tag, &mut lane);
-        tag = tag.wrapping_add(1);
-        let body = body.as_ref().map_or(&[][..], |body| &body[..]);
-        if owe.send(owed).is_err() || io.write(&head, body).await.is_err() {
-            return;
+        }
+        for (request, body, owed) in frames {
+            let head = request.encode(tag, &mut lane);
+            tag = tag.wrapping_add(1);
+            if owe.send(owed).is_err() || io.write(&head, body.bytes()).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+enum Body {
+    None,
+    Chunk(Arc<Buffer>),
+    Route(Vec<u8>),
+}
+
+impl Body {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::None => &[],
+            Self::Chunk(body) => body,
+            Self::Route(body) => body,
+        }
+    }
+}
+
+/// The donors that this connection's donor was told how to reach.
+#[derive(Default)]
+struct Routes {
+    known: BTreeMap<u8, Source>,
+    next: u8,
+}
+
+impl Routes {
+    /// What to say before a put so that it can be forwarded, and how it refers to that.
+    fn forward(&mut self, forwarding: Option<Forwarding>) -> (Vec<(Request, Vec<u8>)>, Forward) {
+        let Some(Forwarding { to, wait }) = forwarding else { return (Vec::new(), Forward::NONE) };
+        let mut new = Vec::new();
+        let mut numbers = Vec::new();
+        for source in to {
+            let known = self.known.iter().find(|(_, known)| **known == source);
+            let number = known.map(|(number, _)| *number).unwrap_or_else(|| {
+                let number = self.next;
+                self.next = number.wrapping_add(1);
+                let body = serde_json::to_vec(&source).expect("a source is JSON");
+                new.push((Request::Route { number, len: body.len() as u32 }, body));
+                self.known.insert(number, source);
+                number
+            });
+            numbers.push(number);
+        }
+        match Forward::to(&numbers, wait) {
+            Some(forward) => (new, forward),
+            None => (new, Forward::NONE), // whoever asked counts them as not made
         }
     }
 }
@@ -173,16 +270,23 @@ async fn receive(
     let mut io = StreamIo(tokio::io::join(stream, tokio::io::sink()));
     let mut tag = 0;
     while let Some(owed) = owed.recv().await {
-        let answer = match tokio::time::timeout(STALL, inbox.reply(&mut io)).await {
+        let stall = match owed {
+            // Its donor waits as long for others as we wait for it.
+            Owed::Put { forwarded: true, .. } => 2 * STALL,
+            _ => STALL,
+        };
+        let answer = match tokio::time::timeout(stall, inbox.reply(&mut io)).await {
             Ok(Ok(Some((answered, reply)))) if answered == tag => Ok(reply),
             Ok(Ok(Some(_))) => Err(LinkError::Away("answered out of turn".into())),
             Ok(Ok(None)) => Err(gone()),
             Ok(Err(broken)) => Err(LinkError::Away(broken.to_string())),
-            Err(_) => Err(LinkError::Away(format!("has not answered for {STALL:?}"))),
+            Err(_) => Err(LinkError::Away(format!("has not answered for {stall:?}"))),
         };
         tag = tag.wrapping_add(1);
         let goes_on = match owed {
-            Owed::Put { done } => settle_put(done, answer),
+            Owed::Put { done, .. } => settle_put(done, answer),
+            // A route that was refused shows in the puts that use it.
+            Owed::Route => answer.is_ok(),
             Owed::Get { wanted, done } => {
                 settle_get(&mut io, &mut inbox, &buffers, wanted, done, answer).await
             }
@@ -196,7 +300,9 @@ async fn receive(
 fn settle_put(done: oneshot::Sender<PutResult>, answer: Result<Reply, LinkError>) -> bool {
     let goes_on = answer.is_ok();
     let result = answer.and_then(|reply| match reply {
-        Reply { status: Status::Ok, receipt: Some(receipt), .. } => Ok(receipt),
+        Reply { status: Status::Ok, receipt: Some((ack, receipt)), forwarded, .. } => {
+            Ok(Stored { ack, receipt, forwarded: forwarded.receipts().collect() })
+        }
         Reply { status, .. } => Err(LinkError::Refused(status)),
     });
     let _ = done.send(result); // nobody waits for a put that was hedged
@@ -274,69 +380,4 @@ async fn receive_body(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use potluck_wire::bulk::SessionKeys;
-    use potluck_wire::net::{Detached, Stream};
-    use potluck_wire::ticket::Secret;
-    use std::io;
-    use std::pin::Pin;
-    use std::task::{Context, Poll};
-    use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
-
-    /// A connection into a black hole: its socket takes a few bytes, and nobody ever reads them.
-    struct Hole(DuplexStream);
-
-    impl Stream for Hole {
-        fn detach(self: Box<Self>) -> io::Result<Detached> {
-            Ok(Detached::Stream(self))
-        }
-    }
-
-    impl AsyncRead for Hole {
-        fn poll_read(
-            mut self: Pin<&mut Self>,
-            context: &mut Context<'_>,
-            out: &mut ReadBuf<'_>,
-        ) -> Poll<io::Result<()>> {
-            Pin::new(&mut self.0).poll_read(context, out)
-        }
-    }
-
-    impl AsyncWrite for Hole {
-        fn poll_write(
-            mut self: Pin<&mut Self>,
-            context: &mut Context<'_>,
-            bytes: &[u8],
-        ) -> Poll<io::Result<usize>> {
-            Pin::new(&mut self.0).poll_write(context, bytes)
-        }
-
-        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Poll::Ready(Ok(()))
-        }
-
-        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Poll::Ready(Ok(()))
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a2_a_donor_that_reads_nothing_hangs_nobody() {
-        let (ours, _theirs) = tokio::io::duplex(1024);
-        let keys = SessionKeys::derive(&Secret::from_bytes([7; 32]), &[1; 16], &[2; 16]);
-        let opened = Opened {
-            io: StreamIo(Box::new(Hole(ours))),
-            inbox: Inbox::new(keys.donor, &[]).expect("an inbox"),
-            lane: keys.client,
-        };
-        let buffers = Buffers::new(1 << 20);
-        let link = Link::start(opened, buffers.clone());
-        let body = Arc::new(buffers.claim(4096).await.buffer(4096));
-        let put = || link.put(ChunkName::of(&body), AckLevel::Memory, body.clone());
-        let both = async { tokio::join!(put(), put()) };
-        let (first, second) = tokio::time::timeout(2 * STALL, both).await.expect("an end");
-        assert!(first.is_err() && second.is_err());
-        assert!(!link.is_open());
-    }
-}
+mod tests;

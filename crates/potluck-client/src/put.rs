@@ -5,6 +5,7 @@ use crate::progress::Progress;
 use crate::source::Items;
 use crate::write::session::WriteSession;
 use crate::write::sliding_window;
+pub use crate::write::sliding_window::Settling;
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Override;
@@ -38,10 +39,14 @@ pub struct PutReport {
     pub sent_bytes: u64,
     /// Chunks the pool held already, or that occur twice in the files.
     pub held_chunks: u64,
+    /// Copies that were not made yet when this was said: an asynchronous protocol makes them after
+    /// the files became visible, and until then the loss of one donor may lose data.
+    pub pending_copies: u64,
 }
 
 /// Stores `items` in one write session below `root`. Each file becomes visible whole, when all
-/// its chunks have as many copies as the policy asks for.
+/// its chunks have as many copies as the policy asks for; by an asynchronous mirroring protocol when
+/// they have one. This returns when the other copies are made too, as far as this client makes them.
 ///
 /// Errors: what ended the session; files that failed alone are in the report.
 pub async fn put(
@@ -51,6 +56,21 @@ pub async fn put(
     options: &PutOptions,
     progress: Arc<dyn Progress>,
 ) -> Result<PutReport, Failure> {
+    let (mut report, settling) = put_visible(client, root, items, options, progress).await?;
+    report.pending_copies -= settling.pending();
+    report.pending_copies += settling.wait().await;
+    Ok(report)
+}
+
+/// [`put`] that returns as soon as the files are visible. The copies that are missing then are made
+/// while the second part of the result is waited for.
+pub async fn put_visible(
+    client: &Client,
+    root: &PoolPath,
+    items: Items,
+    options: &PutOptions,
+    progress: Arc<dyn Progress>,
+) -> Result<(PutReport, Settling), Failure> {
     let reserve = Reserve {
         path: root.clone(),
         bytes: options.bytes,

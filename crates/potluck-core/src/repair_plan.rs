@@ -9,7 +9,8 @@
 
 use crate::clock::Tick;
 use crate::ids::DonorId;
-use std::collections::{BTreeMap, BTreeSet};
+use crate::matching;
+use std::collections::BTreeSet;
 
 /// What fails together, numbered by whoever judges.
 pub type Domain = u32;
@@ -102,12 +103,18 @@ pub fn judge(need: usize, shards: &[&[Copy]]) -> Judged {
         .iter()
         .map(|copies| copies.iter().filter(|copy| copy.worth.counts()).copied().collect())
         .collect();
-    let matched = Matching::of(&counting);
-    let mut used: BTreeSet<DonorId> = matched.0.values().map(|(_, donor)| *donor).collect();
+    let domains: Vec<Vec<Domain>> =
+        counting.iter().map(|copies| copies.iter().map(|copy| copy.domain).collect()).collect();
+    let domains: Vec<&[Domain]> = domains.iter().map(Vec::as_slice).collect();
+    let mut used = BTreeSet::new();
     let mut stands = vec![Stand::Missing; shards.len()];
-    for (shard, donor) in matched.0.values() {
-        stands[*shard] = Stand::Apart(*donor);
+    for ((stand, copies), own) in stands.iter_mut().zip(&counting).zip(matching::assign(&domains)) {
+        if let Some(copy) = copies.iter().find(|copy| Some(copy.domain) == own) {
+            used.insert(copy.donor);
+            *stand = Stand::Apart(copy.donor);
+        }
     }
+    let matched = used.len();
     for (stand, copies) in stands.iter_mut().zip(&counting) {
         if *stand == Stand::Missing
             && let Some(copy) = copies.iter().find(|copy| !used.contains(&copy.donor))
@@ -119,43 +126,9 @@ pub fn judge(need: usize, shards: &[&[Copy]]) -> Judged {
     let there = |copies: &&&[Copy]| copies.iter().any(|copy| copy.worth.fetchable());
     Judged {
         need,
-        matching: matched.0.len(),
+        matching: matched,
         readable: shards.iter().filter(there).count() >= need,
         shards: stands,
-    }
-}
-
-/// Shards matched to domains, by domain: augmenting paths (Kuhn), which is fast for the two dozen
-/// shards a unit has at most.
-struct Matching(BTreeMap<Domain, (usize, DonorId)>);
-
-impl Matching {
-    fn of(shards: &[Vec<Copy>]) -> Self {
-        let mut matching = Self(BTreeMap::new());
-        for shard in 0..shards.len() {
-            matching.place(shards, shard, &mut BTreeSet::new());
-        }
-        matching
-    }
-
-    /// Finds a domain for `shard`, moving others where they have an alternative.
-    fn place(&mut self, shards: &[Vec<Copy>], shard: usize, tried: &mut BTreeSet<Domain>) -> bool {
-        let free = shards[shard].iter().find(|copy| !self.0.contains_key(&copy.domain));
-        if let Some(copy) = free {
-            self.0.insert(copy.domain, (shard, copy.donor));
-            return true;
-        }
-        for copy in &shards[shard] {
-            if !tried.insert(copy.domain) {
-                continue;
-            }
-            let held = self.0.get(&copy.domain).map(|(other, _)| *other);
-            if held.is_none_or(|other| self.place(shards, other, tried)) {
-                self.0.insert(copy.domain, (shard, copy.donor));
-                return true;
-            }
-        }
-        false
     }
 }
 
@@ -209,7 +182,10 @@ pub fn target<'a>(
         return found;
     }
     let full = helpers.iter().any(|helper| apart(&helper));
-    if missing && !full && let Some(found) = best(&fresh) {
+    if missing
+        && !full
+        && let Some(found) = best(&fresh)
+    {
         return found;
     }
     Err(if full { NoTarget::Full } else { NoTarget::NoneApart })

@@ -1,6 +1,7 @@
 //! What the pure rules promise, for any input.
 
 mod properties {
+    mod erasure;
     mod formats;
     mod limits;
     mod load;

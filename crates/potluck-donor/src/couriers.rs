@@ -92,6 +92,24 @@ impl Couriers {
         }
     }
 
+    /// A connection to `to`: one that was `kept`, if there is any, or a new one.
+    pub async fn visit(
+        &self,
+        env: &Env,
+        to: &Source,
+        kept: bool,
+    ) -> Result<Option<Courier>, CourierError> {
+        if kept {
+            return Ok(self.take(&Address::of(to)));
+        }
+        self.open(env, to).await.map(Some)
+    }
+
+    /// Keeps a connection that owes nothing.
+    pub fn leave(&self, env: &Env, to: &Source, courier: Courier) {
+        self.keep(Address::of(to), courier, env.clock.now());
+    }
+
     async fn open(&self, env: &Env, source: &Source) -> Result<Courier, CourierError> {
         Courier::open(&*env.net, &*env.entropy, &source.address, &source.ticket).await
     }

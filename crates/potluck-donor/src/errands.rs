@@ -5,11 +5,14 @@
 //! other donors, a few at a time; groups that are coded, one at a time, for each takes memory by
 //! the width of its code; and what only concerns this store.
 
+use crate::audit;
 use crate::copy::{self, Wanted};
 use crate::fault::Fault;
+use crate::rebuild::{self, Group};
 use crate::service::Service;
-use potluck_wire::control::{Order, OrderFault, OrderOutcome, OrderResult};
+use potluck_wire::control::{Order, OrderOutcome, OrderResult};
 use potluck_wire::env::{Env, Offload};
+use potluck_wire::packed::Packed;
 use std::collections::{BTreeSet, VecDeque};
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -196,7 +199,10 @@ impl Errands {
 }
 
 /// Runs work that waits for the network and, in between, blocks on the disk and hashes.
-async fn beside<T: Send + 'static>(env: &Env, work: impl Future<Output = T> + Send + 'static) -> T {
+pub(crate) async fn beside<T: Send + 'static>(
+    env: &Env,
+    work: impl Future<Output = T> + Send + 'static,
+) -> T {
     match env.offload {
         Offload::Inline => work.await,
         Offload::Threads => {
@@ -221,7 +227,23 @@ async fn obey(service: &Service, order: Order) -> Result<OrderOutcome, Fault> {
         Order::Probe { chunk, len, from, .. } => {
             copy::probe(service, chunk, len, &from).await?;
         }
-        _ => return Err(Fault::here(OrderFault::Unknown)),
+        Order::Rebuild { chunk, len, ack, kind, ec, position, data, shards, .. } => {
+            let wanted = Wanted { chunk, len, ack, kind };
+            let group = Group { ec, data: data.into(), shards };
+            rebuild::rebuild(service, &wanted, position.into(), group).await?;
+        }
+        Order::Encode { ec, ack, shards, .. } => {
+            let group = Group { ec, data: shards.len(), shards };
+            let parity = Packed(rebuild::encode(service, ack, group).await?);
+            return Ok(OrderOutcome::Encoded { parity });
+        }
+        Order::Audit { chunk, key, offset, len, .. } => {
+            let hash = audit::audit(&service.store, &chunk, &key, offset, len)?;
+            return Ok(OrderOutcome::Audited { hash });
+        }
+        Order::Describe { .. } => return audit::describe(service).await,
+        Order::Scrub { rate, .. } => service.scrub.hurry(rate),
+        Order::Delete { .. } | Order::Verify { .. } => unreachable!("orders without a number"),
     }
     Ok(OrderOutcome::Done)
 }

@@ -36,6 +36,16 @@ const MAX_PAUSE: Duration = Duration::from_secs(5);
 /// After the store could not be listed.
 const LISTING_PAUSE: Duration = Duration::from_secs(10);
 
+/// What a donor says of itself when it registers.
+pub(crate) struct About {
+    /// Where bulk connections are taken.
+    pub address: String,
+    /// What fails together with it.
+    pub label: Option<String>,
+    /// How long it may be silent before repair begins.
+    pub grace: Option<Duration>,
+}
+
 /// Where orders go.
 pub(crate) struct Tasks {
     /// What to do with chunks here; a heartbeat's lists show that it was done.
@@ -50,7 +60,7 @@ pub(crate) struct Heart {
     disk: Arc<dyn Disk>,
     caller: Caller,
     state: State,
-    address: String,
+    about: About,
     /// Away while a sample is taken on another thread.
     sampler: Option<Sampler>,
     tasks: Tasks,
@@ -74,13 +84,13 @@ struct Listing {
 }
 
 impl Heart {
-    /// Will report to `caller`'s manager that bulk connections are taken at `address`.
+    /// Will report to `caller`'s manager what it is asked, and `about` itself.
     pub fn new(
         service: Arc<Service>,
         disk: Arc<dyn Disk>,
         caller: Caller,
         state: State,
-        address: String,
+        about: About,
         tasks: Tasks,
     ) -> Self {
         let sampler = Some(Sampler::new(&*disk, service.env.clock.clone()));
@@ -89,7 +99,7 @@ impl Heart {
             disk,
             caller,
             state,
-            address,
+            about,
             sampler,
             tasks,
             registered: false,
@@ -164,12 +174,12 @@ impl Heart {
             .call(&Register {
                 incarnation: self.service.store.incarnation(),
                 key: self.service.key.clone(),
-                address: self.address.clone(),
+                address: self.about.address.clone(),
                 version: version::PRODUCT.into(),
                 disk,
                 room,
-                label: None,
-                grace_ms: None,
+                label: self.about.label.clone(),
+                grace_ms: self.about.grace.map(|grace| grace.as_millis() as u64),
                 heard: self.state.heard(),
             })
             .await?;
@@ -208,8 +218,8 @@ impl Heart {
             spoiled: batch.spoiled,
             sound: batch.sound,
             results,
-            excess: 0,
-            scrub: Default::default(),
+            excess: store.excess(),
+            scrub: self.service.scrub.report(),
         };
         let beat = self.caller.call(&heartbeat).await?;
         store.changes().confirm(count);

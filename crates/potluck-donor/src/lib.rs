@@ -9,9 +9,14 @@
 //! - `store`, `reclaim`: chunk files, the cap, and the only code that removes any;
 //! - `serve`: the port, from strangers to sessions; `session`: requests and answers; `socket`: the
 //!   streams under them;
+//! - `errands`: numbered orders of the manager; `copy`, `rebuild`, `couriers`: chunks that come from
+//!   other donors; `audit`: questions about chunks here; `fault`: why it could not be;
+//! - `mirror`: puts are passed on to other donors;
+//! - `scrub`: everything is read back, round after round;
 //! - `patience`, `tickets`, `standing`: how long, how much, and until when a peer may;
 //! - `heartbeat`, `load`, `state`: what the manager hears, and what outlives a restart.
 
+mod audit;
 mod copy;
 mod couriers;
 pub mod disk;
@@ -20,8 +25,11 @@ mod error;
 mod fault;
 mod heartbeat;
 mod load;
+mod mirror;
 mod patience;
+mod rebuild;
 mod reclaim;
+mod scrub;
 mod serve;
 mod service;
 mod session;
@@ -36,13 +44,15 @@ pub use store::StoreError;
 
 use disk::Disk;
 use errands::Errands;
-use heartbeat::{Heart, Orders, Tasks};
+use heartbeat::{About, Heart, Orders, Tasks};
+use mirror::Later;
 use potluck_core::budget::Limits;
 use potluck_core::entropy::Entropy;
 use potluck_core::ids::Incarnation;
 use potluck_wire::call::Caller;
 use potluck_wire::env::Env;
 use potluck_wire::net::Listener;
+use scrub::Scrub;
 use serve::Door;
 use service::Service;
 use state::State;
@@ -55,6 +65,10 @@ use store::{KnownStore, Store};
 
 /// How long requests in progress may take to finish when the donor goes down.
 const CLOSING_GRACE: Duration = Duration::from_secs(5);
+
+/// All chunks are read back once in this time: a disk's silent faults are found while there are
+/// still other copies, at a rate that nobody notices.
+const SCRUB_EVERY: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// What a donor lends, and how it can be reached.
 #[derive(Debug, Clone, PartialEq)]
@@ -70,6 +84,29 @@ pub struct DonorConfig {
     pub advertise: Option<String>,
     /// How much is lent.
     pub limits: Limits,
+    /// What fails together with it: a room, a switch, a machine.
+    pub label: Option<String>,
+    /// How long it may be silent before its chunks are made again elsewhere, where that is longer
+    /// than the pool's grace.
+    pub grace: Option<Duration>,
+    /// How long reading back everything takes.
+    pub scrub_every: Duration,
+}
+
+impl DonorConfig {
+    /// Lends `dir` within `limits`, at any free port, as donors do unless told otherwise.
+    pub fn new(dir: PathBuf, state: PathBuf, limits: Limits) -> Self {
+        Self {
+            dir,
+            state,
+            listen: "0.0.0.0:0".into(),
+            advertise: None,
+            limits,
+            label: None,
+            grace: None,
+            scrub_every: SCRUB_EVERY,
+        }
+    }
 }
 
 /// A running donor. Its store is open and its port answers; [`Donor::run`] does the rest.
@@ -81,6 +118,7 @@ pub struct Donor {
     heart: Heart,
     orders: Arc<Orders>,
     errands: Arc<Errands>,
+    disk: Arc<dyn Disk>,
 }
 
 impl Donor {
@@ -98,7 +136,7 @@ impl Donor {
                 return Err(DonorError::RelativePath(path.clone()));
             }
         }
-        let (state, store) = {
+        let (state, store, scrub) = {
             let (config, disk, entropy) = (config.clone(), Arc::clone(&disk), env.entropy.clone());
             env.offload.run(move || open(&config, disk, &*entropy)).await?
         };
@@ -107,13 +145,16 @@ impl Donor {
         let address = listener.local_addr().map_err(cannot_listen)?;
 
         let advertised = config.advertise.unwrap_or_else(|| address.to_string());
-        let service = Arc::new(Service::new(env, Arc::new(store), state.key().clone()));
+        let key = state.key().clone();
+        let service = Arc::new(Service::new(env, Arc::new(store), key, scrub));
         let orders = Arc::new(Orders::default());
         let errands = Arc::new(Errands::default());
         let tasks = Tasks { orders: Arc::clone(&orders), errands: Arc::clone(&errands) };
-        let heart = Heart::new(Arc::clone(&service), disk, caller, state, advertised, tasks);
+        let about = About { address: advertised, label: config.label, grace: config.grace };
+        let heart =
+            Heart::new(Arc::clone(&service), Arc::clone(&disk), caller, state, about, tasks);
         let door = Door::new(Arc::clone(&service));
-        Ok(Self { address, listener, service, door, heart, orders, errands })
+        Ok(Self { address, listener, service, door, heart, orders, errands, disk })
     }
 
     /// Where it listens.
@@ -129,9 +170,12 @@ impl Donor {
             () = self.heart.beat_for_ever() => {}
             () = self.orders.obey_for_ever(store, self.service.env.offload) => {}
             () = self.errands.run_for_ever(Arc::clone(&self.service)) => {}
+            () = self.service.scrub.scrub_for_ever(Arc::clone(&self.service), Arc::clone(&self.disk)) => {}
+            () = Later::copy_for_ever(Arc::clone(&self.service)) => {}
             () = shutdown => {}
         }
         self.door.close(CLOSING_GRACE).await;
+        self.service.scrub.save(&self.service.env, &self.disk).await;
         Ok(())
     }
 }
@@ -140,7 +184,7 @@ fn open(
     config: &DonorConfig,
     disk: Arc<dyn Disk>,
     entropy: &dyn Entropy,
-) -> Result<(State, Store), DonorError> {
+) -> Result<(State, Store, Scrub), DonorError> {
     let cannot_keep = |why| DonorError::State { dir: config.state.clone(), why };
     let mut state = State::load(&*disk, entropy, &config.state).map_err(cannot_keep)?;
     let claim = store::claim(&*disk, entropy, &config.dir, state.store(), state.path())?;
@@ -148,6 +192,7 @@ fn open(
     // Before anything is stored there: a store that nobody remembers could be mistaken for none.
     state.remember_store(&*disk, known).map_err(cannot_keep)?;
     let incarnation = Incarnation(entropy.u64());
+    let scrub = Scrub::load(&*disk, &config.state, config.scrub_every);
     let store = Store::open(disk, claim, config.limits, incarnation)?;
-    Ok((state, store))
+    Ok((state, store, scrub))
 }

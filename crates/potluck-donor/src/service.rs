@@ -1,6 +1,8 @@
 //! What all connections of a donor share.
 
 use crate::couriers::Couriers;
+use crate::mirror::Later;
+use crate::scrub::Scrub;
 use crate::standing::Standing;
 use crate::store::Store;
 use crate::tickets::Tickets;
@@ -19,12 +21,15 @@ pub(crate) struct Service {
     pub standing: Standing,
     /// Connections to other donors.
     pub couriers: Couriers,
+    /// Copies that are made after their put was answered.
+    pub later: Later,
+    pub scrub: Scrub,
     closing: watch::Sender<bool>,
 }
 
 impl Service {
     /// Nobody connected yet.
-    pub fn new(env: Env, store: Arc<Store>, key: Secret) -> Self {
+    pub fn new(env: Env, store: Arc<Store>, key: Secret, scrub: Scrub) -> Self {
         let standing = Standing::new(env.clock.clone());
         Self {
             env,
@@ -33,6 +38,8 @@ impl Service {
             tickets: Tickets::default(),
             standing,
             couriers: Couriers::default(),
+            later: Later::default(),
+            scrub,
             closing: watch::Sender::new(false),
         }
     }

@@ -2,7 +2,9 @@
 
 mod get;
 mod put;
+mod route;
 
+use crate::mirror::Routes;
 use crate::patience::Phase;
 use crate::service::Service;
 use crate::socket::Peer;
@@ -18,12 +20,14 @@ pub(crate) struct Session {
     lane: Lane,
     /// Receives bodies piece by piece; empty until the first put.
     piece: Vec<u8>,
+    /// Whom puts can be forwarded to.
+    routes: Routes,
 }
 
 impl Session {
     /// Serves what `grant` allows; answers are signed on `lane`.
     pub fn new(service: Arc<Service>, grant: Grant, inbox: Inbox, lane: Lane) -> Self {
-        Self { service, grant, inbox, lane, piece: Vec::new() }
+        Self { service, grant, inbox, lane, piece: Vec::new(), routes: Routes::default() }
     }
 
     /// Answers `first` and every later request, until the peer closes or breaks the protocol.
@@ -36,12 +40,14 @@ impl Session {
         while let Some((tag, request)) = next {
             io.expect(Phase::Body);
             match request {
-                Request::Put { name, ack, len, kind, .. } => {
-                    let reply = self.put(io, put::Put { name, ack, len, kind }).await?;
+                Request::Put { name, ack, len, kind, forward } => {
+                    let put = put::Put { name, ack, len, kind };
+                    let reply = self.put(io, put, &forward).await?;
                     self.answer(io, tag, reply).await?;
                 }
-                Request::Route { .. } => {
-                    return Err(FrameError::Malformed("routes are not served"));
+                Request::Route { number, len } => {
+                    let status = self.route(io, number, len).await?;
+                    self.answer(io, tag, Reply::bare(status)).await?;
                 }
                 Request::Get { name } => self.get(io, tag, &name).await?,
             }

@@ -10,25 +10,34 @@ use std::future::Future;
 use std::io::{self, IoSlice, Write};
 use std::net::TcpStream;
 use std::task::{Context, Poll, Waker};
+use tokio::runtime::Handle;
 
 /// A stream whose peer is only waited for so long.
 pub(crate) trait Peer: BulkIo {
     /// Says what is expected of the peer from now on.
     fn expect(&mut self, phase: Phase);
+
+    /// Does work of the runtime while the peer waits.
+    fn meanwhile<T: Send>(
+        &mut self,
+        work: impl Future<Output = T> + Send,
+    ) -> impl Future<Output = T> + Send;
 }
 
 /// A blocking socket. Its futures are ready when they return: they wait inside.
 pub(crate) struct SocketIo {
     socket: TcpStream,
     patience: Patience,
+    runtime: Handle,
 }
 
 impl SocketIo {
-    /// Waits in the kernel on `socket`, which must be in blocking mode.
-    pub fn new(socket: TcpStream, patience: Patience) -> io::Result<Self> {
+    /// Waits in the kernel on `socket`, which must be in blocking mode, on a thread that is none of
+    /// `runtime`'s.
+    pub fn new(socket: TcpStream, patience: Patience, runtime: Handle) -> io::Result<Self> {
         socket.set_read_timeout(Some(TICK))?;
         socket.set_write_timeout(Some(SEND_TICK))?;
-        Ok(Self { socket, patience })
+        Ok(Self { socket, patience, runtime })
     }
 
     /// Repeats a call until it moves bytes, the peer's time is up, or it fails.
@@ -62,6 +71,10 @@ impl SocketIo {
 impl Peer for SocketIo {
     fn expect(&mut self, phase: Phase) {
         self.patience.expect(phase);
+    }
+
+    async fn meanwhile<T: Send>(&mut self, work: impl Future<Output = T> + Send) -> T {
+        self.runtime.block_on(work)
     }
 }
 
@@ -160,6 +173,10 @@ impl StreamPeer {
 impl Peer for StreamPeer {
     fn expect(&mut self, phase: Phase) {
         self.patience.expect(phase);
+    }
+
+    async fn meanwhile<T: Send>(&mut self, work: impl Future<Output = T> + Send) -> T {
+        work.await
     }
 }
 

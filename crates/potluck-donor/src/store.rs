@@ -35,11 +35,12 @@ pub(crate) use layout::{Layout, chunk_of};
 pub use marker::StoreError;
 pub(crate) use marker::{Claim, KnownStore, StoreId, claim, make_dirs};
 pub(crate) use trailer::{Origin, TRAILER, file_len, stored_len};
-pub(crate) use usage::Usage;
+pub(crate) use usage::{Usage, taken};
+pub(crate) use verify::Verdict;
 
 use crate::disk::{Disk, OldFile, Space, is_broken, is_full, read_exact_at};
 use potluck_core::budget::{DiskState, Limits};
-use potluck_core::chunk::ChunkName;
+use potluck_core::chunk::{ChunkKind, ChunkName};
 use potluck_core::ids::Incarnation;
 use potluck_core::policy::AckLevel;
 use potluck_wire::control::Holding;
@@ -215,6 +216,15 @@ impl Store {
         Trailer::decode(&end).filter(|trailer| trailer.is_of(name, len)).map(|_| file)
     }
 
+    /// What a chunk is to the pool, as its trailer says.
+    pub fn kind(&self, holding: &Holding) -> Option<ChunkKind> {
+        let file = self.disk.open(&self.layout.chunk(&holding.name)).ok()?;
+        let mut end = [0; TRAILER];
+        read_exact_at(&*file, &mut end, holding.len.into()).ok()?;
+        let trailer = Trailer::decode(&end);
+        Some(trailer.filter(|trailer| trailer.is_of(&holding.name, holding.len))?.origin.kind)
+    }
+
     /// The chunk called `name`, if it is held.
     pub fn find(&self, name: &ChunkName) -> Result<Option<Found>, Refusal> {
         match self.disk.open(&self.layout.chunk(name)) {
@@ -273,6 +283,11 @@ impl Store {
     /// The disk, and the bytes Potluck may still write.
     pub fn report(&self) -> (DiskState, u64) {
         self.usage.report()
+    }
+
+    /// Bytes that must go for the owner's limits to hold again.
+    pub fn excess(&self) -> u64 {
+        self.usage.excess()
     }
 
     /// Bytes served to readers and stored for writers in this life.

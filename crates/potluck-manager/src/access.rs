@@ -9,8 +9,17 @@ use potluck_wire::token::Role;
 fn may(role: Role, verb: Verb) -> bool {
     match verb {
         Verb::Join => true,
-        Verb::Invite | Verb::Revoke | Verb::SpaceCreate | Verb::SpaceRemove | Verb::GcResume => {
-            role == Role::Admin
+        Verb::Invite
+        | Verb::Revoke
+        | Verb::SpaceCreate
+        | Verb::SpaceRemove
+        | Verb::GcResume
+        | Verb::RepairControl
+        | Verb::Trust
+        | Verb::ScrubNow => role == Role::Admin,
+        // A donor for itself, an admin for any.
+        Verb::GiveBack | Verb::GiveBackStatus | Verb::Away => {
+            matches!(role, Role::Donor | Role::Admin)
         }
         Verb::SpaceList
         | Verb::Reserve
@@ -28,6 +37,8 @@ fn may(role: Role, verb: Verb) -> bool {
         | Verb::Remove
         | Verb::Usage
         | Verb::PolicySet
+        | Verb::RepairStatus
+        | Verb::Fsck
         | Verb::Status => matches!(role, Role::User | Role::Admin),
         Verb::Register | Verb::Inventory | Verb::Heartbeat => role == Role::Donor,
     }

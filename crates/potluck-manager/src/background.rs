@@ -2,7 +2,7 @@
 //! pool's time.
 
 use crate::calls::end_session;
-use crate::catalog::{Durability, Error, commit, schema, sessions, trash};
+use crate::catalog::{Durability, Error, commit, donors, schema, sessions, trash};
 use crate::gc::{self, Gc};
 use crate::pool_time::SAVE_EVERY;
 use crate::service::Service;
@@ -102,10 +102,19 @@ async fn empty_trash(service: &Service) -> Result<(), Error> {
     Ok(())
 }
 
-/// Saves the pool's time now.
+/// Saves the pool's time now, and when donors were heard.
 pub async fn save_time(service: &Service) -> Result<(), Error> {
     let now_ms = service.time.now_ms();
-    let save = move |db: &_| schema::save_pool_time(db, now_ms);
+    let silences = service.pool().silences(service.time.tick());
+    let heard: Vec<_> = silences
+        .into_iter()
+        .map(|(donor, silent)| (donor, now_ms.saturating_sub(silent.as_millis() as u64)))
+        .collect();
+    // Together, so that how long a donor was silent can be told from both after a crash.
+    let save = move |db: &_| {
+        schema::save_pool_time(db, now_ms)?;
+        donors::heard(db, &heard)
+    };
     service.catalog.write(Durability::Process, save).await
 }
 

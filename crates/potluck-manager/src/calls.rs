@@ -3,6 +3,8 @@
 
 mod commit;
 mod donor;
+mod fsck;
+mod give_back;
 mod health;
 mod hold;
 mod membership;
@@ -10,20 +12,24 @@ mod naming;
 mod policy;
 mod prepare;
 mod reading;
+mod repair;
 mod session;
 mod space;
 mod status;
 mod ticketing;
 
 pub use session::end as end_session;
+pub use ticketing::source;
 
 use crate::access;
 use crate::failure;
 use crate::members::Caller;
 use crate::service::Service;
 use axum::body::Bytes;
+use potluck_core::ids::DonorId;
 use potluck_wire::control::{self, Call};
 use potluck_wire::error::{ErrorKind, Failure, code};
+use potluck_wire::token::Role;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -89,6 +95,7 @@ calls! {
     List Stat MakeDir Move Remove Usage Status PolicySet
     Register Inventory Heartbeat
     GcResume
+    RepairStatus RepairControl GiveBack GiveBackStatus Away Trust ScrubNow Fsck
 }
 
 async fn answer_one<C: Answer>(
@@ -126,6 +133,32 @@ async fn read<C: Call>(service: &Service, body: Bytes) -> Result<C, Failure> {
         })
     };
     if long { service.env.offload.run(parse).await } else { parse() }
+}
+
+/// The donor that a call is about: a donor's own call is about itself.
+fn concerned(
+    service: &Service,
+    caller: &Caller,
+    named: Option<DonorId>,
+) -> Result<DonorId, Failure> {
+    let who = caller.member()?;
+    let own = (who.role == Role::Donor).then_some(DonorId(who.member.0));
+    match (own, named) {
+        (Some(own), Some(named)) if own != named => {
+            let what = format!("donor {own} may not decide about donor {named}");
+            Err(Failure::new(ErrorKind::Auth, code::NOT_ALLOWED, what)
+                .hint("use the identity of an admin"))
+        }
+        (own, named) => match own.or(named) {
+            Some(donor) if service.pool().knows_donor(donor) => Ok(donor),
+            Some(donor) => {
+                let what = format!("the pool has no donor {donor}");
+                Err(Failure::new(ErrorKind::NotFound, code::NO_ENTRY, what)
+                    .hint("`potluck status` lists the donors"))
+            }
+            None => Err(failure::bad_request("the request names no donor")),
+        },
+    }
 }
 
 fn bug(call: &str, why: &str) -> Failure {

@@ -7,7 +7,9 @@
 mod acknowledged;
 pub mod chunks;
 pub mod commit;
+pub mod conversions;
 pub mod dir_policies;
+pub mod donors;
 pub mod entries;
 pub mod error;
 pub mod gc;
@@ -26,6 +28,7 @@ pub mod sessions;
 pub mod spaces;
 pub mod stats;
 pub mod trash;
+pub mod units;
 pub mod versions;
 pub mod walk;
 mod writer;

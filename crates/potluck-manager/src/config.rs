@@ -28,6 +28,16 @@ pub struct ManagerConfig {
     pub backup_dir: Option<PathBuf>,
     /// Copies of checkpoints and of the journal that the pool keeps on its own donors; 0: none.
     pub metadata_copies: u32,
+    /// A donor silent for longer is gone, and what it holds is made again elsewhere.
+    pub repair_grace: Duration,
+    /// Bytes a second that repair makes in the whole pool at most.
+    pub repair_rate: u64,
+    /// Bytes a second that repair asks of one donor at most, reading and writing counted apart.
+    pub repair_donor_rate: u64,
+    /// Everything is looked at this often, also when nothing is known to have changed.
+    pub survey_every: Duration,
+    /// Some copies are compared with each other this often.
+    pub audit_every: Duration,
 }
 
 impl Default for ManagerConfig {
@@ -44,6 +54,11 @@ impl Default for ManagerConfig {
             backup_every: Duration::from_secs(60),
             backup_dir: None,
             metadata_copies: 3,
+            repair_grace: Duration::from_secs(600),
+            repair_rate: 400 << 20,
+            repair_donor_rate: 100 << 20,
+            survey_every: Duration::from_secs(600),
+            audit_every: Duration::from_secs(60),
         }
     }
 }

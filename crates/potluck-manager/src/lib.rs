@@ -6,6 +6,7 @@
 //! `catalog` (SQLite behind one writer).
 
 mod access;
+mod audit;
 mod background;
 mod backup;
 mod ca;
@@ -15,21 +16,26 @@ mod config;
 mod error;
 mod failure;
 mod gc;
+mod give_back;
 mod hold;
 mod init;
 mod manager;
 mod members;
 mod pool;
 mod pool_time;
+mod repair;
 mod restore;
 mod serve;
 mod service;
 mod state_dir;
 mod stats_cache;
+mod survey;
+mod trim;
 
+pub use backup::file::backup;
 pub use config::ManagerConfig;
 pub use error::ManagerError;
 pub use init::init;
 pub use manager::Manager;
-pub use restore::{Restore, Restored, restore_file};
+pub use restore::{Patience, Restore, Restored, restore_file, restore_pool};
 pub use state_dir::KIT;

@@ -3,13 +3,15 @@
 use crate::background;
 use crate::backup::{self, Backups};
 use crate::ca::{self, Ca};
-use crate::catalog::{Catalog, Durability, Error, members, notes, schema, sessions};
+use crate::catalog::{Catalog, Durability, Error, donors, members, notes, schema, sessions};
 use crate::config::ManagerConfig;
 use crate::error::ManagerError;
 use crate::init::{advertised, update_admin_address};
 use crate::members::Members;
-use crate::pool::{Limits, NewSession, Pool};
+use crate::pool::{Giving, Limits, NewSession, PARTS, Pool, Record};
 use crate::pool_time::PoolTime;
+use crate::restore::Collecting;
+use crate::repair::{self, Keeper};
 use crate::serve;
 use crate::service::Service;
 use crate::state_dir::StateDir;
@@ -21,9 +23,11 @@ use potluck_wire::env::Env;
 use potluck_wire::net::Listener;
 use potluck_wire::tls::{Admit, TlsAdmit};
 use potluck_wire::token::Role;
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tokio::sync::Notify;
 
 /// A manager that listens, and serves once it is run.
@@ -42,6 +46,9 @@ struct Left {
     saved_ms: Option<u64>,
     members: Vec<members::Member>,
     sessions: Vec<(sessions::StoredSession, Vec<ChunkName>)>,
+    donors: Vec<donors::Known>,
+    paused: Option<String>,
+    tripped: BTreeSet<DonorId>,
 }
 
 impl Manager {
@@ -94,11 +101,30 @@ impl Manager {
             ca,
             chores: Notify::new(),
             backups: Backups::default(),
+            collecting: None,
             stats: StatsCache::default(),
+            keeper: Keeper::default(),
             pool: Mutex::new(pool),
             state,
         };
         Ok(Self { service: Arc::new(service), listener, address, admit })
+    }
+
+    /// Starts a manager over an empty catalog that listens to all donors of its authority, to ask
+    /// what they have of a lost one's.
+    pub(crate) async fn start_collecting(
+        config: ManagerConfig,
+        env: Env,
+    ) -> Result<Self, ManagerError> {
+        let mut manager = Self::start(config, env, None).await?;
+        let service = Arc::get_mut(&mut manager.service).expect("nobody shares it before it runs");
+        service.collecting = Some(Arc::default());
+        Ok(manager)
+    }
+
+    /// What a collecting manager's owner works with.
+    pub(crate) fn parts(&self) -> (Arc<Service>, Arc<Collecting>) {
+        (Arc::clone(&self.service), self.service.collecting.clone().unwrap_or_default())
     }
 
     /// Where it listens.
@@ -117,6 +143,7 @@ impl Manager {
             () = serve::serve(Arc::clone(&service), listener, admit, shutdown) => {}
             () = background::run(Arc::clone(&service)) => {}
             () = backup::run(Arc::clone(&service)) => {}
+            () = repair::run(Arc::clone(&service)) => {}
         }
         if let Err(why) = background::save_time(&service).await {
             tracing::error!(%why, "the pool's time could not be saved");
@@ -143,6 +170,8 @@ fn next_life(db: &rusqlite::Connection) -> Result<Left, Error> {
             Ok((session, offered))
         })
         .collect::<Result<_, Error>>()?;
+    let tripped = notes::get(db, notes::REPAIR_TRIPPED)?
+        .and_then(|donors| serde_json::from_str(&donors).ok());
     Ok(Left {
         epoch: schema::next_epoch(db)?,
         gc_held: notes::get(db, notes::GC_HELD)?,
@@ -150,6 +179,9 @@ fn next_life(db: &rusqlite::Connection) -> Result<Left, Error> {
         saved_ms: schema::saved_pool_time(db)?,
         members: members::all(db)?,
         sessions,
+        donors: donors::all(db)?,
+        paused: notes::get(db, notes::REPAIR_PAUSED)?,
+        tripped: tripped.unwrap_or_default(),
     })
 }
 
@@ -158,12 +190,23 @@ fn rebuild(config: &ManagerConfig, left: &Left, now: Tick) -> Pool {
         lease: config.lease,
         suspect_after: config.suspect_after,
         away_after: config.away_after,
+        grace: config.repair_grace,
+        repair_rate: config.repair_rate,
+        repair_donor_rate: config.repair_donor_rate,
     });
+    pool.begin(now);
+    // Numbers of different lives are far apart.
+    pool.repairs.orders.begin_at(left.epoch.0 << 32);
+    pool.repairs.paused.clone_from(&left.paused);
     for member in &left.members {
         if member.role == Role::Donor && !member.revoked {
             pool.add_donor(DonorId(member.id.0), &member.name);
         }
     }
+    for known in &left.donors {
+        pool.recall(known.donor, recalled(known, left.saved_ms.unwrap_or(0), now));
+    }
+    pool.resume_tripped(left.tripped.clone());
     for (session, offered) in &left.sessions {
         let known = NewSession {
             id: session.id,
@@ -175,4 +218,23 @@ fn rebuild(config: &ManagerConfig, left: &Left, now: Tick) -> Pool {
         pool.resume_session(known, plan, session.bytes, session.ended, offered, now);
     }
     pool
+}
+
+/// A donor as an earlier life of the manager left it, at the pool's time `saved_ms`.
+fn recalled(known: &donors::Known, saved_ms: u64, now: Tick) -> Record {
+    let ms = |ms: u64| Duration::from_millis(ms);
+    Record {
+        silent_before: known.heard_ms.map(|heard| ms(saved_ms.saturating_sub(heard))),
+        away_until: known.away_until_ms.map(|until| now + ms(until.saturating_sub(saved_ms))),
+        quarantined: known.quarantined.clone(),
+        giving: known.giving.map(|goal| Giving {
+            goal: goal.bytes,
+            start: goal.start,
+            at_once: goal.at_once,
+            // A survey finds how much less it is when something may stay.
+            below: if goal.bytes == 0 { PARTS } else { 0 },
+            since: now,
+        }),
+        ..Record::default()
+    }
 }

@@ -6,13 +6,19 @@
 
 mod donors;
 mod inventory;
+mod numbered;
 mod offered;
 mod orders;
+mod repairs;
 mod sessions;
+mod standing;
+mod trust;
 
 pub use donors::{Contact, Enlisted};
 pub use inventory::{OutOfOrder, PageDone};
+pub use repairs::{Purpose, Repairs};
 pub use sessions::{NewSession, NoSession, Ticketed};
+pub use standing::{Changes, Giving, PARTS, Record, Rule, Standings, part_of};
 
 use donors::Donors;
 use offered::Offered;
@@ -23,8 +29,10 @@ use potluck_core::ids::{DonorId, Incarnation, SessionId};
 use potluck_core::reservation::Ledger;
 use potluck_wire::control::{Heartbeat, Order};
 use sessions::Session;
+use standing::Switch;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+use trust::Complaints;
 
 /// The limits by which the pool decides.
 #[derive(Debug, Clone, Copy)]
@@ -35,6 +43,12 @@ pub struct Limits {
     pub suspect_after: Duration,
     /// How long until it counts as away.
     pub away_after: Duration,
+    /// How long until it is given up and what it holds is made again elsewhere.
+    pub grace: Duration,
+    /// Bytes a second that repair makes in all, …
+    pub repair_rate: u64,
+    /// … and asks of one donor.
+    pub repair_donor_rate: u64,
 }
 
 /// The soft state of a manager.
@@ -48,6 +62,10 @@ pub struct Pool {
     /// Copies of offered chunks that donors told of before the catalog knew the chunk.
     early: BTreeMap<ChunkName, BTreeSet<DonorId>>,
     orders: Orders,
+    switch: Switch,
+    complaints: Complaints,
+    /// What is being made.
+    pub repairs: Repairs,
 }
 
 /// The last that a donor counted, at a moment when the manager decided something.
@@ -68,6 +86,11 @@ impl Decided {
     pub fn names(&self) -> Vec<ChunkName> {
         self.0.keys().copied().collect()
     }
+
+    /// Whether a donor's copy of the chunk was decided on.
+    pub fn has(&self, chunk: &ChunkName, donor: DonorId) -> bool {
+        self.0.get(chunk).is_some_and(|counts| counts.iter().any(|(other, _)| *other == donor))
+    }
 }
 
 impl Pool {
@@ -81,12 +104,15 @@ impl Pool {
             offered: Offered::default(),
             early: BTreeMap::new(),
             orders: Orders::default(),
+            switch: Switch::default(),
+            complaints: Complaints::default(),
+            repairs: Repairs::new(limits.repair_rate, limits.repair_donor_rate, Tick::ZERO),
         }
     }
 
     /// A donor's second. `false`: this life did not register, and nothing was believed.
     pub fn heartbeat(&mut self, donor: DonorId, beat: &Heartbeat, now: Tick) -> bool {
-        if !self.donors.beat(donor, beat, now) {
+        if !self.donors.beat(donor, beat, now, &self.limits) {
             return false;
         }
         // What is stored is in the donor's own figures now, and promised no more.
@@ -95,6 +121,7 @@ impl Pool {
                 self.ledger.used(session, donor, u64::from(holding.len));
             }
         }
+        self.admitted(donor, &beat.spoiled.0);
         for name in beat.removed.0.iter().chain(&beat.spoiled.0).chain(&beat.sound.0) {
             self.orders.answered(donor, name);
         }
@@ -103,7 +130,11 @@ impl Pool {
 
     /// What `donor` is to do now.
     pub fn orders_for(&mut self, donor: DonorId, now: Tick) -> Vec<Order> {
-        self.orders.for_donor(donor, now)
+        let numbered = self.repairs.orders.of(donor).map(|flight| flight.order.clone());
+        let numbered: Vec<Order> = numbered.collect();
+        let mut orders = self.orders.for_donor(donor, now);
+        orders.extend(numbered);
+        orders
     }
 
     /// Has a donor look at its copy of a chunk, because a reader complained.
@@ -155,6 +186,22 @@ impl Pool {
                 self.orders.delete(*donor, *name, *count, now);
             }
         }
+    }
+
+    /// Whether a donor is being told to delete a chunk.
+    pub fn has_deletion(&self, donor: DonorId, chunk: &ChunkName) -> bool {
+        self.orders.has_deletion(donor, chunk)
+    }
+
+    /// Whether a session offered a chunk.
+    pub fn is_offered(&self, chunk: &ChunkName) -> bool {
+        self.offered.is_offered(chunk)
+    }
+
+    /// A copy that was to be deleted stays after all, if it is still there: its donor looks.
+    pub fn stay(&mut self, donor: DonorId, chunk: ChunkName, now: Tick) {
+        self.orders.cancel(&chunk);
+        self.order_verify(donor, chunk, now);
     }
 
     /// Takes all tombstones back.

@@ -7,6 +7,8 @@ use crate::config::ManagerConfig;
 use crate::members::Members;
 use crate::pool::Pool;
 use crate::pool_time::PoolTime;
+use crate::restore::Collecting;
+use crate::repair::Keeper;
 use crate::state_dir::StateDir;
 use crate::stats_cache::StatsCache;
 use potluck_core::ids::{Epoch, SessionId};
@@ -35,10 +37,14 @@ pub struct Service {
     pub ca: Ca,
     /// Wakes the background work: something ended or was thrown away.
     pub chores: Notify,
+    /// Set while donors are asked what they have of a lost manager's metadata.
+    pub collecting: Option<Arc<Collecting>>,
     /// When the catalog was last safe elsewhere.
     pub backups: Backups,
     /// Figures for status.
     pub stats: StatsCache,
+    /// What is known of the pool's safety.
+    pub keeper: Keeper,
     pub(crate) epoch: AtomicU64,
     pub(crate) gc_held: Mutex<Option<String>>,
     pub(crate) pool: Mutex<Pool>,

@@ -10,9 +10,13 @@ mod hold;
 mod joining;
 #[path = "manager/lab.rs"]
 mod lab;
+#[path = "manager/policies.rs"]
+mod policies;
 #[path = "manager/port.rs"]
 mod port;
 #[path = "manager/restart.rs"]
 mod restart;
+#[path = "manager/restoring.rs"]
+mod restoring;
 #[path = "manager/writing.rs"]
 mod writing;

@@ -132,12 +132,11 @@ impl World {
         let (stage, host) = (self.stage.clone(), self.hosts[&who].clone());
         self.sim.host(who.to_string(), move || {
             let (stage, host, disk) = (stage.clone(), host.clone(), drive.process());
+            let limits = Limits { max: u64::MAX, keep_free: KeepFree::Bytes(0) };
             let config = DonorConfig {
-                dir: LENT.into(),
-                state: STATE.into(),
                 listen: "0.0.0.0:7701".into(),
                 advertise: Some(who.address()),
-                limits: Limits { max: u64::MAX, keep_free: KeepFree::Bytes(0) },
+                ..DonorConfig::new(LENT.into(), STATE.into(), limits)
             };
             async move {
                 host.join(&stage.invitations).await;

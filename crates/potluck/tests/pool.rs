@@ -16,11 +16,19 @@ mod pool {
     mod member;
     mod program;
     mod safety;
+    mod small_disk;
     mod tap;
     mod waiting;
 
     mod exit_codes;
     mod k01_erasure_coding;
+    mod k02_first_m_of_n;
+    mod k03_mirroring;
+    mod k04_repair;
+    mod k05_give_back;
+    mod k06_scrub_audit;
+    mod k08_metadata_survives;
+    mod k09_policy_set;
     mod p01_workspace;
     mod p02_demo;
     mod p03_a_pool_people_keep;

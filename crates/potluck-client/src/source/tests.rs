@@ -52,6 +52,7 @@ async fn cut_all(items: Vec<Item>, key: Option<SpaceKey>) -> Vec<(Vec<u8>, Facts
                     }
                     files.push((bytes, facts));
                 }
+                Cut::Group { .. } => panic!("no code was asked for"),
                 Cut::Failed { error, .. } => panic!("{error}"),
             }
         }
@@ -148,3 +149,5 @@ async fn a_file_that_grew_since_it_was_measured_is_read_to_its_end() {
     };
     assert_eq!((size, bytes), ((CHUNK + 9) as u64, CHUNK + 9));
 }
+
+mod grouped;

@@ -27,11 +27,21 @@ pub struct Spread {
     pub targets: Vec<DonorId>,
     /// Donors that acknowledged it.
     pub acks: Vec<Ack>,
-    slot: u64,
+    /// Whether the pool held it before.
+    pub held: bool,
+    /// Which slot of the plan is its own.
+    pub slot: u64,
 }
 
 /// A donor's word that it holds a chunk.
 pub type Ack = (DonorId, AckLevel, Receipt);
+
+impl Spread {
+    /// Whether a donor has it: it acknowledged it, or held it before.
+    pub fn is_somewhere(&self) -> bool {
+        !self.acks.is_empty() || self.held
+    }
+}
 
 impl Copies {
     /// Follows `plan`.
@@ -49,9 +59,15 @@ impl Copies {
         self.plan.extend(plan);
     }
 
-    /// A chunk that needs `want` copies beyond those at `held`.
-    pub fn spread(&mut self, want: u32, held: Vec<DonorId>) -> Spread {
-        Spread { want, targets: held, acks: Vec::new(), slot: self.next_slot() }
+    /// A new chunk, for the plan's next slot.
+    pub fn spread(&mut self) -> Spread {
+        Spread {
+            want: 0,
+            targets: Vec::new(),
+            acks: Vec::new(),
+            held: false,
+            slot: self.next_slot(),
+        }
     }
 
     /// The plan's next slot.
@@ -152,7 +168,8 @@ mod tests {
         let plan = Plan { sections: Vec::new(), copies: 2, chunk_size: 1 << 16 };
         let mut copies = Copies::new(donors, plan);
         copies.usable = BTreeSet::from([DonorId(1), DonorId(2)]);
-        let mut spread = copies.spread(2, Vec::new());
+        let mut spread = copies.spread();
+        spread.want = 2;
         spread.targets = vec![DonorId(1), DonorId(2)];
         assert!(copies.can_place(&spread, 2), "both are under way");
         spread.acks.push((DonorId(1), AckLevel::Memory, Receipt([0; 16])));

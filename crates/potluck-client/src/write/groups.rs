@@ -350,3 +350,6 @@ impl Shard {
             || self.acks.iter().any(|(acknowledged, ..)| acknowledged == donor)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,12 +5,19 @@
 //! cutter ──▶ offer (which chunks does the pool hold?) ──▶ send to donors ──▶ commit
 //! bounded by the client's buffers; one offer and one commit at a time
 //! ```
+//! Between offer and commit chunks go one of two ways: copies of a chunk by the space's mirroring
+//! protocol (`copying`, `mirroring`), or the chunks of an erasure-coded group to donors of their own
+//! (`grouping`).
 
 mod committing;
 mod copying;
 mod grouping;
+mod mirroring;
 mod offering;
 mod room;
+mod settling;
+
+pub use settling::Settling;
 
 use super::copies::{Copies, Spread};
 use super::groups::Groups;
@@ -27,6 +34,7 @@ use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
 use potluck_core::path::PoolPath;
+use potluck_core::policy::Mirror;
 use potluck_core::recipe::Entry;
 use potluck_wire::control::{Committed, Condition, FileCommit, Grown, Offered};
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -35,14 +43,15 @@ use potluck_wire::ticket::Acknowledged;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
-/// Stores `items` under an open session.
+/// Stores `items` under an open session, until all that can become visible is; copies that an
+/// asynchronous protocol makes afterwards are the second part of the result.
 pub async fn write(
     client: &Client,
     session: WriteSession,
     items: Items,
     condition: Condition,
     progress: Arc<dyn Progress>,
-) -> Result<PutReport, Failure> {
+) -> Result<(PutReport, Settling), Failure> {
     let mut window = Window::new(client, session, condition, progress);
     window.cut_next(Cutter::new(
         items,
@@ -50,22 +59,21 @@ pub async fn write(
         window.session.reserved.space_key.clone(),
     ));
     window.renew_later();
-    match window.run().await {
-        Ok(()) if window.finished => {
-            let Window { session, report, .. } = window;
-            session.finish();
-            Ok(report)
-        }
-        Ok(()) => {
-            let Window { session, report, .. } = window;
-            session.abort().await;
-            Ok(report)
-        }
-        Err(failure) => {
-            window.session.abort().await;
-            Err(failure)
-        }
+    if let Err(failure) = window.run(Window::all_visible).await {
+        window.session.abort().await;
+        return Err(failure);
     }
+    let mut report = window.report.clone();
+    report.pending_copies = window.forwarded_later + window.pending_copies();
+    if window.finished {
+        window.session.finish();
+        return Ok((report, Settling::settled()));
+    }
+    if window.batch == 0 {
+        window.session.abort().await;
+        return Ok((report, Settling::settled()));
+    }
+    Ok((report, Settling::of(window)))
 }
 
 /// What happened next.
@@ -91,6 +99,11 @@ struct Window {
     session: WriteSession,
     donors: Donors,
     copies: Copies,
+    mirror: Mirror,
+    /// Copies that donors make after they answered.
+    forwarded_later: u64,
+    /// Copies of visible chunks that found no donor.
+    abandoned: u64,
     condition: Condition,
     progress: Arc<dyn Progress>,
     events: FuturesUnordered<BoxFuture<'static, Event>>,
@@ -143,8 +156,14 @@ struct ChunkState {
     /// Until all copies are made.
     body: Option<Arc<Buffer>>,
     spread: Spread,
-    /// Files and positions that need it.
+    /// Files and positions that wait for it.
     users: Vec<(u32, u32)>,
+    /// Whether there are enough copies for files to become visible.
+    told: bool,
+    /// The donor that forwards it and has not answered, and to whom.
+    forwarded: Option<(DonorId, Vec<DonorId>)>,
+    /// Whether a donor may be asked to forward it; each chunk is forwarded once.
+    may_forward: bool,
 }
 
 impl Window {
@@ -157,12 +176,16 @@ impl Window {
         let donors = client.donors();
         donors.learn(session.reserved.donors.clone());
         let copies = Copies::new(donors.clone(), session.reserved.plan.clone());
+        let mirror = mirroring::protocol(&session.reserved.policy);
         let chunk_room = Cutter::room(&session.reserved.policy);
         Self {
             client: client.clone(),
             session,
             donors,
             copies,
+            mirror,
+            forwarded_later: 0,
+            abandoned: 0,
             condition,
             progress,
             events: FuturesUnordered::new(),
@@ -192,7 +215,7 @@ impl Window {
         }
     }
 
-    async fn run(&mut self) -> Result<(), Failure> {
+    async fn run(&mut self, is_over: impl Fn(&Self) -> bool) -> Result<(), Failure> {
         loop {
             self.cut_more();
             self.grow_ahead();
@@ -200,7 +223,7 @@ impl Window {
             self.send()?;
             self.send_groups()?;
             self.commit();
-            if self.is_over() {
+            if is_over(self) {
                 return Ok(());
             }
             let Some(event) = self.events.next().await else {
@@ -234,12 +257,9 @@ impl Window {
         Ok(())
     }
 
-    fn is_over(&self) -> bool {
-        self.all_cut()
-            && self.files.is_empty()
-            && self.ready.is_empty()
-            && !self.committing
-            && (self.finished || self.batch == 0)
+    /// Whether nothing more can become visible.
+    fn all_visible(&self) -> bool {
+        self.all_cut() && self.files.is_empty() && self.ready.is_empty() && !self.committing
     }
 
     fn all_cut(&self) -> bool {
@@ -302,7 +322,7 @@ impl Window {
         state.open += 1;
         if let Some(chunk) = self.chunks.get_mut(&entry.name) {
             self.report.held_chunks += 1;
-            if chunk.body.is_some() {
+            if !chunk.told {
                 chunk.users.push(user);
             } else {
                 let acks = chunk.spread.acks.clone();
@@ -313,8 +333,11 @@ impl Window {
         let chunk = ChunkState {
             len: entry.stored_len(),
             body: Some(Arc::new(body)),
-            spread: self.copies.spread(0, Vec::new()),
+            spread: self.copies.spread(),
             users: vec![user],
+            told: false,
+            forwarded: None,
+            may_forward: self.mirror.is_server(),
         };
         self.chunks.insert(entry.name, chunk);
         self.unoffered_bytes += entry.len as usize;

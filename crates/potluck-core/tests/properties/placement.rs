@@ -132,6 +132,26 @@ proptest! {
     }
 
     #[test]
+    fn groups_use_unequal_donors_as_far_as_room_for_distinct_ones_allows(
+        rooms in prop::collection::vec(1..40_u64, 3..9), spare in 0..3_usize, groups in 1..60_u64,
+    ) {
+        let width = rooms.len() - spare.min(rooms.len() - 2);
+        let answer = plan(&frees(&rooms), &request(groups, 1, width as u32, width as u32));
+        // Dealing around fills a donor at most once a group (the condition is also sufficient).
+        let useful: u64 = rooms.iter().map(|room| (*room).min(groups)).sum();
+        let fits = useful >= groups * width as u64;
+        prop_assert_eq!(answer.is_ok(), fits, "{:?}", answer);
+        let Ok(plan) = answer else { return Ok(()) };
+        for group in 0..groups {
+            let slot: BTreeSet<DonorId> = plan.slot(group).expect("planned").into_iter().collect();
+            prop_assert_eq!(slot.len(), width);
+        }
+        for (donor, bytes) in plan.promised() {
+            prop_assert!(bytes <= rooms[donor.0 as usize - 1]);
+        }
+    }
+
+    #[test]
     fn enough_labelled_hosts_keep_copies_apart(
         hosts in 3..6_u32, each in 1..4_u32, copies in 1..4_u32, width in 1..9_u32,
         chunks in 0..50_u64,

@@ -122,9 +122,10 @@ impl Door {
             Ok(entered) => entered,
             Err(why) => return tracing::warn!("cannot take over a connection: {why}"),
         };
+        let runtime = tokio::runtime::Handle::current();
         let serve = move || {
             let Guest { session, first, _place } = guest;
-            let served = SocketIo::new(socket, patience)
+            let served = SocketIo::new(socket, patience, runtime)
                 .map_err(FrameError::Io)
                 .and_then(|mut io| run_ready(session.run(&mut io, first)));
             log_end(&served);

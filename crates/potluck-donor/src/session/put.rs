@@ -2,6 +2,7 @@
 
 use super::Session;
 use super::get::status_of;
+use crate::mirror::{Forwarding, Mirrored};
 use crate::service::Service;
 use crate::socket::Peer;
 use crate::store::{Incoming, NotPlaced, Origin, Store, TRAILER};
@@ -9,7 +10,7 @@ use crate::tickets::Spending;
 use potluck_core::chunk::{ChunkKind, ChunkName, Verifier};
 use potluck_core::ids::SessionId;
 use potluck_core::policy::AckLevel;
-use potluck_wire::bulk::{FrameError, PIECE, Reply, Status};
+use potluck_wire::bulk::{Forward, Forwarded, FrameError, PIECE, Reply, Status};
 use potluck_wire::ticket::{Ops, Receipt};
 use std::sync::Arc;
 
@@ -20,6 +21,13 @@ pub(super) struct Put {
     pub ack: AckLevel,
     pub len: u32,
     pub kind: ChunkKind,
+}
+
+impl Put {
+    fn mirrored(&self) -> Mirrored {
+        let Self { name, ack, len, kind } = *self;
+        Mirrored { name, len, kind, ack }
+    }
 }
 
 /// Where the body goes. Whatever it is, the whole body is read: the next request follows it.
@@ -33,26 +41,71 @@ enum Landing<'s> {
 }
 
 impl Session {
-    /// Receives the body and gives the answer.
-    pub(super) async fn put(&mut self, io: &mut impl Peer, put: Put) -> Result<Reply, FrameError> {
+    /// Receives the body, forwards it, and gives the answer.
+    pub(super) async fn put(
+        &mut self,
+        io: &mut impl Peer,
+        put: Put,
+        forward: &Forward,
+    ) -> Result<Reply, FrameError> {
         let service = Arc::clone(&self.service);
         let mut landing = self.landing(&service, &put);
+        let mut forwarding = match landing {
+            Landing::Refused(_) => None,
+            _ if !forward.wait || forward.routes().is_empty() => None,
+            _ => {
+                let begin = self.routes.begin(&service.env, put.mirrored(), forward.routes());
+                Some(io.meanwhile(begin).await)
+            }
+        };
         self.piece.resize(PIECE + TRAILER, 0);
         let mut left = put.len as usize;
-        while left > PIECE {
-            self.fill(io, PIECE).await?;
-            left -= PIECE;
-            landing.append(&self.piece[..PIECE]);
-        }
-        self.fill(io, left).await?;
-        let piece = &mut self.piece[..left + TRAILER];
-        Ok(match landing.finish(&service.store, &put, piece) {
-            Ok(session) => {
-                let receipt = Receipt::issue(&service.key, &session, &put.name, put.len, put.ack);
-                Reply::stored(put.ack, receipt)
+        loop {
+            let len = left.min(PIECE);
+            self.fill(io, len).await?;
+            left -= len;
+            // The mirrors first: they work while we do.
+            if let Some(forwarding) = &mut forwarding {
+                let piece = &self.piece[..len];
+                io.meanwhile(self.routes.pass_on(&service.env, forwarding, piece)).await;
             }
-            Err(status) => Reply::bare(status),
-        })
+            if left == 0 {
+                let piece = &mut self.piece[..len + TRAILER];
+                let stored = landing.finish(&service.store, &put, piece);
+                return Ok(self.answer_to(io, &put, stored, forwarding, forward).await);
+            }
+            landing.append(&self.piece[..len]);
+            if matches!(landing, Landing::Refused(_)) {
+                forwarding.take().into_iter().for_each(|put| self.routes.cut(put));
+            }
+        }
+    }
+
+    async fn answer_to(
+        &mut self,
+        io: &mut impl Peer,
+        put: &Put,
+        stored: Result<SessionId, Status>,
+        forwarding: Option<Forwarding>,
+        forward: &Forward,
+    ) -> Reply {
+        let service = Arc::clone(&self.service);
+        let session = match stored {
+            Ok(session) => session,
+            // All bytes were passed on, so the mirrors' frames are whole; their answers are nobody's.
+            Err(status) => return Reply::bare(status),
+        };
+        let receipt = Receipt::issue(&service.key, &session, &put.name, put.len, put.ack);
+        let mut reply = Reply::stored(put.ack, receipt);
+        if let Some(forwarding) = forwarding {
+            let receipts = io.meanwhile(self.routes.receipts(&service.env, forwarding)).await;
+            reply.forwarded = Forwarded::of(&receipts);
+        } else if !forward.wait {
+            for to in forward.routes().iter().filter_map(|route| self.routes.get(*route)) {
+                service.later.push(put.mirrored(), to.clone());
+            }
+        }
+        reply
     }
 
     /// Receives exactly the next `want` bytes of the body.

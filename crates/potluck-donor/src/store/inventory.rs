@@ -4,14 +4,22 @@ use super::layout::chunk_of;
 use super::{Store, stored_len};
 use potluck_core::chunk::ChunkName;
 use potluck_wire::control::{Holding, INVENTORY_PAGE};
+use serde::{Deserialize, Serialize};
 use std::io;
 
 /// Where the next page begins.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Cursor {
     bucket: u8,
     /// The last name listed, if it was in this bucket.
     after: Option<ChunkName>,
+}
+
+impl Cursor {
+    /// What follows `name`.
+    pub fn after(name: ChunkName) -> Self {
+        Self { bucket: name.0[0], after: Some(name) }
+    }
 }
 
 /// A page, and where the next begins unless this was the last.
@@ -28,7 +36,8 @@ impl Store {
         self.page_of(cursor, INVENTORY_PAGE)
     }
 
-    pub(super) fn page_of(&self, mut cursor: Cursor, most: usize) -> io::Result<Page> {
+    /// The page at `cursor`, of at most `most` chunks.
+    pub(crate) fn page_of(&self, mut cursor: Cursor, most: usize) -> io::Result<Page> {
         let mut holdings = Vec::new();
         loop {
             let mut listed = self.bucket(cursor.bucket, cursor.after)?;

@@ -1,7 +1,7 @@
 //! How much of the disk Potluck takes, and the promise that it never takes more (DESIGN §7 a, b).
 
 use crate::disk::Space;
-use potluck_core::budget::{DiskState, Limits, room};
+use potluck_core::budget::{DiskState, Limits, excess, room};
 use std::sync::{Mutex, MutexGuard};
 
 /// File systems give space in blocks. Counting whole blocks keeps the cap by any measure an owner
@@ -117,6 +117,19 @@ impl Usage {
     pub fn report(&self) -> (DiskState, u64) {
         let counts = self.counts();
         (counts.state(), counts.room(&self.limits))
+    }
+}
+
+impl Usage {
+    /// Bytes that must go for the owner's limits to hold again. What is promised does not count
+    /// against the disk: it may be written already, and chunks on their way in must not drive out
+    /// others.
+    pub fn excess(&self) -> u64 {
+        let counts = self.counts();
+        if counts.broken.is_some() {
+            return 0; // nothing can be removed either
+        }
+        excess(&self.limits, &DiskState { available: counts.available, ..counts.state() })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Reading a chunk back to see whether it still is what its name says (PROMISES R1).
 
 use super::{Change, Refusal, Store, stored_len};
-use crate::disk::OldFile;
+use crate::disk::{OldFile, is_broken};
 use potluck_core::chunk::{ChunkName, Verifier};
 use potluck_wire::bulk::PIECE;
 use std::io;
@@ -23,38 +23,58 @@ pub(crate) enum Verdict {
 impl Store {
     /// Reads `name` whole, compares, and sets it aside if it is spoiled. Reported by heartbeat.
     pub fn verify(&self, name: &ChunkName) -> Result<Verdict, Refusal> {
+        self.judge(name, |verdict| match verdict {
+            Verdict::Sound => Some(Change::Sound(*name)),
+            Verdict::Missing => Some(Change::Removed(*name)),
+            Verdict::Spoiled => None, // said where it is set aside
+        })
+    }
+
+    /// The same when nobody asked: only what is spoiled is news.
+    pub fn scrub(&self, name: &ChunkName) -> Result<Verdict, Refusal> {
+        self.judge(name, |_| None)
+    }
+
+    fn judge(
+        &self,
+        name: &ChunkName,
+        news: impl Fn(Verdict) -> Option<Change>,
+    ) -> Result<Verdict, Refusal> {
         for _ in 0..TRIES {
             let touched = self.touches().latest(name);
-            let verdict = self.look_at(name);
+            let verdict = self.look_at(name)?;
             let _alone = self.lock_name(name);
-            match verdict {
-                Verdict::Sound => {
-                    self.changes().push(Change::Sound(*name));
-                    return Ok(verdict);
-                }
-                // Put meanwhile, so it may be another file now.
-                _ if self.touches().latest(name) != touched => {}
-                Verdict::Missing => {
-                    self.changes().push(Change::Removed(*name));
-                    return Ok(verdict);
-                }
-                Verdict::Spoiled => return self.set_aside_spoiled(name),
+            // Put meanwhile, so it may be another file now.
+            if verdict != Verdict::Sound && self.touches().latest(name) != touched {
+                continue;
             }
+            if verdict == Verdict::Spoiled {
+                return self.set_aside_spoiled(name);
+            }
+            news(verdict).into_iter().for_each(|change| self.changes().push(change));
+            return Ok(verdict);
         }
         Err(Refusal::Lost)
     }
 
-    fn look_at(&self, name: &ChunkName) -> Verdict {
+    fn look_at(&self, name: &ChunkName) -> Result<Verdict, Refusal> {
         match self.disk().open(&self.layout().chunk(name)) {
-            Ok(file) if self.is_sound(&*file, name) => Verdict::Sound,
-            Err(why) if why.kind() == io::ErrorKind::NotFound => Verdict::Missing,
-            _ => Verdict::Spoiled,
+            Ok(file) if self.is_sound(&*file, name) => Ok(Verdict::Sound),
+            Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(Verdict::Missing),
+            // Out of files or memory: that says nothing of the chunk.
+            Err(why) if !is_broken(&why) => Err(self.refuse("opening a chunk", &why)),
+            _ => Ok(Verdict::Spoiled),
         }
     }
 
     fn is_sound(&self, file: &dyn OldFile, name: &ChunkName) -> bool {
         let Some(len) = stored_len(file.len()) else { return false };
-        match hash(file, len, name) {
+        // What the disk has is asked, not what the system remembers of it; and the pages of a chunk
+        // that nobody reads are not worth keeping.
+        forget_pages(file);
+        let hashed = hash(file, len, name);
+        forget_pages(file);
+        match hashed {
             Ok(sound) => sound,
             Err(why) => {
                 tracing::warn!("cannot read chunk {name}: {why}");
@@ -74,6 +94,12 @@ impl Store {
             }
             Err(why) => Err(self.refuse("setting a spoiled chunk aside", &why)),
         }
+    }
+}
+
+fn forget_pages(file: &dyn OldFile) {
+    if let Some(file) = file.as_file() {
+        let _ = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed); // only advice
     }
 }
 

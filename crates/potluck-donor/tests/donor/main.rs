@@ -3,9 +3,12 @@
 mod bulk;
 mod copies;
 mod disks;
+mod forwards;
+mod groups;
 mod manager;
 mod orders;
 mod pool;
+mod scrub;
 mod start;
 mod strangers;
 mod tickets;

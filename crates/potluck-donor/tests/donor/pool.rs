@@ -48,13 +48,8 @@ impl Place {
     }
 
     pub fn config_with(&self, limits: Limits) -> DonorConfig {
-        DonorConfig {
-            dir: self.lent(),
-            state: self.state(),
-            listen: "127.0.0.1:0".into(),
-            advertise: None,
-            limits,
-        }
+        let config = DonorConfig::new(self.lent(), self.state(), limits);
+        DonorConfig { listen: "127.0.0.1:0".into(), ..config }
     }
 
     pub fn chunk(&self, name: &ChunkName) -> PathBuf {

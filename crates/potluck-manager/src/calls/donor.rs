@@ -1,6 +1,7 @@
 //! What donors call: register, inventory, heartbeat.
 
 use super::Answer;
+use crate::audit;
 use crate::catalog::chunks::ChunkId;
 use crate::catalog::placements::{self, Told};
 use crate::catalog::{Durability, Error};
@@ -8,6 +9,7 @@ use crate::failure;
 use crate::hold;
 use crate::members::Caller;
 use crate::pool::{Enlisted, PageDone};
+use crate::repair;
 use crate::service::Service;
 use potluck_core::ids::{DonorId, Incarnation};
 use potluck_wire::control::{Beat, Done, Heartbeat, Inventory, Order, Register, Registered};
@@ -64,7 +66,7 @@ fn reachable(address: &str, peer: IpAddr) -> Result<String, Failure> {
 }
 
 impl Answer for Heartbeat {
-    async fn answer(self, service: Arc<Service>, caller: Caller) -> Result<Beat, Failure> {
+    async fn answer(mut self, service: Arc<Service>, caller: Caller) -> Result<Beat, Failure> {
         let donor = donor_of(&caller)?;
         let now = service.time.tick();
         let known = service.pool().heartbeat(donor, &self, now);
@@ -77,7 +79,16 @@ impl Answer for Heartbeat {
         };
         if known {
             let incarnation = self.incarnation;
+            if let Some(collecting) = &service.collecting {
+                collecting.heard(donor, &self.results);
+                beat.orders = collecting.orders_for(donor);
+                return Ok(beat);
+            }
+            let results = std::mem::take(&mut self.results);
+            react(&service, donor, &self).await?;
             believe(&service, donor, incarnation, self).await?;
+            // After what was stored is counted: results speak of that.
+            repair::answered(&service, donor, results).await?;
             beat.orders = service.pool().orders_for(donor, now);
             if service.gc_held().is_some() {
                 // Whoever decided on these did so before the hold.
@@ -86,6 +97,23 @@ impl Answer for Heartbeat {
         }
         Ok(beat)
     }
+}
+
+/// Draws the consequences of what a heartbeat said: losses are repaired, an owner in need of space
+/// is served, a liar is not trusted any more.
+async fn react(service: &Service, donor: DonorId, beat: &Heartbeat) -> Result<(), Failure> {
+    let now = service.time.tick();
+    if !beat.spoiled.is_empty() {
+        service.keeper.changed(now);
+    }
+    if beat.excess > 0 || service.pool().awaits_removal(donor, &beat.removed.0) {
+        service.keeper.hurry(now);
+    }
+    let denied = service.pool().denied(donor, &beat.sound.0);
+    if let Some(why) = denied {
+        audit::quarantine(service, donor, why).await?;
+    }
+    Ok(())
 }
 
 /// Writes down what a heartbeat said of chunks.
@@ -155,6 +183,7 @@ impl Answer for Inventory {
         if last {
             sweep(&service, donor, incarnation).await?;
             service.pool().inventory_done(donor, incarnation);
+            service.keeper.changed(service.time.tick());
         }
         Ok(Done {})
     }

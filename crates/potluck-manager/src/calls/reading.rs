@@ -5,7 +5,7 @@ use crate::catalog::open;
 use crate::members::Caller;
 use crate::service::Service;
 use potluck_core::ids::DonorId;
-use potluck_wire::control::{Done, Open, Opened, Report};
+use potluck_wire::control::{CopyFault, Done, Open, Opened, Report};
 use potluck_wire::error::Failure;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -57,7 +57,13 @@ impl Answer for Report {
         );
         // Believed only after the donor looked: a reader alone marks nothing as lost.
         let now = service.time.tick();
-        service.pool().order_verify(self.donor, self.chunk, now);
+        let mut pool = service.pool();
+        match self.fault {
+            CopyFault::WrongBytes => pool.accuse(self.donor, self.chunk, who.member, now),
+            CopyFault::Missing | CopyFault::Unreadable => {
+                pool.order_verify(self.donor, self.chunk, now);
+            }
+        }
         Ok(Done {})
     }
 }

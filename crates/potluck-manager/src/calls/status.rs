@@ -1,9 +1,11 @@
 //! The pool at one moment.
 
 use super::Answer;
+use crate::catalog::spaces;
 use crate::members::Caller;
+use crate::pool::Pool;
 use crate::service::Service;
-use potluck_wire::control::{PoolStatus, Status};
+use potluck_wire::control::{PoolStatus, RepairState, SpaceHealth, SpaceInfo, Status};
 use potluck_wire::error::Failure;
 use potluck_wire::version;
 use std::sync::Arc;
@@ -13,13 +15,15 @@ impl Answer for Status {
         let stats = service.stats.get(&service.catalog, &service.time).await?;
         let now = service.time.tick();
         let held = service.gc_held();
-        let pool = service.pool();
+        let policies = service.catalog.read(spaces::all).await?;
+        let mut pool = service.pool();
         let mut donors = pool.status(now);
         for donor in &mut donors {
             let copies = stats.donors.get(&donor.donor).copied().unwrap_or_default();
             donor.chunks = copies.here;
             donor.bad = copies.bad;
         }
+        let repair = pool.repair_state(now);
         Ok(PoolStatus {
             pool: service.pool_name.clone(),
             version: version::PRODUCT.into(),
@@ -30,12 +34,50 @@ impl Answer for Status {
             bytes: stats.bytes,
             condemned_chunks: stats.condemned,
             donors,
-            alarms: alarms(held.as_deref(), service.backups.failed().as_deref()),
+            spaces: verdicts(&service, policies),
+            alarms: [
+                alarms(held.as_deref(), service.backups.failed().as_deref()),
+                troubles(&pool, &repair),
+            ]
+            .concat(),
+            repair,
             backup_file_seconds: service.backups.file_seconds(now),
+            backup_pool_seconds: service.backups.pool_seconds(now),
             gc_held: held,
             ..PoolStatus::default()
         })
     }
+}
+
+/// How safe each space is, as of the last survey.
+fn verdicts(service: &Service, spaces: Vec<SpaceInfo>) -> Vec<SpaceHealth> {
+    let kept = service.keeper.kept();
+    let health = |space: SpaceInfo| {
+        let policy = Some(space.policy.redundancy());
+        match kept.spaces.get(&space.name) {
+            Some(found) => SpaceHealth { policy, files: space.files, ..found.clone() },
+            None => SpaceHealth {
+                name: space.name,
+                policy,
+                files: space.files,
+                ..SpaceHealth::default()
+            },
+        }
+    };
+    spaces.into_iter().map(health).collect()
+}
+
+/// What repair and the donors give to worry about.
+fn troubles(pool: &Pool, repair: &RepairState) -> Vec<String> {
+    let paused = repair.paused.iter().map(|why| format!("repair rests: {why}"));
+    let quarantined = pool.quarantined().into_iter().map(|(donor, why)| {
+        format!("donor {donor} is not trusted: {why}. After its machine was looked at: `potluck nodes trust`")
+    });
+    let stuck = (repair.stuck > 0).then(|| {
+        let why = repair.stuck_why.as_deref().unwrap_or("no donor can take them");
+        format!("{} chunks cannot be repaired: {why}; `potluck fsck` lists the files", repair.stuck)
+    });
+    paused.chain(quarantined).chain(stuck).collect()
 }
 
 /// What somebody should look at, with what to do.
@@ -44,7 +86,7 @@ fn alarms(held: Option<&str>, backup: Option<&str>) -> Vec<String> {
         format!("nothing is reclaimed: {why}. When all is where it should be: `potluck gc resume`")
     });
     let backup = backup.map(|why| {
-        format!("the catalog is not checkpointed: {why}. Free space, or choose --backup-dir")
+        format!("the catalog is not checkpointed: {why}. Look at the disk of --backup-dir and at the donors")
     });
     backup.into_iter().chain(held).collect()
 }

@@ -4,7 +4,7 @@ use crate::pool::{Contact, Pool, Ticketed};
 use crate::service::Service;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, SessionId};
-use potluck_wire::control::DonorAccess;
+use potluck_wire::control::{DonorAccess, Source};
 use potluck_wire::ticket::{Caveat, Ops, Ticket};
 use std::time::Duration;
 
@@ -12,6 +12,8 @@ use std::time::Duration;
 const WRITE_FOR: Duration = Duration::from_secs(24 * 3600);
 /// Long enough to read a tree; whoever reads longer opens again.
 const READ_FOR: Duration = Duration::from_secs(3600);
+/// Orders are carried out within a minute or given anew.
+const FETCH_FOR: Duration = Duration::from_secs(300);
 
 /// Contacts of `donors`, those that were removed from the pool left out.
 pub fn contacts(pool: &Pool, donors: impl IntoIterator<Item = DonorId>, now: Tick) -> Vec<Contact> {
@@ -36,6 +38,15 @@ pub fn for_writing(
         ]
     };
     donors.into_iter().map(|contact| access(service, contact, caveats)).collect()
+}
+
+/// A donor as others are told to fetch from it; `None` while it cannot be reached.
+pub fn source(service: &Service, contact: Contact) -> Option<Source> {
+    let key = contact.key.filter(|_| contact.live)?;
+    let expires = service.time.now_ms() + FETCH_FOR.as_millis() as u64;
+    let caveats = [Caveat::Donor(contact.donor), Caveat::Ops(Ops::GET), Caveat::Expires(expires)];
+    let ticket = Ticket::issue(&key, &*service.env.entropy, &caveats);
+    Some(Source { donor: contact.donor, address: contact.address, ticket })
 }
 
 /// Lets somebody read at `donors`.

@@ -3,6 +3,7 @@
 use super::dir_policies::{self, Inherited};
 use super::entries::{self, DirId, Place};
 use super::error::Error;
+use super::journal::{self, Op};
 use super::spaces;
 use super::versions::{self, Version};
 use super::walk::{Walk, What};
@@ -55,14 +56,17 @@ pub fn set(db: &Connection, path: &PoolPath, over: &Override) -> Result<(), Erro
         Place::File(_) => Ok(()),
         Place::Dir(_) if path.names().is_empty() => {
             let space = spaces::named(db, path.space())?;
-            match space.policy.with(over) {
-                Ok(policy) => spaces::set_policy(db, space.id, &policy),
-                Err(why) => Err(Error::Bug(format!("a policy that was checked: {why}"))),
-            }
+            let policy = space
+                .policy
+                .with(over)
+                .map_err(|why| Error::Bug(format!("a policy that was checked: {why}")))?;
+            spaces::set_policy(db, space.id, &policy)?;
+            journal::append(db, &Op::Space(space.name))
         }
         Place::Dir(dir) => {
             let before = dir_policies::get(db, dir)?;
-            dir_policies::set(db, dir, &before.then(over))
+            dir_policies::set(db, dir, &before.then(over))?;
+            journal::append(db, &Op::Policy(path.clone()))
         }
     }
 }
@@ -79,6 +83,7 @@ pub struct Page {
 }
 
 impl Page {
+    /// Counts a file that is to have `redundancy`; gives its goal if that is another than before.
     fn look(&mut self, version: &Version, redundancy: Redundancy) -> Option<Option<Redundancy>> {
         if version.chunks == 0 {
             return None;
@@ -131,6 +136,7 @@ pub fn follow(
     if !dry_run {
         for (version, goal) in goals {
             versions::set_goal(db, version, goal)?;
+            journal::append(db, &Op::Version(version))?;
         }
     }
     Ok(page)

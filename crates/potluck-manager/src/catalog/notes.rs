@@ -5,6 +5,10 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 /// The last checkpoint that was begun.
 pub const CHECKPOINT: &str = "checkpoint";
+/// An admin's pause of repair.
+pub const REPAIR_PAUSED: &str = "repair_paused";
+/// The donors whose loss has repair rest, as a JSON list.
+pub const REPAIR_TRIPPED: &str = "repair_tripped";
 /// Why garbage collection is held.
 pub const GC_HELD: &str = "gc_held";
 

@@ -2,6 +2,7 @@
 
 use super::chunks::{self, ChunkId, ChunkState};
 use super::error::Error;
+use crate::pool::part_of;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::DonorId;
 use potluck_core::policy::AckLevel;
@@ -19,6 +20,11 @@ pub enum CopyState {
     Missing = 1,
     /// The donor found it damaged and set it aside.
     Spoiled = 2,
+    /// There, and to be deleted: a source that counts for nothing else.
+    Leaving = 3,
+    /// Perhaps there: a session that ended may have stored it. To be asked about when the chunk is
+    /// reclaimed; it counts for nothing.
+    Assumed = 4,
 }
 
 /// Whether any donor has the chunk.
@@ -73,10 +79,21 @@ pub fn confirm(db: &Connection, chunk: ChunkId, donor: DonorId) -> Result<(), Er
     Ok(())
 }
 
-/// Counts a copy as possibly there, unless more is known of it.
+/// Counts a copy as there that its donor told of before the chunk was known, unless more is known.
+pub fn told_before(db: &Connection, chunk: ChunkId, donor: DonorId) -> Result<(), Error> {
+    db.prepare_cached(
+        "INSERT INTO placements (chunk, donor, state) VALUES (?1, ?2, 0)
+         ON CONFLICT (chunk, donor) DO UPDATE SET state = 0, ack = 0 WHERE state = 4",
+    )?
+    .execute(params![chunk.0, donor.0])?;
+    Ok(())
+}
+
+/// Writes down that a copy may be there, unless more is known of it. It must not count: a session
+/// that died may have sent nothing, and a later file that uses the chunk would seem safer than it is.
 pub fn assume(db: &Connection, chunk: ChunkId, donor: DonorId) -> Result<(), Error> {
     db.prepare_cached(
-        "INSERT INTO placements (chunk, donor, state) VALUES (?1, ?2, 0) ON CONFLICT DO NOTHING",
+        "INSERT INTO placements (chunk, donor, state) VALUES (?1, ?2, 4) ON CONFLICT DO NOTHING",
     )?
     .execute(params![chunk.0, donor.0])?;
     Ok(())
@@ -150,6 +167,11 @@ pub fn tell(db: &Connection, donor: DonorId, told: &Told, now_ms: u64) -> Result
     for name in &told.removed {
         if let Some(chunk) = chunks::get(db, name)? {
             if chunk.refs > 0 {
+                // A copy that was to go is no loss.
+                db.prepare_cached(
+                    "DELETE FROM placements WHERE chunk = ?1 AND donor = ?2 AND state = 3",
+                )?
+                .execute(params![chunk.id.0, donor.0])?;
                 mark(db, chunk.id, donor, CopyState::Missing)?;
             } else {
                 forget(db, chunk.id, donor, now_ms)?;
@@ -180,6 +202,11 @@ pub fn tell(db: &Connection, donor: DonorId, told: &Told, now_ms: u64) -> Result
 }
 
 fn mark(db: &Connection, chunk: ChunkId, donor: DonorId, state: CopyState) -> Result<(), Error> {
+    if state == CopyState::Missing {
+        // What was only assumed is not missed.
+        db.prepare_cached("DELETE FROM placements WHERE chunk = ?1 AND donor = ?2 AND state = 4")?
+            .execute(params![chunk.0, donor.0])?;
+    }
     db.prepare_cached("UPDATE placements SET state = ?3 WHERE chunk = ?1 AND donor = ?2")?
         .execute(params![chunk.0, donor.0, state as i64])?;
     Ok(())
@@ -230,4 +257,115 @@ pub fn missing(db: &Connection, donor: DonorId, chunks: &[ChunkId]) -> Result<()
         mark(db, *chunk, donor, CopyState::Missing)?;
     }
     Ok(())
+}
+
+/// Adds up, for a page of a donor's copies after `after`, the stored bytes by the part their names
+/// are in; gives the last row, or `None` at the end.
+pub fn bytes_by_part(
+    db: &Connection,
+    donor: DonorId,
+    after: ChunkId,
+    limit: usize,
+    bytes: &mut [u64],
+) -> Result<Option<ChunkId>, Error> {
+    let mut rows = db.prepare_cached(
+        "SELECT p.chunk, c.name, c.len FROM placements p INDEXED BY placements_by_donor
+         JOIN chunks c ON c.id = p.chunk
+         WHERE p.donor = ?1 AND p.chunk > ?2 AND p.state IN (0, 3) ORDER BY p.chunk LIMIT ?3",
+    )?;
+    let mut rows = rows.query(params![donor.0, after.0, limit as i64])?;
+    let mut last = None;
+    while let Some(row) = rows.next()? {
+        last = Some(ChunkId(row.get(0)?));
+        let part = part_of(&ChunkName(row.get(1)?));
+        bytes[part as usize] += row.get::<_, i64>(2)? as u64;
+    }
+    Ok(last)
+}
+
+/// Copies at a donor that files use, those on their way out included, and their stored bytes.
+pub fn used_at(db: &Connection, donor: DonorId) -> Result<(u64, u64), Error> {
+    let (count, bytes): (i64, i64) = db
+        .prepare_cached(
+            "SELECT count(*), coalesce(sum(c.len), 0) FROM placements p
+             INDEXED BY placements_by_donor
+             JOIN chunks c ON c.id = p.chunk
+             WHERE p.donor = ?1 AND p.state IN (0, 3) AND c.refs > 0",
+        )?
+        .query_row([donor.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok((count as u64, bytes as u64))
+}
+
+/// A copy that an order had stored is on disk.
+pub fn on_disk(db: &Connection, name: &ChunkName, donor: DonorId) -> Result<(), Error> {
+    db.prepare_cached(
+        "UPDATE placements SET ack = 1 WHERE state = 0 AND ack < 1 AND donor = ?2
+         AND chunk = (SELECT id FROM chunks WHERE name = ?1)",
+    )?
+    .execute(params![name.0, donor.0])?;
+    Ok(())
+}
+
+/// A copy counts no more: its donor is going to be told to delete it.
+pub fn mark_leaving(db: &Connection, name: &ChunkName, donor: DonorId) -> Result<(), Error> {
+    match chunks::get(db, name)? {
+        Some(chunk) => mark(db, chunk.id, donor, CopyState::Leaving),
+        None => Ok(()),
+    }
+}
+
+/// What is known of a copy.
+pub fn state_of(
+    db: &Connection,
+    chunk: ChunkId,
+    donor: DonorId,
+) -> Result<Option<CopyState>, Error> {
+    let found: Option<i64> = db
+        .prepare_cached("SELECT state FROM placements WHERE chunk = ?1 AND donor = ?2")?
+        .query_row(params![chunk.0, donor.0], |row| row.get(0))
+        .optional()?;
+    Ok(match found {
+        Some(0) => Some(CopyState::Here),
+        Some(1) => Some(CopyState::Missing),
+        Some(2) => Some(CopyState::Spoiled),
+        Some(3) => Some(CopyState::Leaving),
+        Some(4) => Some(CopyState::Assumed),
+        _ => None,
+    })
+}
+
+/// A copy drawn for an audit.
+#[derive(Debug, Clone)]
+pub struct Drawn {
+    /// The chunk.
+    pub name: ChunkName,
+    /// Stored bytes.
+    pub len: u32,
+    /// All that have it.
+    pub holders: Vec<DonorId>,
+}
+
+/// One of a donor's copies that files use; `random` says which.
+pub fn drawn(db: &Connection, donor: DonorId, random: u64) -> Result<Option<Drawn>, Error> {
+    let range: (Option<i64>, Option<i64>) = db
+        .prepare_cached(
+            "SELECT min(chunk), max(chunk) FROM placements INDEXED BY placements_by_donor
+             WHERE donor = ?1",
+        )?
+        .query_row([donor.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let (Some(first), Some(last)) = range else { return Ok(None) };
+    let at = first + (random % (last - first + 1) as u64) as i64;
+    let found = db
+        .prepare_cached(
+            "SELECT c.id, c.name, c.len FROM placements p INDEXED BY placements_by_donor
+             JOIN chunks c ON c.id = p.chunk
+             WHERE p.donor = ?1 AND p.chunk >= ?2 AND p.state = 0 AND c.refs > 0
+             ORDER BY p.chunk LIMIT 1",
+        )?
+        .query_row(params![donor.0, at], |row| {
+            Ok((ChunkId(row.get(0)?), ChunkName(row.get(1)?), row.get(2)?))
+        })
+        .optional()?;
+    let Some((id, name, len)) = found else { return Ok(None) };
+    Ok(Some(Drawn { name, len, holders: holders(db, id)? }))
 }

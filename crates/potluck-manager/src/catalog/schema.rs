@@ -86,9 +86,8 @@ fn open_checked(path: &Path, check: &str) -> Result<Connection, ManagerError> {
     let db = open(path)?;
     let format = user_version(&db).map_err(damaged(path))?;
     check_format(path, format)?;
-    let sound: String = db
-        .query_row(check, [], |row| row.get(0))
-        .map_err(|why| damaged(path)(why.into()))?;
+    let sound: String =
+        db.query_row(check, [], |row| row.get(0)).map_err(|why| damaged(path)(why.into()))?;
     if sound != "ok" {
         return Err(ManagerError::Damaged { path: path.into(), detail: sound });
     }

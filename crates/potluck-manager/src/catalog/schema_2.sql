@@ -17,18 +17,31 @@ CREATE TABLE dir_policies (
 
 -- What must be known of a donor after the manager's restart. heard_ms: when it was last heard.
 -- away_until_ms: its absence is announced until then. goal_bytes: it is giving space back until it
--- holds no more than this; NULL: it is not. quarantined: why its copies do not count.
+-- holds no more than this; NULL: it is not. at_once: nothing is waited for. quarantined: why its
+-- copies do not count.
 CREATE TABLE donors (
     id            INTEGER PRIMARY KEY,
     heard_ms      INTEGER,
     away_until_ms INTEGER,
     goal_bytes    INTEGER,
     start_bytes   INTEGER,
+    at_once       INTEGER NOT NULL DEFAULT 0,
     quarantined   TEXT
 );
 
+-- Parity that was computed for a version on its way to an erasure code, a group a row: k names, 32
+-- bytes each, which count references already. The version's change takes them over.
+CREATE TABLE conversions (
+    version INTEGER NOT NULL,
+    ec      TEXT NOT NULL,
+    part    INTEGER NOT NULL,
+    parity  BLOB NOT NULL,
+    PRIMARY KEY (version, ec, part)
+) WITHOUT ROWID;
+
 -- placements.state 3: leaving. The copy is there, serves as a source and counts for nothing else;
--- its donor is being told to delete it.
+-- its donor is being told to delete it. placements.state 4: assumed. A session that ended may have
+-- stored it there; it counts for nothing and is asked about when the chunk is reclaimed.
 
 -- Single facts in words, by key: why garbage collection is held, that repair is paused, ….
 CREATE TABLE notes (

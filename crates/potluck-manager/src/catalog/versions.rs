@@ -1,5 +1,6 @@
 //! Versions: one immutable state of a file, and its recipe.
 
+use super::conversions;
 use super::error::Error;
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::erasure::Ec;
@@ -139,6 +140,7 @@ pub fn delete(db: &Connection, id: VersionId) -> Result<(Version, Vec<ChunkName>
     if version.chunks > 0 {
         names.extend(recipe_of(db, &version)?.iter().map(|entry| entry.name));
         names.extend(parity(db, &version)?);
+        names.extend(conversions::forget(db, id)?);
     }
     db.prepare_cached("DELETE FROM versions WHERE id = ?1")?.execute([id.0 as i64])?;
     if version.chunks > 0 {

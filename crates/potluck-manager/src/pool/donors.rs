@@ -1,6 +1,7 @@
 //! Donors as they were last heard.
 
 use super::inventory::Taking;
+use super::standing::Record;
 use super::{Count, Limits, Pool};
 use potluck_core::budget::DiskState;
 use potluck_core::chunk::ChunkName;
@@ -11,16 +12,22 @@ use potluck_core::placement::Candidate;
 use potluck_wire::control::{DonorState, DonorStatus, Heartbeat, Register};
 use potluck_wire::ticket::Secret;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// The donors that joined and were not removed.
 #[derive(Debug, Default)]
-pub struct Donors(BTreeMap<DonorId, Donor>);
+pub struct Donors {
+    all: BTreeMap<DonorId, Donor>,
+    /// When this manager began to listen.
+    started: Tick,
+}
 
 #[derive(Debug, Default)]
 pub struct Donor {
     name: String,
-    life: Option<Life>,
+    pub life: Option<Life>,
     heard: Option<Tick>,
+    pub record: Record,
 }
 
 /// A donor since it registered.
@@ -30,8 +37,8 @@ pub struct Life {
     key: Secret,
     address: String,
     version: String,
-    disk: DiskState,
-    room: u64,
+    pub disk: DiskState,
+    pub room: u64,
     load: Load,
     /// Unknown until the first heartbeat.
     touches: Option<u64>,
@@ -70,16 +77,24 @@ pub enum Enlisted {
 }
 
 impl Donors {
+    pub fn get(&self, donor: DonorId) -> Option<&Donor> {
+        self.all.get(&donor)
+    }
+
+    pub fn get_mut(&mut self, donor: DonorId) -> Option<&mut Donor> {
+        self.all.get_mut(&donor)
+    }
+
     pub fn life(&self, donor: DonorId) -> Option<&Life> {
-        self.0.get(&donor)?.life.as_ref()
+        self.all.get(&donor)?.life.as_ref()
     }
 
     pub fn life_mut(&mut self, donor: DonorId) -> Option<&mut Life> {
-        self.0.get_mut(&donor)?.life.as_mut()
+        self.all.get_mut(&donor)?.life.as_mut()
     }
 
     pub fn life_of(&mut self, donor: DonorId, incarnation: Incarnation) -> Option<&mut Life> {
-        self.0.get_mut(&donor)?.life.as_mut().filter(|life| life.incarnation == incarnation)
+        self.all.get_mut(&donor)?.life.as_mut().filter(|life| life.incarnation == incarnation)
     }
 
     pub fn is_registered(&self, donor: DonorId) -> bool {
@@ -91,10 +106,36 @@ impl Donors {
         Some(Count { incarnation: life.incarnation, touches: life.touches? })
     }
 
-    pub fn state(&self, donor: DonorId, now: Tick, limits: &Limits) -> DonorState {
-        let heard = self.0.get(&donor).and_then(|donor| donor.heard);
-        match heard.map(|heard| now.saturating_sub(heard)) {
-            Some(silent) if silent <= limits.suspect_after => DonorState::Live,
+    /// How long a donor has been silent; `None` if it was never heard. What an earlier life of
+    /// the manager heard counts, the time between its end and this life's start does not: nobody
+    /// listened.
+    pub fn silence(&self, donor: DonorId, now: Tick) -> Option<Duration> {
+        let donor = self.all.get(&donor)?;
+        Some(match donor.heard {
+            Some(heard) => now.saturating_sub(heard),
+            None => donor.record.silent_before? + now.saturating_sub(self.started),
+        })
+    }
+
+    /// How long a donor may be silent before it is given up.
+    pub fn grace(&self, donor: DonorId, limits: &Limits) -> Duration {
+        let own = self.all.get(&donor).and_then(|donor| donor.record.grace);
+        own.unwrap_or_default().max(limits.grace)
+    }
+
+    pub fn state(&self, id: DonorId, now: Tick, limits: &Limits) -> DonorState {
+        let Some(donor) = self.all.get(&id) else { return DonorState::Away };
+        let heard = donor.heard.map(|heard| now.saturating_sub(heard));
+        if heard.is_some_and(|silent| silent <= limits.suspect_after) {
+            return DonorState::Live;
+        }
+        let unheard = || now.saturating_sub(self.started);
+        let silent = self.silence(id, now).unwrap_or_else(unheard);
+        let announced = donor.record.away_until.is_some_and(|until| now < until);
+        if donor.record.dismissed || (silent > self.grace(id, limits) && !announced) {
+            return DonorState::Gone;
+        }
+        match heard {
             Some(silent) if silent <= limits.away_after => DonorState::Suspect,
             _ => DonorState::Away,
         }
@@ -104,8 +145,8 @@ impl Donors {
         self.is_registered(donor) && self.state(donor, now, limits) == DonorState::Live
     }
 
-    pub fn beat(&mut self, donor: DonorId, beat: &Heartbeat, now: Tick) -> bool {
-        let Some(donor) = self.0.get_mut(&donor) else { return false };
+    pub fn beat(&mut self, id: DonorId, beat: &Heartbeat, now: Tick, limits: &Limits) -> bool {
+        let Some(donor) = self.all.get_mut(&id) else { return false };
         let Some(life) = donor.life.as_mut().filter(|life| life.incarnation == beat.incarnation)
         else {
             return false;
@@ -115,33 +156,60 @@ impl Donors {
         life.load = beat.load;
         // Requests may overtake each other; a count never goes back.
         life.touches = Some(beat.touches.max(life.touches.unwrap_or(0)));
-        donor.heard = Some(now);
         if let Some(taking) = &mut life.taking {
             taking.arrived(beat.added.0.iter().map(|holding| holding.name));
         }
+        donor.record.excess = beat.excess;
+        donor.record.scrub = beat.scrub;
+        donor.hear(now, limits);
         true
     }
 
-    fn iter(&self) -> impl Iterator<Item = (DonorId, &Donor)> {
-        self.0.iter().map(|(id, donor)| (*id, donor))
+    pub fn iter(&self) -> impl Iterator<Item = (DonorId, &Donor)> {
+        self.all.iter().map(|(id, donor)| (*id, donor))
+    }
+}
+
+impl Donor {
+    fn hear(&mut self, now: Tick, limits: &Limits) {
+        let returns =
+            self.heard.is_some_and(|heard| now.saturating_sub(heard) > limits.suspect_after);
+        if returns {
+            self.record.away_until = None;
+        }
+        self.record.dismissed = false;
+        self.heard = Some(now);
     }
 }
 
 impl Pool {
     /// A member that lends disk.
     pub fn add_donor(&mut self, donor: DonorId, name: &str) {
-        self.donors.0.entry(donor).or_default().name = name.into();
+        self.donors.all.entry(donor).or_default().name = name.into();
+    }
+
+    /// This manager begins to listen.
+    pub fn begin(&mut self, now: Tick) {
+        self.donors.started = now;
+    }
+
+    /// What was known of a donor before this manager's start.
+    pub fn recall(&mut self, donor: DonorId, record: Record) {
+        if let Some(donor) = self.donors.all.get_mut(&donor) {
+            donor.record = record;
+        }
     }
 
     /// A donor was removed from the pool.
     pub fn remove_donor(&mut self, donor: DonorId) {
-        self.donors.0.remove(&donor);
+        self.donors.all.remove(&donor);
         self.orders.forget(donor);
+        self.forget_numbered(donor);
     }
 
     /// Whether the donor is of this pool.
     pub fn knows_donor(&self, donor: DonorId) -> bool {
-        self.donors.0.contains_key(&donor)
+        self.donors.all.contains_key(&donor)
     }
 
     /// A donor reports for duty, to be reached at `address`.
@@ -153,8 +221,10 @@ impl Pool {
         now: Tick,
     ) -> Enlisted {
         let live = self.donors.is_live(id, now, &self.limits);
-        let donor = self.donors.0.entry(id).or_default();
-        donor.heard = Some(now);
+        let donor = self.donors.all.entry(id).or_default();
+        donor.hear(now, &self.limits);
+        donor.record.label.clone_from(&register.label);
+        donor.record.grace = register.grace_ms.map(Duration::from_millis);
         let earlier = donor.life.take();
         let again = earlier.as_ref().is_some_and(|life| life.incarnation == register.incarnation);
         let earlier_load = earlier.as_ref().map(|life| life.load).unwrap_or_default();
@@ -176,6 +246,7 @@ impl Pool {
             return Enlisted::Again;
         }
         self.orders.forget(id);
+        self.forget_numbered(id);
         if live { Enlisted::WhileAlive } else { Enlisted::Anew }
     }
 
@@ -187,7 +258,7 @@ impl Pool {
 
     /// How to reach a donor; `None` if it is not of this pool.
     pub fn contact(&self, id: DonorId, now: Tick) -> Option<Contact> {
-        let donor = self.donors.0.get(&id)?;
+        let donor = self.donors.all.get(&id)?;
         let life = donor.life.as_ref();
         Some(Contact {
             donor: id,
@@ -212,21 +283,21 @@ impl Pool {
 
     /// How many donors the pool has, live or not.
     pub fn donor_count(&self) -> usize {
-        self.donors.0.len()
+        self.donors.all.len()
     }
 
     /// The donors that can be written to now, but those to `avoid`.
     pub(super) fn candidates(&self, avoid: &[DonorId], now: Tick) -> Vec<Candidate> {
         self.donors
             .iter()
-            .filter(|(id, _)| !avoid.contains(id) && self.donors.is_live(*id, now, &self.limits))
+            .filter(|(id, _)| !avoid.contains(id) && self.takes(*id, now))
             .filter_map(|(id, donor)| {
                 let life = donor.life.as_ref()?;
                 Some(Candidate {
                     donor: id,
-                    free: life.room.saturating_sub(self.ledger.promised(id)),
+                    free: self.free_at(id),
                     load: life.load.score(),
-                    host: life.address.rsplit_once(':').map(|(host, _)| host.to_string()),
+                    host: donor.record.label.clone().or_else(|| host_of(&life.address)),
                 })
             })
             .collect()
@@ -258,8 +329,16 @@ impl Pool {
                 donor: id,
                 name: donor.name.clone(),
                 state: self.donors.state(id, now, &self.limits),
-                silent_seconds: donor.heard.map(|heard| now.saturating_sub(heard).as_secs()),
+                silent_seconds: self.donors.silence(id, now).map(|silent| silent.as_secs()),
                 promised: self.ledger.promised(id),
+                label: donor.record.label.clone(),
+                away_seconds: donor
+                    .record
+                    .away_until
+                    .filter(|until| now < *until)
+                    .map(|until| until.saturating_sub(now).as_secs()),
+                quarantined: donor.record.quarantined.clone(),
+                scrub: donor.record.scrub,
                 ..DonorStatus::default()
             };
             if let Some(life) = &donor.life {
@@ -274,4 +353,8 @@ impl Pool {
         };
         self.donors.iter().map(status).collect()
     }
+}
+
+fn host_of(address: &str) -> Option<String> {
+    address.rsplit_once(':').map(|(host, _)| host.to_string())
 }

@@ -292,6 +292,11 @@ impl Pool {
         self.early.retain(|name, _| self.offered.is_offered(name));
     }
 
+    /// Whether a session may still write at a donor.
+    pub fn is_written(&self, donor: DonorId) -> bool {
+        self.sessions.values().any(|session| session.plan.donors().contains(&donor))
+    }
+
     /// Open sessions.
     pub fn open_sessions(&self) -> usize {
         self.sessions.values().filter(|session| !session.ending).count()

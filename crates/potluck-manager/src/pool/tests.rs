@@ -27,7 +27,14 @@ fn chunk(n: u64) -> ChunkName {
 }
 
 fn pool() -> Pool {
-    Pool::new(Limits { lease: at(30.0), suspect_after: at(5.0), away_after: at(60.0) })
+    Pool::new(Limits {
+        lease: at(30.0),
+        suspect_after: at(5.0),
+        away_after: at(60.0),
+        grace: at(600.0),
+        repair_rate: 400 << 20,
+        repair_donor_rate: 100 << 20,
+    })
 }
 
 fn register(pool: &mut Pool, donor: u32, life: u64, now: f64) -> Enlisted {

@@ -27,12 +27,11 @@ pub async fn run(args: Lend, settings: &Settings, output: &Output) -> Result<End
     }
     let identity = Settings::donor_identity(&state)?;
     let dir = absolute(&args.dir)?;
+    let limits = limits(&args.limits, &dir)?;
     let config = DonorConfig {
-        limits: limits(&args.limits, &dir)?,
-        dir,
-        state: absolute(&state)?,
         listen: args.listen,
         advertise: args.advertise,
+        ..DonorConfig::new(dir, absolute(&state)?, limits)
     };
     let donor = start(config, &identity, output).await?;
     ready::announce(args.ready_file.as_deref(), donor.address())?;

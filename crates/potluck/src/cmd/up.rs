@@ -35,13 +35,7 @@ pub async fn run(args: Up, settings: &Settings, output: &Output) -> Result<Endin
 
     let donor = async {
         let identity = donor_identity(&admin_dir, &donor_dir, address.port()).await?;
-        let config = DonorConfig {
-            dir: lent,
-            state: donor_dir,
-            listen: "0.0.0.0:0".into(),
-            advertise: None,
-            limits,
-        };
+        let config = DonorConfig::new(lent, donor_dir, limits);
         let donor = lend::start(config, &identity, output).await?;
         ready::announce(args.manager.ready_file.as_deref(), address)?;
         output.note("next: potluck space create lab; potluck cp FILE pot://lab/; potluck invite --role donor");

@@ -204,6 +204,8 @@ impl Cli {
 pub struct Lending {
     /// The most it lends.
     pub max: String,
+    /// What it always leaves free.
+    pub keep_free: String,
     /// How others reach it, if not directly.
     pub advertise: Option<String>,
     /// Where, if not below the test's directory.
@@ -217,7 +219,8 @@ pub struct Lending {
 impl Default for Lending {
     fn default() -> Self {
         let (advertise, dir, environment, options) = Default::default();
-        Self { max: "1GiB".into(), advertise, dir, environment, options }
+        let (max, keep_free) = ("1GiB".into(), "0%".into());
+        Self { max, keep_free, advertise, dir, environment, options }
     }
 }
 
@@ -305,6 +308,12 @@ impl Lab {
         let state = self.manager_dir();
         let args =
             [&["manager", "--state", arg(&state), "--listen", listen], &options[..]].concat();
+        // Most tests count the chunks of their own files.
+        let quiet: &[&str] = match options.contains(&"--metadata-copies") {
+            true => &[],
+            false => &["--metadata-copies", "0"],
+        };
+        let args = [&args[..], quiet].concat();
         let (running, address) =
             start_daemon(&self.daemon(&self.environment), self.dir(), "manager", &args);
         self.manager = Some(running);
@@ -347,7 +356,7 @@ impl Lab {
         let Donor { lent, lending, .. } = &self.donors[name];
         let state = self.donor_state(name);
         let mut args = vec!["lend", arg(&lent.0), "--state", arg(&state), "--max", &lending.max];
-        args.extend(["--keep-free", "0%", "--listen", "127.0.0.1:0"]);
+        args.extend(["--keep-free", &lending.keep_free, "--listen", "127.0.0.1:0"]);
         if let Some(advertise) = &lending.advertise {
             args.extend(["--advertise", advertise]);
         }

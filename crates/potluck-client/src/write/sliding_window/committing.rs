@@ -60,7 +60,8 @@ impl Window {
         }
         let rest = self.ready.split_off(self.ready.len().min(COMMIT_FILES));
         let files = std::mem::replace(&mut self.ready, rest);
-        let done = last && self.ready.is_empty();
+        // Copies made afterwards need the session.
+        let done = last && self.ready.is_empty() && self.pending_copies() == 0;
         let batch = self.batch;
         self.batch += 1;
         self.committing = true;

@@ -2,7 +2,7 @@
 
 use super::{Event, Window};
 use crate::buffer::Buffer;
-use crate::link::{LinkError, PutResult};
+use crate::link::{Forwarding, LinkError, PutResult};
 use crate::write::copies::Ack;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::DonorId;
@@ -43,13 +43,19 @@ impl Window {
                 return Ok(true);
             };
             let under_way = self.under_way.range((name, DonorId(0))..=(name, DonorId(u32::MAX)));
-            let under_way = under_way.count();
+            let forwarded = chunk.forwarded.as_ref().map_or(0, |(_, to)| to.len());
+            let under_way = under_way.count() + forwarded;
             if under_way + chunk.spread.acks.len() >= chunk.spread.want as usize {
                 return Ok(true);
             }
             match self.copies.pick(&chunk.spread, chunk.len) {
                 Some(donor) => self.send_to(name, donor),
                 None if self.copies.can_place(&chunk.spread, under_way) => return Ok(false),
+                // Its files are visible already: what is missing is left to repair.
+                None if chunk.told && self.grow_refused.is_some() => {
+                    self.abandon(name);
+                    return Ok(true);
+                }
                 None => {
                     self.replace_donors()?;
                     return Ok(false);
@@ -62,10 +68,17 @@ impl Window {
         let Some(chunk) = self.chunks.get_mut(&name) else { return };
         let Some(body) = chunk.body.clone() else { return };
         chunk.spread.targets.push(donor);
-        self.put(name, donor, body);
+        let forward = self.forward(name, donor);
+        self.put(name, donor, body, forward);
     }
 
-    pub(super) fn put(&mut self, name: ChunkName, donor: DonorId, body: Arc<Buffer>) {
+    pub(super) fn put(
+        &mut self,
+        name: ChunkName,
+        donor: DonorId,
+        body: Arc<Buffer>,
+        forward: Option<Forwarding>,
+    ) {
         let (donors, clock) = (self.donors.clone(), self.client.env.clock.clone());
         let bytes = body.len() as u32;
         let (sent_at, ack) = (clock.now(), self.session.reserved.policy.ack);
@@ -73,7 +86,7 @@ impl Window {
         self.under_way.insert((name, donor), sent_at);
         self.events.push(Box::pin(async move {
             let result = match donors.link(donor).await {
-                Ok(link) => link.put(name, ack, body).await,
+                Ok(link) => link.put(name, ack, body, forward).await,
                 Err(error) => Err(error),
             };
             donors.paces(|paces| {
@@ -95,20 +108,23 @@ impl Window {
     ) -> Result<(), Failure> {
         let wanted = self.chunks.get_mut(&name).filter(|chunk| chunk.body.is_some());
         let error = match (result, wanted) {
-            (Ok((ack, receipt)), Some(chunk)) => {
+            (Ok(stored), Some(chunk)) => {
                 // Copies are counted by donors, never by answers (PROMISES D3).
                 if chunk.spread.acks.iter().all(|(acknowledged, ..)| *acknowledged != donor) {
-                    chunk.spread.acks.push((donor, ack, receipt));
+                    chunk.spread.acks.push((donor, stored.ack, stored.receipt));
                 }
-                if chunk.spread.acks.len() >= chunk.spread.want as usize {
-                    self.chunk_done(name);
-                }
+                self.take_forwarded(name, donor, &stored);
+                self.count_copies(name);
                 return Ok(());
             }
             (Ok(_), None) => return Ok(()), // a hedged copy that came second
             (Err(error), chunk) => {
                 if let Some(chunk) = chunk {
-                    chunk.spread.targets.retain(|target| *target != donor);
+                    // What was forwarded may have arrived or not: the client sends it itself.
+                    let forwarded = chunk.forwarded.take_if(|(by, _)| *by == donor);
+                    let to = forwarded.map_or_else(Vec::new, |(_, to)| to);
+                    let gone = |at: &DonorId| *at == donor || to.contains(at);
+                    chunk.spread.targets.retain(|target| !gone(target));
                     self.queue.push_front(name);
                 }
                 error
@@ -141,18 +157,36 @@ impl Window {
         Ok(())
     }
 
-    pub(super) fn chunk_done(&mut self, name: ChunkName) {
+    /// Draws the consequences of a chunk's copies so far: the files that need it are told when there
+    /// are as many as their protocol waits for, and its bytes go when there are all.
+    pub(super) fn count_copies(&mut self, name: ChunkName) {
+        let is_async = self.mirror.is_async();
         let Some(chunk) = self.chunks.get_mut(&name) else { return };
-        chunk.body = None;
-        let users = std::mem::take(&mut chunk.users);
-        let acks = chunk.spread.acks.clone();
+        let (have, want) = (chunk.spread.acks.len(), chunk.spread.want as usize);
+        let enough = have >= want || (is_async && chunk.spread.is_somewhere());
+        if enough && !chunk.told {
+            chunk.told = true;
+            let users = std::mem::take(&mut chunk.users);
+            let acks = chunk.spread.acks.clone();
+            self.settle(&users, &acks);
+        }
+        if have >= want {
+            self.release(name);
+        }
+    }
+
+    /// All copies are made that will be made: the chunk's bytes are needed no more.
+    pub(super) fn release(&mut self, name: ChunkName) {
+        let Some(chunk) = self.chunks.get_mut(&name) else { return };
+        if chunk.body.take().is_none() {
+            return;
+        }
         self.remembered.push_back(name);
         if self.remembered.len() > REMEMBERED
             && let Some(oldest) = self.remembered.pop_front()
         {
             self.chunks.remove(&oldest);
         }
-        self.settle(&users, &acks);
     }
 
     pub(super) fn settle(&mut self, users: &[(u32, u32)], acks: &[Ack]) {
@@ -192,7 +226,7 @@ impl Window {
             if let Some((name, donor)) = self.groups.hedge(&self.copies, (name, slow), sent_at, now)
                 && let Some(body) = self.groups.body(&name)
             {
-                self.put(name, donor, body);
+                self.put(name, donor, body, None);
                 continue;
             }
             let chunk = self.chunks.get(&name).filter(|chunk| chunk.body.is_some());

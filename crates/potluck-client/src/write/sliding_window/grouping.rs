@@ -41,7 +41,7 @@ impl Window {
             Ok(sends) => {
                 for (name, donor) in sends {
                     if let Some(body) = self.groups.body(&name) {
-                        self.put(name, donor, body);
+                        self.put(name, donor, body, None);
                     }
                 }
             }
@@ -58,7 +58,7 @@ impl Window {
         result: PutResult,
     ) -> Result<(), Failure> {
         match result {
-            Ok((ack, receipt)) => self.groups.acked(&name, (donor, ack, receipt)),
+            Ok(stored) => self.groups.acked(&name, (donor, stored.ack, stored.receipt)),
             Err(error) => {
                 self.groups.failed(&name, donor);
                 self.put_failed(donor, error)?;

@@ -51,15 +51,16 @@ impl Window {
             let want = copies.saturating_sub(at.len() as u32);
             if let Some(chunk) = self.chunks.get_mut(&name) {
                 chunk.spread.want = want;
+                chunk.spread.held = !at.is_empty();
                 chunk.spread.targets = at;
                 if want == 0 {
                     self.report.held_chunks += 1;
-                    self.chunk_done(name);
                 } else {
                     self.report.sent_chunks += 1;
                     self.report.sent_bytes += u64::from(chunk.len);
                     self.queue.push_back(name);
                 }
+                self.count_copies(name);
             }
         }
     }

@@ -8,8 +8,7 @@ use potluck_core::chunk::{ChunkName, DEFAULT_CHUNK, Digest, FileDigest};
 use potluck_core::ids::{DonorId, MemberId, SessionId, SpaceId, VersionId};
 use potluck_core::path::PoolPath;
 use potluck_core::placement::Plan;
-use potluck_core::policy::AckLevel;
-use potluck_core::policy::Policy;
+use potluck_core::policy::{AckLevel, Mirror, Policy};
 use potluck_core::recipe::{self, Entry, PAGE_ENTRIES};
 use potluck_wire::control::Condition;
 use rusqlite::Connection;
@@ -21,6 +20,7 @@ pub struct Fixture {
     pub dir: TempDir,
     pub db: Connection,
     pub session: SessionId,
+    pub mirror: Mirror,
     batch: u32,
 }
 
@@ -34,7 +34,13 @@ impl Fixture {
         let db = schema::open_existing(&file).expect("opened");
         let policy = Policy { sealed: false, ..Policy::default() };
         spaces::create(&db, "lab", &policy, None, 0).expect("a space");
-        let mut fixture = Self { dir, db, session: SessionId([0; 16]), batch: 0 };
+        Self::of(dir, db)
+    }
+
+    /// Of the catalog in `dir`, whose first space is called “lab”.
+    pub fn of(dir: TempDir, db: Connection) -> Self {
+        let (session, mirror) = (SessionId([0; 16]), Mirror::ClientSync);
+        let mut fixture = Self { dir, db, session, mirror, batch: 0 };
         fixture.new_session(1);
         fixture
     }
@@ -46,10 +52,10 @@ impl Fixture {
     /// As after a restart of the manager.
     pub fn reopen(self) -> Self {
         let file = self.file();
-        let Self { dir, db, session, batch } = self;
+        let Self { dir, db, session, mirror, batch } = self;
         drop(db);
         let db = schema::open_existing(&file).expect("reopened");
-        Self { dir, db, session, batch }
+        Self { dir, db, session, mirror, batch }
     }
 
     pub fn new_session(&mut self, id: u8) {
@@ -79,6 +85,7 @@ impl Fixture {
             session: self.session,
             space: SpaceId(1),
             number,
+            mirror: self.mirror,
             files: files.into_iter().map(Ok).collect(),
             done,
         };
@@ -161,5 +168,23 @@ pub fn file(at: &str, chunks: &[u64], donors: &[u32]) -> PreparedFile {
         pages: entries.chunks(PAGE_ENTRIES).map(recipe::pack).collect(),
         chunks: entries.iter().map(prepared).collect(),
         condition: Condition::Always,
+    }
+}
+
+/// A file of the code `ec` with these chunks, parity after the data, each acknowledged by the donors
+/// beside it.
+pub fn coded(at: &str, ec: &str, data: usize, chunks: &[(u64, &[u32])]) -> PreparedFile {
+    let numbers: Vec<u64> = chunks[..data].iter().map(|(n, _)| *n).collect();
+    let ec = ec.parse().expect("a code");
+    let plain = file(at, &numbers, &[]);
+    let prepared = |(n, donors): &(u64, &[u32])| PreparedChunk {
+        name: chunk(*n),
+        len: 1000,
+        holders: donors.iter().map(|donor| (DonorId(*donor), AckLevel::Memory)).collect(),
+    };
+    PreparedFile {
+        version: Version { ec: Some(ec), ..plain.version },
+        chunks: chunks.iter().map(prepared).collect(),
+        ..plain
     }
 }

@@ -1,0 +1,137 @@
+use super::*;
+use potluck_core::entropy::SeededEntropy;
+use potluck_core::ids::DonorId;
+use potluck_wire::bulk::{Forwarded, SessionKeys};
+use potluck_wire::net::{Detached, Stream};
+use potluck_wire::ticket::{Secret, Ticket};
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
+
+/// A connection into a black hole: its socket takes a few bytes, and nobody ever reads them.
+struct Hole(DuplexStream);
+
+impl Stream for Hole {
+    fn detach(self: Box<Self>) -> io::Result<Detached> {
+        Ok(Detached::Stream(self))
+    }
+}
+
+impl AsyncRead for Hole {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(context, out)
+    }
+}
+
+impl AsyncWrite for Hole {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(context, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a2_a_donor_that_reads_nothing_hangs_nobody() {
+    let (ours, _theirs) = tokio::io::duplex(1024);
+    let keys = SessionKeys::derive(&Secret::from_bytes([7; 32]), &[1; 16], &[2; 16]);
+    let opened = Opened {
+        io: StreamIo(Box::new(Hole(ours))),
+        inbox: Inbox::new(keys.donor, &[]).expect("an inbox"),
+        lane: keys.client,
+    };
+    let buffers = Buffers::new(1 << 20);
+    let link = Link::start(opened, buffers.clone());
+    let body = Arc::new(buffers.claim(4096).await.buffer(4096));
+    let put = || link.put(ChunkName::of(&body), AckLevel::Memory, body.clone(), None);
+    let both = async { tokio::join!(put(), put()) };
+    let (first, second) = tokio::time::timeout(2 * STALL, both).await.expect("an end");
+    assert!(first.is_err() && second.is_err());
+    assert!(!link.is_open());
+}
+
+fn ticket(number: u8) -> Ticket {
+    Ticket::issue(&Secret::from_bytes([number; 32]), &SeededEntropy::new(number.into()), &[])
+}
+
+fn source(donor: u32, number: u8) -> Source {
+    Source { donor: DonorId(donor), address: format!("d{donor}:1"), ticket: ticket(number) }
+}
+
+#[test]
+fn a_route_is_told_once_and_again_when_it_changes() {
+    let mut routes = Routes::default();
+    let mut ask = |to: Vec<Source>| {
+        let (new, forward) = routes.forward(Some(Forwarding { to, wait: true }));
+        (new.len(), forward.routes().to_vec())
+    };
+    assert_eq!(ask(vec![source(1, 1), source(2, 2)]), (2, vec![0, 1]));
+    assert_eq!(ask(vec![source(2, 2), source(1, 1)]), (0, vec![1, 0]));
+    assert_eq!(ask(vec![source(2, 3)]), (1, vec![2]));
+    assert_eq!(routes.forward(None).1, Forward::NONE);
+}
+
+#[tokio::test]
+async fn a_forwarded_put_brings_the_receipts_of_all_its_donors() {
+    let (ours, theirs) = tokio::io::duplex(1 << 16);
+    let keys = SessionKeys::derive(&Secret::from_bytes([7; 32]), &[1; 16], &[2; 16]);
+    let opened = Opened {
+        io: StreamIo(Box::new(Hole(ours))),
+        inbox: Inbox::new(keys.donor.clone(), &[]).expect("an inbox"),
+        lane: keys.client.clone(),
+    };
+    let donor = tokio::spawn(async move {
+        let (mut io, mut lane) = (StreamIo(theirs), keys.donor);
+        let mut inbox = Inbox::new(keys.client, &[]).expect("an inbox");
+        let mut told = Vec::new();
+        while let Some((tag, request)) = inbox.request(&mut io).await.expect("a request") {
+            let (len, reply) = match request {
+                Request::Route { len, .. } => (len, Reply::bare(Status::Ok)),
+                Request::Put { len, forward, .. } => {
+                    assert!(forward.wait && forward.routes() == [0, 1]);
+                    let forwarded = Forwarded::of(&[None, Some(Receipt([9; 16]))]);
+                    let stored = Reply::stored(AckLevel::Memory, Receipt([1; 16]));
+                    (len, Reply { forwarded, ..stored })
+                }
+                Request::Get { .. } => panic!("nothing is read"),
+            };
+            let mut body = vec![0; len as usize];
+            let mut filled = 0;
+            while filled < body.len() {
+                filled += inbox.body(&mut io, &mut body[filled..]).await.expect("a body");
+            }
+            if matches!(request, Request::Route { .. }) {
+                told.push(serde_json::from_slice::<Source>(&body).expect("a source").donor);
+            }
+            io.write(&reply.encode(tag, &mut lane), &[]).await.expect("an answer");
+        }
+        told
+    });
+    let buffers = Buffers::new(1 << 20);
+    let link = Link::start(opened, buffers.clone());
+    let body = Arc::new(buffers.claim(4096).await.buffer(4096));
+    for _ in 0..2 {
+        let forward = Forwarding { to: vec![source(4, 4), source(5, 5)], wait: true };
+        let put = link.put(ChunkName::of(&body), AckLevel::Memory, body.clone(), Some(forward));
+        let stored = put.await.expect("stored");
+        assert_eq!(stored.receipt, Receipt([1; 16]));
+        assert_eq!(stored.forwarded, [None, Some(Receipt([9; 16]))]);
+    }
+    drop(link);
+    assert_eq!(donor.await.expect("no panic"), [DonorId(4), DonorId(5)]);
+}

@@ -1,0 +1,76 @@
+//! What the manager wants to know of chunks that are here, without moving them.
+
+use crate::disk::read_exact_at;
+use crate::fault::Fault;
+use crate::service::Service;
+use crate::store::{Cursor, Store};
+use potluck_core::chunk::{ChunkKind, ChunkName, Digest};
+use potluck_wire::bulk::PIECE;
+use potluck_wire::control::{Holding, OrderFault, OrderOutcome};
+use potluck_wire::packed::Packed;
+use std::io;
+use std::sync::Arc;
+
+/// Chunks whose trailers are read per hop to another thread.
+const AT_ONCE: usize = 256;
+
+/// BLAKE3 under `key` of `len` bytes from `offset` of a chunk: who has not kept them cannot know it,
+/// for the key is new.
+pub(crate) fn audit(
+    store: &Store,
+    chunk: &ChunkName,
+    key: &Digest,
+    offset: u32,
+    len: u32,
+) -> Result<Digest, Fault> {
+    let found = store.find(chunk)?.ok_or(Fault::here(OrderFault::NotHere))?;
+    if u64::from(offset) + u64::from(len) > u64::from(found.len) {
+        return Err(Fault::here(OrderFault::NotHere));
+    }
+    let mut hasher = blake3::Hasher::new_keyed(&key.0);
+    let mut piece = vec![0; PIECE.min(len as usize)];
+    let mut at = 0;
+    while at < len as usize {
+        let want = piece.len().min(len as usize - at);
+        let read = read_exact_at(&*found.file, &mut piece[..want], u64::from(offset) + at as u64);
+        read.map_err(|why| {
+            tracing::warn!("cannot read chunk {chunk}: {why}");
+            Fault::here(OrderFault::Disk)
+        })?;
+        hasher.update(&piece[..want]);
+        at += want;
+    }
+    Ok(Digest(*hasher.finalize().as_bytes()))
+}
+
+/// Lists all chunks that are not data.
+pub(crate) async fn describe(service: &Service) -> Result<OrderOutcome, Fault> {
+    let (mut journal, mut checkpoints) = (Vec::new(), Vec::new());
+    let mut cursor = Some(Cursor::default());
+    while let Some(at) = cursor {
+        let store = Arc::clone(&service.store);
+        let listed = service.env.offload.run(move || kinds_of(&store, at)).await;
+        let (kinds, next) = listed.map_err(|why| {
+            tracing::warn!("cannot list the store: {why}");
+            Fault::here(OrderFault::Disk)
+        })?;
+        for (holding, kind) in kinds {
+            match kind {
+                ChunkKind::Data => {}
+                ChunkKind::Journal => journal.push(holding),
+                ChunkKind::Checkpoint => checkpoints.push(holding),
+            }
+        }
+        cursor = next;
+        tokio::task::yield_now().await;
+    }
+    Ok(OrderOutcome::Described { journal: Packed(journal), checkpoints: Packed(checkpoints) })
+}
+
+type Kinds = Vec<(Holding, ChunkKind)>;
+
+fn kinds_of(store: &Store, cursor: Cursor) -> io::Result<(Kinds, Option<Cursor>)> {
+    let page = store.page_of(cursor, AT_ONCE)?;
+    let kind = |holding: Holding| Some((holding, store.kind(&holding)?));
+    Ok((page.holdings.into_iter().filter_map(kind).collect(), page.next))
+}

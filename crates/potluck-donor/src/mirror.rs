@@ -1,0 +1,240 @@
+//! Server-driven mirroring (CEFT-PVFS §3): a client sends a chunk once, and its donor passes it on
+//! to others, either while it receives it, so that the answer can carry their receipts, or after
+//! the answer. No mirror can fail a put or hold it up for long: one that stalls is given up, and
+//! the manager's repair makes the copy later.
+
+mod later;
+
+pub(crate) use later::Later;
+
+use bytes::Bytes;
+use potluck_core::chunk::{ChunkKind, ChunkName};
+use potluck_core::clock::Tick;
+use potluck_core::policy::AckLevel;
+use potluck_wire::control::Source;
+use potluck_wire::courier::{Courier, CourierError};
+use potluck_wire::env::Env;
+use potluck_wire::ticket::Receipt;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+/// Routes that one connection may have.
+const MOST: usize = 16;
+/// Pieces that may wait for a slow mirror: one on the wire, one ready.
+const WAITING: usize = 2;
+/// How long one put waits for a mirror, in all, beyond what the put itself takes.
+const STALL: Duration = Duration::from_secs(3);
+/// A mirror that was given up is left alone for this long: a dead one must not slow every put.
+const SHUNNED: Duration = Duration::from_secs(10);
+
+/// A connection without puts is closed after this long.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// A chunk to be stored elsewhere too.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Mirrored {
+    pub name: ChunkName,
+    pub len: u32,
+    pub kind: ChunkKind,
+    pub ack: AckLevel,
+}
+
+/// The donors that one connection's puts can be forwarded to.
+#[derive(Default)]
+pub(crate) struct Routes {
+    routes: BTreeMap<u8, Route>,
+}
+
+struct Route {
+    to: Source,
+    line: Option<Line>,
+    not_before: Tick,
+}
+
+/// A connection to a mirror, driven by a task of its own so that a slow one delays no other.
+struct Line {
+    pieces: mpsc::Sender<Message>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+enum Message {
+    Begin(Mirrored, oneshot::Sender<Receipt>),
+    Piece(Bytes),
+}
+
+/// One put on its way to its mirrors.
+pub(crate) struct Forwarding {
+    /// In the order of the put's routes.
+    copies: Vec<Copying>,
+}
+
+struct Copying {
+    route: u8,
+    /// Brings the receipt; `None` when the mirror was given up.
+    answer: Option<oneshot::Receiver<Receipt>>,
+    patience: Duration,
+}
+
+impl Routes {
+    /// Learns how to reach a donor; `false` when there are too many routes.
+    pub fn learn(&mut self, number: u8, to: Source) -> bool {
+        if self.routes.len() >= MOST && !self.routes.contains_key(&number) {
+            return false;
+        }
+        self.routes.insert(number, Route { to, line: None, not_before: Tick::ZERO });
+        true
+    }
+
+    /// The donor that a number stands for.
+    pub fn get(&self, number: u8) -> Option<&Source> {
+        self.routes.get(&number).map(|route| &route.to)
+    }
+
+    /// Begins to forward a put; its pieces follow. Called in a runtime.
+    pub async fn begin(&mut self, env: &Env, put: Mirrored, routes: &[u8]) -> Forwarding {
+        let mut copies = Vec::with_capacity(routes.len());
+        for route in routes {
+            let mut copying = Copying { route: *route, answer: None, patience: STALL };
+            if self.open(env, *route) {
+                let (tell, told) = oneshot::channel();
+                copying.answer = Some(told);
+                self.send(env, &mut copying, Message::Begin(put, tell)).await;
+            }
+            copies.push(copying);
+        }
+        Forwarding { copies }
+    }
+
+    /// Forwards the next bytes.
+    pub async fn pass_on(&mut self, env: &Env, forwarding: &mut Forwarding, piece: &[u8]) {
+        if forwarding.copies.iter().all(|copying| copying.answer.is_none()) {
+            return;
+        }
+        let piece = Bytes::copy_from_slice(piece);
+        for copying in &mut forwarding.copies {
+            self.send(env, copying, Message::Piece(piece.clone())).await;
+        }
+    }
+
+    /// Waits for the receipts of a put whose bytes were all forwarded; in the order of its routes,
+    /// `None` for mirrors that were given up or refused.
+    pub async fn receipts(&mut self, env: &Env, forwarding: Forwarding) -> Vec<Option<Receipt>> {
+        let until = env.clock.now() + STALL;
+        let mut receipts = Vec::with_capacity(forwarding.copies.len());
+        for Copying { route, answer, .. } in forwarding.copies {
+            let Some(answer) = answer else {
+                receipts.push(None);
+                continue;
+            };
+            let left = until.saturating_sub(env.clock.now());
+            let answered = tokio::time::timeout(left, answer).await;
+            if answered.is_err() {
+                self.give_up(env, route);
+            }
+            receipts.push(answered.ok().and_then(Result::ok));
+        }
+        receipts
+    }
+
+    /// The put will not be finished: its mirrors have parts of a frame.
+    pub fn cut(&mut self, forwarding: Forwarding) {
+        for copying in forwarding.copies {
+            if let Some(route) = self.routes.get_mut(&copying.route) {
+                route.line = None;
+            }
+        }
+    }
+
+    /// Whether there is a line to the mirror, be it a new one that still connects.
+    fn open(&mut self, env: &Env, number: u8) -> bool {
+        let Some(route) = self.routes.get_mut(&number) else { return false };
+        if env.clock.now() < route.not_before {
+            return false;
+        }
+        let alive = route.line.as_ref().is_some_and(|line| !line.task.is_finished());
+        if !alive {
+            let (pieces, received) = mpsc::channel(WAITING);
+            let task = tokio::spawn(drive(env.clone(), route.to.clone(), received));
+            route.line = Some(Line { pieces, task });
+        }
+        true
+    }
+
+    async fn send(&mut self, env: &Env, copying: &mut Copying, message: Message) {
+        if copying.answer.is_none() {
+            return;
+        }
+        let line = self.routes.get(&copying.route).and_then(|route| route.line.as_ref());
+        let began = env.clock.now();
+        let sent = match line {
+            Some(line) => tokio::time::timeout(copying.patience, line.pieces.send(message)).await,
+            None => return copying.answer = None,
+        };
+        let waited = env.clock.now().saturating_sub(began);
+        copying.patience = copying.patience.saturating_sub(waited);
+        if !matches!(sent, Ok(Ok(()))) {
+            copying.answer = None;
+            self.give_up(env, copying.route);
+        }
+    }
+
+    fn give_up(&mut self, env: &Env, number: u8) {
+        if let Some(route) = self.routes.get_mut(&number) {
+            tracing::debug!("donor {} at {} does not keep up", route.to.donor, route.to.address);
+            route.line = None;
+            route.not_before = env.clock.now() + SHUNNED;
+        }
+    }
+}
+
+async fn drive(env: Env, to: Source, received: mpsc::Receiver<Message>) {
+    if let Err(why) = forward(&env, &to, received).await {
+        tracing::debug!("cannot forward to donor {} at {}: {why}", to.donor, to.address);
+    }
+}
+
+async fn forward(
+    env: &Env,
+    to: &Source,
+    mut received: mpsc::Receiver<Message>,
+) -> Result<(), CourierError> {
+    let mut courier = Courier::open(&*env.net, &*env.entropy, &to.address, &to.ticket).await?;
+    let mut due = None;
+    loop {
+        let next = match due {
+            Some(_) => received.recv().await,
+            // Before the mirror hangs up: a put that found that out would go without its copy.
+            None => tokio::time::timeout(IDLE, received.recv()).await.unwrap_or(None),
+        };
+        let Some(message) = next else { return Ok(()) };
+        match message {
+            Message::Begin(Mirrored { name, len, kind, ack }, tell) => {
+                courier.begin_put(name, ack, kind, len).await?;
+                due = Some((len as usize, tell));
+            }
+            Message::Piece(piece) => {
+                courier.write(&piece).await?;
+                let Some((left, tell)) = due.take() else { continue };
+                if left > piece.len() {
+                    due = Some((left - piece.len(), tell));
+                    continue;
+                }
+                match courier.finish_put().await {
+                    Ok(receipt) => drop(tell.send(receipt)),
+                    Err(CourierError::Refused(status)) => {
+                        tracing::debug!("donor {} refused a forwarded chunk: {status:?}", to.donor);
+                    }
+                    Err(why) => return Err(why),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Copies made after the answer: chunks are read back, mostly from the page cache, and put where
+//! their writer said. What does not fit in the queue, or fails, is left to the manager's repair.
+
+use super::Mirrored;
+use crate::disk::read_exact_at;
+use crate::errands::beside;
+use crate::service::Service;
+use potluck_wire::bulk::PIECE;
+use potluck_wire::control::Source;
+use potluck_wire::courier::{Courier, CourierError};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+/// Copies that wait at most.
+const MOST: usize = 1024;
+/// Copies made at once.
+const AT_ONCE: usize = 2;
+
+/// Copies that wait to be made.
+pub(crate) struct Later {
+    queue: Mutex<VecDeque<(Mirrored, Source)>>,
+    /// A permit for each.
+    waiting: Semaphore,
+}
+
+impl Default for Later {
+    fn default() -> Self {
+        Self { queue: Mutex::default(), waiting: Semaphore::new(0) }
+    }
+}
+
+impl Later {
+    /// Remembers to copy a chunk that is stored here.
+    pub fn push(&self, chunk: Mirrored, to: Source) {
+        let mut queue = self.queue.lock().expect("no holder panics");
+        if queue.len() < MOST {
+            queue.push_back((chunk, to));
+            self.waiting.add_permits(1);
+        }
+    }
+
+    async fn next(&self) -> Option<(Mirrored, Source)> {
+        self.waiting.acquire().await.expect("never closed").forget();
+        self.queue.lock().expect("no holder panics").pop_front()
+    }
+
+    /// Makes copies until dropped.
+    pub async fn copy_for_ever(service: Arc<Service>) {
+        let mut workers = JoinSet::new();
+        for _ in 0..AT_ONCE {
+            workers.spawn(work(Arc::clone(&service)));
+        }
+        while workers.join_next().await.is_some() {}
+        // All ended, for the donor goes down.
+        std::future::pending().await
+    }
+}
+
+async fn work(service: Arc<Service>) {
+    while !service.closing() {
+        let Some((chunk, to)) = service.later.next().await else { continue };
+        let task = {
+            let service = Arc::clone(&service);
+            async move {
+                tokio::select! {
+                    () = copy(&service, &chunk, &to) => {}
+                    () = service.closed() => {}
+                }
+            }
+        };
+        beside(&service.env, task).await;
+    }
+}
+
+async fn copy(service: &Service, chunk: &Mirrored, to: &Source) {
+    // A connection that was kept may have been closed meanwhile; a new one was not.
+    for kept in [true, false] {
+        let visit = service.couriers.visit(&service.env, to, kept).await;
+        let sent = match visit {
+            Ok(Some(mut courier)) => {
+                let sent = send(service, chunk, &mut courier).await;
+                if matches!(sent, Ok(()) | Err(CourierError::Refused(_))) {
+                    service.couriers.leave(&service.env, to, courier);
+                }
+                sent
+            }
+            Ok(None) => continue,
+            Err(why) => Err(why),
+        };
+        match sent {
+            Ok(()) => return,
+            Err(why) => {
+                let donor = to.donor;
+                tracing::debug!("cannot copy chunk {} to donor {donor}: {why}", chunk.name);
+            }
+        }
+    }
+}
+
+async fn send(
+    service: &Service,
+    chunk: &Mirrored,
+    courier: &mut Courier,
+) -> Result<(), CourierError> {
+    let Mirrored { name, len, kind, ack } = *chunk;
+    let Ok(Some(found)) = service.store.find(&name) else { return Ok(()) }; // deleted meanwhile
+    if found.len != len {
+        return Ok(());
+    }
+    courier.begin_put(name, ack, kind, len).await?;
+    let mut piece = vec![0; PIECE.min(len as usize)];
+    for at in (0..len as usize).step_by(PIECE) {
+        let want = piece.len().min(len as usize - at);
+        read_exact_at(&*found.file, &mut piece[..want], at as u64)
+            .map_err(|why| CourierError::Broken(why.into()))?;
+        courier.write(&piece[..want]).await?;
+    }
+    courier.finish_put().await.map(drop)
+}

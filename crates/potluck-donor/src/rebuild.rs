@@ -1,0 +1,278 @@
+//! Chunks that are computed from others of their group, by order of the manager: a lost one, or
+//! parity. All that is needed streams through side by side, piece by piece, so memory holds one
+//! piece of each chunk whatever their size.
+
+use crate::copy::{Wanted, deadline};
+use crate::couriers::Fetch;
+use crate::fault::{Fault, not_placed};
+use crate::service::Service;
+use crate::store::{Incoming, Origin, TRAILER};
+use potluck_core::chunk::{ChunkKind, ChunkName, Verifier};
+use potluck_core::erasure::{Codec, Ec};
+use potluck_core::policy::AckLevel;
+use potluck_wire::bulk::PIECE;
+use potluck_wire::control::{OrderFault, Shard};
+use std::time::Duration;
+
+/// Where a chunk is in its group, and what else there is of it.
+pub(crate) struct Group {
+    /// The code.
+    pub ec: Ec,
+    /// Data chunks there are; further positions of data are zeros.
+    pub data: usize,
+    /// Chunks that can be had.
+    pub shards: Vec<Shard>,
+}
+
+/// A chunk of the group as it comes in.
+struct Stream<'s> {
+    shard: &'s Shard,
+    fetch: Fetch<'s>,
+    verifier: Verifier,
+    piece: Vec<u8>,
+    /// Bytes of `piece` that came; the chunk may end before others do.
+    filled: usize,
+}
+
+/// A source failed: this one of that shard.
+struct Failed {
+    position: u8,
+    fault: Fault,
+}
+
+impl Group {
+    /// The longest of the chunks that can be had, and whether the group is one at all: every
+    /// position once and in range, every length possible.
+    fn longest(&self) -> Option<u32> {
+        let mut seen = vec![false; self.ec.width()];
+        // Zeros, which nobody holds.
+        seen.iter_mut().take(self.ec.data()).skip(self.data).for_each(|seen| *seen = true);
+        for shard in &self.shards {
+            let seen = seen.get_mut(usize::from(shard.position))?;
+            if std::mem::replace(seen, true) || shard.len == 0 {
+                return None;
+            }
+        }
+        self.shards.iter().map(|shard| shard.len).max()
+    }
+
+    fn zeros(&self) -> usize {
+        self.ec.data().saturating_sub(self.data)
+    }
+}
+
+/// Rebuilds `wanted`, at `position` of its group, from any chunks of it that are enough.
+pub(crate) async fn rebuild(
+    service: &Service,
+    wanted: &Wanted,
+    position: usize,
+    mut group: Group,
+) -> Result<(), Fault> {
+    if service.store.list_if_held(wanted.chunk, wanted.len, wanted.ack) {
+        return Ok(());
+    }
+    let impossible = Fault::here(OrderFault::WrongResult);
+    group.shards.retain(|shard| usize::from(shard.position) != position);
+    if position >= group.ec.width() || group.longest().is_none() {
+        return Err(impossible);
+    }
+    let codec = Codec::new(group.ec);
+    let mut worst: Option<Fault> = None;
+    loop {
+        let need = group.ec.data() - group.zeros();
+        let having = group.shards.iter().filter(|shard| !shard.from.is_empty());
+        let chosen: Vec<&Shard> = having.take(need).collect();
+        if chosen.len() < need {
+            return Err(worst.unwrap_or(Fault::here(OrderFault::SourceMissing)));
+        }
+        let longest = chosen.iter().map(|shard| shard.len).max().unwrap_or(0);
+        let rebuilding = rebuild_from(service, wanted, position, &group, &chosen, &codec);
+        let failed = match in_time(longest, &chosen, rebuilding).await {
+            Ok(placed) => return placed,
+            Err(failed) => failed,
+        };
+        tracing::debug!("cannot rebuild chunk {}: {:?}", wanted.chunk, failed.fault);
+        worst = Some(worst.map_or(failed.fault, |worst| worst.or_worse(failed.fault)));
+        give_up(&mut group.shards, failed.position);
+    }
+}
+
+/// Computes all parity of a group whose data chunks are all in `group`, and stores it here; gives
+/// its names by position.
+pub(crate) async fn encode(
+    service: &Service,
+    ack: AckLevel,
+    mut group: Group,
+) -> Result<Vec<ChunkName>, Fault> {
+    let impossible = Fault::here(OrderFault::WrongResult);
+    let longest = group.longest().ok_or(impossible)?;
+    group.shards.sort_by_key(|shard| shard.position);
+    let places = group.shards.iter().map(|shard| usize::from(shard.position));
+    if !places.eq(0..group.data) || group.data > group.ec.data() {
+        return Err(impossible);
+    }
+    let codec = Codec::new(group.ec);
+    let mut worst: Option<Fault> = None;
+    loop {
+        if group.shards.iter().any(|shard| shard.from.is_empty()) {
+            return Err(worst.unwrap_or(Fault::here(OrderFault::SourceMissing)));
+        }
+        let chosen: Vec<&Shard> = group.shards.iter().collect();
+        let encoding = encode_from(service, ack, &chosen, longest, &codec);
+        let failed = match in_time(longest, &chosen, encoding).await {
+            Ok(encoded) => return encoded,
+            Err(failed) => failed,
+        };
+        tracing::debug!("cannot encode a group: {:?}", failed.fault);
+        worst = Some(worst.map_or(failed.fault, |worst| worst.or_worse(failed.fault)));
+        give_up(&mut group.shards, failed.position);
+    }
+}
+
+/// The first source of this shard is tried no more.
+fn give_up(shards: &mut [Shard], position: u8) {
+    let shard = shards.iter_mut().find(|shard| shard.position == position);
+    shard.into_iter().for_each(|shard| drop(shard.from.remove(0)));
+}
+
+/// An attempt that is late is the fault of nobody in particular; the first source pays for it, so
+/// that attempts come to an end.
+async fn in_time<T>(
+    len: u32,
+    chosen: &[&Shard],
+    attempt: impl Future<Output = Result<Result<T, Fault>, Failed>>,
+) -> Result<Result<T, Fault>, Failed> {
+    let whole = deadline(len) + chosen.len() as u32 * Duration::from_secs(1);
+    match tokio::time::timeout(whole, attempt).await {
+        Ok(ended) => ended,
+        Err(_) => match chosen.first().map(|shard| (shard.position, shard.from[0].donor)) {
+            Some((position, donor)) => {
+                Err(Failed { position, fault: Fault::of(donor, OrderFault::SourceAway) })
+            }
+            None => Ok(Err(Fault::here(OrderFault::SourceMissing))),
+        },
+    }
+}
+
+async fn rebuild_from(
+    service: &Service,
+    wanted: &Wanted,
+    position: usize,
+    group: &Group,
+    chosen: &[&Shard],
+    codec: &Codec,
+) -> Result<Result<(), Fault>, Failed> {
+    let mut incoming = match service.store.accept(wanted.chunk, wanted.len) {
+        Ok(incoming) => incoming,
+        Err(refusal) => return Ok(Err(refusal.into())),
+    };
+    let (mut streams, longest) = open(service, chosen).await?;
+    let mut out = vec![0; PIECE];
+    for at in (0..longest).step_by(PIECE) {
+        let len = PIECE.min(longest - at);
+        next(&mut streams, len).await?;
+        let mut shards: Vec<Option<&[u8]>> = vec![None; group.ec.width()];
+        shards[group.data.min(group.ec.data())..group.ec.data()].fill(Some(&[]));
+        for stream in &streams {
+            shards[usize::from(stream.shard.position)] = Some(stream.here());
+        }
+        let rebuilt = codec.rebuild(&shards, &[position], &mut [&mut out[..len]]);
+        let kept = len.min((wanted.len as usize).saturating_sub(at));
+        let kept = match rebuilt {
+            Ok(()) => incoming.append(&out[..kept]).map_err(Fault::from),
+            Err(_) => Err(Fault::here(OrderFault::SourceMissing)),
+        };
+        if let Err(fault) = kept {
+            return Ok(Err(fault));
+        }
+    }
+    close(streams)?;
+    let placed = place(incoming, wanted.kind, wanted.ack);
+    Ok(placed.map(drop))
+}
+
+async fn encode_from(
+    service: &Service,
+    ack: AckLevel,
+    chosen: &[&Shard],
+    longest: u32,
+    codec: &Codec,
+) -> Result<Result<Vec<ChunkName>, Fault>, Failed> {
+    let count = codec.ec().parity();
+    let begun: Result<Vec<_>, _> = (0..count).map(|_| service.store.compute(longest)).collect();
+    let mut incoming = match begun {
+        Ok(incoming) => incoming,
+        Err(refusal) => return Ok(Err(refusal.into())),
+    };
+    let (mut streams, longest) = open(service, chosen).await?;
+    let mut out = vec![vec![0; PIECE]; count];
+    for at in (0..longest).step_by(PIECE) {
+        let len = PIECE.min(longest - at);
+        next(&mut streams, len).await?;
+        let data: Vec<&[u8]> = streams.iter().map(Stream::here).collect();
+        let mut parity: Vec<&mut [u8]> = out.iter_mut().map(|out| &mut out[..len]).collect();
+        codec.encode(&data, &mut parity);
+        for (incoming, parity) in incoming.iter_mut().zip(&parity) {
+            if let Err(refusal) = incoming.append(parity) {
+                return Ok(Err(refusal.into()));
+            }
+        }
+    }
+    close(streams)?;
+    // Only now is it known that all of it was made of the right bytes.
+    Ok(incoming.into_iter().map(|parity| place(parity, ChunkKind::Data, ack)).collect())
+}
+
+fn place(incoming: Incoming<'_>, kind: ChunkKind, ack: AckLevel) -> Result<ChunkName, Fault> {
+    let placed = incoming.place(&mut [0; TRAILER], Origin::order(kind), ack);
+    placed.map_err(|why| not_placed(why, None))
+}
+
+/// Asks the first source of each shard for it.
+async fn open<'s>(
+    service: &'s Service,
+    chosen: &[&'s Shard],
+) -> Result<(Vec<Stream<'s>>, usize), Failed> {
+    let mut streams = Vec::with_capacity(chosen.len());
+    for shard in chosen {
+        let asking = service.couriers.fetch(&service.env, &shard.from[0], shard.chunk, shard.len);
+        let failed = |fault| Failed { position: shard.position, fault };
+        let fetch = asking.await.map_err(failed)?;
+        let (verifier, piece) =
+            (Verifier::new(shard.chunk), vec![0; PIECE.min(shard.len as usize)]);
+        streams.push(Stream { shard, fetch, verifier, piece, filled: 0 });
+    }
+    let longest = chosen.iter().map(|shard| shard.len as usize).max().unwrap_or(0);
+    Ok((streams, longest))
+}
+
+/// Receives the next `len` bytes of every chunk, or what there is of them.
+async fn next(streams: &mut [Stream<'_>], len: usize) -> Result<(), Failed> {
+    for stream in streams {
+        let want = len.min(stream.piece.len());
+        let read = stream.fetch.next(&mut stream.piece[..want]).await;
+        let position = stream.shard.position;
+        stream.filled = read.map_err(|fault| Failed { position, fault })?;
+        stream.verifier.update(&stream.piece[..stream.filled]);
+    }
+    Ok(())
+}
+
+/// All bytes came; were they the right ones?
+fn close(streams: Vec<Stream<'_>>) -> Result<(), Failed> {
+    for Stream { shard, fetch, verifier, .. } in streams {
+        let donor = fetch.donor();
+        fetch.done();
+        verifier.finish().map_err(|_| Failed {
+            position: shard.position,
+            fault: Fault::of(donor, OrderFault::SourceWrong),
+        })?;
+    }
+    Ok(())
+}
+
+impl Stream<'_> {
+    fn here(&self) -> &[u8] {
+        &self.piece[..self.filled]
+    }
+}

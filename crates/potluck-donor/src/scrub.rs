@@ -1,0 +1,252 @@
+//! Reading back everything that is held, round after round, so that a chunk that rots is found
+//! while there are others to make it from again (PROMISES R1).
+//!
+//! A round takes as long as the owner's machine is meant to notice nothing of it; by order it is
+//! faster. Where it is, is remembered: desktops are switched off every evening, and a round that
+//! began anew each morning would never see the end of the disk.
+
+use crate::disk::{Disk, read_small, replace_durably};
+use crate::service::Service;
+use crate::store::{Cursor, Store, Verdict, file_len, taken};
+use potluck_core::clock::Tick;
+use potluck_wire::control::Scrubbed;
+use potluck_wire::env::{Env, Offload};
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+use tokio::sync::{Notify, oneshot};
+
+const FILE: &str = "scrub.json";
+const MAX_FILE: u64 = 4096;
+/// Bytes a second below which no round goes: a small store is done in hours.
+const SLOWEST: u64 = 64 << 10;
+/// From one look at the disk to the next: seldom enough to cost an idle machine nothing.
+const TURN: Duration = Duration::from_secs(10);
+/// The same by order.
+const HURRIED_TURN: Duration = Duration::from_millis(250);
+/// How much of a round a crash may repeat.
+const SAVED_EVERY: Duration = Duration::from_secs(60);
+/// The same between two rounds, where only the time of rest would be lost.
+const REST: Duration = Duration::from_secs(3600);
+/// Chunks listed at a time.
+const LISTED: usize = 64;
+/// For hashing and file system calls.
+const STACK: usize = 256 << 10;
+
+/// The scrub of one store.
+pub(crate) struct Scrub {
+    path: PathBuf,
+    every: Duration,
+    round: Mutex<Round>,
+    hurried: Notify,
+}
+
+/// Where a round is; kept in a file of its own beside the donor's state, for it changes often and
+/// is not worth much.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+struct Round {
+    /// What is next; `None` when the round is over and the next has not begun.
+    next: Option<Cursor>,
+    done: u64,
+    of: u64,
+    rounds: u64,
+    spoiled: u64,
+    /// Seconds since the round began, not counting those the donor was down.
+    age: u64,
+    /// Bytes a second, when it was ordered.
+    rate: Option<u64>,
+}
+
+impl Round {
+    fn begin(&mut self, rate: Option<u64>) {
+        let (rounds, spoiled) = (self.rounds, self.spoiled);
+        *self = Self { next: Some(Cursor::default()), rounds, spoiled, rate, ..Self::default() };
+    }
+}
+
+impl Scrub {
+    /// Goes on where `dir` says an earlier life was. A file that cannot be read costs a round.
+    pub fn load(disk: &dyn Disk, dir: &Path, every: Duration) -> Self {
+        let path = dir.join(FILE);
+        let read = read_small(disk, &path, MAX_FILE)
+            .and_then(|text| Ok(serde_json::from_slice::<Round>(&text)?));
+        let round = read.unwrap_or_else(|why| {
+            if why.kind() != io::ErrorKind::NotFound {
+                tracing::warn!("cannot read {}: {why}; the scrub begins anew", path.display());
+            }
+            let mut round = Round::default();
+            round.begin(None);
+            round
+        });
+        Self { path, every, round: Mutex::new(round), hurried: Notify::new() }
+    }
+
+    fn round(&self) -> MutexGuard<'_, Round> {
+        self.round.lock().expect("no holder panics")
+    }
+
+    /// Begins a round at once, at `rate` bytes a second.
+    pub fn hurry(&self, rate: u64) {
+        self.round().begin(Some(rate.max(SLOWEST)));
+        self.hurried.notify_one();
+    }
+
+    /// How far it is.
+    pub fn report(&self) -> Scrubbed {
+        let round = self.round();
+        let Round { done, of, rounds, spoiled, rate, .. } = *round;
+        Scrubbed { done, of, rounds, spoiled, hurried: rate.is_some() }
+    }
+
+    /// Reads until dropped.
+    pub async fn scrub_for_ever(&self, service: Arc<Service>, disk: Arc<dyn Disk>) {
+        let clock = &service.env.clock;
+        let mut pause = TURN;
+        let mut saved = clock.now();
+        loop {
+            let began = clock.now();
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = self.hurried.notified() => {}
+            }
+            if service.store.broken().is_some() {
+                pause = TURN;
+                continue;
+            }
+            let reading = clock.now();
+            let (rate, turn) = self.rate(&service.store);
+            let was_over = self.round().next.is_none();
+            let bytes = if was_over { 0 } else { self.turn(&service, rate, turn).await };
+            let over = self.round().next.is_none();
+            pause = match over {
+                true => self.rest(),
+                false => {
+                    let owed = Duration::from_secs_f64(bytes as f64 / rate as f64).max(turn);
+                    owed.saturating_sub(clock.now().saturating_sub(reading))
+                }
+            };
+            let now = clock.now();
+            self.grow_older(began, now);
+            if over || now.saturating_sub(saved) >= SAVED_EVERY {
+                saved = now;
+                self.save(&service.env, &disk).await;
+            }
+        }
+    }
+
+    /// Bytes a second, and from one look at the disk to the next.
+    fn rate(&self, store: &Store) -> (u64, Duration) {
+        let polite = store.report().0.lent_used / self.every.as_secs().max(1);
+        match self.round().rate {
+            Some(rate) => (rate, HURRIED_TURN),
+            None => (polite.max(SLOWEST), TURN),
+        }
+    }
+
+    /// How long to wait between two rounds; begins the next when it is time.
+    fn rest(&self) -> Duration {
+        let mut round = self.round();
+        let left = self.every.saturating_sub(Duration::from_secs(round.age));
+        if left.is_zero() {
+            round.begin(None);
+        }
+        left.clamp(TURN, REST)
+    }
+
+    fn grow_older(&self, from: Tick, to: Tick) {
+        // Rounded up: a round that is a little older than it is comes to no harm.
+        let mut round = self.round();
+        round.age = round.age.saturating_add((to - from).as_millis().div_ceil(1000) as u64);
+    }
+
+    /// Reads what is due in one turn; gives how much that was.
+    async fn turn(&self, service: &Arc<Service>, rate: u64, turn: Duration) -> u64 {
+        let due = (rate as f64 * turn.as_secs_f64()) as u64;
+        let mut round = self.round().clone();
+        if round.done == 0 {
+            round.of = service.store.report().0.lent_used;
+        }
+        let (begun, worker) = (round.clone(), Arc::clone(service));
+        let work = move || {
+            let read = read_on(&worker, &mut round, due);
+            (round, read)
+        };
+        let Some((read_to, read)) = on_idle_thread(&service.env, work).await else { return 0 };
+        let mut now = self.round();
+        // A round ordered meanwhile stands; what was found counts.
+        let newer = now.next != begun.next || now.rate != begun.rate;
+        match newer {
+            true => now.spoiled += read_to.spoiled - begun.spoiled,
+            false => *now = Round { age: now.age, ..read_to },
+        }
+        read
+    }
+
+    /// Remembers where it is.
+    pub async fn save(&self, env: &Env, disk: &Arc<dyn Disk>) {
+        let (round, path, disk) = (self.round().clone(), self.path.clone(), Arc::clone(disk));
+        let save = move || replace_durably(&*disk, &path, &serde_json::to_vec(&round)?);
+        if let Err(why) = env.offload.run(save).await {
+            tracing::warn!("cannot remember the scrub in {}: {why}", self.path.display());
+        }
+    }
+}
+
+/// Reads chunks until `due` bytes were read, the round is over, or there is a reason to stop.
+fn read_on(service: &Service, round: &mut Round, due: u64) -> u64 {
+    let store = &service.store;
+    let mut read = 0;
+    while let Some(cursor) = round.next.clone() {
+        let page = match store.page_of(cursor, LISTED) {
+            Ok(page) => page,
+            Err(why) => {
+                tracing::warn!("cannot list the store: {why}");
+                return read;
+            }
+        };
+        for holding in page.holdings {
+            if read >= due || service.closing() || store.broken().is_some() {
+                return read;
+            }
+            if store.scrub(&holding.name) == Ok(Verdict::Spoiled) {
+                round.spoiled += 1;
+            }
+            let bytes = taken(file_len(holding.len));
+            (read, round.done) = (read + bytes, round.done + bytes);
+            round.next = Some(Cursor::after(holding.name));
+        }
+        round.next = page.next;
+    }
+    (round.rounds, round.rate) = (round.rounds + 1, None);
+    read
+}
+
+/// Runs `work` on a thread that yields to everything else on the machine; the system's priority for
+/// the disk follows that for the processor. `None` when there is no thread to be had.
+async fn on_idle_thread<T: Send + 'static>(
+    env: &Env,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    if env.offload == Offload::Inline {
+        return Some(work());
+    }
+    let (tell, told) = oneshot::channel();
+    let thread = std::thread::Builder::new().name("potluck-scrub".into()).stack_size(STACK);
+    let spawned = thread.spawn(move || {
+        // A thread cannot take this back, so it lives for one turn only.
+        if let Err(why) = rustix::process::setpriority_process(Some(rustix::thread::gettid()), 19) {
+            tracing::debug!("the scrub runs at normal priority: {why}");
+        }
+        drop(tell.send(work()));
+    });
+    match spawned {
+        Ok(_) => told.await.ok(),
+        Err(why) => {
+            tracing::warn!("cannot start a thread for the scrub: {why}");
+            None
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! A client says how to reach a donor that its puts are forwarded to.
+
+use super::Session;
+use crate::socket::Peer;
+use potluck_wire::bulk::{FrameError, Status};
+use potluck_wire::control::Source;
+use potluck_wire::ticket::Ops;
+
+impl Session {
+    /// Receives the description, and learns the route if the peer may put.
+    pub(super) async fn route(
+        &mut self,
+        io: &mut impl Peer,
+        number: u8,
+        len: u32,
+    ) -> Result<Status, FrameError> {
+        let mut text = vec![0; len as usize]; // the frame's limit is a small one
+        let mut filled = 0;
+        while filled < text.len() {
+            filled += self.inbox.body(io, &mut text[filled..]).await?;
+        }
+        let Ok(to) = serde_json::from_slice::<Source>(&text) else {
+            return Err(FrameError::Malformed("a route that names no donor"));
+        };
+        if let Err(status) = self.allowed(Ops::PUT) {
+            return Ok(status);
+        }
+        // Whether the ticket is good there is for that donor to judge; a put that comes back here
+        // would only wait for itself.
+        let me = self.service.standing.now().map(|(me, _)| me);
+        let learned = me != Some(to.donor) && self.routes.learn(number, to);
+        Ok(if learned { Status::Ok } else { Status::Denied })
+    }
+}

@@ -1,0 +1,132 @@
+//! Puts that their donor passes on: receipts of all mirrors, or copies soon after; and no mirror
+//! fails a put.
+
+use crate::manager::DONOR;
+use crate::pool::{Client, Pool, content, receipt};
+use potluck_core::chunk::{ChunkKind, ChunkName};
+use potluck_core::ids::DonorId;
+use potluck_core::policy::AckLevel;
+use potluck_wire::bulk::{Forward, Reply, Request, Status};
+use potluck_wire::control::Source;
+use potluck_wire::ticket::{Caveat, Ops};
+
+const LEN: usize = 1_200_000;
+
+/// The way to `pool` under a number that is not the other donor's own.
+fn to(pool: &Pool) -> Source {
+    let ticket = pool.ticket(&[Caveat::Ops(Ops::PUT)]);
+    Source { donor: DonorId(DONOR.0 + 1), address: pool.address.to_string(), ticket }
+}
+
+async fn learn(client: &mut Client, number: u8, source: &Source) -> Status {
+    let body = serde_json::to_vec(source).expect("plain data");
+    let route = Request::Route { number, len: body.len() as u32 };
+    client.send(route, &body).await.expect("a connection");
+    client.reply().await.expect("a connection").expect("an answer").status
+}
+
+async fn put(client: &mut Client, bytes: &[u8], routes: &[u8], wait: bool) -> Reply {
+    let forward = Forward::to(routes, wait).expect("few routes");
+    let (name, len, ack) = (ChunkName::of(bytes), bytes.len() as u32, AckLevel::Memory);
+    let put = Request::Put { name, ack, len, kind: ChunkKind::Data, forward };
+    client.send(put, bytes).await.expect("a connection");
+    client.reply().await.expect("a connection").expect("an answer")
+}
+
+#[tokio::test]
+async fn a_put_that_waits_brings_the_receipts_of_all_mirrors() {
+    let (first, a, b) = (Pool::start().await, Pool::start().await, Pool::start().await);
+    let mut client = first.client().await;
+    for (number, pool) in [(3, &a), (200, &b)] {
+        assert_eq!(learn(&mut client, number, &to(pool)).await, Status::Ok);
+    }
+    // The second time the first donor holds it; it is forwarded all the same.
+    for number in [1, 2, 1] {
+        let bytes = content(number, LEN);
+        let reply = put(&mut client, &bytes, &[200, 3], true).await;
+        assert_eq!(
+            (reply.status, reply.receipt),
+            (Status::Ok, receipt(&first, &bytes, AckLevel::Memory))
+        );
+        let expected = [&b, &a].map(|pool| Some(receipt(pool, &bytes, AckLevel::Memory)?.1));
+        assert_eq!(reply.forwarded.receipts().collect::<Vec<_>>(), expected);
+        for pool in [&first, &a, &b] {
+            assert!(pool.client().await.get(&ChunkName::of(&bytes)).await == Some(bytes.clone()));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_put_that_does_not_wait_is_copied_soon_after() {
+    let (first, mirror) = (Pool::start().await, Pool::start().await);
+    let mut client = first.client().await;
+    assert_eq!(learn(&mut client, 0, &to(&mirror)).await, Status::Ok);
+    let mut expected = Vec::new();
+    for number in 0..5 {
+        let bytes = content(number, LEN);
+        let reply = put(&mut client, &bytes, &[0], false).await;
+        assert_eq!((reply.status, reply.forwarded.receipts().count()), (Status::Ok, 0));
+        expected.push(ChunkName::of(&bytes));
+    }
+    expected.sort();
+    let arrived = |book: &crate::manager::Book| {
+        let added = book.heartbeats.iter().flat_map(|beat| &beat.added.0);
+        let mut names: Vec<_> = added.map(|holding| holding.name).collect();
+        names.sort();
+        (names == expected).then_some(())
+    };
+    mirror.manager.until("the copies", arrived).await;
+}
+
+#[tokio::test]
+async fn a_mirror_that_is_dead_full_or_unknown_fails_no_put() {
+    let (first, full, good) =
+        (Pool::start().await, Pool::lending(100_000).await, Pool::start().await);
+    let mut client = first.client().await;
+    let nobody = Source { address: "127.0.0.1:9".into(), ..to(&good) };
+    for (number, source) in [(0, nobody), (1, to(&full)), (2, to(&good))] {
+        assert_eq!(learn(&mut client, number, &source).await, Status::Ok);
+    }
+    for number in 0..3 {
+        let bytes = content(number, LEN);
+        let reply = put(&mut client, &bytes, &[0, 1, 9, 2], true).await;
+        assert_eq!(reply.status, Status::Ok);
+        let good = receipt(&good, &bytes, AckLevel::Memory).map(|(_, receipt)| receipt);
+        assert_eq!(reply.forwarded.receipts().collect::<Vec<_>>(), [None, None, None, good]);
+    }
+}
+
+#[tokio::test]
+async fn a_mirror_that_takes_nothing_holds_up_a_put_for_seconds_at_most() {
+    let first = Pool::start().await;
+    // The system accepts the connection for a listener that never looks at it.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = silent.local_addr().expect("an address").to_string();
+    let mut client = first.client().await;
+    let source = Source { address, ..to(&first) };
+    assert_eq!(learn(&mut client, 0, &source).await, Status::Ok);
+    let clock = potluck_core::clock::SystemClock::default();
+    for number in 0..3 {
+        let reply = put(&mut client, &content(number, LEN), &[0], true).await;
+        assert_eq!(reply.status, Status::Ok);
+        assert_eq!(reply.forwarded.receipts().collect::<Vec<_>>(), [None]);
+    }
+    let took = potluck_core::clock::Clock::now(&clock).as_secs_f64();
+    assert!(took < 8.0, "{took}: it was not given up");
+}
+
+#[tokio::test]
+async fn routes_are_few_and_for_those_who_may_put() {
+    let (first, mirror) = (Pool::start().await, Pool::start().await);
+    let mut client = first.client().await;
+    for number in 0..16 {
+        assert_eq!(learn(&mut client, number, &to(&mirror)).await, Status::Ok);
+    }
+    assert_eq!(learn(&mut client, 16, &to(&mirror)).await, Status::Denied);
+    assert_eq!(learn(&mut client, 3, &to(&mirror)).await, Status::Ok, "a number used again");
+    let itself = Source { donor: DONOR, ..to(&first) };
+    assert_eq!(learn(&mut client, 4, &itself).await, Status::Denied);
+    let reader = first.ticket(&[Caveat::Ops(Ops::GET)]);
+    let mut reader = first.open(&reader).await.expect("the donor answers");
+    assert_eq!(learn(&mut reader, 0, &to(&mirror)).await, Status::Denied);
+}

@@ -1,0 +1,139 @@
+//! Chunks computed from others of their group by order: right by name, or not there at all.
+
+use crate::manager::DONOR;
+use crate::pool::{Pool, content};
+use potluck_core::chunk::{ChunkKind, ChunkName};
+use potluck_core::erasure::{Codec, Ec};
+use potluck_core::policy::AckLevel;
+use potluck_wire::bulk::Status;
+use potluck_wire::control::{Order, OrderFault, OrderOutcome, Shard, Source};
+use std::fs;
+
+const LENS: [usize; 3] = [700_000, 700_000, 300_001];
+
+/// A group of 3 data chunks under 4+2: the last position is zeros.
+struct Group {
+    ec: Ec,
+    chunks: Vec<(u8, Vec<u8>)>,
+}
+
+impl Group {
+    fn new() -> Self {
+        let ec = Ec::new(4, 2).expect("a code");
+        let data: Vec<Vec<u8>> =
+            (0u64..).zip(LENS).map(|(number, len)| content(number, len)).collect();
+        let (mut p, mut q) = (vec![0; LENS[0]], vec![0; LENS[0]]);
+        let pieces: Vec<&[u8]> = data.iter().map(Vec::as_slice).collect();
+        Codec::new(ec).encode(&pieces, &mut [&mut p, &mut q]);
+        let chunks = [0, 1, 2, 4, 5].into_iter().zip(data.into_iter().chain([p, q])).collect();
+        Self { ec, chunks }
+    }
+
+    fn bytes(&self, position: u8) -> &[u8] {
+        let found = self.chunks.iter().find(|(at, _)| *at == position);
+        &found.expect("a chunk of the group").1
+    }
+
+    fn name(&self, position: u8) -> ChunkName {
+        ChunkName::of(self.bytes(position))
+    }
+
+    /// Everything is at one donor; what matters here is not where.
+    async fn store(&self) -> Pool {
+        let pool = Pool::start().await;
+        let mut client = pool.client().await;
+        for (_, bytes) in &self.chunks {
+            assert_eq!(client.put(bytes, AckLevel::Memory).await, Status::Ok);
+        }
+        pool
+    }
+
+    fn shards(&self, positions: &[u8], source: &Source) -> Vec<Shard> {
+        let shard = |position: &u8| Shard {
+            position: *position,
+            chunk: self.name(*position),
+            len: self.bytes(*position).len() as u32,
+            from: vec![source.clone()],
+        };
+        positions.iter().map(shard).collect()
+    }
+
+    fn rebuild(&self, order: u64, position: u8, shards: Vec<Shard>) -> Order {
+        let (chunk, len) = (self.name(position), self.bytes(position).len() as u32);
+        let (ack, kind) = (AckLevel::Memory, ChunkKind::Data);
+        Order::Rebuild { order, chunk, len, ack, kind, ec: self.ec, position, data: 3, shards }
+    }
+}
+
+#[tokio::test]
+async fn any_enough_chunks_of_a_group_give_back_the_others() {
+    let group = Group::new();
+    let holder = group.store().await;
+    let source = holder.source();
+    for (order, (lost, from)) in
+        (1..).zip([(0, [1, 4, 5]), (2, [0, 1, 4]), (4, [0, 1, 2]), (5, [4, 2, 0])])
+    {
+        let pool = Pool::start().await;
+        let asked = group.rebuild(order, lost, group.shards(&from, &source));
+        assert_eq!(pool.manager.ask(order, asked).await, OrderOutcome::Done, "{lost}");
+        let got = pool.client().await.get(&group.name(lost)).await;
+        assert!(got.as_deref() == Some(group.bytes(lost)), "{lost}");
+    }
+}
+
+#[tokio::test]
+async fn a_spoiled_or_missing_chunk_of_the_group_is_replaced_by_another() {
+    let group = Group::new();
+    let holder = group.store().await;
+    let path = holder.place.chunk(&group.name(1));
+    let mut bytes = fs::read(&path).expect("stored");
+    bytes[600_000] ^= 1;
+    fs::write(&path, bytes).expect("spoiled");
+    fs::remove_file(holder.place.chunk(&group.name(2))).expect("lost");
+    let (pool, source) = (Pool::start().await, holder.source());
+    // 0 is wanted; 1 lies and 2 is lost: too few.
+    let few = group.rebuild(1, 0, group.shards(&[1, 2, 4, 5], &source));
+    let lie = OrderOutcome::Failed { why: OrderFault::SourceWrong, donor: Some(DONOR) };
+    assert_eq!(pool.manager.ask(1, few).await, lie);
+    assert!(pool.place.files("temp").is_empty());
+    // With one good copy of 2 there are enough.
+    let other = group.store().await;
+    let mut shards = group.shards(&[1, 2, 4, 5], &source);
+    shards[1].from.push(other.source());
+    let enough = group.rebuild(2, 0, shards);
+    assert_eq!(pool.manager.ask(2, enough).await, OrderOutcome::Done);
+}
+
+#[tokio::test]
+async fn what_is_not_the_chunk_it_should_be_is_not_stored() {
+    let group = Group::new();
+    let holder = group.store().await;
+    let pool = Pool::start().await;
+    // Every chunk is what its name says, but 1 and 4 have changed places.
+    let mut shards = group.shards(&[1, 4, 5], &holder.source());
+    (shards[0].position, shards[1].position) = (4, 1);
+    let wrong = OrderOutcome::Failed { why: OrderFault::WrongResult, donor: None };
+    assert_eq!(pool.manager.ask(1, group.rebuild(1, 0, shards)).await, wrong);
+    assert_eq!(pool.client().await.get(&group.name(0)).await, None);
+    assert!(pool.place.files("temp").is_empty());
+}
+
+#[tokio::test]
+async fn parity_is_computed_where_it_is_stored() {
+    let group = Group::new();
+    let holder = group.store().await;
+    let (pool, source) = (Pool::start().await, holder.source());
+    let encode = |order, shards| Order::Encode { order, ec: group.ec, ack: AckLevel::Disk, shards };
+    let answer = pool.manager.ask(1, encode(1, group.shards(&[0, 1, 2], &source))).await;
+    let OrderOutcome::Encoded { parity } = answer else { panic!("{answer:?}") };
+    assert_eq!(parity.0, [group.name(4), group.name(5)]);
+    let mut client = pool.client().await;
+    for position in [4, 5] {
+        let got = client.get(&group.name(position)).await;
+        assert!(got.as_deref() == Some(group.bytes(position)));
+    }
+    fs::remove_file(holder.place.chunk(&group.name(2))).expect("lost");
+    let missing = OrderOutcome::Failed { why: OrderFault::SourceMissing, donor: Some(DONOR) };
+    let asked = encode(2, group.shards(&[0, 1, 2], &source));
+    assert_eq!(pool.manager.ask(2, asked).await, missing);
+}

@@ -1,0 +1,134 @@
+//! What rots is found without anybody asking for it (PROMISES R1), what is asked is answered, and
+//! who may say what a chunk is.
+
+use crate::pool::{GIB, Pool, SESSION, content};
+use potluck_core::chunk::{ChunkKind, ChunkName, Digest};
+use potluck_core::policy::AckLevel;
+use potluck_donor::disk::SystemDisk;
+use potluck_wire::bulk::{Forward, Request, Status};
+use potluck_wire::control::{Holding, Order, OrderFault, OrderOutcome};
+use potluck_wire::ticket::{Caveat, Ops, Ticket};
+use std::collections::BTreeSet;
+use std::fs;
+use std::sync::Arc;
+
+#[tokio::test]
+async fn every_flipped_bit_is_found_in_one_round() {
+    let pool = Pool::start().await;
+    let mut client = pool.client().await;
+    let mut flipped = BTreeSet::new();
+    for number in 0..300u64 {
+        let bytes = content(number, 1000 + 131 * number as usize);
+        assert_eq!(client.put(&bytes, AckLevel::Memory).await, Status::Ok);
+        if number % 3 == 0 {
+            let name = ChunkName::of(&bytes);
+            let mut file = fs::read(pool.place.chunk(&name)).expect("stored");
+            file[number as usize * 3] ^= 1 << (number % 8);
+            fs::write(pool.place.chunk(&name), file).expect("flipped");
+            flipped.insert(name);
+        }
+    }
+    let asked = Order::Scrub { order: 1, rate: 1 << 30 };
+    assert_eq!(pool.manager.ask(1, asked).await, OrderOutcome::Done);
+    let last = pool.manager.until("the end of the round", |book| {
+        book.heartbeats.last().filter(|beat| beat.scrub.rounds == 1).map(|beat| beat.scrub)
+    });
+    let last = last.await;
+    assert_eq!((last.spoiled, last.hurried), (100, false));
+    let found = |book: &crate::manager::Book| {
+        let spoiled = book.heartbeats.iter().flat_map(|beat| beat.spoiled.0.clone());
+        let spoiled: BTreeSet<_> = spoiled.collect();
+        (spoiled.len() == 100).then_some(spoiled)
+    };
+    assert_eq!(pool.manager.until("what was found", found).await, flipped);
+    assert_eq!(pool.place.files("quarantine").len(), 100);
+
+    // Rounds are counted over restarts, and the one that ended is not begun again.
+    let (place, manager) = pool.stop().await;
+    let beats = manager.book().heartbeats.len();
+    let pool = Pool::under(manager, place, GIB, Arc::new(SystemDisk)).await;
+    let said = pool.manager.book().heartbeats[beats..].last().expect("a heartbeat").scrub;
+    assert_eq!((said.rounds, said.spoiled), (1, 100));
+}
+
+#[tokio::test]
+async fn a_round_goes_on_where_it_was_after_a_restart() {
+    let pool = Pool::start().await;
+    let mut client = pool.client().await;
+    for number in 0..60 {
+        assert_eq!(client.put(&content(number, 60_000), AckLevel::Memory).await, Status::Ok);
+    }
+    // The slowest rate there is: some 55 s for all of it.
+    let asked = Order::Scrub { order: 1, rate: 1 };
+    assert_eq!(pool.manager.ask(1, asked).await, OrderOutcome::Done);
+    let some = |book: &crate::manager::Book| {
+        book.heartbeats.last().map(|beat| beat.scrub).filter(|scrub| scrub.done > 100_000)
+    };
+    let before = pool.manager.until("some progress", some).await;
+    assert!(before.hurried && before.done < before.of && before.rounds == 0);
+    let (place, manager) = pool.stop().await;
+    let beats = manager.book().heartbeats.len();
+    let pool = Pool::under(manager, place, GIB, Arc::new(SystemDisk)).await;
+    let after = pool.manager.book().heartbeats[beats..].first().expect("a heartbeat").scrub;
+    assert!(after.done >= before.done && after.of == before.of && after.hurried, "{after:?}");
+}
+
+#[tokio::test]
+async fn audits_hash_what_is_really_there() {
+    let pool = Pool::start().await;
+    let bytes = content(1, 600_000);
+    assert_eq!(pool.client().await.put(&bytes, AckLevel::Memory).await, Status::Ok);
+    let (chunk, key) = (ChunkName::of(&bytes), Digest([7; 32]));
+    let audit = |order, chunk, offset, len| Order::Audit { order, chunk, key, offset, len };
+    let mut hasher = blake3::Hasher::new_keyed(&key.0);
+    hasher.update(&bytes[1000..500_000]);
+    let hash = Digest(*hasher.finalize().as_bytes());
+    let answer = pool.manager.ask(1, audit(1, chunk, 1000, 499_000)).await;
+    assert_eq!(answer, OrderOutcome::Audited { hash });
+    let not_here = OrderOutcome::Failed { why: OrderFault::NotHere, donor: None };
+    assert_eq!(pool.manager.ask(2, audit(2, ChunkName([1; 32]), 0, 10)).await, not_here);
+    assert_eq!(pool.manager.ask(3, audit(3, chunk, 599_999, 2)).await, not_here);
+}
+
+#[tokio::test]
+async fn only_the_manager_says_what_is_a_journal_and_it_is_found_again() {
+    let (pool, other) = (Pool::start().await, Pool::start().await);
+    let recorder = pool.ticket(&[]);
+    let managers = {
+        use crate::manager::DONOR;
+        let ops = Ops::GET.and(Ops::PUT).and(Ops::RECORD);
+        let caveats = [Caveat::Donor(DONOR), Caveat::Ops(ops), Caveat::Session(SESSION)];
+        Ticket::issue(&pool.key, &potluck_core::entropy::SystemEntropy, &caveats)
+    };
+    let mut listed = Vec::new();
+    for (number, kind) in (1..).zip([ChunkKind::Journal, ChunkKind::Checkpoint, ChunkKind::Data]) {
+        let bytes = content(number, 5000);
+        let (name, len, ack) = (ChunkName::of(&bytes), 5000, AckLevel::Memory);
+        let put = Request::Put { name, ack, len, kind, forward: Forward::NONE };
+        for (ticket, allowed) in [(&recorder, kind == ChunkKind::Data), (&managers, true)] {
+            let mut client = pool.open(ticket).await.expect("the donor answers");
+            client.send(put, &bytes).await.expect("a connection");
+            let status = client.reply().await.expect("a connection").expect("an answer").status;
+            assert_eq!(status, if allowed { Status::Ok } else { Status::Denied });
+        }
+        listed.push(Holding { name, len });
+    }
+    let described = |order| pool.manager.ask(order, Order::Describe { order });
+    let OrderOutcome::Described { journal, checkpoints } = described(1).await else {
+        panic!("not described")
+    };
+    assert_eq!((journal.0, checkpoints.0), (vec![listed[0]], vec![listed[1]]));
+    // A copy is of the same kind.
+    let copy = Order::Copy {
+        order: 2,
+        chunk: listed[0].name,
+        len: 5000,
+        ack: AckLevel::Disk,
+        kind: ChunkKind::Journal,
+        from: vec![pool.source()],
+    };
+    assert_eq!(other.manager.ask(2, copy).await, OrderOutcome::Done);
+    let answer = other.manager.ask(3, Order::Describe { order: 3 }).await;
+    let OrderOutcome::Described { journal, .. } = answer else { panic!("{answer:?}") };
+    assert_eq!(journal.0, [listed[0]]);
+}

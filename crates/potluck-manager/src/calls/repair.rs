@@ -1,0 +1,86 @@
+//! Looking at repair and steering it; absence, trust, scrub.
+
+use super::{Answer, concerned};
+use crate::catalog::{Durability, donors, notes};
+use crate::members::Caller;
+use crate::service::Service;
+use potluck_wire::control::{
+    Away, Done, RepairAction, RepairControl, RepairState, RepairStatus, ScrubNow, Trust,
+};
+use potluck_wire::error::Failure;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What an admin's pause says.
+const PAUSED: &str = "an admin paused it: `potluck repair resume` goes on";
+
+impl Answer for RepairStatus {
+    async fn answer(self, service: Arc<Service>, _: Caller) -> Result<RepairState, Failure> {
+        Ok(service.pool().repair_state(service.time.tick()))
+    }
+}
+
+impl Answer for RepairControl {
+    async fn answer(self, service: Arc<Service>, _: Caller) -> Result<RepairState, Failure> {
+        let paused = (self.action == RepairAction::Pause).then(|| PAUSED.to_string());
+        let note = paused.clone();
+        let keep = move |db: &_| match note {
+            Some(note) => notes::set(db, notes::REPAIR_PAUSED, &note),
+            None => notes::clear(db, notes::REPAIR_PAUSED),
+        };
+        service.catalog.write(Durability::Disk, keep).await?;
+        let now = service.time.tick();
+        let state = {
+            let mut pool = service.pool();
+            pool.repairs.paused = paused;
+            if self.action == RepairAction::Now {
+                pool.dismiss_silent(now);
+            }
+            if self.action != RepairAction::Pause {
+                pool.excuse_gone(now);
+            }
+            pool.repair_state(now)
+        };
+        if self.action != RepairAction::Pause {
+            service.keeper.hurry(now);
+        }
+        Ok(state)
+    }
+}
+
+impl Answer for Away {
+    async fn answer(self, service: Arc<Service>, caller: Caller) -> Result<Done, Failure> {
+        let donor = concerned(&service, &caller, self.donor)?;
+        let absent = (self.for_ms > 0).then(|| Duration::from_millis(self.for_ms));
+        let until_ms = absent.map(|_| service.time.now_ms().saturating_add(self.for_ms));
+        let keep = move |db: &_| donors::announce(db, donor, until_ms);
+        service.catalog.write(Durability::Disk, keep).await?;
+        let now = service.time.tick();
+        service.pool().announce(donor, absent.map(|absent| now.saturating_add(absent)));
+        Ok(Done {})
+    }
+}
+
+impl Answer for Trust {
+    async fn answer(self, service: Arc<Service>, caller: Caller) -> Result<Done, Failure> {
+        let donor = concerned(&service, &caller, Some(self.donor))?;
+        let keep = move |db: &_| donors::quarantine(db, donor, None);
+        service.catalog.write(Durability::Disk, keep).await?;
+        service.pool().forgive(donor);
+        service.keeper.hurry(service.time.tick());
+        Ok(Done {})
+    }
+}
+
+impl Answer for ScrubNow {
+    async fn answer(self, service: Arc<Service>, caller: Caller) -> Result<Done, Failure> {
+        let now = service.time.tick();
+        let donors = match self.donor {
+            Some(donor) => vec![concerned(&service, &caller, Some(donor))?],
+            None => service.pool().live_donors(now),
+        };
+        let mut pool = service.pool();
+        donors.into_iter().for_each(|donor| pool.order_scrub(donor, self.rate, now));
+        Ok(Done {})
+    }
+}

@@ -1,0 +1,150 @@
+//! Versions on their way to another redundancy.
+//!
+//! Parity that donors computed for such a version counts references from the moment it is known,
+//! so that garbage collection leaves it alone, over restarts too; the change of the version takes
+//! these references over.
+
+use super::chunks::{self, Book};
+use super::error::Error;
+use super::journal::{self, Op};
+use super::versions;
+use potluck_core::chunk::ChunkName;
+use potluck_core::erasure::Ec;
+use potluck_core::ids::{DonorId, VersionId};
+use potluck_core::policy::{AckLevel, Redundancy};
+use rusqlite::{Connection, params};
+
+/// The parity known so far for a code, by group.
+pub fn parity_of(
+    db: &Connection,
+    version: VersionId,
+    ec: Ec,
+) -> Result<Vec<(u32, Vec<ChunkName>)>, Error> {
+    let mut rows = db.prepare_cached(
+        "SELECT part, parity FROM conversions WHERE version = ?1 AND ec = ?2 ORDER BY part",
+    )?;
+    let found = rows.query_map(params![version.0 as i64, ec.to_string()], |row| {
+        Ok((row.get(0)?, unpacked(&row.get::<_, Vec<u8>>(1)?)))
+    })?;
+    Ok(found.collect::<Result<_, _>>()?)
+}
+
+fn unpacked(blob: &[u8]) -> Vec<ChunkName> {
+    blob.as_chunks::<32>().0.iter().map(|name| ChunkName(*name)).collect()
+}
+
+/// The parity of one group of a version.
+#[derive(Debug, Clone)]
+pub struct Encoded {
+    /// Of which version.
+    pub version: VersionId,
+    /// In which code.
+    pub ec: Ec,
+    /// Which group.
+    pub group: u32,
+    /// Names and stored bytes.
+    pub parity: Vec<(ChunkName, u32)>,
+    /// Who has it.
+    pub holders: Vec<DonorId>,
+}
+
+/// A group's parity is known. Gives condemned chunks that are in use again.
+pub fn learn(db: &Connection, encoded: &Encoded, now_ms: u64) -> Result<Vec<ChunkName>, Error> {
+    let goal = serde_json::to_string(&Redundancy::Ec(encoded.ec))
+        .map_err(|why| Error::Bug(why.to_string()))?;
+    let wanted = db
+        .prepare_cached("SELECT 1 FROM versions WHERE id = ?1 AND goal = ?2")?
+        .exists(params![encoded.version.0 as i64, goal])?;
+    let blob: Vec<u8> = encoded.parity.iter().flat_map(|(name, _)| name.0).collect();
+    let new = wanted
+        && db
+            .prepare_cached(
+                "INSERT INTO conversions (version, ec, part, parity) VALUES (?1, ?2, ?3, ?4)
+                 ON CONFLICT DO NOTHING",
+            )?
+            .execute(params![
+                encoded.version.0 as i64,
+                encoded.ec.to_string(),
+                encoded.group,
+                blob
+            ])?
+            > 0;
+    if !new {
+        return Ok(Vec::new());
+    }
+    let holders: Vec<_> = encoded.holders.iter().map(|donor| (*donor, AckLevel::Disk)).collect();
+    let mut book = Book::new(db, now_ms);
+    for (name, len) in &encoded.parity {
+        book.add(name, *len, &holders)?;
+    }
+    book.close()
+}
+
+/// Forgets all that a version's conversion has made; gives the names whose references end.
+pub fn forget(db: &Connection, version: VersionId) -> Result<Vec<ChunkName>, Error> {
+    let mut rows = db.prepare_cached("SELECT parity FROM conversions WHERE version = ?1")?;
+    let mut names = Vec::new();
+    for blob in rows.query_map([version.0 as i64], |row| row.get::<_, Vec<u8>>(0))? {
+        names.extend(unpacked(&blob?));
+    }
+    db.prepare_cached("DELETE FROM conversions WHERE version = ?1")?.execute([version.0 as i64])?;
+    Ok(names)
+}
+
+/// A version has all that `goal` asks: from now on that keeps it. Whether it still was on its way
+/// there.
+pub fn arrive(
+    db: &Connection,
+    id: VersionId,
+    goal: Redundancy,
+    now_ms: u64,
+) -> Result<bool, Error> {
+    let there = db
+        .prepare_cached("SELECT 1 FROM versions WHERE id = ?1 AND goal IS NOT NULL")?
+        .exists([id.0 as i64])?;
+    if !there {
+        return Ok(false);
+    }
+    let version = versions::get(db, id)?;
+    if version.goal != Some(goal) {
+        return Ok(false);
+    }
+    let earlier = versions::parity(db, &version)?;
+    let mut book = Book::new(db, now_ms);
+    let (copies, ec, parity) = match goal {
+        Redundancy::Copies(copies) => (copies, None, None),
+        Redundancy::Ec(ec) => {
+            let known: Vec<ChunkName> =
+                parity_of(db, id, ec)?.into_iter().flat_map(|(_, parity)| parity).collect();
+            if known.len() != ec.group_count(version.chunks as usize) * ec.parity() {
+                return Ok(false); // asked for anew meanwhile
+            }
+            for name in &known {
+                let len = chunks::get(db, name)?.map_or(0, |chunk| chunk.len);
+                book.add(name, len, &[])?;
+            }
+            let blob: Vec<u8> = known.iter().flat_map(|name| name.0).collect();
+            (1, Some(ec.to_string()), Some(blob))
+        }
+    };
+    book.remove(&forget(db, id)?)?;
+    book.remove(&earlier)?;
+    db.prepare_cached(
+        "UPDATE versions SET copies = ?2, ec = ?3, parity = ?4, goal = NULL WHERE id = ?1",
+    )?
+    .execute(params![id.0 as i64, copies, ec, parity])?;
+    book.close()?;
+    journal::append(db, &Op::Version(id))?;
+    Ok(true)
+}
+
+/// All redundancy of these versions is there, since `wall_ms`.
+pub fn safe(db: &Connection, versions: &[VersionId], wall_ms: i64) -> Result<(), Error> {
+    let mut update = db.prepare_cached(
+        "UPDATE versions SET safe_wall_ms = ?2 WHERE id = ?1 AND safe_wall_ms IS NULL",
+    )?;
+    for version in versions {
+        update.execute(params![version.0 as i64, wall_ms])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,100 @@
+//! What must be known of donors after a restart of the manager.
+
+use super::error::Error;
+use potluck_core::ids::DonorId;
+use rusqlite::{Connection, params};
+
+/// A donor as it is remembered.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Known {
+    /// Which.
+    pub donor: DonorId,
+    /// When it was last heard.
+    pub heard_ms: Option<u64>,
+    /// Its absence is announced until then.
+    pub away_until_ms: Option<u64>,
+    /// Its give-back.
+    pub giving: Option<Goal>,
+    /// Why its copies do not count.
+    pub quarantined: Option<String>,
+}
+
+/// What a give-back is to reach.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Goal {
+    /// Bytes the donor may keep.
+    pub bytes: u64,
+    /// Bytes it held when it began.
+    pub start: u64,
+    /// Whether nothing is waited for.
+    pub at_once: bool,
+}
+
+/// All donors of which something is remembered.
+pub fn all(db: &Connection) -> Result<Vec<Known>, Error> {
+    let mut rows = db.prepare(
+        "SELECT id, heard_ms, away_until_ms, goal_bytes, start_bytes, at_once, quarantined
+         FROM donors ORDER BY id",
+    )?;
+    let ms = |value: Option<i64>| value.map(|ms| ms as u64);
+    let known = rows.query_map([], |row| {
+        let start = ms(row.get(4)?).unwrap_or(0);
+        let at_once = row.get(5)?;
+        Ok(Known {
+            donor: DonorId(row.get(0)?),
+            heard_ms: ms(row.get(1)?),
+            away_until_ms: ms(row.get(2)?),
+            giving: ms(row.get(3)?).map(|bytes| Goal { bytes, start, at_once }),
+            quarantined: row.get(6)?,
+        })
+    })?;
+    Ok(known.collect::<Result<_, _>>()?)
+}
+
+/// Remembers when donors were heard.
+pub fn heard(db: &Connection, heard: &[(DonorId, u64)]) -> Result<(), Error> {
+    let mut upsert = db.prepare_cached(
+        "INSERT INTO donors (id, heard_ms) VALUES (?1, ?2)
+         ON CONFLICT (id) DO UPDATE SET heard_ms = excluded.heard_ms",
+    )?;
+    for (donor, ms) in heard {
+        upsert.execute(params![donor.0, *ms as i64])?;
+    }
+    Ok(())
+}
+
+/// Remembers that a donor's absence is announced.
+pub fn announce(db: &Connection, donor: DonorId, until_ms: Option<u64>) -> Result<(), Error> {
+    db.prepare_cached(
+        "INSERT INTO donors (id, away_until_ms) VALUES (?1, ?2)
+         ON CONFLICT (id) DO UPDATE SET away_until_ms = excluded.away_until_ms",
+    )?
+    .execute(params![donor.0, until_ms.map(|ms| ms as i64)])?;
+    Ok(())
+}
+
+/// Remembers a donor's give-back, or with `None` that there is none.
+pub fn give_back(db: &Connection, donor: DonorId, goal: Option<Goal>) -> Result<(), Error> {
+    db.prepare_cached(
+        "INSERT INTO donors (id, goal_bytes, start_bytes, at_once) VALUES (?1, ?2, ?3, ?4)
+         ON CONFLICT (id) DO UPDATE SET goal_bytes = excluded.goal_bytes,
+             start_bytes = excluded.start_bytes, at_once = excluded.at_once",
+    )?
+    .execute(params![
+        donor.0,
+        goal.map(|goal| goal.bytes.min(i64::MAX as u64) as i64),
+        goal.map(|goal| goal.start as i64),
+        goal.is_some_and(|goal| goal.at_once),
+    ])?;
+    Ok(())
+}
+
+/// Remembers why a donor is not trusted, or with `None` that it is.
+pub fn quarantine(db: &Connection, donor: DonorId, why: Option<&str>) -> Result<(), Error> {
+    db.prepare_cached(
+        "INSERT INTO donors (id, quarantined) VALUES (?1, ?2)
+         ON CONFLICT (id) DO UPDATE SET quarantined = excluded.quarantined",
+    )?
+    .execute(params![donor.0, why])?;
+    Ok(())
+}

@@ -1,0 +1,117 @@
+use super::files::{Fixture, Outcomes, chunk, coded, file, path};
+use crate::catalog::commit::{PreparedFile, Refused};
+use crate::catalog::placements::{self, Told};
+use crate::catalog::{Error, names, open, versions};
+use potluck_core::ids::{DonorId, VersionId};
+use potluck_core::policy::Mirror;
+
+const WHEN: names::When = names::When { pool_ms: 50, wall_ms: 0 };
+const DATA: &[(u64, &[u32])] = &[(1, &[1]), (2, &[2])];
+
+fn refused(outcomes: Outcomes) -> Error {
+    match outcomes.into_iter().next() {
+        Some(Err(Refused::Here(why))) => why,
+        other => panic!("expected a refusal, got {other:?}"),
+    }
+}
+
+fn copies(at: &str, chunks: &[u64], donors: &[u32], copies: u32) -> PreparedFile {
+    let mut file = file(at, chunks, donors);
+    file.version.copies = copies;
+    file
+}
+
+fn safe(fixture: &Fixture, version: VersionId) -> Option<i64> {
+    versions::get(&fixture.db, version).expect("there").safe_wall_ms
+}
+
+/// A 2+1 file of three data chunks: a whole group, and one of a single data chunk.
+fn three(parity_of_first: &'static [u32]) -> PreparedFile {
+    let chunks = [DATA, &[(3, &[1]), (11, parity_of_first), (12, &[2])]].concat();
+    coded("pot://lab/a", "2+1", 3, &chunks)
+}
+
+#[test]
+fn parity_counts_references_and_its_holders_like_data() {
+    let mut fixture = Fixture::new();
+    let version = fixture.put(three(&[3]));
+    assert_eq!(safe(&fixture, version), Some(0), "all its redundancy is there");
+    let all = [1, 2, 3, 11, 12];
+    assert!(all.iter().all(|n| fixture.refs(&chunk(*n)) == Some(1)));
+    let page = open::open(&fixture.db, &path("pot://lab/a"), false, None).expect("opened");
+    assert_eq!(page.files[0].parity.0, [chunk(11), chunk(12)]);
+    assert_eq!(page.files[0].parity_holders, [[DonorId(3)], [DonorId(2)]]);
+    let version = versions::get(&fixture.db, version).expect("there");
+    let held = open::copies(&fixture.db, &version).expect("read");
+    assert_eq!(held.len(), 5);
+    assert!(held.iter().all(|(holding, donors)| (holding.len, donors.len()) == (1000, 1)));
+
+    // Replaced by a version that shares one of its data chunks, then removed.
+    fixture.put(coded("pot://lab/a", "2+1", 2, &[(1, &[]), (4, &[2]), (13, &[3])]));
+    assert_eq!(all.map(|n| fixture.refs(&chunk(n))), [1, 0, 0, 0, 0].map(Some));
+    names::remove(&fixture.db, &path("pot://lab/a"), false, WHEN).expect("removed");
+    assert!([1, 4, 13].iter().all(|n| fixture.refs(&chunk(*n)) == Some(0)));
+}
+
+#[test]
+fn d3_every_chunk_of_a_group_needs_a_donor_of_its_own() {
+    let mut fixture = Fixture::new();
+    let not_apart = |index| Error::NotApart {
+        path: path("pot://lab/a"),
+        index,
+        ec: "2+1".parse().expect("a code"),
+    };
+    assert_eq!(refused(fixture.commit(vec![three(&[2])])), not_apart(3));
+    assert_eq!(fixture.refs(&chunk(1)), None, "a refused file leaves no trace");
+    // Two holders of the parity are no help while both are another chunk's only donor.
+    assert_eq!(refused(fixture.commit(vec![three(&[1, 2])])), not_apart(3));
+    // A second holder of a data chunk gives way to the parity.
+    let chunks: &[(u64, &[u32])] = &[(1, &[1, 4]), (2, &[2]), (11, &[1])];
+    fixture.put(coded("pot://lab/b", "2+1", 2, chunks));
+    // The same chunk twice in a group needs two donors, whichever place they are named at.
+    let twice: &[(u64, &[u32])] = &[(7, &[5]), (7, &[5]), (8, &[6])];
+    let why = refused(fixture.commit(vec![coded("pot://lab/c", "2+1", 2, twice)]));
+    assert!(matches!(why, Error::NotApart { index: 1, .. }), "{why}");
+    let twice: &[(u64, &[u32])] = &[(7, &[5, 9]), (7, &[]), (8, &[6])];
+    fixture.put(coded("pot://lab/c", "2+1", 2, twice));
+    let nowhere: &[(u64, &[u32])] = &[(21, &[5]), (22, &[9]), (23, &[])];
+    let why = refused(fixture.commit(vec![coded("pot://lab/d", "2+1", 2, nowhere)]));
+    assert!(matches!(why, Error::NotAcknowledged { index: 2, .. }), "{why}");
+}
+
+#[test]
+fn d3_copies_count_by_distinct_donors_known_and_proven() {
+    let mut fixture = Fixture::new();
+    let why = refused(fixture.commit(vec![copies("pot://lab/a", &[1, 2], &[1, 1], 2)]));
+    let path = path("pot://lab/a");
+    assert_eq!(why, Error::TooFewCopies { path, index: 0, have: 1, need: 2 });
+    assert!(why.to_string().contains("1 copies on distinct donors, and 2"), "{why}");
+    let first = fixture.put(copies("pot://lab/a", &[1, 2], &[1], 1));
+    assert_eq!(safe(&fixture, first), Some(0));
+    // What the pool holds counts towards what is asked.
+    fixture.put(copies("pot://lab/b", &[1, 2], &[2], 2));
+    let lost = Told { removed: vec![chunk(1)], ..Told::default() };
+    placements::tell(&fixture.db, DonorId(2), &lost, 0).expect("told");
+    let why = refused(fixture.commit(vec![copies("pot://lab/c", &[1], &[], 2)]));
+    assert!(matches!(why, Error::TooFewCopies { have: 1, .. }), "a lost copy counts no more");
+}
+
+#[test]
+fn an_asynchronous_write_opens_an_unsafe_window_and_needs_one_holder_of_each_chunk() {
+    let mut fixture = Fixture::new();
+    for mirror in [Mirror::ClientAsync, Mirror::ServerAsync] {
+        fixture.mirror = mirror;
+        let version = fixture.put(copies("pot://lab/a", &[1], &[1], 2));
+        assert_eq!(safe(&fixture, version), None);
+        let coded = coded("pot://lab/b", "2+1", 2, &[(1, &[1]), (2, &[1]), (3, &[1])]);
+        let version = fixture.put(coded);
+        assert_eq!(safe(&fixture, version), None);
+        let whole = fixture.put(copies("pot://lab/c", &[5], &[1, 2], 2));
+        assert_eq!(safe(&fixture, whole), Some(0), "all was there already");
+        let why = refused(fixture.commit(vec![copies("pot://lab/d", &[6], &[], 2)]));
+        assert!(matches!(why, Error::NotAcknowledged { .. }));
+    }
+    fixture.mirror = Mirror::ServerSync;
+    let why = refused(fixture.commit(vec![copies("pot://lab/e", &[7], &[1], 2)]));
+    assert!(matches!(why, Error::TooFewCopies { .. }));
+}

@@ -1,0 +1,180 @@
+//! The units of redundancy of a version (core's `repair_plan`), with the copies of their shards.
+
+use super::conversions;
+use super::entries::DirId;
+use super::error::Error;
+use super::placements::CopyState;
+use super::versions::{self, Version};
+use potluck_core::chunk::ChunkName;
+use potluck_core::erasure::Ec;
+use potluck_core::ids::{DonorId, SpaceId};
+use potluck_core::policy::Redundancy;
+use rusqlite::Connection;
+use std::collections::BTreeMap;
+
+/// A chunk of a version, and where it is.
+#[derive(Debug, Clone)]
+pub struct Piece {
+    /// Its name.
+    pub name: ChunkName,
+    /// Stored bytes.
+    pub len: u32,
+    /// References to it in the whole catalog.
+    pub refs: i64,
+    /// Donors that have it, and whether that copy is being deleted.
+    pub holders: Vec<(DonorId, bool)>,
+}
+
+/// What lives and dies together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unit {
+    /// Counts the version's units from 0.
+    pub number: u32,
+    /// The code and how many data chunks the group has; `None`: copies of one chunk.
+    pub group: Option<(Ec, usize)>,
+    /// For each shard its piece, data before parity; of copies the same one again and again.
+    pub shards: Vec<usize>,
+}
+
+impl Unit {
+    /// Shards that give everything back.
+    pub fn need(&self) -> usize {
+        self.group.map_or(1, |(_, data)| data)
+    }
+
+    /// The position of a shard in its code: data from 0, parity from m.
+    pub fn position(&self, shard: usize) -> u8 {
+        let position = match self.group {
+            Some((ec, data)) if shard >= data => ec.data() + shard - data,
+            _ => shard,
+        };
+        position as u8
+    }
+}
+
+/// A version's pieces and units.
+#[derive(Debug, Clone, Default)]
+pub struct Layout {
+    /// Data chunks in order, then parity.
+    pub pieces: Vec<Piece>,
+    /// Data chunks among them.
+    pub data: usize,
+    /// What keeps the version now.
+    pub units: Vec<Unit>,
+    /// What is to keep it, as far as its parity is known; empty without a goal.
+    pub goal: Vec<Unit>,
+    /// Groups of the goal whose parity is not known yet.
+    pub unencoded: Vec<u32>,
+}
+
+/// Reads how a version is laid out.
+pub fn layout(db: &Connection, version: &Version) -> Result<Layout, Error> {
+    let mut layout = Layout::default();
+    if version.chunks == 0 {
+        return Ok(layout);
+    }
+    let mut names: Vec<ChunkName> =
+        versions::recipe_of(db, version)?.iter().map(|entry| entry.name).collect();
+    layout.data = names.len();
+    names.extend(versions::parity(db, version)?);
+    let data = layout.data;
+    (layout.units, _) =
+        units(data, version.redundancy(), |group, ec| Some(data + group * ec.parity()));
+    if let Some(goal) = version.goal {
+        let mut firsts = BTreeMap::new();
+        if let Redundancy::Ec(ec) = goal {
+            for (group, parity) in conversions::parity_of(db, version.id, ec)? {
+                firsts.insert(group as usize, names.len());
+                names.extend(parity);
+            }
+        }
+        (layout.goal, layout.unencoded) =
+            units(layout.data, goal, |group, _| firsts.get(&group).copied());
+    }
+    layout.pieces = pieces(db, &names)?;
+    Ok(layout)
+}
+
+/// The units of `data` chunks; `parity` gives the first parity piece of a group. Groups without
+/// any are listed apart.
+fn units(
+    data: usize,
+    redundancy: Redundancy,
+    parity: impl Fn(usize, Ec) -> Option<usize>,
+) -> (Vec<Unit>, Vec<u32>) {
+    match redundancy {
+        Redundancy::Copies(copies) => {
+            let unit = |chunk: usize| Unit {
+                number: chunk as u32,
+                group: None,
+                shards: vec![chunk; copies.max(1) as usize],
+            };
+            ((0..data).map(unit).collect(), Vec::new())
+        }
+        Redundancy::Ec(ec) => {
+            let (mut units, mut without) = (Vec::new(), Vec::new());
+            for (number, range) in ec.groups(data).enumerate() {
+                let Some(first) = parity(number, ec) else {
+                    without.push(number as u32);
+                    continue;
+                };
+                units.push(Unit {
+                    number: number as u32,
+                    group: Some((ec, range.len())),
+                    shards: range.chain(first..first + ec.parity()).collect(),
+                });
+            }
+            (units, without)
+        }
+    }
+}
+
+/// Rows and holders of chunks: one question a chunk.
+fn pieces(db: &Connection, names: &[ChunkName]) -> Result<Vec<Piece>, Error> {
+    let mut select = db.prepare_cached(
+        "SELECT c.len, c.refs, p.donor, p.state FROM chunks c
+         LEFT JOIN placements p ON p.chunk = c.id WHERE c.name = ?1",
+    )?;
+    let mut pieces = Vec::with_capacity(names.len());
+    for name in names {
+        let mut rows = select.query([name.0])?;
+        let mut piece: Option<Piece> = None;
+        while let Some(row) = rows.next()? {
+            if piece.is_none() {
+                let (len, refs) = (row.get(0)?, row.get(1)?);
+                piece = Some(Piece { name: *name, len, refs, holders: Vec::new() });
+            }
+            let state: Option<i64> = row.get(3)?;
+            let leaving = state == Some(CopyState::Leaving as i64);
+            if let Some(piece) = &mut piece
+                && (leaving || state == Some(CopyState::Here as i64))
+            {
+                piece.holders.push((DonorId(row.get(2)?), leaving));
+            }
+        }
+        let missing = || Error::Damaged(format!("chunk {name} of a recipe has no row"));
+        pieces.push(piece.ok_or_else(missing)?);
+    }
+    Ok(pieces)
+}
+
+/// A space to be walked.
+#[derive(Debug, Clone)]
+pub struct Root {
+    /// Its number.
+    pub space: SpaceId,
+    /// Its name.
+    pub name: String,
+    /// Its root directory.
+    pub dir: DirId,
+}
+
+/// All spaces, those the pool keeps for itself included.
+pub fn roots(db: &Connection) -> Result<Vec<Root>, Error> {
+    let mut rows = db.prepare_cached("SELECT id, name, root FROM spaces ORDER BY name")?;
+    let roots = rows.query_map([], |row| {
+        let (space, dir) = (SpaceId(row.get(0)?), DirId(row.get(2)?));
+        Ok(Root { space, name: row.get(1)?, dir })
+    })?;
+    Ok(roots.collect::<Result<_, _>>()?)
+}

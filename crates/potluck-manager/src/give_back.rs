@@ -1,0 +1,139 @@
+//! Give-back: a donor's space returns to its owner. What it holds is made elsewhere first, and
+//! deleted when every unit is whole without it; repair and trim do both, since its copies count
+//! for nothing.
+
+use crate::catalog::units::{self, Root};
+use crate::catalog::walk::{Walk, What};
+use crate::catalog::{Durability, Error, donors, placements};
+use crate::pool::{Giving, PARTS, Standings};
+use crate::service::Service;
+use crate::survey::judge_file;
+use potluck_core::ids::DonorId;
+use potluck_wire::control::GivingBack;
+use rusqlite::Connection;
+
+/// Files listed by name.
+const LISTED: usize = 100;
+/// Entries looked at in one step.
+const PAGE: usize = 512;
+
+/// Begins a give-back down to `goal` bytes.
+pub async fn begin(
+    service: &Service,
+    donor: DonorId,
+    goal: u64,
+    at_once: bool,
+) -> Result<(), Error> {
+    let start = service.pool().held(donor);
+    let kept = donors::Goal { bytes: goal, start, at_once };
+    let keep = move |db: &_| donors::give_back(db, donor, Some(kept));
+    service.catalog.write(Durability::Disk, keep).await?;
+    let now = service.time.tick();
+    let below = if goal == 0 { PARTS } else { 0 };
+    let giving = Giving { goal, start, at_once, below, since: now };
+    service.pool().give_back(donor, Some(giving));
+    service.keeper.hurry(now);
+    Ok(())
+}
+
+/// Calls a give-back off: the donor's space is lent again.
+pub async fn cancel(service: &Service, donor: DonorId) -> Result<(), Error> {
+    let forget = move |db: &_| donors::give_back(db, donor, None);
+    service.catalog.write(Durability::Disk, forget).await?;
+    service.pool().give_back(donor, None);
+    service.keeper.hurry(service.time.tick());
+    Ok(())
+}
+
+/// How far a donor's give-back is.
+pub async fn progress(service: &Service, donor: DonorId) -> Result<GivingBack, Error> {
+    let (used, _) = service.catalog.read(move |db| placements::used_at(db, donor)).await?;
+    let now = service.time.tick();
+    let mut pool = service.pool();
+    let (held, unclaimed) = (pool.held(donor), pool.unclaimed(donor));
+    let Some(giving) = pool.giving(donor) else {
+        return Ok(GivingBack { held, unclaimed, ..GivingBack::default() });
+    };
+    let repair = pool.repair_state(now);
+    let vouched = pool.vouches(donor, now);
+    let written = pool.is_written(donor);
+    drop(pool);
+    let kept = service.keeper.kept();
+    let moving = kept.moving.get(&donor).copied().unwrap_or_default();
+    let surveyed = kept.began.is_some_and(|began| began >= giving.since);
+    let all = giving.goal == 0;
+    // Its whole inventory was compared, nothing that files use is there, no session writes there.
+    let safe = all && surveyed && vouched && used == 0 && moving.chunks == 0 && !written;
+    let stuck = if moving.chunks > 0 { repair.stuck.min(moving.chunks) } else { 0 };
+    Ok(GivingBack {
+        active: true,
+        all,
+        held_at_start: giving.start,
+        held,
+        goal: giving.goal,
+        to_move: if surveyed { moving.chunks } else { used },
+        to_move_bytes: moving.bytes,
+        stuck,
+        stuck_why: (stuck > 0).then_some(repair.stuck_why).flatten(),
+        unclaimed,
+        safe_to_remove: safe,
+        done: if all { safe } else { surveyed && held <= giving.goal },
+        lost: Vec::new(),
+        lost_files: 0,
+    })
+}
+
+/// Files that are lost when all that a donor has goes at once: the first by path, and how many.
+pub async fn would_lose(service: &Service, donor: DonorId) -> Result<(Vec<String>, u64), Error> {
+    let standings = service.pool().standings(service.time.tick()).without(donor);
+    let mut lost = Lost { standings, paths: Vec::new(), files: 0 };
+    let roots = service.catalog.read(units::roots).await?;
+    for root in roots {
+        let mut cursor: Option<String> = None;
+        loop {
+            let root = root.clone();
+            let step = move |db: &Connection| {
+                let next = lost.page(db, &root, cursor.as_deref())?;
+                Ok((lost, next))
+            };
+            (lost, cursor) = service.catalog.read(step).await?;
+            if cursor.is_none() {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+    Ok((lost.paths, lost.files))
+}
+
+struct Lost {
+    standings: Standings,
+    paths: Vec<String>,
+    files: u64,
+}
+
+impl Lost {
+    fn page(
+        &mut self,
+        db: &Connection,
+        root: &Root,
+        cursor: Option<&str>,
+    ) -> Result<Option<String>, Error> {
+        let mut walk = Walk::new(db, root.dir, true, cursor)?;
+        let mut last = None;
+        for _ in 0..PAGE {
+            let Some(item) = walk.next()? else { return Ok(None) };
+            if let What::File(version) = &item.what {
+                let layout = units::layout(db, version)?;
+                if judge_file(version, &layout, &self.standings).lost {
+                    self.files += 1;
+                    if self.paths.len() < LISTED {
+                        self.paths.push(format!("pot://{}/{}", root.name, item.path));
+                    }
+                }
+            }
+            last = Some(item.path);
+        }
+        Ok(last)
+    }
+}

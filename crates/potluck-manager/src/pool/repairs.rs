@@ -1,0 +1,543 @@
+//! Repair as it is under way: what waits to be made, who makes it, and at which rate.
+
+use super::Pool;
+use super::donors::Contact;
+use super::numbered::{Flight, Numbered};
+use crate::survey::{Encode, Findings, Job, ShardAt};
+use potluck_core::chunk::{ChunkName, Digest};
+use potluck_core::clock::Tick;
+use potluck_core::ids::{DonorId, VersionId};
+use potluck_core::policy::AckLevel;
+use potluck_core::repair_plan::{Bucket, Helper, NoTarget, by_burden, eta, target};
+use potluck_wire::control::{Order, RepairState, Shard, Source};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+/// A donor has orders for so many seconds of its budget: it fetches them once a second, and must
+/// not run dry between.
+const SECONDS_AHEAD: u64 = 3;
+/// Orders under way at one donor.
+const MAX_UNDER_WAY: usize = 512;
+/// Jobs looked at in one round.
+const ROUND: usize = 2048;
+/// Who failed as a source or a target is left alone for so long.
+const LEFT_ALONE: Duration = Duration::from_secs(30);
+/// The window in which the rate is measured.
+const LATELY: Duration = Duration::from_secs(10);
+/// Sources named in an order besides the first.
+const SPARE_SOURCES: usize = 2;
+
+/// What a numbered order is for.
+#[derive(Debug)]
+pub enum Purpose {
+    /// To make a copy or a chunk of a group.
+    Make { unit: (VersionId, u32, bool), chunk: ChunkName, len: u32, reads: Vec<(DonorId, u64)> },
+    /// To compute parity; so many donors are asked in all.
+    Encode { group: Box<Encode>, asked: usize, reads: Vec<(DonorId, u64)> },
+    /// To test whether a donor sends a chunk as it is.
+    Probe { chunk: ChunkName, suspect: DonorId },
+    /// To compare a part of a chunk among its holders.
+    Audit { chunk: ChunkName, len: u32, key: Digest },
+    /// To read everything back.
+    Scrub,
+}
+
+/// What repair knows.
+#[derive(Debug)]
+pub struct Repairs {
+    queue: BTreeMap<(u32, u64), Job>,
+    encode: VecDeque<Encode>,
+    stuck: u64,
+    stuck_why: Option<String>,
+    excess: u64,
+    more: bool,
+    /// An admin's pause.
+    pub paused: Option<String>,
+    pub orders: Numbered<Purpose>,
+    under_way: BTreeSet<ChunkName>,
+    encoding: BTreeSet<(VersionId, u32)>,
+    /// Chunks made, and when: a survey that began before has not seen them.
+    finished: BTreeMap<ChunkName, Tick>,
+    pool: Bucket,
+    donor_rate: u64,
+    readers: BTreeMap<DonorId, Bucket>,
+    writers: BTreeMap<DonorId, Bucket>,
+    /// Bytes asked of each and not confirmed.
+    reading: BTreeMap<DonorId, u64>,
+    writing: BTreeMap<DonorId, u64>,
+    left_alone: BTreeMap<DonorId, Tick>,
+    made: u64,
+    made_bytes: u64,
+    lately: VecDeque<(Tick, u64)>,
+    surveyed: Option<Tick>,
+}
+
+/// What became of an attempt to hand a job out.
+enum Handed {
+    Out,
+    Later,
+    Stuck(&'static str),
+}
+
+impl Repairs {
+    /// Nothing to do yet.
+    pub fn new(pool_rate: u64, donor_rate: u64, now: Tick) -> Self {
+        Self {
+            queue: BTreeMap::new(),
+            encode: VecDeque::new(),
+            stuck: 0,
+            stuck_why: None,
+            excess: 0,
+            more: false,
+            paused: None,
+            orders: Numbered::default(),
+            under_way: BTreeSet::new(),
+            encoding: BTreeSet::new(),
+            finished: BTreeMap::new(),
+            pool: Bucket::new(pool_rate, now),
+            donor_rate,
+            readers: BTreeMap::new(),
+            writers: BTreeMap::new(),
+            reading: BTreeMap::new(),
+            writing: BTreeMap::new(),
+            left_alone: BTreeMap::new(),
+            made: 0,
+            made_bytes: 0,
+            lately: VecDeque::new(),
+            surveyed: None,
+        }
+    }
+
+    /// Takes over what a survey found that began at `began`.
+    pub fn take_findings(&mut self, findings: &mut Findings, began: Tick, now: Tick) {
+        self.finished.retain(|_, at| *at >= began);
+        self.queue = std::mem::take(&mut findings.queue);
+        for job in self.queue.values_mut() {
+            let finished = &self.finished;
+            let shards = &job.shards;
+            job.make.retain(|make| !finished.contains_key(&shards[make.shard].name));
+        }
+        self.queue.retain(|_, job| !job.make.is_empty());
+        self.encode = std::mem::take(&mut findings.encode).into();
+        self.stuck = findings.sourceless;
+        self.stuck_why = (findings.sourceless > 0)
+            .then(|| "no donor that can be reached has what they are made of".into());
+        self.more = findings.more;
+        self.surveyed = Some(now);
+    }
+
+    /// Copies in excess that wait to be deleted.
+    pub fn note_excess(&mut self, excess: u64) {
+        self.excess = excess;
+    }
+
+    /// Whether all that the last survey found is handed out, and there was more.
+    pub fn wants_more(&self) -> bool {
+        self.more && self.queue.is_empty() && self.encode.is_empty()
+    }
+
+    /// Whether nothing is under way.
+    pub fn idle(&self) -> bool {
+        self.under_way.is_empty() && self.encoding.is_empty()
+    }
+
+    /// An order ended, well or not.
+    fn landed(&mut self, donor: DonorId, purpose: &Purpose) {
+        let (reads, writes) = match purpose {
+            Purpose::Make { chunk, len, reads, .. } => {
+                self.under_way.remove(chunk);
+                (reads, u64::from(*len))
+            }
+            Purpose::Encode { group, reads, .. } => {
+                self.encoding.remove(&(group.version, group.group));
+                (reads, parity_bytes(group))
+            }
+            Purpose::Probe { .. } | Purpose::Audit { .. } | Purpose::Scrub => return,
+        };
+        lower(&mut self.writing, donor, writes);
+        reads.iter().for_each(|(source, bytes)| lower(&mut self.reading, *source, *bytes));
+    }
+
+    /// A chunk was made.
+    fn made(&mut self, chunk: ChunkName, len: u32, now: Tick) {
+        self.finished.insert(chunk, now);
+        self.made += 1;
+        self.made_bytes += u64::from(len);
+        self.lately.push_back((now, u64::from(len)));
+    }
+
+    fn rate(&mut self, now: Tick) -> u64 {
+        while self.lately.front().is_some_and(|(at, _)| now.saturating_sub(*at) > LATELY) {
+            self.lately.pop_front();
+        }
+        self.lately.iter().map(|(_, bytes)| bytes).sum::<u64>() / LATELY.as_secs()
+    }
+
+    fn bucket(
+        buckets: &mut BTreeMap<DonorId, Bucket>,
+        donor: DonorId,
+        rate: u64,
+        now: Tick,
+    ) -> &mut Bucket {
+        buckets.entry(donor).or_insert_with(|| Bucket::new(rate, now))
+    }
+}
+
+fn lower(burdens: &mut BTreeMap<DonorId, u64>, donor: DonorId, bytes: u64) {
+    if let Some(burden) = burdens.get_mut(&donor) {
+        *burden = burden.saturating_sub(bytes);
+    }
+}
+
+fn parity_bytes(group: &Encode) -> u64 {
+    let longest = group.shards.iter().map(|shard| shard.len).max().unwrap_or(0);
+    u64::from(longest) * group.ec.parity() as u64
+}
+
+/// Where orders of one round go: asked of the pool once, and kept in step with what is handed out.
+struct Round<'a> {
+    takers: Vec<Helper>,
+    now: Tick,
+    source: &'a dyn Fn(Contact) -> Option<Source>,
+}
+
+impl Pool {
+    /// Hands out what waits, as far as budgets allow; `source` makes a donor one that can be asked.
+    pub fn hand_out(&mut self, now: Tick, source: &dyn Fn(Contact) -> Option<Source>) {
+        self.drop_expired(now);
+        if self.repairs.paused.is_some() || self.too_many_gone().is_some() {
+            return;
+        }
+        let mut round = Round { takers: self.takers(now), now, source };
+        round.takers.iter_mut().for_each(|taker| {
+            taker.free = taker
+                .free
+                .saturating_sub(self.repairs.writing.get(&taker.donor).copied().unwrap_or(0));
+        });
+        self.allow(&mut round);
+        let keys: Vec<_> = self.repairs.queue.keys().take(ROUND).copied().collect();
+        for key in keys {
+            if !self.repairs.pool.ready(now) {
+                return;
+            }
+            let Some(job) = self.repairs.queue.remove(&key) else { continue };
+            if let Some(rest) = self.hand_out_job(job, &mut round) {
+                self.repairs.queue.insert(key, rest);
+            }
+        }
+        for _ in 0..self.repairs.encode.len() {
+            if !self.repairs.pool.ready(now) {
+                return;
+            }
+            let Some(group) = self.repairs.encode.pop_front() else { return };
+            if let Some(later) = self.hand_out_encode(group, &mut round) {
+                self.repairs.encode.push_back(later);
+            }
+        }
+    }
+
+    /// Says of each taker whether it may be given more.
+    fn allow(&mut self, round: &mut Round<'_>) {
+        let ahead = self.repairs.donor_rate.saturating_mul(SECONDS_AHEAD);
+        for taker in &mut round.takers {
+            let repairs = &mut self.repairs;
+            let burden = repairs.writing.get(&taker.donor).copied().unwrap_or(0);
+            let alone =
+                repairs.left_alone.get(&taker.donor).is_some_and(|until| round.now < *until);
+            let count = repairs.orders.of(taker.donor).count();
+            let rate = repairs.donor_rate;
+            let ready = Repairs::bucket(&mut repairs.writers, taker.donor, rate, round.now)
+                .ready(round.now);
+            taker.outstanding = burden;
+            taker.allowed =
+                ready && !alone && count < MAX_UNDER_WAY && (burden == 0 || burden < ahead);
+        }
+    }
+
+    /// Gives what is left of a job to be handed out later.
+    fn hand_out_job(&mut self, mut job: Job, round: &mut Round<'_>) -> Option<Job> {
+        let mut later = Vec::new();
+        for make in std::mem::take(&mut job.make) {
+            let chunk = job.shards[make.shard].name;
+            if self.repairs.under_way.contains(&chunk) {
+                later.push(make);
+                continue;
+            }
+            match self.hand_out_chunk(&mut job, make.shard, make.missing, round) {
+                Handed::Out => {}
+                Handed::Later => later.push(make),
+                Handed::Stuck(why) => {
+                    // It waits for the next survey and holds up nobody.
+                    self.repairs.stuck += 1;
+                    self.repairs.stuck_why = Some(why.into());
+                }
+            }
+        }
+        job.make = later;
+        (!job.make.is_empty()).then_some(job)
+    }
+
+    fn hand_out_chunk(
+        &mut self,
+        job: &mut Job,
+        shard: usize,
+        missing: bool,
+        round: &mut Round<'_>,
+    ) -> Handed {
+        let wanted = job.shards[shard].clone();
+        let len = u64::from(wanted.len);
+        let mut used = job.used.clone();
+        used.extend(self.targets_of(job.unit, &round.takers));
+        let able: Vec<Helper> = round
+            .takers
+            .iter()
+            .filter(|taker| !wanted.at.contains(&taker.donor))
+            .cloned()
+            .collect();
+        let chosen = match target(&able, len, &used, missing) {
+            Ok(chosen) => chosen.clone(),
+            Err(NoTarget::Later) => return Handed::Later,
+            Err(NoTarget::Full) => return Handed::Stuck("no donor has room for them"),
+            Err(NoTarget::NoneApart) => {
+                return Handed::Stuck(
+                    "too few donors: each copy or chunk of a group needs a donor of its own",
+                );
+            }
+        };
+        let from: Vec<&ShardAt> = if wanted.from.is_empty() {
+            let others = job.shards.iter().enumerate();
+            others
+                .filter(|(at, other)| *at != shard && !other.from.is_empty())
+                .map(|(_, s)| s)
+                .collect()
+        } else {
+            vec![&wanted]
+        };
+        let need = if wanted.from.is_empty() { job.group.map_or(1, |(_, data)| data) } else { 1 };
+        let Some((shards, reads)) = self.sources(&from, need, round) else { return Handed::Later };
+        let chunk = wanted.name;
+        let purpose =
+            Purpose::Make { unit: job.unit, chunk, len: wanted.len, reads: reads.clone() };
+        let rebuilt = wanted.from.is_empty().then_some(job.group).flatten();
+        let kind = job.kind;
+        let give = |order| match rebuilt {
+            None => Order::Copy {
+                order,
+                chunk,
+                len: wanted.len,
+                ack: AckLevel::Disk,
+                kind,
+                from: shards.into_iter().flat_map(|shard| shard.from).collect(),
+            },
+            Some((ec, data)) => Order::Rebuild {
+                order,
+                chunk,
+                len: wanted.len,
+                ack: AckLevel::Disk,
+                kind,
+                ec,
+                position: wanted.position,
+                data: data as u8,
+                shards,
+            },
+        };
+        self.repairs.orders.give(chosen.donor, round.now, purpose, give);
+        self.repairs.under_way.insert(chunk);
+        self.repairs.pool.take(len);
+        self.charge(chosen.donor, len, &reads, round);
+        job.used.push((chosen.donor, chosen.domain));
+        Handed::Out
+    }
+
+    /// Charges budgets, and looks anew whether the taker may be given more.
+    fn charge(
+        &mut self,
+        taker: DonorId,
+        bytes: u64,
+        reads: &[(DonorId, u64)],
+        round: &mut Round<'_>,
+    ) {
+        let rate = self.repairs.donor_rate;
+        Repairs::bucket(&mut self.repairs.writers, taker, rate, round.now).take(bytes);
+        *self.repairs.writing.entry(taker).or_default() += bytes;
+        for (source, bytes) in reads {
+            Repairs::bucket(&mut self.repairs.readers, *source, rate, round.now).take(*bytes);
+            *self.repairs.reading.entry(*source).or_default() += bytes;
+        }
+        if let Some(taker) = round.takers.iter_mut().find(|helper| helper.donor == taker) {
+            taker.free = taker.free.saturating_sub(bytes);
+        }
+        self.allow(round);
+    }
+
+    /// Targets of orders under way for the same unit.
+    fn targets_of(
+        &self,
+        unit: (VersionId, u32, bool),
+        takers: &[Helper],
+    ) -> Vec<(DonorId, potluck_core::repair_plan::Domain)> {
+        let same = |flight: &Flight<Purpose>| matches!(&flight.purpose, Purpose::Make { unit: other, .. } if *other == unit);
+        takers
+            .iter()
+            .filter(|taker| self.repairs.orders.of(taker.donor).any(same))
+            .map(|taker| (taker.donor, taker.domain))
+            .collect()
+    }
+
+    /// Whom to ask for `need` of `shards`, the least burdened first, and what that reads where;
+    /// `None` while budgets do not allow it. Shards beyond `need` are named in case one fails.
+    fn sources(
+        &mut self,
+        shards: &[&ShardAt],
+        need: usize,
+        round: &Round<'_>,
+    ) -> Option<(Vec<Shard>, Vec<(DonorId, u64)>)> {
+        let mut found: Vec<(Helper, Shard)> = Vec::new();
+        for shard in shards {
+            let mut helpers = Vec::new();
+            for donor in &shard.from {
+                if self.donors.is_live(*donor, round.now, &self.limits) {
+                    helpers.push(self.helper(*donor, round.now));
+                }
+            }
+            by_burden(&mut helpers);
+            let Some(best) = helpers.first().cloned() else { continue };
+            let sources = helpers.iter().take(1 + SPARE_SOURCES);
+            let from: Vec<Source> = sources
+                .filter_map(|helper| (round.source)(self.contact(helper.donor, round.now)?))
+                .collect();
+            let shard = Shard { position: shard.position, chunk: shard.name, len: shard.len, from };
+            found.push((best, shard));
+        }
+        found.sort_by_key(|(helper, shard)| (!helper.allowed, helper.outstanding, shard.position));
+        let chosen = found.get(..need)?;
+        if chosen.iter().any(|(helper, _)| !helper.allowed) {
+            return None;
+        }
+        let reads =
+            chosen.iter().map(|(helper, shard)| (helper.donor, u64::from(shard.len))).collect();
+        Some((found.into_iter().map(|(_, shard)| shard).collect(), reads))
+    }
+
+    fn helper(&mut self, donor: DonorId, now: Tick) -> Helper {
+        let rate = self.repairs.donor_rate;
+        let alone = self.repairs.left_alone.get(&donor).is_some_and(|until| now < *until);
+        let ready = Repairs::bucket(&mut self.repairs.readers, donor, rate, now).ready(now);
+        let outstanding = self.repairs.reading.get(&donor).copied().unwrap_or(0);
+        let ahead = rate.saturating_mul(SECONDS_AHEAD);
+        let allowed = ready && !alone && (outstanding == 0 || outstanding < ahead);
+        Helper { donor, domain: 0, free: 0, outstanding, allowed }
+    }
+
+    /// Has two donors compute a group's parity, so that they can be believed; one, where there is
+    /// only one. Gives it back if that cannot be now.
+    fn hand_out_encode(&mut self, group: Encode, round: &mut Round<'_>) -> Option<Encode> {
+        if self.repairs.encoding.contains(&(group.version, group.group)) {
+            return None;
+        }
+        let bytes = parity_bytes(&group);
+        let mut able: Vec<Helper> =
+            round.takers.iter().filter(|taker| taker.free >= bytes).cloned().collect();
+        able.sort_by_key(|taker| (!taker.allowed, std::cmp::Reverse(taker.free), taker.donor));
+        able.truncate(2);
+        if able.is_empty() {
+            self.repairs.stuck += 1;
+            self.repairs.stuck_why = Some("no donor has room for parity".into());
+            return None;
+        }
+        let all: Vec<&ShardAt> = group.shards.iter().collect();
+        if able.iter().any(|taker| !taker.allowed) {
+            return Some(group);
+        }
+        let Some((mut shards, reads)) = self.sources(&all, all.len(), round) else {
+            return Some(group);
+        };
+        shards.sort_by_key(|shard| shard.position);
+        let asked = able.len();
+        for taker in able {
+            let (ec, shards) = (group.ec, shards.clone());
+            let group = Box::new(group.clone());
+            let purpose = Purpose::Encode { group, asked, reads: reads.clone() };
+            let give = |order| Order::Encode { order, ec, ack: AckLevel::Disk, shards };
+            self.repairs.orders.give(taker.donor, round.now, purpose, give);
+            self.charge(taker.donor, bytes, &reads, round);
+            self.repairs.pool.take(bytes);
+        }
+        self.repairs.encoding.insert((group.version, group.group));
+        None
+    }
+
+    fn drop_expired(&mut self, now: Tick) {
+        for (donor, flight) in self.repairs.orders.expired(now) {
+            self.repairs.landed(donor, &flight.purpose);
+            self.repairs.left_alone.insert(donor, now + LEFT_ALONE);
+        }
+        self.repairs.left_alone.retain(|_, until| now < *until);
+    }
+
+    /// Nothing said to the donor's earlier life holds.
+    pub(super) fn forget_numbered(&mut self, donor: DonorId) {
+        for flight in self.repairs.orders.forget(donor) {
+            self.repairs.landed(donor, &flight.purpose);
+        }
+    }
+
+    /// A donor answered an order; what that was for.
+    pub fn order_answered(&mut self, donor: DonorId, order: u64) -> Option<Purpose> {
+        let flight = self.repairs.orders.take(donor, order)?;
+        self.repairs.landed(donor, &flight.purpose);
+        Some(flight.purpose)
+    }
+
+    /// A chunk was made.
+    pub fn chunk_made(&mut self, chunk: ChunkName, len: u32, now: Tick) {
+        self.repairs.made(chunk, len, now);
+    }
+
+    /// Has a donor read back all it holds.
+    pub fn order_scrub(&mut self, donor: DonorId, rate: u64, now: Tick) {
+        self.repairs.orders.give(donor, now, Purpose::Scrub, |order| Order::Scrub { order, rate });
+    }
+
+    /// A donor failed at what it was asked for; it is asked for nothing for a while.
+    pub fn leave_alone(&mut self, donor: DonorId, now: Tick) {
+        self.repairs.left_alone.insert(donor, now + LEFT_ALONE);
+    }
+
+    /// What repair is at.
+    pub fn repair_state(&mut self, now: Tick) -> RepairState {
+        let paused = self.repairs.paused.clone().or_else(|| self.too_many_gone());
+        let repairs = &mut self.repairs;
+        let rate = repairs.rate(now);
+        let mut state = RepairState {
+            paused,
+            stuck: repairs.stuck,
+            stuck_why: repairs.stuck_why.clone(),
+            excess: repairs.excess,
+            made: repairs.made,
+            made_bytes: repairs.made_bytes,
+            rate,
+            pool_budget: repairs.pool.rate(),
+            donor_budget: repairs.donor_rate,
+            surveyed_seconds: repairs.surveyed.map(|at| now.saturating_sub(at).as_secs()),
+            under_way: repairs.under_way.len() as u64,
+            ..RepairState::default()
+        };
+        for job in repairs.queue.values() {
+            let slot = job.tolerates as usize;
+            if state.queued.len() <= slot {
+                state.queued.resize(slot + 1, 0);
+            }
+            state.queued[slot] += job.make.len() as u64;
+            let lens = job.make.iter().map(|make| u64::from(job.shards[make.shard].len));
+            state.bytes_left += lens.sum::<u64>();
+        }
+        state.bytes_left += repairs.writing.values().sum::<u64>();
+        let planned = if rate > 0 { rate } else { state.pool_budget };
+        state.eta_seconds = match &state.paused {
+            Some(_) => None,
+            None => eta(state.bytes_left, planned),
+        };
+        state
+    }
+}

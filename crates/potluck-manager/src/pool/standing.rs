@@ -1,0 +1,429 @@
+//! What each donor's copies are worth: who is silent beyond its grace, who is giving space back,
+//! who is not trusted.
+
+use super::Pool;
+use super::donors::Donor;
+use potluck_core::chunk::ChunkName;
+use potluck_core::clock::Tick;
+use potluck_core::ids::DonorId;
+use potluck_core::repair_plan::{Copy, Domain, Helper, Worth};
+use potluck_wire::control::{DonorState, Scrubbed};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// When so many percent of the donors are gone within [`TOGETHER`], a switch died rather than the
+/// donors (PROMISES A4).
+const TOO_MANY_PERCENT: usize = 30;
+/// In pools of fewer donors one or two are that share.
+const TOO_MANY_OF: usize = 4;
+/// Losses this close to each other have one cause.
+const TOGETHER: Duration = Duration::from_secs(600);
+/// Names are cut into so many parts when only some of a donor's chunks are to leave.
+pub const PARTS: u32 = 1 << 16;
+
+/// What is known of a donor beyond its life.
+#[derive(Debug, Default)]
+pub struct Record {
+    pub label: Option<String>,
+    /// Announced by its owner.
+    pub grace: Option<Duration>,
+    /// How long it had been silent when this manager started, if it was ever heard.
+    pub silent_before: Option<Duration>,
+    pub away_until: Option<Tick>,
+    /// An admin does not wait for it.
+    pub dismissed: bool,
+    /// It was gone, and its inventory was not compared since: what it may have counts for nothing.
+    pub stale: bool,
+    pub gone: bool,
+    pub quarantined: Option<String>,
+    pub giving: Option<Giving>,
+    /// Bytes beyond its owner's limits.
+    pub excess: u64,
+    /// Its copies with names in parts below this leave while it is over its limits.
+    pub pressed_below: u32,
+    pub scrub: Scrubbed,
+}
+
+/// A give-back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Giving {
+    /// Bytes it may keep.
+    pub goal: u64,
+    /// Bytes it held when it began.
+    pub start: u64,
+    /// Whether nothing is waited for.
+    pub at_once: bool,
+    /// Copies with names in parts below this leave.
+    pub below: u32,
+    /// When it was asked for.
+    pub since: Tick,
+}
+
+/// When a copy that leaves may be deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rule {
+    /// When its unit is whole without it.
+    WhenWhole,
+    /// When its unit survives one more death without it.
+    WhenSafe,
+    /// Now.
+    AtOnce,
+}
+
+/// A donor as a survey sees it.
+#[derive(Debug, Clone)]
+pub struct Standing {
+    /// What its copies are worth.
+    pub worth: Worth,
+    /// What fails with it.
+    pub domain: Domain,
+    /// Bytes it can still take.
+    pub free: u64,
+    /// Copies with names in parts below this leave, …
+    pub below: u32,
+    /// … under this rule.
+    pub rule: Rule,
+    /// Whether it takes copies.
+    pub takes: bool,
+}
+
+/// All donors as they are at one moment.
+#[derive(Debug, Clone, Default)]
+pub struct Standings(BTreeMap<DonorId, Standing>);
+
+/// The part of all names that a chunk's is in, below [`PARTS`].
+pub fn part_of(name: &ChunkName) -> u32 {
+    u32::from(name.0[0]) << 8 | u32::from(name.0[1])
+}
+
+impl Standing {
+    /// What its copy of a chunk is worth; `leaving` where it is being deleted.
+    pub fn worth_of(&self, name: &ChunkName, leaving: bool) -> Worth {
+        if !leaving && part_of(name) >= self.below {
+            return self.worth;
+        }
+        if self.worth.fetchable() { Worth::Source } else { Worth::Lost }
+    }
+}
+
+impl Standings {
+    /// One donor; `None` if it is not of the pool.
+    pub fn get(&self, donor: DonorId) -> Option<&Standing> {
+        self.0.get(&donor)
+    }
+
+    /// A copy as it counts.
+    pub fn copy(&self, donor: DonorId, name: &ChunkName, leaving: bool) -> Option<Copy> {
+        let standing = self.0.get(&donor)?;
+        let worth = standing.worth_of(name, leaving);
+        Some(Copy { donor, domain: standing.domain, worth })
+    }
+
+    /// The same without what one donor has.
+    pub fn without(mut self, donor: DonorId) -> Self {
+        if let Some(standing) = self.0.get_mut(&donor) {
+            standing.worth = Worth::Lost;
+        }
+        self
+    }
+
+    /// Orders copies by which should be kept: those that count and can be fetched first, then
+    /// those of the emptiest donors.
+    pub fn rank(&self, copies: &mut [Copy]) {
+        let free = |donor| self.0.get(&donor).map_or(0, |standing| standing.free);
+        copies.sort_by_key(|copy| (copy.worth, std::cmp::Reverse(free(copy.donor)), copy.donor));
+    }
+}
+
+/// What changed with time.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Donors whose grace ended.
+    pub gone: Vec<DonorId>,
+    /// Donors that came back after that.
+    pub back: Vec<DonorId>,
+}
+
+/// Whether so many donors went at once that it is no time to repair.
+#[derive(Debug, Default)]
+pub struct Switch {
+    /// The donors whose loss tripped it.
+    tripped: BTreeSet<DonorId>,
+    /// Donors that are gone, and that an admin said to repair after.
+    excused: BTreeSet<DonorId>,
+}
+
+impl Pool {
+    /// What donors fail together with each other, as numbers; donors without a label fail alone.
+    fn domains(&self) -> BTreeMap<DonorId, Domain> {
+        let mut labels: BTreeMap<&str, Domain> = BTreeMap::new();
+        let domain = |(id, donor): (DonorId, &'_ Donor)| (id, donor.record.label.clone());
+        let all: Vec<_> = self.donors.iter().map(domain).collect();
+        let mut next = 0;
+        let mut domains = BTreeMap::new();
+        for (id, label) in &all {
+            next += 1;
+            let own = match label {
+                Some(label) => *labels.entry(label.as_str()).or_insert(next),
+                None => next,
+            };
+            domains.insert(*id, own);
+        }
+        domains
+    }
+
+    /// Every donor as a survey should see it.
+    pub fn standings(&self, now: Tick) -> Standings {
+        let domains = self.domains();
+        let standing = |(id, donor): (DonorId, &Donor)| {
+            let record = &donor.record;
+            let pressed = record.excess > 0;
+            let (below, rule) = match record.giving {
+                Some(giving) if giving.at_once => (giving.below, Rule::AtOnce),
+                _ if pressed => (
+                    record.pressed_below.max(record.giving.map_or(0, |giving| giving.below)),
+                    Rule::WhenSafe,
+                ),
+                Some(giving) => (giving.below, Rule::WhenWhole),
+                None => (0, Rule::WhenWhole),
+            };
+            let standing = Standing {
+                worth: self.worth(id, donor, now),
+                domain: domains[&id],
+                free: self.free_at(id),
+                below,
+                rule,
+                takes: self.takes(id, now),
+            };
+            (id, standing)
+        };
+        Standings(self.donors.iter().map(standing).collect())
+    }
+
+    fn worth(&self, id: DonorId, donor: &Donor, now: Tick) -> Worth {
+        let live = self.donors.is_live(id, now, &self.limits);
+        let compared = donor.life.as_ref().is_some_and(|life| life.compared);
+        match donor.record.quarantined {
+            Some(_) if live => Worth::Source,
+            Some(_) => Worth::Lost,
+            None if live && compared => Worth::Counts,
+            // What came back after it was given up is verified before it counts (PROMISES D6).
+            None if donor.record.stale || self.is_gone(id, now) => Worth::Lost,
+            None => Worth::Silent,
+        }
+    }
+
+    /// Whether new copies go there.
+    pub(super) fn takes(&self, id: DonorId, now: Tick) -> bool {
+        let Some(donor) = self.donors.get(id) else { return false };
+        let record = &donor.record;
+        let willing = record.quarantined.is_none() && record.giving.is_none() && record.excess == 0;
+        willing && self.donors.is_live(id, now, &self.limits)
+    }
+
+    /// Bytes a donor can still take, promises to sessions and to repair taken off.
+    pub(super) fn free_at(&self, id: DonorId) -> u64 {
+        let room = self.donors.life(id).map_or(0, |life| life.room);
+        room.saturating_sub(self.ledger.promised(id))
+    }
+
+    /// Donors that can take copies, and what fails with each.
+    pub fn takers(&self, now: Tick) -> Vec<Helper> {
+        let domains = self.domains();
+        let taker = |(id, _): (DonorId, &Donor)| {
+            self.takes(id, now).then(|| Helper {
+                donor: id,
+                domain: domains[&id],
+                free: self.free_at(id),
+                outstanding: 0,
+                allowed: true,
+            })
+        };
+        self.donors.iter().filter_map(taker).collect()
+    }
+
+    /// Whether a donor is silent beyond its grace.
+    pub fn is_gone(&self, donor: DonorId, now: Tick) -> bool {
+        self.donors.state(donor, now, &self.limits) == DonorState::Gone
+    }
+
+    /// Looks who left and who came back as time passed.
+    pub fn pass_time(&mut self, now: Tick) -> Changes {
+        let mut changes = Changes::default();
+        let state = |pool: &Self, id| pool.donors.state(id, now, &pool.limits);
+        let all: Vec<_> = self.donors.iter().map(|(id, _)| (id, state(self, id))).collect();
+        for (id, state) in all {
+            let Some(donor) = self.donors.get_mut(id) else { continue };
+            let record = &mut donor.record;
+            match (record.gone, state == DonorState::Gone) {
+                (false, true) => {
+                    (record.gone, record.stale) = (true, true);
+                    changes.gone.push(id);
+                }
+                (true, false) => {
+                    record.gone = false;
+                    changes.back.push(id);
+                }
+                _ => {}
+            }
+        }
+        self.judge_switch(now);
+        changes
+    }
+
+    fn judge_switch(&mut self, now: Tick) {
+        let state = |id| self.donors.state(id, now, &self.limits);
+        let gone: BTreeSet<DonorId> = self
+            .donors
+            .iter()
+            .map(|(id, _)| id)
+            .filter(|id| state(*id) == DonorState::Gone)
+            .collect();
+        self.switch.excused.retain(|donor| gone.contains(donor));
+        let lately = |id: &&DonorId| {
+            let silent = self.donors.silence(**id, now);
+            let grace = self.donors.grace(**id, &self.limits);
+            silent.is_some_and(|silent| silent.saturating_sub(grace) <= TOGETHER)
+                && !self.switch.excused.contains(id)
+        };
+        let lately: BTreeSet<DonorId> = gone.iter().filter(lately).copied().collect();
+        let were = self.donor_count() - gone.len() + lately.len();
+        if too_many(lately.len(), were) {
+            self.switch.tripped.extend(lately);
+        }
+        let still = self.switch.tripped.intersection(&gone).count();
+        if !too_many(still, self.donor_count()) && !too_many(still, were) {
+            self.switch.tripped.clear();
+        }
+    }
+
+    /// Why repair rests though donors are gone: too many of them at once (PROMISES A4).
+    pub fn too_many_gone(&self) -> Option<String> {
+        let gone = self.switch.tripped.len();
+        (gone > 0).then(|| {
+            format!(
+                "{gone} of {} donors went within minutes of each other, as if a switch had died: bring them back, or `potluck repair now` to go on without them",
+                self.donor_count()
+            )
+        })
+    }
+
+    /// The donors whose loss has repair rest, to be remembered.
+    pub fn tripped(&self) -> BTreeSet<DonorId> {
+        self.switch.tripped.clone()
+    }
+
+    /// An earlier life of the manager let repair rest for these.
+    pub fn resume_tripped(&mut self, donors: BTreeSet<DonorId>) {
+        self.switch.tripped = donors;
+    }
+
+    /// An admin says to repair after all.
+    pub fn excuse_gone(&mut self, now: Tick) {
+        let gone = self.donors.iter().map(|(id, _)| id).filter(|id| self.is_gone(*id, now));
+        self.switch.excused = gone.collect();
+        self.switch.tripped.clear();
+    }
+
+    /// An admin does not wait for silent donors that announced nothing.
+    pub fn dismiss_silent(&mut self, now: Tick) {
+        let limits = self.limits;
+        let silent: Vec<DonorId> = self
+            .donors
+            .iter()
+            .filter(|(id, donor)| {
+                let announced = donor.record.away_until.is_some_and(|until| now < until);
+                !announced && !self.donors.is_live(*id, now, &limits)
+            })
+            .map(|(id, _)| id)
+            .collect();
+        for id in silent {
+            if let Some(donor) = self.donors.get_mut(id) {
+                donor.record.dismissed = true;
+            }
+        }
+    }
+
+    /// A donor's absence is announced until then; `None` ends it.
+    pub fn announce(&mut self, donor: DonorId, until: Option<Tick>) {
+        if let Some(donor) = self.donors.get_mut(donor) {
+            donor.record.away_until = until;
+        }
+    }
+
+    /// How long each donor has been silent; those never heard left out.
+    pub fn silences(&self, now: Tick) -> Vec<(DonorId, Duration)> {
+        let ids = self.donors.iter().map(|(id, _)| id);
+        ids.filter_map(|id| Some((id, self.donors.silence(id, now)?))).collect()
+    }
+
+    /// Stops, or with `None` begins again, to trust a donor.
+    pub fn quarantine(&mut self, donor: DonorId, why: Option<String>) {
+        if let Some(donor) = self.donors.get_mut(donor) {
+            donor.record.quarantined = why;
+        }
+    }
+
+    /// Begins or, with `None`, calls off a give-back.
+    pub fn give_back(&mut self, donor: DonorId, giving: Option<Giving>) {
+        if let Some(donor) = self.donors.get_mut(donor) {
+            donor.record.giving = giving;
+        }
+    }
+
+    /// A donor's give-back.
+    pub fn giving(&self, donor: DonorId) -> Option<Giving> {
+        self.donors.get(donor)?.record.giving
+    }
+
+    /// Donors that must hold less, with the bytes that must go.
+    pub fn must_shrink(&self) -> Vec<(DonorId, u64)> {
+        let over = |(id, donor): (DonorId, &Donor)| {
+            let held = donor.life.as_ref()?.disk.lent_used;
+            let goal = donor.record.giving.map_or(u64::MAX, |giving| giving.goal);
+            let over = held.saturating_sub(goal).max(donor.record.excess);
+            (over > 0 || donor.record.giving.is_some()).then_some((id, over))
+        };
+        self.donors.iter().filter_map(over).collect()
+    }
+
+    /// Which of a donor's copies leave: those with names in parts below `below`.
+    pub fn leave_below(&mut self, id: DonorId, below: u32) {
+        if let Some(donor) = self.donors.get_mut(id) {
+            if let Some(giving) = &mut donor.record.giving {
+                giving.below = below;
+            }
+            donor.record.pressed_below = below;
+        }
+    }
+
+    /// Donors that are heard and were compared.
+    pub fn live_donors(&self, now: Tick) -> Vec<DonorId> {
+        self.donors.iter().map(|(id, _)| id).filter(|id| self.vouches(*id, now)).collect()
+    }
+
+    /// Bytes a donor holds.
+    pub fn held(&self, donor: DonorId) -> u64 {
+        self.donors.life(donor).map_or(0, |life| life.disk.lent_used)
+    }
+
+    /// Chunks a donor holds that the catalog does not know.
+    pub fn unclaimed(&self, donor: DonorId) -> u64 {
+        self.donors.life(donor).map_or(0, |life| life.unclaimed)
+    }
+
+    /// Whether a donor that gives space back has just deleted something.
+    pub fn awaits_removal(&self, donor: DonorId, removed: &[ChunkName]) -> bool {
+        !removed.is_empty() && self.giving(donor).is_some()
+    }
+
+    /// Donors that are not trusted, and why.
+    pub fn quarantined(&self) -> Vec<(DonorId, String)> {
+        let why = |(id, donor): (DonorId, &Donor)| Some((id, donor.record.quarantined.clone()?));
+        self.donors.iter().filter_map(why).collect()
+    }
+}
+
+fn too_many(gone: usize, of: usize) -> bool {
+    of >= TOO_MANY_OF && gone * 100 > of * TOO_MANY_PERCENT
+}

@@ -1,0 +1,64 @@
+//! Whom to trust. A donor that sends wrong bytes looks at its own copy first: disks rot, and an
+//! honest donor sets the copy aside. One that calls a copy sound of which two others say otherwise
+//! lies, or its memory does.
+
+use super::Pool;
+use potluck_core::chunk::ChunkName;
+use potluck_core::clock::Tick;
+use potluck_core::ids::{DonorId, MemberId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Chunks of one donor about which complaints are remembered.
+const MAX_COMPLAINTS: usize = 1024;
+/// So many different witnesses are believed against a donor's own word.
+const WITNESSES: usize = 2;
+
+/// Complaints about donors.
+#[derive(Debug, Default)]
+pub struct Complaints {
+    /// Who complained, by donor and chunk, where the donor has not looked yet.
+    open: BTreeMap<DonorId, BTreeMap<ChunkName, BTreeSet<MemberId>>>,
+    /// Whose complaints a donor denied.
+    denied: BTreeMap<DonorId, BTreeSet<MemberId>>,
+}
+
+impl Pool {
+    /// A member saw wrong bytes of a chunk from a donor: the donor must look at it.
+    pub fn accuse(&mut self, donor: DonorId, chunk: ChunkName, witness: MemberId, now: Tick) {
+        self.order_verify(donor, chunk, now);
+        let open = self.complaints.open.entry(donor).or_default();
+        if open.len() < MAX_COMPLAINTS || open.contains_key(&chunk) {
+            open.entry(chunk).or_default().insert(witness);
+        }
+    }
+
+    /// A donor looked at chunks and set these aside: complaints about them were right, and it is
+    /// honest.
+    pub(super) fn admitted(&mut self, donor: DonorId, chunks: &[ChunkName]) {
+        if let Some(open) = self.complaints.open.get_mut(&donor) {
+            chunks.iter().for_each(|chunk| drop(open.remove(chunk)));
+        }
+    }
+
+    /// A donor calls chunks sound. Why it is not to be trusted any more, if so.
+    pub fn denied(&mut self, donor: DonorId, chunks: &[ChunkName]) -> Option<String> {
+        let open = self.complaints.open.get_mut(&donor)?;
+        let witnesses: BTreeSet<MemberId> =
+            chunks.iter().filter_map(|chunk| open.remove(chunk)).flatten().collect();
+        if witnesses.is_empty() {
+            return None;
+        }
+        let denied = self.complaints.denied.entry(donor).or_default();
+        denied.extend(witnesses);
+        (denied.len() >= WITNESSES).then(|| {
+            format!("{} members got wrong bytes of chunks that it calls sound", denied.len())
+        })
+    }
+
+    /// A donor is trusted again.
+    pub fn forgive(&mut self, donor: DonorId) {
+        self.complaints.open.remove(&donor);
+        self.complaints.denied.remove(&donor);
+        self.quarantine(donor, None);
+    }
+}

@@ -1,0 +1,166 @@
+//! The survey: walks all spaces, judges every unit by where its copies are and how their donors
+//! stand at that moment, and finds what to make, what is too many, and what is lost.
+//!
+//! It remembers nothing from one time to the next, so that whatever went wrong is seen again. It
+//! walks a page at a time, each page in a snapshot of its own, and rests between pages: a walk
+//! over millions of files holds up nobody.
+
+pub mod findings;
+
+pub use findings::{Encode, Excess, Findings, Job, Moving, ShardAt, judge_file};
+
+use crate::catalog::units::{self, Root};
+use crate::catalog::walk::{Walk, What};
+use crate::catalog::{Error, placements, spaces};
+use crate::pool::PARTS;
+use crate::service::Service;
+use potluck_core::chunk::ChunkKind;
+use potluck_core::ids::DonorId;
+use potluck_core::path::SYSTEM_SPACE;
+use rusqlite::Connection;
+use std::time::Duration;
+
+/// Chunks in one page: some ten milliseconds.
+const PAGE_CHUNKS: u64 = 2048;
+/// Entries in one page.
+const PAGE_ENTRIES: usize = 2048;
+/// Rows of a donor's copies read in one step.
+const PAGE_COPIES: usize = 65_536;
+
+/// How much of the time a survey may take: it rests this many times as long as it worked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Haste {
+    /// Something happened.
+    Urgent,
+    /// It is only time.
+    Routine,
+}
+
+impl Haste {
+    fn rest(self) -> u32 {
+        match self {
+            Self::Urgent => 1,
+            Self::Routine => 9,
+        }
+    }
+}
+
+/// Looks at everything.
+pub async fn survey(service: &Service, haste: Haste) -> Result<Findings, Error> {
+    let shrinking = service.pool().must_shrink();
+    for (donor, over) in shrinking {
+        let below = leaving_below(service, donor, over).await?;
+        service.pool().leave_below(donor, below);
+    }
+    let standings = service.pool().standings(service.time.tick());
+    let mut findings = Findings::new(standings);
+    let roots = service.catalog.read(units::roots).await?;
+    for root in roots {
+        findings = walk(service, root, findings, haste).await?;
+    }
+    Ok(findings)
+}
+
+async fn walk(
+    service: &Service,
+    root: Root,
+    mut findings: Findings,
+    haste: Haste,
+) -> Result<Findings, Error> {
+    let space = root.space;
+    let Some(found) = service.catalog.read(move |db| spaces::numbered(db, space)).await? else {
+        return Ok(findings); // removed meanwhile
+    };
+    findings.enter(&root, found.policy.redundancy());
+    let mut cursor: Option<String> = None;
+    loop {
+        let began = service.time.tick();
+        let at = root.clone();
+        let page = move |db: &Connection| {
+            let next = page(db, &at, cursor.as_deref(), &mut findings)?;
+            Ok((findings, next))
+        };
+        let next;
+        (findings, next) = service.catalog.read(page).await?;
+        if next.is_none() {
+            break;
+        }
+        cursor = next;
+        rest(service.time.tick().saturating_sub(began) * haste.rest()).await;
+    }
+    findings.leave();
+    Ok(findings)
+}
+
+async fn rest(time: Duration) {
+    if time.is_zero() { tokio::task::yield_now().await } else { tokio::time::sleep(time).await }
+}
+
+/// Judges the files of a page; where to go on, if there is more.
+fn page(
+    db: &Connection,
+    root: &Root,
+    cursor: Option<&str>,
+    findings: &mut Findings,
+) -> Result<Option<String>, Error> {
+    let mut walk = Walk::new(db, root.dir, true, cursor)?;
+    let (mut chunks, mut entries) = (0, 0);
+    while let Some(item) = walk.next()? {
+        if let What::File(version) = &item.what {
+            let layout = units::layout(db, version)?;
+            findings.add(version, kind_of(root, &item.path), &layout);
+            chunks += version.chunks;
+        }
+        entries += 1;
+        if chunks >= PAGE_CHUNKS || entries >= PAGE_ENTRIES {
+            return Ok(Some(item.path));
+        }
+    }
+    Ok(None)
+}
+
+/// What a file's chunks are to the pool: its own metadata is found again by kind (backup).
+fn kind_of(root: &Root, path: &str) -> ChunkKind {
+    if root.name != SYSTEM_SPACE {
+        ChunkKind::Data
+    } else if path.starts_with("journal/") {
+        ChunkKind::Journal
+    } else if path.ends_with("/head") {
+        ChunkKind::Checkpoint
+    } else {
+        ChunkKind::Data
+    }
+}
+
+/// Which of a donor's copies leave so that it holds `over` bytes less: those with names in parts
+/// below the number given. Names are random, so that any share of them is a fair one; and as the
+/// copies in low parts go, what must go shrinks with them, so that the choice stays the same.
+async fn leaving_below(service: &Service, donor: DonorId, over: u64) -> Result<u32, Error> {
+    let goal = service.pool().giving(donor).map(|giving| giving.goal);
+    if goal == Some(0) {
+        return Ok(PARTS);
+    }
+    if over == 0 {
+        return Ok(0);
+    }
+    let mut bytes = vec![0_u64; PARTS as usize];
+    let mut after = crate::catalog::chunks::ChunkId(0);
+    loop {
+        let step = move |db: &_| {
+            placements::bytes_by_part(db, donor, after, PAGE_COPIES, &mut bytes)
+                .map(|last| (last, bytes))
+        };
+        let last;
+        (last, bytes) = service.catalog.read(step).await?;
+        match last {
+            Some(last) => after = last,
+            None => break,
+        }
+    }
+    let mut sum = 0;
+    let reached = bytes.iter().position(|part| {
+        sum += part;
+        sum >= over
+    });
+    Ok(reached.map_or(PARTS, |part| part as u32 + 1))
+}

@@ -1,0 +1,72 @@
+//! Point 2 of redundancy: a read may ask for more chunks of a group than it needs, and goes on with
+//! the first m.
+
+use super::content::{arg, assert_same, file};
+use super::lab::{Lab, Lending};
+use super::tap::Tap;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const CHUNK: usize = 256 << 10;
+/// Of the slow donor: a second for each of its chunks.
+const SLOW: u64 = CHUNK as u64;
+
+/// Six donors behind taps, the first of them slow if wanted, and a file of six groups.
+fn six_tapped(slow: bool) -> (Lab, BTreeMap<String, Tap>, Vec<u8>) {
+    let mut lab = Lab::manager_only(&[]);
+    let mut taps = BTreeMap::new();
+    for number in 1..=6 {
+        let name = format!("donor-{number}");
+        let tap = if slow && number == 1 { Tap::slow(SLOW) } else { Tap::listening() };
+        let advertise = Some(tap.address());
+        lab.lend(&name, Lending { advertise, ..Lending::default() });
+        tap.aim(lab.donor_address(&name));
+        taps.insert(name, tap);
+    }
+    lab.wait_live();
+    let (input, content) = file(lab.dir(), "input", 2, 6 * 4 * CHUNK);
+    for race in ["off", "auto", "2"] {
+        let create = ["space", "create", &format!("race-{race}"), "--ec", "4+2", "--race", race];
+        lab.cli.ok(&[&create[..], &["--plain", "--chunk-size", "256KiB"]].concat());
+    }
+    // Equal chunks of plain spaces are stored once: the slow donor takes its own only here.
+    for race in ["off", "auto", "2"] {
+        lab.cli.ok(&["cp", arg(&input), &format!("pot://race-{race}/f")]);
+    }
+    (lab, taps, content)
+}
+
+#[test]
+fn k02_a_race_does_not_wait_for_a_slow_donor() {
+    let (lab, _taps, content) = six_tapped(true);
+    let read = |race: &str| -> Duration {
+        let ran = lab.cli.ok(&["cat", &format!("pot://race-{race}/f")]);
+        assert_same(&ran.stdout, &content, race);
+        ran.took
+    };
+    let (off, raced) = (read("off"), read("2"));
+    println!("race off {off:?}, race 2 {raced:?}");
+    // About four of the slow donor's six chunks are data, and come one after the other.
+    assert!(off > Duration::from_secs(2), "without a race the slow donor is waited for: {off:?}");
+    assert!(raced < off / 2, "race 2 took {raced:?}, race off {off:?}");
+}
+
+#[test]
+fn k02_while_all_are_fast_nothing_is_asked_twice_unless_told_to() {
+    let (lab, taps, content) = six_tapped(false);
+    let taken = |race: &str| -> usize {
+        let passed = || taps.values().map(|tap| tap.heard().len()).sum::<usize>();
+        let before = passed();
+        assert_same(&lab.cli.cat(&format!("pot://race-{race}/f")), &content, race);
+        passed() - before
+    };
+    let around = content.len() / 20;
+    for race in ["off", "auto"] {
+        let taken = taken(race);
+        assert!((content.len()..content.len() + around).contains(&taken), "{race}: {taken}");
+    }
+    // Two more of each group are asked for; what arrives before it is stopped is at most that.
+    let raced = taken("2");
+    let most = content.len() / 4 * 6;
+    assert!((content.len() + around..=most + around).contains(&raced), "race 2: {raced}");
+}

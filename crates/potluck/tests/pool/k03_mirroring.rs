@@ -1,0 +1,105 @@
+//! Point 3 of redundancy: the four mirroring protocols.
+
+use super::content::{arg, assert_same, file};
+use super::lab::Lab;
+use super::waiting::{PATIENCE, wait_until};
+use rustix::process::Signal;
+
+const PROTOCOLS: [&str; 4] = ["client-sync", "client-async", "server-sync", "server-async"];
+
+fn create(lab: &Lab, mirror: &str) {
+    let create = ["space", "create", mirror, "--copies", "2", "--mirror", mirror];
+    lab.cli.ok(&[&create[..], &["--chunk-size", "64KiB"]].concat());
+}
+
+#[test]
+fn k03_every_protocol_makes_all_copies_and_says_when() {
+    let lab = Lab::with_donors(3);
+    for (number, mirror) in PROTOCOLS.into_iter().enumerate() {
+        create(&lab, mirror);
+        let (input, content) = file(lab.dir(), mirror, 30 + number as u64, 4 << 20);
+        let path = format!("pot://{mirror}/f");
+        lab.cli.ok(&["cp", arg(&input), &path]);
+        if !mirror.ends_with("async") {
+            // All copies are there when the write returns.
+            assert_eq!(lab.cli.json(&["stat", &path])["live_copies"], 2, "{mirror}");
+            assert!(lab.cli.is_safe(&path), "{mirror}: {}", lab.cli.health(&path));
+        }
+        lab.cli.wait_safe(&path);
+        wait_until("the end of the unsafe window to be noted", PATIENCE, || {
+            lab.cli.health(&path)["safe_since_ms"].is_number()
+        });
+        let stated = lab.cli.json(&["stat", &path, "--chunks"]);
+        assert_eq!(stated["policy"]["mirror"], mirror, "{stated}");
+        let chunks = stated["chunk_list"].as_array().expect("chunks");
+        assert_eq!(chunks.len(), 64);
+        for chunk in chunks {
+            assert_eq!(chunk["state"], "complete", "{mirror}: {chunk}");
+            assert_eq!(chunk["donors"].as_array().map(Vec::len), Some(2), "{mirror}: {chunk}");
+        }
+        assert_same(&lab.cli.cat(&path), &content, mirror);
+        let verified = lab.cli.ok(&["verify", &path]).text();
+        assert!(verified.contains("unsafe window: closed since"), "{mirror}: {verified}");
+        let stated = lab.cli.ok(&["stat", &path]).text();
+        assert!(stated.contains(&format!("2 copies, {mirror}")), "{stated}");
+    }
+}
+
+#[test]
+fn k03_an_async_write_returns_before_its_mirror_has_it_and_states_the_unsafe_window() {
+    let mut lab = Lab::with_donors(2);
+    for (number, mirror) in ["client-async", "server-async"].into_iter().enumerate() {
+        create(&lab, mirror);
+        let (input, content) = file(lab.dir(), mirror, 40 + number as u64, 1 << 20);
+        let path = format!("pot://{mirror}/f");
+        lab.donor("donor-2").signal(Signal::STOP);
+        let ran = lab.cli.ok(&["cp", arg(&input), &path]);
+        assert!(ran.stderr.contains("unsafe window"), "{mirror}: {}", ran.stderr);
+        let health = lab.cli.health(&path);
+        assert!(health["incomplete"].as_u64() > Some(0), "{mirror}: {health}");
+        assert!(health["safe_since_ms"].is_null(), "{mirror}: {health}");
+        let pending = lab.cli.json(&["stat", &path, "--chunks"]);
+        assert!(
+            pending["chunk_list"]
+                .as_array()
+                .expect("chunks")
+                .iter()
+                .all(|chunk| chunk["state"] == "pending"),
+            "{pending}"
+        );
+        let verified = lab.cli.run(&["verify", &path]).exits(4).text();
+        assert!(verified.contains("unsafe window: open"), "{mirror}: {verified}");
+        assert_same(&lab.cli.cat(&path), &content, mirror);
+
+        lab.donor("donor-2").signal(Signal::CONT);
+        lab.cli.wait_safe(&path);
+        lab.cli.ok(&["verify", &path, "--read"]);
+        // The other donor alone is enough now.
+        lab.kill_donor("donor-1");
+        assert_same(&lab.cli.cat(&path), &content, mirror);
+        lab.bring_back(&["donor-1"]);
+    }
+}
+
+/// Every donor is the first of some chunks and the mirror of others, so that the death of one is
+/// both the death of a first donor and that of a mirror.
+#[test]
+fn k03_every_protocol_survives_the_death_of_a_donor_in_mid_write() {
+    let mut lab = Lab::with_options(4, &["--repair-grace", "1s"]);
+    for (number, mirror) in PROTOCOLS.into_iter().enumerate() {
+        create(&lab, mirror);
+        let (input, content) = file(lab.dir(), mirror, 50 + number as u64, 16 << 20);
+        let path = format!("pot://{mirror}/f");
+        let before = lab.chunk_files();
+        let mut writing = lab.cli.start(&["cp", arg(&input), &path]);
+        wait_until("chunks to flow", PATIENCE, || lab.chunk_files() > before + 50);
+        let victim = format!("donor-{}", number + 1);
+        lab.kill_donor(&victim);
+        assert!(writing.end("the writer").success(), "{mirror} without {victim}");
+        assert_same(&lab.cli.cat(&path), &content, &format!("{mirror} without {victim}"));
+        lab.cli.wait_safe(&path);
+        let shares = lab.cli.json(&["stat", &path]);
+        assert_eq!(shares["live_copies"], 2, "{shares}");
+        lab.bring_back(&[&victim]);
+    }
+}

@@ -1,0 +1,145 @@
+//! Point 4 of redundancy: what is lost is made again.
+
+use super::content::{arg, assert_same, file};
+use super::lab::Lab;
+use super::waiting::{PATIENCE, wait_until};
+use serde_json::Value;
+use std::time::Duration;
+
+fn made(repair: &Value) -> u64 {
+    repair["made"].as_u64().expect("a count")
+}
+
+#[test]
+fn k04_a_dead_donors_chunks_are_made_again_and_the_pool_says_how_safe_it_is() {
+    let mut lab = Lab::with_options(6, &["--repair-grace", "2s", "--gc-grace", "1s"]);
+    lab.cli.ok(&["space", "create", "copies", "--copies", "2", "--chunk-size", "64KiB"]);
+    lab.cli.ok(&["space", "create", "coded", "--ec", "3+2", "--chunk-size", "64KiB"]);
+    let (input, content) = file(lab.dir(), "input", 4, 3 << 20);
+    let paths = ["pot://copies/f", "pot://coded/f"];
+    paths.iter().for_each(|path| drop(lab.cli.ok(&["cp", arg(&input), path])));
+    wait_until("the pool to be found safe", PATIENCE, || {
+        lab.cli.space("copies")["tolerates"] == 1 && lab.cli.space("coded")["tolerates"] == 2
+    });
+    assert!(lab.cli.ok(&["status"]).text().starts_with("healthy: "));
+    let files = lab.chunk_files();
+
+    let lost = lab.lent("donor-2").chunks().len();
+    lab.kill_donor("donor-2");
+    wait_until("the loss to be said", PATIENCE, || !lab.cli.is_safe("pot://coded/f"));
+    paths.iter().for_each(|path| drop(lab.cli.wait_safe(path)));
+    assert!(made(&lab.cli.repair()) >= lost as u64, "{}", lab.cli.repair());
+    wait_until("the verdict", PATIENCE, || {
+        lab.cli.space("copies")["tolerates"] == 1 && lab.cli.space("coded")["tolerates"] == 2
+    });
+    lab.cli.ok(&["fsck"]);
+    // As many may die as before.
+    lab.kill_donors(&["donor-1", "donor-3"]);
+    assert_same(&lab.cli.cat("pot://coded/f"), &content, "the coded file");
+    lab.bring_back(&["donor-1", "donor-3"]);
+
+    // The dead one returns: what is beyond any policy goes, and nothing else.
+    lab.bring_back(&["donor-2"]);
+    wait_until("excess copies to be trimmed", PATIENCE, || lab.chunk_files() == files);
+    for path in paths {
+        assert!(lab.cli.is_safe(path), "{}", lab.cli.health(path));
+        assert_same(&lab.cli.cat(path), &content, path);
+    }
+}
+
+#[test]
+fn k04_an_absence_shorter_than_the_grace_moves_no_byte() {
+    let mut lab = Lab::with_options(3, &["--repair-grace", "60s"]);
+    lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
+    let (input, content) = file(lab.dir(), "input", 5, 2 << 20);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    let files = lab.chunk_files();
+    lab.kill_donor("donor-1");
+    // Long enough to be noticed by everybody, and short of the grace.
+    wait_until("the absence to be noticed", PATIENCE, || {
+        lab.cli.donor("donor-1")["silent_seconds"].as_u64() > Some(7)
+    });
+    assert!(!lab.cli.is_safe("pot://lab/f"));
+    lab.bring_back(&["donor-1"]);
+    lab.cli.wait_safe("pot://lab/f");
+    assert_eq!(made(&lab.cli.repair()), 0, "{}", lab.cli.repair());
+    assert_eq!(lab.chunk_files(), files);
+    assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");
+}
+
+#[test]
+fn k04_what_is_closest_to_loss_is_made_first_within_the_budget() {
+    const RATE: u64 = 512 << 10;
+    let options = ["--repair-grace", "2s", "--repair-rate", "512KiB"];
+    let mut lab = Lab::with_options(4, &options);
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
+    let (three, _) = file(lab.dir(), "three", 6, 2 << 20);
+    let (two, _) = file(lab.dir(), "two", 7, 2 << 20);
+    lab.cli.ok(&["cp", arg(&three), "pot://lab/a-three", "--copies", "3"]);
+    lab.cli.ok(&["cp", arg(&two), "pot://lab/b-two", "--copies", "2"]);
+    lab.kill_donor("donor-4");
+    wait_until("both to be less safe", PATIENCE, || {
+        !lab.cli.is_safe("pot://lab/a-three") && !lab.cli.is_safe("pot://lab/b-two")
+    });
+    lab.cli.wait_safe("pot://lab/b-two");
+    let still = lab.cli.health("pot://lab/a-three");
+    assert!(still["incomplete"].as_u64() > Some(0), "three copies can wait: {still}");
+    let took = lab.cli.wait_safe("pot://lab/a-three");
+    println!("three copies were whole {took:?} later; {}", lab.cli.repair());
+    let repair = lab.cli.repair();
+    assert_eq!(repair["pool_budget"], RATE, "{repair}");
+    assert!(repair["rate"].as_u64() <= Some(RATE * 11 / 10), "never over the budget: {repair}");
+}
+
+#[test]
+fn k04_repair_can_be_paused_resumed_and_told_not_to_wait() {
+    let mut lab = Lab::with_options(3, &["--repair-grace", "1h"]);
+    lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
+    let (input, _) = file(lab.dir(), "input", 8, 1 << 20);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    lab.cli.ok(&["repair", "pause"]);
+    lab.kill_donor("donor-1");
+    wait_until("the absence to be noticed", PATIENCE, || !lab.cli.is_safe("pot://lab/f"));
+    // Told not to wait for the grace, and still paused.
+    lab.cli.ok(&["repair", "now"]);
+    wait_until("the donor to be given up", PATIENCE, || {
+        lab.cli.repair()["queued"].as_array().is_some_and(|queued| !queued.is_empty())
+    });
+    let status = lab.cli.ok(&["status"]).text();
+    assert!(status.starts_with("degraded: ") && status.contains("repair is paused"), "{status}");
+    let repair = lab.cli.repair();
+    assert!(repair["paused"].is_string() && made(&repair) == 0, "{repair}");
+    lab.cli.ok(&["repair", "resume"]);
+    lab.cli.wait_safe("pot://lab/f");
+    let repair = lab.cli.json(&["repair", "status", "--watch"]);
+    assert!(repair["paused"].is_null() && made(&repair) > 0, "{repair}");
+    // Users look, admins steer.
+    let token = lab.token("user");
+    let user = lab.cli.at_home(&lab.dir().join("user"));
+    user.ok(&["join", &token]);
+    user.ok(&["repair", "status"]);
+    assert_eq!(user.fails(8, &["repair", "pause"]).code, "POT-E062");
+}
+
+#[test]
+fn k04_an_announced_absence_is_waited_for() {
+    let mut lab = Lab::with_options(3, &["--repair-grace", "1s"]);
+    lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
+    let (input, _) = file(lab.dir(), "input", 9, 1 << 20);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    let state = lab.donor_state("donor-1");
+    lab.cli.at_home(&lab.dir().join("owner")).ok(&["away", "1h", "--state", arg(&state)]);
+    lab.kill_donor("donor-1");
+    wait_until("the absence to be long noticed", PATIENCE, || {
+        lab.cli.donor("donor-1")["silent_seconds"].as_u64() > Some(8)
+    });
+    let donor = lab.cli.donor("donor-1");
+    assert!(donor["away_seconds"].as_u64() > Some(3000) && donor["state"] != "gone", "{donor}");
+    assert_eq!(made(&lab.cli.repair()), 0);
+    let status = lab.cli.ok(&["status"]).text();
+    assert!(status.contains("away for 5"), "{status}");
+    // It is not coming back after all.
+    lab.cli.ok(&["nodes", "away", "donor-1", "--end"]);
+    let took = lab.cli.wait_safe("pot://lab/f");
+    assert!(took < Duration::from_secs(20), "{took:?}");
+}

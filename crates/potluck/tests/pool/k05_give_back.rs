@@ -1,0 +1,237 @@
+//! Point 5 of redundancy: owners take their space back, and nothing is lost that need not be.
+
+use super::content::{arg, assert_same, file};
+use super::lab::{Cli, Lab, Lending};
+use super::lent::Lent;
+use super::program::Ran;
+use super::small_disk::SmallDisk;
+use super::waiting::{PATIENCE, wait_until};
+use rustix::process::Signal;
+use std::fs;
+use std::time::Duration;
+
+/// The person whose machine a donor is: without an identity of the pool but the donor's own.
+struct Owner {
+    cli: Cli,
+    state: String,
+}
+
+impl Owner {
+    fn of(lab: &Lab, donor: &str) -> Self {
+        let cli = lab.cli.at_home(&lab.dir().join(format!("owner-of-{donor}")));
+        Self { cli, state: arg(&lab.donor_state(donor)).to_owned() }
+    }
+
+    fn run(&self, args: &[&str]) -> Ran {
+        self.cli.run(&[&["give-back", "--state", &self.state], args].concat())
+    }
+}
+
+/// Bytes of the files that hold chunks, or parts of some.
+fn held(lent: &Lent) -> u64 {
+    let files = [lent.chunks(), lent.temp(), lent.quarantine()].concat();
+    files.iter().filter_map(|path| fs::metadata(path).ok()).map(|about| about.len()).sum()
+}
+
+fn two_copies(lab: &Lab, seed: u64, len: usize) -> Vec<u8> {
+    lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
+    let (input, content) = file(lab.dir(), "input", seed, len);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    content
+}
+
+#[test]
+fn k05_a_machine_that_gives_all_back_may_go_once_it_is_said() {
+    let mut lab = Lab::with_options(3, &["--gc-grace", "1s"]);
+    let content = two_copies(&lab, 1, 4 << 20);
+    let owner = Owner::of(&lab, "donor-1");
+    let planned = owner.run(&["--all", "-n"]).ok().text();
+    assert!(planned.contains("nothing is lost"), "{planned}");
+    assert!(!lab.lent("donor-1").chunks().is_empty());
+
+    let begun = owner.run(&["--all", "--no-wait"]).ok().text();
+    assert!(begun.contains("to move"), "{begun}");
+    wait_until("“safe to remove”", PATIENCE, || {
+        let back = lab.cli.donor("donor-1")["giving_back"].clone();
+        if back["safe_to_remove"] != true {
+            return false;
+        }
+        // It is true the moment it is said.
+        assert!(lab.lent("donor-1").chunks().is_empty(), "{back}");
+        assert!(lab.cli.is_safe("pot://lab/f"), "{}", lab.cli.health("pot://lab/f"));
+        true
+    });
+    let done = owner.run(&["--all"]).ok().text();
+    assert!(done.contains("safe to remove"), "{done}");
+    let status = lab.cli.ok(&["status"]).text();
+    assert!(status.contains("safe to remove"), "{status}");
+    // Nothing new goes there.
+    let (other, other_content) = file(lab.dir(), "other", 2, 1 << 20);
+    lab.cli.ok(&["cp", arg(&other), "pot://lab/g"]);
+    assert!(!lab.cli.shares("pot://lab/g").contains_key("donor-1"));
+    lab.kill_donor("donor-1");
+    assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file without it");
+
+    // Its owner lends again after all.
+    lab.bring_back(&["donor-1"]);
+    owner.run(&["--cancel"]).ok();
+    let (third, _) = file(lab.dir(), "third", 3, 1 << 20);
+    lab.cli.ok(&["cp", arg(&third), "pot://lab/h", "--copies", "3"]);
+    assert_eq!(lab.cli.shares("pot://lab/h")["donor-1"], 16);
+    assert_same(&lab.cli.cat("pot://lab/g"), &other_content, "the other file");
+}
+
+#[test]
+fn k05_a_part_is_given_back_and_all_stays_as_safe_as_it_was() {
+    let lab = Lab::with_options(3, &["--gc-grace", "1s"]);
+    let content = two_copies(&lab, 4, 6 << 20);
+    let before = held(&lab.lent("donor-2"));
+    let back = Owner::of(&lab, "donor-2").run(&["--json", "2MiB"]).ok().json();
+    assert_eq!((&back["done"], &back["safe_to_remove"]), (&true.into(), &false.into()), "{back}");
+    let now = held(&lab.lent("donor-2"));
+    assert!(now + (2 << 20) <= before, "{before} bytes were held, and {now} are");
+    assert!(now + (3 << 20) > before, "not much more than was asked for: {before}, {now}");
+    assert!(lab.cli.is_safe("pot://lab/f"), "{}", lab.cli.health("pot://lab/f"));
+    assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");
+}
+
+#[test]
+fn k05_what_no_other_donor_takes_stays_and_is_never_called_safe() {
+    let mut lab = Lab::with_donors(2);
+    let content = two_copies(&lab, 5, 1 << 20);
+    let owner = Owner::of(&lab, "donor-1");
+    owner.run(&["--all", "--no-wait"]).ok();
+    wait_until("the reason to be said", PATIENCE, || {
+        let back = lab.cli.donor("donor-1")["giving_back"].clone();
+        assert_eq!(back["safe_to_remove"], false, "{back}");
+        back["stuck"].as_u64() > Some(0) && back["stuck_why"].is_string()
+    });
+    // Its owner who waits may stop waiting: it goes on.
+    let mut waiting = owner.cli.start(&["give-back", "--state", &owner.state, "--all"]);
+    waiting.signal(Signal::INT);
+    assert!(!waiting.end("give-back after Ctrl-C").success());
+    assert_eq!(lab.cli.donor("donor-1")["giving_back"]["active"], true);
+    assert_eq!(lab.lent("donor-1").chunks().len(), 16);
+    // Somebody lends more, and it does.
+    lab.lend("donor-3", Lending::default());
+    lab.wait_live();
+    let done = owner.run(&["--all"]).ok().text();
+    assert!(done.contains("safe to remove"), "{done}");
+    lab.kill_donor("donor-1");
+    assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");
+}
+
+#[test]
+fn k05_now_lists_what_would_be_lost_and_asks_first() {
+    let lab = Lab::with_options(2, &["--gc-grace", "1s"]);
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
+    let (once, _) = file(lab.dir(), "once", 6, 1 << 20);
+    let (twice, content) = file(lab.dir(), "twice", 7, 1 << 20);
+    lab.cli.ok(&["cp", arg(&once), "pot://lab/once"]);
+    lab.cli.ok(&["cp", arg(&twice), "pot://lab/twice", "--copies", "2"]);
+    let owner = Owner::of(&lab, "donor-1");
+    let before = lab.lent("donor-1").chunks().len();
+
+    let planned = owner.run(&["--json", "--all", "--now", "-n"]).ok().json();
+    assert_eq!(planned["lost"], serde_json::json!(["pot://lab/once"]), "{planned}");
+    // Nobody is there to be asked.
+    let refused = owner.run(&["--all", "--now"]).exits(2);
+    assert!(refused.stderr.contains("pot://lab/once"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("-y"), "{}", refused.stderr);
+    assert_eq!(lab.lent("donor-1").chunks().len(), before, "nothing was deleted");
+
+    owner.run(&["--all", "--now", "-y"]).ok();
+    wait_until("all to be gone", Duration::from_secs(10), || {
+        lab.lent("donor-1").chunks().is_empty()
+    });
+    assert_same(&lab.cli.cat("pot://lab/twice"), &content, "what had another copy");
+    let found = lab.cli.run(&["--json", "fsck"]).exits(7).json();
+    assert_eq!(found["unreadable"], 1, "what was lost is listed (L1): {found}");
+    assert!(found["found"].to_string().contains("pot://lab/once"), "{found}");
+}
+
+#[test]
+fn k05_an_admin_drains_and_removes_and_is_stopped_where_something_would_be_lost() {
+    let lab = Lab::with_options(3, &["--gc-grace", "1s"]);
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
+    let (input, content) = file(lab.dir(), "input", 8, 2 << 20);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    let refused = lab.cli.fails(10, &["nodes", "rm", "donor-1", "-y"]);
+    assert!(refused.message.contains("pot://lab/f"), "{refused:?}");
+    assert!(refused.hint.contains("drain"), "{refused:?}");
+    let drained = lab.cli.ok(&["nodes", "drain", "donor-1"]).text();
+    assert!(drained.contains("safe to remove"), "{drained}");
+    lab.cli.run(&["nodes", "rm", "donor-1"]).exits(2); // nobody to ask
+    lab.cli.ok(&["nodes", "rm", "donor-1", "-y"]);
+    assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");
+    assert_eq!(lab.cli.fails(3, &["nodes", "drain", "donor-1"]).code, "POT-E010");
+    let listed = lab.cli.ok(&["nodes", "ls"]).text();
+    assert!(listed.contains("donor-2") && !listed.contains("donor-1"), "{listed}");
+}
+
+#[test]
+fn k05_an_owner_who_fills_the_disk_gets_the_space_and_no_file_is_lost() {
+    const NAME: &str = "k05_an_owner_who_fills_the_disk";
+    let mut lab = Lab::manager_only(&["--gc-grace", "1s"]);
+    let Some(disk) = SmallDisk::mount(NAME, lab.dir().join("disk"), "size=32m") else { return };
+    let lending = Lending {
+        dir: Some(disk.path().join("lent")),
+        keep_free: "8MiB".into(),
+        ..Lending::default()
+    };
+    lab.lend("small", lending);
+    lab.lend("donor-1", Lending::default());
+    lab.lend("donor-2", Lending::default());
+    lab.wait_live();
+    lab.cli.ok(&["space", "create", "lab", "--copies", "3", "--chunk-size", "64KiB"]);
+    lab.cli.ok(&["space", "create", "once", "--chunk-size", "64KiB", "--width", "3"]);
+    let (input, content) = file(lab.dir(), "input", 9, 12 << 20);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    let (single, single_content) = file(lab.dir(), "single", 10, 6 << 20);
+    lab.cli.ok(&["cp", arg(&single), "pot://once/f"]);
+    let lent = lab.lent("small");
+    let before = held(&lent);
+    // 14 MiB at least are held; the owner leaves 2 MiB of the 8 that must stay free.
+    let free = (32 << 20) - before;
+    let grown = free - (2 << 20);
+    fs::write(disk.path().join("owners"), vec![7; grown as usize]).expect("room for the owner");
+    let took = wait_until("the space to be handed back", PATIENCE, || {
+        held(&lent) + grown + (8 << 20) <= 32 << 20
+    });
+    println!("6 MiB were handed back after {took:?}");
+    assert!(took < Duration::from_secs(10), "handed back after {took:?} (S2)");
+    assert_same(&lab.cli.cat("pot://lab/f"), &content, "a file with more copies");
+    assert_same(&lab.cli.cat("pot://once/f"), &single_content, "a file with one copy");
+}
+
+#[test]
+fn k05_the_cap_holds_to_the_byte_while_files_race_the_donor() {
+    const NAME: &str = "k05_the_cap_holds_to_the_byte";
+    const CAP: u64 = 8 << 20;
+    let mut lab = Lab::manager_only(&["--gc-grace", "1s"]);
+    let Some(disk) = SmallDisk::mount(NAME, lab.dir().join("disk"), "size=48m") else { return };
+    let lending =
+        Lending { dir: Some(disk.path().join("lent")), max: "8MiB".into(), ..Lending::default() };
+    lab.lend("capped", lending);
+    lab.wait_live();
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
+    let lent = lab.lent("capped");
+    let mut racing: Vec<_> = (0..4)
+        .map(|number| {
+            let (input, _) = file(lab.dir(), &format!("in-{number}"), 20 + number, 3 << 20);
+            lab.cli.start(&["cp", arg(&input), &format!("pot://lab/{number}")])
+        })
+        .collect();
+    let mut most = 0;
+    wait_until("the writers to end", PATIENCE, || {
+        most = most.max(held(&lent));
+        // The owner's own files come and go on the same disk.
+        let owners = disk.path().join("owners");
+        fs::write(&owners, vec![1; (most as usize * 7 + 1) % (20 << 20)])
+            .expect("the owner's file");
+        assert!(most <= CAP, "{most} bytes are held, and {CAP} are lent");
+        racing.iter_mut().all(|writer| writer.ended().is_some())
+    });
+    println!("at most {most} of {CAP} bytes were held");
+    assert!(most > CAP / 2, "the cap was never near: {most}");
+}

@@ -1,0 +1,75 @@
+//! Point 6 of redundancy: damage is looked for, and stale disks are harmless.
+
+use super::content::{arg, assert_same, file};
+use super::lab::Lab;
+use super::lent::{all_files, flip};
+use super::waiting::{PATIENCE, wait_until};
+use std::fs;
+use std::path::Path;
+
+#[test]
+fn k06_a_scrub_finds_every_flipped_bit_and_all_is_made_again() {
+    let lab = Lab::with_donors(3);
+    lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
+    let (input, content) = file(lab.dir(), "input", 6, 4 << 20);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    let damaged: Vec<_> = lab.lent("donor-1").chunks().into_iter().take(20).collect();
+    assert_eq!(damaged.len(), 20);
+    damaged.iter().enumerate().for_each(|(number, path)| flip(path, 997 * number as u64));
+    lab.cli.ok(&["scrub", "now", "donor-1", "--rate", "100MiB"]);
+    wait_until("all damage to be found", PATIENCE, || lab.lent("donor-1").quarantine().len() == 20);
+    lab.cli.wait_safe("pot://lab/f");
+    wait_until("the scrub to tell", PATIENCE, || {
+        let donors = lab.cli.json(&["scrub", "status"]);
+        let one = donors["donors"].as_array().expect("donors").iter();
+        let mut one = one.filter(|donor| donor["donor"] == "donor-1");
+        one.next().is_some_and(|donor| donor["spoiled"] == 20 && donor["rounds"].as_u64() > Some(0))
+    });
+    assert_eq!(lab.cli.donor("donor-2")["scrub"]["spoiled"], 0);
+    lab.cli.ok(&["verify", "pot://lab/f", "--read"]);
+    assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");
+}
+
+fn copy_tree(from: &Path, to: &Path) {
+    for path in all_files(from) {
+        let target = to.join(path.strip_prefix(from).expect("below"));
+        fs::create_dir_all(target.parent().expect("a parent")).expect("a directory");
+        fs::copy(&path, &target).expect("a copy");
+    }
+}
+
+#[test]
+fn k06_an_old_copy_of_a_donors_disk_is_harmless() {
+    let mut lab = Lab::with_options(3, &["--gc-grace", "1s", "--repair-grace", "2s"]);
+    lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
+    let (first, first_content) = file(lab.dir(), "first", 7, 2 << 20);
+    let (second, second_content) = file(lab.dir(), "second", 8, 2 << 20);
+    lab.cli.ok(&["cp", arg(&first), "pot://lab/kept"]);
+    lab.cli.ok(&["cp", arg(&first), "pot://lab/changed"]);
+    let (gone, _) = file(lab.dir(), "gone", 9, 2 << 20);
+    lab.cli.ok(&["cp", arg(&gone), "pot://lab/gone"]);
+    // The disk as it was, a month ago.
+    let (lent, saved) = (lab.lent("donor-1").0, lab.dir().join("saved"));
+    copy_tree(&lent, &saved);
+    lab.cli.ok(&["cp", arg(&second), "pot://lab/changed"]);
+    lab.cli.ok(&["rm", "pot://lab/gone"]);
+    wait_until("what is not needed to be reclaimed", PATIENCE, || lab.chunk_files() == 2 * 64);
+
+    lab.kill_donor("donor-1");
+    fs::remove_dir_all(&lent).expect("removed");
+    copy_tree(&saved, &lent);
+    lab.bring_back(&["donor-1"]);
+    for _ in 0..2 {
+        assert_same(&lab.cli.cat("pot://lab/changed"), &second_content, "the new version");
+        assert_same(&lab.cli.cat("pot://lab/kept"), &first_content, "the kept file");
+    }
+    lab.cli.fails(3, &["stat", "pot://lab/gone"]);
+    // What it still has of use counts, what it lost is made again, and nothing comes back to life.
+    for path in ["pot://lab/changed", "pot://lab/kept"] {
+        lab.cli.wait_safe(path);
+    }
+    lab.cli.fails(3, &["stat", "pot://lab/gone"]);
+    lab.cli.ok(&["verify", "-r", "--read", "pot://lab"]);
+    let files = lab.cli.json(&["ls", "pot://lab"]);
+    assert_eq!(files["entries"].as_array().map(Vec::len), Some(2), "{files}");
+}

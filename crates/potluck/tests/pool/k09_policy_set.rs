@@ -1,0 +1,74 @@
+//! Point 9 of redundancy: the redundancy of data that is there changes in the background, never
+//! below the old guarantee.
+
+use super::content::{arg, assert_same, file};
+use super::lab::Lab;
+use super::waiting::{PATIENCE, wait_until};
+
+#[test]
+fn k09_copies_become_an_erasure_code_and_back_under_reads_with_a_death_in_the_middle() {
+    let mut lab = Lab::with_options(7, &["--gc-grace", "1s", "--repair-grace", "2s"]);
+    lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
+    let (input, content) = file(lab.dir(), "input", 9, 8 << 20);
+    lab.cli.ok(&["mkdir", "pot://lab/d"]);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/d/f"]);
+
+    // Looking changes nothing; and without a terminal nothing is changed unasked.
+    let planned = lab.cli.json(&["policy", "set", "pot://lab/d", "--ec", "4+2", "-n"]);
+    assert_eq!((&planned["files"], &planned["bytes"]), (&1.into(), &(8 << 20).into()), "{planned}");
+    let refused = lab.cli.fails(2, &["policy", "set", "pot://lab/d", "--ec", "4+2"]);
+    assert!(refused.hint.contains("-y"), "{refused:?}");
+    assert_eq!(lab.cli.json(&["policy", "show", "pot://lab/d"])["policy"]["copies"], 2);
+
+    for (flag, goal, victim) in
+        [(["--ec", "4+2"], "4+2", "donor-3"), (["--copies", "2"], "2 copies", "donor-5")]
+    {
+        let set = [&["policy", "set", "pot://lab/d"], &flag[..], &["-y"]].concat();
+        lab.cli.ok(&set);
+        let shown = lab.cli.ok(&["policy", "show", "pot://lab/d"]).text();
+        assert!(shown.contains(goal), "{shown}");
+        // A donor dies in the middle; reads go on, and at no moment is less promised than before.
+        lab.kill_donor(victim);
+        wait_until(&format!("the file to be kept as {goal}"), PATIENCE * 2, || {
+            assert_same(&lab.cli.cat("pot://lab/d/f"), &content, &format!("on the way to {goal}"));
+            let text = lab.cli.ok(&["stat", "pot://lab/d/f"]).text();
+            text.contains(&format!("kept as    {goal}")) && lab.cli.is_safe("pot://lab/d/f")
+        });
+        lab.bring_back(&[victim]);
+    }
+    assert_same(&lab.cli.cat("pot://lab/d/f"), &content, "the file");
+}
+
+#[test]
+fn k09_a_directorys_policy_holds_for_what_is_stored_there() {
+    let lab = Lab::with_donors(3);
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
+    lab.cli.ok(&["mkdir", "pot://lab/safe", "--ec", "2+1"]);
+    lab.cli.ok(&["mkdir", "pot://lab/twice", "--copies", "2"]);
+    lab.cli.ok(&["mkdir", "pot://lab/twice/deep"]);
+    let (input, _) = file(lab.dir(), "input", 10, 1 << 20);
+    for (path, kept_as) in [
+        ("pot://lab/plain", "1 copy"),
+        ("pot://lab/safe/f", "2+1"),
+        ("pot://lab/twice/deep/f", "2 copies"),
+    ] {
+        lab.cli.ok(&["cp", arg(&input), path]);
+        let text = lab.cli.ok(&["stat", path]).text();
+        assert!(text.contains(&format!("kept as    {kept_as}")), "{path}: {text}");
+    }
+    // For new files only, what is there stays as it is.
+    lab.cli.ok(&["policy", "set", "pot://lab/twice", "--copies", "3", "--new-files-only"]);
+    assert!(lab.cli.ok(&["stat", "pot://lab/twice/deep/f"]).text().contains("kept as    2 copies"));
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/twice/new"]);
+    assert!(lab.cli.ok(&["stat", "pot://lab/twice/new"]).text().contains("kept as    3 copies"));
+    // More than the pool can keep is refused before anything changes.
+    let refused = lab.cli.fails(6, &["policy", "set", "pot://lab/twice", "--ec", "4+2", "-n"]);
+    assert_eq!(refused.code, "POT-E031", "{refused:?}");
+    // A user sets a directory's, and not the space's.
+    let token = lab.token("user");
+    let user = lab.cli.at_home(&lab.dir().join("user"));
+    user.ok(&["join", &token]);
+    user.ok(&["policy", "set", "pot://lab/safe", "--copies", "2", "-y"]);
+    let refused = user.fails(8, &["policy", "set", "pot://lab", "--copies", "2", "-y"]);
+    assert_eq!(refused.code, "POT-E062", "{refused:?}");
+}
