@@ -34,6 +34,9 @@ pub async fn start(
         advertise: options.advertise.clone(),
         lease: options.lease,
         gc_grace: options.gc_grace,
+        repair_grace: options.repair_grace,
+        repair_rate: options.repair_rate,
+        repair_donor_rate: options.repair_donor_rate,
         state: state.clone(),
         ..ManagerConfig::default()
     };

@@ -50,7 +50,7 @@ fn k05_a_machine_that_gives_all_back_may_go_once_it_is_said() {
     assert!(!lab.lent("donor-1").chunks().is_empty());
 
     let begun = owner.run(&["--all", "--no-wait"]).ok().text();
-    assert!(begun.contains("to move"), "{begun}");
+    assert!(begun.contains("moved first"), "{begun}");
     wait_until("“safe to remove”", PATIENCE, || {
         let back = lab.cli.donor("donor-1")["giving_back"].clone();
         if back["safe_to_remove"] != true {
