@@ -38,10 +38,9 @@ fn k04_a_dead_donors_chunks_are_made_again_and_the_pool_says_how_safe_it_is() {
     // As many may die as before.
     lab.kill_donors(&["donor-1", "donor-3"]);
     assert_same(&lab.cli.cat("pot://coded/f"), &content, "the coded file");
-    lab.bring_back(&["donor-1", "donor-3"]);
 
-    // The dead one returns: what is beyond any policy goes, and nothing else.
-    lab.bring_back(&["donor-2"]);
+    // All dead ones return: what is beyond any policy goes, and nothing else.
+    lab.bring_back(&["donor-1", "donor-2", "donor-3"]);
     wait_until("excess copies to be trimmed", PATIENCE, || lab.chunk_files() == files);
     for path in paths {
         assert!(lab.cli.is_safe(path), "{}", lab.cli.health(path));
