@@ -42,7 +42,8 @@ impl Answer for PolicySet {
         let mut after = None;
         while more {
             let (at, policy) = (path.clone(), changed.policy.clone());
-            let follow = move |db: &_| goals::follow(db, &at, &policy, after.as_deref(), dry_run);
+            let set_at = (!dry_run).then(|| service.time.now_ms());
+            let follow = move |db: &_| goals::follow(db, &at, &policy, after.as_deref(), set_at);
             let page = match dry_run {
                 true => service.catalog.read(follow).await?,
                 false => service.catalog.write(Durability::Disk, follow).await?,

@@ -1,5 +1,7 @@
 //! Changes of policy: what is set, and the goals of files whose redundancy is to follow.
 
+use super::chunks::Book;
+use super::conversions;
 use super::dir_policies::{self, Inherited};
 use super::entries::{self, DirId, Place};
 use super::error::Error;
@@ -7,6 +9,7 @@ use super::journal::{self, Op};
 use super::spaces;
 use super::versions::{self, Version};
 use super::walk::{Walk, What};
+use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{BadPolicy, Override, Policy, Redundancy};
 use rusqlite::Connection;
@@ -97,14 +100,15 @@ impl Page {
     }
 }
 
-/// Gives the next files at `path`, after `after`, the redundancy of `policy` as their goal, or with
-/// `dry_run` only counts them. Directories below that decide on redundancy themselves keep theirs.
+/// Gives the next files at `path`, after `after`, the redundancy of `policy` as their goal at the
+/// pool's time `set_at`; without one only counts them. Directories below that decide on redundancy
+/// themselves keep theirs.
 pub fn follow(
     db: &Connection,
     path: &PoolPath,
     policy: &Policy,
     after: Option<&str>,
-    dry_run: bool,
+    set_at: Option<u64>,
 ) -> Result<Page, Error> {
     let mut page = Page::default();
     let mut goals = Vec::new();
@@ -133,11 +137,24 @@ pub fn follow(
             }
         }
     }
-    if !dry_run {
-        for (version, goal) in goals {
-            versions::set_goal(db, version, goal)?;
-            journal::append(db, &Op::Version(version))?;
-        }
+    if let Some(now_ms) = set_at {
+        aim(db, goals, now_ms)?;
     }
     Ok(page)
+}
+
+/// Gives versions other goals. What was made for earlier ones is nobody's from then on.
+fn aim(
+    db: &Connection,
+    goals: Vec<(VersionId, Option<Redundancy>)>,
+    now_ms: u64,
+) -> Result<(), Error> {
+    let mut book = Book::new(db, now_ms);
+    for (version, goal) in goals {
+        book.remove(&conversions::forget(db, version)?)?;
+        versions::set_goal(db, version, goal)?;
+        journal::append(db, &Op::Version(version))?;
+    }
+    book.close()?;
+    Ok(())
 }

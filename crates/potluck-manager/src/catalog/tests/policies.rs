@@ -1,8 +1,9 @@
-use super::files::{Fixture, file, path};
+use super::files::{Fixture, chunk, file, path};
+use crate::catalog::conversions::{self, Encoded};
 use crate::catalog::dir_policies::{effective, get};
 use crate::catalog::entries::{self, DirId};
 use crate::catalog::{goals, names, open, spaces, trash, versions};
-use potluck_core::ids::VersionId;
+use potluck_core::ids::{DonorId, VersionId};
 use potluck_core::policy::{Override, Policy, Race, Redundancy};
 
 const WHEN: names::When = names::When { pool_ms: 1, wall_ms: 2 };
@@ -37,9 +38,10 @@ fn tree() -> (Fixture, [VersionId; 4]) {
 /// Follows a change page by page to its end.
 fn follow(fixture: &Fixture, at: &str, dry_run: bool) -> (u64, u64) {
     let policy = effective(&fixture.db, &path(at)).expect("a policy");
+    let set_at = (!dry_run).then_some(5);
     let (mut after, mut sum) = (None::<String>, (0, 0));
     loop {
-        let page = goals::follow(&fixture.db, &path(at), &policy, after.as_deref(), dry_run);
+        let page = goals::follow(&fixture.db, &path(at), &policy, after.as_deref(), set_at);
         let page = page.expect("followed");
         sum = (sum.0 + page.files, sum.1 + page.bytes);
         match page.next {
@@ -129,8 +131,40 @@ fn files_follow_the_policy_set_above_them_unless_one_below_decides() {
     assert_eq!(follow(&fixture, "pot://lab/d", false), (0, 0));
     assert_eq!(goals_of(&fixture, files), [code(), None, three(), three()]);
     let one = effective(&fixture.db, &path("pot://lab/d")).expect("a policy");
-    let page = goals::follow(&fixture.db, &path("pot://lab/d/e/c"), &one, None, false);
+    let page = goals::follow(&fixture.db, &path("pot://lab/d/e/c"), &one, None, Some(5));
     assert_eq!((page.expect("one file").files, goals_of(&fixture, files)[2].clone()), (0, None));
+}
+
+#[test]
+fn what_was_made_for_an_earlier_goal_is_nobodys_when_the_goal_changes() {
+    let mut fixture = Fixture::new();
+    let version = fixture.put(file("pot://lab/a", &[1, 2], &[1, 2]));
+    let parity = |n| (chunk(n), 1000);
+    let learn = |fixture: &Fixture, code: &str, parity: Vec<_>| {
+        let (ec, holders) = (code.parse().expect("a code"), vec![DonorId(3)]);
+        let encoded = Encoded { version, ec, group: 0, parity, holders };
+        conversions::learn(&fixture.db, &encoded, 4).expect("learnt");
+        conversions::parity_of(&fixture.db, version, ec).expect("read").len()
+    };
+    set(&fixture, "pot://lab", &ec("2+1"));
+    follow(&fixture, "pot://lab", false);
+    assert_eq!(learn(&fixture, "2+1", vec![parity(11)]), 1);
+    assert_eq!(fixture.refs(&chunk(11)), Some(1));
+
+    set(&fixture, "pot://lab", &ec("2+2"));
+    follow(&fixture, "pot://lab", false);
+    assert_eq!(fixture.refs(&chunk(11)), Some(0), "another code has other parity");
+    assert_eq!(learn(&fixture, "2+1", vec![parity(11)]), 0, "nobody asked for it any more");
+    assert_eq!(learn(&fixture, "2+2", vec![parity(12), parity(13)]), 1);
+    follow(&fixture, "pot://lab", false);
+    assert_eq!(fixture.refs(&chunk(12)), Some(1), "the same goal keeps what was made");
+
+    set(&fixture, "pot://lab", &copies(1));
+    follow(&fixture, "pot://lab", false);
+    assert_eq!([12, 13].map(|n| fixture.refs(&chunk(n))), [Some(0); 2]);
+    assert_eq!(goals_of(&fixture, [version; 4])[0], None);
+    let rows = "SELECT count(*) FROM conversions";
+    assert_eq!(fixture.db.query_row(rows, [], |row| row.get(0)), Ok(0_i64));
 }
 
 #[test]
