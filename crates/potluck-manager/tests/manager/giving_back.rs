@@ -21,6 +21,9 @@ async fn a_donor_that_gives_all_back_is_safe_to_remove_only_when_it_is() {
     crew.members[0].holds.insert(chunk(99)); // unclaimed: not the pool's to delete
     let begun = crew.lab.admin().call(&give_back(&crew, 0)).await.expect("begun");
     assert!(begun.active && begun.all && !begun.safe_to_remove);
+    let donors = crew.status().await.donors;
+    let shown = donors[0].giving_back.as_ref().expect("in status too");
+    assert!(shown.active && shown.held == begun.held && donors[1].giving_back.is_none());
     crew.until("safe to remove", async |crew: &Crew| {
         let now = progress(crew, 0).await;
         if now.safe_to_remove {
