@@ -5,9 +5,11 @@
 //! walks a page at a time, each page in a snapshot of its own, and rests between pages: a walk
 //! over millions of files holds up nobody.
 
+pub mod file;
 pub mod findings;
 
-pub use findings::{Encode, Excess, Findings, Job, Moving, ShardAt, judge_file};
+pub use file::{chunk_facts, judge_file};
+pub use findings::{Encode, Excess, Findings, Job, Moving, ShardAt};
 
 use crate::catalog::units::{self, Root};
 use crate::catalog::walk::{Walk, What};

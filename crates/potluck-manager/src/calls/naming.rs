@@ -4,6 +4,7 @@ use super::{Answer, health};
 use crate::catalog::{Durability, lists, names};
 use crate::members::Caller;
 use crate::service::Service;
+use crate::survey::{chunk_facts, judge_file};
 use potluck_wire::control::{
     Done, List, Listing, MakeDir, Move, Remove, Removed, Stat, Stated, Usage, Used,
 };
@@ -42,13 +43,12 @@ impl Answer for Stat {
             stated.inline = version.inline;
             stated.chunks = version.chunks;
             stated.chunk_size = version.chunk_size;
-            let (shares, counting) = health::holders(&service, &facts.copies);
-            let examined = health::examine(&version, &facts.copies, &counting);
-            stated.live_copies = examined.live_copies;
-            stated.donors = shares;
-            stated.health = Some(examined.health);
+            let standings = service.pool().standings(service.time.tick());
+            stated.live_copies = health::live_copies(&facts.layout, &standings);
+            stated.donors = health::shares(&service, &facts.layout);
+            stated.health = Some(judge_file(&version, &facts.layout, &standings).health);
             if self.chunks {
-                stated.chunk_list = examined.chunks;
+                stated.chunk_list = chunk_facts(&facts.layout, &standings);
             }
         }
         Ok(stated)

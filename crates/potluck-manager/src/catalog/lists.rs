@@ -4,15 +4,14 @@ use super::chunks;
 use super::dir_policies;
 use super::entries::{self, Place};
 use super::error::Error;
-use super::open;
 use super::placements;
+use super::units::{self, Layout};
 use super::versions::{self, Version};
 use super::walk::{Item, Walk, What};
 use potluck_core::chunk::ChunkName;
-use potluck_core::ids::DonorId;
 use potluck_core::path::{PoolPath, SYSTEM_SPACE};
 use potluck_core::policy::Policy;
-use potluck_wire::control::{ChildUse, Entry, EntryKind, Holding, Listing, Used};
+use potluck_wire::control::{ChildUse, Entry, EntryKind, Listing, Used};
 use rusqlite::Connection;
 use std::collections::HashSet;
 
@@ -97,8 +96,8 @@ pub struct Facts {
     pub policy: Policy,
     /// Of a file, its version.
     pub version: Option<Version>,
-    /// Of a file, its chunks with their holders, parity after the data.
-    pub copies: Vec<(Holding, Vec<DonorId>)>,
+    /// Of a file, its chunks with their holders.
+    pub layout: Layout,
 }
 
 /// The facts of one path.
@@ -110,14 +109,14 @@ pub fn stat(db: &Connection, path: &PoolPath) -> Result<Facts, Error> {
             entry: dir_entry(String::new(), found.mtime_ms),
             policy,
             version: None,
-            copies: Vec::new(),
+            layout: Layout::default(),
         },
         Place::File(version) => {
             let version = versions::get(db, version)?;
             Facts {
                 entry: file_entry(String::new(), &version),
                 policy,
-                copies: open::copies(db, &version)?,
+                layout: units::layout(db, &version)?,
                 version: Some(version),
             }
         }

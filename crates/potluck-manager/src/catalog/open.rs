@@ -14,7 +14,7 @@ use potluck_core::path::PoolPath;
 use potluck_core::policy::Race;
 use potluck_core::recipe::Entry;
 use potluck_core::seal::SpaceKey;
-use potluck_wire::control::{Holding, OpenFile};
+use potluck_wire::control::OpenFile;
 use potluck_wire::packed::{Blob, Packed};
 use rusqlite::Connection;
 
@@ -144,24 +144,4 @@ fn holders(db: &Connection, name: &ChunkName) -> Result<Vec<DonorId>, Error> {
         Some(chunk) => placements::holders(db, chunk.id),
         None => Err(Error::Damaged(format!("chunk {name} of a recipe has no row"))),
     }
-}
-
-/// The stored chunks of a file with their holders: data in order of the recipe, then parity, each as
-/// long as its group's longest chunk.
-pub fn copies(db: &Connection, version: &Version) -> Result<Vec<(Holding, Vec<DonorId>)>, Error> {
-    let recipe = versions::recipe_of(db, version)?;
-    let parity = versions::parity(db, version)?;
-    let mut copies = Vec::with_capacity(recipe.len() + parity.len());
-    for entry in &recipe {
-        let holding = Holding { name: entry.name, len: entry.stored_len() };
-        copies.push((holding, holders(db, &entry.name)?));
-    }
-    let groups = version.ec.into_iter().flat_map(|ec| ec.groups(recipe.len()));
-    let lens = groups.map(|group| recipe[group].iter().map(Entry::stored_len).max().unwrap_or(0));
-    let per_group = version.ec.map_or(0, |ec| ec.parity());
-    let lens = lens.flat_map(|len| std::iter::repeat_n(len, per_group));
-    for (name, len) in parity.into_iter().zip(lens) {
-        copies.push((Holding { name, len }, holders(db, &name)?));
-    }
-    Ok(copies)
 }

@@ -1,5 +1,6 @@
 //! What a survey finds.
 
+use super::file::{File, copies, judged};
 use crate::catalog::units::{Layout, Root, Unit};
 use crate::catalog::versions::Version;
 use crate::pool::{Rule, Standings};
@@ -7,8 +8,8 @@ use potluck_core::chunk::{ChunkKind, ChunkName};
 use potluck_core::erasure::Ec;
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_core::policy::Redundancy;
-use potluck_core::repair_plan::{Copy, Domain, Judged, Stand, Worth, judge};
-use potluck_wire::control::{Health, SpaceHealth};
+use potluck_core::repair_plan::{Copy, Domain, Judged, Stand, Worth};
+use potluck_wire::control::SpaceHealth;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Units that wait to be made whole; the least urgent beyond that wait for the next survey.
@@ -147,82 +148,6 @@ pub struct Findings {
     jobs: u64,
 }
 
-/// A file, judged.
-#[derive(Debug, Default)]
-pub struct File {
-    /// As a person is told.
-    pub health: Health,
-    /// Whether what cannot be read is at donors that may come back.
-    pub may_return: bool,
-    /// Whether something has no copy left that counts or can be fetched.
-    pub lost: bool,
-}
-
-/// Copies of every piece as they count, in the order of keeping.
-fn copies(layout: &Layout, standings: &Standings) -> Vec<Vec<Copy>> {
-    let of = |piece: &crate::catalog::units::Piece| {
-        let known = piece.holders.iter();
-        let mut copies: Vec<Copy> =
-            known.filter_map(|(donor, gone)| standings.copy(*donor, &piece.name, *gone)).collect();
-        standings.rank(&mut copies);
-        copies
-    };
-    layout.pieces.iter().map(of).collect()
-}
-
-fn judged(unit: &Unit, copies: &[Vec<Copy>]) -> Judged {
-    let shards: Vec<&[Copy]> = unit.shards.iter().map(|piece| copies[*piece].as_slice()).collect();
-    judge(unit.need(), &shards)
-}
-
-/// Judges a file by what keeps it now.
-pub fn judge_file(version: &Version, layout: &Layout, standings: &Standings) -> File {
-    let copies = copies(layout, standings);
-    let mut file = File::new(version);
-    for unit in &layout.units {
-        file.count(unit, &judged(unit, &copies), &copies);
-    }
-    file
-}
-
-impl File {
-    fn new(version: &Version) -> Self {
-        let promised = version.redundancy().tolerates();
-        Self {
-            health: Health {
-                tolerates: Some(promised),
-                promised,
-                safe_since_ms: version.safe_wall_ms,
-                changing_to: version.goal,
-                ..Health::default()
-            },
-            may_return: true,
-            lost: false,
-        }
-    }
-
-    fn count(&mut self, unit: &Unit, judged: &Judged, copies: &[Vec<Copy>]) {
-        let health = &mut self.health;
-        health.incomplete += judged.lacking().count() as u64;
-        health.tolerates = match (health.tolerates, judged.tolerates()) {
-            (Some(before), Some(now)) => Some(before.min(now)),
-            _ => None,
-        };
-        if judged.readable {
-            return;
-        }
-        let have = |fits: &dyn Fn(&Copy) -> bool| {
-            unit.shards.iter().filter(|piece| copies[**piece].iter().any(fits)).count()
-        };
-        let mut without: Vec<usize> = unit.shards.clone();
-        without.dedup();
-        without.retain(|piece| !copies[*piece].iter().any(|copy| copy.worth.fetchable()));
-        health.unreadable += without.len() as u64;
-        self.may_return &= have(&|_| true) >= unit.need();
-        self.lost |= have(&|copy| copy.worth != Worth::Lost) < unit.need();
-    }
-}
-
 /// A unit under the survey's eyes.
 struct Look<'a> {
     version: &'a Version,
@@ -296,13 +221,14 @@ impl Findings {
         if whole && version.safe_wall_ms.is_none() && self.safe.len() < MAX_NOTED {
             self.safe.push(version.id);
         }
+        let health = file.done().health;
         if let Some(space) = self.spaces.last_mut() {
             space.files += 1;
-            space.unreadable += u64::from(file.health.unreadable > 0);
-            space.incomplete += u64::from(file.health.incomplete > 0);
+            space.unreadable += u64::from(health.unreadable > 0);
+            space.incomplete += u64::from(health.incomplete > 0);
             space.changing += u64::from(version.goal.is_some());
             if version.chunks > 0 {
-                space.tolerates = match (space.tolerates, file.health.tolerates) {
+                space.tolerates = match (space.tolerates, health.tolerates) {
                     (Some(before), Some(now)) => Some(before.min(now)),
                     _ => None,
                 };

@@ -146,6 +146,7 @@ impl Lab {
             key: Secret::generate(&*self.env.entropy),
             life: Incarnation(1),
             heard: Default::default(),
+            label: None,
         };
         donor.report(&[]).await;
         donor
@@ -171,6 +172,8 @@ pub struct Donor {
     pub life: Incarnation,
     /// The highest epoch it heard, and of which start.
     pub heard: (Epoch, u64),
+    /// What fails together with it.
+    pub label: Option<String>,
 }
 
 pub const LEN: u32 = 1000;
@@ -184,7 +187,7 @@ impl Donor {
             version: "0.1.0".into(),
             disk: DiskState::default(),
             room: 10 << 30,
-            label: None,
+            label: self.label.clone(),
             grace_ms: None,
             heard: self.heard,
         };

@@ -88,6 +88,33 @@ async fn a_file_that_cannot_be_read_is_listed_by_path() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn d3_stat_fsck_and_status_judge_alike() {
+    let mut crew = Crew::new(2).await;
+    for member in &mut crew.members {
+        member.donor.label = Some("desk".into());
+        member.donor.report(&[]).await;
+    }
+    crew.copies("pot://lab/a", &[1], &[0, 1]).await;
+    crew.until("surveyed", async |crew: &Crew| {
+        let space = crew.status().await.spaces.into_iter().find(|space| space.name == "lab")?;
+        (space.surveyed && space.files == 1 && space.incomplete == 1)
+            .then(|| assert_eq!(space.tolerates, Some(0), "both copies stand on one desk"))
+    })
+    .await;
+    let stat = crew.health("pot://lab/a/1").await;
+    assert_eq!((stat.tolerates, stat.promised, stat.incomplete), (Some(0), 1, 1));
+    assert_eq!(stat.safe_since_ms, None, "never as safe as promised");
+    let fsck = Fsck { path: "pot://lab".parse().expect("path"), incomplete: true, after: None };
+    let report = crew.user.call(&fsck).await.expect("a report");
+    assert_eq!(report.found[0].health, stat);
+
+    crew.members[1].donor.label = None;
+    crew.members[1].donor.report(&[chunk(1)]).await;
+    crew.until("apart", async |crew: &Crew| crew.tolerates(1).await).await;
+    assert_eq!(crew.health("pot://lab/a/1").await.tolerates, Some(1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a4_when_a_switch_dies_repair_waits_for_an_admin() {
     let mut crew = Crew::new(6).await;
     crew.copies("pot://lab/a", &[1], &[0, 2]).await;

@@ -61,7 +61,8 @@ fn u1_a_catalog_of_format_1_opens_and_is_used_as_if_made_today() {
         assert_eq!(version.redundancy(), Redundancy::Copies(2), "{opening}");
         assert_eq!((version.goal, version.safe_wall_ms), (None, None));
         assert_eq!((facts.policy.ec, facts.policy.mirror), (None, Mirror::ClientSync));
-        assert!(facts.copies.iter().all(|(_, donors)| donors == &[DonorId(1), DonorId(2)]));
+        let both = [1, 2].map(|donor| (DonorId(donor), false));
+        assert!(facts.layout.pieces.iter().all(|piece| piece.holders == both));
         assert!(versions::parity(&db, &version).expect("none").is_empty());
     }
     let db = schema::open_existing(&at).expect("opened");

@@ -1,7 +1,7 @@
 use super::files::{Fixture, Outcomes, chunk, coded, file, path};
 use crate::catalog::commit::{PreparedFile, Refused};
 use crate::catalog::placements::{self, Told};
-use crate::catalog::{Error, names, open, versions};
+use crate::catalog::{Error, names, open, units, versions};
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_core::policy::Mirror;
 
@@ -42,9 +42,9 @@ fn parity_counts_references_and_its_holders_like_data() {
     assert_eq!(page.files[0].parity.0, [chunk(11), chunk(12)]);
     assert_eq!(page.files[0].parity_holders, [[DonorId(3)], [DonorId(2)]]);
     let version = versions::get(&fixture.db, version).expect("there");
-    let held = open::copies(&fixture.db, &version).expect("read");
+    let held = units::layout(&fixture.db, &version).expect("read").pieces;
     assert_eq!(held.len(), 5);
-    assert!(held.iter().all(|(holding, donors)| (holding.len, donors.len()) == (1000, 1)));
+    assert!(held.iter().all(|piece| (piece.len, piece.holders.len()) == (1000, 1)));
 
     // Replaced by a version that shares one of its data chunks, then removed.
     fixture.put(coded("pot://lab/a", "2+1", 2, &[(1, &[]), (4, &[2]), (13, &[3])]));

@@ -1,0 +1,120 @@
+//! How safe one file is: the one judgement that surveys, `stat` and `fsck` share, so that they never
+//! disagree.
+
+use crate::catalog::units::{Layout, Piece, Unit};
+use crate::catalog::versions::Version;
+use crate::pool::Standings;
+use potluck_core::ids::DonorId;
+use potluck_core::repair_plan::{Copy, Judged, Worth, judge};
+use potluck_wire::control::{ChunkFacts, Health, MirrorState};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A file, judged.
+#[derive(Debug, Default)]
+pub struct File {
+    /// As a person is told.
+    pub health: Health,
+    /// Whether what cannot be read is at donors that may come back.
+    pub may_return: bool,
+    /// Whether something has no copy left that counts or can be fetched.
+    pub lost: bool,
+}
+
+/// Copies of every piece as they count, in the order of keeping.
+pub(super) fn copies(layout: &Layout, standings: &Standings) -> Vec<Vec<Copy>> {
+    let of = |piece: &Piece| {
+        let known = piece.holders.iter();
+        let mut copies: Vec<Copy> =
+            known.filter_map(|(donor, gone)| standings.copy(*donor, &piece.name, *gone)).collect();
+        standings.rank(&mut copies);
+        copies
+    };
+    layout.pieces.iter().map(of).collect()
+}
+
+pub(super) fn judged(unit: &Unit, copies: &[Vec<Copy>]) -> Judged {
+    let shards: Vec<&[Copy]> = unit.shards.iter().map(|piece| copies[*piece].as_slice()).collect();
+    judge(unit.need(), &shards)
+}
+
+/// Judges a file by what keeps it now.
+pub fn judge_file(version: &Version, layout: &Layout, standings: &Standings) -> File {
+    let copies = copies(layout, standings);
+    let mut file = File::new(version);
+    for unit in &layout.units {
+        file.count(unit, &judged(unit, &copies), &copies);
+    }
+    file.done()
+}
+
+impl File {
+    pub(super) fn new(version: &Version) -> Self {
+        let promised = version.redundancy().tolerates();
+        Self {
+            health: Health {
+                tolerates: Some(promised),
+                promised,
+                safe_since_ms: version.safe_wall_ms,
+                changing_to: version.goal,
+                ..Health::default()
+            },
+            may_return: true,
+            lost: false,
+        }
+    }
+
+    /// Counts a unit of it.
+    pub(super) fn count(&mut self, unit: &Unit, judged: &Judged, copies: &[Vec<Copy>]) {
+        let health = &mut self.health;
+        let lacking: BTreeSet<usize> = judged.lacking().map(|shard| unit.shards[shard]).collect();
+        health.incomplete += lacking.len() as u64;
+        health.tolerates = match (health.tolerates, judged.tolerates()) {
+            (Some(before), Some(now)) => Some(before.min(now)),
+            _ => None,
+        };
+        if judged.readable {
+            return;
+        }
+        let have = |fits: &dyn Fn(&Copy) -> bool| {
+            unit.shards.iter().filter(|piece| copies[**piece].iter().any(fits)).count()
+        };
+        let mut without: Vec<usize> = unit.shards.clone();
+        without.dedup();
+        without.retain(|piece| !copies[*piece].iter().any(|copy| copy.worth.fetchable()));
+        health.unreadable += without.len() as u64;
+        self.may_return &= have(&|_| true) >= unit.need();
+        self.lost |= have(&|copy| copy.worth != Worth::Lost) < unit.need();
+    }
+
+    /// All its units are counted.
+    pub(super) fn done(mut self) -> Self {
+        let whole = self.health.incomplete == 0;
+        self.health.safe_since_ms = self.health.safe_since_ms.filter(|_| whole);
+        self
+    }
+}
+
+/// The chunks of a file, parity after the data, each with how it stands.
+pub fn chunk_facts(layout: &Layout, standings: &Standings) -> Vec<ChunkFacts> {
+    let copies = copies(layout, standings);
+    let mut facts = BTreeMap::new();
+    for unit in &layout.units {
+        let judged = judged(unit, &copies);
+        let lacking: BTreeSet<usize> = judged.lacking().map(|shard| unit.shards[shard]).collect();
+        for at in unit.shards.iter().copied() {
+            let fetchable = copies[at].iter().filter(|copy| copy.worth.fetchable());
+            let donors: Vec<DonorId> = fetchable.map(|copy| copy.donor).collect();
+            let state = match (lacking.contains(&at), donors.is_empty()) {
+                (_, true) if !judged.readable => MirrorState::Unreadable,
+                (false, _) => MirrorState::Complete,
+                (true, false) => MirrorState::Pending,
+                (true, true) => MirrorState::Rebuildable,
+            };
+            let Piece { name, len, .. } = layout.pieces[at];
+            let parity = at >= layout.data;
+            let group = unit.group.map(|_| u64::from(unit.number));
+            facts.insert(at, ChunkFacts { name, len, parity, group, donors, state });
+        }
+    }
+    facts.into_values().collect()
+}
