@@ -78,7 +78,7 @@ fn compare(service: &Service, chunk: ChunkName, len: u32, holders: [DonorId; 2])
 }
 
 /// Has another donor fetch a chunk from `suspect`.
-fn probe(service: &Service, chunk: ChunkName, len: u32, suspect: DonorId, live: &[DonorId]) {
+pub fn probe(service: &Service, chunk: ChunkName, len: u32, suspect: DonorId, live: &[DonorId]) {
     let others: Vec<DonorId> = live.iter().copied().filter(|other| *other != suspect).collect();
     if others.is_empty() {
         return;

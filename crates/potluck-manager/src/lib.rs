@@ -30,6 +30,7 @@ mod service;
 mod state_dir;
 mod stats_cache;
 mod survey;
+mod trial;
 mod trim;
 
 pub use backup::file::backup;

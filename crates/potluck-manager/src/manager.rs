@@ -8,7 +8,7 @@ use crate::config::ManagerConfig;
 use crate::error::ManagerError;
 use crate::init::{advertised, update_admin_address};
 use crate::members::Members;
-use crate::pool::{Giving, Limits, NewSession, PARTS, Pool, Record};
+use crate::pool::{Giving, Limits, NewSession, PARTS, Pool, Record, Switch};
 use crate::pool_time::PoolTime;
 use crate::repair::{self, Keeper};
 use crate::restore::Collecting;
@@ -23,7 +23,6 @@ use potluck_wire::env::Env;
 use potluck_wire::net::Listener;
 use potluck_wire::tls::{Admit, TlsAdmit};
 use potluck_wire::token::Role;
-use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
@@ -48,7 +47,7 @@ struct Left {
     sessions: Vec<(sessions::StoredSession, Vec<ChunkName>)>,
     donors: Vec<donors::Known>,
     paused: Option<String>,
-    tripped: BTreeSet<DonorId>,
+    switch: Switch,
 }
 
 impl Manager {
@@ -170,8 +169,6 @@ fn next_life(db: &rusqlite::Connection) -> Result<Left, Error> {
             Ok((session, offered))
         })
         .collect::<Result<_, Error>>()?;
-    let tripped = notes::get(db, notes::REPAIR_TRIPPED)?
-        .and_then(|donors| serde_json::from_str(&donors).ok());
     Ok(Left {
         epoch: schema::next_epoch(db)?,
         gc_held: notes::get(db, notes::GC_HELD)?,
@@ -181,7 +178,10 @@ fn next_life(db: &rusqlite::Connection) -> Result<Left, Error> {
         sessions,
         donors: donors::all(db)?,
         paused: notes::get(db, notes::REPAIR_PAUSED)?,
-        tripped: tripped.unwrap_or_default(),
+        switch: Switch {
+            tripped: notes::donors(db, notes::REPAIR_TRIPPED)?,
+            excused: notes::donors(db, notes::REPAIR_EXCUSED)?,
+        },
     })
 }
 
@@ -206,7 +206,7 @@ fn rebuild(config: &ManagerConfig, left: &Left, now: Tick) -> Pool {
     for known in &left.donors {
         pool.recall(known.donor, recalled(known, left.saved_ms.unwrap_or(0), now));
     }
-    pool.resume_tripped(left.tripped.clone());
+    pool.resume_switch(left.switch.clone());
     for (session, offered) in &left.sessions {
         let known = NewSession {
             id: session.id,

@@ -12,13 +12,15 @@ mod orders;
 mod repairs;
 mod sessions;
 mod standing;
+mod trials;
 mod trust;
 
 pub use donors::{Contact, Enlisted};
 pub use inventory::{OutOfOrder, PageDone};
 pub use repairs::{Purpose, Repairs};
 pub use sessions::{NewSession, NoSession, Ticketed};
-pub use standing::{Changes, Giving, PARTS, Record, Rule, Standings, part_of};
+pub use standing::{Changes, Giving, PARTS, Record, Rule, Standings, Switch, part_of};
+pub use trials::Verdict;
 
 use donors::Donors;
 use offered::Offered;
@@ -29,9 +31,9 @@ use potluck_core::ids::{DonorId, Incarnation, SessionId};
 use potluck_core::reservation::Ledger;
 use potluck_wire::control::{Heartbeat, Order};
 use sessions::Session;
-use standing::Switch;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+use trials::Trials;
 use trust::Complaints;
 
 /// The limits by which the pool decides.
@@ -64,6 +66,7 @@ pub struct Pool {
     orders: Orders,
     switch: Switch,
     complaints: Complaints,
+    trials: Trials,
     /// What is being made.
     pub repairs: Repairs,
 }
@@ -106,6 +109,7 @@ impl Pool {
             orders: Orders::default(),
             switch: Switch::default(),
             complaints: Complaints::default(),
+            trials: Trials::default(),
             repairs: Repairs::new(limits.repair_rate, limits.repair_donor_rate, Tick::ZERO),
         }
     }

@@ -5,15 +5,15 @@ use crate::audit;
 use crate::calls;
 use crate::catalog::conversions::{self, Encoded};
 use crate::catalog::{Durability, Error, notes, placements};
-use crate::pool::{Changes, Purpose};
+use crate::pool::{Changes, Purpose, Switch};
 use crate::service::Service;
 use crate::survey::{self, Encode, Findings, Haste};
-use crate::trim;
+use crate::{trial, trim};
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, MemberId, VersionId};
 use potluck_wire::control::{OrderFault, OrderOutcome, OrderResult, SpaceHealth};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::time::MissedTickBehavior;
@@ -97,33 +97,34 @@ fn log(what: &str, result: Result<(), Error>) {
 async fn hand_out(service: &Service) {
     let mut interval = tokio::time::interval(EVERY);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut tripped = service.pool().tripped();
+    let mut switch = service.pool().switch();
     loop {
         interval.tick().await;
         let now = service.time.tick();
         let changes = service.pool().pass_time(now);
         announce(service, &changes, now);
+        trial::go_on(service);
         let (after, more) = {
             let mut pool = service.pool();
             pool.hand_out(now, &|contact| calls::source(service, contact));
-            (pool.tripped(), pool.repairs.wants_more())
+            (pool.switch(), pool.repairs.wants_more())
         };
         if more {
             service.keeper.changed(now);
         }
-        if after != tripped {
-            tripped = after;
-            log("noting the donors that went at once", note_tripped(service, &tripped).await);
+        if after != switch {
+            switch = after;
+            log("noting the donors that went at once", note_switch(service, &switch).await);
         }
     }
 }
 
-async fn note_tripped(service: &Service, tripped: &BTreeSet<DonorId>) -> Result<(), Error> {
-    let text = serde_json::to_string(tripped).map_err(|why| Error::Bug(why.to_string()))?;
-    let none = tripped.is_empty();
-    let set = move |db: &_| match none {
-        true => notes::clear(db, notes::REPAIR_TRIPPED),
-        false => notes::set(db, notes::REPAIR_TRIPPED, &text),
+/// Has the next life of the manager decide as this one about donors that went at once.
+pub async fn note_switch(service: &Service, switch: &Switch) -> Result<(), Error> {
+    let Switch { tripped, excused } = switch.clone();
+    let set = move |db: &_| {
+        notes::set_donors(db, notes::REPAIR_TRIPPED, &tripped)?;
+        notes::set_donors(db, notes::REPAIR_EXCUSED, &excused)
     };
     service.catalog.write(Durability::Process, set).await
 }
@@ -229,7 +230,12 @@ pub async fn answered(
                 let chunk = group.shards[0].name;
                 failed(service, donor, chunk, why, source, now);
             }
-            (Some(purpose), outcome) => audit::answered(service, donor, purpose, outcome),
+            (Some(purpose), outcome) => {
+                if let Purpose::Probe { chunk, suspect } = &purpose {
+                    trial::heard(service, *suspect, *chunk, &outcome).await?;
+                }
+                audit::answered(service, donor, purpose, outcome);
+            }
             (None, _) => {} // of an earlier life, or given up
         }
     }

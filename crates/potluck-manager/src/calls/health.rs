@@ -2,7 +2,7 @@
 
 use super::ticketing;
 use crate::catalog::units::{Layout, Piece};
-use crate::pool::{Contact, Standings};
+use crate::pool::Contact;
 use crate::service::Service;
 use potluck_core::ids::DonorId;
 use potluck_wire::control::Share;
@@ -33,12 +33,10 @@ pub fn shares(service: &Service, layout: &Layout) -> Vec<Share> {
     shares.into_values().collect()
 }
 
-/// The fewest donors that can send any one data chunk now.
-pub fn live_copies(layout: &Layout, standings: &Standings) -> u32 {
-    let live = |piece: &Piece| {
-        let copies = piece.holders.iter();
-        let copies = copies.filter_map(|(donor, gone)| standings.copy(*donor, &piece.name, *gone));
-        copies.filter(|copy| copy.worth.fetchable()).count() as u32
-    };
-    layout.pieces[..layout.data].iter().map(live).min().unwrap_or(0)
+/// The fewest live holders of any one data chunk.
+pub fn live_copies(layout: &Layout, shares: &[Share]) -> u32 {
+    let live: BTreeSet<DonorId> =
+        shares.iter().filter(|share| share.live).map(|share| share.donor).collect();
+    let copies = |piece| holders(piece).filter(|donor| live.contains(donor)).count() as u32;
+    layout.pieces[..layout.data].iter().map(copies).min().unwrap_or(0)
 }

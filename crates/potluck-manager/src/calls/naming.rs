@@ -44,8 +44,8 @@ impl Answer for Stat {
             stated.chunks = version.chunks;
             stated.chunk_size = version.chunk_size;
             let standings = service.pool().standings(service.time.tick());
-            stated.live_copies = health::live_copies(&facts.layout, &standings);
             stated.donors = health::shares(&service, &facts.layout);
+            stated.live_copies = health::live_copies(&facts.layout, &stated.donors);
             stated.health = Some(judge_file(&version, &facts.layout, &standings).health);
             if self.chunks {
                 stated.chunk_list = chunk_facts(&facts.layout, &standings);

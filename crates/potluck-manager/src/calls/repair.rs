@@ -3,7 +3,9 @@
 use super::{Answer, concerned};
 use crate::catalog::{Durability, donors, notes};
 use crate::members::Caller;
+use crate::repair;
 use crate::service::Service;
+use crate::trial;
 use potluck_wire::control::{
     Away, Done, RepairAction, RepairControl, RepairState, RepairStatus, ScrubNow, Trust,
 };
@@ -30,7 +32,7 @@ impl Answer for RepairControl {
         };
         service.catalog.write(Durability::Disk, keep).await?;
         let now = service.time.tick();
-        let state = {
+        let (state, switch) = {
             let mut pool = service.pool();
             pool.repairs.paused = paused;
             if self.action == RepairAction::Now {
@@ -39,8 +41,9 @@ impl Answer for RepairControl {
             if self.action != RepairAction::Pause {
                 pool.excuse_gone(now);
             }
-            pool.repair_state(now)
+            (pool.repair_state(now), pool.switch())
         };
+        repair::note_switch(&service, &switch).await?;
         if self.action != RepairAction::Pause {
             service.keeper.hurry(now);
         }
@@ -64,10 +67,7 @@ impl Answer for Away {
 impl Answer for Trust {
     async fn answer(self, service: Arc<Service>, caller: Caller) -> Result<Done, Failure> {
         let donor = concerned(&service, &caller, Some(self.donor))?;
-        let keep = move |db: &_| donors::quarantine(db, donor, None);
-        service.catalog.write(Durability::Disk, keep).await?;
-        service.pool().forgive(donor);
-        service.keeper.hurry(service.time.tick());
+        trial::begin(&service, donor).await?;
         Ok(Done {})
     }
 }

@@ -1,7 +1,9 @@
 //! Single facts in words that must outlive the manager's process, by key.
 
 use super::error::Error;
+use potluck_core::ids::DonorId;
 use rusqlite::{Connection, OptionalExtension, params};
+use std::collections::BTreeSet;
 
 /// The last checkpoint that was begun.
 pub const CHECKPOINT: &str = "checkpoint";
@@ -9,6 +11,8 @@ pub const CHECKPOINT: &str = "checkpoint";
 pub const REPAIR_PAUSED: &str = "repair_paused";
 /// The donors whose loss has repair rest, as a JSON list.
 pub const REPAIR_TRIPPED: &str = "repair_tripped";
+/// The donors that are gone and that an admin does not wait for, as a JSON list.
+pub const REPAIR_EXCUSED: &str = "repair_excused";
 /// Why garbage collection is held.
 pub const GC_HELD: &str = "gc_held";
 
@@ -26,6 +30,21 @@ pub fn set(db: &Connection, key: &str, value: &str) -> Result<(), Error> {
     )?
     .execute(params![key, value])?;
     Ok(())
+}
+
+/// Donors that were noted under a key.
+pub fn donors(db: &Connection, key: &str) -> Result<BTreeSet<DonorId>, Error> {
+    let noted = get(db, key)?.and_then(|donors| serde_json::from_str(&donors).ok());
+    Ok(noted.unwrap_or_default())
+}
+
+/// Notes donors under a key.
+pub fn set_donors(db: &Connection, key: &str, donors: &BTreeSet<DonorId>) -> Result<(), Error> {
+    if donors.is_empty() {
+        return clear(db, key);
+    }
+    let text = serde_json::to_string(donors).map_err(|why| Error::Bug(why.to_string()))?;
+    set(db, key, &text)
 }
 
 /// Forgets a fact.

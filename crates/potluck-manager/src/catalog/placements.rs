@@ -347,6 +347,35 @@ pub struct Drawn {
 
 /// One of a donor's copies that files use; `random` says which.
 pub fn drawn(db: &Connection, donor: DonorId, random: u64) -> Result<Option<Drawn>, Error> {
+    match rows_at(db, donor)? {
+        Some((first, rows)) => next_at(db, donor, first + (random % rows) as i64),
+        None => Ok(None),
+    }
+}
+
+/// Up to `count` of a donor's copies that files use, spread over all of them; `random` says from
+/// where on.
+pub fn sample(
+    db: &Connection,
+    donor: DonorId,
+    count: usize,
+    random: u64,
+) -> Result<Vec<Drawn>, Error> {
+    let Some((first, rows)) = rows_at(db, donor)? else { return Ok(Vec::new()) };
+    let stride = (rows / count as u64).max(1);
+    let mut sample: Vec<Drawn> = Vec::new();
+    for at in (random % stride..rows).step_by(stride as usize).take(count) {
+        if let Some(drawn) = next_at(db, donor, first + at as i64)?
+            && sample.last().is_none_or(|last| last.name != drawn.name)
+        {
+            sample.push(drawn);
+        }
+    }
+    Ok(sample)
+}
+
+/// The first row of a donor's copies, and how many rows there may be.
+fn rows_at(db: &Connection, donor: DonorId) -> Result<Option<(i64, u64)>, Error> {
     let range: (Option<i64>, Option<i64>) = db
         .prepare_cached(
             "SELECT min(chunk), max(chunk) FROM placements INDEXED BY placements_by_donor
@@ -354,7 +383,11 @@ pub fn drawn(db: &Connection, donor: DonorId, random: u64) -> Result<Option<Draw
         )?
         .query_row([donor.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let (Some(first), Some(last)) = range else { return Ok(None) };
-    let at = first + (random % (last - first + 1) as u64) as i64;
+    Ok(Some((first, (last - first + 1) as u64)))
+}
+
+/// The first of a donor's copies that files use, from the row `at` on.
+fn next_at(db: &Connection, donor: DonorId, at: i64) -> Result<Option<Drawn>, Error> {
     let found = db
         .prepare_cached(
             "SELECT c.id, c.name, c.len FROM placements p INDEXED BY placements_by_donor

@@ -16,6 +16,9 @@ use std::time::Duration;
 /// A donor has orders for so many seconds of its budget: it fetches them once a second, and must
 /// not run dry between.
 const SECONDS_AHEAD: u64 = 3;
+/// Bytes under way at one donor for an owner who needs space: more than any link carries between
+/// two beats, so that the link is the limit.
+const PRESSED_AHEAD: u64 = 2 << 30;
 /// Orders under way at one donor.
 const MAX_UNDER_WAY: usize = 512;
 /// Jobs looked at in one round.
@@ -49,6 +52,8 @@ pub enum Purpose {
 #[derive(Debug)]
 pub struct Repairs {
     queue: BTreeMap<(u32, u64), Job>,
+    /// Jobs that an owner waits for; they wait for no budget.
+    pressed: BTreeMap<(u32, u64), Job>,
     encode: VecDeque<Encode>,
     stuck: u64,
     stuck_why: Option<String>,
@@ -89,6 +94,7 @@ impl Repairs {
     pub fn new(pool_rate: u64, donor_rate: u64, now: Tick) -> Self {
         Self {
             queue: BTreeMap::new(),
+            pressed: BTreeMap::new(),
             encode: VecDeque::new(),
             stuck: 0,
             stuck_why: None,
@@ -119,6 +125,7 @@ impl Repairs {
         self.finished.retain(|_, at| *at >= began);
         self.looked = began;
         self.queue = std::mem::take(&mut findings.queue);
+        self.pressed = std::mem::take(&mut findings.pressed);
         self.encode = std::mem::take(&mut findings.encode).into();
         self.stuck = findings.sourceless;
         self.stuck_why = (findings.sourceless > 0)
@@ -134,12 +141,17 @@ impl Repairs {
 
     /// Whether all that the last survey found is handed out, and there was more.
     pub fn wants_more(&self) -> bool {
-        self.more && self.queue.is_empty() && self.encode.is_empty()
+        self.more && self.queue.is_empty() && self.pressed.is_empty() && self.encode.is_empty()
     }
 
     /// Whether a chunk was made since the survey looked.
     fn is_finished(&self, chunk: &ChunkName) -> bool {
         self.finished.get(chunk).is_some_and(|at| *at >= self.looked)
+    }
+
+    /// Bytes that may be under way at one donor.
+    fn ahead(&self, pressed: bool) -> u64 {
+        if pressed { PRESSED_AHEAD } else { self.donor_rate.saturating_mul(SECONDS_AHEAD) }
     }
 
     /// Whether nothing is under way.
@@ -203,6 +215,8 @@ fn parity_bytes(group: &Encode) -> u64 {
 /// Where orders of one round go: asked of the pool once, and kept in step with what is handed out.
 struct Round<'a> {
     takers: Vec<Helper>,
+    /// Whether an owner waits, so that budgets are not asked.
+    pressed: bool,
     now: Tick,
     source: &'a dyn Fn(Contact) -> Option<Source>,
 }
@@ -211,15 +225,21 @@ impl Pool {
     /// Hands out what waits, as far as budgets allow; `source` makes a donor one that can be asked.
     pub fn hand_out(&mut self, now: Tick, source: &dyn Fn(Contact) -> Option<Source>) {
         self.drop_expired(now);
-        if self.repairs.paused.is_some() || self.too_many_gone().is_some() {
+        let rests = self.repairs.paused.is_some() || self.too_many_gone().is_some();
+        if rests && self.repairs.pressed.is_empty() {
             return;
         }
-        let mut round = Round { takers: self.takers(now), now, source };
+        let mut round = Round { takers: self.takers(now), pressed: true, now, source };
         round.takers.iter_mut().for_each(|taker| {
             taker.free = taker
                 .free
                 .saturating_sub(self.repairs.writing.get(&taker.donor).copied().unwrap_or(0));
         });
+        self.hand_out_pressed(&mut round);
+        if rests {
+            return;
+        }
+        round.pressed = false;
         self.allow(&mut round);
         let keys: Vec<_> = self.repairs.queue.keys().take(ROUND).copied().collect();
         for key in keys {
@@ -242,9 +262,22 @@ impl Pool {
         }
     }
 
+    /// Hands out what owners wait for. A pause holds up repair, not them: all these chunks can be
+    /// had.
+    fn hand_out_pressed(&mut self, round: &mut Round<'_>) {
+        self.allow(round);
+        let keys: Vec<_> = self.repairs.pressed.keys().take(ROUND).copied().collect();
+        for key in keys {
+            let Some(job) = self.repairs.pressed.remove(&key) else { continue };
+            if let Some(rest) = self.hand_out_job(job, round) {
+                self.repairs.pressed.insert(key, rest);
+            }
+        }
+    }
+
     /// Says of each taker whether it may be given more.
     fn allow(&mut self, round: &mut Round<'_>) {
-        let ahead = self.repairs.donor_rate.saturating_mul(SECONDS_AHEAD);
+        let ahead = self.repairs.ahead(round.pressed);
         for taker in &mut round.takers {
             let repairs = &mut self.repairs;
             let burden = repairs.writing.get(&taker.donor).copied().unwrap_or(0);
@@ -252,8 +285,9 @@ impl Pool {
                 repairs.left_alone.get(&taker.donor).is_some_and(|until| round.now < *until);
             let count = repairs.orders.of(taker.donor).count();
             let rate = repairs.donor_rate;
-            let ready = Repairs::bucket(&mut repairs.writers, taker.donor, rate, round.now)
-                .ready(round.now);
+            let ready = round.pressed
+                || Repairs::bucket(&mut repairs.writers, taker.donor, rate, round.now)
+                    .ready(round.now);
             taker.outstanding = burden;
             taker.allowed =
                 ready && !alone && count < MAX_UNDER_WAY && (burden == 0 || burden < ahead);
@@ -352,7 +386,6 @@ impl Pool {
         };
         self.repairs.orders.give(chosen.donor, round.now, purpose, give);
         self.repairs.under_way.insert(chunk);
-        self.repairs.pool.take(len);
         self.charge(chosen.donor, len, &reads, round);
         job.used.push((chosen.donor, chosen.domain));
         Handed::Out
@@ -367,10 +400,16 @@ impl Pool {
         round: &mut Round<'_>,
     ) {
         let rate = self.repairs.donor_rate;
-        Repairs::bucket(&mut self.repairs.writers, taker, rate, round.now).take(bytes);
+        let budgeted = !round.pressed;
+        if budgeted {
+            self.repairs.pool.take(bytes);
+            Repairs::bucket(&mut self.repairs.writers, taker, rate, round.now).take(bytes);
+        }
         *self.repairs.writing.entry(taker).or_default() += bytes;
         for (source, bytes) in reads {
-            Repairs::bucket(&mut self.repairs.readers, *source, rate, round.now).take(*bytes);
+            if budgeted {
+                Repairs::bucket(&mut self.repairs.readers, *source, rate, round.now).take(*bytes);
+            }
             *self.repairs.reading.entry(*source).or_default() += bytes;
         }
         if let Some(taker) = round.takers.iter_mut().find(|helper| helper.donor == taker) {
@@ -406,7 +445,7 @@ impl Pool {
             let mut helpers = Vec::new();
             for donor in &shard.from {
                 if self.donors.is_live(*donor, round.now, &self.limits) {
-                    helpers.push(self.helper(*donor, round.now));
+                    helpers.push(self.helper(*donor, round.now, round.pressed));
                 }
             }
             by_burden(&mut helpers);
@@ -428,12 +467,13 @@ impl Pool {
         Some((found.into_iter().map(|(_, shard)| shard).collect(), reads))
     }
 
-    fn helper(&mut self, donor: DonorId, now: Tick) -> Helper {
+    fn helper(&mut self, donor: DonorId, now: Tick, pressed: bool) -> Helper {
         let rate = self.repairs.donor_rate;
         let alone = self.repairs.left_alone.get(&donor).is_some_and(|until| now < *until);
-        let ready = Repairs::bucket(&mut self.repairs.readers, donor, rate, now).ready(now);
+        let ready =
+            pressed || Repairs::bucket(&mut self.repairs.readers, donor, rate, now).ready(now);
         let outstanding = self.repairs.reading.get(&donor).copied().unwrap_or(0);
-        let ahead = rate.saturating_mul(SECONDS_AHEAD);
+        let ahead = self.repairs.ahead(pressed);
         let allowed = ready && !alone && (outstanding == 0 || outstanding < ahead);
         Helper { donor, domain: 0, free: 0, outstanding, allowed }
     }
@@ -470,7 +510,6 @@ impl Pool {
             let give = |order| Order::Encode { order, ec, ack: AckLevel::Disk, shards };
             self.repairs.orders.give(taker.donor, round.now, purpose, give);
             self.charge(taker.donor, bytes, &reads, round);
-            self.repairs.pool.take(bytes);
         }
         self.repairs.encoding.insert((group.version, group.group));
         None
@@ -532,7 +571,7 @@ impl Pool {
             under_way: repairs.under_way.len() as u64,
             ..RepairState::default()
         };
-        for job in repairs.queue.values() {
+        for job in repairs.queue.values().chain(repairs.pressed.values()) {
             let slot = job.tolerates as usize;
             if state.queued.len() <= slot {
                 state.queued.resize(slot + 1, 0);

@@ -83,6 +83,8 @@ pub struct Standing {
     pub below: u32,
     /// … under this rule.
     pub rule: Rule,
+    /// Whether its owner needs the space now.
+    pub pressed: bool,
     /// Whether it takes copies.
     pub takes: bool,
 }
@@ -145,12 +147,12 @@ pub struct Changes {
 }
 
 /// Whether so many donors went at once that it is no time to repair.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Switch {
     /// The donors whose loss tripped it.
-    tripped: BTreeSet<DonorId>,
+    pub tripped: BTreeSet<DonorId>,
     /// Donors that are gone, and that an admin said to repair after.
-    excused: BTreeSet<DonorId>,
+    pub excused: BTreeSet<DonorId>,
 }
 
 impl Pool {
@@ -193,6 +195,7 @@ impl Pool {
                 free: self.free_at(id),
                 below,
                 rule,
+                pressed,
                 takes: self.takes(id, now),
             };
             (id, standing)
@@ -308,14 +311,20 @@ impl Pool {
         })
     }
 
-    /// The donors whose loss has repair rest, to be remembered.
-    pub fn tripped(&self) -> BTreeSet<DonorId> {
-        self.switch.tripped.clone()
+    /// What was decided about donors that went at once, to be remembered.
+    pub fn switch(&self) -> Switch {
+        self.switch.clone()
     }
 
-    /// An earlier life of the manager let repair rest for these.
-    pub fn resume_tripped(&mut self, donors: BTreeSet<DonorId>) {
-        self.switch.tripped = donors;
+    /// An earlier life of the manager decided so.
+    pub fn resume_switch(&mut self, switch: Switch) {
+        for donor in &switch.excused {
+            if let Some(donor) = self.donors.get_mut(*donor) {
+                // It was gone then, and is until it is heard.
+                donor.record.dismissed = true;
+            }
+        }
+        self.switch = switch;
     }
 
     /// An admin says to repair after all.
@@ -359,6 +368,7 @@ impl Pool {
 
     /// Stops, or with `None` begins again, to trust a donor.
     pub fn quarantine(&mut self, donor: DonorId, why: Option<String>) {
+        self.end_trial(donor);
         if let Some(donor) = self.donors.get_mut(donor) {
             donor.record.quarantined = why;
         }

@@ -55,10 +55,15 @@ impl Pool {
         })
     }
 
-    /// A donor is trusted again.
-    pub fn forgive(&mut self, donor: DonorId) {
+    /// What was said of a donor counts no more.
+    pub(super) fn settle_complaints(&mut self, donor: DonorId) {
         self.complaints.open.remove(&donor);
         self.complaints.denied.remove(&donor);
+    }
+
+    /// A donor is trusted again.
+    pub fn forgive(&mut self, donor: DonorId) {
+        self.settle_complaints(donor);
         self.quarantine(donor, None);
     }
 }

@@ -30,6 +30,8 @@ pub struct Job {
     pub kind: ChunkKind,
     /// How many more deaths it survives.
     pub tolerates: u32,
+    /// Whether an owner who needs the space waits for it.
+    pub pressed: bool,
     /// The code, with the data chunks of the group.
     pub group: Option<(Ec, usize)>,
     /// Its chunks, by shard; of copies only one.
@@ -123,6 +125,8 @@ pub struct Findings {
     pub spaces: Vec<SpaceHealth>,
     /// Units to be made whole, the most urgent first.
     pub queue: BTreeMap<(u32, u64), Job>,
+    /// Those of which copies are to leave a donor whose owner needs the space.
+    pub pressed: BTreeMap<(u32, u64), Job>,
     /// Chunks lacking, by how many more deaths their units survive.
     pub lacking: Vec<u64>,
     /// Their stored bytes.
@@ -257,8 +261,11 @@ impl Findings {
         let (unit, judged) = (look.unit, &look.judged);
         let copied = unit.group.is_none();
         let mut make = Vec::new();
+        let mut pressed = false;
         for shard in judged.lacking() {
             let piece = &look.layout.pieces[unit.shards[shard]];
+            let mut copies = look.copies[unit.shards[shard]].iter();
+            pressed |= copies.any(|copy| self.presses(copy));
             // A copy on its way out is there: it need only stay.
             let stays = piece.holders.iter().find(|(donor, leaving)| {
                 let standing = self.standings.get(*donor);
@@ -285,6 +292,7 @@ impl Findings {
             unit: (look.version.id, unit.number, look.goal),
             kind: look.kind,
             tolerates: judged.matching.saturating_sub(judged.need) as u32,
+            pressed,
             group: unit.group,
             shards: shards.iter().enumerate().map(shard).collect(),
             used: relied.filter_map(domain).collect(),
@@ -310,12 +318,19 @@ impl Findings {
         self.lacking[slot] += job.make.len() as u64;
         self.lacking_bytes +=
             job.make.iter().map(|make| u64::from(job.shards[make.shard].len)).sum::<u64>();
-        self.queue.insert((job.tolerates, self.jobs), job);
+        let queue = if job.pressed { &mut self.pressed } else { &mut self.queue };
+        queue.insert((job.tolerates, self.jobs), job);
         self.jobs += 1;
-        if self.queue.len() > MAX_QUEUED {
-            self.queue.pop_last();
+        if queue.len() > MAX_QUEUED {
+            queue.pop_last();
             self.more = true;
         }
+    }
+
+    /// Whether a copy is on its way out because its donor's owner needs the space.
+    fn presses(&self, copy: &Copy) -> bool {
+        copy.worth == Worth::Source
+            && self.standings.get(copy.donor).is_some_and(|standing| standing.pressed)
     }
 
     /// Says of every copy in the unit whether the unit can do without it.

@@ -8,7 +8,7 @@ use potluck_core::policy::{AckLevel, Override};
 use potluck_manager::ManagerConfig;
 use potluck_wire::call::Caller;
 use potluck_wire::control::{
-    Condition, Health, Holding, Order, OrderOutcome, OrderResult, Outcome, PoolStatus,
+    Condition, Health, Holding, Order, OrderFault, OrderOutcome, OrderResult, Outcome, PoolStatus,
     RepairAction, RepairControl, RepairState, RepairStatus, Reserve, Stat, Status,
 };
 use potluck_wire::packed::Packed;
@@ -23,6 +23,8 @@ pub struct Member {
     pub asleep: bool,
     /// Bytes beyond its owner's limits.
     pub excess: u64,
+    /// Who sends wrong bytes and says they are right, which this one may be itself.
+    pub liar: Option<DonorId>,
     /// Every order it was ever given, once.
     pub seen: Vec<Order>,
     touches: u64,
@@ -83,9 +85,15 @@ impl Member {
             Order::Verify { chunk } if self.holds.contains(&chunk) => self.sound.push(chunk),
             Order::Verify { chunk } => self.removed.push(chunk),
             Order::Audit { order, chunk, key, .. } => {
-                let hash = Digest(*blake3(&chunk, &key.0).as_bytes());
+                let said = if self.liar == Some(self.id()) { chunk_of_a_liar() } else { chunk };
+                let hash = Digest(*blake3(&said, &key.0).as_bytes());
                 let outcome = OrderOutcome::Audited { hash };
                 self.results.push(OrderResult { order, outcome });
+            }
+            Order::Probe { order, from, .. } if self.liar == Some(from.donor) => {
+                let (why, donor) = (OrderFault::SourceWrong, Some(from.donor));
+                self.results
+                    .push(OrderResult { order, outcome: OrderOutcome::Failed { why, donor } });
             }
             Order::Probe { order, .. } | Order::Scrub { order, .. } => {
                 self.results.push(done(order))
@@ -101,6 +109,10 @@ impl Member {
         };
         self.seen.iter().filter(made).count()
     }
+}
+
+fn chunk_of_a_liar() -> ChunkName {
+    chunk(u64::MAX)
 }
 
 fn blake3(chunk: &ChunkName, key: &[u8; 32]) -> blake3::Hash {
@@ -142,6 +154,7 @@ impl Crew {
                 holds: BTreeSet::new(),
                 asleep: false,
                 excess: 0,
+                liar: None,
                 seen: Vec::new(),
                 touches: 0,
                 added: Vec::new(),
@@ -151,6 +164,19 @@ impl Crew {
             });
         }
         Self { lab, user, members }
+    }
+
+    /// Starts the manager again after it was stopped; who is awake registers anew.
+    pub async fn restart(&mut self) {
+        self.lab.start().await;
+        self.user = self.lab.user().await;
+        for member in &mut self.members {
+            member.donor.caller = self.lab.caller(&member.donor.identity);
+            if !member.asleep {
+                let names: Vec<_> = member.holds.iter().copied().collect();
+                member.donor.report(&names).await;
+            }
+        }
     }
 
     /// Everybody who is awake beats once.

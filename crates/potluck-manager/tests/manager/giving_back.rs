@@ -1,6 +1,6 @@
-use crate::crew::Crew;
-use crate::lab::{LEN, chunk};
-use potluck_wire::control::{GiveBack, GiveBackStatus, GivingBack};
+use crate::crew::{Crew, Member};
+use crate::lab::{LEN, chunk, eventually};
+use potluck_wire::control::{GiveBack, GiveBackStatus, GivingBack, RepairAction, RepairControl};
 use std::time::Duration;
 
 fn give_back(crew: &Crew, at: usize) -> GiveBack {
@@ -94,4 +94,30 @@ async fn s2_an_owner_in_need_gets_spare_copies_at_once() {
     crew.until("deleted", async |crew: &Crew| crew.members[0].holds.is_empty().then_some(())).await;
     crew.members[0].excess = 0;
     crew.until("made again", async |crew: &Crew| crew.tolerates(2).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s2_an_owner_in_need_waits_for_no_budget_and_no_pause() {
+    let mut crew = Crew::with(4, |config| {
+        (config.repair_rate, config.repair_donor_rate) = (1, 1);
+        // Nobody beats while the orders are counted.
+        config.suspect_after = Duration::from_secs(30);
+    })
+    .await;
+    let chunks: Vec<u64> = (0..60).collect();
+    crew.copies("pot://lab/single", &chunks, &[0]).await;
+    crew.until("surveyed", async |crew: &Crew| crew.tolerates(0).await).await;
+    let pause = RepairControl { action: RepairAction::Pause };
+    crew.lab.admin().call(&pause).await.expect("paused");
+
+    crew.members[0].excess = 60 * u64::from(LEN);
+    crew.beat().await;
+    eventually("all is handed out", async || (crew.repair().await.under_way == 60).then_some(()))
+        .await;
+    crew.beat().await;
+    assert_eq!(crew.made(), 60, "two beats after its owner needed the space");
+    let made: Vec<_> = crew.members.iter().map(Member::made).collect();
+    assert!(made[1..].iter().all(|made| *made >= 10), "not all to one: {made:?}");
+    crew.until("deleted", async |crew: &Crew| crew.members[0].holds.is_empty().then_some(())).await;
+    assert!(chunks.iter().all(|n| crew.holders(&chunk(*n)).len() == 1));
 }

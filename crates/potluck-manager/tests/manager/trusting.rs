@@ -1,6 +1,6 @@
 use crate::crew::Crew;
 use crate::lab::chunk;
-use potluck_wire::control::{CopyFault, Report, Trust};
+use potluck_wire::control::{CopyFault, Order, Report, Trust};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_donor_that_denies_what_two_others_saw_is_not_trusted() {
@@ -23,6 +23,50 @@ async fn a_donor_that_denies_what_two_others_saw_is_not_trusted() {
     })
     .await;
     assert!(crew.members[2].holds.contains(&chunk(1)));
+    // All it had is elsewhere, and deleted there: nothing is left to test.
+    crew.until("empty", async |crew: &Crew| crew.members[0].holds.is_empty().then_some(())).await;
     crew.lab.admin().call(&Trust { donor: liar }).await.expect("trusted");
     assert_eq!(crew.status().await.donors[0].quarantined, None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_liar_is_found_by_audits_and_fails_its_test_when_it_is_to_be_trusted_again() {
+    let mut crew =
+        Crew::with(4, |config| config.audit_every = std::time::Duration::from_millis(100)).await;
+    crew.copies("pot://lab/a", &[1, 2, 3, 4], &[0, 1, 2, 3]).await;
+    let liar = crew.members[0].id();
+    crew.members.iter_mut().for_each(|member| member.liar = Some(liar));
+    let why = crew
+        .until("quarantined", async |crew: &Crew| crew.status().await.donors[0].quarantined.clone())
+        .await;
+    assert!(why.contains("2 members"), "{why}");
+    let looked = |order: &Order| matches!(order, Order::Verify { .. });
+    assert!(crew.members[0].seen.iter().any(looked), "it was told to look first");
+    let honest = &crew.status().await.donors[1..];
+    assert!(honest.iter().all(|donor| donor.quarantined.is_none()), "{honest:?}");
+    crew.until("missed", async |crew: &Crew| {
+        (crew.health("pot://lab/a/1").await.tolerates == Some(2)).then_some(())
+    })
+    .await;
+    crew.lab.admin().call(&Trust { donor: liar }).await.expect("begun");
+    let why = crew
+        .until("found out again", async |crew: &Crew| {
+            let why = crew.status().await.donors[0].quarantined.clone().expect("all the time");
+            why.contains("when it was tested, it sent other bytes").then_some(why)
+        })
+        .await;
+    crew.lab.stop().await;
+    crew.restart().await;
+    assert_eq!(crew.status().await.donors[0].quarantined, Some(why), "kept");
+
+    // Its memory was replaced.
+    crew.members.iter_mut().for_each(|member| member.liar = None);
+    crew.lab.admin().call(&Trust { donor: liar }).await.expect("begun");
+    let why = crew.status().await.donors[0].quarantined.clone().expect("not yet");
+    assert!(why.contains("0 of 4 chunks right"), "{why}");
+    crew.until("found right by others", async |crew: &Crew| {
+        crew.status().await.donors[0].quarantined.is_none().then_some(())
+    })
+    .await;
+    crew.until("whole", async |crew: &Crew| crew.tolerates(3).await).await;
 }

@@ -1,0 +1,116 @@
+//! Trials: a donor that was not trusted is tested by others before it is trusted again. Its copies
+//! count for nothing until then.
+
+use super::Pool;
+use potluck_core::chunk::ChunkName;
+use potluck_core::clock::Tick;
+use potluck_core::ids::DonorId;
+use potluck_wire::control::{OrderFault, OrderOutcome};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A test unanswered for so long is asked of another donor.
+const ANOTHER_AFTER: Duration = Duration::from_secs(15);
+
+/// The donors being tested.
+#[derive(Debug, Default)]
+pub struct Trials(BTreeMap<DonorId, Trial>);
+
+#[derive(Debug)]
+struct Trial {
+    /// Why it was not trusted.
+    why: String,
+    /// Chunks in all.
+    of: usize,
+    /// Those not tested yet: stored bytes, and when somebody was asked.
+    left: BTreeMap<ChunkName, (u32, Option<Tick>)>,
+}
+
+/// What the last test made clear.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// All chunks were right.
+    Right,
+    /// One was not; why the donor is not trusted now.
+    Wrong(String),
+}
+
+impl Pool {
+    /// A donor may be trusted again when each of `sample` proves right. Earlier complaints are
+    /// settled.
+    pub fn try_again(&mut self, donor: DonorId, why: String, sample: Vec<(ChunkName, u32)>) {
+        self.settle_complaints(donor);
+        let of = sample.len();
+        let left = sample.into_iter().map(|(name, len)| (name, (len, None))).collect();
+        self.trials.0.insert(donor, Trial { why, of, left });
+        self.tell_of_trial(donor);
+    }
+
+    fn tell_of_trial(&mut self, donor: DonorId) {
+        let Some(trial) = self.trials.0.get(&donor) else { return };
+        let right = trial.of - trial.left.len();
+        let told = format!(
+            "{}; it is being tested: other donors found {right} of {} chunks right",
+            trial.why, trial.of
+        );
+        if let Some(donor) = self.donors.get_mut(donor) {
+            donor.record.quarantined = Some(told);
+        }
+    }
+
+    /// A trial ends without a verdict.
+    pub(super) fn end_trial(&mut self, donor: DonorId) {
+        self.trials.0.remove(&donor);
+    }
+
+    /// Tests that somebody should be asked for now: of whom, and of what. They count as asked.
+    pub fn due_tests(&mut self, now: Tick) -> Vec<(DonorId, ChunkName, u32)> {
+        let mut due = Vec::new();
+        for (donor, trial) in &mut self.trials.0 {
+            if !self.donors.is_live(*donor, now, &self.limits) {
+                continue;
+            }
+            for (chunk, (len, asked)) in &mut trial.left {
+                if asked.is_none_or(|at| now.saturating_sub(at) >= ANOTHER_AFTER) {
+                    *asked = Some(now);
+                    due.push((*donor, *chunk, *len));
+                }
+            }
+        }
+        due
+    }
+
+    /// Live donors whose word on `suspect` is taken.
+    pub fn testers(&self, suspect: DonorId, now: Tick) -> Vec<DonorId> {
+        let trusted =
+            |id: DonorId| self.donors.get(id).is_some_and(|at| at.record.quarantined.is_none());
+        let live = self.live_donors(now).into_iter();
+        live.filter(|id| *id != suspect && trusted(*id)).collect()
+    }
+
+    /// Somebody has fetched a chunk from `suspect`, or not.
+    pub fn tested(
+        &mut self,
+        suspect: DonorId,
+        chunk: &ChunkName,
+        outcome: &OrderOutcome,
+    ) -> Option<Verdict> {
+        let trial = self.trials.0.get_mut(&suspect)?;
+        if !trial.left.contains_key(chunk) {
+            return None;
+        }
+        let found = match outcome {
+            OrderOutcome::Done => {
+                trial.left.remove(chunk);
+                let verdict = trial.left.is_empty().then_some(Verdict::Right);
+                self.tell_of_trial(suspect);
+                return verdict;
+            }
+            OrderOutcome::Failed { why: OrderFault::SourceWrong, .. } => "other bytes of",
+            OrderOutcome::Failed { why: OrderFault::SourceMissing, .. } => "nothing of",
+            // Says more of the tester or the network; another one is asked.
+            _ => return None,
+        };
+        Some(Verdict::Wrong(format!("when it was tested, it sent {found} chunk {chunk}")))
+    }
+}
