@@ -99,7 +99,7 @@ async fn rest(time: Duration) {
 }
 
 /// Judges the files of a page; where to go on, if there is more.
-fn page(
+pub fn page(
     db: &Connection,
     root: &Root,
     cursor: Option<&str>,

@@ -1,5 +1,7 @@
 //! The state machine by itself: every moment is made up here.
 
+mod budgets;
+
 use super::{Enlisted, Limits, NewSession, NoSession, PageDone, Pool};
 use potluck_core::budget::DiskState;
 use potluck_core::chunk::ChunkName;

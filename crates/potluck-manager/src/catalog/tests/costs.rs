@@ -1,10 +1,13 @@
 //! What a commit and an open cost; printed, and bounded loosely so that a regression shows.
 
-use super::files::{Fixture, chunk, file, path};
+use super::files::{Fixture, chunk, coded, file, path};
 use crate::catalog::commit::PreparedFile;
-use crate::catalog::{open, placements};
-use potluck_core::ids::DonorId;
-use potluck_wire::control::Holding;
+use crate::catalog::{open, placements, units};
+use crate::pool::{Limits, Pool};
+use crate::survey::{self, Findings};
+use potluck_core::ids::{DonorId, Incarnation};
+use potluck_wire::control::{Holding, Register};
+use potluck_wire::ticket::Secret;
 use std::time::Duration;
 
 fn batch(number: u64, files: u64) -> Vec<PreparedFile> {
@@ -92,4 +95,86 @@ fn d4_many_files_open_in_time() {
         "{thousands} thousand files, two copies, {size} bytes: written in {written:?}, opened and checked in {checked:?}, counted in {counted:?}, a donor's copies walked in {swept:?}"
     );
     assert!(checked.as_secs() < 5);
+}
+
+/// Donors that are all there.
+fn standings(donors: u32) -> crate::pool::Standings {
+    let second = Duration::from_secs(1);
+    let mut pool = Pool::new(Limits {
+        lease: second,
+        suspect_after: second,
+        away_after: second,
+        grace: second,
+        repair_rate: 1,
+        repair_donor_rate: 1,
+    });
+    for donor in (1..=donors).map(DonorId) {
+        pool.add_donor(donor, "d");
+        let register = Register {
+            incarnation: Incarnation(1),
+            key: Secret::from_bytes([1; 32]),
+            address: String::new(),
+            version: String::new(),
+            disk: Default::default(),
+            room: 0,
+            label: None,
+            grace_ms: None,
+            heard: Default::default(),
+        };
+        pool.register(donor, &register, String::new(), Duration::ZERO);
+        pool.inventory_done(donor, register.incarnation);
+    }
+    pool.standings(Duration::ZERO)
+}
+
+/// Surveys everything as a manager does, but without rests; files seen, and the CPU time.
+fn surveyed(fixture: &Fixture, donors: u32) -> (Findings, Duration) {
+    let began = cpu();
+    let mut findings = Findings::new(standings(donors));
+    for root in units::roots(&fixture.db).expect("spaces") {
+        findings.enter(&root, potluck_core::policy::Redundancy::Copies(2));
+        let mut cursor: Option<String> = None;
+        loop {
+            let page = fixture.db.unchecked_transaction().expect("a snapshot");
+            cursor = survey::page(&page, &root, cursor.as_deref(), &mut findings).expect("a page");
+            if cursor.is_none() {
+                break;
+            }
+        }
+        findings.leave();
+    }
+    (findings, cpu() - began)
+}
+
+/// `POTLUCK_TEST_CHUNKS=1000000 cargo test --release -p potluck-manager --lib survey -- --nocapture`
+/// asks for another number.
+#[test]
+fn a_survey_looks_at_many_chunks_in_little_time() {
+    let asked = std::env::var("POTLUCK_TEST_CHUNKS").ok().and_then(|chunks| chunks.parse().ok());
+    let files = asked.unwrap_or(20_000_u64) / 100;
+    let mut copied = Fixture::new();
+    let mut group = Fixture::new();
+    for n in 0..files {
+        let chunks: Vec<u64> = (n * 100..n * 100 + 100).collect();
+        let mut twice = file(&format!("pot://lab/{n:06}"), &chunks, &[1, 2]);
+        twice.version.copies = 2;
+        copied.put(twice);
+        // 4+2: data on donors 1 to 4 in turn, the parity of each group on two more.
+        let on: [&[u32]; 6] = [&[1], &[2], &[3], &[4], &[5], &[6]];
+        let data = (0..64).map(|at| (n * 100 + at, on[at as usize % 4]));
+        let parity = (0..32).map(|at| (n * 100 + 64 + at, on[4 + at as usize % 2]));
+        let chunks: Vec<_> = data.chain(parity).collect();
+        group.put(coded(&format!("pot://lab/{n:06}"), "4+2", 64, &chunks));
+    }
+    let (found, of_copies) = surveyed(&copied, 6);
+    assert_eq!((found.spaces[0].files, found.queue.len()), (files, 0));
+    let (found, of_groups) = surveyed(&group, 6);
+    assert_eq!((found.spaces[0].files, found.queue.len()), (files, 0));
+    // A donor that is not there: half of all chunks lack a copy.
+    let (found, of_losses) = surveyed(&copied, 1);
+    assert_eq!(found.lacking, [files * 100]);
+    println!(
+        "{files} files of 100 chunks surveyed: two copies {of_copies:?}, 4+2 {of_groups:?}, with a donor lost {of_losses:?}"
+    );
+    assert!(of_copies.as_secs() < 5 && of_groups.as_secs() < 5, "far over budget");
 }

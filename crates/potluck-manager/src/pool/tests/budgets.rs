@@ -1,0 +1,116 @@
+//! Repair under budgets (PROMISES A3): second for second, and to the byte.
+
+use super::{MIB, at, beat, chunk, pool, register};
+use crate::pool::{Limits, Pool, Purpose};
+use crate::survey::findings::Make;
+use crate::survey::{Findings, Job, ShardAt};
+use potluck_core::chunk::{ChunkKind, ChunkName};
+use potluck_core::ids::{DonorId, VersionId};
+use potluck_wire::control::Order;
+use std::collections::{BTreeMap, BTreeSet};
+
+const CHUNK: u64 = 4 * MIB;
+const POOL_RATE: u64 = 40 * MIB;
+const DONOR_RATE: u64 = 16 * MIB;
+/// Donors 1 to 4 hold what is to be made, two each; 5 to 8 take it.
+const DONORS: u32 = 8;
+const SECONDS: u64 = 30;
+
+/// A chunk that two donors have and a third is to.
+fn job(n: u64) -> Job {
+    let from = [1 + n as u32 % 4, 1 + (n as u32 + 1) % 4].map(DonorId);
+    let shard = ShardAt {
+        position: 0,
+        name: chunk(n),
+        len: CHUNK as u32,
+        from: from.into(),
+        at: from.into(),
+    };
+    Job {
+        unit: (VersionId(n), 0, false),
+        kind: ChunkKind::Data,
+        tolerates: 1,
+        pressed: false,
+        group: None,
+        shards: vec![shard],
+        make: vec![Make { shard: 0, missing: false }],
+        used: from.map(|donor| (donor, donor.0)).into(),
+    }
+}
+
+/// Bytes ordered so far.
+#[derive(Default)]
+struct Ordered {
+    seen: BTreeSet<ChunkName>,
+    all: u64,
+    writes: BTreeMap<DonorId, u64>,
+    reads: BTreeMap<DonorId, u64>,
+}
+
+impl Ordered {
+    fn look(&mut self, pool: &Pool) {
+        for taker in (1..=DONORS).map(DonorId) {
+            for flight in pool.repairs.orders.of(taker) {
+                let Purpose::Make { chunk, len, reads, .. } = &flight.purpose else { continue };
+                if self.seen.insert(*chunk) {
+                    self.all += u64::from(*len);
+                    *self.writes.entry(taker).or_default() += u64::from(*len);
+                    for (source, bytes) in reads {
+                        *self.reads.entry(*source).or_default() += bytes;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Never more than was due, but for a second's worth and one chunk at once.
+    fn check(&self, now: f64) {
+        let due = |rate: u64| (rate as f64 * (now + 1.0)) as u64 + CHUNK;
+        assert!(self.all <= due(POOL_RATE), "{} in all after {now} s", self.all);
+        for (donor, bytes) in self.writes.iter().chain(&self.reads) {
+            assert!(*bytes <= due(DONOR_RATE), "{bytes} at {donor} after {now} s");
+        }
+    }
+}
+
+#[test]
+fn a3_repair_uses_its_budgets_and_never_more() {
+    let limits = Limits { repair_rate: POOL_RATE, repair_donor_rate: DONOR_RATE, ..pool().limits };
+    let mut pool = Pool::new(limits);
+    for donor in 1..=DONORS {
+        register(&mut pool, donor, 7, 0.0);
+        pool.donors.life_mut(DonorId(donor)).expect("registered").room = 1000 * CHUNK;
+    }
+    let mut findings = Findings::default();
+    findings.queue.extend((0..1000).map(|n| ((1, n), job(n))));
+    pool.repairs.take_findings(&mut findings, at(0.0), at(0.0));
+
+    let mut ordered = Ordered::default();
+    // What a donor was told at its last beat it has done by the next.
+    let mut told: BTreeMap<DonorId, Vec<u64>> = BTreeMap::new();
+    for step in 0..SECONDS * 8 {
+        let now = step as f64 / 8.0;
+        if step % 2 == 0 {
+            pool.hand_out(at(now), &|_| None);
+            ordered.look(&pool);
+            ordered.check(now);
+        }
+        // Each donor beats once a second, each at a moment of its own.
+        let donor = DonorId(1 + (step % 8) as u32);
+        assert!(beat(&mut pool, donor.0, 7, 0, now));
+        for order in told.remove(&donor).unwrap_or_default() {
+            if let Some(Purpose::Make { chunk, len, .. }) = pool.order_answered(donor, order) {
+                pool.chunk_made(chunk, len, at(now));
+            }
+        }
+        let numbers = pool.orders_for(donor, at(now)).into_iter().filter_map(|order| match order {
+            Order::Copy { order, .. } => Some(order),
+            _ => None,
+        });
+        told.insert(donor, numbers.collect());
+    }
+    let share = ordered.all as f64 / (POOL_RATE * SECONDS) as f64;
+    assert!(share >= 0.9, "only {share:.2} of the budget was used");
+    let state = pool.repair_state(at(SECONDS as f64));
+    assert!(state.rate <= POOL_RATE && state.rate >= POOL_RATE * 7 / 10, "{state:?}");
+}
