@@ -71,6 +71,11 @@ impl<P> Numbered<P> {
         expired
     }
 
+    /// How many orders a donor has not answered.
+    pub fn count(&self, donor: DonorId) -> usize {
+        self.donors.get(&donor).map_or(0, BTreeMap::len)
+    }
+
     /// What a donor was asked for and has not answered.
     pub fn of(&self, donor: DonorId) -> impl Iterator<Item = &Flight<P>> {
         self.donors.get(&donor).into_iter().flat_map(BTreeMap::values)

@@ -2,7 +2,7 @@
 
 use super::Pool;
 use super::donors::Contact;
-use super::numbered::{Flight, Numbered};
+use super::numbered::Numbered;
 use crate::survey::{Encode, Findings, Job, ShardAt};
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::clock::Tick;
@@ -63,6 +63,8 @@ pub struct Repairs {
     pub paused: Option<String>,
     pub orders: Numbered<Purpose>,
     under_way: BTreeSet<ChunkName>,
+    /// Donors that make chunks of a unit, once for each chunk.
+    makers: BTreeMap<(VersionId, u32, bool), Vec<DonorId>>,
     encoding: BTreeSet<(VersionId, u32)>,
     /// Chunks made, and when: a survey that began before has not seen them.
     finished: BTreeMap<ChunkName, Tick>,
@@ -103,6 +105,7 @@ impl Repairs {
             paused: None,
             orders: Numbered::default(),
             under_way: BTreeSet::new(),
+            makers: BTreeMap::new(),
             encoding: BTreeSet::new(),
             finished: BTreeMap::new(),
             pool: Bucket::new(pool_rate, now),
@@ -154,6 +157,17 @@ impl Repairs {
         if pressed { PRESSED_AHEAD } else { self.donor_rate.saturating_mul(SECONDS_AHEAD) }
     }
 
+    /// Says of a taker whether it may be given more.
+    fn allow(&mut self, taker: &mut Helper, now: Tick, pressed: bool) {
+        let burden = self.writing.get(&taker.donor).copied().unwrap_or(0);
+        let alone = self.left_alone.get(&taker.donor).is_some_and(|until| now < *until);
+        let few = self.orders.count(taker.donor) < MAX_UNDER_WAY;
+        let rate = self.donor_rate;
+        let ready = pressed || Self::bucket(&mut self.writers, taker.donor, rate, now).ready(now);
+        taker.outstanding = burden;
+        taker.allowed = ready && !alone && few && (burden == 0 || burden < self.ahead(pressed));
+    }
+
     /// Whether nothing is under way.
     pub fn idle(&self) -> bool {
         self.under_way.is_empty() && self.encoding.is_empty()
@@ -162,8 +176,16 @@ impl Repairs {
     /// An order ended, well or not.
     fn landed(&mut self, donor: DonorId, purpose: &Purpose) {
         let (reads, writes) = match purpose {
-            Purpose::Make { chunk, len, reads, .. } => {
+            Purpose::Make { unit, chunk, len, reads } => {
                 self.under_way.remove(chunk);
+                if let Some(makers) = self.makers.get_mut(unit) {
+                    if let Some(at) = makers.iter().position(|maker| *maker == donor) {
+                        makers.swap_remove(at);
+                    }
+                    if makers.is_empty() {
+                        self.makers.remove(unit);
+                    }
+                }
                 (reads, u64::from(*len))
             }
             Purpose::Encode { group, reads, .. } => {
@@ -221,6 +243,14 @@ struct Round<'a> {
     source: &'a dyn Fn(Contact) -> Option<Source>,
 }
 
+impl Round<'_> {
+    /// Whether nobody may be given more: nothing needs to be looked at. Without any taker jobs are
+    /// looked at and found stuck.
+    fn all_busy(&self) -> bool {
+        !self.takers.is_empty() && self.takers.iter().all(|taker| !taker.allowed)
+    }
+}
+
 impl Pool {
     /// Hands out what waits, as far as budgets allow; `source` makes a donor one that can be asked.
     pub fn hand_out(&mut self, now: Tick, source: &dyn Fn(Contact) -> Option<Source>) {
@@ -243,7 +273,7 @@ impl Pool {
         self.allow(&mut round);
         let keys: Vec<_> = self.repairs.queue.keys().take(ROUND).copied().collect();
         for key in keys {
-            if !self.repairs.pool.ready(now) {
+            if !self.repairs.pool.ready(now) || round.all_busy() {
                 return;
             }
             let Some(job) = self.repairs.queue.remove(&key) else { continue };
@@ -252,7 +282,7 @@ impl Pool {
             }
         }
         for _ in 0..self.repairs.encode.len() {
-            if !self.repairs.pool.ready(now) {
+            if !self.repairs.pool.ready(now) || round.all_busy() {
                 return;
             }
             let Some(group) = self.repairs.encode.pop_front() else { return };
@@ -268,6 +298,9 @@ impl Pool {
         self.allow(round);
         let keys: Vec<_> = self.repairs.pressed.keys().take(ROUND).copied().collect();
         for key in keys {
+            if round.all_busy() {
+                return;
+            }
             let Some(job) = self.repairs.pressed.remove(&key) else { continue };
             if let Some(rest) = self.hand_out_job(job, round) {
                 self.repairs.pressed.insert(key, rest);
@@ -277,20 +310,8 @@ impl Pool {
 
     /// Says of each taker whether it may be given more.
     fn allow(&mut self, round: &mut Round<'_>) {
-        let ahead = self.repairs.ahead(round.pressed);
         for taker in &mut round.takers {
-            let repairs = &mut self.repairs;
-            let burden = repairs.writing.get(&taker.donor).copied().unwrap_or(0);
-            let alone =
-                repairs.left_alone.get(&taker.donor).is_some_and(|until| round.now < *until);
-            let count = repairs.orders.of(taker.donor).count();
-            let rate = repairs.donor_rate;
-            let ready = round.pressed
-                || Repairs::bucket(&mut repairs.writers, taker.donor, rate, round.now)
-                    .ready(round.now);
-            taker.outstanding = burden;
-            taker.allowed =
-                ready && !alone && count < MAX_UNDER_WAY && (burden == 0 || burden < ahead);
+            self.repairs.allow(taker, round.now, round.pressed);
         }
     }
 
@@ -386,6 +407,7 @@ impl Pool {
         };
         self.repairs.orders.give(chosen.donor, round.now, purpose, give);
         self.repairs.under_way.insert(chunk);
+        self.repairs.makers.entry(job.unit).or_default().push(chosen.donor);
         self.charge(chosen.donor, len, &reads, round);
         job.used.push((chosen.donor, chosen.domain));
         Handed::Out
@@ -414,8 +436,8 @@ impl Pool {
         }
         if let Some(taker) = round.takers.iter_mut().find(|helper| helper.donor == taker) {
             taker.free = taker.free.saturating_sub(bytes);
+            self.repairs.allow(taker, round.now, round.pressed);
         }
-        self.allow(round);
     }
 
     /// Targets of orders under way for the same unit.
@@ -424,10 +446,10 @@ impl Pool {
         unit: (VersionId, u32, bool),
         takers: &[Helper],
     ) -> Vec<(DonorId, potluck_core::repair_plan::Domain)> {
-        let same = |flight: &Flight<Purpose>| matches!(&flight.purpose, Purpose::Make { unit: other, .. } if *other == unit);
+        let Some(makers) = self.repairs.makers.get(&unit) else { return Vec::new() };
         takers
             .iter()
-            .filter(|taker| self.repairs.orders.of(taker.donor).any(same))
+            .filter(|taker| makers.contains(&taker.donor))
             .map(|taker| (taker.donor, taker.domain))
             .collect()
     }
@@ -440,7 +462,7 @@ impl Pool {
         need: usize,
         round: &Round<'_>,
     ) -> Option<(Vec<Shard>, Reads)> {
-        let mut found: Vec<(Helper, Shard)> = Vec::new();
+        let mut found: Vec<(Helper, &ShardAt, Vec<DonorId>)> = Vec::new();
         for shard in shards {
             let mut helpers = Vec::new();
             for donor in &shard.from {
@@ -450,21 +472,25 @@ impl Pool {
             }
             by_burden(&mut helpers);
             let Some(best) = helpers.first().cloned() else { continue };
-            let sources = helpers.iter().take(1 + SPARE_SOURCES);
-            let from: Vec<Source> = sources
-                .filter_map(|helper| (round.source)(self.contact(helper.donor, round.now)?))
-                .collect();
-            let shard = Shard { position: shard.position, chunk: shard.name, len: shard.len, from };
-            found.push((best, shard));
+            let sources = helpers.iter().take(1 + SPARE_SOURCES).map(|helper| helper.donor);
+            found.push((best, shard, sources.collect()));
         }
-        found.sort_by_key(|(helper, shard)| (!helper.allowed, helper.outstanding, shard.position));
+        found.sort_by_key(|(best, shard, _)| (!best.allowed, best.outstanding, shard.position));
         let chosen = found.get(..need)?;
-        if chosen.iter().any(|(helper, _)| !helper.allowed) {
+        if chosen.iter().any(|(helper, ..)| !helper.allowed) {
             return None;
         }
         let reads =
-            chosen.iter().map(|(helper, shard)| (helper.donor, u64::from(shard.len))).collect();
-        Some((found.into_iter().map(|(_, shard)| shard).collect(), reads))
+            chosen.iter().map(|(helper, shard, _)| (helper.donor, u64::from(shard.len))).collect();
+        // Tickets cost more than all the rest: only for what is sent.
+        let source = |donor| (round.source)(self.contact(donor, round.now)?);
+        let sent = |(_, shard, sources): (Helper, &ShardAt, Vec<DonorId>)| Shard {
+            position: shard.position,
+            chunk: shard.name,
+            len: shard.len,
+            from: sources.into_iter().filter_map(source).collect(),
+        };
+        Some((found.into_iter().map(sent).collect(), reads))
     }
 
     fn helper(&mut self, donor: DonorId, now: Tick, pressed: bool) -> Helper {
