@@ -45,9 +45,8 @@ impl Group {
     /// position once and in range, every length possible.
     fn longest(&self) -> Option<u32> {
         let mut seen = vec![false; self.ec.width()];
-        for position in self.data..self.ec.data() {
-            seen[position] = true;
-        }
+        // Zeros, which nobody holds.
+        seen.iter_mut().take(self.ec.data()).skip(self.data).for_each(|seen| *seen = true);
         for shard in &self.shards {
             let seen = seen.get_mut(usize::from(shard.position))?;
             if std::mem::replace(seen, true) || shard.len == 0 {

@@ -5,12 +5,17 @@
 
 pub mod file;
 pub mod kit;
+pub mod pool;
+mod put;
 
 use crate::catalog::{Durability, Error, journal, notes, schema};
 use crate::error::ManagerError;
 use crate::service::Service;
 use potluck_core::clock::Tick;
 use potluck_core::ids::Epoch;
+use potluck_core::placement::Refusal;
+use potluck_wire::control::DonorState;
+use potluck_wire::courier::CourierError;
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -25,6 +30,7 @@ pub struct Backups(Mutex<State>);
 #[derive(Debug, Clone, Default)]
 struct State {
     file: Option<Tick>,
+    pool: Option<Tick>,
     failed: Option<String>,
 }
 
@@ -40,6 +46,11 @@ impl Backups {
     /// Seconds since the last checkpoint to a file.
     pub fn file_seconds(&self, now: Tick) -> Option<u64> {
         Some(now.saturating_sub(self.state().file?).as_secs())
+    }
+
+    /// Seconds since the last checkpoint into the pool.
+    pub fn pool_seconds(&self, now: Tick) -> Option<u64> {
+        Some(now.saturating_sub(self.state().pool?).as_secs())
     }
 
     /// Why the last checkpoint failed, if it did.
@@ -72,7 +83,7 @@ impl Taken {
 pub async fn run(service: Arc<Service>) {
     let every = service.config.backup_every;
     let mut pause = every;
-    let mut covered = None;
+    let mut covered = Covered::default();
     loop {
         tokio::time::sleep(pause).await;
         let began = service.time.tick();
@@ -93,10 +104,18 @@ fn next_pause(every: Duration, took: Duration) -> Duration {
     every.max(took.saturating_mul(SHARE))
 }
 
-/// Takes a checkpoint if something changed since the one that covers all changes up to `covered`.
-async fn round(service: &Arc<Service>, covered: &mut Option<i64>) -> Result<(), ManagerError> {
+/// The last change that the last checkpoints have.
+#[derive(Debug, Default)]
+struct Covered {
+    file: Option<i64>,
+    pool: Option<i64>,
+}
+
+/// Takes a checkpoint if something changed since the last.
+async fn round(service: &Arc<Service>, covered: &mut Covered) -> Result<(), ManagerError> {
     let last = service.catalog.read(journal::last).await?;
-    if *covered == Some(last) {
+    let wants_pool = service.config.metadata_copies > 0 && any_donor(service);
+    if covered.file == Some(last) && (covered.pool == Some(last) || !wants_pool) {
         return Ok(());
     }
     let (epoch, wall_ms) = (service.epoch(), service.time.wall_ms());
@@ -113,8 +132,39 @@ async fn round(service: &Arc<Service>, covered: &mut Option<i64>) -> Result<(), 
     let path = service.env.offload.run(take).await?;
     tracing::debug!(sequence = taken.sequence, path = %path.display(), "checkpoint");
     service.backups.change(|state| state.file = Some(service.time.tick()));
-    *covered = Some(last);
+    covered.file = Some(last);
+    if wants_pool {
+        let key = kit::load_key(&service.state)?;
+        pool::store(service, &key, taken, &path).await.map_err(|why| match why {
+            Trouble::Catalog(Error::Closed) => ManagerError::Closing,
+            other => ManagerError::NotInPool(other.to_string()),
+        })?;
+        service.backups.change(|state| state.pool = Some(service.time.tick()));
+        covered.pool = Some(last);
+    }
     Ok(())
+}
+
+fn any_donor(service: &Service) -> bool {
+    let now = service.time.tick();
+    service.pool().status(now).iter().any(|donor| donor.state == DonorState::Live)
+}
+
+/// Why the pool did not take a part of its own metadata.
+#[derive(Debug, thiserror::Error)]
+pub enum Trouble {
+    #[error(transparent)]
+    Catalog(#[from] Error),
+    #[error("no room for it: {0}")]
+    NoPlace(#[from] Refusal),
+    #[error("the write session is over")]
+    Ended,
+    #[error("no donor took it")]
+    NoDonor,
+    #[error(transparent)]
+    Donor(#[from] CourierError),
+    #[error("the checkpoint's file: {0}")]
+    File(#[from] std::io::Error),
 }
 
 #[cfg(test)]

@@ -16,6 +16,19 @@ pub enum ManagerError {
     /// A directory that should be new has something in it.
     #[error("{} is not empty", .0.display())]
     NotEmpty(PathBuf),
+    /// The donors did not take a checkpoint.
+    #[error("the donors did not take it: {0}")]
+    NotInPool(String),
+    /// Nothing to restore from.
+    #[error(
+        "{answered} donors answered, with {found} checkpoints of this pool, none of them whole"
+    )]
+    NothingFound {
+        /// Donors that said what they have.
+        answered: usize,
+        /// Heads of checkpoints that opened.
+        found: usize,
+    },
     /// The manager is shutting down.
     #[error("the manager is shutting down")]
     Closing,
@@ -84,6 +97,16 @@ impl ManagerError {
                 ErrorKind::Conflict,
                 code::EXISTS,
                 "name a new directory with --state; nothing that is there is written over",
+            ),
+            Self::NotInPool(_) => failure(
+                ErrorKind::Retry,
+                code::NO_DONORS,
+                "`potluck status` shows the donors and their room; the checkpoint's file is there",
+            ),
+            Self::NothingFound { .. } => failure(
+                ErrorKind::Retry,
+                code::NO_DONORS,
+                "see that donors run and find this machine at the lost manager's address, wait longer with --wait, or restore from a checkpoint's file",
             ),
             Self::Closing => {
                 failure(ErrorKind::Retry, code::NO_MANAGER, "try again when it runs again")

@@ -32,9 +32,10 @@ mod stats_cache;
 mod survey;
 mod trim;
 
+pub use backup::file::backup;
 pub use config::ManagerConfig;
 pub use error::ManagerError;
 pub use init::init;
 pub use manager::Manager;
-pub use restore::{Restore, Restored, restore_file};
+pub use restore::{Patience, Restore, Restored, restore_file, restore_pool};
 pub use state_dir::KIT;

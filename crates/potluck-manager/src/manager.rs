@@ -11,6 +11,7 @@ use crate::members::Members;
 use crate::pool::{Giving, Limits, NewSession, PARTS, Pool, Record};
 use crate::pool_time::PoolTime;
 use crate::repair::{self, Keeper};
+use crate::restore::Collecting;
 use crate::serve;
 use crate::service::Service;
 use crate::state_dir::StateDir;
@@ -100,12 +101,30 @@ impl Manager {
             ca,
             chores: Notify::new(),
             backups: Backups::default(),
+            collecting: None,
             stats: StatsCache::default(),
             keeper: Keeper::default(),
             pool: Mutex::new(pool),
             state,
         };
         Ok(Self { service: Arc::new(service), listener, address, admit })
+    }
+
+    /// Starts a manager over an empty catalog that listens to all donors of its authority, to ask
+    /// what they have of a lost one's.
+    pub(crate) async fn start_collecting(
+        config: ManagerConfig,
+        env: Env,
+    ) -> Result<Self, ManagerError> {
+        let mut manager = Self::start(config, env, None).await?;
+        let service = Arc::get_mut(&mut manager.service).expect("nobody shares it before it runs");
+        service.collecting = Some(Arc::default());
+        Ok(manager)
+    }
+
+    /// What a collecting manager's owner works with.
+    pub(crate) fn parts(&self) -> (Arc<Service>, Arc<Collecting>) {
+        (Arc::clone(&self.service), self.service.collecting.clone().unwrap_or_default())
     }
 
     /// Where it listens.

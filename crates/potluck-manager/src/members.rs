@@ -25,6 +25,20 @@ impl Members {
         self.0.write().expect("no holder panics").insert(member.fingerprint, member);
     }
 
+    /// Takes somebody for a donor of whom nothing but a certificate of the pool is known: while a
+    /// lost manager's metadata is collected there is no member list.
+    pub fn admit_donor(&self, fingerprint: &Digest) {
+        let mut members = self.0.write().expect("no holder panics");
+        let id = MemberId(members.values().map(|member| member.id.0).max().unwrap_or(0) + 1);
+        members.entry(*fingerprint).or_insert_with(|| Member {
+            id,
+            role: Role::Donor,
+            name: format!("donor {id}"),
+            fingerprint: *fingerprint,
+            revoked: false,
+        });
+    }
+
     /// Who shows the certificate with this fingerprint. Asked for each request, so that a
     /// revocation ends open connections too (PROMISES X5).
     pub fn identify(&self, fingerprint: &Digest) -> Result<Who, Failure> {

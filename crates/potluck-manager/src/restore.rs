@@ -3,6 +3,12 @@
 //! What comes back never deletes anything by itself: garbage collection is held until an admin ends
 //! it, because the pool may know more than a checkpoint does (PROMISES D5).
 
+mod collect;
+mod pool;
+
+pub use collect::Collecting;
+pub use pool::{Patience, restore_pool};
+
 use crate::backup::Taken;
 use crate::backup::kit::{self, Kit};
 use crate::ca::Ca;
@@ -10,7 +16,7 @@ use crate::catalog::{Error, restored, schema};
 use crate::error::ManagerError;
 use crate::init::make_admin;
 use crate::state_dir::{KIT, StateDir};
-use potluck_wire::env::Env;
+use potluck_core::ids::Epoch;
 use rusqlite::Connection;
 use serde::Serialize;
 use std::fs;
@@ -63,11 +69,11 @@ struct Site {
 ///
 /// Errors: a state directory that is not empty, a kit or checkpoint that cannot be read or is
 /// damaged. A failed restore leaves a directory without a catalog.
-pub fn restore_file(ask: &Restore, from: &Path, env: &Env) -> Result<Restored, ManagerError> {
+pub fn restore_file(ask: &Restore, from: &Path) -> Result<Restored, ManagerError> {
     let site = Site::prepare(ask)?;
     let temp = site.state.catalog().with_extension("part");
     fs::copy(from, &temp).map_err(|source| ManagerError::Io { path: from.into(), source })?;
-    site.finish(ask, &temp, env)
+    site.finish(ask, &temp, Epoch(0))
 }
 
 impl Site {
@@ -82,15 +88,16 @@ impl Site {
         Ok(Self { kit, state, ca })
     }
 
-    /// Checks the catalog in the file `temp`, ends its former life, and gives it its place.
-    fn finish(&self, ask: &Restore, temp: &Path, env: &Env) -> Result<Restored, ManagerError> {
+    /// Checks the catalog in the file `temp`, ends its former life, and gives it its place. Its epoch
+    /// becomes a later one than `above`, so that donors obey it.
+    fn finish(&self, ask: &Restore, temp: &Path, above: Epoch) -> Result<Restored, ManagerError> {
         let db = schema::open_whole(temp)?;
         let bad = |why: Error| match why {
             Error::Damaged(detail) => ManagerError::Damaged { path: temp.into(), detail },
             other => ManagerError::Catalog { path: temp.into(), detail: other.to_string() },
         };
         let address = ask.advertise.clone().unwrap_or_else(|| self.kit.address.clone());
-        let report = self.revive(&db, address, env).map_err(bad)?;
+        let report = self.revive(&db, address, above).map_err(bad)?;
         close(db).map_err(bad)?;
         let place = self.state.catalog();
         let renamed = fs::File::open(temp)
@@ -101,7 +108,7 @@ impl Site {
         Ok(report)
     }
 
-    fn revive(&self, db: &Connection, address: String, _env: &Env) -> Result<Restored, Error> {
+    fn revive(&self, db: &Connection, address: String, above: Epoch) -> Result<Restored, Error> {
         let taken = Taken::of(db)?;
         let tx = db.unchecked_transaction()?;
         let why = match taken {
@@ -109,6 +116,7 @@ impl Site {
             None => "the catalog was restored from a copy".into(),
         };
         restored::settle(&tx, &why)?;
+        schema::raise_epoch(&tx, above)?;
         let pool = schema::pool_name(&tx)?;
         make_admin(&self.state, &self.ca, &tx, &pool, ADMIN, &address)?;
         let content = restored::content(&tx)?;
@@ -136,7 +144,7 @@ fn refuse_used(state: &Path) -> Result<(), ManagerError> {
     // An interrupted restore leaves its lock and the kit; those may be used again.
     let used = entries.flatten().any(|entry| {
         let name = entry.file_name();
-        !["lock", KIT, "ca", "catalog.part"].iter().any(|own| name == *own)
+        !["lock", KIT, "ca", "catalog.part", "collecting"].iter().any(|own| name == *own)
     });
     if used { Err(ManagerError::NotEmpty(state.into())) } else { Ok(()) }
 }

@@ -193,6 +193,9 @@ async fn answer(
     body: Body,
 ) -> Result<Vec<u8>, Failure> {
     let verb = Verb::named(name).ok_or_else(|| no_such_call(name))?;
+    if let (Some(certificate), Some(_)) = (&peer.certificate, &service.collecting) {
+        service.members.admit_donor(certificate);
+    }
     let who = match peer.certificate {
         Some(certificate) if verb != Verb::Join => Some(service.members.identify(&certificate)?),
         _ => None,

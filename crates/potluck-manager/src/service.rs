@@ -8,6 +8,7 @@ use crate::members::Members;
 use crate::pool::Pool;
 use crate::pool_time::PoolTime;
 use crate::repair::Keeper;
+use crate::restore::Collecting;
 use crate::state_dir::StateDir;
 use crate::stats_cache::StatsCache;
 use potluck_core::ids::{Epoch, SessionId};
@@ -36,6 +37,8 @@ pub struct Service {
     pub ca: Ca,
     /// Wakes the background work: something ended or was thrown away.
     pub chores: Notify,
+    /// Set while donors are asked what they have of a lost manager's metadata.
+    pub collecting: Option<Arc<Collecting>>,
     /// When the catalog was last safe elsewhere.
     pub backups: Backups,
     /// Figures for status.

@@ -14,6 +14,8 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// The catalog's file in a state directory.
+pub const CATALOG: &str = "catalog.db";
 /// The recovery kit's file in a state directory.
 pub const KIT: &str = "recovery.kit";
 
@@ -45,7 +47,7 @@ impl StateDir {
 
     /// The catalog's file.
     pub fn catalog(&self) -> PathBuf {
-        self.root.join("catalog.db")
+        self.root.join(CATALOG)
     }
 
     /// The directory of the pool's own keys and certificates.

@@ -16,5 +16,7 @@ mod policies;
 mod port;
 #[path = "manager/restart.rs"]
 mod restart;
+#[path = "manager/restoring.rs"]
+mod restoring;
 #[path = "manager/writing.rs"]
 mod writing;

@@ -5,13 +5,13 @@ use crate::cast::{CLIENTS, DONORS, Who};
 use crate::content::{CHUNK, Content};
 use crate::disk::lies::Lie;
 use crate::disk::trouble::{Kind, Trouble};
-use crate::plan::{Event, Fault, Op, Plan, Step};
+use crate::plan::{Event, Fault, Op, Plan, Step, cut_as, redundancy};
 use potluck_core::policy::{AckLevel, Redundancy};
 use potluck_wire::control::Condition;
 use std::time::Duration;
 
 /// What liars are tried with.
-const REDUNDANCIES: [Redundancy; 2] = [Redundancy::Copies(2), Redundancy::Copies(3)];
+const REDUNDANCIES: [&str; 4] = ["2", "3", "2+1", "2+2"];
 /// When liars begin to lie: everything is stored.
 const LIES_BEGIN: Duration = Duration::from_secs(5);
 /// When everything is read: what the change may excuse is over.
@@ -32,7 +32,7 @@ pub struct Case {
 /// read must succeed; of the latter none may give wrong bytes; either way the liars are named.
 pub fn liars() -> Vec<Case> {
     let mut cases = Vec::new();
-    for redundancy in REDUNDANCIES {
+    for redundancy in REDUNDANCIES.map(redundancy) {
         let most = redundancy.tolerates() as u8;
         for (lie, liars) in
             Lie::ALL.into_iter().flat_map(|lie| (1..=most + 1).map(move |n| (lie, n)))
@@ -85,7 +85,7 @@ fn quiet(seed: u64, redundancy: Redundancy) -> Plan {
 }
 
 fn put(at: Duration, path: &str, number: u64, chunks: u64) -> Step {
-    let content = Content { number, len: chunks * u64::from(CHUNK) };
+    let content = Content { number, len: chunks * u64::from(CHUNK), ec: None };
     let files = vec![(path.to_owned(), content)];
     Step { at, op: Op::Put { files, condition: Condition::Always, known: true } }
 }
@@ -98,6 +98,7 @@ fn liar(seed: u64, redundancy: Redundancy, lie: Lie, liars: u8) -> Plan {
     let reads = ["own-0/0", "own-0/1"].map(|path| Op::Get(path.to_owned(), 0));
     let reads = reads.map(|op| Step { at: LIES_READ, op });
     plan.scripts[0] = writes.into_iter().chain(reads).collect();
+    cut_as(redundancy, &mut plan.scripts);
     plan.name_liars = true;
     plan.faults = (0..liars)
         .map(|donor| (donor + seed as u8) % DONORS)

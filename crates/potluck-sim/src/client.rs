@@ -14,6 +14,7 @@ use potluck_client::progress::Quiet;
 use potluck_client::put::{PutOptions, PutReport, put};
 use potluck_client::source::{Input, Item, Items};
 use potluck_core::chunk::{ChunkName, Digest};
+use potluck_core::erasure::Ec;
 use potluck_core::path::PoolPath;
 use potluck_core::recipe::unpack;
 use potluck_wire::control::{Condition, EntryKind, List, Remove};
@@ -63,6 +64,10 @@ fn relative(path: &PoolPath) -> String {
 impl Actor {
     fn now(&self) -> Duration {
         self.stage.trace.now()
+    }
+
+    fn ec(&self) -> Option<Ec> {
+        self.stage.board().ec
     }
 
     fn say(&self, what: impl std::fmt::Display) {
@@ -232,7 +237,7 @@ impl Actor {
         match read {
             Ok(report) => {
                 let bytes = std::mem::take(&mut *out.0.lock().expect("no holder panics"));
-                let (len, hash) = (bytes.len(), digest(&bytes));
+                let (len, hash) = (bytes.len(), digest(&bytes, self.ec()));
                 self.say(format_args!("read {len} bytes {hash:?}, {} failovers", report.failovers));
                 self.saw_bytes(path, from, &bytes, begun);
             }
@@ -251,7 +256,7 @@ impl Actor {
 
     fn saw_bytes(&self, path: &str, from: u64, bytes: &[u8], begun: Duration) {
         if from == 0 {
-            return self.saw(path, Some(digest(bytes)), begun);
+            return self.saw(path, Some(digest(bytes, self.ec())), begun);
         }
         let possible = self.stage.board().history.possible(path, begun, self.now());
         let fits = |content: &Content| {
@@ -274,7 +279,8 @@ impl Actor {
             Ok(opened) => {
                 let pages = opened.files.iter().flat_map(|file| &file.pages);
                 let entries = pages.flat_map(|page| unpack(&page.0).expect("read before"));
-                let names: Vec<ChunkName> = entries.map(|entry| entry.name).collect();
+                let mut names: Vec<ChunkName> = entries.map(|entry| entry.name).collect();
+                names.extend(opened.files.iter().flat_map(|file| file.parity.0.iter()));
                 self.stage.board().needed.extend(names);
             }
             Err(failure) if failure.kind == ErrorKind::NotFound => {}

@@ -44,6 +44,7 @@ impl World {
             }
             Fault::Fill(number, left) => {
                 self.drives[usize::from(number)].fill(Some(left));
+                self.stage.board().health.full.insert(number);
                 true
             }
             Fault::Lie(number, lie) => {
@@ -85,10 +86,13 @@ impl World {
                 let everybody: Vec<Who> = Who::donors().chain([Who::Manager]).collect();
                 self.rise(&everybody);
             }
-            Fault::Fill(number, _) => self.drives[usize::from(number)].fill(None),
+            Fault::Fill(number, _) => {
+                self.drives[usize::from(number)].fill(None);
+                self.stage.board().health.full.remove(&number);
+            }
             // What was said to somebody meanwhile may have had consequences: it stays damaged.
             Fault::Lie(number, lie) => {
-                if lie.harms() && self.stage.board().name_liars && !self.names_liar(number) {
+                if lie.is_told() && self.stage.board().name_liars && !self.names_liar(number) {
                     let who = Who::Donor(number);
                     self.stage.broken("L1", format_args!("nobody names the lies of {who}"));
                 }

@@ -18,6 +18,10 @@ pub struct Health {
     pub cut: BTreeSet<(Who, Who)>,
     /// Donors whose disks may have lost something.
     pub damaged: BTreeSet<u8>,
+    /// Donors whose disks somebody filled.
+    pub full: BTreeSet<u8>,
+    /// How many donors a write takes.
+    pub needs: usize,
     /// How many donors may be away or damaged.
     pub tolerates: usize,
     changed: Duration,
@@ -49,9 +53,11 @@ impl Health {
     }
 
     /// Whether a client could write, from `begun` until now: the manager is there, and as many
-    /// donors as a chunk has copies.
+    /// donors with room and sound disks as it takes.
     pub fn must_write(&self, client: Who, begun: Duration) -> bool {
         let all = self.down.is_empty() && self.cut.is_empty();
-        begun >= self.changed + SETTLED && all && self.connected(client, Who::Manager)
+        let unfit = self.full.union(&self.damaged).count();
+        let enough = Who::donors().count().saturating_sub(unfit) >= self.needs;
+        begun >= self.changed + SETTLED && all && enough && self.connected(client, Who::Manager)
     }
 }

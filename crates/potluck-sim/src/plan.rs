@@ -12,8 +12,7 @@ use std::fmt;
 use std::time::Duration;
 
 /// What seeds draw from.
-const REDUNDANCIES: [Redundancy; 3] =
-    [Redundancy::Copies(2), Redundancy::Copies(2), Redundancy::Copies(3)];
+const REDUNDANCIES: [&str; 6] = ["2", "2", "3", "2+1", "3+1", "2+2"];
 
 /// Steps of each client.
 const STEPS: u64 = 16;
@@ -144,15 +143,17 @@ impl Plan {
         let draw = Draw::new(seed, "options");
         let ack = draw.pick(&[AckLevel::Memory, AckLevel::Disk]);
         // Mostly coarse: what a run costs is its ticks.
-        let tick = Duration::from_millis(draw.pick(&[2, 5, 10, 10, 10, 10]));
+        let tick = Duration::from_millis(draw.pick(&[5, 10, 10, 20, 20, 20]));
         let skew = |who| (who, draw.between(0, 800) as i64 * DAY_MS - 400 * DAY_MS);
         let skews = Who::mortals().map(skew).collect();
         let victim = draw.below(DONORS.into()) as u8;
-        let scripts = scripts(&Draw::new(seed, "scripts"));
+        let redundancy = redundancy(draw.pick(&REDUNDANCIES));
+        let mut scripts = scripts(&Draw::new(seed, "scripts"));
+        cut_as(redundancy, &mut scripts);
         Self {
             seed,
             tick,
-            redundancy: draw.pick(&REDUNDANCIES),
+            redundancy,
             sealed: draw.chance(50),
             ack,
             latency: tick.max(Duration::from_millis(draw.pick(&[2, 10, 40]))),
@@ -163,6 +164,29 @@ impl Plan {
             name_liars: false,
             faults: faults(&Draw::new(seed, "faults"), ack, victim, &scripts),
             scripts,
+        }
+    }
+}
+
+/// A number of copies, or an erasure code.
+pub fn redundancy(text: &str) -> Redundancy {
+    match text.parse() {
+        Ok(copies) => Redundancy::Copies(copies),
+        Err(_) => Redundancy::Ec(text.parse().expect("an erasure code")),
+    }
+}
+
+/// Everything in `scripts` is written to a space of this redundancy.
+pub fn cut_as(redundancy: Redundancy, scripts: &mut [Vec<Step>]) {
+    let code = match redundancy {
+        Redundancy::Copies(_) => None,
+        Redundancy::Ec(ec) => Some(ec),
+    };
+    for step in scripts.iter_mut().flatten() {
+        match &mut step.op {
+            Op::Put { files, .. } => files.iter_mut().for_each(|(_, content)| content.ec = code),
+            Op::Torn(_, content) => content.ec = code,
+            Op::Get(..) | Op::Remove(_) | Op::List(_) | Op::Recipe(_) => {}
         }
     }
 }
@@ -238,7 +262,7 @@ fn content(draw: &Draw) -> Content {
         2..7 => draw.between(1, 6 * chunk),
         _ => draw.between(1, 32 * chunk),
     };
-    Content { number: draw.below(NUMBERS), len }
+    Content { number: draw.below(NUMBERS), len, ec: None }
 }
 
 // ---- what goes wrong

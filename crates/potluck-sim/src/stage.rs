@@ -8,6 +8,7 @@ use crate::host::Invitations;
 use crate::plan::{Op, Step};
 use crate::trace::Trace;
 use potluck_core::chunk::ChunkName;
+use potluck_core::erasure::Ec;
 use potluck_wire::control::PoolStatus;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -42,6 +43,8 @@ pub struct Board {
     pub status: Option<PoolStatus>,
     /// Whether donors whose reads lie must be named before they stop.
     pub name_liars: bool,
+    /// The erasure code of the space, if any.
+    pub ec: Option<Ec>,
     /// Broken promises.
     pub broken: Vec<String>,
 }

@@ -10,6 +10,7 @@ use crate::net::BelieveWho;
 use crate::plan::Plan;
 use crate::stage::Stage;
 use potluck_core::budget::{KeepFree, Limits};
+use potluck_core::policy::Redundancy;
 use potluck_donor::{Donor, DonorConfig};
 use potluck_manager::{Manager, ManagerConfig};
 use std::collections::BTreeMap;
@@ -62,7 +63,12 @@ impl World {
             .enable_random_order();
         let stage = Stage::default();
         stage.board().health.tolerates = plan.redundancy.tolerates() as usize;
+        stage.board().health.needs = plan.redundancy.donors() as usize;
         stage.board().name_liars = plan.name_liars;
+        stage.board().ec = match plan.redundancy {
+            Redundancy::Copies(_) => None,
+            Redundancy::Ec(ec) => Some(ec),
+        };
         let host = |(who, skew): &(Who, i64)| {
             (*who, Host::new(*who, plan.seed, *skew, stage.trace.clone()))
         };

@@ -4,6 +4,7 @@ mod daemons;
 mod donors;
 mod files;
 mod members;
+mod metadata;
 mod policies;
 mod safety;
 
@@ -11,6 +12,7 @@ pub use daemons::{Demo, Lend, LendTerms, Manager, ManagerOptions, Up};
 pub use donors::{Away, Drain, GiveBack, GiveBackPace, NodeAway, NodeName, NodeRemove, Nodes};
 pub use files::{Cat, Cp, Ls, Mkdir, Mv, PathArgs, Rm, Stat, Tree};
 pub use members::{Invite, Join};
+pub use metadata::{Gc, ManagerAction, ManagerBackup, ManagerRestore};
 pub use policies::{Policy, PolicyOptions, PolicySet, PolicyShow, Space, SpaceCreate};
 pub use safety::{Caution, Fsck, Repair, Scrub, ScrubNow, Verify, Watch};
 
@@ -138,6 +140,9 @@ pub enum Command {
     /// Have donors read back what they hold
     #[command(subcommand)]
     Scrub(Scrub),
+    /// Look at what is reclaimed, or let it go on after a restore
+    #[command(subcommand)]
+    Gc(Gc),
     /// List donors, empty, remove or trust them
     #[command(subcommand)]
     Nodes(Nodes),

@@ -27,6 +27,7 @@ mod pool {
     mod k04_repair;
     mod k05_give_back;
     mod k06_scrub_audit;
+    mod k08_metadata_survives;
     mod k09_policy_set;
     mod p01_workspace;
     mod p02_demo;

@@ -43,10 +43,23 @@ impl Plan {
         let mut chance = Chance::new(seed, "plan");
         let faults = chance.between(1, 2) as usize;
         let kinds: &[&[&str]] = match faults {
-            1 => &[&["--copies", "2"], &["--copies", "3"]],
-            _ => &[&["--copies", "3"]],
+            1 => &[
+                &["--copies", "2"],
+                &["--copies", "3"],
+                &["--copies", "2", "--mirror", "server-sync"],
+                &["--ec", "2+1"],
+                &["--ec", "4+1"],
+                &["--ec", "3+2"],
+            ],
+            _ => &[
+                &["--copies", "3"],
+                &["--copies", "3", "--mirror", "server-sync"],
+                &["--ec", "2+2"],
+                &["--ec", "4+2", "--race", "1"],
+                &["--ec", "4+2"],
+            ],
         };
-        let donors = chance.between(5, 8) as usize;
+        let donors = chance.between(6, 8) as usize;
         let spaces = (0..chance.between(1, 3))
             .map(|number| {
                 let mut flags = chance.pick(kinds).to_vec();

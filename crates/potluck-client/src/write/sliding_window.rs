@@ -5,6 +5,9 @@
 //! cutter ──▶ offer (which chunks does the pool hold?) ──▶ send to donors ──▶ commit
 //! bounded by the client's buffers; one offer and one commit at a time
 //! ```
+//! Between offer and commit chunks go one of two ways: copies of a chunk by the space's mirroring
+//! protocol (`copying`, `mirroring`), or the chunks of an erasure-coded group to donors of their own
+//! (`grouping`).
 
 mod committing;
 mod copying;

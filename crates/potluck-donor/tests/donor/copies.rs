@@ -8,7 +8,9 @@ use potluck_core::ids::DonorId;
 use potluck_core::policy::AckLevel;
 use potluck_wire::bulk::Status;
 use potluck_wire::control::{Order, OrderFault, OrderOutcome, Source};
+use potluck_wire::net::{Net, SystemNet};
 use std::fs;
+use tokio::io::AsyncReadExt;
 
 const LEN: usize = 1_200_000;
 
@@ -81,6 +83,69 @@ async fn many_copies_at_once_are_answered_before_the_second_is_over() {
     let book = poor.manager.book();
     assert!((0..40).all(|order| book.answer(order) == Some(OrderOutcome::Done)));
     assert!(book.heartbeats.len() - heard < 12);
+}
+
+/// A way to `pool` that is cut after so many bytes have come from it.
+async fn cut_after(pool: &Pool, bytes: u64) -> Source {
+    let listener = tokio::net::TcpListener::from_std({
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        listener.set_nonblocking(true).expect("a socket");
+        listener
+    });
+    let listener = listener.expect("a socket");
+    let address = listener.local_addr().expect("an address").to_string();
+    let behind = pool.address.to_string();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let donor = SystemNet.connect(&behind).await.expect("the donor answers");
+            let (from_donor, mut to_donor) = tokio::io::split(donor);
+            let (mut from_peer, mut to_peer) = stream.into_split();
+            tokio::spawn(async move { tokio::io::copy(&mut from_peer, &mut to_donor).await });
+            tokio::spawn(async move {
+                let mut some = from_donor.take(bytes);
+                let _ = tokio::io::copy(&mut some, &mut to_peer).await; // the peer may be faster
+            });
+        }
+    });
+    Source { address, ..pool.source() }
+}
+
+#[tokio::test]
+async fn a_source_that_dies_in_the_middle_is_replaced_by_the_next() {
+    let (rich, poor) = (Pool::start().await, Pool::start().await);
+    let name = put(&mut rich.client().await, 1).await;
+    let dying = cut_after(&rich, 700_000).await;
+    let away = failed(OrderFault::SourceAway, Some(DONOR));
+    let alone = copy(1, name, std::slice::from_ref(&dying));
+    assert_eq!(poor.manager.ask(1, alone).await, away);
+    assert!(poor.place.files("temp").is_empty());
+    let order = copy(2, name, &[dying, rich.source()]);
+    assert_eq!(poor.manager.ask(2, order).await, OrderOutcome::Done);
+    assert_eq!(poor.client().await.get(&name).await, Some(content(1, LEN)));
+}
+
+#[tokio::test]
+async fn a_second_manager_of_the_same_epoch_gives_no_orders() {
+    let pool = Pool::start().await;
+    let name = put(&mut pool.client().await, 1).await;
+    pool.manager.book().start = 77;
+    pool.manager.beats(3).await;
+    assert_eq!(pool.manager.ask(1, copy(1, name, &[])).await, OrderOutcome::Done);
+    let told = {
+        let mut book = pool.manager.book();
+        book.start = 78;
+        book.orders = vec![copy(2, name, &[])];
+        book.registers.len()
+    };
+    // It is registered with all the same, so that it can see that it is not the only one.
+    let heard = |book: &crate::manager::Book| book.registers.get(told).map(|said| said.heard);
+    let heard = pool.manager.until("a registration", heard).await;
+    assert_eq!((heard.0, heard.1), (pool.manager.book().epoch, 77));
+    pool.manager.beats(3).await;
+    assert_eq!(pool.manager.book().answer(2), None);
+    // The first one goes on where it was.
+    pool.manager.book().start = 77;
+    pool.manager.until("the answer", |book| book.answer(2)).await;
 }
 
 #[tokio::test]

@@ -2,11 +2,11 @@
 
 use crate::pool::{GIB, Place, Pool, content};
 use potluck_core::budget::{KeepFree, Limits};
-use potluck_core::chunk::ChunkName;
+use potluck_core::chunk::{ChunkKind, ChunkName};
 use potluck_core::policy::AckLevel;
 use potluck_donor::disk::{Disk, Listed, NewFile, OldFile, Space, SystemDisk, conformance};
 use potluck_wire::bulk::Status;
-use potluck_wire::control::Order;
+use potluck_wire::control::{Order, OrderFault, OrderOutcome};
 use rustix::io::Errno;
 use std::io;
 use std::path::Path;
@@ -146,6 +146,31 @@ async fn a_full_disk_at_any_write_is_said_and_harms_nothing() {
         pool.manager.beats(2).await; // what the disk has left is asked again
     }
     assert_eq!(client.put(&content(2, 1_200_000), AckLevel::Disk).await, Status::Ok);
+}
+
+#[tokio::test]
+async fn a_disk_that_fills_up_during_a_copy_is_said_and_harms_nothing() {
+    let (pool, faults) = pool_on(Faulty::default()).await;
+    let (rich, bytes) = (Pool::start().await, content(1, 1_200_000));
+    assert_eq!(rich.client().await.put(&bytes, AckLevel::Memory).await, Status::Ok);
+    let chunk = ChunkName::of(&bytes);
+    let copy = |order| Order::Copy {
+        order,
+        chunk,
+        len: bytes.len() as u32,
+        ack: AckLevel::Disk,
+        kind: ChunkKind::Data,
+        from: vec![rich.source()],
+    };
+    let full = OrderOutcome::Failed { why: OrderFault::Full, donor: None };
+    for at in 0..4 {
+        faults.fail_writes(at as i64, Some(Errno::NOSPC));
+        assert_eq!(pool.manager.ask(at, copy(at)).await, full, "write {at}");
+        faults.fail_writes(0, None);
+        assert!(pool.place.files("temp").is_empty(), "write {at}");
+        pool.manager.beats(2).await; // what the disk has left is asked again
+    }
+    assert_eq!(pool.manager.ask(9, copy(9)).await, OrderOutcome::Done);
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use crate::catalog::{Error, schema};
 use crate::error::ManagerError;
+use crate::state_dir::CATALOG;
 use rusqlite::Connection;
 use rusqlite::backup::{Backup, StepResult};
 use std::fs::{self, File};
@@ -46,6 +47,16 @@ pub fn copy(catalog: &Path, to: &Path) -> Result<(), ManagerError> {
     fs::rename(&temp, to).map_err(io)?;
     let dir = to.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(dir).and_then(|dir| dir.sync_all()).map_err(io)
+}
+
+/// Copies the catalog of the manager's state directory `state` to the file `to`, whether a manager
+/// runs there or not.
+pub fn backup(state: &Path, to: &Path) -> Result<(), ManagerError> {
+    let catalog = state.join(CATALOG);
+    if !catalog.exists() {
+        return Err(ManagerError::NotInitialised(state.into()));
+    }
+    copy(&catalog, to)
 }
 
 fn copy_pages(catalog: &Path, to: &Path) -> Result<(), Error> {

@@ -44,7 +44,7 @@ impl Answer for Commit {
             })?;
             for (name, donor) in others {
                 if let Some(chunk) = chunks::get(db, &name)? {
-                    placements::assume(db, chunk.id, donor)?;
+                    placements::told_before(db, chunk.id, donor)?;
                 }
             }
             Ok(outcome)

@@ -79,6 +79,11 @@ impl Answer for Heartbeat {
         };
         if known {
             let incarnation = self.incarnation;
+            if let Some(collecting) = &service.collecting {
+                collecting.heard(donor, &self.results);
+                beat.orders = collecting.orders_for(donor);
+                return Ok(beat);
+            }
             let results = std::mem::take(&mut self.results);
             react(&service, donor, &self).await?;
             believe(&service, donor, incarnation, self).await?;

@@ -10,7 +10,7 @@ use super::versions::{self, Version};
 use super::walk::{Item, Walk, What};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::DonorId;
-use potluck_core::path::PoolPath;
+use potluck_core::path::{PoolPath, SYSTEM_SPACE};
 use potluck_core::policy::Policy;
 use potluck_wire::control::{ChildUse, Entry, EntryKind, Holding, Listing, Used};
 use rusqlite::Connection;
@@ -54,6 +54,11 @@ fn entry(item: Item) -> Entry {
     }
 }
 
+/// Whether an entry below `path` is of the pool's own metadata, which users neither see nor name.
+fn is_system(path: &PoolPath, item: &Item) -> bool {
+    path.space().is_empty() && item.path.split('/').next() == Some(SYSTEM_SPACE)
+}
+
 /// The next page of a listing.
 pub fn list(
     db: &Connection,
@@ -71,6 +76,9 @@ pub fn list(
     let mut walk = Walk::new(db, dir, recursive, after)?;
     let mut listing = Listing::default();
     while let Some(item) = walk.next()? {
+        if is_system(path, &item) {
+            continue;
+        }
         if listing.entries.len() == PAGE {
             listing.next = listing.entries.last().map(|last: &Entry| last.path.clone());
             return Ok(listing);
@@ -128,7 +136,9 @@ pub fn usage(db: &Connection, path: &PoolPath) -> Result<Used, Error> {
         Place::Dir(dir) => {
             let mut walk = Walk::new(db, dir, true, None)?;
             while let Some(item) = walk.next()? {
-                count_item(db, &item, &mut used, &mut seen)?;
+                if !is_system(path, &item) {
+                    count_item(db, &item, &mut used, &mut seen)?;
+                }
             }
         }
     }

@@ -22,6 +22,9 @@ pub enum CopyState {
     Spoiled = 2,
     /// There, and to be deleted: a source that counts for nothing else.
     Leaving = 3,
+    /// Perhaps there: a session that ended may have stored it. To be asked about when the chunk is
+    /// reclaimed; it counts for nothing.
+    Assumed = 4,
 }
 
 /// Whether any donor has the chunk.
@@ -76,10 +79,21 @@ pub fn confirm(db: &Connection, chunk: ChunkId, donor: DonorId) -> Result<(), Er
     Ok(())
 }
 
-/// Counts a copy as possibly there, unless more is known of it.
+/// Counts a copy as there that its donor told of before the chunk was known, unless more is known.
+pub fn told_before(db: &Connection, chunk: ChunkId, donor: DonorId) -> Result<(), Error> {
+    db.prepare_cached(
+        "INSERT INTO placements (chunk, donor, state) VALUES (?1, ?2, 0)
+         ON CONFLICT (chunk, donor) DO UPDATE SET state = 0, ack = 0 WHERE state = 4",
+    )?
+    .execute(params![chunk.0, donor.0])?;
+    Ok(())
+}
+
+/// Writes down that a copy may be there, unless more is known of it. It must not count: a session
+/// that died may have sent nothing, and a later file that uses the chunk would seem safer than it is.
 pub fn assume(db: &Connection, chunk: ChunkId, donor: DonorId) -> Result<(), Error> {
     db.prepare_cached(
-        "INSERT INTO placements (chunk, donor, state) VALUES (?1, ?2, 0) ON CONFLICT DO NOTHING",
+        "INSERT INTO placements (chunk, donor, state) VALUES (?1, ?2, 4) ON CONFLICT DO NOTHING",
     )?
     .execute(params![chunk.0, donor.0])?;
     Ok(())
@@ -188,6 +202,11 @@ pub fn tell(db: &Connection, donor: DonorId, told: &Told, now_ms: u64) -> Result
 }
 
 fn mark(db: &Connection, chunk: ChunkId, donor: DonorId, state: CopyState) -> Result<(), Error> {
+    if state == CopyState::Missing {
+        // What was only assumed is not missed.
+        db.prepare_cached("DELETE FROM placements WHERE chunk = ?1 AND donor = ?2 AND state = 4")?
+            .execute(params![chunk.0, donor.0])?;
+    }
     db.prepare_cached("UPDATE placements SET state = ?3 WHERE chunk = ?1 AND donor = ?2")?
         .execute(params![chunk.0, donor.0, state as i64])?;
     Ok(())
@@ -310,6 +329,7 @@ pub fn state_of(
         Some(1) => Some(CopyState::Missing),
         Some(2) => Some(CopyState::Spoiled),
         Some(3) => Some(CopyState::Leaving),
+        Some(4) => Some(CopyState::Assumed),
         _ => None,
     })
 }

@@ -40,7 +40,8 @@ CREATE TABLE conversions (
 ) WITHOUT ROWID;
 
 -- placements.state 3: leaving. The copy is there, serves as a source and counts for nothing else;
--- its donor is being told to delete it.
+-- its donor is being told to delete it. placements.state 4: assumed. A session that ended may have
+-- stored it there; it counts for nothing and is asked about when the chunk is reclaimed.
 
 -- Single facts in words, by key: why garbage collection is held, that repair is paused, ….
 CREATE TABLE notes (

@@ -6,6 +6,7 @@ use super::journal::{self, Op};
 use super::schema::Counter;
 use super::trash;
 use potluck_core::ids::SpaceId;
+use potluck_core::path::SYSTEM_SPACE;
 use potluck_core::policy::Policy;
 use potluck_core::seal::SpaceKey;
 use potluck_wire::control::SpaceInfo;
@@ -88,6 +89,7 @@ pub fn all(db: &Connection) -> Result<Vec<SpaceInfo>, Error> {
     let found = rows.query_map([], space)?.collect::<Result<Vec<_>, _>>()?;
     Ok(found
         .into_iter()
+        .filter(|space| space.name != SYSTEM_SPACE)
         .map(|space| SpaceInfo {
             name: space.name,
             policy: space.policy,

@@ -2,6 +2,7 @@
 
 use super::error::Error;
 use potluck_core::ids::DonorId;
+use potluck_core::path::SYSTEM_SPACE;
 use rusqlite::Connection;
 use std::collections::BTreeMap;
 
@@ -30,8 +31,8 @@ pub struct Copies {
 /// Counts everything; reads each placement once.
 pub fn count(db: &Connection) -> Result<Stats, Error> {
     let (files, bytes): (i64, i64) = db.query_row(
-        "SELECT coalesce(sum(files), 0), coalesce(sum(bytes), 0) FROM spaces",
-        [],
+        "SELECT coalesce(sum(files), 0), coalesce(sum(bytes), 0) FROM spaces WHERE name <> ?1",
+        [SYSTEM_SPACE],
         |row| Ok((row.get(0)?, row.get(1)?)),
     )?;
     let condemned: i64 = db.query_row(
@@ -45,8 +46,9 @@ pub fn count(db: &Connection) -> Result<Stats, Error> {
         condemned: condemned as u64,
         donors: BTreeMap::new(),
     };
-    let mut rows =
-        db.prepare_cached("SELECT donor, state IN (0, 3), count(*) FROM placements GROUP BY 1, 2")?;
+    let mut rows = db.prepare_cached(
+        "SELECT donor, state IN (0, 3), count(*) FROM placements WHERE state <> 4 GROUP BY 1, 2",
+    )?;
     let mut rows = rows.query([])?;
     while let Some(row) = rows.next()? {
         let copies = stats.donors.entry(DonorId(row.get(0)?)).or_default();

@@ -1,5 +1,6 @@
 //! Commands that run a daemon.
 
+use super::metadata::ManagerAction;
 use potluck_core::budget::KeepFree;
 use potluck_core::size::parse_size;
 use std::path::PathBuf;
@@ -40,6 +41,16 @@ pub struct ManagerOptions {
     /// Bytes a second that repair reads from one donor, or writes to it, at most
     #[arg(long, default_value = "100MiB", value_name = "SIZE", value_parser = parse_size)]
     pub repair_donor_rate: u64,
+    /// How often the catalog is checkpointed, if it changed
+    #[arg(long, default_value = "60s", value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub backup_every: Duration,
+    /// Where checkpoints are kept; default: backups in the manager's state directory. Another disk
+    /// is better
+    #[arg(long, value_name = "DIR")]
+    pub backup_dir: Option<PathBuf>,
+    /// Copies of the catalog's checkpoints that donors keep, sealed; 0: none
+    #[arg(long, default_value = "3", value_name = "N")]
+    pub metadata_copies: u32,
     /// Write {"pid", "address"} here once it serves
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,
@@ -81,7 +92,10 @@ pub struct Up {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Manager {
+    #[command(subcommand)]
+    pub action: Option<ManagerAction>,
     #[command(flatten)]
     pub options: ManagerOptions,
     /// Where the manager's state lives; default: potluck/manager in your state directory

@@ -1,7 +1,9 @@
 //! `potluck manager`: the manager alone.
 
+mod restore;
+
 use super::Ending;
-use crate::args::{self, ManagerOptions};
+use crate::args::{self, ManagerAction, ManagerOptions};
 use crate::output::Output;
 use crate::ready;
 use crate::settings::Settings;
@@ -15,6 +17,13 @@ pub async fn run(
     settings: &Settings,
     output: &Output,
 ) -> Result<Ending, Failure> {
+    match args.action {
+        Some(ManagerAction::Restore(args)) => {
+            return restore::restore(args, settings, output).await;
+        }
+        Some(ManagerAction::Backup(args)) => return restore::backup(args, settings, output).await,
+        None => {}
+    }
     let state = args.state.unwrap_or_else(|| settings.manager_dir());
     let manager = start(&args.options, state, output).await?;
     ready::announce(args.options.ready_file.as_deref(), manager.address())?;
@@ -37,10 +46,15 @@ pub async fn start(
         repair_grace: options.repair_grace,
         repair_rate: options.repair_rate,
         repair_donor_rate: options.repair_donor_rate,
+        backup_every: options.backup_every,
+        metadata_copies: options.metadata_copies,
+        backup_dir: options.backup_dir.clone(),
         state: state.clone(),
         ..ManagerConfig::default()
     };
     let env = Env::system();
+    let kit = state.join(potluck_manager::KIT);
+    let kit_is_new = !kit.exists();
     potluck_manager::init(&config, &env).map_err(failed)?;
     let manager = Manager::start(config, env, None).await.map_err(failed)?;
     output.note(&format!(
@@ -48,6 +62,12 @@ pub async fn start(
         manager.address(),
         state.display()
     ));
+    if kit_is_new {
+        output.note(&format!(
+            "keep a copy of {} somewhere else, as secret as a key: with it the pool survives the loss of this machine",
+            kit.display()
+        ));
+    }
     Ok(manager)
 }
 

@@ -7,6 +7,7 @@ mod demo;
 mod donors;
 mod du;
 mod fsck;
+mod gc;
 mod give_back;
 mod health;
 mod invite;
@@ -111,6 +112,7 @@ async fn with_client(
         Command::Fsck(args) => fsck::run(args, client, output, shown).await,
         Command::Repair(args) => repair::run(args, client, output, shown).await,
         Command::Scrub(args) => scrub::run(args, client, output).await,
+        Command::Gc(args) => gc::run(args, client, output).await,
         Command::Nodes(args) => nodes::run(args, client, output, shown).await,
         Command::Status => status::run(client, output).await,
         Command::Invite(args) => invite::run(args, client, settings, output).await,

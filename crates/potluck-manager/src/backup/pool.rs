@@ -1,0 +1,144 @@
+//! A checkpoint in the pool itself: sealed pieces of the copy, and a sealed head that names them.
+//!
+//! Pieces are sealed so that equal ones stay equal: of a catalog that changed little, little is sent.
+//! The head is a record under the recovery key; who has that key and finds the head has everything.
+
+use super::put::{PIECE, Put};
+use super::{Taken, Trouble};
+use crate::catalog::Error;
+use crate::catalog::commit::{PreparedChunk, PreparedFile};
+use crate::catalog::entries::{self, Place};
+use crate::catalog::names::{self, When};
+use crate::catalog::versions::Version;
+use crate::catalog::walk::Walk;
+use crate::service::Service;
+use potluck_core::chunk::{ChunkKind, ChunkName, Digest, FileDigest};
+use potluck_core::ids::VersionId;
+use potluck_core::path::PoolPath;
+use potluck_core::recipe::{self, Entry, PAGE_ENTRIES};
+use potluck_core::seal::{Meaning, RecordKind, RecoveryKey, SpaceKey};
+use potluck_wire::control::Condition;
+use potluck_wire::identity::fingerprint;
+use potluck_wire::packed::Blob;
+use rusqlite::Connection;
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Checkpoints kept in the pool: the last, and the one before in case that it cannot be read.
+const KEPT: usize = 2;
+/// The directory of checkpoints.
+const DIR: &str = "checkpoints";
+
+/// What the head of a checkpoint says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Head {
+    /// Which checkpoint it is.
+    pub taken: Taken,
+    /// Bytes of the catalog.
+    pub size: u64,
+    /// Its pieces: packed pages of a recipe.
+    pub pages: Vec<Blob>,
+}
+
+/// Stores the checkpoint in the file at `path`, and gives up all but the last few.
+pub async fn store(
+    service: &Arc<Service>,
+    key: &RecoveryKey,
+    taken: Taken,
+    path: &Path,
+) -> Result<(), Trouble> {
+    let size = std::fs::metadata(path)?.len();
+    let mut put = Put::open(service, size).await?;
+    let (mut file, pieces_key) = (Some(File::open(path)?), key.space_key());
+    let (mut entries, mut chunks) = (Vec::new(), Vec::new());
+    while let Some(open) = file.take() {
+        let pieces_key = pieces_key.clone();
+        let cut = service.env.offload.run(move || next_piece(open, &pieces_key)).await?;
+        let Some((open, entry, sealed)) = cut else { break };
+        file = Some(open);
+        chunks.push(put.chunk(ChunkKind::Data, entry.name, &sealed).await?);
+        entries.push(entry);
+    }
+    let pages: Vec<Vec<u8>> = entries.chunks(PAGE_ENTRIES).map(recipe::pack).collect();
+    let head = Head { taken, size, pages: pages.iter().cloned().map(Blob).collect() };
+    let text = serde_json::to_vec(&head).map_err(io::Error::other)?;
+    let (pool, entropy) = (fingerprint(service.ca.certificate()), &*service.env.entropy);
+    let record = key.seal_record(RecordKind::Checkpoint, &pool, taken.sequence, text, entropy);
+    let name = ChunkName::of(&record);
+    let entry = Entry { name, digest: Digest(name.0), len: record.len() as u32, sealed: false };
+    let head = put.chunk(ChunkKind::Checkpoint, name, &record).await?;
+
+    let number = format!("{:012}", taken.sequence);
+    let (copies, mtime_ms) = (put.copies(), taken.wall_ms);
+    let of = |what, entries: &[Entry], pages, chunks| -> Result<PreparedFile, Trouble> {
+        let path = PoolPath::system(&[DIR, &number, what]).map_err(io::Error::other)?;
+        Ok(file_of(path, entries, pages, chunks, copies, mtime_ms))
+    };
+    let files = vec![
+        of("pieces", &entries, pages, chunks)?,
+        of("head", &[entry], vec![recipe::pack(&[entry])], vec![head])?,
+    ];
+    let when = service.when();
+    put.commit(files, move |db| give_up_old(db, when)).await
+}
+
+/// Reads, names and seals the next piece.
+fn next_piece(mut file: File, key: &SpaceKey) -> io::Result<Option<(File, Entry, Vec<u8>)>> {
+    let mut piece = Vec::with_capacity(PIECE + 16);
+    file.by_ref().take(PIECE as u64).read_to_end(&mut piece)?;
+    if piece.is_empty() {
+        return Ok(None);
+    }
+    let (len, digest) = (piece.len() as u32, Digest::of(&piece));
+    key.seal(Meaning::Chunk, &digest, &mut piece);
+    let name = ChunkName::of(&piece);
+    Ok(Some((file, Entry { name, digest, len, sealed: true }, piece)))
+}
+
+fn file_of(
+    path: PoolPath,
+    entries: &[Entry],
+    pages: Vec<Vec<u8>>,
+    chunks: Vec<PreparedChunk>,
+    copies: u32,
+    mtime_ms: i64,
+) -> PreparedFile {
+    let mut digest = FileDigest::default();
+    entries.iter().for_each(|entry| digest.push(entry.digest));
+    let version = Version {
+        id: VersionId(0),
+        size: entries.iter().map(|entry| u64::from(entry.len)).sum(),
+        digest: digest.finish(),
+        mtime_ms,
+        executable: false,
+        chunk_size: PIECE as u32,
+        copies,
+        ec: None,
+        goal: None,
+        safe_wall_ms: None,
+        chunks: chunks.len() as u64,
+        inline: false,
+    };
+    PreparedFile { path, version, inline: None, pages, chunks, condition: Condition::Always }
+}
+
+fn give_up_old(db: &Connection, when: When) -> Result<(), Error> {
+    let bad = |why: potluck_core::path::BadPath| Error::Bug(why.to_string());
+    let dir = PoolPath::system(&[DIR]).map_err(bad)?;
+    let Some(Place::Dir(root)) = entries::resolve(db, &dir)?.map(|found| found.place) else {
+        return Ok(());
+    };
+    let mut walk = Walk::new(db, root, false, None)?;
+    let mut numbers = Vec::new();
+    while let Some(item) = walk.next()? {
+        numbers.push(item.path);
+    }
+    let old = numbers.len().saturating_sub(KEPT);
+    for number in &numbers[..old] {
+        names::remove(db, &dir.join(number).map_err(bad)?, true, when)?;
+    }
+    Ok(())
+}

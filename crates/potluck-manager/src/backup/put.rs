@@ -1,0 +1,251 @@
+//! Writing the pool's own metadata to its donors, as any client writes files: in a session, offered
+//! before it is sent, committed with receipts. So placement, garbage collection and repair treat it
+//! as they treat everything.
+
+use crate::backup::Trouble;
+use crate::catalog::commit::{self, Batch, PreparedChunk, PreparedFile};
+use crate::catalog::sessions::{self, StoredSession};
+use crate::catalog::{Durability, Error, chunks, placements, spaces};
+use crate::pool::{Contact, NewSession, Ticketed};
+use crate::service::{InSession, Service};
+use potluck_core::chunk::{ChunkKind, ChunkName};
+use potluck_core::ids::{DonorId, MemberId, SessionId, SpaceId};
+use potluck_core::path::SYSTEM_SPACE;
+use potluck_core::policy::{AckLevel, Mirror, Policy};
+use potluck_wire::control::DonorState;
+use potluck_wire::courier::{Courier, CourierError};
+use potluck_wire::ticket::{Caveat, Ops, Receipt, Ticket};
+use rusqlite::Connection;
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Plaintext bytes of a piece: whole pages of the catalog, so that unchanged ones are sent once.
+pub const PIECE: usize = 4 << 20;
+/// The manager itself; no member has this number.
+const MANAGER: MemberId = MemberId(0);
+/// A ticket outlives the writing of any catalog.
+const TICKET_FOR: Duration = Duration::from_secs(6 * 3600);
+
+/// A write under way. Dropped without a commit, its session ends with its lease.
+pub struct Put {
+    service: Arc<Service>,
+    session: SessionId,
+    ticketed: Ticketed,
+    _in_session: InSession,
+    next: u64,
+    couriers: BTreeMap<DonorId, Courier>,
+    failed: BTreeSet<DonorId>,
+}
+
+impl Put {
+    /// Begins to write about `bytes` of plaintext.
+    pub async fn open(service: &Arc<Service>, bytes: u64) -> Result<Self, Trouble> {
+        let wall_ms = service.time.wall_ms();
+        let space =
+            service.catalog.write(Durability::Disk, move |db| system_space(db, wall_ms)).await?;
+        let now = service.time.tick();
+        let (new, ticketed) = {
+            let mut pool = service.pool();
+            let donors = pool.status(now);
+            let live = donors.iter().filter(|donor| donor.state == DonorState::Live).count() as u32;
+            let copies = service.config.metadata_copies.min(live).max(1);
+            let new = NewSession {
+                id: SessionId(service.env.entropy.bytes()),
+                member: MANAGER,
+                space,
+                policy: policy(copies),
+            };
+            let ticketed = pool.open_session(new.clone(), Some(bytes.max(1)), now)?;
+            // Busy from now on: no lease ends while it is written.
+            pool.enter(&new.id, MANAGER, now).map_err(|_| Trouble::Ended)?;
+            (new, ticketed)
+        };
+        let in_session = InSession::new(Arc::clone(service), new.id);
+        let stored = StoredSession {
+            id: new.id,
+            member: MANAGER,
+            space,
+            policy: new.policy,
+            plan: ticketed.plan.clone(),
+            bytes: ticketed.bytes,
+            ended: false,
+        };
+        let keep = move |db: &_| sessions::insert(db, &stored);
+        if let Err(why) = service.catalog.write(Durability::Process, keep).await {
+            service.pool().forget_session(&new.id);
+            return Err(why.into());
+        }
+        Ok(Self {
+            service: Arc::clone(service),
+            session: new.id,
+            ticketed,
+            _in_session: in_session,
+            next: 0,
+            couriers: BTreeMap::new(),
+            failed: BTreeSet::new(),
+        })
+    }
+
+    /// Copies that are wished for.
+    pub fn copies(&self) -> u32 {
+        self.ticketed.policy.copies
+    }
+
+    /// Sees to it that donors hold `bytes`, called `name`; sends them only where they are missing.
+    ///
+    /// Errors: no donor took it. Fewer copies than wished for are no error: repair makes them.
+    pub async fn chunk(
+        &mut self,
+        kind: ChunkKind,
+        name: ChunkName,
+        bytes: &[u8],
+    ) -> Result<PreparedChunk, Trouble> {
+        let held = offer(Arc::clone(&self.service), self.session, name).await?;
+        let mut chunk = PreparedChunk { name, len: bytes.len() as u32, holders: Vec::new() };
+        let slot = self.ticketed.plan.slot(self.next).unwrap_or_default();
+        self.next += 1;
+        let others = self.ticketed.plan.donors();
+        let mut targets: Vec<DonorId> = slot;
+        targets.extend(others);
+        let mut tried: BTreeSet<DonorId> = held.iter().copied().collect();
+        for donor in targets {
+            if held.len() + chunk.holders.len() >= self.copies() as usize {
+                break;
+            }
+            if self.failed.contains(&donor) || !tried.insert(donor) {
+                continue;
+            }
+            match self.send(donor, kind, name, bytes).await {
+                Ok(()) => chunk.holders.push((donor, AckLevel::Disk)),
+                Err(why) => {
+                    tracing::debug!(%donor, %why, "a donor did not take a part of a checkpoint");
+                    self.couriers.remove(&donor);
+                    self.failed.insert(donor);
+                }
+            }
+        }
+        if held.is_empty() && chunk.holders.is_empty() { Err(Trouble::NoDonor) } else { Ok(chunk) }
+    }
+
+    async fn send(
+        &mut self,
+        donor: DonorId,
+        kind: ChunkKind,
+        name: ChunkName,
+        bytes: &[u8],
+    ) -> Result<(), Trouble> {
+        let now = self.service.time.tick();
+        let contact = self.service.pool().contact(donor, now).filter(|contact| contact.live);
+        let Some(Contact { address, key: Some(key), .. }) = contact else {
+            return Err(Trouble::NoDonor);
+        };
+        let service = Arc::clone(&self.service);
+        let courier = match self.couriers.entry(donor) {
+            std::collections::btree_map::Entry::Occupied(open) => open.into_mut(),
+            std::collections::btree_map::Entry::Vacant(empty) => {
+                let expires = service.time.now_ms() + TICKET_FOR.as_millis() as u64;
+                let caveats = [
+                    Caveat::Donor(donor),
+                    Caveat::Ops(Ops::PUT.and(Ops::RECORD)),
+                    Caveat::Bytes(self.ticketed.allowance()),
+                    Caveat::Expires(expires),
+                    Caveat::Session(self.session),
+                ];
+                let ticket = Ticket::issue(&key, &*service.env.entropy, &caveats);
+                let (net, entropy) = (&*service.env.net, &*service.env.entropy);
+                empty.insert(Courier::open(net, entropy, &address, &ticket).await?)
+            }
+        };
+        let ack = AckLevel::Disk;
+        let receipt = courier.put(name, ack, kind, bytes).await?;
+        let genuine = Receipt::issue(&key, &self.session, &name, bytes.len() as u32, ack);
+        if receipt == genuine { Ok(()) } else { Err(CourierError::WrongBytes.into()) }
+    }
+
+    /// Makes the files part of the pool, and does in the same transaction what `also` does.
+    pub async fn commit(
+        self,
+        files: Vec<PreparedFile>,
+        also: impl FnOnce(&Connection) -> Result<(), Error> + Send + 'static,
+    ) -> Result<(), Trouble> {
+        let service = &self.service;
+        let holders = files.iter().flat_map(|file| &file.chunks);
+        let pairs = holders
+            .flat_map(|chunk| chunk.holders.iter().map(move |(donor, _)| (*donor, &chunk.name)));
+        service.pool().acknowledged(pairs);
+        let (now_ms, wall_ms) = (service.time.now_ms(), service.time.wall_ms());
+        let batch = Batch {
+            session: self.session,
+            space: self.ticketed.space,
+            number: 0,
+            mirror: Mirror::ClientAsync,
+            files: files.into_iter().map(Ok::<_, Infallible>).collect(),
+            done: true,
+        };
+        let work = move |db: &Connection| {
+            let outcome = commit::commit(db, batch, now_ms, wall_ms, |_| Ok(String::new()))?;
+            also(db)?;
+            let commit::Outcome::Fresh { files, revived } = outcome else {
+                return Err(Error::Bug("a batch of the manager's own was repeated".into()));
+            };
+            match files.into_iter().find_map(Result::err) {
+                None => Ok(revived),
+                Some(commit::Refused::Here(why)) => Err(why),
+                Some(commit::Refused::Before(never)) => match never {},
+            }
+        };
+        let revived = service.catalog.write(Durability::Disk, work).await?;
+        let mut pool = service.pool();
+        pool.revive(&revived);
+        pool.end_session(&self.session);
+        drop(pool);
+        service.chores.notify_one();
+        Ok(())
+    }
+}
+
+/// Protects a chunk from garbage collection, and then asks who has it already.
+async fn offer(
+    service: Arc<Service>,
+    session: SessionId,
+    name: ChunkName,
+) -> Result<Vec<DonorId>, Trouble> {
+    let new = service.pool().offer(&session, &[name]);
+    let keep = move |db: &_| sessions::offer(db, &session, &new);
+    service.catalog.write(Durability::Process, keep).await?;
+    let holders = move |db: &Connection| match chunks::get(db, &name)? {
+        Some(chunk) if chunk.refs > 0 => placements::holders_at(db, chunk.id, AckLevel::Disk),
+        _ => Ok(Vec::new()),
+    };
+    let holders = service.catalog.read(holders).await?;
+    let now = service.time.tick();
+    let pool = service.pool();
+    Ok(holders.into_iter().filter(|donor| pool.vouches(*donor, now)).collect())
+}
+
+/// What holds for the pool's own metadata.
+fn policy(copies: u32) -> Policy {
+    Policy {
+        chunk_size: PIECE as u32,
+        copies,
+        stripe_width: copies.max(Policy::default().stripe_width),
+        mirror: Mirror::ClientAsync,
+        ack: AckLevel::Disk,
+        sealed: true,
+        ..Policy::default()
+    }
+}
+
+/// The space of the pool's own metadata, made at its first use. Its key is not in the catalog: it
+/// follows from the recovery key.
+fn system_space(db: &Connection, wall_ms: i64) -> Result<SpaceId, Error> {
+    match spaces::named(db, SYSTEM_SPACE) {
+        Err(Error::NoSpaceNamed(_)) => {
+            spaces::create(db, SYSTEM_SPACE, &policy(1), None, wall_ms)?;
+            Ok(spaces::named(db, SYSTEM_SPACE)?.id)
+        }
+        found => Ok(found?.id),
+    }
+}

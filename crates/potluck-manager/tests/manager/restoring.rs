@@ -1,0 +1,107 @@
+//! A manager that lost its directory comes back from its recovery kit and a checkpoint.
+
+use crate::lab::{Lab, chunk, eventually, write};
+use potluck_manager::{KIT, Restore, backup, restore_file};
+use potluck_wire::control::{Open, Remove, Status};
+use potluck_wire::error::ErrorKind;
+use potluck_wire::token::Role;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The recovery kit and the newest checkpoint, kept somewhere else.
+async fn keep(lab: &Lab) -> (PathBuf, PathBuf) {
+    let (state, away) = (lab.config.state.clone(), lab.config.state.with_extension("away"));
+    fs::create_dir_all(&away).expect("a directory");
+    let newest = eventually("a checkpoint", async || {
+        let taken = fs::read_dir(state.join("backups")).ok()?.flatten();
+        taken
+            .map(|entry| entry.path())
+            .filter(|path| path.extension().is_some_and(|kind| kind == "db"))
+            .max()
+    });
+    let (kit, checkpoint) = (away.join(KIT), away.join("checkpoint.db"));
+    fs::copy(newest.await, &checkpoint).expect("copied");
+    fs::copy(state.join(KIT), &kit).expect("copied");
+    (kit, checkpoint)
+}
+
+fn ask(lab: &Lab, kit: PathBuf) -> Restore {
+    Restore { kit, state: lab.config.state.clone(), advertise: None }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn d4_a_manager_restored_from_a_file_serves_everybody_and_deletes_nothing() {
+    let mut lab = Lab::with(|config| config.backup_every = Duration::from_millis(200)).await;
+    let ada = lab.join(Role::User, "ada").await;
+    let mut donor = lab.donor("basement").await;
+    write(&lab.caller(&ada), "pot://lab/kept", 1, &donor).await;
+    write(&lab.caller(&ada), "pot://lab/removed", 2, &donor).await;
+    let remove = Remove { path: "pot://lab/removed".parse().expect("path"), recursive: false };
+    lab.admin().call(&remove).await.expect("removed");
+    let told = lab.admin().call(&Status {}).await.expect("status");
+    eventually("a checkpoint of all that", async || {
+        let status = lab.admin().call(&Status {}).await.expect("status");
+        assert!(status.alarms.is_empty(), "{:?}", status.alarms);
+        (status.backup_file_seconds.is_some() && status.uptime_seconds > told.uptime_seconds + 1)
+            .then_some(())
+    })
+    .await;
+    let (kit, checkpoint) = keep(&lab).await;
+    // Later than the checkpoint: the restored catalog does not know it, and its chunk must stay.
+    write(&lab.caller(&ada), "pot://lab/later", 2, &donor).await;
+    let beat = donor.beat(donor.heartbeat(1)).await;
+    donor.heard = (beat.epoch, beat.start);
+    lab.stop().await;
+    fs::remove_dir_all(&lab.config.state).expect("lost");
+
+    let restored = restore_file(&ask(&lab, kit.clone()), &checkpoint).expect("restored");
+    assert_eq!((restored.files, restored.spaces, restored.donors), (1, 1, 1));
+    assert!(restored.checkpoint.is_some() && restored.taken_ms.is_some());
+    let again = restore_file(&ask(&lab, kit), &checkpoint).expect_err("something is there now");
+    assert_eq!(again.failure().kind, ErrorKind::Conflict);
+
+    lab.start().await;
+    donor.caller = lab.caller(&donor.identity);
+    donor.report(&[chunk(1), chunk(2)]).await;
+    let open =
+        Open { path: "pot://lab/kept".parse().expect("path"), recursive: false, after: None };
+    let opened = lab.caller(&ada).call(&open).await.expect("users go on");
+    assert_eq!(opened.files[0].holders, [[donor.id]]);
+    let status = lab.admin().call(&Status {}).await.expect("the new admin");
+    assert!(status.gc_held.is_some());
+    assert_eq!(status.donors[0].unclaimed, 1, "what it does not know, and keeps");
+    for touches in 100..110 {
+        assert!(donor.tombstones(touches).await.is_empty());
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn d4_a_copy_taken_while_the_manager_runs_is_whole_and_a_damaged_one_is_refused() {
+    let mut lab = Lab::new().await;
+    let (user, donor) = (lab.user().await, lab.donor("basement").await);
+    for n in 0..20 {
+        write(&user, &format!("pot://lab/{n}"), n, &donor).await;
+    }
+    let state = lab.config.state.clone();
+    let (kit, copy) = (state.with_extension("kit"), state.with_extension("db"));
+    backup(&state, &copy).expect("copied");
+    fs::copy(state.join(KIT), &kit).expect("copied");
+    lab.stop().await;
+    fs::remove_dir_all(&state).expect("lost");
+
+    let mut bytes = fs::read(&copy).expect("read");
+    let middle = bytes.len() / 2;
+    bytes[middle..middle + 4096].fill(0xA5);
+    let damaged = state.with_extension("damaged");
+    fs::write(&damaged, &bytes).expect("written");
+    let refused = restore_file(&ask(&lab, kit.clone()), &damaged).expect_err("damaged");
+    assert_eq!(refused.failure().kind, ErrorKind::Integrity, "{refused}");
+    assert!(!state.join("catalog.db").exists(), "no pool of half a catalog");
+
+    let restored = restore_file(&ask(&lab, kit), &copy).expect("restored after a failure");
+    assert_eq!(restored.files, 20);
+    lab.start().await;
+    lab.admin().call(&Status {}).await.expect("serves");
+}

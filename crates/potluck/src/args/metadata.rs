@@ -1,0 +1,63 @@
+//! Commands about the pool's own metadata.
+
+use clap::Subcommand;
+use std::path::PathBuf;
+use std::time::Duration;
+
+#[derive(Debug, Subcommand)]
+pub enum ManagerAction {
+    /// Bring a lost manager back, in a new directory, from its recovery kit and a checkpoint
+    #[command(
+        after_help = "Example:\n  potluck manager restore --kit recovery.kit --from catalog-000000000042.db --state /srv/potluck\n  potluck manager restore --kit recovery.kit --from pool --state /srv/potluck\n  potluck manager --state /srv/potluck\n\nRun it on a machine that has the lost manager's address; donors look for it there."
+    )]
+    Restore(ManagerRestore),
+    /// Copy the catalog to a file now, also while the manager runs
+    #[command(after_help = "Example:\n  potluck manager backup /mnt/usb/catalog.db")]
+    Backup(ManagerBackup),
+}
+
+#[derive(Debug, clap::Args)]
+pub struct ManagerRestore {
+    /// The recovery kit that was kept elsewhere
+    #[arg(long, value_name = "FILE")]
+    pub kit: PathBuf,
+    /// The checkpoint: a file from the backups directory or of `potluck manager backup`, or `pool` for
+    /// the newest that donors have
+    #[arg(long, value_name = "FILE|pool")]
+    pub from: PathBuf,
+    /// From the pool: where to listen to donors, who look for the lost manager at its address
+    #[arg(long, default_value = "0.0.0.0:7700", value_name = "HOST:PORT")]
+    pub listen: String,
+    /// From the pool: go on when nobody new has answered for so long
+    #[arg(long, default_value = "30s", value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub wait: Duration,
+    /// From the pool: go on when so many donors have answered
+    #[arg(long, value_name = "N")]
+    pub donors: Option<usize>,
+    /// Where the manager's state will live; new or empty. Default: potluck/manager in your state
+    /// directory
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+    /// How others reach the manager from now on, if that changes
+    #[arg(long, value_name = "HOST:PORT")]
+    pub advertise: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct ManagerBackup {
+    /// The file to write; replaced whole if it is there
+    pub file: PathBuf,
+    /// Where the manager's state lives; default: potluck/manager in your state directory
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Gc {
+    /// What waits to be reclaimed, and whether anything holds it
+    #[command(after_help = "Example:\n  potluck gc status")]
+    Status,
+    /// After a restore: reclaim again, and give up what a newer catalog may have known
+    #[command(after_help = "Example:\n  potluck gc resume")]
+    Resume,
+}

@@ -1,0 +1,47 @@
+//! `potluck gc`: what is reclaimed, and whether that is held.
+
+use super::Ending;
+use crate::args::Gc;
+use crate::output::Output;
+use potluck_client::pool::Client;
+use potluck_wire::control::{GcResume, Status};
+use potluck_wire::error::Failure;
+use serde::Serialize;
+
+#[derive(Serialize)]
+struct State {
+    held: Option<String>,
+    condemned_chunks: u64,
+    unclaimed_chunks: u64,
+}
+
+pub async fn run(args: Gc, client: &Client, output: &Output) -> Result<Ending, Failure> {
+    if let Gc::Resume = args {
+        client.call(&GcResume {}).await?;
+    }
+    let status = client.call(&Status {}).await?;
+    let state = State {
+        held: status.gc_held,
+        condemned_chunks: status.condemned_chunks,
+        unclaimed_chunks: status.donors.iter().map(|donor| donor.unclaimed).sum(),
+    };
+    output.result(&state, text);
+    Ok(Ending::Done)
+}
+
+fn text(state: &State) -> String {
+    let mut text = match &state.held {
+        Some(why) => format!(
+            "held: {why}\nnothing is reclaimed until `potluck gc resume`; run it when all files are where they should be\n"
+        ),
+        None => "chunks that no file uses are reclaimed\n".to_owned(),
+    };
+    text += &format!("{} chunks wait to be reclaimed\n", state.condemned_chunks);
+    if state.unclaimed_chunks > 0 {
+        text += &format!(
+            "{} chunks on donors are unknown to this catalog and are kept\n",
+            state.unclaimed_chunks
+        );
+    }
+    text
+}
