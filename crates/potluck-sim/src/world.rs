@@ -115,7 +115,6 @@ impl World {
                 gc_grace: GC_GRACE,
                 // Checkpoints on donors come and go: what is nobody's could not be told from them.
                 metadata_copies: 0,
-                metadata_copies: 0,
                 ..ManagerConfig::default()
             };
             let host = host.clone();
