@@ -25,6 +25,10 @@ impl Answer for Status {
             let copies = stats.donors.get(&donor.donor).copied().unwrap_or_default();
             donor.chunks = copies.here;
             donor.bad = copies.bad;
+            let giving = service.pool().giving(donor.donor).is_some();
+            if giving {
+                donor.giving_back = Some(give_back::progress(&service, donor.donor).await?);
+            }
         }
         let mut pool = service.pool();
         let repair = pool.repair_state(now);
