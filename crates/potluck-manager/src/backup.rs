@@ -6,7 +6,7 @@
 pub mod file;
 pub mod kit;
 pub mod pool;
-mod put;
+pub mod put;
 
 use crate::catalog::{Durability, Error, journal, notes, schema};
 use crate::error::ManagerError;
@@ -145,7 +145,8 @@ async fn round(service: &Arc<Service>, covered: &mut Covered) -> Result<(), Mana
     Ok(())
 }
 
-fn any_donor(service: &Service) -> bool {
+/// Whether a donor is there to take anything.
+pub fn any_donor(service: &Service) -> bool {
     let now = service.time.tick();
     service.pool().status(now).iter().any(|donor| donor.state == DonorState::Live)
 }

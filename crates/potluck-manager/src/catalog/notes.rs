@@ -9,6 +9,8 @@ pub const CHECKPOINT: &str = "checkpoint";
 pub const REPAIR_PAUSED: &str = "repair_paused";
 /// The donors whose loss has repair rest, as a JSON list.
 pub const REPAIR_TRIPPED: &str = "repair_tripped";
+/// How far the pool's journal has come, as JSON; none before its first generation.
+pub const JOURNAL: &str = "journal";
 /// Why garbage collection is held.
 pub const GC_HELD: &str = "gc_held";
 

@@ -46,8 +46,9 @@ pub fn count(db: &Connection) -> Result<Stats, Error> {
         condemned: condemned as u64,
         donors: BTreeMap::new(),
     };
-    let mut rows =
-        db.prepare_cached("SELECT donor, state IN (0, 3), count(*) FROM placements WHERE state <> 4 GROUP BY 1, 2")?;
+    let mut rows = db.prepare_cached(
+        "SELECT donor, state IN (0, 3), count(*) FROM placements WHERE state <> 4 GROUP BY 1, 2",
+    )?;
     let mut rows = rows.query([])?;
     while let Some(row) = rows.next()? {
         let copies = stats.donors.entry(DonorId(row.get(0)?)).or_default();

@@ -88,7 +88,6 @@ impl Fixture {
             mirror: self.mirror,
             files: files.into_iter().map(Ok).collect(),
             done,
-            mirror: Default::default(),
         };
         let tx = self.db.unchecked_transaction().expect("a transaction");
         let outcome = commit::commit(&tx, batch, now_ms, 0, |outcomes| {
