@@ -32,6 +32,7 @@ struct State {
     file: Option<Tick>,
     pool: Option<Tick>,
     failed: Option<String>,
+    journal_failed: Option<String>,
 }
 
 impl Backups {
@@ -56,6 +57,16 @@ impl Backups {
     /// Why the last checkpoint failed, if it did.
     pub fn failed(&self) -> Option<String> {
         self.state().failed
+    }
+
+    /// Notes how the last round of the journal ended.
+    pub fn journal(&self, failed: Option<String>) {
+        self.change(|state| state.journal_failed = failed);
+    }
+
+    /// Why the journal could not be written, if it could not.
+    pub fn journal_failed(&self) -> Option<String> {
+        self.state().journal_failed
     }
 }
 

@@ -41,7 +41,6 @@ const DIR: &str = "journal";
 
 /// Keeps the journal until dropped.
 pub async fn run(service: Arc<Service>) {
-    let mut complained = false;
     loop {
         tokio::time::sleep(EVERY).await;
         let done = match service.config.metadata_copies {
@@ -49,13 +48,13 @@ pub async fn run(service: Arc<Service>) {
             _ => drain_all(&service).await,
         };
         match done {
-            Ok(()) => complained = false,
+            Ok(()) => service.backups.journal(None),
             Err(Trouble::Catalog(Error::Closed)) => {}
             Err(why) => {
-                if !complained {
+                if service.backups.journal_failed().is_none() {
                     tracing::error!(%why, "the journal could not be written; trying again");
                 }
-                complained = true;
+                service.backups.journal(Some(why.to_string()));
             }
         }
     }
@@ -256,3 +255,6 @@ fn give_up(db: &Connection, generation: u64, when: When) -> Result<(), Error> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -70,6 +70,15 @@ pub fn last(db: &Connection) -> Result<i64, Error> {
     Ok(select.query_row([], |row| row.get(0)).optional()?.unwrap_or(0))
 }
 
+/// How many changes are not in the pool's journal yet, about.
+pub fn waiting(db: &Connection) -> Result<u64, Error> {
+    // Rows go in order, so the ends tell without counting.
+    let mut select =
+        db.prepare_cached("SELECT coalesce(max(seq) - min(seq) + 1, 0) FROM journal")?;
+    let waiting: i64 = select.query_row([], |row| row.get(0))?;
+    Ok(waiting.max(0) as u64)
+}
+
 /// Writes a change down.
 pub fn append(db: &Connection, op: &Op) -> Result<(), Error> {
     if op.is_system() {

@@ -3,7 +3,7 @@
 use super::segment::{Header, Part, Position};
 use potluck_core::chunk::ChunkName;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A segment that was seen and opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub struct Chain {
     pub segments: Vec<Seen>,
     /// What is known to be missing.
     pub gaps: Gaps,
+    /// Whether all of the base is there.
+    whole_base: bool,
 }
 
 /// What is missing of a journal, as far as what is there tells.
@@ -35,7 +37,7 @@ pub struct Gaps {
     pub base_cut: bool,
 }
 
-/// The newest generation that is whole, or as good as there is; `None` without any segment.
+/// The newest generation whose base is whole, or as good as there is; `None` without any segment.
 pub fn newest(seen: Vec<Seen>) -> Option<Chain> {
     let mut generations: BTreeMap<u64, Vec<Seen>> = BTreeMap::new();
     for segment in seen {
@@ -46,7 +48,7 @@ pub fn newest(seen: Vec<Seen>) -> Option<Chain> {
     chains.max_by_key(|chain| {
         let last = chain.segments.last();
         let at = last.map(|last| (last.header.epoch, last.header.sequence));
-        (chain.gaps == Gaps::default(), !chain.gaps.base_cut, at)
+        (chain.whole_base, !chain.gaps.base_cut, at)
     })
 }
 
@@ -64,22 +66,31 @@ pub fn after(position: &Position, seen: Vec<Seen>) -> (Chain, bool) {
 
 /// Puts segments in order, from number `next` on, the first written after `before`.
 fn follow(mut next: u64, mut before: Option<ChunkName>, segments: Vec<Seen>) -> Chain {
+    let followed: BTreeSet<ChunkName> =
+        segments.iter().filter_map(|segment| segment.header.before).collect();
     let mut by_number: BTreeMap<u64, Vec<Seen>> = BTreeMap::new();
     for segment in segments {
         by_number.entry(segment.header.sequence).or_default().push(segment);
     }
-    let mut chain =
-        Chain { segments: Vec::new(), gaps: Gaps { base_cut: true, ..Gaps::default() } };
+    let gaps = Gaps { base_cut: true, ..Gaps::default() };
+    let mut chain = Chain { segments: Vec::new(), gaps, whole_base: false };
     for (number, rivals) in by_number {
         let missing = number.saturating_sub(next);
         chain.gaps.missing += missing;
-        // Of two that carry one number, the one that goes on with what was replayed; of two that
-        // both do, the later life's.
+        // A segment that was stored and not committed has a rival of its number with the same
+        // changes and more. The one counts that goes on with what was replayed and that others go on
+        // with; then the later one.
         let fits = |segment: &Seen| segment.header.before == before;
-        let best = rivals.into_iter().max_by_key(|segment| (fits(segment), segment.header.epoch));
+        let best = rivals.into_iter().max_by_key(|segment| {
+            let Header { epoch, wall_ms, .. } = segment.header;
+            (fits(segment), followed.contains(&segment.name), epoch, wall_ms)
+        });
         let Some(segment) = best else { continue };
         chain.gaps.broken += u64::from(missing == 0 && !fits(&segment));
-        chain.gaps.base_cut &= segment.header.part != Part::BaseEnd;
+        if segment.header.part == Part::BaseEnd {
+            chain.gaps.base_cut = false;
+            chain.whole_base = (chain.gaps.missing, chain.gaps.broken) == (0, 0);
+        }
         (next, before) = (number + 1, Some(segment.name));
         chain.segments.push(segment);
     }
@@ -143,12 +154,34 @@ mod tests {
         let mut seen = third();
         seen[4].header.before = Some(name(99, 1));
         assert_eq!(newest(seen).expect("a chain").gaps.broken, 1);
-        // Of rivals the one that goes on is taken, also from an older life.
+    }
+
+    #[test]
+    fn of_rivals_the_one_counts_that_was_committed() {
+        // One from a copy of the catalog that went on elsewhere.
         let mut seen = third();
         seen.push(segment(6, 3, Part::Log, 2));
         let chain = newest(seen).expect("a chain");
-        assert_eq!(chain.gaps, Gaps::default());
-        assert_eq!(chain.segments[3].name, name(6, 1));
+        assert_eq!((chain.gaps, chain.segments[3].name), (Gaps::default(), name(6, 1)));
+        // One that was stored and never committed: the next goes on with the other.
+        for (at, taken) in [(3, name(6, 1)), (4, ChunkName::of(b"rival"))] {
+            let mut seen = third();
+            let mut rival = Seen { name: ChunkName::of(b"rival"), ..seen[at].clone() };
+            rival.header.wall_ms = 1;
+            seen.push(rival);
+            let chain = newest(seen).expect("a chain");
+            assert_eq!(chain.gaps, Gaps::default());
+            assert_eq!(chain.segments[at].name, taken, "the last may be either; the later has more");
+        }
+    }
+
+    #[test]
+    fn a_newer_generation_with_a_gap_after_its_base_is_better_than_an_older_one() {
+        let mut seen = vec![segment(1, 1, Part::BaseEnd, 1), segment(2, 1, Part::Log, 1)];
+        seen.extend(third());
+        seen.remove(5);
+        let chain = newest(seen).expect("a chain");
+        assert_eq!((numbers(&chain), chain.gaps.missing), (vec![3, 4, 5, 7], 1));
     }
 
     #[test]

@@ -16,6 +16,9 @@ use rusqlite::Connection;
 use std::collections::VecDeque;
 use std::path::Path;
 
+/// Segments in memory at once, about: a row may be a commit of thousands of files.
+const SEGMENTS: usize = 8;
+
 /// Changes that are not in the journal yet.
 #[derive(Debug)]
 pub struct Changes {
@@ -28,13 +31,18 @@ pub struct Changes {
 /// The first changes, at most `limit` rows; none if there are none.
 pub fn changes(db: &Connection, limit: usize) -> Result<Option<Changes>, Error> {
     let rows = journal::rows(db, limit)?;
-    let Some(last) = rows.last().map(|(row, _)| *row) else { return Ok(None) };
+    if rows.is_empty() {
+        return Ok(None);
+    }
     let mut out = Out::default();
     for (row, op) in rows {
         out.row = row;
         change(db, op, &mut out)?;
+        if out.cutter.full() >= SEGMENTS {
+            break;
+        }
     }
-    Ok(Some(Changes { segments: out.cutter.finish(), last }))
+    Ok(Some(Changes { last: out.row, segments: out.cutter.finish() }))
 }
 
 /// Lines under way, of one row at a time.
@@ -154,7 +162,7 @@ impl Base {
 
     /// The next whole segments; after the last of them, what is left.
     pub fn next(mut self) -> Result<Read, Error> {
-        while !self.out.cutter.has_full() {
+        while self.out.cutter.full() == 0 {
             let Some(space) = self.spaces.front().cloned() else {
                 return Ok(Read::End { segments: self.out.cutter.finish(), last: self.last });
             };
@@ -175,7 +183,7 @@ impl Base {
             out.space(db, &space.name)?;
         }
         let mut walk = Walk::new(db, space.dir, true, self.cursor.as_deref())?;
-        while !out.cutter.has_full() {
+        while out.cutter.full() == 0 {
             let Some(item) = walk.next()? else { return Ok(true) };
             let path = item.path.split('/').try_fold(root.clone(), |at, name| at.join(name));
             let path = path.map_err(bad)?;

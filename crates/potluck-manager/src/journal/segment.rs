@@ -77,9 +77,9 @@ impl Cutter {
         Ok(())
     }
 
-    /// Whether there is a whole segment.
-    pub fn has_full(&self) -> bool {
-        !self.full.is_empty()
+    /// How many segments are whole.
+    pub fn full(&self) -> usize {
+        self.full.len()
     }
 
     /// The whole segments so far.
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn segments_are_cut_before_they_outgrow_a_chunk() {
         let mut cutter = Cutter::default();
-        while !cutter.has_full() {
+        while cutter.full() == 0 {
             cutter.add(&line(1)).expect("added");
         }
         let full = cutter.take_full();

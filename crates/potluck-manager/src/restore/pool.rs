@@ -113,9 +113,12 @@ async fn make(
 /// Applies what the journal says happened after the checkpoint in the file `temp`.
 fn go_on(temp: &Path, segments: &Segments) -> Result<Option<Replayed>, ManagerError> {
     let db = schema::open_whole(temp)?;
-    let Some(position) = Position::of(&db)? else { return Ok(None) };
     let last = journal::last(&db)?;
-    let (chain, overtaken) = chain::after(&position, segments.seen.clone());
+    let (chain, overtaken) = match Position::of(&db)? {
+        Some(position) => chain::after(&position, segments.seen.clone()),
+        // Taken before there was a journal.
+        None => (Chain::default(), !segments.seen.is_empty()),
+    };
     replay(segments, &chain, Replay::after(last), overtaken, db).map(Some)
 }
 
