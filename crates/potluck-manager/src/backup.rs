@@ -6,7 +6,7 @@
 pub mod file;
 pub mod kit;
 pub mod pool;
-mod put;
+pub mod put;
 
 use crate::catalog::{Durability, Error, journal, notes, schema};
 use crate::error::ManagerError;
@@ -32,6 +32,7 @@ struct State {
     file: Option<Tick>,
     pool: Option<Tick>,
     failed: Option<String>,
+    journal_failed: Option<String>,
 }
 
 impl Backups {
@@ -56,6 +57,16 @@ impl Backups {
     /// Why the last checkpoint failed, if it did.
     pub fn failed(&self) -> Option<String> {
         self.state().failed
+    }
+
+    /// Notes how the last round of the journal ended.
+    pub fn journal(&self, failed: Option<String>) {
+        self.change(|state| state.journal_failed = failed);
+    }
+
+    /// Why the journal could not be written, if it could not.
+    pub fn journal_failed(&self) -> Option<String> {
+        self.state().journal_failed
     }
 }
 
@@ -145,7 +156,8 @@ async fn round(service: &Arc<Service>, covered: &mut Covered) -> Result<(), Mana
     Ok(())
 }
 
-fn any_donor(service: &Service) -> bool {
+/// Whether a donor is there to take anything.
+pub fn any_donor(service: &Service) -> bool {
     let now = service.time.tick();
     service.pool().status(now).iter().any(|donor| donor.state == DonorState::Live)
 }

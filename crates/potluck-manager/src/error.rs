@@ -29,6 +29,16 @@ pub enum ManagerError {
         /// Heads of checkpoints that opened.
         found: usize,
     },
+    /// Nothing to rebuild from.
+    #[error(
+        "{answered} donors answered, with nothing of this pool's journal that can be read, and {unread} segments that cannot"
+    )]
+    NoJournal {
+        /// Donors that said what they have.
+        answered: usize,
+        /// Segments that did not open, or that nobody gave.
+        unread: u64,
+    },
     /// The manager is shutting down.
     #[error("the manager is shutting down")]
     Closing,
@@ -103,7 +113,7 @@ impl ManagerError {
                 code::NO_DONORS,
                 "`potluck status` shows the donors and their room; the checkpoint's file is there",
             ),
-            Self::NothingFound { .. } => failure(
+            Self::NothingFound { .. } | Self::NoJournal { .. } => failure(
                 ErrorKind::Retry,
                 code::NO_DONORS,
                 "see that donors run and find this machine at the lost manager's address, wait longer with --wait, or restore from a checkpoint's file",

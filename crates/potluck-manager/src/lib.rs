@@ -19,6 +19,7 @@ mod gc;
 mod give_back;
 mod hold;
 mod init;
+mod journal;
 mod manager;
 mod members;
 mod pool;
@@ -37,6 +38,9 @@ pub use backup::file::backup;
 pub use config::ManagerConfig;
 pub use error::ManagerError;
 pub use init::init;
+pub use journal::chain::Gaps;
 pub use manager::Manager;
-pub use restore::{Patience, Restore, Restored, restore_file, restore_pool};
+pub use restore::{
+    Patience, Replayed, Restore, Restored, Unlisted, rebuild, restore_file, restore_pool,
+};
 pub use state_dir::KIT;

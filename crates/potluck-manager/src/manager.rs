@@ -7,6 +7,7 @@ use crate::catalog::{Catalog, Durability, Error, donors, members, notes, schema,
 use crate::config::ManagerConfig;
 use crate::error::ManagerError;
 use crate::init::{advertised, update_admin_address};
+use crate::journal;
 use crate::members::Members;
 use crate::pool::{Giving, Limits, NewSession, PARTS, Pool, Record, Switch};
 use crate::pool_time::PoolTime;
@@ -142,6 +143,7 @@ impl Manager {
             () = serve::serve(Arc::clone(&service), listener, admit, shutdown) => {}
             () = background::run(Arc::clone(&service)) => {}
             () = backup::run(Arc::clone(&service)) => {}
+            () = journal::run(Arc::clone(&service)) => {}
             () = repair::run(Arc::clone(&service)) => {}
         }
         if let Err(why) = background::save_time(&service).await {

@@ -4,10 +4,16 @@
 //! it, because the pool may know more than a checkpoint does (PROMISES D5).
 
 mod collect;
+mod fetch;
+mod journal;
+mod listen;
 mod pool;
+mod unlisted;
 
 pub use collect::Collecting;
-pub use pool::{Patience, restore_pool};
+pub use listen::Patience;
+pub use pool::{rebuild, restore_pool};
+pub use unlisted::Unlisted;
 
 use crate::backup::Taken;
 use crate::backup::kit::{self, Kit};
@@ -15,6 +21,7 @@ use crate::ca::Ca;
 use crate::catalog::{Error, restored, schema};
 use crate::error::ManagerError;
 use crate::init::make_admin;
+use crate::journal::chain::Gaps;
 use crate::state_dir::{KIT, StateDir};
 use potluck_core::ids::Epoch;
 use rusqlite::Connection;
@@ -55,6 +62,27 @@ pub struct Restored {
     pub checkpoint: Option<u64>,
     /// When it was taken, milliseconds since 1970.
     pub taken_ms: Option<i64>,
+    /// What the journal on donors added, or made alone; `None`: nobody looked for one.
+    pub journal: Option<Replayed>,
+    /// Files that the donors that answered have too little of; `None`: no donor was asked.
+    pub unlisted: Option<Unlisted>,
+}
+
+/// What was replayed of the journal, and what is known to be missing of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Replayed {
+    /// Segments that were replayed.
+    pub segments: u64,
+    /// When the last of them was written, milliseconds since 1970.
+    pub until_ms: Option<i64>,
+    /// What is missing.
+    #[serde(flatten)]
+    pub gaps: Gaps,
+    /// Records that do not fit what is there, as happens after a gap.
+    pub left_out: u64,
+    /// Whether a later generation of the journal is there than the checkpoint's: a rebuild from the
+    /// journal alone knows more.
+    pub overtaken: bool,
 }
 
 /// A state directory that is being filled. Its catalog gets its name last, so that one that was
@@ -73,7 +101,7 @@ pub fn restore_file(ask: &Restore, from: &Path) -> Result<Restored, ManagerError
     let site = Site::prepare(ask)?;
     let temp = site.state.catalog().with_extension("part");
     fs::copy(from, &temp).map_err(|source| ManagerError::Io { path: from.into(), source })?;
-    site.finish(ask, &temp, Epoch(0))
+    site.finish(ask, &temp, Epoch(0), Restored::default())
 }
 
 impl Site {
@@ -90,14 +118,21 @@ impl Site {
 
     /// Checks the catalog in the file `temp`, ends its former life, and gives it its place. Its epoch
     /// becomes a later one than `above`, so that donors obey it.
-    fn finish(&self, ask: &Restore, temp: &Path, above: Epoch) -> Result<Restored, ManagerError> {
+    /// The rest of `report` is found in it.
+    fn finish(
+        &self,
+        ask: &Restore,
+        temp: &Path,
+        above: Epoch,
+        report: Restored,
+    ) -> Result<Restored, ManagerError> {
         let db = schema::open_whole(temp)?;
         let bad = |why: Error| match why {
             Error::Damaged(detail) => ManagerError::Damaged { path: temp.into(), detail },
             other => ManagerError::Catalog { path: temp.into(), detail: other.to_string() },
         };
         let address = ask.advertise.clone().unwrap_or_else(|| self.kit.address.clone());
-        let report = self.revive(&db, address, above).map_err(bad)?;
+        let report = self.revive(&db, address, above, report).map_err(bad)?;
         close(db).map_err(bad)?;
         let place = self.state.catalog();
         let renamed = fs::File::open(temp)
@@ -108,10 +143,17 @@ impl Site {
         Ok(report)
     }
 
-    fn revive(&self, db: &Connection, address: String, above: Epoch) -> Result<Restored, Error> {
+    fn revive(
+        &self,
+        db: &Connection,
+        address: String,
+        above: Epoch,
+        report: Restored,
+    ) -> Result<Restored, Error> {
         let taken = Taken::of(db)?;
         let tx = db.unchecked_transaction()?;
         let why = match taken {
+            None if report.journal.is_some() => "the catalog was rebuilt from its journal".into(),
             Some(taken) => format!("the catalog was restored from checkpoint {}", taken.sequence),
             None => "the catalog was restored from a copy".into(),
         };
@@ -130,6 +172,7 @@ impl Site {
             donors: content.donors,
             checkpoint: taken.map(|taken| taken.sequence),
             taken_ms: taken.map(|taken| taken.wall_ms),
+            ..report
         })
     }
 }
@@ -144,9 +187,18 @@ fn refuse_used(state: &Path) -> Result<(), ManagerError> {
     // An interrupted restore leaves its lock and the kit; those may be used again.
     let used = entries.flatten().any(|entry| {
         let name = entry.file_name();
-        !["lock", KIT, "ca", "catalog.part", "collecting"].iter().any(|own| name == *own)
+        !["lock", KIT, "ca", "catalog.part", listen::SCRATCH].iter().any(|own| name == *own)
     });
     if used { Err(ManagerError::NotEmpty(state.into())) } else { Ok(()) }
+}
+
+fn remove_if_there(path: &Path) -> Result<(), ManagerError> {
+    match fs::remove_file(path) {
+        Err(why) if why.kind() != std::io::ErrorKind::NotFound => {
+            Err(StateDir::io(path.into())(why))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Closes a catalog as one file.

@@ -12,7 +12,9 @@ pub use daemons::{Demo, Lend, LendTerms, Manager, ManagerOptions, Up};
 pub use donors::{Away, Drain, GiveBack, GiveBackPace, NodeAway, NodeName, NodeRemove, Nodes};
 pub use files::{Cat, Cp, Ls, Mkdir, Mv, PathArgs, Rm, Stat, Tree};
 pub use members::{Invite, Join};
-pub use metadata::{Gc, ManagerAction, ManagerBackup, ManagerRestore};
+pub use metadata::{
+    Asking, Gc, ManagerAction, ManagerBackup, ManagerRebuild, ManagerRestore, NewPlace,
+};
 pub use policies::{Policy, PolicyOptions, PolicySet, PolicyShow, Space, SpaceCreate};
 pub use safety::{Caution, Fsck, Repair, Scrub, ScrubNow, Verify, Watch};
 

@@ -3,21 +3,18 @@
 //! Pieces are sealed so that equal ones stay equal: of a catalog that changed little, little is sent.
 //! The head is a record under the recovery key; who has that key and finds the head has everything.
 
-use super::put::{PIECE, Put};
+use super::put::{PIECE, Put, prepared};
 use super::{Taken, Trouble};
 use crate::catalog::Error;
-use crate::catalog::commit::{PreparedChunk, PreparedFile};
+use crate::catalog::commit::PreparedFile;
 use crate::catalog::entries::{self, Place};
 use crate::catalog::names::{self, When};
-use crate::catalog::versions::Version;
 use crate::catalog::walk::Walk;
 use crate::service::Service;
-use potluck_core::chunk::{ChunkKind, ChunkName, Digest, FileDigest};
-use potluck_core::ids::VersionId;
+use potluck_core::chunk::{ChunkKind, ChunkName, Digest};
 use potluck_core::path::PoolPath;
 use potluck_core::recipe::{self, Entry, PAGE_ENTRIES};
 use potluck_core::seal::{Meaning, RecordKind, RecoveryKey, SpaceKey};
-use potluck_wire::control::Condition;
 use potluck_wire::identity::fingerprint;
 use potluck_wire::packed::Blob;
 use rusqlite::Connection;
@@ -75,7 +72,7 @@ pub async fn store(
     let (copies, mtime_ms) = (put.copies(), taken.wall_ms);
     let of = |what, entries: &[Entry], pages, chunks| -> Result<PreparedFile, Trouble> {
         let path = PoolPath::system(&[DIR, &number, what]).map_err(io::Error::other)?;
-        Ok(file_of(path, entries, pages, chunks, copies, mtime_ms))
+        Ok(prepared(path, entries, pages, chunks, copies, mtime_ms))
     };
     let files = vec![
         of("pieces", &entries, pages, chunks)?,
@@ -96,33 +93,6 @@ fn next_piece(mut file: File, key: &SpaceKey) -> io::Result<Option<(File, Entry,
     key.seal(Meaning::Chunk, &digest, &mut piece);
     let name = ChunkName::of(&piece);
     Ok(Some((file, Entry { name, digest, len, sealed: true }, piece)))
-}
-
-fn file_of(
-    path: PoolPath,
-    entries: &[Entry],
-    pages: Vec<Vec<u8>>,
-    chunks: Vec<PreparedChunk>,
-    copies: u32,
-    mtime_ms: i64,
-) -> PreparedFile {
-    let mut digest = FileDigest::default();
-    entries.iter().for_each(|entry| digest.push(entry.digest));
-    let version = Version {
-        id: VersionId(0),
-        size: entries.iter().map(|entry| u64::from(entry.len)).sum(),
-        digest: digest.finish(),
-        mtime_ms,
-        executable: false,
-        chunk_size: PIECE as u32,
-        copies,
-        ec: None,
-        goal: None,
-        safe_wall_ms: None,
-        chunks: chunks.len() as u64,
-        inline: false,
-    };
-    PreparedFile { path, version, inline: None, pages, chunks, condition: Condition::Always }
 }
 
 fn give_up_old(db: &Connection, when: When) -> Result<(), Error> {

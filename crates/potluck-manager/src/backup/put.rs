@@ -5,14 +5,16 @@
 use crate::backup::Trouble;
 use crate::catalog::commit::{self, Batch, PreparedChunk, PreparedFile};
 use crate::catalog::sessions::{self, StoredSession};
+use crate::catalog::versions::Version;
 use crate::catalog::{Durability, Error, chunks, placements, spaces};
 use crate::pool::{Contact, NewSession, Ticketed};
 use crate::service::{InSession, Service};
-use potluck_core::chunk::{ChunkKind, ChunkName};
-use potluck_core::ids::{DonorId, MemberId, SessionId, SpaceId};
-use potluck_core::path::SYSTEM_SPACE;
+use potluck_core::chunk::{ChunkKind, ChunkName, FileDigest};
+use potluck_core::ids::{DonorId, MemberId, SessionId, SpaceId, VersionId};
+use potluck_core::path::{PoolPath, SYSTEM_SPACE};
 use potluck_core::policy::{AckLevel, Mirror, Policy};
-use potluck_wire::control::DonorState;
+use potluck_core::recipe::Entry;
+use potluck_wire::control::{Condition, DonorState};
 use potluck_wire::courier::{Courier, CourierError};
 use potluck_wire::ticket::{Caveat, Ops, Receipt, Ticket};
 use rusqlite::Connection;
@@ -223,6 +225,34 @@ async fn offer(
     let now = service.time.tick();
     let pool = service.pool();
     Ok(holders.into_iter().filter(|donor| pool.vouches(*donor, now)).collect())
+}
+
+/// A file of the pool's own metadata, ready to be committed.
+pub fn prepared(
+    path: PoolPath,
+    entries: &[Entry],
+    pages: Vec<Vec<u8>>,
+    chunks: Vec<PreparedChunk>,
+    copies: u32,
+    mtime_ms: i64,
+) -> PreparedFile {
+    let mut digest = FileDigest::default();
+    entries.iter().for_each(|entry| digest.push(entry.digest));
+    let version = Version {
+        id: VersionId(0),
+        size: entries.iter().map(|entry| u64::from(entry.len)).sum(),
+        digest: digest.finish(),
+        mtime_ms,
+        executable: false,
+        chunk_size: PIECE as u32,
+        copies,
+        ec: None,
+        goal: None,
+        safe_wall_ms: None,
+        chunks: chunks.len() as u64,
+        inline: false,
+    };
+    PreparedFile { path, version, inline: None, pages, chunks, condition: Condition::Always }
 }
 
 /// What holds for the pool's own metadata.

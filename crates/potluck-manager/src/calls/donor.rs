@@ -164,6 +164,9 @@ impl Answer for Inventory {
             .inventory_page(donor, incarnation, self.page)
             .map_err(failure::of_inventory)?;
         let holdings = self.holdings.0;
+        if let Some(collecting) = &service.collecting {
+            collecting.listed(donor, &holdings, last);
+        }
         let compared =
             service.catalog.read(move |db| placements::compare(db, donor, &holdings)).await?;
         {

@@ -1,8 +1,12 @@
 //! The pool at one moment.
 
 use super::Answer;
+<<<<<<< HEAD
+use crate::catalog::{journal, spaces};
+=======
 use crate::catalog::spaces;
 use crate::give_back;
+>>>>>>> main
 use crate::members::Caller;
 use crate::pool::Pool;
 use crate::service::Service;
@@ -17,7 +21,13 @@ impl Answer for Status {
         let now = service.time.tick();
         let held = service.gc_held();
         let policies = service.catalog.read(spaces::all).await?;
+<<<<<<< HEAD
+        let waiting = service.catalog.read(journal::waiting).await?;
+        let mut pool = service.pool();
+        let mut donors = pool.status(now);
+=======
         let mut donors = service.pool().status(now);
+>>>>>>> main
         for donor in &mut donors {
             if service.pool().giving(donor.donor).is_some() {
                 donor.giving_back = Some(give_back::progress(&service, donor.donor).await?);
@@ -45,12 +55,14 @@ impl Answer for Status {
             spaces: verdicts(&service, policies),
             alarms: [
                 alarms(held.as_deref(), service.backups.failed().as_deref()),
+                service.backups.journal_failed().map(unjournalled).into_iter().collect(),
                 troubles(&pool, &repair),
             ]
             .concat(),
             repair,
             backup_file_seconds: service.backups.file_seconds(now),
             backup_pool_seconds: service.backups.pool_seconds(now),
+            journal_waiting: (service.config.metadata_copies > 0).then_some(waiting),
             gc_held: held,
         })
     }
@@ -85,6 +97,10 @@ fn troubles(pool: &Pool, repair: &RepairState) -> Vec<String> {
         format!("{} chunks cannot be repaired: {why}; `potluck fsck` lists the files", repair.stuck)
     });
     paused.chain(quarantined).chain(stuck).collect()
+}
+
+fn unjournalled(why: String) -> String {
+    format!("the journal on the donors is not written: {why}. Look at the donors and their room")
 }
 
 /// What somebody should look at, with what to do.

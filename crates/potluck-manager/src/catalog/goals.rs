@@ -67,9 +67,9 @@ pub fn set(db: &Connection, path: &PoolPath, over: &Override) -> Result<(), Erro
             journal::append(db, &Op::Space(space.name))
         }
         Place::Dir(dir) => {
-            let before = dir_policies::get(db, dir)?;
-            dir_policies::set(db, dir, &before.then(over))?;
-            journal::append(db, &Op::Policy(path.clone()))
+            let over = dir_policies::get(db, dir)?.then(over);
+            dir_policies::set(db, dir, &over)?;
+            journal::append(db, &Op::Policy(path.clone(), over))
         }
     }
 }

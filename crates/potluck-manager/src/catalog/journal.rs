@@ -7,6 +7,7 @@
 use super::error::Error;
 use potluck_core::ids::{MemberId, VersionId};
 use potluck_core::path::{PoolPath, SYSTEM_SPACE};
+use potluck_core::policy::Override;
 use rusqlite::{Connection, OptionalExtension};
 use serde::{Deserialize, Serialize};
 
@@ -33,19 +34,29 @@ pub enum Op {
     Space(String),
     /// A space was removed.
     SpaceRemoved(String),
-    /// The policy of a directory was set.
-    Policy(PoolPath),
+    /// What a directory sets differently is this now.
+    Policy(PoolPath, Override),
     /// A member joined, or was revoked.
     Member(MemberId),
 }
 
 impl Op {
+    /// The space whose entries it changed.
+    pub fn space(&self) -> Option<&str> {
+        match self {
+            Self::Files(files) => files.first().map(|(path, _)| path.space()),
+            Self::Dir(path) | Self::Removed(path) | Self::Policy(path, _) => Some(path.space()),
+            Self::Moved { from, .. } => Some(from.space()),
+            Self::Version(_) | Self::Space(_) | Self::SpaceRemoved(_) | Self::Member(_) => None,
+        }
+    }
+
     /// Whether it is about the pool's own metadata, which needs no journal: it is what a journal is
     /// kept in.
     fn is_system(&self) -> bool {
         match self {
             Self::Files(files) => files.iter().all(|(path, _)| path.is_system()),
-            Self::Dir(path) | Self::Removed(path) | Self::Policy(path) => path.is_system(),
+            Self::Dir(path) | Self::Removed(path) | Self::Policy(path, _) => path.is_system(),
             Self::Moved { from, .. } => from.is_system(),
             Self::Space(name) | Self::SpaceRemoved(name) => name == SYSTEM_SPACE,
             Self::Version(_) | Self::Member(_) => false,
@@ -59,6 +70,15 @@ pub fn last(db: &Connection) -> Result<i64, Error> {
     Ok(select.query_row([], |row| row.get(0)).optional()?.unwrap_or(0))
 }
 
+/// How many changes are not in the pool's journal yet, about.
+pub fn waiting(db: &Connection) -> Result<u64, Error> {
+    // Rows go in order, so the ends tell without counting.
+    let mut select =
+        db.prepare_cached("SELECT coalesce(max(seq) - min(seq) + 1, 0) FROM journal")?;
+    let waiting: i64 = select.query_row([], |row| row.get(0))?;
+    Ok(waiting.max(0) as u64)
+}
+
 /// Writes a change down.
 pub fn append(db: &Connection, op: &Op) -> Result<(), Error> {
     if op.is_system() {
@@ -66,5 +86,25 @@ pub fn append(db: &Connection, op: &Op) -> Result<(), Error> {
     }
     let text = serde_json::to_string(op).map_err(|why| Error::Bug(why.to_string()))?;
     db.prepare_cached("INSERT INTO journal (op) VALUES (?1)")?.execute([text])?;
+    Ok(())
+}
+
+/// The first rows, at most `limit`, with their numbers.
+pub fn rows(db: &Connection, limit: usize) -> Result<Vec<(i64, Op)>, Error> {
+    let mut select = db.prepare_cached("SELECT seq, op FROM journal ORDER BY seq LIMIT ?1")?;
+    let mut rows = select.query([limit as i64])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (seq, text): (i64, String) = (row.get(0)?, row.get(1)?);
+        let op = serde_json::from_str(&text)
+            .map_err(|why| Error::Damaged(format!("row {seq} of the journal: {why}")))?;
+        found.push((seq, op));
+    }
+    Ok(found)
+}
+
+/// Forgets the rows up to number `last`: they are where they belong.
+pub fn forget(db: &Connection, last: i64) -> Result<(), Error> {
+    db.prepare_cached("DELETE FROM journal WHERE seq <= ?1")?.execute([last])?;
     Ok(())
 }

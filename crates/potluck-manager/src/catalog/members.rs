@@ -77,16 +77,39 @@ pub fn add(
     Ok(Member { id, role, name: name.into(), fingerprint, revoked: false })
 }
 
+/// The member with a number, if there ever was one.
+pub fn get(db: &Connection, id: MemberId) -> Result<Option<Member>, Error> {
+    let found = db
+        .prepare_cached("SELECT id, role, name, fingerprint, revoked FROM members WHERE id = ?1")?
+        .query_row([id.0], member);
+    Ok(found.optional()?)
+}
+
+/// Writes a member down who was one before, under the same number.
+pub fn put(db: &Connection, member: &Member) -> Result<(), Error> {
+    db.prepare_cached(
+        "INSERT OR REPLACE INTO members (id, role, name, fingerprint, revoked)
+         VALUES (?1, ?2, ?3, ?4, ?5)",
+    )?
+    .execute(params![
+        member.id.0,
+        member.role.to_string(),
+        member.name,
+        member.fingerprint.0,
+        member.revoked,
+    ])?;
+    Ok(())
+}
+
+/// Gives the next member a number beyond `spare` further ones.
+pub fn skip(db: &Connection, spare: u32) -> Result<(), Error> {
+    db.execute("UPDATE sqlite_sequence SET seq = seq + ?1 WHERE name = 'members'", [spare])?;
+    Ok(())
+}
+
 /// Ends a member's rights; gives the member.
 pub fn revoke(db: &Connection, id: MemberId) -> Result<Member, Error> {
-    let mut found = db
-        .query_row(
-            "SELECT id, role, name, fingerprint, revoked FROM members WHERE id = ?1",
-            [id.0],
-            member,
-        )
-        .optional()?
-        .ok_or(Error::NoMember(id.0))?;
+    let mut found = get(db, id)?.ok_or(Error::NoMember(id.0))?;
     let admins: u32 = db.query_row(
         "SELECT count(*) FROM members WHERE role = 'admin' AND NOT revoked AND id <> ?1",
         [id.0],

@@ -13,6 +13,8 @@ pub const REPAIR_PAUSED: &str = "repair_paused";
 pub const REPAIR_TRIPPED: &str = "repair_tripped";
 /// The donors that are gone and that an admin does not wait for, as a JSON list.
 pub const REPAIR_EXCUSED: &str = "repair_excused";
+/// How far the pool's journal has come, as JSON; none before its first generation.
+pub const JOURNAL: &str = "journal";
 /// Why garbage collection is held.
 pub const GC_HELD: &str = "gc_held";
 

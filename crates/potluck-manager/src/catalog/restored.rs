@@ -12,8 +12,11 @@ pub fn settle(db: &Connection, why: &str) -> Result<(), Error> {
     db.execute_batch(
         "DELETE FROM sessions; DELETE FROM offers; DELETE FROM commits;
          DELETE FROM placements WHERE chunk IN (SELECT id FROM chunks WHERE refs = 0);
-         DELETE FROM chunks WHERE refs = 0;",
+         DELETE FROM chunks WHERE refs = 0;
+         DELETE FROM journal;",
     )?;
+    // The next life writes a generation of its own: what the lost one wrote is not gone on with.
+    notes::clear(db, notes::JOURNAL)?;
     notes::set(db, notes::GC_HELD, why)
 }
 

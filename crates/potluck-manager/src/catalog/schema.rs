@@ -32,6 +32,13 @@ impl Counter {
         }
     }
 
+    /// Counts on from beyond `last`, if it is not there already.
+    pub fn pass(self, db: &Connection, last: i64) -> Result<(), Error> {
+        db.prepare_cached("UPDATE meta SET value = max(value, ?2 + 1) WHERE key = ?1")?
+            .execute(params![self.key(), last])?;
+        Ok(())
+    }
+
     /// Takes `n` numbers and gives the first.
     pub fn take(self, db: &Connection, n: u64) -> Result<i64, Error> {
         let after: i64 = db

@@ -3,7 +3,7 @@
 mod committing;
 mod costs;
 mod damage;
-mod files;
+pub(crate) mod files;
 mod formats;
 mod garbage;
 mod membership;

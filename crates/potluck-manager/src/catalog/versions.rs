@@ -87,11 +87,7 @@ impl Version {
 
 /// The version with a number, which must be there because an entry names it.
 pub fn get(db: &Connection, id: VersionId) -> Result<Version, Error> {
-    db.prepare_cached(&format!("SELECT {COLUMNS} FROM versions AS v WHERE v.id = ?1"))?
-        .query_row([id.0 as i64], |row| Version::of_row(row, 0))
-        .optional()?
-        .flatten()
-        .ok_or_else(|| Error::Damaged(format!("version {id} is missing")))
+    find(db, id)?.ok_or_else(|| Error::Damaged(format!("version {id} is missing")))
 }
 
 /// Writes a version and its recipe.
@@ -147,6 +143,31 @@ pub fn delete(db: &Connection, id: VersionId) -> Result<(Version, Vec<ChunkName>
         db.prepare_cached("DELETE FROM recipe_pages WHERE version = ?1")?.execute([id.0 as i64])?;
     }
     Ok((version, names))
+}
+
+/// Gives a version another redundancy, whose references are counted already.
+pub fn set_redundancy(
+    db: &Connection,
+    id: VersionId,
+    redundancy: Redundancy,
+    parity: &[ChunkName],
+) -> Result<(), Error> {
+    let (copies, ec) = match redundancy {
+        Redundancy::Copies(copies) => (copies, None),
+        Redundancy::Ec(ec) => (1, Some(ec.to_string())),
+    };
+    let parity = (!parity.is_empty()).then(|| packed(parity));
+    db.prepare_cached("UPDATE versions SET copies = ?2, ec = ?3, parity = ?4 WHERE id = ?1")?
+        .execute(params![id.0 as i64, copies, ec, parity])?;
+    Ok(())
+}
+
+/// The version with a number, if it is still there.
+pub fn find(db: &Connection, id: VersionId) -> Result<Option<Version>, Error> {
+    let found = db
+        .prepare_cached(&format!("SELECT {COLUMNS} FROM versions AS v WHERE v.id = ?1"))?
+        .query_row([id.0 as i64], |row| Version::of_row(row, 0));
+    Ok(found.optional()?.flatten())
 }
 
 /// Sets what a version is being changed to; `None`: it stays as it is.

@@ -7,7 +7,7 @@
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::DonorId;
 use potluck_wire::control::{Holding, Order, OrderOutcome, OrderResult};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Mutex;
 
 /// Every donor is asked one thing, once.
@@ -20,10 +20,18 @@ pub struct Collecting(Mutex<Said>);
 #[derive(Debug, Default)]
 struct Said {
     described: BTreeSet<DonorId>,
-    heads: BTreeMap<ChunkName, (u32, BTreeSet<DonorId>)>,
+    heads: Holders,
+    segments: Holders,
+    /// Donors whose inventories are complete.
+    inventoried: BTreeSet<DonorId>,
+    /// Every chunk that any of them listed.
+    listed: HashSet<ChunkName>,
 }
 
-/// A head of a checkpoint that donors have.
+/// Stored bytes and donors of chunks.
+type Holders = BTreeMap<ChunkName, (u32, BTreeSet<DonorId>)>;
+
+/// A part of the metadata that donors have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
     /// Its name.
@@ -32,6 +40,15 @@ pub struct Seen {
     pub len: u32,
     /// Who has it.
     pub donors: Vec<DonorId>,
+}
+
+/// How far the collection is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// Donors that have said all.
+    pub answered: usize,
+    /// Chunks that were listed so far.
+    pub listed: usize,
 }
 
 impl Collecting {
@@ -52,31 +69,59 @@ impl Collecting {
         let mut said = self.said();
         for result in results {
             match &result.outcome {
-                OrderOutcome::Described { checkpoints, .. } => {
+                OrderOutcome::Described { checkpoints, journal } => {
                     said.described.insert(donor);
-                    for Holding { name, len } in &checkpoints.0 {
-                        let seen = said.heads.entry(*name).or_insert((*len, BTreeSet::new()));
-                        seen.1.insert(donor);
-                    }
+                    note(&mut said.heads, donor, &checkpoints.0);
+                    note(&mut said.segments, donor, &journal.0);
                 }
                 other => tracing::warn!(%donor, ?other, "a donor cannot say what it has"),
             }
         }
     }
 
-    /// Donors that have said all.
-    pub fn described(&self) -> usize {
-        self.said().described.len()
+    /// A page of a donor's inventory.
+    pub fn listed(&self, donor: DonorId, holdings: &[Holding], last: bool) {
+        let mut said = self.said();
+        said.listed.extend(holdings.iter().map(|holding| holding.name));
+        if last {
+            said.inventoried.insert(donor);
+        }
     }
 
-    /// All heads that were seen.
-    pub fn heads(&self) -> Vec<Seen> {
+    /// How far it is.
+    pub fn progress(&self) -> Progress {
         let said = self.said();
-        let seen = said.heads.iter().map(|(name, (len, donors))| Seen {
-            name: *name,
-            len: *len,
-            donors: donors.iter().copied().collect(),
-        });
-        seen.collect()
+        let answered = said.described.intersection(&said.inventoried).count();
+        Progress { answered, listed: said.listed.len() }
     }
+
+    /// All heads of checkpoints that were seen.
+    pub fn heads(&self) -> Vec<Seen> {
+        seen(&self.said().heads)
+    }
+
+    /// All segments of the journal that were seen.
+    pub fn segments(&self) -> Vec<Seen> {
+        seen(&self.said().segments)
+    }
+
+    /// Takes the names of all chunks that were listed.
+    pub fn take_listed(&self) -> HashSet<ChunkName> {
+        std::mem::take(&mut self.said().listed)
+    }
+}
+
+fn note(holders: &mut Holders, donor: DonorId, holdings: &[Holding]) {
+    for Holding { name, len } in holdings {
+        holders.entry(*name).or_insert((*len, BTreeSet::new())).1.insert(donor);
+    }
+}
+
+fn seen(holders: &Holders) -> Vec<Seen> {
+    let seen = holders.iter().map(|(name, (len, donors))| Seen {
+        name: *name,
+        len: *len,
+        donors: donors.iter().copied().collect(),
+    });
+    seen.collect()
 }

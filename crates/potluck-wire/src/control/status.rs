@@ -47,6 +47,9 @@ pub struct PoolStatus {
     /// See above.
     #[serde(default)]
     pub backup_pool_seconds: Option<u64>,
+    /// Changes that are not in the journal on donors yet; `None` where none is kept.
+    #[serde(default)]
+    pub journal_waiting: Option<u64>,
     /// What somebody should look at, most urgent first, each with what to do.
     #[serde(default)]
     pub alarms: Vec<String>,

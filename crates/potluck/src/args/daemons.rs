@@ -39,7 +39,7 @@ pub struct ManagerOptions {
     /// is better
     #[arg(long, value_name = "DIR")]
     pub backup_dir: Option<PathBuf>,
-    /// Copies of the catalog's checkpoints that donors keep, sealed; 0: none
+    /// Copies of the catalog's checkpoints and journal that donors keep, sealed; 0: none
     #[arg(long, default_value = "3", value_name = "N")]
     pub metadata_copies: u32,
     /// How long a donor may be silent before what it holds is made again elsewhere

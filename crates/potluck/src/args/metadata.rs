@@ -11,6 +11,12 @@ pub enum ManagerAction {
         after_help = "Example:\n  potluck manager restore --kit recovery.kit --from catalog-000000000042.db --state /srv/potluck\n  potluck manager restore --kit recovery.kit --from pool --state /srv/potluck\n  potluck manager --state /srv/potluck\n\nRun it on a machine that has the lost manager's address; donors look for it there."
     )]
     Restore(ManagerRestore),
+    /// Rebuild a lost manager, in a new directory, from its recovery kit and the journal that its donors
+    /// have: when no checkpoint is left
+    #[command(
+        after_help = "Example:\n  potluck manager rebuild --kit recovery.kit --state /srv/potluck\n  potluck manager --state /srv/potluck\n\nRun it on a machine that has the lost manager's address; donors look for it there."
+    )]
+    Rebuild(ManagerRebuild),
     /// Copy the catalog to a file now, also while the manager runs
     #[command(after_help = "Example:\n  potluck manager backup /mnt/usb/catalog.db")]
     Backup(ManagerBackup),
@@ -25,15 +31,40 @@ pub struct ManagerRestore {
     /// the newest that donors have
     #[arg(long, value_name = "FILE|pool")]
     pub from: PathBuf,
-    /// From the pool: where to listen to donors, who look for the lost manager at its address
+    #[command(flatten)]
+    pub asking: Asking,
+    #[command(flatten)]
+    pub place: NewPlace,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct ManagerRebuild {
+    /// The recovery kit that was kept elsewhere
+    #[arg(long, value_name = "FILE")]
+    pub kit: PathBuf,
+    #[command(flatten)]
+    pub asking: Asking,
+    #[command(flatten)]
+    pub place: NewPlace,
+}
+
+/// How donors are asked what they have.
+#[derive(Debug, clap::Args)]
+pub struct Asking {
+    /// From donors: where to listen to them, who look for the lost manager at its address
     #[arg(long, default_value = "0.0.0.0:7700", value_name = "HOST:PORT")]
     pub listen: String,
-    /// From the pool: go on when nobody new has answered for so long
+    /// From donors: go on when nothing new has been heard for so long
     #[arg(long, default_value = "30s", value_name = "TIME", value_parser = humantime::parse_duration)]
     pub wait: Duration,
-    /// From the pool: go on when so many donors have answered
+    /// From donors: go on when so many have answered
     #[arg(long, value_name = "N")]
     pub donors: Option<usize>,
+}
+
+/// Where a manager comes back.
+#[derive(Debug, clap::Args)]
+pub struct NewPlace {
     /// Where the manager's state will live; new or empty. Default: potluck/manager in your state
     /// directory
     #[arg(long, value_name = "DIR")]

@@ -97,14 +97,19 @@ fn donor_row(donor: &DonorStatus) -> Vec<String> {
     ]
 }
 
-/// How old the copies of the catalog are.
+/// How old the copies of the catalog are, and whether its journal is complete.
 fn backups(status: &PoolStatus) -> Option<String> {
     let age = |place: &str, seconds: Option<u64>| {
         seconds.map(|seconds| format!("{place} {} ago", duration(seconds)))
     };
+    let journal = status.journal_waiting.map(|waiting| match waiting {
+        0 => "journal on donors complete".to_owned(),
+        waiting => format!("{waiting} changes not in the journal on donors yet"),
+    });
     let ages = [
         age("into the pool", status.backup_pool_seconds),
         age("to a file", status.backup_file_seconds),
+        journal,
     ];
     let ages: Vec<_> = ages.into_iter().flatten().collect();
     (!ages.is_empty()).then(|| ages.join(", "))

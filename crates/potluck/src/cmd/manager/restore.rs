@@ -1,12 +1,12 @@
 //! `potluck manager restore`: a lost manager comes back; `potluck manager backup`: a copy to keep.
 
 use super::failed;
-use crate::args::{ManagerBackup, ManagerRestore};
+use crate::args::{Asking, ManagerBackup, ManagerRebuild, ManagerRestore, NewPlace};
 use crate::cmd::Ending;
 use crate::output::{Output, time};
 use crate::settings::Settings;
 use potluck_core::size::format_size;
-use potluck_manager::{Patience, Restore, Restored};
+use potluck_manager::{Gaps, Patience, Replayed, Restore, Restored};
 use potluck_wire::env::Env;
 use potluck_wire::error::Failure;
 use std::path::PathBuf;
@@ -16,38 +16,104 @@ pub async fn restore(
     settings: &Settings,
     output: &Output,
 ) -> Result<Ending, Failure> {
-    let state = args.state.unwrap_or_else(|| settings.manager_dir());
-    let ask = Restore { kit: args.kit, state: state.clone(), advertise: args.advertise };
+    let ask = ask(args.kit, args.place, settings);
     let env = Env::system();
     let restored = if args.from.as_os_str() == "pool" {
-        let patience = Patience { listen: args.listen, quiet: args.wait, donors: args.donors };
-        potluck_manager::restore_pool(&ask, &patience, env, |said| output.note(said)).await
+        potluck_manager::restore_pool(&ask, &patience(args.asking), env, |said| output.note(said))
+            .await
     } else {
+        let ask = ask.clone();
         env.offload.run(move || potluck_manager::restore_file(&ask, &args.from)).await
     };
-    let restored = restored.map_err(failed)?;
-    output.result(&restored, text);
+    told(&restored.map_err(failed)?, &ask, output)
+}
+
+pub async fn rebuild(
+    args: ManagerRebuild,
+    settings: &Settings,
+    output: &Output,
+) -> Result<Ending, Failure> {
+    let ask = ask(args.kit, args.place, settings);
+    let patience = patience(args.asking);
+    let rebuilt =
+        potluck_manager::rebuild(&ask, &patience, Env::system(), |said| output.note(said)).await;
+    told(&rebuilt.map_err(failed)?, &ask, output)
+}
+
+fn ask(kit: PathBuf, place: NewPlace, settings: &Settings) -> Restore {
+    let state = place.state.unwrap_or_else(|| settings.manager_dir());
+    Restore { kit, state, advertise: place.advertise }
+}
+
+fn patience(asking: Asking) -> Patience {
+    Patience { listen: asking.listen, quiet: asking.wait, donors: asking.donors }
+}
+
+fn told(restored: &Restored, ask: &Restore, output: &Output) -> Result<Ending, Failure> {
+    output.result(restored, text);
     output.note(&format!(
         "next: potluck manager --state {} (with the options it had), then look with `potluck status` and `potluck fsck`, then `potluck gc resume`",
-        state.display()
+        ask.state.display()
     ));
     Ok(Ending::Done)
 }
 
 fn text(restored: &Restored) -> String {
-    let from = match (restored.checkpoint, restored.taken_ms) {
-        (Some(number), Some(taken)) => format!("checkpoint {number} of {} UTC", time(taken)),
+    let from = match (restored.checkpoint, restored.taken_ms, &restored.journal) {
+        (Some(number), Some(taken), _) => format!("checkpoint {number} of {} UTC", time(taken)),
+        (_, _, Some(_)) => "the journal on its donors".to_owned(),
         _ => "a copy of the catalog".to_owned(),
     };
-    format!(
-        "pool {} restored from {from}: {} files, {} in {} spaces, {} donors\nits manager belongs at {}; what was written after the checkpoint is not in it, and nothing is reclaimed until `potluck gc resume`\n",
+    let mut text = format!(
+        "pool {} restored from {from}: {} files, {} in {} spaces, {} donors\n",
         restored.pool,
         restored.files,
         format_size(restored.bytes),
         restored.spaces,
         restored.donors,
-        restored.address,
+    );
+    match &restored.journal {
+        Some(journal) => text += &journal_text(journal),
+        None => text += "what was written after it is not in it\n",
+    }
+    if let Some(unlisted) = restored.unlisted.as_ref().filter(|unlisted| unlisted.files > 0) {
+        text += &format!(
+            "{} files, {}, cannot be read from what the donors that answered have:\n",
+            unlisted.files,
+            format_size(unlisted.bytes)
+        );
+        unlisted.first.iter().for_each(|path| text += &format!("  {path}\n"));
+    }
+    text + &format!(
+        "its manager belongs at {}; nothing is reclaimed until `potluck gc resume`\n",
+        restored.address
     )
+}
+
+fn journal_text(journal: &Replayed) -> String {
+    let mut text = match journal.until_ms {
+        Some(until) => format!(
+            "the journal was replayed to {} UTC, {} segments; what changed later is lost\n",
+            time(until),
+            journal.segments
+        ),
+        None => "the journal on the donors has nothing later\n".to_owned(),
+    };
+    let Gaps { missing, broken, base_cut } = journal.gaps;
+    if missing > 0 || broken > 0 || base_cut {
+        text += &format!(
+            "it has gaps: {missing} segments are missing, {broken} do not follow the one before{}; {} records did not fit\n",
+            if base_cut { ", and the end of its base is gone" } else { "" },
+            journal.left_out
+        );
+    } else if journal.left_out > 0 {
+        text += &format!("{} of its records did not fit\n", journal.left_out);
+    }
+    if journal.overtaken {
+        text +=
+            "a later generation of the journal is there: `potluck manager rebuild` knows more\n";
+    }
+    text
 }
 
 pub async fn backup(

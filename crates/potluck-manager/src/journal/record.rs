@@ -1,0 +1,233 @@
+//! What the journal says: records that together make a catalog, a line of JSON each.
+//!
+//! A record never holds more than a page of a recipe, so that lines stay short whatever the size of
+//! the file: what belongs to a version goes before it in records of its own.
+
+use crate::catalog::members::Member;
+use crate::catalog::versions::Version;
+use potluck_core::chunk::{ChunkName, Digest};
+use potluck_core::erasure::Ec;
+use potluck_core::ids::{MemberId, VersionId};
+use potluck_core::path::PoolPath;
+use potluck_core::policy::{Override, Policy, Redundancy};
+use potluck_core::seal::SpaceKey;
+use potluck_wire::packed::{Blob, Packed};
+use potluck_wire::token::Role;
+use serde::{Deserialize, Serialize};
+
+/// Names of parity chunks in one record.
+pub const PARITY_NAMES: usize = 2048;
+
+/// A piece of the catalog's state, or a change to it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Record {
+    /// A space is there, with this policy.
+    Space {
+        /// Its name.
+        name: String,
+        /// Its policy.
+        policy: Policy,
+        /// Its secret, when sealed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        key: Option<SpaceKey>,
+    },
+    /// A space is gone with all that was in it.
+    SpaceRemoved {
+        /// Its name.
+        name: String,
+    },
+    /// A directory is there.
+    Dir {
+        /// Where.
+        path: PoolPath,
+        /// When it was made, wall time.
+        mtime_ms: i64,
+    },
+    /// What a directory sets differently.
+    Policy {
+        /// Which directory.
+        path: PoolPath,
+        /// What differs.
+        over: Override,
+    },
+    /// The next page of a version's recipe; the version follows.
+    Page {
+        /// Of which version.
+        version: VersionId,
+        /// The page as the catalog keeps it.
+        page: Blob,
+    },
+    /// The next names of a version's parity chunks; the version follows.
+    Parity {
+        /// Of which version.
+        version: VersionId,
+        /// Names in order.
+        names: Packed<ChunkName>,
+    },
+    /// A version is at a path.
+    File {
+        /// Where.
+        path: PoolPath,
+        /// Its number.
+        version: VersionId,
+        /// What it is.
+        #[serde(flatten)]
+        about: About,
+    },
+    /// What keeps a version is this now.
+    Keeping {
+        /// Which version.
+        version: VersionId,
+        /// How it is kept.
+        #[serde(flatten)]
+        keeping: Keeping,
+    },
+    /// What was at a path at that time is no more: later records say how it ended.
+    Passed {
+        /// Where.
+        path: PoolPath,
+    },
+    /// An entry was moved.
+    Moved {
+        /// From where.
+        from: PoolPath,
+        /// Where to.
+        to: PoolPath,
+    },
+    /// An entry was removed, with all below it.
+    Removed {
+        /// Which.
+        path: PoolPath,
+    },
+    /// A member, as they are now.
+    Member {
+        /// Their number.
+        id: MemberId,
+        /// What they may do.
+        role: Role,
+        /// What people call them.
+        name: String,
+        /// Their certificate's fingerprint.
+        fingerprint: Digest,
+        /// Whether their rights ended.
+        revoked: bool,
+    },
+}
+
+/// A version without recipe and parity.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct About {
+    /// Plaintext bytes.
+    pub size: u64,
+    /// Digest of the plaintext.
+    pub digest: Digest,
+    /// Modification time at the source.
+    pub mtime_ms: i64,
+    /// Whether its owner may execute it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub executable: bool,
+    /// Plaintext bytes per chunk.
+    pub chunk_size: u32,
+    /// Chunks in its recipe.
+    pub chunks: u64,
+    /// Its content, if that lives in the catalog.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inline: Option<Blob>,
+    /// Since when all its redundancy is there, wall time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub safe_wall_ms: Option<i64>,
+    /// How it is kept.
+    #[serde(flatten)]
+    pub keeping: Keeping,
+}
+
+/// A version's redundancy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Keeping {
+    /// Copies of each chunk; 1 beside a code.
+    pub copies: u32,
+    /// Its erasure code.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ec: Option<Ec>,
+    /// What it is being changed to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub goal: Option<Redundancy>,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+impl About {
+    /// Of a version as the catalog has it.
+    pub fn of(version: &Version, inline: Option<Vec<u8>>) -> Self {
+        Self {
+            size: version.size,
+            digest: version.digest,
+            mtime_ms: version.mtime_ms,
+            executable: version.executable,
+            chunk_size: version.chunk_size,
+            chunks: version.chunks,
+            inline: inline.map(Blob),
+            safe_wall_ms: version.safe_wall_ms,
+            keeping: Keeping::of(version),
+        }
+    }
+
+    /// The version for the catalog.
+    pub fn version(&self, id: VersionId) -> Version {
+        Version {
+            id,
+            size: self.size,
+            digest: self.digest,
+            mtime_ms: self.mtime_ms,
+            executable: self.executable,
+            chunk_size: self.chunk_size,
+            copies: self.keeping.copies,
+            ec: self.keeping.ec,
+            goal: self.keeping.goal,
+            safe_wall_ms: self.safe_wall_ms,
+            chunks: self.chunks,
+            inline: self.inline.is_some(),
+        }
+    }
+}
+
+impl Keeping {
+    /// Of a version as the catalog has it.
+    pub fn of(version: &Version) -> Self {
+        Self { copies: version.copies, ec: version.ec, goal: version.goal }
+    }
+
+    /// What keeps the version now.
+    pub fn redundancy(&self) -> Redundancy {
+        match self.ec {
+            Some(ec) => Redundancy::Ec(ec),
+            None => Redundancy::Copies(self.copies),
+        }
+    }
+}
+
+impl Record {
+    /// Of a member as the catalog has them.
+    pub fn member(member: Member) -> Self {
+        let Member { id, role, name, fingerprint, revoked } = member;
+        Self::Member { id, role, name, fingerprint, revoked }
+    }
+}
+
+/// A record, and the row of the catalog's own journal that it came from: 0 of a base.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Line {
+    /// The row's number.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub row: i64,
+    /// What it says.
+    #[serde(rename = "is")]
+    pub record: Record,
+}
+
+fn is_zero(value: &i64) -> bool {
+    *value == 0
+}

@@ -1,0 +1,219 @@
+//! From records to a catalog again.
+//!
+//! Records are changes that were made once, so replaying them in order with the catalog's own
+//! operations gives the state they were drained from. Where records are missing, later ones may not
+//! fit: a record that the catalog refuses is counted and left out, and the others go on.
+
+use super::record::{About, Keeping, Line, Record};
+use crate::catalog::chunks::Book;
+use crate::catalog::entries::{self, Place};
+use crate::catalog::members::{self, Member};
+use crate::catalog::names::{self, When};
+use crate::catalog::schema::Counter;
+use crate::catalog::spaces::{self, Sums};
+use crate::catalog::versions;
+use crate::catalog::{Error, dir_policies, trash};
+use potluck_core::chunk::ChunkName;
+use potluck_core::erasure::Ec;
+use potluck_core::ids::VersionId;
+use potluck_core::path::PoolPath;
+use potluck_core::recipe::Entry;
+use rusqlite::Connection;
+use std::collections::HashMap;
+
+/// Entries of removed trees taken apart in one step.
+const TRASH_ENTRIES: usize = 1000;
+/// Numbers that a lost life may have given to versions after its last segment.
+const SPARE_VERSIONS: u64 = 1 << 20;
+/// Numbers that a lost life may have given to members after its last segment.
+const SPARE_MEMBERS: u32 = 1000;
+/// Everything happens at one moment, for people and for garbage collection, which is held.
+const WHEN: When = When { pool_ms: 0, wall_ms: 0 };
+
+/// A replay under way.
+#[derive(Debug, Default)]
+pub struct Replay {
+    /// Rows up to this one are in the catalog already.
+    after: i64,
+    pages: HashMap<VersionId, Vec<Vec<u8>>>,
+    parity: HashMap<VersionId, Vec<ChunkName>>,
+    /// Records that did not fit.
+    pub left_out: u64,
+}
+
+impl Replay {
+    /// Onto a catalog that has all changes up to the row `after`.
+    pub fn after(after: i64) -> Self {
+        Self { after, ..Self::default() }
+    }
+
+    /// Applies a line.
+    ///
+    /// Errors: the catalog cannot be written. A record that does not fit is no error.
+    pub fn line(&mut self, db: &Connection, line: Line) -> Result<(), Error> {
+        if line.row != 0 && line.row <= self.after {
+            return Ok(());
+        }
+        db.prepare_cached("SAVEPOINT record")?.execute([])?;
+        let outcome = self.record(db, line.record);
+        if outcome.is_err() {
+            db.prepare_cached("ROLLBACK TO record")?.execute([])?;
+        }
+        db.prepare_cached("RELEASE record")?.execute([])?;
+        match outcome {
+            Err(why) if is_misfit(&why) => {
+                tracing::warn!(%why, "a record of the journal does not fit");
+                self.left_out += 1;
+                Ok(())
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn record(&mut self, db: &Connection, record: Record) -> Result<(), Error> {
+        match record {
+            Record::Space { name, policy, key } => match spaces::named(db, &name) {
+                Ok(space) => spaces::set_policy(db, space.id, &policy),
+                Err(Error::NoSpaceNamed(_)) => {
+                    spaces::create(db, &name, &policy, key.as_ref(), WHEN.wall_ms)
+                }
+                Err(why) => Err(why),
+            },
+            Record::SpaceRemoved { name } => match spaces::remove(db, &name, true) {
+                Ok(()) => empty_trash(db),
+                Err(Error::NoSpaceNamed(_)) => Ok(()), // made and removed between two segments
+                Err(why) => Err(why),
+            },
+            Record::Dir { path, mtime_ms } => entries::make_dirs(db, &path, mtime_ms).map(|_| ()),
+            Record::Policy { path, over } => {
+                dir_policies::set(db, entries::existing_dir(db, &path)?, &over)
+            }
+            Record::Page { version, page } => {
+                self.pages.entry(version).or_default().push(page.0);
+                Ok(())
+            }
+            Record::Parity { version, names } => {
+                self.parity.entry(version).or_default().extend(names.0);
+                Ok(())
+            }
+            Record::File { path, version, about } => self.file(db, &path, version, &about),
+            Record::Keeping { version, keeping } => self.keeping(db, version, &keeping),
+            Record::Passed { path } | Record::Removed { path } => remove(db, &path),
+            Record::Moved { from, to } => moved(db, &from, &to),
+            Record::Member { id, role, name, fingerprint, revoked } => {
+                members::put(db, &Member { id, role, name, fingerprint, revoked })
+            }
+        }
+    }
+
+    fn file(
+        &mut self,
+        db: &Connection,
+        path: &PoolPath,
+        id: VersionId,
+        about: &About,
+    ) -> Result<(), Error> {
+        let pages = self.pages.remove(&id).unwrap_or_default();
+        let parity = self.parity.remove(&id).unwrap_or_default();
+        let version = about.version(id);
+        let outside = || Error::OutsideSpaces(path.clone());
+        let (above, name) = (path.parent(), path.file_name());
+        let (above, name) = (above.ok_or_else(outside)?, name.ok_or_else(outside)?);
+        if versions::find(db, id)?.is_some() {
+            return Err(Error::Exists(path.clone()));
+        }
+        let recipe = versions::unpack(&version, &pages)?;
+        let lens = parity_lens(version.ec, &recipe, parity.len())?;
+        remove(db, path)?;
+        let dir = entries::make_dirs(db, &above, about.mtime_ms)?;
+        let mut book = Book::new(db, WHEN.pool_ms);
+        for entry in &recipe {
+            book.add(&entry.name, entry.stored_len(), &[])?;
+        }
+        for (name, len) in parity.iter().zip(lens) {
+            book.add(name, len, &[])?;
+        }
+        book.close()?;
+        let inline = about.inline.as_ref().map(|inline| &inline.0[..]);
+        versions::insert(db, &version, inline, &pages, &parity)?;
+        if version.goal.is_some() {
+            versions::set_goal(db, id, version.goal)?;
+        }
+        entries::insert(db, dir, name, Place::File(id), version.mtime_ms)?;
+        let space = spaces::named(db, path.space())?;
+        spaces::add_sums(db, space.id, Sums { files: 1, bytes: version.size as i64 })?;
+        Counter::Version.pass(db, id.0 as i64)
+    }
+
+    fn keeping(&mut self, db: &Connection, id: VersionId, keeping: &Keeping) -> Result<(), Error> {
+        let parity = self.parity.remove(&id).unwrap_or_default();
+        let Some(version) = versions::find(db, id)? else { return Ok(()) }; // removed since
+        let recipe = versions::recipe_of(db, &version)?;
+        let lens = parity_lens(keeping.ec, &recipe, parity.len())?;
+        let mut book = Book::new(db, WHEN.pool_ms);
+        for (name, len) in parity.iter().zip(lens) {
+            book.add(name, len, &[])?;
+        }
+        book.remove(&versions::parity(db, &version)?)?;
+        book.close()?;
+        versions::set_redundancy(db, id, keeping.redundancy(), &parity)?;
+        versions::set_goal(db, id, keeping.goal)
+    }
+
+    /// Ends the replay: numbers go on beyond those that the lost life may have given.
+    pub fn finish(self, db: &Connection) -> Result<u64, Error> {
+        empty_trash(db)?;
+        Counter::Version.take(db, SPARE_VERSIONS)?;
+        members::skip(db, SPARE_MEMBERS)?;
+        Ok(self.left_out)
+    }
+}
+
+/// Stored lengths of parity chunks: those of their groups' longest chunks.
+fn parity_lens(ec: Option<Ec>, recipe: &[Entry], names: usize) -> Result<Vec<u32>, Error> {
+    let wrong = || Error::Damaged("a version has another number of parity chunks".into());
+    let Some(ec) = ec else {
+        return if names == 0 { Ok(Vec::new()) } else { Err(wrong()) };
+    };
+    if names != ec.group_count(recipe.len()) * ec.parity() {
+        return Err(wrong());
+    }
+    let longest = ec
+        .groups(recipe.len())
+        .map(|group| recipe[group].iter().map(Entry::stored_len).max().unwrap_or_default());
+    Ok(longest.flat_map(|len| std::iter::repeat_n(len, ec.parity())).collect())
+}
+
+/// Removes what is at a path, if anything is.
+fn remove(db: &Connection, path: &PoolPath) -> Result<(), Error> {
+    match entries::resolve(db, path) {
+        Ok(Some(_)) => {
+            names::remove(db, path, true, WHEN)?;
+            empty_trash(db)
+        }
+        Ok(None) | Err(Error::NoSpaceNamed(_) | Error::NotADirectory(_)) => Ok(()),
+        Err(why) => Err(why),
+    }
+}
+
+fn moved(db: &Connection, from: &PoolPath, to: &PoolPath) -> Result<(), Error> {
+    if let Some(above) = to.parent() {
+        entries::make_dirs(db, &above, WHEN.wall_ms)?;
+    }
+    match names::move_entry(db, from, to, false, WHEN) {
+        // What was moved has passed, and with it what it replaced.
+        Err(Error::NoEntry(_)) => remove(db, to),
+        done => done,
+    }
+}
+
+/// References of removed trees end before the next record counts on them.
+fn empty_trash(db: &Connection) -> Result<(), Error> {
+    while trash::reap(db, TRASH_ENTRIES, WHEN.pool_ms)? {}
+    Ok(())
+}
+
+/// Whether `why` is about one record, after a gap; anything else ends the replay.
+fn is_misfit(why: &Error) -> bool {
+    !matches!(why, Error::Sql(_) | Error::Closed | Error::Bug(_))
+}

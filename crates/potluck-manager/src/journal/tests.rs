@@ -1,0 +1,303 @@
+//! What was drained and replayed is what was there.
+
+use super::drain::{self, Base, Read};
+use super::record::Line;
+use super::replay::Replay;
+use super::segment::{self, Lines};
+use crate::catalog::entries::{self, Place};
+use crate::catalog::members::{self, Member};
+use crate::catalog::names::{self, When};
+use crate::catalog::tests::files::{Fixture, chunk, coded, file, path};
+use crate::catalog::walk::{Walk, What};
+use crate::catalog::{
+    Error, conversions, dir_policies, goals, journal, schema, spaces, trash, units, versions,
+};
+use potluck_core::chunk::Digest;
+use potluck_core::ids::VersionId;
+use potluck_core::policy::{Override, Policy, Redundancy};
+use potluck_core::seal::SpaceKey;
+use potluck_wire::token::Role;
+use rusqlite::Connection;
+use tempfile::TempDir;
+
+const WHEN: When = When { pool_ms: 5, wall_ms: 6 };
+
+/// An empty catalog to replay onto.
+struct Target {
+    _dir: TempDir,
+    db: Connection,
+    replay: Replay,
+}
+
+impl Target {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("catalog.db");
+        schema::create(&file, "test pool").expect("created");
+        let db = schema::open_existing(&file).expect("opened");
+        Self { _dir: dir, db, replay: Replay::default() }
+    }
+
+    fn apply(&mut self, segments: &[Lines]) {
+        for lines in segments {
+            // A segment's first line is its header.
+            let text = [b"{}\n", &lines.text[..]].concat();
+            for line in segment::lines(&text) {
+                self.line(line.expect("a line"));
+            }
+        }
+    }
+
+    fn line(&mut self, line: Line) {
+        self.replay.line(&self.db, line).expect("applied");
+    }
+}
+
+/// Drains all rows as the worker does, `limit` at a time.
+fn drain(db: &Connection, limit: usize) -> Vec<Lines> {
+    let mut segments = Vec::new();
+    while let Some(changes) = drain::changes(db, limit).expect("drained") {
+        segments.extend(changes.segments);
+        journal::forget(db, changes.last).expect("forgotten");
+    }
+    segments
+}
+
+fn base(fixture: &Fixture) -> (Vec<Lines>, i64) {
+    let mut all = Vec::new();
+    let mut base = Base::begin(&fixture.file()).expect("begun");
+    loop {
+        match base.next().expect("read") {
+            Read::More { base: rest, segments } => {
+                base = rest;
+                all.extend(segments);
+            }
+            Read::End { segments, last } => {
+                all.extend(segments);
+                return (all, last);
+            }
+        }
+    }
+}
+
+/// All that a catalog says, in words: names, versions, recipes, parity, policies, members,
+/// references and sums.
+fn told(db: &Connection) -> Vec<String> {
+    let mut told = Vec::new();
+    for root in units::roots(db).expect("roots") {
+        let space = spaces::named(db, &root.name).expect("a space");
+        let key = space.key.as_ref().map(|key| *key.as_bytes());
+        told.push(format!("{} {:?} {key:?} {:?}", root.name, space.policy, space.sums));
+        let mut walk = Walk::new(db, root.dir, true, None).expect("a walk");
+        while let Some(item) = walk.next().expect("read") {
+            let at = format!("{}/{}", root.name, item.path);
+            match item.what {
+                What::Dir(dir) => {
+                    told.push(format!("{at} {:?}", dir_policies::get(db, dir).expect("read")));
+                }
+                What::File(version) => told.push(format!(
+                    "{at} {version:?} {:?} {:?} {:?}",
+                    versions::recipe_of(db, &version).expect("a recipe"),
+                    versions::parity(db, &version).expect("parity"),
+                    versions::inline(db, version.id).expect("content"),
+                )),
+            }
+        }
+    }
+    told.extend(members::all(db).expect("members").iter().map(|member| format!("{member:?}")));
+    let mut select = db
+        .prepare("SELECT hex(name), len, refs FROM chunks WHERE refs > 0 ORDER BY name")
+        .expect("a query");
+    let rows = select.query_map([], |row| {
+        Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?))
+    });
+    told.extend(rows.expect("rows").map(|row| format!("{:?}", row.expect("a row"))));
+    told
+}
+
+fn member(db: &Connection, name: &str) -> Member {
+    members::add(db, Role::Donor, name, |_| Ok(Digest::of(name.as_bytes()))).expect("a member")
+}
+
+fn small(at: &str, content: &[u8]) -> crate::catalog::commit::PreparedFile {
+    let mut file = file(at, &[], &[]);
+    file.version.size = content.len() as u64;
+    file.version.inline = true;
+    file.inline = Some(content.to_vec());
+    file
+}
+
+/// Every kind of change, one step at a time.
+fn steps() -> Vec<fn(&mut Fixture)> {
+    fn remove(fixture: &Fixture, at: &str) {
+        names::remove(&fixture.db, &path(at), true, WHEN).expect("removed");
+        while trash::reap(&fixture.db, 10, 0).expect("reaped") {}
+    }
+    fn moved(fixture: &Fixture, from: &str, to: &str) {
+        names::move_entry(&fixture.db, &path(from), &path(to), false, WHEN).expect("moved");
+    }
+    vec![
+        |f| {
+            f.put(file("pot://lab/a/one", &[1, 2, 2], &[1]));
+        },
+        |f| {
+            f.put(small("pot://lab/a/inline", b"small"));
+        },
+        |f| {
+            let chunks: &[(u64, &[u32])] = &[(3, &[1]), (4, &[2]), (11, &[3])];
+            f.put(coded("pot://lab/coded", "2+1", 2, chunks));
+        },
+        |f| {
+            names::make_dir(&f.db, &path("pot://lab/b/c"), true, WHEN).expect("made");
+        },
+        |f| {
+            f.put(file("pot://lab/a/one", &[2, 5], &[1])); // replaces
+        },
+        |f| moved(f, "pot://lab/a/one", "pot://lab/b/c/two"),
+        |f| moved(f, "pot://lab/b", "pot://lab/d"),
+        |f| {
+            f.put(file("pot://lab/a/one", &[6], &[1]));
+            f.put(file("pot://lab/a/three", &[7], &[1]));
+            // One that was replaced before it was drained, and then took another's place.
+            f.put(file("pot://lab/a/one", &[8], &[1]));
+            moved(f, "pot://lab/a/one", "pot://lab/a/three");
+            f.put(file("pot://lab/a/three", &[9], &[1]));
+        },
+        |f| {
+            let over = Override { copies: Some(3), ..Override::default() };
+            goals::set(&f.db, &path("pot://lab/d/c"), &over).expect("set");
+            moved(f, "pot://lab/d/c", "pot://lab/e");
+        },
+        |f| {
+            let key = SpaceKey::from_bytes([7; 32]);
+            let policy = Policy::default();
+            spaces::create(&f.db, "other", &policy, Some(&key), 0).expect("a space");
+            spaces::create(&f.db, "third", &policy, None, 0).expect("a space");
+            names::make_dir(&f.db, &path("pot://third/x"), false, WHEN).expect("made");
+            spaces::remove(&f.db, "third", true).expect("removed");
+            while trash::reap(&f.db, 10, 0).expect("reaped") {}
+            let over = Override { copies: Some(2), ..Override::default() };
+            goals::set(&f.db, &path("pot://other"), &over).expect("set");
+        },
+        |f| {
+            let joined = member(&f.db, "donor-1");
+            member(&f.db, "donor-2");
+            members::revoke(&f.db, joined.id).expect("revoked");
+        },
+        |f| {
+            // From a code to copies.
+            let Some(Place::File(id)) = entries::resolve(&f.db, &path("pot://lab/coded"))
+                .expect("resolved")
+                .map(|found| found.place)
+            else {
+                panic!("a file")
+            };
+            let goal = Redundancy::Copies(2);
+            versions::set_goal(&f.db, id, Some(goal)).expect("a goal");
+            assert!(conversions::arrive(&f.db, id, goal, 0).expect("switched"));
+        },
+        |f| remove(f, "pot://lab/a/inline"),
+        |f| {
+            f.put(file("pot://lab/gone/deep/file", &[20, 21], &[1]));
+            remove(f, "pot://lab/gone");
+            f.put(file("pot://lab/gone", &[22], &[1])); // where a directory was
+        },
+    ]
+}
+
+#[test]
+fn every_change_that_was_drained_at_once_is_replayed_alike() {
+    let (mut fixture, mut target) = (Fixture::new(), Target::new());
+    target.apply(&drain(&fixture.db, 1000));
+    for (number, step) in steps().iter().enumerate() {
+        step(&mut fixture);
+        target.apply(&drain(&fixture.db, 1000));
+        assert_eq!(told(&target.db), told(&fixture.db), "after step {number}");
+        assert_eq!(target.replay.left_out, 0, "after step {number}");
+    }
+}
+
+#[test]
+fn changes_that_were_drained_late_and_in_parts_lead_to_the_same_state() {
+    for limit in [1, 2, 3, 7, 1000] {
+        let (mut fixture, mut target) = (Fixture::new(), Target::new());
+        steps().iter().for_each(|step| step(&mut fixture));
+        target.apply(&drain(&fixture.db, limit));
+        assert_eq!(told(&target.db), told(&fixture.db), "{limit} at a time");
+        assert_eq!(target.replay.left_out, 0, "{limit} at a time");
+    }
+}
+
+#[test]
+fn a_base_is_the_state_of_its_moment_and_changes_go_on_from_there() {
+    let steps = steps();
+    for middle in 0..=steps.len() {
+        let (mut fixture, mut target) = (Fixture::new(), Target::new());
+        steps[..middle].iter().for_each(|step| step(&mut fixture));
+        let (segments, last) = base(&fixture);
+        target.apply(&segments);
+        assert_eq!(told(&target.db), told(&fixture.db), "a base after {middle} steps");
+        journal::forget(&fixture.db, last).expect("forgotten");
+        steps[middle..].iter().for_each(|step| step(&mut fixture));
+        target.apply(&drain(&fixture.db, 2));
+        assert_eq!(told(&target.db), told(&fixture.db), "after {middle} steps and the rest");
+    }
+}
+
+#[test]
+fn rows_that_a_checkpoint_has_are_not_replayed_again() {
+    let mut fixture = Fixture::new();
+    let steps = steps();
+    steps[..7].iter().for_each(|step| step(&mut fixture));
+    // The checkpoint is taken before these rows are drained, as most are.
+    let copy = fixture.dir.path().join("copy.db");
+    crate::backup::file::copy(&fixture.file(), &copy).expect("copied");
+    steps[7..].iter().for_each(|step| step(&mut fixture));
+    let segments = drain(&fixture.db, 5);
+    let db = schema::open_existing(&copy).expect("opened");
+    let replay = Replay::after(journal::last(&db).expect("read"));
+    let mut target = Target { _dir: tempfile::tempdir().expect("a directory"), db, replay };
+    target.apply(&segments);
+    assert_eq!(told(&target.db), told(&fixture.db));
+    assert_eq!(target.replay.left_out, 0);
+}
+
+#[test]
+fn after_a_gap_what_fits_is_taken_and_the_rest_is_counted() {
+    let (mut fixture, mut target) = (Fixture::new(), Target::new());
+    target.apply(&drain(&fixture.db, 1000));
+    spaces::create(&fixture.db, "lost", &Policy::default(), None, 0).expect("a space");
+    drain(&fixture.db, 1000); // and nobody has it
+    names::make_dir(&fixture.db, &path("pot://lost/dir"), false, WHEN).expect("made");
+    fixture.put(file("pot://lab/kept", &[1], &[1]));
+    target.apply(&drain(&fixture.db, 1000));
+    assert_eq!(target.replay.left_out, 1);
+    assert!(entries::resolve(&target.db, &path("pot://lab/kept")).expect("resolved").is_some());
+    let lost = entries::resolve(&target.db, &path("pot://lost/dir"));
+    assert_eq!(lost, Err(Error::NoSpaceNamed("lost".into())));
+}
+
+#[test]
+fn a_recipe_of_many_segments_comes_back_whole() {
+    let (mut fixture, mut target) = (Fixture::new(), Target::new());
+    let chunks: Vec<u64> = (0..70_000).collect();
+    fixture.put(file("pot://lab/large", &chunks, &[1]));
+    let segments = drain(&fixture.db, 1000);
+    assert!(segments.len() > 1 && segments.iter().all(|lines| lines.text.len() < 4 << 20));
+    target.apply(&segments);
+    assert_eq!(told(&target.db), told(&fixture.db));
+}
+
+#[test]
+fn numbers_of_the_lost_life_are_not_given_again() {
+    let (mut fixture, mut target) = (Fixture::new(), Target::new());
+    let version = fixture.put(file("pot://lab/a", &[1], &[1]));
+    let known = member(&fixture.db, "donor-1");
+    target.apply(&drain(&fixture.db, 1000));
+    target.replay.finish(&target.db).expect("finished");
+    let next = schema::Counter::Version.take(&target.db, 1).expect("a number");
+    assert!(VersionId(next as u64) > VersionId(version.0 + 1000));
+    assert!(member(&target.db, "donor-2").id.0 > known.id.0 + 100);
+    assert_eq!(versions::get(&target.db, version).expect("there").id, version);
+    assert!(crate::catalog::chunks::get(&target.db, &chunk(1)).expect("read").is_some());
+}

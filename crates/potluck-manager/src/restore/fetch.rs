@@ -1,0 +1,98 @@
+//! Fetching chunks from donors that answered, for who has a recovery key and no catalog.
+
+use crate::service::Service;
+use potluck_core::chunk::{ChunkName, Digest};
+use potluck_core::ids::DonorId;
+use potluck_core::seal::{RecordKind, RecoveryKey};
+use potluck_wire::control::DonorState;
+use potluck_wire::courier::{Courier, CourierError};
+use potluck_wire::identity::fingerprint;
+use potluck_wire::ticket::{Caveat, Ops, Ticket};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A ticket outlives the reading of any catalog.
+const TICKET_FOR: Duration = Duration::from_secs(6 * 3600);
+
+/// Fetches chunks from whoever has them.
+pub struct Fetch<'s> {
+    service: &'s Arc<Service>,
+    /// Opens what is fetched.
+    pub key: RecoveryKey,
+    pool: Digest,
+    couriers: BTreeMap<DonorId, Courier>,
+}
+
+impl<'s> Fetch<'s> {
+    /// Through a manager that listens to donors.
+    pub fn new(service: &'s Arc<Service>, key: RecoveryKey) -> Self {
+        let pool = fingerprint(service.ca.certificate());
+        Self { service, key, pool, couriers: BTreeMap::new() }
+    }
+
+    /// A record's number and content; `None` where nobody has it or it does not open.
+    pub async fn record(
+        &mut self,
+        kind: RecordKind,
+        name: ChunkName,
+        len: u32,
+        donors: Vec<DonorId>,
+    ) -> Option<(u64, Vec<u8>)> {
+        let sealed = self.chunk(name, len, donors).await?;
+        self.key.open_record(kind, &self.pool, &sealed).ok()
+    }
+
+    /// Donors that are there now, those already connected first.
+    pub fn donors(&self) -> Vec<DonorId> {
+        let now = self.service.time.tick();
+        let mut donors = self.service.pool().status(now);
+        donors.retain(|donor| donor.state == DonorState::Live);
+        donors.sort_by_key(|donor| !self.couriers.contains_key(&donor.donor));
+        donors.into_iter().map(|donor| donor.donor).collect()
+    }
+
+    /// A chunk from the first of `donors` that has it.
+    pub async fn chunk(
+        &mut self,
+        name: ChunkName,
+        len: u32,
+        donors: Vec<DonorId>,
+    ) -> Option<Vec<u8>> {
+        for donor in donors {
+            match self.from(donor, name, len).await {
+                Ok(bytes) => return Some(bytes),
+                Err(None | Some(CourierError::Refused(_))) => {}
+                Err(Some(why)) => {
+                    tracing::debug!(%donor, %why, "a part of the metadata could not be fetched");
+                    self.couriers.remove(&donor);
+                }
+            }
+        }
+        None
+    }
+
+    async fn from(
+        &mut self,
+        donor: DonorId,
+        name: ChunkName,
+        len: u32,
+    ) -> Result<Vec<u8>, Option<CourierError>> {
+        let service = self.service;
+        if let Entry::Vacant(empty) = self.couriers.entry(donor) {
+            let now = service.time.tick();
+            let contact = service.pool().contact(donor, now).ok_or(None)?;
+            let key = contact.key.ok_or(None)?;
+            let expires = service.time.now_ms() + TICKET_FOR.as_millis() as u64;
+            let caveats = [Caveat::Donor(donor), Caveat::Ops(Ops::GET), Caveat::Expires(expires)];
+            let ticket = Ticket::issue(&key, &*service.env.entropy, &caveats);
+            let (net, entropy) = (&*service.env.net, &*service.env.entropy);
+            empty.insert(
+                Courier::open(net, entropy, &contact.address, &ticket).await.map_err(Some)?,
+            );
+        }
+        let courier = self.couriers.get_mut(&donor).ok_or(None)?;
+        courier.get(name, len).await.map_err(Some)
+    }
+}

@@ -1,0 +1,90 @@
+//! Replaying the journal that donors have: after a checkpoint, or alone.
+
+use super::collect::Collecting;
+use super::fetch::Fetch;
+use crate::catalog::Error;
+use crate::error::ManagerError;
+use crate::journal::chain::{Chain, Seen};
+use crate::journal::replay::Replay;
+use crate::journal::segment;
+use potluck_core::seal::RecordKind;
+use potluck_wire::identity::write_private;
+use rusqlite::Connection;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Segments on this machine, opened, for the time of a restore.
+pub struct Segments {
+    dir: PathBuf,
+    /// What each says of itself.
+    pub seen: Vec<Seen>,
+    /// Segments that no donor gave, or that did not open.
+    pub unread: u64,
+}
+
+impl Segments {
+    /// Fetches all segments that donors have into files in `dir`.
+    pub async fn fetch(
+        fetch: &mut Fetch<'_>,
+        collecting: &Collecting,
+        dir: &Path,
+    ) -> Result<Self, ManagerError> {
+        let io = |source| ManagerError::Io { path: dir.into(), source };
+        fs::create_dir_all(dir).map_err(io)?;
+        let mut segments = Self { dir: dir.into(), seen: Vec::new(), unread: 0 };
+        for found in collecting.segments() {
+            let (name, kind) = (found.name, RecordKind::Segment);
+            let opened = fetch.record(kind, name, found.len, found.donors).await;
+            let header = opened.as_ref().map(|(number, text)| segment::header(*number, text));
+            match (opened, header) {
+                (Some((_, text)), Some(Ok(header))) => {
+                    // It holds the keys of sealed spaces.
+                    write_private(&segments.path(&Seen { name, header: header.clone() }), &text)
+                        .map_err(io)?;
+                    segments.seen.push(Seen { name, header });
+                }
+                _ => segments.unread += 1,
+            }
+        }
+        Ok(segments)
+    }
+
+    fn path(&self, segment: &Seen) -> PathBuf {
+        self.dir.join(segment.name.to_string())
+    }
+
+    /// Applies the segments of `chain` to the catalog `db`.
+    pub fn replay(
+        &self,
+        chain: &Chain,
+        replay: &mut Replay,
+        db: &Connection,
+    ) -> Result<(), ManagerError> {
+        for segment in &chain.segments {
+            let path = self.path(segment);
+            let text = fs::read(&path)
+                .map_err(|source| ManagerError::Io { path: path.clone(), source })?;
+            let mut apply = || -> Result<(), Error> {
+                let tx = db.unchecked_transaction()?;
+                for line in segment::lines(&text) {
+                    let line = line.map_err(|why| Error::Damaged(why.to_string()))?;
+                    replay.line(&tx, line)?;
+                }
+                Ok(tx.commit()?)
+            };
+            apply().map_err(|why| ManagerError::Catalog { path, detail: why.to_string() })?;
+        }
+        Ok(())
+    }
+}
+
+/// Removes a directory and all in it, if it is there.
+pub fn clear(dir: &Path) -> Result<(), ManagerError> {
+    match fs::remove_dir_all(dir) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => {
+            Err(ManagerError::Io { path: dir.into(), source })
+        }
+        _ => Ok(()),
+    }
+}

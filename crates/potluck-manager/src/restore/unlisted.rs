@@ -1,0 +1,49 @@
+//! Which files cannot be read from the chunks that donors listed.
+
+use crate::catalog::Error;
+use crate::catalog::units::{self, Unit};
+use crate::catalog::walk::{Walk, What};
+use potluck_core::chunk::ChunkName;
+use potluck_core::path::SYSTEM_SPACE;
+use rusqlite::Connection;
+use serde::Serialize;
+use std::collections::{BTreeSet, HashSet};
+
+/// Paths that a report names.
+const NAMED: usize = 100;
+
+/// Files of which too few chunks were listed by the donors that answered. Others may have them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Unlisted {
+    /// How many.
+    pub files: u64,
+    /// Their sizes together.
+    pub bytes: u64,
+    /// The first of them.
+    pub first: Vec<String>,
+}
+
+/// Looks at all files of a catalog.
+pub fn unlisted(db: &Connection, listed: &HashSet<ChunkName>) -> Result<Unlisted, Error> {
+    let mut found = Unlisted::default();
+    for root in units::roots(db)?.into_iter().filter(|root| root.name != SYSTEM_SPACE) {
+        let mut walk = Walk::new(db, root.dir, true, None)?;
+        while let Some(item) = walk.next()? {
+            let What::File(version) = &item.what else { continue };
+            let layout = units::layout(db, version)?;
+            let there = |unit: &Unit| {
+                let shards: BTreeSet<usize> = unit.shards.iter().copied().collect();
+                let have = |shard: &&usize| listed.contains(&layout.pieces[**shard].name);
+                shards.iter().filter(have).count() >= unit.need()
+            };
+            if !layout.units.iter().all(there) {
+                found.files += 1;
+                found.bytes += version.size;
+                if found.first.len() < NAMED {
+                    found.first.push(format!("pot://{}/{}", root.name, item.path));
+                }
+            }
+        }
+    }
+    Ok(found)
+}
