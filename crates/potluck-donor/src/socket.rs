@@ -2,7 +2,7 @@
 //! runtime.
 
 use crate::patience::{Patience, Phase, SEND_TICK, TICK};
-use potluck_wire::bulk::{BulkIo, PIECE, ReadAt, StreamIo};
+use potluck_wire::bulk::{BulkIo, PIECE, ReadAt, SendFileError, StreamIo, read_some_at};
 use potluck_wire::net::BoxStream;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
@@ -113,18 +113,25 @@ impl BulkIo for SocketIo {
         Ok(())
     }
 
-    async fn send_file(&mut self, head: &[u8], file: &dyn ReadAt, len: u64) -> io::Result<()> {
+    async fn send_file(
+        &mut self,
+        head: &[u8],
+        file: &dyn ReadAt,
+        len: u64,
+    ) -> Result<(), SendFileError> {
         self.send_all(head, SendFlags::MORE)?; // leaves with the first bytes of the file
         let mut sent = 0;
         match file.as_file() {
-            Some(file) => {
+            Some(system_file) => {
                 while sent < len {
                     let count = (len - sent) as usize;
-                    let n = self.patiently(|socket| {
-                        rustix::fs::sendfile(socket, file, Some(&mut sent), count)
-                    })?;
-                    if n == 0 {
-                        return Err(io::ErrorKind::UnexpectedEof.into());
+                    let moved = self.patiently(|socket| {
+                        rustix::fs::sendfile(socket, system_file, Some(&mut sent), count)
+                    });
+                    if !matches!(moved, Ok(1..)) {
+                        // The call does not say which end failed; the file does.
+                        read_some_at(file, &mut [0], sent)?;
+                        moved?;
                     }
                 }
             }
@@ -132,10 +139,7 @@ impl BulkIo for SocketIo {
                 let mut piece = vec![0; PIECE.min(len as usize)];
                 while sent < len {
                     let want = piece.len().min((len - sent) as usize);
-                    let n = file.read_at(&mut piece[..want], sent)?;
-                    if n == 0 {
-                        return Err(io::ErrorKind::UnexpectedEof.into());
-                    }
+                    let n = read_some_at(file, &mut piece[..want], sent)?;
                     self.send_all(&piece[..n], SendFlags::empty())?;
                     sent += n as u64;
                 }
@@ -186,7 +190,10 @@ fn write_deadline(bytes: u64) -> std::time::Duration {
     4 * TICK + TICK * (bytes >> 14).min(u64::from(u32::MAX)) as u32
 }
 
-async fn in_time(bytes: u64, write: impl Future<Output = io::Result<()>> + Send) -> io::Result<()> {
+async fn in_time<E: From<io::Error>>(
+    bytes: u64,
+    write: impl Future<Output = Result<(), E>> + Send,
+) -> Result<(), E> {
     let late = || io::Error::new(io::ErrorKind::TimedOut, "the peer is too slow");
     tokio::time::timeout(write_deadline(bytes), write).await.map_err(|_| late())?
 }
@@ -210,7 +217,12 @@ impl BulkIo for StreamPeer {
         in_time(body.len() as u64, self.stream.write(head, body)).await
     }
 
-    async fn send_file(&mut self, head: &[u8], file: &dyn ReadAt, len: u64) -> io::Result<()> {
+    async fn send_file(
+        &mut self,
+        head: &[u8],
+        file: &dyn ReadAt,
+        len: u64,
+    ) -> Result<(), SendFileError> {
         in_time(len, self.stream.send_file(head, file, len)).await
     }
 }

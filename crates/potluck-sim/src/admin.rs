@@ -8,11 +8,14 @@ use crate::plan::Plan;
 use crate::stage::Stage;
 use potluck_core::policy::{Policy, Redundancy};
 use potluck_wire::call::Caller;
-use potluck_wire::control::{Call, Invite, SpaceCreate, Status};
+use potluck_wire::control::{Call, Invite, PoolStatus, ScrubNow, SpaceCreate, Status, Trust};
 use potluck_wire::identity::Identity;
 use potluck_wire::token::Role;
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// Bytes a second that every disk is read back at: what a run stores takes a few seconds.
+const SCRUB_RATE: u64 = 64 << 20;
 
 /// How every file of a scenario is stored.
 pub fn policy(plan: &Plan) -> Policy {
@@ -47,9 +50,29 @@ pub async fn live(stage: Stage, host: Host, identity: PathBuf, policy: Policy) -
     loop {
         tokio::time::sleep(Duration::from_secs(2)).await;
         let status = caller.call(&Status {}).await;
+        if let Ok(status) = &status {
+            heal(&stage, &caller, status).await;
+        }
         // Unknown while the manager is away.
         stage.board().status = status.ok();
     }
+}
+
+/// When the driver asks for it, trusts everybody again and has every disk read back, once.
+async fn heal(stage: &Stage, caller: &Caller, status: &PoolStatus) {
+    let wanted = {
+        let board = stage.board();
+        board.healing && board.scrubbed.is_none()
+    };
+    if !wanted {
+        return;
+    }
+    for donor in status.donors.iter().filter(|donor| donor.quarantined.is_some()) {
+        insist(stage, caller, &Trust { donor: donor.donor }).await;
+    }
+    insist(stage, caller, &ScrubNow { donor: None, rate: SCRUB_RATE }).await;
+    let rounds = status.donors.iter().map(|donor| (donor.donor, donor.scrub.rounds));
+    stage.board().scrubbed = Some(rounds.collect());
 }
 
 /// Nothing goes wrong yet, but the manager may not have started.

@@ -77,6 +77,7 @@ fn quiet(seed: u64, redundancy: Redundancy) -> Plan {
         window: 64,
         skews: Who::mortals().map(|who| (who, 0)).collect(),
         victim: 0,
+        repair_grace: Duration::from_secs(600),
         until_clean: false,
         name_liars: false,
         scripts: (0..CLIENTS).map(|_| Vec::new()).collect(),

@@ -116,18 +116,9 @@ impl World {
         let Redundancy::Copies(copies) = redundancy else { return Ok(()) };
         let board = self.stage.board();
         let least = (copies as usize).saturating_sub(board.health.damaged.len());
+        let holders = self.holders();
         for name in &board.needed {
-            let path = Path::new(LENT).join(format!("chunks/{:02x}/{name}", name.0[0]));
-            let holds = |who: &Who| {
-                let Who::Donor(number) = who else { return false };
-                let found = self.drives[usize::from(*number)].files(&path);
-                // The chunk, then a trailer of 64 bytes.
-                found
-                    .first()
-                    .and_then(|(_, file)| file.split_last_chunk::<64>())
-                    .is_some_and(|(chunk, _trailer)| ChunkName::of(chunk) == *name)
-            };
-            let whole = Who::donors().filter(holds).count();
+            let whole = holders.get(name).map_or(0, BTreeSet::len);
             if whole < least {
                 return Err(format!("D1 is broken: {name} has {whole} whole copies of {least}"));
             }

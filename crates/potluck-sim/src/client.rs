@@ -277,11 +277,20 @@ impl Actor {
     async fn recipe(&self, path: &str) {
         match self.client.open(&pool_path(path)).await {
             Ok(opened) => {
-                let pages = opened.files.iter().flat_map(|file| &file.pages);
-                let entries = pages.flat_map(|page| unpack(&page.0).expect("read before"));
-                let mut names: Vec<ChunkName> = entries.map(|entry| entry.name).collect();
-                names.extend(opened.files.iter().flat_map(|file| file.parity.0.iter()));
-                self.stage.board().needed.extend(names);
+                let mut board = self.stage.board();
+                for file in &opened.files {
+                    let entries =
+                        file.pages.iter().flat_map(|page| unpack(&page.0).expect("read before"));
+                    let data: Vec<ChunkName> = entries.map(|entry| entry.name).collect();
+                    if let Some(ec) = file.ec {
+                        let parity = file.parity.0.chunks(ec.parity());
+                        let groups = ec.groups(data.len()).zip(parity);
+                        let groups = groups.map(|(range, parity)| [&data[range], parity].concat());
+                        board.groups.extend(groups);
+                    }
+                    board.needed.extend(data);
+                    board.needed.extend(&file.parity.0);
+                }
             }
             Err(failure) if failure.kind == ErrorKind::NotFound => {}
             Err(failure) => {

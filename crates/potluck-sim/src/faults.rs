@@ -92,7 +92,7 @@ impl World {
             }
             // What was said to somebody meanwhile may have had consequences: it stays damaged.
             Fault::Lie(number, lie) => {
-                if lie.is_told() && self.stage.board().name_liars && !self.names_liar(number) {
+                if lie.harms() && self.stage.board().name_liars && !self.names_liar(number) {
                     let who = Who::Donor(number);
                     self.stage.broken("L1", format_args!("nobody names the lies of {who}"));
                 }

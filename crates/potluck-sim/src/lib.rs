@@ -23,6 +23,7 @@ pub mod host;
 pub mod net;
 pub mod plan;
 pub mod run;
+pub mod safety;
 pub mod stage;
 pub mod trace;
 pub mod world;

@@ -22,6 +22,13 @@ const SCRIPT: Duration = Duration::from_secs(150);
 const LAST_FAULT: Duration = Duration::from_secs(110);
 /// Contents to choose from: few enough that files share chunks.
 const NUMBERS: u64 = 12;
+/// How long donors may be silent: shorter than most faults, or longer than any.
+const GRACES: [Duration; 4] = [
+    Duration::from_secs(6),
+    Duration::from_secs(6),
+    Duration::from_secs(20),
+    Duration::from_secs(600),
+];
 const DAY_MS: i64 = 86_400_000;
 
 /// A scenario.
@@ -45,8 +52,10 @@ pub struct Plan {
     pub skews: Vec<(Who, i64)>,
     /// The one donor whose disk may lose what was acknowledged.
     pub victim: u8,
+    /// A donor silent for longer is repaired after.
+    pub repair_grace: Duration,
     /// Whether, when everything is healed, it is waited until nothing is left of what was not
-    /// committed.
+    /// committed, and everything is as safe as it should be.
     pub until_clean: bool,
     /// Whether donors whose reads lie must be named before they stop.
     pub name_liars: bool,
@@ -160,6 +169,7 @@ impl Plan {
             window: draw.pick(&[32, 64, 256]),
             skews,
             victim,
+            repair_grace: Draw::new(seed, "repair").pick(&GRACES),
             until_clean: true,
             name_liars: false,
             faults: faults(&Draw::new(seed, "faults"), ack, victim, &scripts),
@@ -361,11 +371,13 @@ impl Faults<'_> {
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, tick, redundancy, sealed, ack, latency, window, victim, .. } = self;
+        let Self {
+            seed, tick, redundancy, sealed, ack, latency, window, victim, repair_grace, ..
+        } = self;
         writeln!(
             f,
             "seed {seed}: {redundancy}, sealed {sealed}, ack {ack}, latency {latency:?}, tick {tick:?}, \
-             window {window}, victim donor-{victim}"
+             window {window}, victim donor-{victim}, grace {repair_grace:?}"
         )?;
         for (who, skew) in &self.skews {
             writeln!(f, "  the clock of {who} is {} days wrong", skew / DAY_MS)?;

@@ -3,6 +3,7 @@
 use crate::checks::RECOVERY;
 use crate::host::Host;
 use crate::plan::{Event, Plan};
+use crate::safety::HEALED;
 use crate::trace::Trace;
 use crate::world::World;
 use potluck_core::chunk::Digest;
@@ -76,7 +77,14 @@ impl Show<'_> {
             Some(why) => Err(why),
             None => Ok(()),
         })?;
-        self.world.check_copies(self.plan.redundancy)
+        self.world.check_copies(self.plan.redundancy)?;
+        self.world.ask_for_healing();
+        self.until("everything is safe", HEALED, |world| {
+            match world.danger(self.plan.redundancy).or_else(|| world.unrest()) {
+                Some(why) => Err(why),
+                None => Ok(()),
+            }
+        })
     }
 
     /// The scripts and the faults.

@@ -9,6 +9,7 @@ use crate::plan::{Op, Step};
 use crate::trace::Trace;
 use potluck_core::chunk::ChunkName;
 use potluck_core::erasure::Ec;
+use potluck_core::ids::DonorId;
 use potluck_wire::control::PoolStatus;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -39,6 +40,12 @@ pub struct Board {
     pub health: Health,
     /// Chunks of the files as they were last opened, by everybody and at rest.
     pub needed: BTreeSet<ChunkName>,
+    /// The same by group of an erasure code: its data and its parity.
+    pub groups: BTreeSet<Vec<ChunkName>>,
+    /// Whether the admin is to have every disk read back.
+    pub healing: bool,
+    /// Rounds that donors had read back when they were asked to.
+    pub scrubbed: Option<BTreeMap<DonorId, u64>>,
     /// The pool as the admin last saw it.
     pub status: Option<PoolStatus>,
     /// Whether donors whose reads lie must be named before they stop.

@@ -25,6 +25,8 @@ use turmoil::Sim;
 pub const LEASE: Duration = Duration::from_secs(10);
 /// Chunks without files are kept this long.
 pub const GC_GRACE: Duration = Duration::from_secs(10);
+/// Everything is looked at this often.
+const SURVEY_EVERY: Duration = Duration::from_secs(10);
 /// Bytes of a donor's disk.
 const DISK: u64 = 512 << 20;
 /// Where a donor keeps chunks …
@@ -86,7 +88,7 @@ impl World {
             root,
             lives: 0,
         };
-        world.raise_manager();
+        world.raise_manager(plan.repair_grace);
         for (number, drive) in world.drives.clone().into_iter().enumerate() {
             world.raise_donor(number as u8, drive);
         }
@@ -103,7 +105,7 @@ impl World {
         world
     }
 
-    fn raise_manager(&mut self) {
+    fn raise_manager(&mut self, repair_grace: Duration) {
         let (host, state) = (self.hosts[&Who::Manager].clone(), Arc::clone(&self.state));
         self.sim.host(Who::Manager.to_string(), move || {
             let config = ManagerConfig {
@@ -113,6 +115,8 @@ impl World {
                 advertise: Some(Who::Manager.address()),
                 lease: LEASE,
                 gc_grace: GC_GRACE,
+                repair_grace,
+                survey_every: SURVEY_EVERY,
                 // Checkpoints on donors come and go: what is nobody's could not be told from them.
                 metadata_copies: 0,
                 ..ManagerConfig::default()

@@ -431,7 +431,30 @@ pub trait BulkIo: Send {
         head: &[u8],
         file: &dyn ReadAt,
         len: u64,
-    ) -> impl Future<Output = io::Result<()>> + Send;
+    ) -> impl Future<Output = Result<(), SendFileError>> + Send;
+}
+
+/// Which end of a transfer failed. Either way the stream cannot go on: a length was promised.
+#[derive(Debug, thiserror::Error)]
+pub enum SendFileError {
+    /// The file ended early or cannot be read.
+    #[error("the file cannot be read: {0}")]
+    File(io::Error),
+    /// The stream broke.
+    #[error("the connection broke: {0}")]
+    Stream(#[from] io::Error),
+}
+
+/// Reads some bytes of a file that must not end here.
+pub fn read_some_at(
+    file: &dyn ReadAt,
+    out: &mut [u8],
+    offset: u64,
+) -> Result<usize, SendFileError> {
+    match file.read_at(out, offset) {
+        Ok(0) => Err(SendFileError::File(io::ErrorKind::UnexpectedEof.into())),
+        read => read.map_err(SendFileError::File),
+    }
 }
 
 /// Stored bytes that can be sent.
@@ -473,16 +496,18 @@ impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin> BulkIo for 
         self.0.write_all(&body[sent - head.len()..]).await
     }
 
-    async fn send_file(&mut self, head: &[u8], file: &dyn ReadAt, len: u64) -> io::Result<()> {
+    async fn send_file(
+        &mut self,
+        head: &[u8],
+        file: &dyn ReadAt,
+        len: u64,
+    ) -> Result<(), SendFileError> {
         let mut buffer = vec![0; PIECE.min(len as usize)];
         let mut sent = 0;
         self.0.write_all(head).await?;
         while sent < len {
             let want = buffer.len().min((len - sent) as usize);
-            let n = file.read_at(&mut buffer[..want], sent)?;
-            if n == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
+            let n = read_some_at(file, &mut buffer[..want], sent)?;
             self.0.write_all(&buffer[..n]).await?;
             sent += n as u64;
         }

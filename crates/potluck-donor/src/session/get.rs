@@ -5,8 +5,9 @@ use super::Session;
 use crate::socket::Peer;
 use crate::store::Refusal;
 use potluck_core::chunk::ChunkName;
-use potluck_wire::bulk::{FrameError, Reply, Status};
+use potluck_wire::bulk::{FrameError, Reply, SendFileError, Status};
 use potluck_wire::ticket::Ops;
+use std::sync::Arc;
 
 impl Session {
     /// Sends the chunk, or says why not.
@@ -27,10 +28,30 @@ impl Session {
         };
         let reply = Reply::found(chunk.len);
         let head = reply.encode(tag, &mut self.lane);
-        // A disk that fails from here on ends the connection: the length has been promised.
-        io.send_file(&head, &*chunk.file, chunk.len.into()).await?;
-        self.service.store.count_served(chunk.len);
-        Ok(())
+        match io.send_file(&head, &*chunk.file, chunk.len.into()).await {
+            Ok(()) => {
+                self.service.store.count_served(chunk.len);
+                Ok(())
+            }
+            Err(SendFileError::Stream(why)) => Err(why.into()),
+            Err(SendFileError::File(why)) => {
+                tracing::warn!("cannot read chunk {name} to its end: {why}");
+                io.meanwhile(self.doubt(*name)).await;
+                Err(why.into())
+            }
+        }
+    }
+
+    /// Has a chunk read back by a task of its own, which sets it aside and tells the manager if it
+    /// is spoiled. The reader, who was promised a length and knows nothing until it is hung up on,
+    /// does not wait for that.
+    async fn doubt(&self, name: ChunkName) {
+        let (store, offload) = (Arc::clone(&self.service.store), self.service.env.offload);
+        tokio::spawn(async move {
+            if let Err(why) = offload.run(move || store.verify(&name)).await {
+                tracing::warn!("cannot read chunk {name} back: {why:?}");
+            }
+        });
     }
 }
 

@@ -5,9 +5,10 @@ use potluck_core::budget::{KeepFree, Limits};
 use potluck_core::chunk::{ChunkKind, ChunkName};
 use potluck_core::policy::AckLevel;
 use potluck_donor::disk::{Disk, Listed, NewFile, OldFile, Space, SystemDisk, conformance};
-use potluck_wire::bulk::Status;
+use potluck_wire::bulk::{ReadAt, Request, Status};
 use potluck_wire::control::{Order, OrderFault, OrderOutcome};
 use rustix::io::Errno;
+use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -28,6 +29,10 @@ struct Faults {
     /// What the disk says it has left, if not the truth.
     available: AtomicU64,
     read_only: AtomicBool,
+    /// What every chunk file says its length is, if not the truth.
+    len: AtomicU64,
+    /// Of every chunk file, only so many bytes can be read; 0: all.
+    readable: AtomicU64,
 }
 
 impl Faults {
@@ -66,6 +71,59 @@ impl NewFile for FaultyFile {
     }
 }
 
+/// A file whose end the disk cannot read.
+struct HalfRead {
+    file: Box<dyn OldFile>,
+    readable: u64,
+}
+
+impl ReadAt for HalfRead {
+    fn as_file(&self) -> Option<&File> {
+        None
+    }
+
+    fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<usize> {
+        let most = self.readable.saturating_sub(offset).min(out.len() as u64) as usize;
+        if most == 0 { Err(Errno::IO.into()) } else { self.file.read_at(&mut out[..most], offset) }
+    }
+}
+
+impl OldFile for HalfRead {
+    fn len(&self) -> u64 {
+        self.file.len()
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync()
+    }
+}
+
+/// A file that was longer when its length was asked.
+struct CutShort {
+    file: Box<dyn OldFile>,
+    len: u64,
+}
+
+impl ReadAt for CutShort {
+    fn as_file(&self) -> Option<&File> {
+        self.file.as_file()
+    }
+
+    fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.file.read_at(out, offset)
+    }
+}
+
+impl OldFile for CutShort {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync()
+    }
+}
+
 impl Disk for Faulty {
     fn make_dir(&self, dir: &Path) -> io::Result<()> {
         SystemDisk.make_dir(dir)
@@ -82,7 +140,15 @@ impl Disk for Faulty {
         Ok(Box::new(FaultyFile { file, faults: Arc::clone(&self.faults) }))
     }
     fn open(&self, path: &Path) -> io::Result<Box<dyn OldFile>> {
-        SystemDisk.open(path)
+        let file = SystemDisk.open(path)?;
+        let (readable, len) =
+            (self.faults.readable.load(Ordering::Relaxed), self.faults.len.load(Ordering::Relaxed));
+        let chunk = path.components().any(|part| part.as_os_str() == "chunks");
+        Ok(match chunk {
+            true if readable > 0 => Box::new(HalfRead { file, readable }),
+            true if len > 0 => Box::new(CutShort { file, len }),
+            _ => file,
+        })
     }
     fn len(&self, path: &Path) -> io::Result<u64> {
         SystemDisk.len(path)
@@ -240,4 +306,58 @@ async fn the_owners_reserve_is_left_alone_whoever_fills_the_disk() {
     faults.available.store(20 << 20, Ordering::Relaxed);
     until_room(&pool, true).await;
     assert_eq!(client.put(&content(3, 1), AckLevel::Memory).await, Status::Ok);
+}
+
+/// Gets a chunk that breaks off, and waits until the manager hears which.
+async fn breaks_off_and_is_named(pool: &Pool, name: ChunkName, len: u32) {
+    let mut client = pool.client().await;
+    client.send(Request::Get { name }, &[]).await.expect("a connection");
+    let reply = client.reply().await.expect("a connection").expect("an answer");
+    assert_eq!((reply.status, reply.body), (Status::Ok, len));
+    assert!(client.body(len).await.is_err());
+    let named = |book: &crate::manager::Book| {
+        let mut spoiled = book.heartbeats.iter().flat_map(|beat| &beat.spoiled.0);
+        spoiled.any(|spoiled| *spoiled == name).then_some(())
+    };
+    pool.manager.until("of the bad copy", named).await;
+    assert_eq!(pool.client().await.get(&name).await, None, "it is served to nobody any more");
+}
+
+#[tokio::test]
+async fn a_chunk_that_cannot_be_read_to_its_end_is_set_aside_and_named() {
+    let (pool, faults) = pool_on(Faulty::default()).await;
+    let bytes = content(1, 1_000_000);
+    assert_eq!(pool.client().await.put(&bytes, AckLevel::Memory).await, Status::Ok);
+    faults.readable.store(600_000, Ordering::Relaxed);
+    breaks_off_and_is_named(&pool, ChunkName::of(&bytes), 1_000_000).await;
+    assert_eq!(pool.place.files("quarantine").len(), 1);
+}
+
+#[tokio::test]
+async fn a_chunk_that_ends_early_is_set_aside_and_named() {
+    let (pool, faults) = pool_on(Faulty::default()).await;
+    let bytes = content(1, 1_000_000);
+    let name = ChunkName::of(&bytes);
+    assert_eq!(pool.client().await.put(&bytes, AckLevel::Memory).await, Status::Ok);
+    let file = File::options().write(true).open(pool.place.chunk(&name)).expect("stored");
+    faults.len.store(file.metadata().expect("a length").len(), Ordering::Relaxed);
+    file.set_len(600_000).expect("cut");
+    breaks_off_and_is_named(&pool, name, 1_000_000).await;
+}
+
+#[tokio::test]
+async fn a_reader_that_goes_away_is_no_reason_to_doubt_a_chunk() {
+    let (pool, _) = pool_on(Faulty::default()).await;
+    let bytes = content(1, 60 << 20);
+    let name = ChunkName::of(&bytes);
+    assert_eq!(pool.client().await.put(&bytes, AckLevel::Memory).await, Status::Ok);
+    let mut client = pool.client().await;
+    client.send(Request::Get { name }, &[]).await.expect("a connection");
+    client.reply().await.expect("a connection").expect("an answer");
+    drop(client);
+    pool.manager.beats(2).await;
+    let book = pool.manager.book();
+    assert!(
+        book.heartbeats.iter().all(|beat| beat.spoiled.0.is_empty() && beat.sound.0.is_empty())
+    );
 }

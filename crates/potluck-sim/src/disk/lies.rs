@@ -74,12 +74,6 @@ impl Lie {
     pub fn harms(self) -> bool {
         !matches!(self, Self::Drip | Self::TrailerOnly)
     }
-
-    /// Whether readers know what is wrong and tell the manager. When the disk fails in mid-chunk the
-    /// donor can only hang up, which a lost network does too; the scrub finds those.
-    pub fn is_told(self) -> bool {
-        self.harms() && !matches!(self, Self::CutBody | Self::RefusedHalfway)
-    }
 }
 
 /// Whether lies are told of the file at `path`: of chunks in their place.

@@ -1,0 +1,122 @@
+//! What must be true once repair had its time: the manager calls every space as safe as its policy
+//! promises, and what lies on the disks says the same (R1, R2, L1).
+
+use crate::cast::Who;
+use crate::world::{LENT, World};
+use potluck_core::chunk::ChunkName;
+use potluck_core::policy::Redundancy;
+use potluck_wire::control::{PoolStatus, SpaceHealth};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::Duration;
+
+/// Every disk is read back, what it lost is made again elsewhere, and copies in excess are deleted,
+/// within this long: a scrub of a few seconds, and some surveys of 10 s each.
+pub const HEALED: Duration = Duration::from_secs(240);
+
+/// Donors by what they hold whole.
+type Holders = BTreeMap<ChunkName, BTreeSet<Who>>;
+
+impl World {
+    /// Has the admin trust everybody again and every disk be read back.
+    pub fn ask_for_healing(&self) {
+        self.stage.board().healing = true;
+    }
+
+    /// Why not everything is as safe as `redundancy` promises.
+    pub fn danger(&self, redundancy: Redundancy) -> Option<String> {
+        self.danger_told(redundancy).or_else(|| self.danger_seen(redundancy))
+    }
+
+    fn danger_told(&self, redundancy: Redundancy) -> Option<String> {
+        let board = self.stage.board();
+        let Some(status) = &board.status else { return Some("the manager does not answer".into()) };
+        let PoolStatus { spaces, repair, donors, .. } = status;
+        let Some(before) = &board.scrubbed else { return Some("no scrub was ordered".into()) };
+        for donor in donors {
+            let since = donor.scrub.rounds.saturating_sub(before.get(&donor.donor).copied()?);
+            if since == 0 || donor.scrub.hurried {
+                return Some(format!("{} is being read back", donor.name));
+            }
+            if let Some(why) = &donor.quarantined {
+                return Some(format!("{} is not trusted: {why}", donor.name));
+            }
+        }
+        let unsafe_space = spaces.iter().find(|space| {
+            let SpaceHealth { tolerates, unreadable, incomplete, changing, surveyed, .. } = space;
+            let promised = *tolerates == Some(redundancy.tolerates());
+            !promised || !surveyed || unreadable + incomplete + changing > 0
+        });
+        if let Some(space) = unsafe_space {
+            return Some(format!("{space:?}; {repair:?}"));
+        }
+        let busy = repair.queued.iter().sum::<u64>() + repair.under_way + repair.excess;
+        (busy + repair.stuck > 0).then(|| format!("{repair:?}"))
+    }
+
+    fn danger_seen(&self, redundancy: Redundancy) -> Option<String> {
+        let (holders, board) = (self.holders(), self.stage.board());
+        let none = BTreeSet::new();
+        let of = |name: &ChunkName| holders.get(name).unwrap_or(&none);
+        match redundancy {
+            Redundancy::Copies(copies) => {
+                let wrong = board.needed.iter().find(|name| of(name).len() != copies as usize);
+                wrong.map(|name| format!("{name} is on {:?}, not on {copies} donors", of(name)))
+            }
+            Redundancy::Ec(_) => {
+                let apart = |group: &&Vec<ChunkName>| {
+                    let shards: Vec<_> = group.iter().map(of).collect();
+                    !each_on_its_own(&shards)
+                };
+                let wrong = board.groups.iter().find(apart);
+                wrong.map(|group| {
+                    let placed: Vec<_> = group.iter().map(of).collect();
+                    format!("the chunks {group:?} of one group are on {placed:?}")
+                })
+            }
+        }
+    }
+
+    /// Who holds each chunk whole.
+    pub fn holders(&self) -> Holders {
+        let mut holders = Holders::new();
+        for (number, drive) in (0..).zip(&self.drives) {
+            for (path, file) in drive.files(&Path::new(LENT).join("chunks")) {
+                let name = path.file_name().and_then(|name| name.to_str()?.parse().ok());
+                // The chunk, then a trailer of 64 bytes.
+                let chunk = file.split_last_chunk::<64>().map(|(chunk, _)| ChunkName::of(chunk));
+                if let Some(name) = name.filter(|_| name == chunk) {
+                    holders.entry(name).or_default().insert(Who::Donor(number));
+                }
+            }
+        }
+        holders
+    }
+}
+
+/// Whether every shard can be had from another donor: a matching of all shards.
+fn each_on_its_own(shards: &[&BTreeSet<Who>]) -> bool {
+    fn settle(
+        shard: usize,
+        shards: &[&BTreeSet<Who>],
+        taken: &mut BTreeMap<Who, usize>,
+        tried: &mut BTreeSet<Who>,
+    ) -> bool {
+        for donor in shards[shard] {
+            if !tried.insert(*donor) {
+                continue;
+            }
+            let free = match taken.get(donor).copied() {
+                None => true,
+                Some(other) => settle(other, shards, taken, tried),
+            };
+            if free {
+                taken.insert(*donor, shard);
+                return true;
+            }
+        }
+        false
+    }
+    let mut taken = BTreeMap::new();
+    (0..shards.len()).all(|shard| settle(shard, shards, &mut taken, &mut BTreeSet::new()))
+}
