@@ -3,6 +3,7 @@
 
 use crate::audit;
 use crate::calls;
+use crate::catalog::chunks;
 use crate::catalog::conversions::{self, Encoded};
 use crate::catalog::{Durability, Error, notes, placements};
 use crate::pool::{Changes, Purpose, Switch};
@@ -318,9 +319,19 @@ async fn encoded(
         holders,
     };
     let now_ms = service.time.now_ms();
-    let learn = move |db: &_| conversions::learn(db, &encoded, now_ms);
-    let revived = service.catalog.write(Durability::Disk, learn).await?;
-    service.pool().revive(&revived);
+    let holders = encoded.holders.clone();
+    let learn = move |db: &_| {
+        let mut unknown = 0;
+        for (name, _) in &encoded.parity {
+            unknown += u64::from(chunks::get(db, name)?.is_none());
+        }
+        Ok((conversions::learn(db, &encoded, now_ms)?, unknown))
+    };
+    let (revived, unknown) = service.catalog.write(Durability::Disk, learn).await?;
+    let mut pool = service.pool();
+    pool.revive(&revived);
+    holders.iter().for_each(|holder| pool.claimed(*holder, unknown));
+    drop(pool);
     finished(service, now);
     Ok(())
 }

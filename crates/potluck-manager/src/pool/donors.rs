@@ -316,6 +316,13 @@ impl Pool {
         }
     }
 
+    /// Chunks that a donor told of before the catalog learnt of them, as parity made by order is.
+    pub fn claimed(&mut self, donor: DonorId, chunks: u64) {
+        if let Some(life) = self.donors.life_mut(donor) {
+            life.unclaimed = life.unclaimed.saturating_sub(chunks);
+        }
+    }
+
     /// Copies of a chunk that donors told of before the catalog knew it. A commit names only those
     /// whose receipt reached the writer; the others would be nobody's until the next inventory.
     pub fn take_early(&mut self, name: &ChunkName) -> BTreeSet<DonorId> {
