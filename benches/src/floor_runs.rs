@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 use crate::content;
+use crate::floor_ec;
+use crate::floors;
 use crate::machine;
 use crate::measure::{self, Cost};
 
@@ -18,6 +20,7 @@ use crate::measure::{self, Cost};
 pub enum Floor {
     Put,
     Put2,
+    Ec,
     Get,
     Cp,
 }
@@ -27,6 +30,7 @@ impl Floor {
         match self {
             Self::Put => "floor-put",
             Self::Put2 => "floor-put2",
+            Self::Ec => "floor-ec",
             Self::Get => "floor-get",
             Self::Cp => "cp -r",
         }
@@ -36,6 +40,20 @@ impl Floor {
     pub fn fills_pages(self) -> bool {
         self != Self::Get
     }
+}
+
+/// Sinks of floor-ec.
+const SHARDS: usize = floor_ec::DATA + floor_ec::PARITY;
+
+/// Bytes that each sink of floor-ec gets of `length`.
+fn shard_bytes(length: u64) -> u64 {
+    let group = (floor_ec::DATA * floors::CHUNK) as u64;
+    let last = (length % group).div_ceil(floor_ec::DATA as u64);
+    length / group * floors::CHUNK as u64 + last
+}
+
+fn length(path: &Path) -> Result<u64> {
+    Ok(fs::metadata(path)?.len())
 }
 
 pub struct Floors {
@@ -59,15 +77,17 @@ impl Floors {
             machine::back_memory()?;
         }
         match floor {
-            Floor::Put => self.put(source, 1),
-            Floor::Put2 => self.put(source, 2),
+            Floor::Put => self.put(source, "put-source", 1, length(source)?),
+            Floor::Put2 => self.put(source, "put-source", 2, length(source)?),
+            Floor::Ec => self.put(source, "put-ec-source", SHARDS, shard_bytes(length(source)?)),
             Floor::Get => self.get(source),
             Floor::Cp => self.cp(source),
         }
         .with_context(|| format!("{} failed", floor.name()))
     }
 
-    fn put(&self, source: &Path, copies: usize) -> Result<Cost> {
+    /// To so many sinks, each of which must have stored `bytes` in the end.
+    fn put(&self, source: &Path, program: &str, copies: usize, bytes: u64) -> Result<Cost> {
         let outs: Vec<_> =
             (0..copies).map(|copy| self.dir.join(format!("floor-copy-{copy}"))).collect();
         let sinks = outs
@@ -75,21 +95,14 @@ impl Floors {
             .map(|out| Half::start(self.half("put-sink").arg(out)))
             .collect::<Result<Vec<_>>>()?;
         let sent = measure::run(
-            self.half("put-source")
-                .arg(source)
-                .args(sinks.iter().map(|sink| sink.address.to_string())),
+            self.half(program).arg(source).args(sinks.iter().map(|sink| sink.address.to_string())),
         )?;
         let mut cost = sent.cost;
         for sink in sinks {
             cost.cpu += sink.finish()?;
         }
-        let length = fs::metadata(source)?.len();
         for out in outs {
-            ensure!(
-                fs::metadata(&out)?.len() == length,
-                "{} is not as long as its source",
-                out.display()
-            );
+            ensure!(length(&out)? == bytes, "{} is not as long as it should be", out.display());
             content::remove(&out)?;
         }
         Ok(cost)

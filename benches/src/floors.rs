@@ -2,6 +2,7 @@
 //!
 //! - *floor-put*: read a file, BLAKE3, socket ‖ socket, BLAKE3, write one file. *floor-put2*: the same to two sinks.
 //! - *floor-get*: `sendfile`, socket ‖ socket, BLAKE3.
+//! - *floor-ec*: see `floor_ec`.
 //!
 //! They keep no catalog, no frames, no chunk files and no tickets. Each piece is hashed while it is still in the cache, buffers are reused, and the
 //! digest is finished once a chunk, as the product must. A sink answers with what it hashed, so a floor that lost bytes fails instead of looking fast.
@@ -15,25 +16,25 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 
 /// Bytes after which a digest is finished: the product's default chunk.
-const CHUNK: usize = 4 << 20;
+pub const CHUNK: usize = 4 << 20;
 
 /// Bytes per read, hash and write. Of 64 KiB to 2 MiB, 1 MiB cost least here, a quarter less than 256 KiB on a put: the page cache takes a long write in
 /// large folios. `potluck-bench floors --piece` compares.
 pub const PIECE: usize = 1 << 20;
 
 /// A digest per chunk, and one over those digests to compare both ends.
-struct Digests {
+pub struct Digests {
     chunk: blake3::Hasher,
     filled: usize,
     all: blake3::Hasher,
 }
 
 impl Digests {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self { chunk: blake3::Hasher::new(), filled: 0, all: blake3::Hasher::new() }
     }
 
-    fn update(&mut self, mut bytes: &[u8]) {
+    pub fn update(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let (head, tail) = bytes.split_at(bytes.len().min(CHUNK - self.filled));
             self.chunk.update(head);
@@ -51,7 +52,7 @@ impl Digests {
         self.filled = 0;
     }
 
-    fn finish(mut self) -> [u8; 32] {
+    pub fn finish(mut self) -> [u8; 32] {
         if self.filled > 0 {
             self.finish_chunk();
         }
@@ -134,11 +135,11 @@ pub fn get_sink(source: &SocketAddr, length: u64, piece: usize) -> Result<()> {
     Ok(())
 }
 
-fn open(path: &Path) -> Result<File> {
+pub fn open(path: &Path) -> Result<File> {
     File::open(path).with_context(|| format!("cannot open {}", path.display()))
 }
 
-fn connect(address: &SocketAddr) -> Result<TcpStream> {
+pub fn connect(address: &SocketAddr) -> Result<TcpStream> {
     TcpStream::connect(address)
         .with_context(|| format!("cannot reach the other half of the floor at {address}"))
 }

@@ -5,6 +5,7 @@
 #![allow(clippy::disallowed_methods)]
 
 mod content;
+mod floor_ec;
 mod floor_runs;
 mod floors;
 mod interrupt;
@@ -104,6 +105,7 @@ struct Common {
 enum Program {
     PutSource { file: PathBuf, sinks: Vec<SocketAddr> },
     PutSink { out: PathBuf },
+    PutEcSource { file: PathBuf, sinks: Vec<SocketAddr> },
     GetSource { file: PathBuf },
     GetSink { source: SocketAddr, length: u64 },
     TouchMemory { bytes: u64 },
@@ -171,7 +173,7 @@ fn measure_floors(only: FloorsOnly) -> Result<bool> {
     let source = dir.path().join("source");
     content::write_file(&source, "floors", common.size.0)?;
     content::warm(&source)?;
-    let mut measured: Vec<_> = [Floor::Put, Floor::Put2, Floor::Get]
+    let mut measured: Vec<_> = [Floor::Put, Floor::Put2, Floor::Ec, Floor::Get]
         .into_iter()
         .flat_map(|floor| only.piece.iter().map(move |piece| (floor, *piece, Vec::new())))
         .collect();
@@ -221,6 +223,7 @@ fn floor(program: Program, piece: usize) -> Result<()> {
     match program {
         Program::PutSource { file, sinks } => floors::put_source(&file, &sinks, piece),
         Program::PutSink { out } => floors::put_sink(&out, piece),
+        Program::PutEcSource { file, sinks } => floor_ec::put_source(&file, &sinks),
         Program::GetSource { file } => floors::get_source(&file),
         Program::GetSink { source, length } => floors::get_sink(&source, length, piece),
         Program::TouchMemory { bytes } => {

@@ -24,6 +24,10 @@ pub struct Pool {
     dir: PathBuf,
     manager: Daemon,
     donors: Vec<Daemon>,
+    /// What each donor lends at most.
+    lent: String,
+    /// Donors there are when all are alive.
+    all: usize,
 }
 
 #[derive(Deserialize)]
@@ -57,44 +61,67 @@ impl Pool {
             .arg(dir.join("manager"))
             .args(["--listen", "127.0.0.1:0"]);
         let manager = Daemon::start(command, dir, "manager")?;
-        let mut pool =
-            Self { binary: binary.to_owned(), dir: dir.to_owned(), manager, donors: Vec::new() };
+        let mut pool = Self {
+            binary: binary.to_owned(),
+            dir: dir.to_owned(),
+            manager,
+            donors: Vec::new(),
+            lent: lent.to_owned(),
+            all: donors,
+        };
         for number in 0..donors {
-            let donor = pool.lend(number, lent)?;
+            let donor = pool.join_and_lend(number)?;
             pool.donors.push(donor);
         }
+        pool.wait_live(donors)?;
+        Ok(pool)
+    }
+
+    fn wait_live(&mut self, donors: usize) -> Result<()> {
         interrupt::wait_until(
             &format!("{donors} live donors in `potluck status`"),
             READY_WITHIN,
             Duration::from_millis(100),
             || {
-                pool.check_alive()?;
-                Ok(pool.live_donors()? == donors)
+                self.check_alive()?;
+                Ok(self.live_donors()? == donors)
             },
-        )?;
-        Ok(pool)
+        )
     }
 
-    fn lend(&self, number: usize, lent: &str) -> Result<Daemon> {
+    /// Kills the last so many donors, and returns once the manager knows.
+    pub fn kill_last(&mut self, dead: usize) -> Result<()> {
+        for donor in self.donors.drain(self.all - dead..) {
+            donor.signal(Signal::KILL);
+        }
+        self.wait_live(self.all - dead)
+    }
+
+    /// Starts donors that were killed.
+    pub fn start_again(&mut self) -> Result<()> {
+        for number in self.donors.len()..self.all {
+            let donor = self.lend(number, &[])?;
+            self.donors.push(donor);
+        }
+        self.wait_live(self.all)
+    }
+
+    fn join_and_lend(&self, number: usize) -> Result<Daemon> {
         let invited =
             measure::run(self.client().args(["invite", "--role", "donor", "--json"]))?.stdout;
         let invitation: Invitation = serde_json::from_str(&invited)
             .with_context(|| format!("`potluck invite --json` printed {invited:?}"))?;
+        self.lend(number, &["--token", &invitation.token])
+    }
+
+    fn lend(&self, number: usize, more: &[&str]) -> Result<Daemon> {
         let name = format!("donor-{number}");
         let home = self.dir.join(&name);
         fs::create_dir_all(home.join("lent"))?;
         let mut command = product(&self.binary, &self.dir);
         command.arg("lend").arg(home.join("lent")).arg("--state").arg(home.join("state"));
-        command.args([
-            "--token",
-            &invitation.token,
-            "--max",
-            lent,
-            "--keep-free",
-            "0%",
-            "--listen",
-            "127.0.0.1:0",
-        ]);
+        command.args(["--max", &self.lent, "--keep-free", "0%", "--listen", "127.0.0.1:0"]);
+        command.args(more);
         Daemon::start(command, &self.dir, &name)
     }
 

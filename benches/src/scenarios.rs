@@ -17,7 +17,10 @@ use crate::measure::{self, Cost, Finished};
 use crate::pool::Pool;
 use crate::size::Size;
 
-const DONORS: usize = 4;
+/// As many as a 4+2 takes.
+const DONORS: usize = 6;
+/// Donors that are dead while a degraded file is read.
+const DEAD: usize = 2;
 pub const FILES: usize = 1000;
 pub const FILE_SIZE: u64 = 64 << 10;
 
@@ -26,6 +29,9 @@ pub enum Work {
     Put,
     Get,
     Put2,
+    PutEc,
+    /// With two of six donors dead.
+    GetEcDegraded,
     SealedPut,
     SealedGet,
     FilesIn,
@@ -47,7 +53,7 @@ pub struct Contest {
     pub files_per_second: Option<f64>,
 }
 
-pub const CONTESTS: [Contest; 7] = [
+pub const CONTESTS: [Contest; 9] = [
     Contest {
         work: Work::Put,
         name: "put, 1 copy",
@@ -70,6 +76,22 @@ pub const CONTESTS: [Contest; 7] = [
         floor: Floor::Put2,
         cpu: 1.35,
         wall: Some(1.4),
+        files_per_second: None,
+    },
+    Contest {
+        work: Work::PutEc,
+        name: "put, 4+2",
+        floor: Floor::Ec,
+        cpu: 1.4,
+        wall: None,
+        files_per_second: None,
+    },
+    Contest {
+        work: Work::GetEcDegraded,
+        name: "get of 4+2, 2 of 6 donors dead",
+        floor: Floor::Get,
+        cpu: 1.6,
+        wall: None,
         files_per_second: None,
     },
     Contest {
@@ -120,7 +142,7 @@ struct Space {
     get: Option<Work>,
 }
 
-const SPACES: [Space; 3] = [
+const SPACES: [Space; 4] = [
     Space {
         name: "plain",
         flags: &["--plain", "--copies", "1"],
@@ -128,6 +150,12 @@ const SPACES: [Space; 3] = [
         get: Some(Work::Get),
     },
     Space { name: "plain2", flags: &["--plain", "--copies", "2"], put: Work::Put2, get: None },
+    Space {
+        name: "coded",
+        flags: &["--plain", "--ec", "4+2"],
+        put: Work::PutEc,
+        get: Some(Work::GetEcDegraded),
+    },
     Space {
         name: "sealed",
         flags: &["--copies", "1"],
@@ -162,7 +190,7 @@ impl Plan {
 
     /// Bytes of disk a run can need at once, if the pool takes its time to purge what was removed.
     fn footprint(&self) -> u64 {
-        let copies: u64 = 4 * self.rounds as u64 + 4;
+        let copies: u64 = 6 * self.rounds as u64 + 6;
         let big = if self.wants(Work::Big) { 2 * self.big.0 } else { 0 };
         copies * self.size.0 + big + (self.rounds as u64 + 3) * FILES as u64 * FILE_SIZE
     }
@@ -255,7 +283,13 @@ impl Run<'_> {
         self.contest(space.put, round, &local, put)?;
         if let Some(get) = space.get {
             let command = self.cp(&[], &remote, "/dev/null");
+            if get == Work::GetEcDegraded {
+                self.pool.kill_last(DEAD)?;
+            }
             self.contest(get, round, &local, command)?;
+            if get == Work::GetEcDegraded {
+                self.pool.start_again()?;
+            }
         }
         self.forget(&local, &remote)
     }

@@ -43,6 +43,8 @@ enum Verb {
     },
     /// Kill, fill up, spoil and deceive pools of real processes
     Torture(torture::Options),
+    /// Let every system call of the manager for one write fail, or be its last
+    Sweep,
 }
 
 fn main() -> Result<ExitCode> {
@@ -56,5 +58,6 @@ fn main() -> Result<ExitCode> {
         }
         Verb::Bench { args } => bench::run(&args),
         Verb::Torture(options) => torture::run(&options),
+        Verb::Sweep => torture::sweep::run(),
     }
 }

@@ -22,6 +22,8 @@ pub enum Step {
     Test,
     /// Pools of real processes keep every promise through hundreds of kills and other faults
     Torture,
+    /// One write and commit survives trouble at every system call of the manager
+    Sweep,
 }
 
 /// What the test command's torture tries, and how many processes it kills at least.
@@ -70,6 +72,9 @@ pub fn run(only: Option<Step>) -> ExitCode {
     }
     if wanted(Step::Torture) {
         steps.run("torture", || torture::test(SEEDS, KILLS));
+    }
+    if wanted(Step::Sweep) {
+        steps.run("sweep", torture::sweep::test);
     }
 
     tally.print_skipped();

@@ -14,6 +14,7 @@ mod process;
 mod small_disk;
 mod stage;
 mod steps;
+pub mod sweep;
 
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};

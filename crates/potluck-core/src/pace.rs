@@ -85,6 +85,11 @@ impl Pace {
         self.outstanding = self.outstanding.saturating_sub(u64::from(bytes));
     }
 
+    /// Requests that failed or were given up since the last that was answered.
+    pub fn failures(&self) -> u32 {
+        self.failures
+    }
+
     /// Bytes requested and not answered.
     pub fn outstanding(&self) -> u64 {
         self.outstanding

@@ -18,6 +18,13 @@ pub async fn compare(service: &Service, donor: DonorId, heard: (Epoch, u64)) -> 
     if !newer {
         return Ok(());
     }
+    if service.collecting.is_some() {
+        // It reclaims nothing, and only learns what its successor's epoch must be.
+        let raise = move |db: &_| schema::raise_epoch(db, epoch);
+        let raised = service.catalog.write(Durability::Disk, raise).await?;
+        service.raise_epoch(raised);
+        return Ok(());
+    }
     let why = format!(
         "donor {donor} was served by a manager of epoch {epoch}, and this catalog is of epoch {own}: it is older than one that ran before"
     );

@@ -1,9 +1,15 @@
 //! A manager as its callers see it: over real sockets and real TLS.
 
+#[path = "manager/converting.rs"]
+mod converting;
+#[path = "manager/crew.rs"]
+mod crew;
 #[path = "manager/donors.rs"]
 mod donors;
 #[path = "manager/garbage.rs"]
 mod garbage;
+#[path = "manager/giving_back.rs"]
+mod giving_back;
 #[path = "manager/hold.rs"]
 mod hold;
 #[path = "manager/joining.rs"]
@@ -14,9 +20,13 @@ mod lab;
 mod policies;
 #[path = "manager/port.rs"]
 mod port;
+#[path = "manager/repairing.rs"]
+mod repairing;
 #[path = "manager/restart.rs"]
 mod restart;
 #[path = "manager/restoring.rs"]
 mod restoring;
+#[path = "manager/trusting.rs"]
+mod trusting;
 #[path = "manager/writing.rs"]
 mod writing;

@@ -113,6 +113,7 @@ impl World {
                 advertise: Some(Who::Manager.address()),
                 lease: LEASE,
                 gc_grace: GC_GRACE,
+                // Checkpoints on donors come and go: what is nobody's could not be told from them.
                 metadata_copies: 0,
                 ..ManagerConfig::default()
             };

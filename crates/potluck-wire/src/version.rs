@@ -5,7 +5,8 @@ pub const PRODUCT: &str = env!("CARGO_PKG_VERSION");
 
 /// The bulk protocol named in the HTTP `Upgrade` header.
 ///
-/// - `potluck-bulk/1` (0.1): put, get.
+/// - `potluck-bulk/1` (0.1): put, get. (0.2): kinds of chunks, routes and forwarded puts, which are
+///   sent only to who needs them: a donor of 0.1 ends the connection.
 pub const BULK: &str = "potluck-bulk/1";
 
 /// The prefix of every control path.

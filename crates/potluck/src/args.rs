@@ -8,7 +8,7 @@ mod metadata;
 mod policies;
 mod safety;
 
-pub use daemons::{Demo, Lend, LendLimits, Manager, ManagerOptions, Up};
+pub use daemons::{Demo, Lend, LendTerms, Manager, ManagerOptions, Up};
 pub use donors::{Away, Drain, GiveBack, GiveBackPace, NodeAway, NodeName, NodeRemove, Nodes};
 pub use files::{Cat, Cp, Ls, Mkdir, Mv, PathArgs, Rm, Stat, Tree};
 pub use members::{Invite, Join};

@@ -20,6 +20,11 @@ impl Counts {
         *self.0.entry(what).or_default() += more;
     }
 
+    /// How many of these.
+    pub fn of(&self, what: &str) -> u64 {
+        self.0.get(what).copied().unwrap_or_default()
+    }
+
     /// Everything of both.
     pub fn merge(&mut self, other: &Self) {
         for (what, more) in &other.0 {

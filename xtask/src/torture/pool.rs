@@ -59,6 +59,11 @@ impl Under {
         self.running.kill_9()
     }
 
+    /// Whether it has come to its end.
+    pub fn has_ended(&mut self) -> Result<bool> {
+        Ok(self.running.ended()?.is_some())
+    }
+
     /// Waits for its end. Errors: it hangs, or it panicked.
     pub fn end(mut self) -> Result<Ran> {
         let mut status = None;
@@ -196,6 +201,31 @@ impl Pool {
         let mut manager = self.manager.take().context("a manager that runs")?;
         ensure!(manager.kill_9()?, "the manager had ended by itself: see its log");
         Ok(())
+    }
+
+    /// `kill -9` of the manager, if it has not died by itself.
+    pub fn end_manager(&mut self) -> Result<()> {
+        match &mut self.manager {
+            Some(manager) => drop(manager.kill_9()?),
+            None => bail!("no manager runs"),
+        }
+        self.manager = None;
+        Ok(())
+    }
+
+    /// Whether the manager died by itself; then there is none until it is started again.
+    pub fn manager_is_dead(&mut self) -> Result<bool> {
+        let Some(manager) = &mut self.manager else { return Ok(true) };
+        let dead = manager.ended()?.is_some();
+        if dead {
+            self.manager = None;
+        }
+        Ok(dead)
+    }
+
+    /// The number of the manager's process.
+    pub fn manager_id(&self) -> Option<u32> {
+        self.manager.as_ref().map(Running::id)
     }
 
     /// Whether the manager's process runs.

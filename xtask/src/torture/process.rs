@@ -53,6 +53,11 @@ impl Running {
         Ok(Self { child })
     }
 
+    /// Its number.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends a signal; to one that has ended it means nothing.
     pub fn signal(&self, signal: Signal) {
         let _ = kill_process(Pid::from_child(&self.child), signal);

@@ -20,6 +20,10 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+/// A donor that failed so often in a row is asked like a suspect: each group that waited for a donor
+/// that hangs would lose its patience anew. Once may be one damaged chunk.
+const SHUNNED_AFTER: u32 = 2;
+
 /// A chunk of the group, as this read knows it.
 struct Shard {
     /// `None` for zeros.
@@ -36,7 +40,7 @@ struct Shard {
 }
 
 impl Shard {
-    fn standing(&self) -> Standing {
+    fn standing(&self, shunned: &BTreeSet<DonorId>) -> Standing {
         if self.had.is_some() || self.wanted.is_none() {
             return Standing::Had;
         }
@@ -44,7 +48,8 @@ impl Shard {
             return Standing::Asked { late: self.late };
         }
         let untried = || self.sources.iter().filter(|source| !self.tried.contains(&source.donor));
-        match (untried().any(|source| source.live), untried().next().is_some()) {
+        let good = |source: &Source| source.live && !shunned.contains(&source.donor);
+        match (untried().any(good), untried().next().is_some()) {
             (true, _) => Standing::Open,
             (false, true) => Standing::Suspect,
             (false, false) => Standing::Lost,
@@ -109,7 +114,9 @@ impl Fetcher {
         let mut asked = FuturesUnordered::new();
         loop {
             let room = self.donors.room.notified();
-            let standing: Vec<Standing> = shards.iter().map(Shard::standing).collect();
+            let shunned = self.shunned();
+            let standing: Vec<Standing> =
+                shards.iter().map(|shard| shard.standing(&shunned)).collect();
             let waits_for_room = match next_of_group(&standing, needed, group.ec.data(), extra) {
                 GroupStep::Done => return Ok(false),
                 GroupStep::Rebuild => return Ok(true),
@@ -144,6 +151,13 @@ impl Fetcher {
                 }
             }
         }
+    }
+
+    fn shunned(&self) -> BTreeSet<DonorId> {
+        self.donors.paces(|paces| {
+            let shunned = paces.iter().filter(|(_, pace)| pace.failures() >= SHUNNED_AFTER);
+            shunned.map(|(donor, _)| *donor).collect()
+        })
     }
 
     /// The chunk, of these positions, that is expected first, and its donor.
@@ -257,7 +271,8 @@ impl Fetcher {
     }
 
     fn too_few(&self, group: &Group<'_>, shards: &[Shard]) -> Failure {
-        let lost = || shards.iter().filter(|shard| shard.standing() == Standing::Lost);
+        let lost =
+            || shards.iter().filter(|shard| shard.standing(&BTreeSet::new()) == Standing::Lost);
         let reasons: BTreeSet<String> = lost()
             .flat_map(|shard| &shard.faults)
             .map(|(donor, error)| format!("{} {error}", self.donors.name(*donor)))

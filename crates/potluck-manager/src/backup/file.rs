@@ -85,7 +85,7 @@ fn prune(dir: &Path) -> io::Result<()> {
         .collect();
     taken.sort();
     let old = taken.len().saturating_sub(KEPT);
-    taken[..old].iter().try_for_each(|path| fs::remove_file(path))
+    taken[..old].iter().try_for_each(fs::remove_file)
 }
 
 fn remove_if_there(path: &Path) -> io::Result<()> {

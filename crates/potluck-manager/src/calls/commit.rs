@@ -3,7 +3,7 @@
 use super::prepare::{Against, UnknownKey};
 use super::{Answer, session};
 use crate::catalog::commit::{self, Batch, PreparedFile, Refused};
-use crate::catalog::{Durability, Error, chunks, placements, spaces};
+use crate::catalog::{Durability, Error, chunks, conversions, placements, spaces};
 use crate::failure;
 use crate::members::Caller;
 use crate::service::Service;
@@ -47,9 +47,17 @@ impl Answer for Commit {
                     placements::told_before(db, chunk.id, donor)?;
                 }
             }
-            Ok(outcome)
+            let open = match &outcome {
+                commit::Outcome::Fresh { files, .. } => conversions::any_open(db, files)?,
+                commit::Outcome::Repeated(_) => false,
+            };
+            Ok((outcome, open))
         };
-        let outcome = service.catalog.write(Durability::Disk, work).await?;
+        let (outcome, open) = service.catalog.write(Durability::Disk, work).await?;
+        if open {
+            // Copies that are still to be made are made by repair, which closes the window.
+            service.keeper.changed(service.time.tick());
+        }
         if done {
             service.pool().end_session(&id);
             service.chores.notify_one();

@@ -53,6 +53,9 @@ impl Answer for PolicySet {
             after = page.next;
         }
         service.chores.notify_one();
+        if !dry_run && changed.files > 0 {
+            service.keeper.hurry(service.time.tick());
+        }
         Ok(changed)
     }
 }

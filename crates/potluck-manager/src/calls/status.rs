@@ -2,6 +2,7 @@
 
 use super::Answer;
 use crate::catalog::{journal, spaces};
+use crate::give_back;
 use crate::members::Caller;
 use crate::pool::Pool;
 use crate::service::Service;
@@ -17,13 +18,17 @@ impl Answer for Status {
         let held = service.gc_held();
         let policies = service.catalog.read(spaces::all).await?;
         let waiting = service.catalog.read(journal::waiting).await?;
-        let mut pool = service.pool();
-        let mut donors = pool.status(now);
+        let mut donors = service.pool().status(now);
         for donor in &mut donors {
             let copies = stats.donors.get(&donor.donor).copied().unwrap_or_default();
             donor.chunks = copies.here;
             donor.bad = copies.bad;
+            let giving = service.pool().giving(donor.donor).is_some();
+            if giving {
+                donor.giving_back = Some(give_back::progress(&service, donor.donor).await?);
+            }
         }
+        let mut pool = service.pool();
         let repair = pool.repair_state(now);
         Ok(PoolStatus {
             pool: service.pool_name.clone(),
@@ -47,7 +52,6 @@ impl Answer for Status {
             backup_pool_seconds: service.backups.pool_seconds(now),
             journal_waiting: (service.config.metadata_copies > 0).then_some(waiting),
             gc_held: held,
-            ..PoolStatus::default()
         })
     }
 }

@@ -148,3 +148,15 @@ pub fn safe(db: &Connection, versions: &[VersionId], wall_ms: i64) -> Result<(),
     }
     Ok(())
 }
+
+/// Whether one of the versions that were accepted lacks something it should have.
+pub fn any_open<E>(db: &Connection, versions: &[Result<VersionId, E>]) -> Result<bool, Error> {
+    let mut select =
+        db.prepare_cached("SELECT 1 FROM versions WHERE id = ?1 AND safe_wall_ms IS NULL")?;
+    for version in versions.iter().flatten() {
+        if select.exists([version.0 as i64])? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}

@@ -27,13 +27,16 @@ const LATELY: Duration = Duration::from_secs(10);
 /// Sources named in an order besides the first.
 const SPARE_SOURCES: usize = 2;
 
+/// Bytes that orders read at donors.
+type Reads = Vec<(DonorId, u64)>;
+
 /// What a numbered order is for.
 #[derive(Debug)]
 pub enum Purpose {
     /// To make a copy or a chunk of a group.
-    Make { unit: (VersionId, u32, bool), chunk: ChunkName, len: u32, reads: Vec<(DonorId, u64)> },
+    Make { unit: (VersionId, u32, bool), chunk: ChunkName, len: u32, reads: Reads },
     /// To compute parity; so many donors are asked in all.
-    Encode { group: Box<Encode>, asked: usize, reads: Vec<(DonorId, u64)> },
+    Encode { group: Box<Encode>, asked: usize, reads: Reads },
     /// To test whether a donor sends a chunk as it is.
     Probe { chunk: ChunkName, suspect: DonorId },
     /// To compare a part of a chunk among its holders.
@@ -70,6 +73,8 @@ pub struct Repairs {
     made_bytes: u64,
     lately: VecDeque<(Tick, u64)>,
     surveyed: Option<Tick>,
+    /// When the survey began that found what waits.
+    looked: Tick,
 }
 
 /// What became of an attempt to hand a job out.
@@ -105,19 +110,15 @@ impl Repairs {
             made_bytes: 0,
             lately: VecDeque::new(),
             surveyed: None,
+            looked: now,
         }
     }
 
     /// Takes over what a survey found that began at `began`.
     pub fn take_findings(&mut self, findings: &mut Findings, began: Tick, now: Tick) {
         self.finished.retain(|_, at| *at >= began);
+        self.looked = began;
         self.queue = std::mem::take(&mut findings.queue);
-        for job in self.queue.values_mut() {
-            let finished = &self.finished;
-            let shards = &job.shards;
-            job.make.retain(|make| !finished.contains_key(&shards[make.shard].name));
-        }
-        self.queue.retain(|_, job| !job.make.is_empty());
         self.encode = std::mem::take(&mut findings.encode).into();
         self.stuck = findings.sourceless;
         self.stuck_why = (findings.sourceless > 0)
@@ -134,6 +135,11 @@ impl Repairs {
     /// Whether all that the last survey found is handed out, and there was more.
     pub fn wants_more(&self) -> bool {
         self.more && self.queue.is_empty() && self.encode.is_empty()
+    }
+
+    /// Whether a chunk was made since the survey looked.
+    fn is_finished(&self, chunk: &ChunkName) -> bool {
+        self.finished.get(chunk).is_some_and(|at| *at >= self.looked)
     }
 
     /// Whether nothing is under way.
@@ -263,6 +269,9 @@ impl Pool {
                 later.push(make);
                 continue;
             }
+            if self.repairs.is_finished(&chunk) {
+                continue; // the next survey sees whether it lacks more
+            }
             match self.hand_out_chunk(&mut job, make.shard, make.missing, round) {
                 Handed::Out => {}
                 Handed::Later => later.push(make),
@@ -391,7 +400,7 @@ impl Pool {
         shards: &[&ShardAt],
         need: usize,
         round: &Round<'_>,
-    ) -> Option<(Vec<Shard>, Vec<(DonorId, u64)>)> {
+    ) -> Option<(Vec<Shard>, Reads)> {
         let mut found: Vec<(Helper, Shard)> = Vec::new();
         for shard in shards {
             let mut helpers = Vec::new();

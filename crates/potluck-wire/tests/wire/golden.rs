@@ -4,17 +4,19 @@
 //! the tests with `POTLUCK_RECORD_GOLDEN=1`; recorded files are never changed afterwards.
 
 use potluck_core::budget::DiskState;
-use potluck_core::chunk::{ChunkName, Digest};
+use potluck_core::chunk::{ChunkKind, ChunkName, Digest};
 use potluck_core::entropy::{Entropy, SeededEntropy};
+use potluck_core::erasure::Ec;
 use potluck_core::ids::{DonorId, Epoch, Incarnation, SessionId, SpaceId, VersionId};
 use potluck_core::load::Load;
 use potluck_core::path::PoolPath;
 use potluck_core::placement::{Plan, Section};
-use potluck_core::policy::{AckLevel, Override, Policy};
+use potluck_core::policy::{AckLevel, Mirror, Override, Policy, Race};
 use potluck_core::seal::SpaceKey;
 use potluck_wire::control::{
-    Beat, Commit, Condition, DonorAccess, FileCommit, Heartbeat, Holding, Join, Offer, OpenFile,
-    Opened, Order, Register, Reserve, Reserved,
+    Beat, Commit, Condition, DonorAccess, FileCommit, GiveBack, Heartbeat, Holding, Join, Offer,
+    OpenFile, Opened, Order, OrderFault, OrderOutcome, OrderResult, PolicySet, Register, Reserve,
+    Reserved, Scrubbed, Shard, Source,
 };
 use potluck_wire::packed::{Blob, Packed};
 use potluck_wire::ticket::{Acknowledged, Caveat, Ops, Receipt, Secret, Ticket};
@@ -24,7 +26,7 @@ use std::path::Path;
 
 /// The recorded text must be read, and what it says must be what is said today.
 fn check<T: Serialize + DeserializeOwned>(name: &str, today: &T) {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/0.1").join(name);
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden").join(name);
     let text = serde_json::to_string_pretty(today).expect("serializable") + "\n";
     if std::env::var_os("POTLUCK_RECORD_GOLDEN").is_some() {
         std::fs::write(&file, &text).expect("recordable");
@@ -70,11 +72,11 @@ fn access() -> DonorAccess {
 #[test]
 fn u1_messages_of_release_0_1_are_still_read() {
     check(
-        "join.json",
+        "0.1/join.json",
         &Join { secret: Digest([1; 32]), request: Blob(vec![1, 2, 3]), name: "desk".into() },
     );
     check(
-        "reserve.json",
+        "0.1/reserve.json",
         &Reserve {
             path: path("pot://lab/a"),
             bytes: Some(10),
@@ -84,7 +86,7 @@ fn u1_messages_of_release_0_1_are_still_read() {
     );
     let section = Section { donors: vec![DonorId(2), DonorId(3)], chunks: 3, bytes: 12 };
     check(
-        "reserved.json",
+        "0.1/reserved.json",
         &Reserved {
             session: SessionId([7; 16]),
             lease_ms: 30_000,
@@ -96,7 +98,7 @@ fn u1_messages_of_release_0_1_are_still_read() {
         },
     );
     check(
-        "offer.json",
+        "0.1/offer.json",
         &Offer { session: SessionId([7; 16]), chunks: Packed(vec![name()]), ack: AckLevel::Disk },
     );
     let said = Acknowledged {
@@ -106,7 +108,7 @@ fn u1_messages_of_release_0_1_are_still_read() {
         receipt: Receipt([3; 16]),
     };
     check(
-        "commit.json",
+        "0.1/commit.json",
         &Commit {
             session: SessionId([7; 16]),
             batch: 1,
@@ -129,7 +131,7 @@ fn u1_messages_of_release_0_1_are_still_read() {
         },
     );
     check(
-        "opened.json",
+        "0.1/opened.json",
         &Opened {
             dirs: vec!["d".into()],
             files: vec![OpenFile {
@@ -154,7 +156,7 @@ fn u1_messages_of_release_0_1_are_still_read() {
     );
     let disk = DiskState { total: 3, available: 2, lent_used: 1 };
     check(
-        "register.json",
+        "0.1/register.json",
         &Register {
             incarnation: Incarnation(8),
             key: Secret::from_bytes([9; 32]),
@@ -168,7 +170,7 @@ fn u1_messages_of_release_0_1_are_still_read() {
         },
     );
     check(
-        "heartbeat.json",
+        "0.1/heartbeat.json",
         &Heartbeat {
             incarnation: Incarnation(8),
             touches: 3,
@@ -185,7 +187,7 @@ fn u1_messages_of_release_0_1_are_still_read() {
         },
     );
     check(
-        "beat.json",
+        "0.1/beat.json",
         &Beat {
             epoch: Epoch(2),
             start: 0,
@@ -195,6 +197,172 @@ fn u1_messages_of_release_0_1_are_still_read() {
                 Order::Delete { chunk: name(), incarnation: Incarnation(8), touches: 3 },
                 Order::Verify { chunk: name() },
             ],
+        },
+    );
+}
+
+fn source() -> Source {
+    let DonorAccess { donor, address, ticket, .. } = access();
+    Source { donor, address, ticket: ticket.expect("a ticket") }
+}
+
+fn shard() -> Shard {
+    Shard { position: 4, chunk: name(), len: 6, from: vec![source()] }
+}
+
+#[test]
+fn u1_messages_of_release_0_2_are_still_read() {
+    let ec = Ec::new(4, 2).expect("a code");
+    check(
+        "0.2/reserve.json",
+        &Reserve {
+            path: path("pot://lab/a"),
+            bytes: None,
+            policy: Override {
+                ec: Some(ec),
+                mirror: Some(Mirror::ServerAsync),
+                race: Some(Race::Extra(2)),
+                ..Override::default()
+            },
+            condition: Condition::Always,
+        },
+    );
+    check(
+        "0.2/commit.json",
+        &FileCommit {
+            path: path("pot://lab/a"),
+            size: 5,
+            digest: Digest([2; 32]),
+            mtime_ms: 1,
+            executable: false,
+            chunk_size: 1 << 22,
+            copies: 1,
+            inline: None,
+            pages: vec![Blob(vec![1])],
+            ec: Some(ec),
+            parity: Packed(vec![name(), name()]),
+            acknowledged: Packed::default(),
+            condition: Condition::Always,
+        },
+    );
+    check(
+        "0.2/opened.json",
+        &OpenFile {
+            path: "f".into(),
+            version: VersionId(9),
+            size: 5,
+            digest: Digest([2; 32]),
+            mtime_ms: 0,
+            executable: false,
+            inline: None,
+            pages: vec![Blob(vec![1])],
+            holders: vec![vec![DonorId(2)]],
+            ec: Some(ec),
+            parity: Packed(vec![name()]),
+            parity_holders: vec![vec![DonorId(3)]],
+            race: Race::Off,
+        },
+    );
+    let disk = DiskState { total: 3, available: 2, lent_used: 1 };
+    check(
+        "0.2/register.json",
+        &Register {
+            incarnation: Incarnation(8),
+            key: Secret::from_bytes([9; 32]),
+            address: "0.0.0.0:1".into(),
+            version: "0.2.0".into(),
+            disk,
+            room: 1,
+            label: Some("room-12".into()),
+            grace_ms: Some(86_400_000),
+            heard: (Epoch(4), 77),
+        },
+    );
+    let result = |order, outcome| OrderResult { order, outcome };
+    check(
+        "0.2/heartbeat.json",
+        &Heartbeat {
+            incarnation: Incarnation(8),
+            touches: 3,
+            load: Load::default(),
+            disk,
+            room: 1,
+            added: Packed::default(),
+            removed: Packed::default(),
+            spoiled: Packed::default(),
+            sound: Packed::default(),
+            results: vec![
+                result(1, OrderOutcome::Done),
+                result(2, OrderOutcome::Encoded { parity: Packed(vec![name()]) }),
+                result(3, OrderOutcome::Audited { hash: Digest([1; 32]) }),
+                result(
+                    4,
+                    OrderOutcome::Described {
+                        journal: Packed(vec![Holding { name: name(), len: 6 }]),
+                        checkpoints: Packed::default(),
+                    },
+                ),
+                result(
+                    5,
+                    OrderOutcome::Failed { why: OrderFault::SourceWrong, donor: Some(DonorId(2)) },
+                ),
+            ],
+            excess: 9,
+            scrub: Scrubbed { done: 1, of: 2, rounds: 3, spoiled: 4, hurried: true },
+        },
+    );
+    check(
+        "0.2/beat.json",
+        &Beat {
+            epoch: Epoch(2),
+            start: 5,
+            now_ms: 77,
+            register: false,
+            orders: vec![
+                Order::Copy {
+                    order: 1,
+                    chunk: name(),
+                    len: 6,
+                    ack: AckLevel::Disk,
+                    from: vec![source()],
+                    kind: ChunkKind::Journal,
+                },
+                Order::Rebuild {
+                    order: 2,
+                    chunk: name(),
+                    len: 6,
+                    ack: AckLevel::Disk,
+                    ec,
+                    position: 5,
+                    data: 4,
+                    shards: vec![shard()],
+                    kind: ChunkKind::Data,
+                },
+                Order::Encode { order: 3, ec, ack: AckLevel::Memory, shards: vec![shard()] },
+                Order::Probe { order: 4, chunk: name(), len: 6, from: source() },
+                Order::Audit { order: 5, chunk: name(), key: Digest([3; 32]), offset: 1, len: 2 },
+                Order::Scrub { order: 6, rate: 1 << 20 },
+                Order::Describe { order: 7 },
+            ],
+        },
+    );
+    check(
+        "0.2/policy-set.json",
+        &PolicySet {
+            path: path("pot://lab/d"),
+            policy: Override { copies: Some(2), ..Override::default() },
+            new_files_only: true,
+            dry_run: false,
+        },
+    );
+    check(
+        "0.2/give-back.json",
+        &GiveBack {
+            donor: Some(DonorId(2)),
+            bytes: Some(5),
+            now: true,
+            dry_run: false,
+            cancel: false,
         },
     );
 }

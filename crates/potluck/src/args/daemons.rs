@@ -42,19 +42,39 @@ pub struct ManagerOptions {
     /// Copies of the catalog's checkpoints and journal that donors keep, sealed; 0: none
     #[arg(long, default_value = "3", value_name = "N")]
     pub metadata_copies: u32,
+    /// How long a donor may be silent before what it holds is made again elsewhere
+    #[arg(long, default_value = "10m", value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub repair_grace: Duration,
+    /// Bytes a second that repair makes in the whole pool at most
+    #[arg(long, default_value = "400MiB", value_name = "SIZE", value_parser = parse_size)]
+    pub repair_rate: u64,
+    /// Bytes a second that repair reads from one donor, or writes to it, at most
+    #[arg(long, default_value = "100MiB", value_name = "SIZE", value_parser = parse_size)]
+    pub repair_donor_rate: u64,
     /// Write {"pid", "address"} here once it serves
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Args)]
-pub struct LendLimits {
+pub struct LendTerms {
     /// The most that is lent; default: a quarter of what is free now, at most 500GiB
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub max: Option<u64>,
     /// What always stays free on the disk: a share or a size
     #[arg(long, default_value = "15%", value_name = "SHARE")]
     pub keep_free: KeepFree,
+    /// What fails together with this machine: a room, a switch. No two chunks of a group, and no
+    /// two copies, are counted on for one label
+    #[arg(long, value_name = "NAME")]
+    pub label: Option<String>,
+    /// How long this machine may be silent before what it holds is made again elsewhere, where
+    /// that is longer than the pool's grace: 3d for one that sleeps over the weekend
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub away: Option<Duration>,
+    /// How long reading back everything takes, again and again
+    #[arg(long, default_value = "30d", value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub scrub_every: Duration,
 }
 
 #[derive(Debug, clap::Args)]
@@ -62,7 +82,7 @@ pub struct Up {
     #[command(flatten)]
     pub manager: ManagerOptions,
     #[command(flatten)]
-    pub limits: LendLimits,
+    pub terms: LendTerms,
     /// What to lend; default: potluck/lent in your data directory
     #[arg(long, value_name = "DIR")]
     pub lend: Option<PathBuf>,
@@ -88,7 +108,7 @@ pub struct Lend {
     /// The directory to lend; made if need be, and Potluck's alone
     pub dir: PathBuf,
     #[command(flatten)]
-    pub limits: LendLimits,
+    pub terms: LendTerms,
     /// Where to listen
     #[arg(long, default_value = "0.0.0.0:0", value_name = "HOST:PORT")]
     pub listen: String,

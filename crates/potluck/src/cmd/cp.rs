@@ -27,6 +27,9 @@ struct CpReport {
     sent_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     held_chunks: Option<u64>,
+    /// Copies that an asynchronous protocol has not made yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pending_copies: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     failovers: Option<u64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -108,6 +111,12 @@ fn finish(report: &CpReport, output: &Output) -> Result<Ending, Failure> {
         }
         text
     });
+    if let Some(pending) = report.pending_copies.filter(|pending| *pending > 0) {
+        output.note(&format!(
+            "unsafe window: {} not made yet; until then the death of one donor may lose data (`potluck verify` says when it has closed)",
+            if pending == 1 { "1 copy is".into() } else { format!("{pending} copies are") },
+        ));
+    }
     match (report.files, report.failed.len()) {
         (_, 0) => Ok(Ending::Done),
         (0, failed) => {

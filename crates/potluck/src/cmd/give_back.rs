@@ -78,13 +78,13 @@ pub async fn empty(
 ) -> Result<Ending, Failure> {
     if pace.caution.dry_run {
         let planned = client.call(&order(place, bytes, pace.now, true, false)).await?;
-        output.result(&planned, |planned| plan(place, pace.now, planned));
+        output.result(&planned, |planned| plan(place, bytes, pace.now, planned));
         return Ok(Ending::Done);
     }
     if pace.now && !pace.caution.yes {
         let planned = client.call(&order(place, bytes, true, true, false)).await?;
         if planned.lost_files > 0 {
-            output.note(&plan(place, true, &planned));
+            output.note(&plan(place, bytes, true, &planned));
             let question = format!("lose {} for ever?", count(planned.lost_files, "file"));
             let advice = "without --now everything is moved to other donors first; add -y to lose it without being asked";
             if !confirm(&question, advice).await? {
@@ -95,11 +95,8 @@ pub async fn empty(
     let begun = client.call(&order(place, bytes, pace.now, false, false)).await?;
     if pace.no_wait {
         output.result(&begun, |begun| {
-            format!(
-                "{} of {} to move; `potluck status` shows how far it is",
-                format_size(begun.to_move_bytes),
-                format_size(begun.held)
-            )
+            let held = format_size(begun.held);
+            format!("{} gives back what it holds, {held}, moved first; `potluck status` shows how far it is", place.name)
         });
         return Ok(Ending::Done);
     }
@@ -107,21 +104,13 @@ pub async fn empty(
     wait(place, client, background, shown).await
 }
 
-/// What taking the space would mean.
-fn plan(place: &Place<'_>, now: bool, planned: &GivingBack) -> String {
-    let mut text = format!(
-        "{} holds {} and would keep {}",
-        place.name,
-        format_size(planned.held),
-        format_size(planned.goal)
-    );
+/// What taking `bytes`, or all, would mean.
+fn plan(place: &Place<'_>, bytes: Option<u64>, now: bool, planned: &GivingBack) -> String {
+    let kept = bytes.map_or(0, |bytes| planned.held.saturating_sub(bytes));
+    let (name, held) = (place.name, format_size(planned.held));
+    let mut text = format!("{name} holds {held} and would keep {}", format_size(kept));
     if !now {
-        let _ = write!(
-            text,
-            "\n{}, {}, would move to other donors first; nothing is lost",
-            count(planned.to_move, "chunk"),
-            format_size(planned.to_move_bytes)
-        );
+        text.push_str("\nwhat other donors lack of it moves to them first; nothing is lost");
         return text;
     }
     if planned.lost_files == 0 {
@@ -256,12 +245,12 @@ mod tests {
             lost_files: 5,
             ..GivingBack::default()
         };
-        let text = plan(&place(), true, &planned);
+        let text = plan(&place(), None, true, &planned);
         assert!(
             text.contains("5 files would be lost") && text.contains("\n  pot://lab/b\n"),
             "{text}"
         );
         assert!(text.ends_with("… and 3 more"), "{text}");
-        assert!(plan(&place(), false, &planned).contains("nothing is lost"));
+        assert!(plan(&place(), Some(1), false, &planned).contains("nothing is lost"));
     }
 }

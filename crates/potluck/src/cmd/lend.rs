@@ -2,7 +2,7 @@
 
 use super::Ending;
 use super::join;
-use crate::args::{Lend, LendLimits};
+use crate::args::{Lend, LendTerms};
 use crate::output::Output;
 use crate::ready;
 use crate::settings::{self, Settings};
@@ -27,11 +27,10 @@ pub async fn run(args: Lend, settings: &Settings, output: &Output) -> Result<End
     }
     let identity = Settings::donor_identity(&state)?;
     let dir = absolute(&args.dir)?;
-    let limits = limits(&args.limits, &dir)?;
     let config = DonorConfig {
         listen: args.listen,
         advertise: args.advertise,
-        ..DonorConfig::new(dir, absolute(&state)?, limits)
+        ..config(args.terms, dir, absolute(&state)?)?
     };
     let donor = start(config, &identity, output).await?;
     ready::announce(args.ready_file.as_deref(), donor.address())?;
@@ -67,13 +66,19 @@ pub async fn start(
     Ok(donor)
 }
 
-/// The owner's limits; by default a quarter of what is free now.
-pub fn limits(args: &LendLimits, dir: &Path) -> Result<Limits, Failure> {
-    let max = match args.max {
+/// A donor that lends on these terms; by default a quarter of what is free now.
+pub fn config(terms: LendTerms, dir: PathBuf, state: PathBuf) -> Result<DonorConfig, Failure> {
+    let max = match terms.max {
         Some(max) => max,
-        None => (free_bytes(dir)? / 4).min(DEFAULT_MAX),
+        None => (free_bytes(&dir)? / 4).min(DEFAULT_MAX),
     };
-    Ok(Limits { max, keep_free: args.keep_free })
+    let limits = Limits { max, keep_free: terms.keep_free };
+    Ok(DonorConfig {
+        label: terms.label,
+        grace: terms.away,
+        scrub_every: terms.scrub_every,
+        ..DonorConfig::new(dir, state, limits)
+    })
 }
 
 fn free_bytes(dir: &Path) -> Result<u64, Failure> {

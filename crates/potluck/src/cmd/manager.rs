@@ -49,6 +49,9 @@ pub async fn start(
         backup_every: options.backup_every,
         metadata_copies: options.metadata_copies,
         backup_dir: options.backup_dir.clone(),
+        repair_grace: options.repair_grace,
+        repair_rate: options.repair_rate,
+        repair_donor_rate: options.repair_donor_rate,
         state: state.clone(),
         ..ManagerConfig::default()
     };

@@ -44,7 +44,7 @@ pub async fn run(
 
 fn ended(state: &RepairState, output: &Output) -> Ending {
     output.result(state, text);
-    if left(state) == 0 { Ending::Done } else { Ending::Partial }
+    if left(state) + state.stuck == 0 { Ending::Done } else { Ending::Partial }
 }
 
 /// Chunks that are to be made or being made.
@@ -61,8 +61,7 @@ async fn until_idle(client: &Client, shown: bool, anew: bool) -> Result<RepairSt
         let state = client.call_patiently(&RepairStatus {}).await?;
         let watched = (client.env.clock.now() - started).as_secs();
         let looked = state.surveyed_seconds.is_some_and(|ago| !anew || ago < watched);
-        let idle = left(&state) <= state.stuck && state.under_way == 0;
-        if (looked && idle) || state.paused.is_some() {
+        if (looked && left(&state) == 0) || state.paused.is_some() {
             return Ok(state);
         }
         line.say(&summary(&state));
@@ -75,23 +74,24 @@ pub fn summary(state: &RepairState) -> String {
     if let Some(why) = &state.paused {
         return format!("paused: {why}");
     }
-    if left(state) == 0 {
-        return "nothing to do".into();
-    }
-    let mut text =
-        format!("{} to make, {}", count(left(state), "chunk"), format_size(state.bytes_left));
-    if let Some(endangered) = state.queued.first().filter(|chunks| **chunks > 0) {
-        let _ = write!(text, ", {endangered} of them one dead donor from loss");
-    }
-    let _ = write!(text, "; {}/s", format_size(state.rate));
-    if let Some(eta) = state.eta_seconds {
-        let _ = write!(text, ", done in about {}", duration(eta));
+    let mut parts = Vec::new();
+    if left(state) > 0 {
+        let mut text =
+            format!("{} to make, {}", count(left(state), "chunk"), format_size(state.bytes_left));
+        if let Some(endangered) = state.queued.first().filter(|chunks| **chunks > 0) {
+            let _ = write!(text, ", {endangered} of them one dead donor from loss");
+        }
+        let _ = write!(text, "; {}/s", format_size(state.rate));
+        if let Some(eta) = state.eta_seconds {
+            let _ = write!(text, ", done in about {}", duration(eta));
+        }
+        parts.push(text);
     }
     if state.stuck > 0 {
         let why = state.stuck_why.as_deref().unwrap_or("no source, or nowhere to put them");
-        let _ = write!(text, "; {} stuck: {why}", state.stuck);
+        parts.push(format!("{} stuck: {why}", count(state.stuck, "chunk")));
     }
-    text
+    if parts.is_empty() { "nothing to do".into() } else { parts.join("; ") }
 }
 
 fn text(state: &RepairState) -> String {
@@ -157,7 +157,7 @@ mod tests {
         };
         assert_eq!(
             summary(&busy),
-            "6 chunks to make, 6.0 MiB, 2 of them one dead donor from loss; 1.0 MiB/s, done in about 6s; 1 stuck: no donor has room"
+            "6 chunks to make, 6.0 MiB, 2 of them one dead donor from loss; 1.0 MiB/s, done in about 6s; 1 chunk stuck: no donor has room"
         );
         let paused = RepairState { paused: Some("an admin said so".into()), ..busy };
         assert_eq!(summary(&paused), "paused: an admin said so");

@@ -5,7 +5,6 @@ use crate::args::Up;
 use crate::output::Output;
 use crate::ready;
 use crate::settings::{self, Settings};
-use potluck_donor::DonorConfig;
 use potluck_wire::control::Invite;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::identity::{Identity, fingerprint};
@@ -24,7 +23,7 @@ pub async fn run(args: Up, settings: &Settings, output: &Output) -> Result<Endin
     let lent =
         lend::absolute(&args.lend.clone().unwrap_or_else(|| settings.data_dir.join("lent")))?;
     let donor_dir = lend::absolute(&donor_dir)?;
-    let limits = lend::limits(&args.limits, &lent)?;
+    let config = lend::config(args.terms, lent, donor_dir.clone())?;
 
     let manager = manager::start(&args.manager, manager_dir, output).await?;
     let address = manager.address();
@@ -35,7 +34,6 @@ pub async fn run(args: Up, settings: &Settings, output: &Output) -> Result<Endin
 
     let donor = async {
         let identity = donor_identity(&admin_dir, &donor_dir, address.port()).await?;
-        let config = DonorConfig::new(lent, donor_dir, limits);
         let donor = lend::start(config, &identity, output).await?;
         ready::announce(args.manager.ready_file.as_deref(), address)?;
         output.note("next: potluck space create lab; potluck cp FILE pot://lab/; potluck invite --role donor");

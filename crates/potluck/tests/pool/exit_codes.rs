@@ -67,7 +67,9 @@ fn every_promised_exit_code_comes_from_a_real_situation() {
 #[test]
 fn every_verb_has_help_with_an_example() {
     let lab = Lab::empty();
-    let help = lab.cli.ok(&["--help"]).text();
+    // All of it: `Ran::text` is cut for people.
+    let said = |args: &[&str]| String::from_utf8(lab.cli.ok(args).stdout).expect("help is text");
+    let help = said(&["--help"]);
     for verb in [
         "demo",
         "up",
@@ -91,7 +93,7 @@ fn every_verb_has_help_with_an_example() {
         "away",
     ] {
         assert!(help.contains(&format!("  {verb} ")), "no {verb} in:\n{help}");
-        let own = lab.cli.ok(&[verb, "--help"]).text();
+        let own = said(&[verb, "--help"]);
         assert!(own.contains("Example"), "{verb} --help shows no example:\n{own}");
     }
     for (verb, parts) in [
@@ -103,7 +105,7 @@ fn every_verb_has_help_with_an_example() {
     ] {
         assert!(help.contains(&format!("  {verb} ")), "no {verb} in:\n{help}");
         for part in parts {
-            let own = lab.cli.ok(&[verb, part, "--help"]).text();
+            let own = said(&[verb, part, "--help"]);
             assert!(own.contains("Example"), "{verb} {part} --help shows no example:\n{own}");
         }
     }

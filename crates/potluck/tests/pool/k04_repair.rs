@@ -1,7 +1,7 @@
 //! Point 4 of redundancy: what is lost is made again.
 
 use super::content::{arg, assert_same, file};
-use super::lab::Lab;
+use super::lab::{Lab, Lending};
 use super::waiting::{PATIENCE, wait_until};
 use serde_json::Value;
 use std::time::Duration;
@@ -27,7 +27,9 @@ fn k04_a_dead_donors_chunks_are_made_again_and_the_pool_says_how_safe_it_is() {
     let lost = lab.lent("donor-2").chunks().len();
     lab.kill_donor("donor-2");
     wait_until("the loss to be said", PATIENCE, || !lab.cli.is_safe("pot://coded/f"));
-    paths.iter().for_each(|path| drop(lab.cli.wait_safe(path)));
+    for path in paths {
+        lab.cli.wait_safe(path);
+    }
     assert!(made(&lab.cli.repair()) >= lost as u64, "{}", lab.cli.repair());
     wait_until("the verdict", PATIENCE, || {
         lab.cli.space("copies")["tolerates"] == 1 && lab.cli.space("coded")["tolerates"] == 2
@@ -36,10 +38,9 @@ fn k04_a_dead_donors_chunks_are_made_again_and_the_pool_says_how_safe_it_is() {
     // As many may die as before.
     lab.kill_donors(&["donor-1", "donor-3"]);
     assert_same(&lab.cli.cat("pot://coded/f"), &content, "the coded file");
-    lab.bring_back(&["donor-1", "donor-3"]);
 
-    // The dead one returns: what is beyond any policy goes, and nothing else.
-    lab.bring_back(&["donor-2"]);
+    // All dead ones return: what is beyond any policy goes, and nothing else.
+    lab.bring_back(&["donor-1", "donor-2", "donor-3"]);
     wait_until("excess copies to be trimmed", PATIENCE, || lab.chunk_files() == files);
     for path in paths {
         assert!(lab.cli.is_safe(path), "{}", lab.cli.health(path));
@@ -92,17 +93,14 @@ fn k04_what_is_closest_to_loss_is_made_first_within_the_budget() {
 }
 
 #[test]
-fn k04_repair_can_be_paused_resumed_and_told_not_to_wait() {
-    let mut lab = Lab::with_options(3, &["--repair-grace", "1h"]);
+fn k04_repair_can_be_paused_and_resumed() {
+    let mut lab = Lab::with_options(4, &["--repair-grace", "2s"]);
     lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
     let (input, _) = file(lab.dir(), "input", 8, 1 << 20);
     lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
     lab.cli.ok(&["repair", "pause"]);
     lab.kill_donor("donor-1");
-    wait_until("the absence to be noticed", PATIENCE, || !lab.cli.is_safe("pot://lab/f"));
-    // Told not to wait for the grace, and still paused.
-    lab.cli.ok(&["repair", "now"]);
-    wait_until("the donor to be given up", PATIENCE, || {
+    wait_until("what is to be made to be known", PATIENCE, || {
         lab.cli.repair()["queued"].as_array().is_some_and(|queued| !queued.is_empty())
     });
     let status = lab.cli.ok(&["status"]).text();
@@ -119,6 +117,20 @@ fn k04_repair_can_be_paused_resumed_and_told_not_to_wait() {
     user.ok(&["join", &token]);
     user.ok(&["repair", "status"]);
     assert_eq!(user.fails(8, &["repair", "pause"]).code, "POT-E062");
+}
+
+#[test]
+fn k04_repair_now_does_not_wait_for_the_grace() {
+    let mut lab = Lab::with_options(4, &["--repair-grace", "1h"]);
+    lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
+    let (input, _) = file(lab.dir(), "input", 11, 1 << 20);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    lab.kill_donor("donor-1");
+    wait_until("the absence to be noticed", PATIENCE, || !lab.cli.is_safe("pot://lab/f"));
+    assert_eq!(made(&lab.cli.repair()), 0);
+    lab.cli.ok(&["repair", "now"]);
+    lab.cli.wait_safe("pot://lab/f");
+    assert!(made(&lab.cli.repair()) > 0);
 }
 
 #[test]
@@ -142,4 +154,23 @@ fn k04_an_announced_absence_is_waited_for() {
     lab.cli.ok(&["nodes", "away", "donor-1", "--end"]);
     let took = lab.cli.wait_safe("pot://lab/f");
     assert!(took < Duration::from_secs(20), "{took:?}");
+}
+
+#[test]
+fn k04_machines_that_fail_together_count_as_one() {
+    let mut lab = Lab::manager_only(&["--repair-grace", "2s"]);
+    for (name, label) in [("a-1", "room-a"), ("a-2", "room-a"), ("b-1", "room-b")] {
+        let options = vec!["--label".to_string(), label.into()];
+        lab.lend(name, Lending { options, ..Lending::default() });
+    }
+    lab.wait_live();
+    lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
+    let (input, content) = file(lab.dir(), "input", 12, 2 << 20);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    wait_until("the space to be found safe", PATIENCE, || lab.cli.space("lab")["tolerates"] == 1);
+    let listed = lab.cli.ok(&["nodes", "ls"]).text();
+    assert!(listed.contains("room-a") && listed.contains("room-b"), "{listed}");
+    // The whole room dies, which is one failure.
+    lab.kill_donors(&["a-1", "a-2"]);
+    assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file without room-a");
 }

@@ -18,7 +18,6 @@ fn k06_a_scrub_finds_every_flipped_bit_and_all_is_made_again() {
     damaged.iter().enumerate().for_each(|(number, path)| flip(path, 997 * number as u64));
     lab.cli.ok(&["scrub", "now", "donor-1", "--rate", "100MiB"]);
     wait_until("all damage to be found", PATIENCE, || lab.lent("donor-1").quarantine().len() == 20);
-    lab.cli.wait_safe("pot://lab/f");
     wait_until("the scrub to tell", PATIENCE, || {
         let donors = lab.cli.json(&["scrub", "status"]);
         let one = donors["donors"].as_array().expect("donors").iter();
@@ -26,6 +25,7 @@ fn k06_a_scrub_finds_every_flipped_bit_and_all_is_made_again() {
         one.next().is_some_and(|donor| donor["spoiled"] == 20 && donor["rounds"].as_u64() > Some(0))
     });
     assert_eq!(lab.cli.donor("donor-2")["scrub"]["spoiled"], 0);
+    lab.cli.wait_safe("pot://lab/f");
     lab.cli.ok(&["verify", "pot://lab/f", "--read"]);
     assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");
 }

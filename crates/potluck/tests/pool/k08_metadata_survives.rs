@@ -4,9 +4,10 @@ use super::content::{arg, assert_same, bytes, file};
 use super::lab::Lab;
 use super::lent::files_of;
 use super::waiting::{PATIENCE, wait_until};
-use std::collections::BTreeMap;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const OPTIONS: [&str; 4] = ["--backup-every", "300ms", "--metadata-copies", "2"];
 
@@ -161,26 +162,12 @@ fn k08_a_lost_manager_is_rebuilt_from_its_donors_when_every_checkpoint_is_lost_t
     wait_journalled(&lab);
     wait_until("a checkpoint into the pool", PATIENCE, || kinds(&lab, CHECKPOINT).len() > 1);
 
-    lab.kill_manager();
-    fs::remove_dir_all(lab.manager_dir()).expect("lost");
-    for head in kinds(&lab, CHECKPOINT) {
-        fs::remove_file(head).expect("lost");
-    }
-    let (state, address) = (lab.manager_dir(), lab.address().to_owned());
-    let ask = ["--kit", arg(&kit), "--state", arg(&state), "--listen", &address, "--donors", "5"];
-    let alone = lab.cli.at_home(&lab.dir().join("home"));
-    let told = alone.json(&[&["manager", "rebuild"], &ask[..]].concat());
+    let told = lose_and_rebuild(&mut lab, &kit);
     assert_eq!((told["files"].as_u64(), told["donors"].as_u64()), (Some(5), Some(5)), "{told}");
     assert_eq!((&told["journal"]["missing"], &told["unlisted"]["files"]), (&0.into(), &0.into()));
     assert!(told["checkpoint"].is_null(), "{told}");
-
-    lab.start_manager();
-    lab.wait_live();
     for (at, content) in &contents {
-        wait_until(&format!("{at} to be readable"), PATIENCE, || {
-            lab.cli.run(&["cat", at]).code == 0
-        });
-        assert_same(&lab.cli.cat(at), content, at);
+        assert_same(&cat_when_there(&lab, at), content, at);
     }
     lab.cli.fails(3, &["stat", "pot://lab/moved/to-remove"]);
     lab.cli.fails(3, &["stat", "pot://lab/dir"]);
@@ -188,11 +175,46 @@ fn k08_a_lost_manager_is_rebuilt_from_its_donors_when_every_checkpoint_is_lost_t
     assert!(lab.cli.json(&["gc", "status"])["held"].is_string());
     assert_eq!(lab.donor_names(), names);
 
-    // The pool goes on: what is written now is in the journal of the new life.
+    // The pool goes on: what is written now is in the journal of the new life, which counts more
+    // than what the donors still have of the old one's.
     let (source, content) = file(lab.dir(), "source", 77, 300_000);
     lab.cli.ok(&["cp", arg(&source), "pot://lab/after"]);
-    assert_same(&lab.cli.cat("pot://lab/after"), &content, "a file of the new life");
+    lab.cli.ok(&["rm", "pot://lab/small"]);
     wait_journalled(&lab);
+    let told = lose_and_rebuild(&mut lab, &kit);
+    assert_eq!((&told["files"], &told["journal"]["missing"]), (&5.into(), &0.into()), "{told}");
+    assert_same(&cat_when_there(&lab, "pot://lab/after"), &content, "a file of the new life");
+    lab.cli.fails(3, &["stat", "pot://lab/small"]);
+}
+
+#[test]
+fn k08_a_new_generation_of_the_journal_takes_the_place_of_the_old_one() {
+    let mut lab = Lab::with_options(2, &[&OPTIONS[..], &["--gc-grace", "1s"]].concat());
+    lab.cli.ok(&["space", "create", "lab"]);
+    wait_journalled(&lab);
+    let first = *segments(&lab).first().expect("a segment");
+    // Inside the catalog, so that each is a line of the journal and no chunk.
+    let tree = lab.dir().join("tree");
+    fs::create_dir(&tree).expect("a directory");
+    for n in 0..21_000 {
+        fs::write(tree.join(n.to_string()), n.to_string()).expect("written");
+    }
+    lab.cli.ok(&["cp", "-r", arg(&tree), "pot://lab/tree"]);
+    wait_until("the old generation to be reclaimed", PATIENCE, || {
+        let there = segments(&lab);
+        !there.is_empty() && !there.contains(&first)
+    });
+    lab.cli.ok(&["mv", "pot://lab/tree", "pot://lab/moved"]);
+    wait_journalled(&lab);
+    let kit = lab.dir().join("kit");
+    fs::copy(lab.manager_dir().join("recovery.kit"), &kit).expect("a kit");
+    let told = lose_and_rebuild(&mut lab, &kit);
+    assert_eq!(
+        (&told["files"], &told["journal"]["missing"]),
+        (&21_000.into(), &0.into()),
+        "{told}"
+    );
+    assert_eq!(lab.cli.cat("pot://lab/moved/20999"), b"20999");
 }
 
 #[test]
@@ -228,10 +250,37 @@ fn k08_what_was_written_after_the_last_checkpoint_comes_back_from_the_journal() 
     assert!(told["checkpoint"].is_u64() && told["journal"]["segments"].as_u64() > Some(0));
     lab.start_manager();
     lab.wait_live();
-    wait_until("the file to be readable", PATIENCE, || {
-        lab.cli.run(&["cat", "pot://lab/late"]).code == 0
-    });
-    assert_same(&lab.cli.cat("pot://lab/late"), &content, "the file");
+    assert_same(&cat_when_there(&lab, "pot://lab/late"), &content, "the file");
+}
+
+/// Takes the manager's machine away with every checkpoint that donors have, rebuilds it from the
+/// kit, and starts it; gives the report.
+fn lose_and_rebuild(lab: &mut Lab, kit: &Path) -> Value {
+    lab.kill_manager();
+    fs::remove_dir_all(lab.manager_dir()).expect("lost");
+    for head in kinds(lab, CHECKPOINT) {
+        fs::remove_file(head).expect("lost");
+    }
+    let (state, address) = (lab.manager_dir(), lab.address().to_owned());
+    let donors = lab.donor_names().len().to_string();
+    let ask = ["--kit", arg(kit), "--state", arg(&state), "--listen", &address];
+    let alone = lab.cli.at_home(&lab.dir().join("home"));
+    let told = alone.json(&[&["manager", "rebuild"], &ask[..], &["--donors", &donors]].concat());
+    lab.start_manager();
+    lab.wait_live();
+    told
+}
+
+/// A file's content, once donors have told what they hold.
+fn cat_when_there(lab: &Lab, at: &str) -> Vec<u8> {
+    wait_until(&format!("{at} to be readable"), PATIENCE, || lab.cli.run(&["cat", at]).code == 0);
+    lab.cli.cat(at)
+}
+
+/// Numbers of the journal's segments on donors, as they can be read from outside.
+fn segments(lab: &Lab) -> BTreeSet<u64> {
+    let segments = kinds(lab, JOURNAL).into_iter().filter_map(|path| fs::read(path).ok());
+    segments.map(|bytes| u64::from_le_bytes(bytes[16..24].try_into().expect("8 bytes"))).collect()
 }
 
 /// Kinds of chunks, as their files' trailers say (see the donor's store).

@@ -73,6 +73,7 @@ pub async fn copy(args: &Cp, client: &Client, shown: bool) -> Result<CpReport, F
     report.sent_chunks = Some(done.sent_chunks);
     report.sent_bytes = Some(done.sent_bytes);
     report.held_chunks = Some(done.held_chunks);
+    report.pending_copies = Some(done.pending_copies);
     report.versions = done
         .stored
         .into_iter()

@@ -1,0 +1,282 @@
+//! Donors that carry out orders as real ones do, but for the bytes: a chunk is its name.
+
+use crate::lab::{Donor, LEN, Lab, chunk, commit, offer};
+use potluck_core::chunk::{ChunkName, Digest};
+use potluck_core::erasure::Ec;
+use potluck_core::ids::{DonorId, SessionId};
+use potluck_core::policy::{AckLevel, Override};
+use potluck_manager::ManagerConfig;
+use potluck_wire::call::Caller;
+use potluck_wire::control::{
+    Condition, Health, Holding, Order, OrderOutcome, OrderResult, Outcome, PoolStatus,
+    RepairAction, RepairControl, RepairState, RepairStatus, Reserve, Stat, Status,
+};
+use potluck_wire::packed::Packed;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// A donor with what it holds.
+pub struct Member {
+    pub donor: Donor,
+    pub holds: BTreeSet<ChunkName>,
+    /// Silent, as if its machine slept.
+    pub asleep: bool,
+    /// Bytes beyond its owner's limits.
+    pub excess: u64,
+    /// Every order it was ever given, once.
+    pub seen: Vec<Order>,
+    touches: u64,
+    added: Vec<ChunkName>,
+    removed: Vec<ChunkName>,
+    sound: Vec<ChunkName>,
+    results: Vec<OrderResult>,
+}
+
+impl Member {
+    pub fn id(&self) -> DonorId {
+        self.donor.id
+    }
+
+    fn store(&mut self, name: ChunkName) {
+        self.touches += 1;
+        self.holds.insert(name);
+        self.added.push(name);
+    }
+
+    /// Reports what happened since the last time, and does what is ordered.
+    pub async fn beat(&mut self) {
+        let mut beat = self.donor.heartbeat(self.touches);
+        let holding = |name| Holding { name, len: LEN };
+        beat.added = Packed(std::mem::take(&mut self.added).into_iter().map(holding).collect());
+        beat.removed = Packed(std::mem::take(&mut self.removed));
+        beat.sound = Packed(std::mem::take(&mut self.sound));
+        beat.results = std::mem::take(&mut self.results);
+        beat.excess = self.excess;
+        beat.disk.lent_used = self.holds.len() as u64 * u64::from(LEN);
+        let orders = self.donor.beat(beat).await.orders;
+        for order in orders {
+            if !self.seen.contains(&order) {
+                self.seen.push(order.clone());
+            }
+            self.obey(order);
+        }
+    }
+
+    fn obey(&mut self, order: Order) {
+        let done = |order| OrderResult { order, outcome: OrderOutcome::Done };
+        match order {
+            Order::Copy { order, chunk, .. } | Order::Rebuild { order, chunk, .. } => {
+                self.store(chunk);
+                self.results.push(done(order));
+            }
+            Order::Encode { order, ec, shards, .. } => {
+                let data: Vec<ChunkName> = shards.iter().map(|shard| shard.chunk).collect();
+                let parity = parity_of(&data, ec);
+                parity.iter().for_each(|name| self.store(*name));
+                let outcome = OrderOutcome::Encoded { parity: Packed(parity) };
+                self.results.push(OrderResult { order, outcome });
+            }
+            Order::Delete { chunk, touches, .. } if touches >= self.touches => {
+                self.holds.remove(&chunk);
+                self.removed.push(chunk);
+            }
+            Order::Verify { chunk } if self.holds.contains(&chunk) => self.sound.push(chunk),
+            Order::Verify { chunk } => self.removed.push(chunk),
+            Order::Audit { order, chunk, key, .. } => {
+                let hash = Digest(*blake3(&chunk, &key.0).as_bytes());
+                let outcome = OrderOutcome::Audited { hash };
+                self.results.push(OrderResult { order, outcome });
+            }
+            Order::Probe { order, .. } | Order::Scrub { order, .. } => {
+                self.results.push(done(order))
+            }
+            Order::Delete { .. } | Order::Describe { .. } => {}
+        }
+    }
+
+    /// Orders to make something that it was given so far.
+    pub fn made(&self) -> usize {
+        let made = |order: &&Order| {
+            matches!(order, Order::Copy { .. } | Order::Rebuild { .. } | Order::Encode { .. })
+        };
+        self.seen.iter().filter(made).count()
+    }
+}
+
+fn blake3(chunk: &ChunkName, key: &[u8; 32]) -> blake3::Hash {
+    blake3::keyed_hash(key, &chunk.0)
+}
+
+/// The parity that all members compute of the same data.
+pub fn parity_of(data: &[ChunkName], ec: Ec) -> Vec<ChunkName> {
+    let all: Vec<u8> = data.iter().flat_map(|name| name.0).collect();
+    let parity = |at: usize| ChunkName::of(&[&all[..], &[at as u8]].concat());
+    (0..ec.parity()).map(parity).collect()
+}
+
+/// A pool with members at work.
+pub struct Crew {
+    pub lab: Lab,
+    pub user: Caller,
+    pub members: Vec<Member>,
+}
+
+impl Crew {
+    /// `count` members; grace and silence are short.
+    pub async fn new(count: usize) -> Self {
+        Self::with(count, |_| ()).await
+    }
+
+    pub async fn with(count: usize, change: impl FnOnce(&mut ManagerConfig)) -> Self {
+        let lab = Lab::with(|config| {
+            config.suspect_after = Duration::from_millis(500);
+            config.repair_grace = Duration::from_millis(1500);
+            change(config);
+        })
+        .await;
+        let user = lab.user().await;
+        let mut members = Vec::new();
+        for at in 0..count {
+            members.push(Member {
+                donor: lab.donor(&format!("d{at}")).await,
+                holds: BTreeSet::new(),
+                asleep: false,
+                excess: 0,
+                seen: Vec::new(),
+                touches: 0,
+                added: Vec::new(),
+                removed: Vec::new(),
+                sound: Vec::new(),
+                results: Vec::new(),
+            });
+        }
+        Self { lab, user, members }
+    }
+
+    /// Everybody who is awake beats once.
+    pub async fn beat(&mut self) {
+        for member in self.members.iter_mut().filter(|member| !member.asleep) {
+            member.beat().await;
+        }
+    }
+
+    /// Beats until `done` gives something.
+    pub async fn until<T>(
+        &mut self,
+        what: &str,
+        mut done: impl AsyncFnMut(&Self) -> Option<T>,
+    ) -> T {
+        for _ in 0..400 {
+            self.beat().await;
+            if let Some(found) = done(self).await {
+                return found;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        let repair = self.repair().await;
+        panic!("did not happen within 20 s: {what}; {repair:?}; {:?}", self.status().await.spaces);
+    }
+
+    /// Beats for so long.
+    pub async fn work(&mut self, time: Duration) {
+        for _ in 0..time.as_millis() / 100 {
+            self.beat().await;
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    /// A file of one chunk for each of `chunks`, named by it, in the directory `at`; the copies on
+    /// `on`.
+    pub async fn copies(&mut self, at: &str, chunks: &[u64], on: &[usize]) {
+        let over = Override { copies: Some(on.len() as u32), ..Override::default() };
+        let session = self.open(over).await;
+        offer(&self.user, session, chunks).await;
+        let donors: Vec<&Donor> = on.iter().map(|at| &self.members[*at].donor).collect();
+        let file = |n: &u64| {
+            let mut file = crate::lab::file(&session, &format!("{at}/{n}"), &[*n], &donors);
+            file.copies = on.len() as u32;
+            file
+        };
+        let files = chunks.iter().map(file).collect();
+        let committed = commit(&self.user, session, 0, files, true).await.expect("committed");
+        for outcome in &committed.files {
+            assert!(matches!(outcome, Outcome::Version(_)), "{outcome:?}");
+        }
+        for at in on {
+            self.members[*at].holds.extend(chunks.iter().copied().map(chunk));
+        }
+        self.look().await;
+    }
+
+    /// One group of an erasure-coded file, each chunk on the member of its position.
+    pub async fn coded(&mut self, at: &str, chunks: &[u64], ec: &str) -> Vec<ChunkName> {
+        let ec: Ec = ec.parse().expect("a code");
+        let session = self.open(Override { ec: Some(ec), ..Override::default() }).await;
+        let mut names: Vec<ChunkName> = chunks.iter().copied().map(chunk).collect();
+        let parity = parity_of(&names, ec);
+        names.extend(&parity);
+        let request = potluck_wire::control::Offer {
+            session,
+            chunks: Packed(names.clone()),
+            ack: AckLevel::Memory,
+        };
+        self.user.call(&request).await.expect("offered");
+        let mut file = crate::lab::file(&session, at, chunks, &[]);
+        (file.ec, file.parity) = (Some(ec), Packed(parity));
+        let receipts = names
+            .iter()
+            .enumerate()
+            .map(|(index, name)| self.members[index].donor.receipt(&session, index, name));
+        file.acknowledged = Packed(receipts.collect());
+        let committed = commit(&self.user, session, 0, vec![file], true).await.expect("committed");
+        assert!(matches!(committed.files[0], Outcome::Version(_)), "{committed:?}");
+        self.look().await;
+        for (member, name) in self.members.iter_mut().zip(&names) {
+            member.holds.insert(*name);
+        }
+        names
+    }
+
+    /// Has the manager look at everything now.
+    async fn look(&self) {
+        let resume = RepairControl { action: RepairAction::Resume };
+        self.lab.admin().call(&resume).await.expect("resumed");
+    }
+
+    async fn open(&self, policy: Override) -> SessionId {
+        let path = "pot://lab".parse().expect("a path");
+        let reserve = Reserve { path, bytes: Some(1 << 20), policy, condition: Condition::Always };
+        self.user.call(&reserve).await.expect("reserved").session
+    }
+
+    pub async fn status(&self) -> PoolStatus {
+        self.lab.admin().call(&Status {}).await.expect("status")
+    }
+
+    pub async fn repair(&self) -> RepairState {
+        self.lab.admin().call(&RepairStatus {}).await.expect("repair")
+    }
+
+    pub async fn health(&self, at: &str) -> Health {
+        let stat = Stat { path: at.parse().expect("path"), chunks: false };
+        self.user.call(&stat).await.expect("stat").health.expect("a file")
+    }
+
+    /// Members that hold a chunk.
+    pub fn holders(&self, name: &ChunkName) -> Vec<usize> {
+        let holds = |(_, member): &(usize, &Member)| member.holds.contains(name);
+        self.members.iter().enumerate().filter(holds).map(|(at, _)| at).collect()
+    }
+
+    /// What members were asked to make so far.
+    pub fn made(&self) -> usize {
+        self.members.iter().map(Member::made).sum()
+    }
+
+    /// Whether the last survey found the space whole, surviving so many deaths.
+    pub async fn tolerates(&self, deaths: u32) -> Option<()> {
+        let status = self.status().await;
+        let space = status.spaces.iter().find(|space| space.name == "lab")?;
+        (space.surveyed && space.tolerates == Some(deaths) && space.incomplete == 0).then_some(())
+    }
+}
