@@ -1,12 +1,8 @@
 //! The pool at one moment.
 
 use super::Answer;
-<<<<<<< HEAD
 use crate::catalog::{journal, spaces};
-=======
-use crate::catalog::spaces;
 use crate::give_back;
->>>>>>> main
 use crate::members::Caller;
 use crate::pool::Pool;
 use crate::service::Service;
@@ -21,17 +17,9 @@ impl Answer for Status {
         let now = service.time.tick();
         let held = service.gc_held();
         let policies = service.catalog.read(spaces::all).await?;
-<<<<<<< HEAD
         let waiting = service.catalog.read(journal::waiting).await?;
-        let mut pool = service.pool();
-        let mut donors = pool.status(now);
-=======
         let mut donors = service.pool().status(now);
->>>>>>> main
         for donor in &mut donors {
-            if service.pool().giving(donor.donor).is_some() {
-                donor.giving_back = Some(give_back::progress(&service, donor.donor).await?);
-            }
             let copies = stats.donors.get(&donor.donor).copied().unwrap_or_default();
             donor.chunks = copies.here;
             donor.bad = copies.bad;

@@ -171,7 +171,10 @@ mod tests {
             seen.push(rival);
             let chain = newest(seen).expect("a chain");
             assert_eq!(chain.gaps, Gaps::default());
-            assert_eq!(chain.segments[at].name, taken, "the last may be either; the later has more");
+            assert_eq!(
+                chain.segments[at].name, taken,
+                "the last may be either; the later has more"
+            );
         }
     }
 
