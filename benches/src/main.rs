@@ -12,6 +12,7 @@ mod interrupt;
 mod machine;
 mod measure;
 mod pool;
+mod repair;
 mod report;
 mod scenarios;
 mod size;

@@ -35,19 +35,59 @@ struct Invitation {
     token: String,
 }
 
-#[derive(Deserialize)]
-struct Status {
-    donors: Vec<DonorStatus>,
+/// What `potluck status --json` says, as far as it is looked at.
+#[derive(Debug, Deserialize)]
+pub struct Status {
+    pub donors: Vec<DonorStatus>,
+    pub spaces: Vec<Space>,
+    pub repair: Repair,
 }
 
-#[derive(Deserialize)]
-struct DonorStatus {
-    state: String,
+#[derive(Debug, Deserialize)]
+pub struct DonorStatus {
+    pub name: String,
+    pub state: String,
+    /// Bytes Potluck holds there.
+    pub used: u64,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Space {
+    surveyed: bool,
+    tolerates: Option<u32>,
+    incomplete: u64,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Repair {
+    /// Chunks made since the manager's start.
+    pub made: u64,
+}
+
+impl Status {
+    /// Whether any one donor may die, and nothing is left to repair.
+    pub fn is_safe(&self) -> bool {
+        self.spaces.iter().all(|space| {
+            space.surveyed && space.tolerates.is_some_and(|more| more > 0) && space.incomplete == 0
+        })
+    }
+
+    /// The donor called `name`.
+    pub fn donor(&self, name: &str) -> Result<&DonorStatus> {
+        let donor = self.donors.iter().find(|donor| donor.name == name);
+        donor.with_context(|| format!("no {name} in the pool"))
+    }
 }
 
 impl Pool {
-    /// Starts a pool with its state, logs and lent space under `dir`, and returns once all donors are live.
-    pub fn start(binary: &Path, dir: &Path, donors: usize, lent: &str) -> Result<Self> {
+    /// Starts a pool with its state, logs and lent space under `dir`, its manager with more `options`, and returns once all donors are live.
+    pub fn start(
+        binary: &Path,
+        dir: &Path,
+        donors: usize,
+        lent: &str,
+        options: &[&str],
+    ) -> Result<Self> {
         ensure!(
             binary.is_file(),
             "{} is not there: build it with `cargo build --release -p potluck`, or name it with --potluck",
@@ -59,7 +99,8 @@ impl Pool {
             .arg("manager")
             .arg("--state")
             .arg(dir.join("manager"))
-            .args(["--listen", "127.0.0.1:0"]);
+            .args(["--listen", "127.0.0.1:0"])
+            .args(options);
         let manager = Daemon::start(command, dir, "manager")?;
         let mut pool = Self {
             binary: binary.to_owned(),
@@ -125,10 +166,15 @@ impl Pool {
         Daemon::start(command, &self.dir, &name)
     }
 
-    fn live_donors(&self) -> Result<usize> {
+    /// How the pool says it is.
+    pub fn status(&self) -> Result<Status> {
         let printed = measure::run(self.client().args(["status", "--json"]))?.stdout;
-        let status: Status = serde_json::from_str(&printed)
-            .with_context(|| format!("`potluck status --json` printed {printed:?}"))?;
+        serde_json::from_str(&printed)
+            .with_context(|| format!("`potluck status --json` printed {printed:?}"))
+    }
+
+    fn live_donors(&self) -> Result<usize> {
+        let status = self.status()?;
         Ok(status.donors.iter().filter(|donor| donor.state == "live").count())
     }
 

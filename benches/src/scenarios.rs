@@ -15,6 +15,7 @@ use crate::interrupt;
 use crate::machine;
 use crate::measure::{self, Cost, Finished};
 use crate::pool::Pool;
+use crate::repair;
 use crate::size::Size;
 
 /// As many as a 4+2 takes.
@@ -40,6 +41,8 @@ pub enum Work {
     Donor,
     /// Client memory on one big file.
     Big,
+    /// A donor of four dies, and what it held is made again.
+    Repair,
 }
 
 /// One work against one floor, with the highest ratio that is good enough.
@@ -192,7 +195,8 @@ impl Plan {
     fn footprint(&self) -> u64 {
         let copies: u64 = 6 * self.rounds as u64 + 6;
         let big = if self.wants(Work::Big) { 2 * self.big.0 } else { 0 };
-        copies * self.size.0 + big + (self.rounds as u64 + 3) * FILES as u64 * FILE_SIZE
+        let repair = if self.wants(Work::Repair) { 4 * self.size.0 } else { 0 };
+        copies * self.size.0 + big + repair + (self.rounds as u64 + 3) * FILES as u64 * FILE_SIZE
     }
 }
 
@@ -222,7 +226,7 @@ pub fn run(plan: &Plan, dir: &Path, floors: Floors) -> Result<Outcome> {
     check_room(plan, dir)?;
     let lent = plan.footprint().div_ceil(1 << 30).max(20);
     eprintln!("starting a manager and {DONORS} donors under {}", dir.display());
-    let pool = Pool::start(&plan.potluck, &dir.join("pool"), DONORS, &format!("{lent}GiB"))?;
+    let pool = Pool::start(&plan.potluck, &dir.join("pool"), DONORS, &format!("{lent}GiB"), &[])?;
     let mut run = Run { plan, dir, floors, pool, outcome: Outcome::default() };
     if plan.wants(Work::Donor) {
         run.idle_donors("donor idle", Some(IDLE_RSS_MIB), Some(IDLE_CPU_PERCENT))?;
@@ -250,7 +254,12 @@ pub fn run(plan: &Plan, dir: &Path, floors: Floors) -> Result<Outcome> {
     if plan.wants(Work::Donor) {
         run.donors_after_serving()?;
     }
-    Ok(run.outcome)
+    let Run { pool, mut outcome, .. } = run;
+    drop(pool);
+    if plan.wants(Work::Repair) {
+        outcome.figures.extend(repair::run(plan, dir)?);
+    }
+    Ok(outcome)
 }
 
 fn check_room(plan: &Plan, dir: &Path) -> Result<()> {

@@ -11,6 +11,7 @@ mod files;
 mod plan;
 mod pool;
 mod process;
+mod repair;
 mod small_disk;
 mod stage;
 mod steps;
@@ -134,7 +135,8 @@ pub fn test(seeds: RangeInclusive<u64>, kills: u64) -> Result<String, String> {
     let options = Options { seed, seeds, minutes, steps, jobs: 2, potluck, keep, json };
     let report = try_all(&options).map_err(|why| format!("{why:#}"))?;
     print!("{}", report.counts);
-    match report.failed.is_empty() && report.counts.kills() >= kills {
+    let enough = report.counts.kills() >= kills && report.counts.of(repair::MADE) > 0;
+    match report.failed.is_empty() && enough {
         true => Ok(report.verdict()),
         false => Err(report.verdict()),
     }
@@ -195,6 +197,7 @@ fn play(stage: &mut Stage) -> Result<()> {
         stage.pool.check_alive().with_context(|| format!("step {step}"))?;
         if step % stage.plan.check_every == 0 {
             stage.check_everything().with_context(|| format!("check after step {step}"))?;
+            stage.bury_one().with_context(|| format!("a death after step {step}"))?;
         }
     }
     stage.check_everything().context("the last check")?;

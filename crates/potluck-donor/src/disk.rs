@@ -111,7 +111,7 @@ pub fn is_full(why: &io::Error) -> bool {
 pub fn is_broken(why: &io::Error) -> bool {
     use rustix::io::Errno;
     // A store's own directories never go away while its disk is there.
-    const BROKEN: [Errno; 9] = [
+    const BROKEN: [Errno; 13] = [
         Errno::IO,
         Errno::ROFS,
         Errno::NOENT,
@@ -121,6 +121,11 @@ pub fn is_broken(why: &io::Error) -> bool {
         Errno::STALE,
         Errno::UCLEAN,
         Errno::ACCESS,
+        // How Linux says that a medium cannot be read, and file systems that a checksum is wrong.
+        Errno::NODATA,
+        Errno::REMOTEIO,
+        Errno::ILSEQ,
+        Errno::BADMSG,
     ];
     Errno::from_io_error(why).is_some_and(|errno| BROKEN.contains(&errno))
 }

@@ -51,6 +51,8 @@ pub async fn live(stage: Stage, host: Host, identity: PathBuf, policy: Policy) -
         tokio::time::sleep(Duration::from_secs(2)).await;
         let status = caller.call(&Status {}).await;
         if let Ok(status) = &status {
+            let bad = status.donors.iter().filter(|donor| donor.bad > 0);
+            stage.board().named.extend(bad.map(|donor| donor.name.clone()));
             heal(&stage, &caller, status).await;
         }
         // Unknown while the manager is away.

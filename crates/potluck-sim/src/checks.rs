@@ -126,10 +126,8 @@ impl World {
         Ok(())
     }
 
-    /// Whether the manager's report tells of bad copies on a donor.
+    /// Whether the manager's report told of bad copies on a donor; made again, they are bad no more.
     pub fn names_liar(&self, number: u8) -> bool {
-        let (board, name) = (self.stage.board(), Who::Donor(number).to_string());
-        let donors = board.status.iter().flat_map(|status| &status.donors);
-        donors.filter(|donor| donor.name == name).any(|donor| donor.bad > 0)
+        self.stage.board().named.contains(&Who::Donor(number).to_string())
     }
 }

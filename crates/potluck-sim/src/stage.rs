@@ -48,6 +48,8 @@ pub struct Board {
     pub scrubbed: Option<BTreeMap<DonorId, u64>>,
     /// The pool as the admin last saw it.
     pub status: Option<PoolStatus>,
+    /// Donors of which it ever told bad copies.
+    pub named: BTreeSet<String>,
     /// Whether donors whose reads lie must be named before they stop.
     pub name_liars: bool,
     /// The erasure code of the space, if any.

@@ -16,6 +16,33 @@ pub struct Space {
     pub flags: Vec<&'static str>,
 }
 
+impl Space {
+    fn flag(&self, name: &str) -> Option<&'static str> {
+        let at = self.flags.iter().position(|flag| *flag == name)?;
+        self.flags.get(at + 1).copied()
+    }
+
+    /// Chunks that any one is enough without, and all of them: data and parity, or copies.
+    fn shape(&self) -> (u64, u64) {
+        let number = |text: &str| text.parse().expect("a number of a plan");
+        match self.flag("--ec").and_then(|ec| ec.split_once('+')) {
+            Some((data, parity)) => (number(data), number(parity)),
+            None => (1, self.flag("--copies").map_or(1, number) - 1),
+        }
+    }
+
+    /// So many donors may die for good before anything is lost.
+    pub fn tolerates(&self) -> u64 {
+        self.shape().1
+    }
+
+    /// Donors that it takes.
+    fn donors(&self) -> u64 {
+        let (data, parity) = self.shape();
+        data + parity
+    }
+}
+
 /// A scenario.
 #[derive(Debug, Clone)]
 pub struct Plan {
@@ -31,6 +58,10 @@ pub struct Plan {
     pub small: Vec<usize>,
     /// Which donors' disks rot, are torn, lie or come back old.
     pub victims: Vec<usize>,
+    /// How long donors may be silent before what they hold is made again elsewhere.
+    pub repair_grace: &'static str,
+    /// Donors that die for good, one after the other.
+    pub deaths: u64,
     /// Steps of the run.
     pub steps: u64,
     /// Steps between two checks of everything.
@@ -59,8 +90,8 @@ impl Plan {
                 &["--ec", "4+2"],
             ],
         };
-        let donors = chance.between(6, 8) as usize;
-        let spaces = (0..chance.between(1, 3))
+        let mut donors = chance.between(6, 8) as usize;
+        let spaces: Vec<Space> = (0..chance.between(1, 3))
             .map(|number| {
                 let mut flags = chance.pick(kinds).to_vec();
                 flags.extend(["--ack", chance.pick(&["memory", "disk"])]);
@@ -68,6 +99,13 @@ impl Plan {
                 Space { name: format!("space-{number}"), flags }
             })
             .collect();
+        // Its own, so that what else a seed means stays.
+        let mut fate = Chance::new(seed, "repair");
+        let (repair_grace, deaths) =
+            if fate.percent(60) { ("5s", fate.between(1, 2)) } else { ("10m", 0) };
+        // Whoever dies leaves as many as every space takes.
+        let least = spaces.iter().map(Space::donors).max().unwrap_or(1) + deaths;
+        donors = donors.max(least as usize);
         let mut all: Vec<usize> = (0..donors).collect();
         let mut some = |most: usize| -> Vec<usize> {
             for last in (1..all.len()).rev() {
@@ -77,13 +115,25 @@ impl Plan {
         };
         let (small, victims) = (some(2), some(faults));
         let check_every = chance.between(8, 15);
-        Self { seed, donors, faults, spaces, small, victims, steps, check_every }
+        Self {
+            seed,
+            donors,
+            faults,
+            spaces,
+            small,
+            victims,
+            repair_grace,
+            deaths,
+            steps,
+            check_every,
+        }
     }
 }
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, donors, faults, spaces, small, victims, steps, check_every } = self;
+        let Self { seed, donors, faults, spaces, small, victims, .. } = self;
+        let Self { repair_grace, deaths, steps, check_every, .. } = self;
         writeln!(
             f,
             "seed {seed}: {donors} donors, up to {faults} with faults at once, {steps} steps, \
@@ -92,6 +142,7 @@ impl fmt::Display for Plan {
         for Space { name, flags } in spaces {
             writeln!(f, "  {name}: {} --chunk-size {CHUNK}", flags.join(" "))?;
         }
+        writeln!(f, "  {deaths} donors die for good, repair after {repair_grace}")?;
         writeln!(f, "  small disks: donors {small:?}; disks that rot: donors {victims:?}")
     }
 }

@@ -91,6 +91,8 @@ pub struct Donor {
     pub disk: PathBuf,
     /// Whether the disk is a file system of its own, which can fill up.
     pub small: bool,
+    /// Whether it died for good.
+    pub buried: bool,
     running: Option<Running>,
     address: String,
 }
@@ -242,7 +244,8 @@ impl Pool {
         let token = token["token"].as_str().context("a token")?.to_owned();
         let number = self.donors.len();
         let (running, address) = Default::default();
-        self.donors.push(Donor { name: name.clone(), disk, small, running, address });
+        let buried = false;
+        self.donors.push(Donor { name: name.clone(), disk, small, buried, running, address });
         self.start_lending(number, &["--token", &token, "--name", &name])
     }
 
@@ -282,8 +285,9 @@ impl Pool {
 
     /// Waits until the manager hears every donor where it is now.
     pub fn wait_live(&mut self) -> Result<()> {
+        let living = self.donors.iter().filter(|donor| !donor.buried);
         let wanted: BTreeSet<(String, String)> =
-            self.donors.iter().map(|donor| (donor.name.clone(), donor.address.clone())).collect();
+            living.map(|donor| (donor.name.clone(), donor.address.clone())).collect();
         let mut last = String::new();
         let live = wait_until("that all donors are live", PATIENCE, || {
             self.check_alive()?;

@@ -52,7 +52,8 @@ pub struct Stage {
 impl Stage {
     /// Starts the pool of `plan` below `dir`; `said` prints each step as it comes.
     pub fn set(plan: Plan, program: &Path, dir: &Path, said: bool) -> Result<Self> {
-        let pool = Pool::start(program, dir, &BRISK)?;
+        let options = [&BRISK[..], &["--repair-grace", plan.repair_grace]].concat();
+        let pool = Pool::start(program, dir, &options)?;
         let chance = Chance::new(plan.seed, "steps");
         let mut stage = Self {
             plan,
@@ -156,7 +157,8 @@ impl Stage {
         if !self.pool.has_manager() {
             self.pool.start_manager()?;
         }
-        let live = self.plan.donors - self.dead.len();
+        let buried = self.pool.donors.iter().filter(|donor| donor.buried).count();
+        let live = self.plan.donors - self.dead.len() - buried;
         wait_until("that the living are live", PATIENCE, || {
             self.pool.check_alive()?;
             let ran = self.pool.run(&["--json", "status"])?;
@@ -228,6 +230,7 @@ impl Stage {
             fs::remove_dir_all(&out)?;
         }
         self.check_status()?;
+        self.wait_safe(None)?;
         self.counts.count("checks of everything");
         Ok(())
     }
@@ -276,7 +279,7 @@ impl Stage {
         }
         self.wait_clean()?;
         let sound: Vec<PathBuf> = (0..self.plan.donors)
-            .filter(|number| !self.spoiled.contains(number))
+            .filter(|number| !self.spoiled.contains(number) && !self.pool.donors[*number].buried)
             .map(|number| self.pool.donors[number].lent())
             .collect();
         let mut left = 0;

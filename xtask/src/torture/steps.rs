@@ -56,14 +56,14 @@ impl Stage {
 
     fn any_mishap(&mut self) -> Mishap {
         let donor = self.chance.index(self.plan.donors);
-        let may_fall = !self.dead.contains(&donor) && self.may_hurt(donor);
+        let may_fall = self.pool.donors[donor].runs() && self.may_hurt(donor);
         match self.chance.below(100) {
             0..30 => Mishap::KillClient,
             30..56 if may_fall => Mishap::KillDonor(donor),
             56..68 => Mishap::KillManager,
             68..82 => Mishap::KillAll,
             82..89 if may_fall => Mishap::Freeze(donor),
-            89..95 if self.pool.donors[donor].small => Mishap::Fill(donor),
+            89..95 if self.may_fill(donor) => Mishap::Fill(donor),
             _ => Mishap::Nothing,
         }
     }
@@ -254,7 +254,7 @@ impl Stage {
     /// A victim's disk rots, or its owner lies.
     fn spoil(&mut self) -> Result<()> {
         let number = self.chance.pick(&self.plan.victims);
-        if !self.may_hurt(number) {
+        if !self.may_hurt(number) || self.pool.donors[number].buried {
             return Ok(());
         }
         let (chunks, most) =
@@ -283,7 +283,7 @@ impl Stage {
     /// A victim's disk is replaced by a copy of itself that others have written past.
     fn bring_back_an_old_disk(&mut self) -> Result<()> {
         let number = self.chance.pick(&self.plan.victims);
-        if !self.may_hurt(number) || self.dead.contains(&number) {
+        if !self.may_hurt(number) || !self.pool.donors[number].runs() {
             return Ok(());
         }
         self.say(format!("donor-{number}'s disk is copied, and brought back some writes later"));
@@ -315,6 +315,12 @@ impl Stage {
         self.settle()
     }
 
+    /// Whether a donor's disk can fill up.
+    fn may_fill(&self, number: usize) -> bool {
+        let donor = &self.pool.donors[number];
+        donor.small && !donor.buried
+    }
+
     fn fill(&mut self, number: usize) -> Result<()> {
         let left = self.chance.below(300_000);
         small_disk::fill(&self.pool.donors[number].disk, left)?;
@@ -325,7 +331,7 @@ impl Stage {
 
     fn fill_or_relieve(&mut self) -> Result<()> {
         let small: Vec<usize> =
-            (0..self.plan.donors).filter(|number| self.pool.donors[*number].small).collect();
+            (0..self.plan.donors).filter(|number| self.may_fill(*number)).collect();
         if let Some(number) = self.full.pop_first() {
             self.say(format!("donor-{number} has room again"));
             small_disk::relieve(&self.pool.donors[number].disk)?;

@@ -1,0 +1,111 @@
+//! How fast what a dead donor held is made again, against the budget that repair was given, and what reads lose to it meanwhile.
+
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::content;
+use crate::interrupt;
+use crate::measure;
+use crate::pool::{Pool, Status};
+use crate::scenarios::{Figure, Plan};
+
+const DONORS: usize = 4;
+/// What the budget is set for: long against the pauses in which losses are noticed and counted.
+const TAKES: Duration = Duration::from_secs(10);
+/// A dead donor is gone after this long; what it held is looked for a quarter of that later.
+const GRACE: &str = "4s";
+/// Times that `TAKES`.
+const MOST: f64 = 1.3;
+/// Of the reads' rate.
+const MOST_PERCENT: f64 = 20.0;
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+const GIVE_UP: Duration = Duration::from_secs(120);
+const SPACE: &str = "mirrored";
+const REMOTE: &str = "pot://mirrored/file";
+/// Reads before, for a median.
+const READS: usize = 5;
+
+/// A donor of four dies that held half of `plan.size`.
+pub fn run(plan: &Plan, dir: &Path) -> Result<Vec<Figure>> {
+    let survivors = DONORS as u64 - 1;
+    let budget = plan.size.0 / 2 / survivors / TAKES.as_secs();
+    let rate = budget.to_string();
+    eprintln!("starting a manager and {DONORS} donors that repair at {budget} bytes/s each");
+    let options = ["--repair-grace", GRACE, "--repair-donor-rate", &rate, "--metadata-copies", "0"];
+    let lent = format!("{}GiB", (4 * plan.size.0).div_ceil(1 << 30));
+    let mut pool = Pool::start(&plan.potluck, &dir.join("repair"), DONORS, &lent, &options)?;
+    let create = ["space", "create", SPACE, "--plain", "--copies", "2", "--ack", "memory"];
+    measure::run(pool.client().args(create))?;
+    let local = dir.join("repaired");
+    content::write_file(&local, "repaired", plan.size.0)?;
+    measure::run(pool.client().args(["cp", "-q"]).arg(&local).arg(REMOTE))?;
+    content::remove(&local)?;
+    wait(&pool, "that everything has two copies", |status| status.is_safe())?;
+    let before = (0..READS).map(|_| read(&pool)).collect::<Result<Vec<_>>>()?;
+
+    let name = format!("donor-{}", DONORS - 1);
+    let lost = pool.status()?.donor(&name)?.used;
+    pool.kill_last(1)?;
+    wait(&pool, "that the dead donor is gone", |status| {
+        status.donor(&name).is_ok_and(|donor| donor.state == "gone")
+    })?;
+    let gone = Instant::now();
+    let (over, reads) = (AtomicBool::new(false), Mutex::new(Vec::new()));
+    let read_on = || -> Result<()> {
+        while !over.load(Ordering::Relaxed) {
+            let took = read(&pool)?;
+            // The last may have ended after repair.
+            if !over.load(Ordering::Relaxed) {
+                reads.lock().expect("no holder panics").push(took);
+            }
+        }
+        Ok(())
+    };
+    let took = std::thread::scope(|scope| {
+        let reader = scope.spawn(read_on);
+        let safe = wait(&pool, "that everything has two copies again", |status| {
+            status.repair.made > 0 && status.is_safe()
+        });
+        let took = gone.elapsed();
+        over.store(true, Ordering::Relaxed);
+        reader.join().expect("the reader does not panic")?;
+        safe.map(|()| took)
+    })?;
+    let during = reads.into_inner().expect("no holder panics");
+    ensure!(!during.is_empty(), "repair was over before one read was");
+    let ideal = lost as f64 / (budget * survivors) as f64;
+    let slower = 100.0 * (1.0 - median(before).as_secs_f64() / median(during).as_secs_f64());
+    let figure = |work: &str, value, unit, at_most| {
+        eprintln!("{work}: {value:.3} {unit}");
+        Figure { work: work.to_owned(), value, unit, at_most }
+    };
+    Ok(vec![
+        figure("repair of a dead donor", took.as_secs_f64(), "s", None),
+        figure(
+            "repair of a dead donor, of what its budget allows",
+            took.as_secs_f64() / ideal,
+            "×",
+            Some(MOST),
+        ),
+        figure("reads during repair, slower by", slower, "%", Some(MOST_PERCENT)),
+    ])
+}
+
+fn wait(pool: &Pool, what: &str, done: impl Fn(&Status) -> bool) -> Result<()> {
+    interrupt::wait_until(what, GIVE_UP, LOOK_EVERY, || Ok(done(&pool.status()?)))
+        .with_context(|| format!("{:?}", pool.status()))
+}
+
+fn read(pool: &Pool) -> Result<Duration> {
+    let finished = measure::run(pool.client().args(["cp", "-q", REMOTE, "/dev/null"]))?;
+    Ok(finished.cost.wall)
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort();
+    times[times.len() / 2]
+}
