@@ -20,7 +20,7 @@ use crate::catalog::names::{self, When};
 use crate::catalog::walk::Walk;
 use crate::catalog::{Durability, Error, journal as rows, notes};
 use crate::service::Service;
-use drain::{Base, Read};
+use drain::Base;
 use potluck_core::chunk::{ChunkKind, ChunkName, Digest};
 use potluck_core::path::PoolPath;
 use potluck_core::recipe::{self, Entry};
@@ -119,17 +119,14 @@ async fn begin_generation(service: &Arc<Service>) -> Result<(), Trouble> {
     let size = std::fs::metadata(&path)?.len();
     let mut write = Write::begin(service, size, None).await?;
     let mut base = service.env.offload.run(move || Base::begin(&path)).await?;
-    let mut extent = Extent::default();
-    let (rest, last) = loop {
-        match service.env.offload.run(move || base.next()).await? {
-            Read::More { base: rest, segments } => {
-                base = rest;
-                extent.add(&segments);
-                for lines in &segments {
-                    write.segment(Part::Base, lines).await?;
-                }
-            }
-            Read::End { segments, last } => break (segments, last),
+    let (mut extent, last) = (Extent::default(), base.last);
+    let rest = loop {
+        let (more, segments) = service.env.offload.run(move || base.next()).await?;
+        let Some(more) = more else { break segments };
+        base = more;
+        extent.add(&segments);
+        for lines in &segments {
+            write.segment(Part::Base, lines).await?;
         }
     };
     extent.add(&rest);

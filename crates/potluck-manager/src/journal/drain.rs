@@ -160,11 +160,12 @@ impl Base {
         Ok(Self { db, last, spaces, cursor: None, out })
     }
 
-    /// The next whole segments; after the last of them, what is left.
-    pub fn next(mut self) -> Result<Read, Error> {
+    /// The next whole segments, and what goes on with it; at the end nothing does, and the segments
+    /// are the last, perhaps none.
+    pub fn next(mut self) -> Result<(Option<Self>, Vec<Lines>), Error> {
         while self.out.cutter.full() == 0 {
             let Some(space) = self.spaces.front().cloned() else {
-                return Ok(Read::End { segments: self.out.cutter.finish(), last: self.last });
+                return Ok((None, self.out.cutter.finish()));
             };
             if self.walk(&space)? {
                 self.spaces.pop_front();
@@ -172,7 +173,7 @@ impl Base {
             }
         }
         let segments = self.out.cutter.take_full();
-        Ok(Read::More { base: self, segments })
+        Ok((Some(self), segments))
     }
 
     /// Goes on in a space until a segment is full; whether it has been walked to its end.
@@ -205,22 +206,4 @@ impl Base {
 
 fn bad(why: potluck_core::path::BadPath) -> Error {
     Error::Damaged(format!("a name in the catalog: {why}"))
-}
-
-/// What a step of reading the base gave.
-pub enum Read {
-    /// Whole segments, and there is more.
-    More {
-        /// Goes on with it.
-        base: Base,
-        /// Not empty.
-        segments: Vec<Lines>,
-    },
-    /// The last ones.
-    End {
-        /// May be empty.
-        segments: Vec<Lines>,
-        /// The last row whose change the state has.
-        last: i64,
-    },
 }

@@ -1,6 +1,6 @@
 //! What was drained and replayed is what was there.
 
-use super::drain::{self, Base, Read};
+use super::drain::{self, Base};
 use super::record::Line;
 use super::replay::Replay;
 use super::segment::{self, Lines};
@@ -65,19 +65,15 @@ fn drain(db: &Connection, limit: usize) -> Vec<Lines> {
 
 fn base(fixture: &Fixture) -> (Vec<Lines>, i64) {
     let mut all = Vec::new();
-    let mut base = Base::begin(&fixture.file()).expect("begun");
-    loop {
-        match base.next().expect("read") {
-            Read::More { base: rest, segments } => {
-                base = rest;
-                all.extend(segments);
-            }
-            Read::End { segments, last } => {
-                all.extend(segments);
-                return (all, last);
-            }
-        }
+    let base = Base::begin(&fixture.file()).expect("begun");
+    let last = base.last;
+    let mut next = Some(base);
+    while let Some(base) = next {
+        let (more, segments) = base.next().expect("read");
+        all.extend(segments);
+        next = more;
     }
+    (all, last)
 }
 
 /// All that a catalog says, in words: names, versions, recipes, parity, policies, members,
