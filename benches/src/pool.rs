@@ -152,7 +152,7 @@ impl Pool {
             measure::run(self.client().args(["invite", "--role", "donor", "--json"]))?.stdout;
         let invitation: Invitation = serde_json::from_str(&invited)
             .with_context(|| format!("`potluck invite --json` printed {invited:?}"))?;
-        self.lend(number, &["--token", &invitation.token])
+        self.lend(number, &["--token", &invitation.token, "--name", &format!("donor-{number}")])
     }
 
     fn lend(&self, number: usize, more: &[&str]) -> Result<Daemon> {

@@ -140,7 +140,7 @@ impl Actor {
                     failure.kind,
                     ErrorKind::Retry | ErrorKind::Other | ErrorKind::Integrity
                 );
-                let fate = if unknown { Fate::Unknown } else { Fate::Refused };
+                let fate = if unknown { Fate::Unknown } else { refusal(&failure) };
                 writes.values().for_each(|id| self.end(id, fate));
                 self.must_have_failed(&failure, begun);
             }
@@ -161,7 +161,7 @@ impl Actor {
             let path = relative(&path);
             self.say(format_args!("{path} refused: {} {:?}", failure.code, failure.kind));
             match writes.remove(&path) {
-                Some(id) => self.end(&id, Fate::Refused),
+                Some(id) => self.end(&id, refusal(&failure)),
                 None => self.stage.broken("L1", format_args!("{path} was reported twice")),
             }
             self.must_have_failed(&failure, begun);
@@ -335,6 +335,11 @@ impl Actor {
             self.stage.broken("D2", format_args!("{stranger} is listed, and nobody wrote it"));
         }
     }
+}
+
+/// What a write's refusal says of the others.
+fn refusal(failure: &Failure) -> Fate {
+    if failure.kind == ErrorKind::Conflict { Fate::Beaten } else { Fate::Refused }
 }
 
 /// Collects what is read.

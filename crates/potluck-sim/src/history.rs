@@ -24,6 +24,8 @@ pub enum Fate {
     Done(Option<VersionId>),
     /// It did not, and never will.
     Refused,
+    /// The same, because another was there first.
+    Beaten,
     /// Its writer does not know.
     Unknown,
 }
@@ -52,7 +54,7 @@ impl Write {
     /// When it took effect at the latest.
     fn last(&self) -> Duration {
         match self.fate {
-            Fate::Done(_) | Fate::Refused => self.ended,
+            Fate::Done(_) | Fate::Refused | Fate::Beaten => self.ended,
             Fate::Unknown => self.ended + LATE,
             Fate::Open => Duration::MAX,
         }
@@ -121,9 +123,11 @@ impl History {
     pub fn possible(&self, path: &str, begun: Duration, ended: Duration) -> Vec<Option<Content>> {
         let Some(writes) = self.paths.get(path) else { return vec![None] };
         let hidden = |write: &Write| writes.iter().any(|other| write.is_hidden_by(other, begun));
-        let visible = writes
-            .iter()
-            .filter(|write| write.fate != Fate::Refused && write.begun <= ended && !hidden(write));
+        let visible = writes.iter().filter(|write| {
+            !matches!(write.fate, Fate::Refused | Fate::Beaten)
+                && write.begun <= ended
+                && !hidden(write)
+        });
         visible.map(|write| write.value).collect()
     }
 
@@ -156,7 +160,7 @@ impl History {
             writes.iter().filter(|w| w.value.is_some() && wanted(w.fate)).count()
         };
         let won = is(|fate| matches!(fate, Fate::Done(_)));
-        let lost = is(|fate| fate == Fate::Refused);
+        let lost = is(|fate| fate == Fate::Beaten);
         let unknown = is(|fate| matches!(fate, Fate::Unknown | Fate::Open));
         if won > 1 || (lost > 0 && won + unknown == 0) {
             return Err(format!("{path}: {won} won, {lost} lost, {unknown} do not know"));
