@@ -13,7 +13,12 @@
 //! Requests are pipelined; a donor answers in the order asked, and every answer carries the
 //! request's tag.
 
+mod forward;
+
+pub use forward::{Forward, Forwarded};
+
 use crate::ticket::{Receipt, Secret, ack_byte, ack_from_byte};
+use forward::{decode_extra, encode_extra};
 use potluck_core::chunk::{ChunkKind, ChunkName, MAX_STORED};
 use potluck_core::policy::AckLevel;
 use std::fs::File;
@@ -153,67 +158,6 @@ pub enum Request {
     },
 }
 
-/// To whom a donor forwards a put: server-driven mirroring (CEFT-PVFS §3).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Forward {
-    /// Whether the answer waits for the copies, and carries their receipts in this order; one that
-    /// failed is all zeros. Otherwise the copies are made after the answer.
-    pub wait: bool,
-    count: u8,
-    routes: [u8; MAX_ROUTES],
-}
-
-impl Forward {
-    /// Nobody.
-    pub const NONE: Self = Self { wait: false, count: 0, routes: [0; MAX_ROUTES] };
-
-    /// To the donors of these routes, at most [`MAX_ROUTES`].
-    pub fn to(routes: &[u8], wait: bool) -> Option<Self> {
-        let mut forward = Self { wait, count: routes.len() as u8, routes: [0; MAX_ROUTES] };
-        forward.routes.get_mut(..routes.len())?.copy_from_slice(routes);
-        Some(forward)
-    }
-
-    /// The routes' numbers.
-    pub fn routes(&self) -> &[u8] {
-        &self.routes[..self.count.into()]
-    }
-}
-
-/// A put's extension after the name, where it has one: kind, mode (0 no forward, 1 forward and
-/// wait, 2 forward later), number of routes, routes, zero.
-fn encode_extra(kind: ChunkKind, forward: &Forward) -> Vec<u8> {
-    if kind == ChunkKind::Data && forward.count == 0 {
-        return Vec::new();
-    }
-    let mode = match (forward.count, forward.wait) {
-        (0, _) => 0,
-        (_, true) => 1,
-        (_, false) => 2,
-    };
-    let mut extra = vec![kind.byte(), mode, forward.count];
-    extra.extend_from_slice(&forward.routes);
-    extra.push(0);
-    extra
-}
-
-fn decode_extra(extra: &[u8]) -> Option<(ChunkKind, Forward)> {
-    match *extra {
-        [] => Some((ChunkKind::Data, Forward::NONE)),
-        [kind, mode, count, a, b, c, d, 0] => {
-            let kind = ChunkKind::from_byte(kind)?;
-            let routes = [a, b, c, d];
-            let used = routes.get(..count.into())?;
-            match mode {
-                0 if count == 0 => Some((kind, Forward::NONE)),
-                1 | 2 if count > 0 => Some((kind, Forward::to(used, mode == 1)?)),
-                _ => None,
-            }
-        }
-        _ => None,
-    }
-}
-
 /// How a request went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -277,30 +221,6 @@ impl Reply {
     /// The answer to a successful put.
     pub fn stored(ack: AckLevel, receipt: Receipt) -> Self {
         Self { receipt: Some((ack, receipt)), ..Self::bare(Status::Ok) }
-    }
-}
-
-/// Receipts of the donors that a put was forwarded to, in the order of its routes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Forwarded {
-    count: u8,
-    receipts: [[u8; 16]; MAX_ROUTES],
-}
-
-impl Forwarded {
-    /// `None` for copies that were not made; at most [`MAX_ROUTES`].
-    pub fn of(receipts: &[Option<Receipt>]) -> Self {
-        let mut forwarded = Self { count: receipts.len() as u8, ..Self::default() };
-        for (place, receipt) in forwarded.receipts.iter_mut().zip(receipts) {
-            *place = receipt.map_or([0; 16], |receipt| receipt.0);
-        }
-        forwarded
-    }
-
-    /// The receipts; `None` for copies that were not made.
-    pub fn receipts(&self) -> impl Iterator<Item = Option<Receipt>> + '_ {
-        let made = |receipt: &[u8; 16]| (*receipt != [0; 16]).then_some(Receipt(*receipt));
-        self.receipts[..self.count.into()].iter().map(made)
     }
 }
 
@@ -375,7 +295,7 @@ impl Reply {
             Some((ack, receipt)) => (ack_byte(*ack), &receipt.0[..]),
             None => (0, &[][..]),
         };
-        let others = self.forwarded.receipts[..self.forwarded.count.into()].as_flattened();
+        let others = self.forwarded.bytes();
         let mut head = head(self.status as u8, ack, tag, self.body, &[receipt, others]);
         lane.sign(&mut head);
         head
@@ -392,8 +312,7 @@ impl Reply {
             return Ok(Self { status, ..Self::found(head.body()) });
         };
         let ack = ack_from_byte(head.bytes[2]).ok_or(FrameError::Malformed("ack level"))?;
-        let mut forwarded = Forwarded { count: others.len() as u8, ..Forwarded::default() };
-        forwarded.receipts.get_mut(..others.len()).ok_or(bad)?.copy_from_slice(others);
+        let forwarded = Forwarded::from_bytes(others).ok_or(bad)?;
         Ok(Self { status, body: head.body(), receipt: Some((ack, Receipt(*first))), forwarded })
     }
 }
