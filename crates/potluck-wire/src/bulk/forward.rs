@@ -1,0 +1,100 @@
+//! Puts that a donor forwards: to whom, and what came of it.
+
+use super::MAX_ROUTES;
+use crate::ticket::Receipt;
+use potluck_core::chunk::ChunkKind;
+
+/// To whom a donor forwards a put: server-driven mirroring (CEFT-PVFS §3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Forward {
+    /// Whether the answer waits for the copies, and carries their receipts in this order; one that
+    /// failed is all zeros. Otherwise the copies are made after the answer.
+    pub wait: bool,
+    count: u8,
+    routes: [u8; MAX_ROUTES],
+}
+
+impl Forward {
+    /// Nobody.
+    pub const NONE: Self = Self { wait: false, count: 0, routes: [0; MAX_ROUTES] };
+
+    /// To the donors of these routes, at most [`MAX_ROUTES`].
+    pub fn to(routes: &[u8], wait: bool) -> Option<Self> {
+        let mut forward = Self { wait, count: routes.len() as u8, routes: [0; MAX_ROUTES] };
+        forward.routes.get_mut(..routes.len())?.copy_from_slice(routes);
+        Some(forward)
+    }
+
+    /// The routes' numbers.
+    pub fn routes(&self) -> &[u8] {
+        &self.routes[..self.count.into()]
+    }
+}
+
+/// A put's extension after the name, where it has one: kind, mode (0 no forward, 1 forward and
+/// wait, 2 forward later), number of routes, routes, zero.
+pub(super) fn encode_extra(kind: ChunkKind, forward: &Forward) -> Vec<u8> {
+    if kind == ChunkKind::Data && forward.count == 0 {
+        return Vec::new();
+    }
+    let mode = match (forward.count, forward.wait) {
+        (0, _) => 0,
+        (_, true) => 1,
+        (_, false) => 2,
+    };
+    let mut extra = vec![kind.byte(), mode, forward.count];
+    extra.extend_from_slice(&forward.routes);
+    extra.push(0);
+    extra
+}
+
+pub(super) fn decode_extra(extra: &[u8]) -> Option<(ChunkKind, Forward)> {
+    match *extra {
+        [] => Some((ChunkKind::Data, Forward::NONE)),
+        [kind, mode, count, a, b, c, d, 0] => {
+            let kind = ChunkKind::from_byte(kind)?;
+            let routes = [a, b, c, d];
+            let used = routes.get(..count.into())?;
+            match mode {
+                0 if count == 0 => Some((kind, Forward::NONE)),
+                1 | 2 if count > 0 => Some((kind, Forward::to(used, mode == 1)?)),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+/// Receipts of the donors that a put was forwarded to, in the order of its routes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Forwarded {
+    count: u8,
+    receipts: [[u8; 16]; MAX_ROUTES],
+}
+
+impl Forwarded {
+    /// `None` for copies that were not made; at most [`MAX_ROUTES`].
+    pub fn of(receipts: &[Option<Receipt>]) -> Self {
+        let mut forwarded = Self { count: receipts.len() as u8, ..Self::default() };
+        for (place, receipt) in forwarded.receipts.iter_mut().zip(receipts) {
+            *place = receipt.map_or([0; 16], |receipt| receipt.0);
+        }
+        forwarded
+    }
+
+    /// The receipts; `None` for copies that were not made.
+    pub fn receipts(&self) -> impl Iterator<Item = Option<Receipt>> + '_ {
+        let made = |receipt: &[u8; 16]| (*receipt != [0; 16]).then_some(Receipt(*receipt));
+        self.receipts[..self.count.into()].iter().map(made)
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        self.receipts[..self.count.into()].as_flattened()
+    }
+
+    pub(super) fn from_bytes(receipts: &[[u8; 16]]) -> Option<Self> {
+        let mut forwarded = Self { count: receipts.len() as u8, ..Self::default() };
+        forwarded.receipts.get_mut(..receipts.len())?.copy_from_slice(receipts);
+        Some(forwarded)
+    }
+}
