@@ -26,6 +26,9 @@ const EVERY: Duration = Duration::from_millis(250);
 const SETTLE: Duration = Duration::from_secs(5);
 /// While repair goes on, everything is looked at anew this often at most.
 const AGAIN: Duration = Duration::from_secs(2);
+/// What found no source or no taker is tried again this often: room is made, donors are left alone
+/// no longer, and nobody tells of it.
+const RETRY: Duration = Duration::from_secs(15);
 
 /// What the manager knows of the pool's safety, from survey to survey.
 #[derive(Debug, Default)]
@@ -71,6 +74,7 @@ impl Keeper {
     /// Whether a survey is due, and how it may go about it.
     fn due(&self, now: Tick, service: &Service) -> Option<Haste> {
         let settle = SETTLE.min(service.config.repair_grace / 4);
+        let stuck = service.pool().repairs.is_stuck();
         let kept = self.kept();
         let since = kept.began.map(|began| now.saturating_sub(began));
         let rested = since.is_none_or(|since| since >= AGAIN.min(settle));
@@ -78,7 +82,8 @@ impl Keeper {
         if rested && (kept.hurry || settled) {
             return Some(Haste::Urgent);
         }
-        since.is_none_or(|since| since >= service.config.survey_every).then_some(Haste::Routine)
+        let every = service.config.survey_every.min(if stuck { RETRY } else { Duration::MAX });
+        since.is_none_or(|since| since >= every).then_some(Haste::Routine)
     }
 }
 

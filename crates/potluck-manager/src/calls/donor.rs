@@ -69,7 +69,15 @@ impl Answer for Heartbeat {
     async fn answer(mut self, service: Arc<Service>, caller: Caller) -> Result<Beat, Failure> {
         let donor = donor_of(&caller)?;
         let now = service.time.tick();
-        let known = service.pool().heartbeat(donor, &self, now);
+        let (known, stuck) = {
+            let mut pool = service.pool();
+            let was_silent = pool.contact(donor, now).is_none_or(|contact| !contact.live);
+            (pool.heartbeat(donor, &self, now), was_silent && pool.repairs.is_stuck())
+        };
+        if known && stuck {
+            // A donor that was silent may take what nobody could.
+            service.keeper.changed(now);
+        }
         let mut beat = Beat {
             epoch: service.epoch(),
             start: service.start,

@@ -147,6 +147,11 @@ impl Repairs {
         self.more && self.queue.is_empty() && self.pressed.is_empty() && self.encode.is_empty()
     }
 
+    /// Whether something could not be handed out since the survey looked.
+    pub fn is_stuck(&self) -> bool {
+        self.stuck > 0
+    }
+
     /// Whether a chunk was made since the survey looked.
     fn is_finished(&self, chunk: &ChunkName) -> bool {
         self.finished.get(chunk).is_some_and(|at| *at >= self.looked)
