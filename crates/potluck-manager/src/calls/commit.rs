@@ -9,6 +9,7 @@ use crate::members::Caller;
 use crate::service::Service;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, SessionId, SpaceId, VersionId};
+use potluck_core::path::PoolPath;
 use potluck_wire::control::{Commit, Committed, FileCommit, Outcome};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::sync::Arc;
@@ -35,6 +36,11 @@ impl Answer for Commit {
         note_receipts(&service, &files);
         let others = copies_without_receipt(&service, &files);
 
+        let unseen = |path: &PoolPath| {
+            let kept = service.keeper.kept();
+            kept.spaces.get(path.space()).is_none_or(|space| space.files == 0)
+        };
+        let first = files.iter().flatten().next().is_some_and(|file| unseen(&file.path));
         let mirror = ticketed.policy.mirror;
         let (now_ms, wall_ms) = (service.time.now_ms(), service.time.wall_ms());
         let batch = Batch { session: id, space: ticketed.space, number, mirror, files, done };
@@ -54,8 +60,9 @@ impl Answer for Commit {
             Ok((outcome, open))
         };
         let (outcome, open) = service.catalog.write(Durability::Disk, work).await?;
-        if open {
-            // Copies that are still to be made are made by repair, which closes the window.
+        if open || first {
+            // Copies that are still to be made are made by repair, which closes the window; and of
+            // a space that no survey has seen with files nobody can say how safe it is.
             service.keeper.changed(service.time.tick());
         }
         if done {

@@ -10,6 +10,11 @@ fn made(repair: &Value) -> u64 {
     repair["made"].as_u64().expect("a count")
 }
 
+/// The fewest copies on live donors that any chunk of a file has.
+fn live_copies(lab: &Lab, path: &str) -> u64 {
+    lab.cli.json(&["stat", path])["live_copies"].as_u64().expect("a count")
+}
+
 #[test]
 fn k04_a_dead_donors_chunks_are_made_again_and_the_pool_says_how_safe_it_is() {
     let mut lab = Lab::with_options(6, &["--repair-grace", "2s", "--gc-grace", "1s"]);
@@ -60,9 +65,10 @@ fn k04_an_absence_shorter_than_the_grace_moves_no_byte() {
     wait_until("the absence to be noticed", PATIENCE, || {
         lab.cli.donor("donor-1")["silent_seconds"].as_u64() > Some(7)
     });
-    assert!(!lab.cli.is_safe("pot://lab/f"));
+    assert_eq!(live_copies(&lab, "pot://lab/f"), 1);
     lab.bring_back(&["donor-1"]);
-    lab.cli.wait_safe("pot://lab/f");
+    wait_until("its copies to be back", PATIENCE, || live_copies(&lab, "pot://lab/f") == 2);
+    assert!(lab.cli.is_safe("pot://lab/f"));
     assert_eq!(made(&lab.cli.repair()), 0, "{}", lab.cli.repair());
     assert_eq!(lab.chunk_files(), files);
     assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");
@@ -126,9 +132,10 @@ fn k04_repair_now_does_not_wait_for_the_grace() {
     let (input, _) = file(lab.dir(), "input", 11, 1 << 20);
     lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
     lab.kill_donor("donor-1");
-    wait_until("the absence to be noticed", PATIENCE, || !lab.cli.is_safe("pot://lab/f"));
+    wait_until("the absence to be noticed", PATIENCE, || live_copies(&lab, "pot://lab/f") == 1);
     assert_eq!(made(&lab.cli.repair()), 0);
     lab.cli.ok(&["repair", "now"]);
+    wait_until("all to be made again", PATIENCE, || live_copies(&lab, "pot://lab/f") == 2);
     lab.cli.wait_safe("pot://lab/f");
     assert!(made(&lab.cli.repair()) > 0);
 }
