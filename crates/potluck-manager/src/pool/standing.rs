@@ -270,6 +270,8 @@ impl Pool {
                 _ => {}
             }
         }
+        // Nobody waits for what the dead were asked: it is given to others now.
+        changes.gone.iter().for_each(|donor| self.forget_numbered(*donor));
         self.judge_switch(now);
         changes
     }
