@@ -293,6 +293,10 @@ impl Daemon {
     /// Starts `command` and returns once it has written its ready file.
     fn start(mut command: Command, dir: &Path, name: &str) -> Result<Self> {
         let (log, ready) = (dir.join(format!("{name}.log")), dir.join(format!("{name}.ready")));
+        // What an earlier life of the same daemon wrote there says nothing of this one.
+        if ready.exists() {
+            fs::remove_file(&ready)?;
+        }
         let output = File::create(&log)?;
         command.arg("--ready-file").arg(&ready);
         command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
