@@ -31,7 +31,7 @@ fn k04_a_dead_donors_chunks_are_made_again_and_the_pool_says_how_safe_it_is() {
 
     let lost = lab.lent("donor-2").chunks().len();
     lab.kill_donor("donor-2");
-    wait_until("the loss to be said", PATIENCE, || !lab.cli.is_safe("pot://coded/f"));
+    wait_until("the loss to be said", PATIENCE, || lab.cli.donor("donor-2")["state"] == "gone");
     for path in paths {
         lab.cli.wait_safe(path);
     }
