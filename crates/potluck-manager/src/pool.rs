@@ -22,6 +22,7 @@ pub use sessions::{NewSession, NoSession, Ticketed};
 pub use standing::{Changes, Giving, PARTS, Record, Rule, Standings, Switch, part_of};
 pub use trials::Verdict;
 
+use crate::catalog::chunks::InUseAgain;
 use donors::Donors;
 use offered::Offered;
 use orders::Orders;
@@ -213,10 +214,12 @@ impl Pool {
         self.orders.cancel_deletions();
     }
 
-    /// Takes orders back for chunks that are in use again. A copy that went in the meantime is
-    /// reported as removed.
-    pub fn revive(&mut self, names: &[ChunkName]) {
-        names.iter().for_each(|name| self.orders.cancel(name));
+    /// Takes orders back for chunks that are in use again; a copy that went in the meantime is
+    /// reported as removed. Donors that perhaps have one look; those that are not registered list
+    /// what they have when they come.
+    pub fn in_use_again(&mut self, again: &InUseAgain, now: Tick) {
+        again.condemned.iter().for_each(|name| self.orders.cancel(name));
+        again.assumed.iter().for_each(|(donor, name)| self.order_verify(*donor, *name, now));
     }
 }
 

@@ -332,9 +332,9 @@ async fn encoded(
         }
         Ok((conversions::learn(db, &encoded, now_ms)?, unknown))
     };
-    let (revived, unknown) = service.catalog.write(Durability::Disk, learn).await?;
+    let (again, unknown) = service.catalog.write(Durability::Disk, learn).await?;
     let mut pool = service.pool();
-    pool.revive(&revived);
+    pool.in_use_again(&again, now);
     holders.iter().for_each(|holder| pool.claimed(*holder, unknown));
     drop(pool);
     finished(service, now);

@@ -60,9 +60,7 @@ impl World {
         let of = |name: &ChunkName| holders.get(name).unwrap_or(&none);
         match redundancy {
             Redundancy::Copies(copies) => {
-                // One more may be the rest of a write whose donor was given up in between: the
-                // manager learns of it when its donor registers again.
-                let wrong = board.needed.iter().find(|name| of(name).len() < copies as usize);
+                let wrong = board.needed.iter().find(|name| of(name).len() != copies as usize);
                 wrong.map(|name| format!("{name} is on {:?}, not on {copies} donors", of(name)))
             }
             Redundancy::Ec(_) => {

@@ -189,18 +189,18 @@ impl Put {
         let work = move |db: &Connection| {
             let outcome = commit::commit(db, batch, now_ms, wall_ms, |_| Ok(String::new()))?;
             also(db)?;
-            let commit::Outcome::Fresh { files, revived } = outcome else {
+            let commit::Outcome::Fresh { files, again } = outcome else {
                 return Err(Error::Bug("a batch of the manager's own was repeated".into()));
             };
             match files.into_iter().find_map(Result::err) {
-                None => Ok(revived),
+                None => Ok(again),
                 Some(commit::Refused::Here(why)) => Err(why),
                 Some(commit::Refused::Before(never)) => match never {},
             }
         };
-        let revived = service.catalog.write(Durability::Disk, work).await?;
+        let again = service.catalog.write(Durability::Disk, work).await?;
         let mut pool = service.pool();
-        pool.revive(&revived);
+        pool.in_use_again(&again, service.time.tick());
         pool.end_session(&self.session);
         drop(pool);
         service.chores.notify_one();

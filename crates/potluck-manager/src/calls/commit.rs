@@ -71,8 +71,8 @@ impl Answer for Commit {
         }
         match outcome {
             commit::Outcome::Repeated(text) => parse(&text),
-            commit::Outcome::Fresh { files, revived } => {
-                service.pool().revive(&revived);
+            commit::Outcome::Fresh { files, again } => {
+                service.pool().in_use_again(&again, service.time.tick());
                 Ok(reply(&files))
             }
         }

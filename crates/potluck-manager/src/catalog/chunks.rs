@@ -96,6 +96,16 @@ struct Line {
     holders: Vec<(DonorId, AckLevel)>,
 }
 
+/// Chunks that a book brought back into use, and what must be done about them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct InUseAgain {
+    /// Condemned before: orders to delete them are void.
+    pub condemned: Vec<ChunkName>,
+    /// Perhaps on a donor, from a session that ended: only garbage collection would have asked, so
+    /// somebody must ask now, or the copy would lie there uncounted.
+    pub assumed: Vec<(DonorId, ChunkName)>,
+}
+
 /// What the pool knows of a chunk that a commit names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Known {
@@ -181,9 +191,9 @@ impl<'db> Book<'db> {
         Ok(())
     }
 
-    /// Writes all changes; gives the condemned chunks that are in use again.
-    pub fn close(self) -> Result<Vec<ChunkName>, Error> {
-        let mut revived = Vec::new();
+    /// Writes all changes; gives the chunks that nobody used before.
+    pub fn close(self) -> Result<InUseAgain, Error> {
+        let mut again = InUseAgain::default();
         // In order of names: one walk over the index, and the same rows from the same commits.
         let mut lines: Vec<_> = self.pages.iter().collect();
         lines.sort_unstable_by_key(|(name, _)| **name);
@@ -201,7 +211,13 @@ impl<'db> Book<'db> {
                         return Err(Error::Damaged(format!("chunk {name} has too few references")));
                     }
                     if row.state != ChunkState::Here && row.refs + line.change > 0 {
-                        revived.push(*name);
+                        again.condemned.push(*name);
+                    }
+                    if row.refs == 0 && line.change > 0 {
+                        let told = |donor| line.holders.iter().any(|holder| holder.0 == donor);
+                        let assumed = placements::assumed(self.db, row.id)?.into_iter();
+                        let asked = assumed.filter(|donor| !told(*donor));
+                        again.assumed.extend(asked.map(|donor| (donor, *name)));
                     }
                     if line.change != 0 {
                         self.update(&row, line)?;
@@ -213,7 +229,7 @@ impl<'db> Book<'db> {
                 placements::acknowledge(self.db, id, holder.0, holder.1)?;
             }
         }
-        Ok(revived)
+        Ok(again)
     }
 
     fn update(&self, row: &ChunkRow, line: &Line) -> Result<(), Error> {

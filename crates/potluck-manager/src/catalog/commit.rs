@@ -5,7 +5,7 @@
 //! trace and the others of its batch go on.
 
 use super::acknowledged::{self, Standing};
-use super::chunks::Book;
+use super::chunks::{Book, InUseAgain};
 use super::entries::{self, DirId, Place};
 use super::error::Error;
 use super::journal::{self, Op};
@@ -75,8 +75,8 @@ pub enum Outcome<F> {
     Fresh {
         /// In the order of the batch's files.
         files: Vec<Result<VersionId, Refused<F>>>,
-        /// Condemned chunks that are in use again.
-        revived: Vec<ChunkName>,
+        /// Chunks that nobody used before.
+        again: InUseAgain,
     },
 }
 
@@ -131,7 +131,7 @@ pub fn commit<F>(
     }
     let sums = work.sums;
     let visible = std::mem::take(&mut work.visible);
-    let revived = work.book.close()?;
+    let again = work.book.close()?;
     spaces::add_sums(db, batch.space, sums)?;
     if !visible.is_empty() {
         journal::append(db, &Op::Files(visible))?;
@@ -143,7 +143,7 @@ pub fn commit<F>(
         "INSERT INTO commits (session, batch, at_ms, reply) VALUES (?1, ?2, ?3, ?4)",
     )?
     .execute(params![batch.session.0, batch.number, now_ms as i64, reply(&outcomes)?])?;
-    Ok(Outcome::Fresh { files: outcomes, revived })
+    Ok(Outcome::Fresh { files: outcomes, again })
 }
 
 /// The reply of a batch that was committed before.

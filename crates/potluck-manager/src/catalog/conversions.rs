@@ -4,7 +4,7 @@
 //! so that garbage collection leaves it alone, over restarts too; the change of the version takes
 //! these references over.
 
-use super::chunks::{self, Book};
+use super::chunks::{self, Book, InUseAgain};
 use super::error::Error;
 use super::journal::{self, Op};
 use super::versions;
@@ -48,8 +48,8 @@ pub struct Encoded {
     pub holders: Vec<DonorId>,
 }
 
-/// A group's parity is known. Gives condemned chunks that are in use again.
-pub fn learn(db: &Connection, encoded: &Encoded, now_ms: u64) -> Result<Vec<ChunkName>, Error> {
+/// A group's parity is known. Gives the chunks that nobody used before.
+pub fn learn(db: &Connection, encoded: &Encoded, now_ms: u64) -> Result<InUseAgain, Error> {
     let goal = serde_json::to_string(&Redundancy::Ec(encoded.ec))
         .map_err(|why| Error::Bug(why.to_string()))?;
     let wanted = db
@@ -70,7 +70,7 @@ pub fn learn(db: &Connection, encoded: &Encoded, now_ms: u64) -> Result<Vec<Chun
             ])?
             > 0;
     if !new {
-        return Ok(Vec::new());
+        return Ok(InUseAgain::default());
     }
     let holders: Vec<_> = encoded.holders.iter().map(|donor| (*donor, AckLevel::Disk)).collect();
     let mut book = Book::new(db, now_ms);

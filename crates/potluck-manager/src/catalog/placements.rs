@@ -23,7 +23,7 @@ pub enum CopyState {
     /// There, and to be deleted: a source that counts for nothing else.
     Leaving = 3,
     /// Perhaps there: a session that ended may have stored it. To be asked about when the chunk is
-    /// reclaimed; it counts for nothing.
+    /// used or reclaimed; it counts for nothing.
     Assumed = 4,
 }
 
@@ -38,6 +38,14 @@ pub fn any(db: &Connection, chunk: ChunkId) -> Result<bool, Error> {
 pub fn holders(db: &Connection, chunk: ChunkId) -> Result<Vec<DonorId>, Error> {
     let mut rows =
         db.prepare_cached("SELECT donor FROM placements WHERE chunk = ?1 AND state = 0")?;
+    let donors = rows.query_map([chunk.0], |row| row.get(0).map(DonorId))?;
+    Ok(donors.collect::<Result<_, _>>()?)
+}
+
+/// The donors that perhaps have a chunk.
+pub fn assumed(db: &Connection, chunk: ChunkId) -> Result<Vec<DonorId>, Error> {
+    let mut rows =
+        db.prepare_cached("SELECT donor FROM placements WHERE chunk = ?1 AND state = 4")?;
     let donors = rows.query_map([chunk.0], |row| row.get(0).map(DonorId))?;
     Ok(donors.collect::<Result<_, _>>()?)
 }

@@ -3,6 +3,7 @@
 mod budgets;
 
 use super::{Enlisted, Limits, NewSession, NoSession, PageDone, Pool};
+use crate::catalog::chunks::InUseAgain;
 use potluck_core::budget::DiskState;
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
@@ -227,7 +228,8 @@ fn d5_a_chunk_that_a_session_offered_is_never_ordered_away() {
     }
     collect(&mut pool, true, 1.0);
     assert_eq!(deletions(&mut pool, 1.0).len(), 1);
-    pool.revive(&[chunk(1)]);
+    let again = InUseAgain { condemned: vec![chunk(1)], ..InUseAgain::default() };
+    pool.in_use_again(&again, at(1.0));
     assert!(deletions(&mut pool, 1.0).is_empty(), "in use again");
 }
 

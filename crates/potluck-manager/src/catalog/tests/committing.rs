@@ -111,9 +111,9 @@ fn d5_a_condemned_chunk_needs_a_fresh_receipt_and_is_then_kept() {
 
     let batch = vec![file("pot://lab/b", &[1], &[2])];
     match fixture.commit_batch(90, batch, false, 60).expect("committed") {
-        Outcome::Fresh { files, revived } => {
+        Outcome::Fresh { files, again } => {
             assert!(files[0].is_ok());
-            assert_eq!(revived, [chunk(1)]);
+            assert_eq!(again.condemned, [chunk(1)]);
         }
         Outcome::Repeated(_) => panic!("not repeated"),
     }

@@ -1,9 +1,10 @@
 use super::files::{Fixture, chunk, file, path};
 use crate::catalog::chunks::{self, ChunkId, ChunkState};
+use crate::catalog::commit::Outcome;
 use crate::catalog::placements::{self, Told};
 use crate::catalog::{gc, names, sessions, stats, trash};
 use potluck_core::chunk::ChunkName;
-use potluck_core::ids::DonorId;
+use potluck_core::ids::{DonorId, SessionId};
 use potluck_core::policy::AckLevel;
 use potluck_wire::control::Holding;
 
@@ -46,6 +47,29 @@ fn d2_what_an_aborted_session_wrote_is_reclaimed_from_all_its_donors() {
     }
     assert_eq!(state(&fixture, &unused[0]), Some(ChunkState::Gone));
     assert_eq!(stats::count(&fixture.db).expect("counted").condemned, 1);
+}
+
+#[test]
+fn i2_what_an_ended_session_perhaps_stored_is_asked_for_once_it_is_used() {
+    let fixture = Fixture::new();
+    let other = SessionId([77; 16]);
+    sessions::offer(&fixture.db, &other, &[chunk(1)]).expect("offered");
+    while !sessions::account(&fixture.db, &other, &DONORS, 0).expect("step") {}
+
+    let file = || vec![file("pot://lab/a", &[1], &[1])];
+    match fixture.commit_batch(0, file(), false, 0).expect("committed") {
+        Outcome::Fresh { again, .. } => {
+            let rest = DONORS.into_iter().filter(|donor| *donor != DonorId(1));
+            let asked: Vec<_> = rest.map(|donor| (donor, chunk(1))).collect();
+            assert_eq!(again.assumed, asked, "who gave a receipt need not be asked");
+        }
+        Outcome::Repeated(_) => panic!("not repeated"),
+    }
+    // Only the first use asks.
+    match fixture.commit_batch(1, file(), false, 0).expect("committed") {
+        Outcome::Fresh { again, .. } => assert!(again.assumed.is_empty()),
+        Outcome::Repeated(_) => panic!("not repeated"),
+    }
 }
 
 #[test]
