@@ -3,6 +3,7 @@
 //! A fresh 4 MiB allocation costs a thousand page faults, about as much as receiving the chunk;
 //! so large buffers go back to a shelf instead of to the system.
 
+use potluck_core::chunk::SEAL_OVERHEAD;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -70,8 +71,9 @@ impl Claim {
             .then(|| self.buffers.shelf.lock().expect("no holder panics").pop());
         let mut bytes = shelved.flatten().unwrap_or_default();
         if bytes.capacity() < len {
-            // Room for what sealing adds, so that it does not move the chunk.
-            bytes.reserve_exact(len + potluck_core::chunk::SEAL_OVERHEAD as usize - bytes.len());
+            // Room for what sealing adds, so that it does not move the chunk. Fresh memory is
+            // zeros already.
+            bytes = vec![0; len + SEAL_OVERHEAD as usize];
         }
         bytes.resize(len, 0);
         Buffer { bytes, claim: self }

@@ -4,6 +4,7 @@ use crate::buffer::Buffers;
 use crate::link::{Link, LinkError};
 use potluck_core::ids::DonorId;
 use potluck_core::pace::Pace;
+use potluck_core::read_plan::Source;
 use potluck_wire::bulk::Status;
 use potluck_wire::control::DonorAccess;
 use potluck_wire::env::Env;
@@ -63,6 +64,21 @@ impl Donors {
     pub fn access(&self, donor: DonorId) -> Option<DonorAccess> {
         let known = self.known.lock().expect("no holder panics");
         known.get(&donor).map(|known| known.access.clone())
+    }
+
+    /// Those of `holders` that the manager named, as sources to pick from.
+    pub fn sources(&self, holders: &[DonorId]) -> Vec<Source> {
+        let known = self.known.lock().expect("no holder panics");
+        let source = |donor: &DonorId| {
+            let access = &known.get(donor)?.access;
+            Some(Source { donor: *donor, live: access.live, load: access.load })
+        };
+        holders.iter().filter_map(source).collect()
+    }
+
+    /// How many donors the manager named.
+    pub fn count(&self) -> usize {
+        self.known.lock().expect("no holder panics").len()
     }
 
     /// What people call a donor.

@@ -1,24 +1,30 @@
 //! One connection to one donor: requests go out one after another without waiting, answers come
 //! back in the same order.
 
+mod incoming;
+
 use crate::buffer::{Buffer, Buffers};
-use potluck_core::chunk::{ChunkKind, ChunkName, Digest, Verifier};
+use incoming::Incoming;
+use potluck_core::chunk::{ChunkKind, ChunkName, Digest};
 use potluck_core::policy::AckLevel;
-use potluck_core::seal::{Meaning, SpaceKey};
-use potluck_wire::bulk::{
-    BulkIo, Forward, FrameError, Inbox, Lane, PIECE, Reply, Request, Status, StreamIo,
-};
+use potluck_core::seal::SpaceKey;
+use potluck_wire::bulk::{BulkIo, Forward, Lane, Request, Status, StreamIo};
 use potluck_wire::control::Source;
 use potluck_wire::net::BoxStream;
 use potluck_wire::ticket::Receipt;
 use potluck_wire::upgrade::{OpenError, Opened};
 use std::collections::BTreeMap;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::io::{ReadHalf, WriteHalf};
+use tokio::io::{AsyncWrite, WriteHalf};
 use tokio::sync::{mpsc, oneshot};
 
-/// A donor that owes us something and sends nothing for this long is given up.
+/// A donor that owes us something is given up when for this long it took nothing of what we send,
+/// and sent nothing, or hardly anything of a chunk.
 pub const STALL: Duration = Duration::from_secs(8);
 
 /// What a put brings.
@@ -124,11 +130,16 @@ impl Link {
     /// Starts working on an opened connection.
     pub fn start(opened: Opened, buffers: Buffers) -> Self {
         let Opened { io: StreamIo(stream), inbox, lane } = opened;
+        let kernel = stream.kernel_side();
         let (reading, writing) = tokio::io::split(stream);
+        let written = Arc::new(AtomicU64::new(0));
+        let writing = Counted { stream: writing, written: written.clone() };
         let (jobs, queue) = mpsc::unbounded_channel();
         let (owe, owed) = mpsc::unbounded_channel();
         tokio::spawn(async move {
-            let mut receiver = tokio::spawn(receive(reading, inbox, owed, buffers));
+            let io = StreamIo(tokio::io::join(reading, tokio::io::sink()));
+            let incoming = Incoming { io, inbox, kernel, written, buffers };
+            let mut receiver = tokio::spawn(incoming.receive(owed));
             tokio::select! {
                 // What was owed when the sender stopped is still received; a donor that died ends it.
                 () = send(writing, lane, queue, owe) => drop(receiver.await),
@@ -175,7 +186,7 @@ fn gone() -> LinkError {
 }
 
 async fn send(
-    stream: WriteHalf<BoxStream>,
+    stream: Counted,
     mut lane: Lane,
     mut queue: mpsc::UnboundedReceiver<Job>,
     owe: mpsc::UnboundedSender<Owed>,
@@ -261,122 +272,51 @@ impl Routes {
     }
 }
 
-async fn receive(
-    stream: ReadHalf<BoxStream>,
-    mut inbox: Inbox,
-    mut owed: mpsc::UnboundedReceiver<Owed>,
-    buffers: Buffers,
-) {
-    let mut io = StreamIo(tokio::io::join(stream, tokio::io::sink()));
-    let mut tag = 0;
-    while let Some(owed) = owed.recv().await {
-        let stall = match owed {
-            // Its donor waits as long for others as we wait for it.
-            Owed::Put { forwarded: true, .. } => 2 * STALL,
-            _ => STALL,
-        };
-        let answer = match tokio::time::timeout(stall, inbox.reply(&mut io)).await {
-            Ok(Ok(Some((answered, reply)))) if answered == tag => Ok(reply),
-            Ok(Ok(Some(_))) => Err(LinkError::Away("answered out of turn".into())),
-            Ok(Ok(None)) => Err(gone()),
-            Ok(Err(broken)) => Err(LinkError::Away(broken.to_string())),
-            Err(_) => Err(LinkError::Away(format!("has not answered for {stall:?}"))),
-        };
-        tag = tag.wrapping_add(1);
-        let goes_on = match owed {
-            Owed::Put { done, .. } => settle_put(done, answer),
-            // A route that was refused shows in the puts that use it.
-            Owed::Route => answer.is_ok(),
-            Owed::Get { wanted, done } => {
-                settle_get(&mut io, &mut inbox, &buffers, wanted, done, answer).await
-            }
-        };
-        if !goes_on {
-            return; // dropping what is still owed tells everybody who waits
+/// The sending half; counts what the system has taken.
+struct Counted {
+    stream: WriteHalf<BoxStream>,
+    written: Arc<AtomicU64>,
+}
+
+impl Counted {
+    fn count(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(Ok(bytes)) = written {
+            self.written.fetch_add(bytes as u64, Ordering::Relaxed);
         }
+        written
     }
 }
 
-fn settle_put(done: oneshot::Sender<PutResult>, answer: Result<Reply, LinkError>) -> bool {
-    let goes_on = answer.is_ok();
-    let result = answer.and_then(|reply| match reply {
-        Reply { status: Status::Ok, receipt: Some((ack, receipt)), forwarded, .. } => {
-            Ok(Stored { ack, receipt, forwarded: forwarded.receipts().collect() })
-        }
-        Reply { status, .. } => Err(LinkError::Refused(status)),
-    });
-    let _ = done.send(result); // nobody waits for a put that was hedged
-    goes_on
-}
+impl AsyncWrite for Counted {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.count(written)
+    }
 
-async fn settle_get(
-    io: &mut impl BulkIo,
-    inbox: &mut Inbox,
-    buffers: &Buffers,
-    wanted: Wanted,
-    done: oneshot::Sender<GetResult>,
-    answer: Result<Reply, LinkError>,
-) -> bool {
-    let reply = match answer {
-        Ok(reply) => reply,
-        Err(error) => {
-            let _ = done.send(Err(error));
-            return false;
-        }
-    };
-    if reply.status != Status::Ok {
-        let _ = done.send(Err(LinkError::Refused(reply.status)));
-        return true;
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, parts);
+        self.count(written)
     }
-    if reply.body != wanted.len {
-        // A chunk has one length. The body that follows is not worth reading.
-        let _ = done.send(Err(LinkError::WrongBytes));
-        return false;
-    }
-    let len = wanted.len as usize;
-    let mut buffer = buffers.claim(len).await.buffer(len);
-    match receive_body(io, inbox, &mut buffer, &wanted).await {
-        Ok(verified) => {
-            // Nobody waits for a hedged get that came second.
-            let _ = done.send(verified.map(|()| buffer).ok_or(LinkError::WrongBytes));
-            true
-        }
-        Err(error) => {
-            let _ = done.send(Err(error));
-            false
-        }
-    }
-}
 
-/// Receives the body; `None` if it is not what was wanted.
-async fn receive_body(
-    io: &mut impl BulkIo,
-    inbox: &mut Inbox,
-    buffer: &mut Buffer,
-    wanted: &Wanted,
-) -> Result<Option<()>, LinkError> {
-    let away = |error: FrameError| LinkError::Away(error.to_string());
-    let mut verifier = wanted.seal.is_none().then(|| Verifier::new(wanted.name));
-    let (mut hashed, mut filled) = (0, 0);
-    while filled < buffer.len() {
-        let read = inbox.body(io, &mut buffer[filled..]);
-        filled += tokio::time::timeout(STALL, read)
-            .await
-            .map_err(|_| LinkError::Away(format!("sent nothing for {STALL:?}")))?
-            .map_err(away)?;
-        // Hash in pieces that are still in the cache, and large enough for all SIMD lanes.
-        if filled - hashed >= PIECE || filled == buffer.len() {
-            verifier.iter_mut().for_each(|verifier| verifier.update(&buffer[hashed..filled]));
-            hashed = filled;
-        }
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
     }
-    let by_seal = |(key, digest): &(SpaceKey, Digest)| {
-        key.open(Meaning::Chunk, digest, buffer.bytes_mut()).ok()
-    };
-    Ok(match verifier {
-        Some(verifier) => verifier.finish().ok(),
-        None => wanted.seal.as_ref().and_then(by_seal),
-    })
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +20,12 @@ pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static {
     /// The machine's socket behind the stream, in blocking mode, for code that runs on a thread
     /// of its own; the stream itself where there is none (TLS, simulation).
     fn detach(self: Box<Self>) -> io::Result<Detached>;
+
+    /// The machine's socket behind the stream, as the kernel sees it; one that knows nothing where
+    /// there is none.
+    fn kernel_side(&self) -> KernelSide {
+        KernelSide::default()
+    }
 }
 
 /// A stream that left its runtime, if it could.
@@ -27,6 +34,50 @@ pub enum Detached {
     Socket(std::net::TcpStream),
     /// No socket of its own; still a stream.
     Stream(BoxStream),
+}
+
+/// The kernel's side of a stream's socket. Keeps the connection open: drop it with the stream.
+#[derive(Debug, Default)]
+pub struct KernelSide {
+    socket: Option<OwnedFd>,
+    low_water: usize,
+}
+
+impl KernelSide {
+    /// Of a machine's socket.
+    pub fn of(socket: BorrowedFd<'_>) -> io::Result<Self> {
+        Ok(Self { socket: Some(socket.try_clone_to_owned()?), low_water: 1 })
+    }
+
+    /// Lets the reader sleep until `bytes` are there, or the stream has ended, instead of waking it
+    /// for every segment. The kernel caps it by what its receive buffer can hold.
+    pub fn wake_at(&mut self, bytes: usize) {
+        let Some(socket) = self.socket.as_ref().filter(|_| bytes != self.low_water) else { return };
+        let mark = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+        // SAFETY: the option takes one int, which outlives the call.
+        let done = unsafe {
+            libc::setsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_RCVLOWAT,
+                (&raw const mark).cast(),
+                size_of_val(&mark) as libc::socklen_t,
+            )
+        };
+        // Where it fails the reader is woken more often than need be.
+        if done == 0 {
+            self.low_water = bytes;
+        }
+    }
+
+    /// Bytes that were written and that the peer has not taken; 0 where that is not known.
+    pub fn untaken(&self) -> u64 {
+        let Some(socket) = &self.socket else { return 0 };
+        let mut bytes: libc::c_int = 0;
+        // SAFETY: the call writes one int, which outlives it.
+        let done = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+        if done == 0 { u64::try_from(bytes).unwrap_or(0) } else { 0 }
+    }
 }
 
 /// Any stream.
@@ -60,6 +111,11 @@ impl Stream for tokio::net::TcpStream {
         let socket = self.into_std()?;
         socket.set_nonblocking(false)?;
         Ok(Detached::Socket(socket))
+    }
+
+    fn kernel_side(&self) -> KernelSide {
+        // Without it all works, with more wake-ups.
+        KernelSide::of(self.as_fd()).unwrap_or_default()
     }
 }
 
@@ -96,5 +152,32 @@ impl Listener for tokio::net::TcpListener {
             stream.set_nodelay(true)?;
             Ok((Box::new(stream) as BoxStream, peer))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    #[tokio::test]
+    async fn a_reader_sleeps_until_enough_is_there() {
+        let mut listener = SystemNet.listen("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address").to_string();
+        let mut ours = SystemNet.connect(&address).await.expect("connected");
+        let (mut theirs, _) = listener.accept().await.expect("accepted");
+        let mut kernel = ours.kernel_side();
+        let (mut out, soon) = ([0; 2000], Duration::from_millis(50));
+        kernel.wake_at(1000);
+        theirs.write_all(&[0; 999]).await.expect("sent");
+        assert!(tokio::time::timeout(soon, ours.read(&mut out)).await.is_err(), "one is missing");
+        theirs.write_all(&[0]).await.expect("sent");
+        assert_eq!(ours.read(&mut out).await.expect("bytes"), 1000);
+
+        theirs.write_all(&[0]).await.expect("sent");
+        assert!(tokio::time::timeout(soon, ours.read(&mut out)).await.is_err());
+        kernel.wake_at(1);
+        assert_eq!(ours.read(&mut out).await.expect("bytes"), 1);
+        assert_eq!(kernel.untaken(), 0);
     }
 }

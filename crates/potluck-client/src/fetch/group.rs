@@ -7,16 +7,18 @@ use crate::buffer::Buffer;
 use crate::link::{LinkError, Wanted};
 use crate::recipe::Group;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use potluck_core::chunk::ChunkName;
+use potluck_core::chunk::{ChunkName, Verifier};
 use potluck_core::clock::Tick;
-use potluck_core::erasure::Codec;
+use potluck_core::erasure::{Codec, TooFew};
 use potluck_core::ids::DonorId;
 use potluck_core::policy::Race;
 use potluck_core::read_plan::{GroupStep, Source, Standing, next_of_group};
 use potluck_core::recipe::Entry;
 use potluck_core::seal::{Meaning, SpaceKey};
+use potluck_wire::bulk::PIECE;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -66,7 +68,7 @@ impl Fetcher {
     ) -> Result<Vec<Fetched>, Failure> {
         let (len, data) = (group.len as usize, group.data.len());
         let rebuilt_at_most = needed.len().min(group.ec.parity());
-        let mut ahead = self.ahead(len * (data + rebuilt_at_most)).await;
+        let mut ahead = self.ahead(len * (data + rebuilt_at_most), self.ahead_most).await;
         let mut shards: Vec<Shard> =
             (0..group.ec.width()).map(|position| self.shard(group, position, needed)).collect();
         if self.gather(group, needed, &mut shards).await? {
@@ -89,7 +91,7 @@ impl Fetcher {
         });
         Shard {
             wanted,
-            sources: self.sources(group.holders(position)),
+            sources: self.donors.sources(group.holders(position)),
             tried: Vec::new(),
             asked: 0,
             due: Tick::ZERO,
@@ -328,21 +330,24 @@ impl Rebuild {
     /// chunk that came out wrong.
     fn run(mut self) -> Result<Vec<Option<Buffer>>, ChunkName> {
         self.seal_again();
-        let mut shards: Vec<Option<&[u8]>> =
-            self.had.iter().map(|had| had.as_ref().map(|bytes| &bytes[..])).collect();
-        // What a short group lacks are zeros.
-        for zeros in &mut shards[self.entries.len()..self.codec.ec().data()] {
-            *zeros = Some(&[]);
+        let lacking = self.lacking.iter().map(|position| &self.entries[*position]);
+        let mut verifiers: Vec<_> = lacking.map(|entry| Verifier::new(entry.name)).collect();
+        let len = self.rebuilt.first().map_or(0, |bytes| bytes.len());
+        for at in (0..len).step_by(PIECE) {
+            let piece = at..(at + PIECE).min(len);
+            self.rebuild_piece(&piece).map_err(|_| self.entries[self.lacking[0]].name)?;
+            // Hashed while it is warm in the cache.
+            let named = self.lacking.iter().zip(&self.rebuilt).zip(&mut verifiers);
+            for ((position, bytes), verifier) in named {
+                let stored = &bytes[..self.entries[*position].stored_len() as usize];
+                verifier.update(part(stored, &piece));
+            }
         }
-        let mut out: Vec<&mut [u8]> = self.rebuilt.iter_mut().map(|bytes| &mut bytes[..]).collect();
-        let rebuilt = self.codec.rebuild(&shards, &self.lacking, &mut out);
-        rebuilt.map_err(|_| self.entries[self.lacking[0]].name)?;
-        for (position, mut bytes) in self.lacking.iter().zip(self.rebuilt) {
+        let rebuilt = self.lacking.iter().zip(self.rebuilt).zip(verifiers);
+        for ((position, mut bytes), verifier) in rebuilt {
             let entry = &self.entries[*position];
             bytes.bytes_mut().truncate(entry.stored_len() as usize);
-            if ChunkName::of(&bytes) != entry.name {
-                return Err(entry.name);
-            }
+            verifier.finish().map_err(|_| entry.name)?;
             self.had[*position] = Some(bytes);
             self.opened[*position] = entry.sealed;
         }
@@ -357,6 +362,19 @@ impl Rebuild {
         Ok(self.had)
     }
 
+    /// Rebuilds a piece of every lacking chunk from the same piece of those that were had.
+    fn rebuild_piece(&mut self, piece: &Range<usize>) -> Result<(), TooFew> {
+        let mut shards: Vec<Option<&[u8]>> =
+            self.had.iter().map(|had| had.as_ref().map(|bytes| part(bytes, piece))).collect();
+        // What a short group lacks are zeros.
+        for zeros in &mut shards[self.entries.len()..self.codec.ec().data()] {
+            *zeros = Some(&[]);
+        }
+        let rebuilt = self.rebuilt.iter_mut();
+        let mut out: Vec<&mut [u8]> = rebuilt.map(|bytes| &mut bytes[piece.clone()]).collect();
+        self.codec.rebuild(&shards, &self.lacking, &mut out)
+    }
+
     /// Chunks that were opened on arrival become again what is stored: a key seals one plaintext to
     /// one ciphertext only, and that costs less than to fetch them sealed and verify their names.
     fn seal_again(&mut self) {
@@ -368,6 +386,11 @@ impl Rebuild {
             }
         }
     }
+}
+
+/// What a chunk, which may be a shorter one, has of a piece.
+fn part<'a>(chunk: &'a [u8], piece: &Range<usize>) -> &'a [u8] {
+    &chunk[piece.start.min(chunk.len())..piece.end.min(chunk.len())]
 }
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
 use super::*;
 use potluck_core::entropy::SeededEntropy;
 use potluck_core::ids::DonorId;
-use potluck_wire::bulk::{Forwarded, SessionKeys};
+use potluck_wire::bulk::{Forwarded, Inbox, Reply, SessionKeys};
 use potluck_wire::net::{Detached, Stream};
 use potluck_wire::ticket::{Secret, Ticket};
-use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
+use tokio::time::Instant;
 
 /// A connection into a black hole: its socket takes a few bytes, and nobody ever reads them.
 struct Hole(DuplexStream);
@@ -134,4 +134,58 @@ async fn a_forwarded_put_brings_the_receipts_of_all_its_donors() {
     }
     drop(link);
     assert_eq!(donor.await.expect("no panic"), [DonorId(4), DonorId(5)]);
+}
+
+/// A link, and its donor's side.
+fn link() -> (Link, StreamIo<DuplexStream>, SessionKeys) {
+    let (ours, theirs) = tokio::io::duplex(1 << 10);
+    let keys = SessionKeys::derive(&Secret::from_bytes([7; 32]), &[1; 16], &[2; 16]);
+    let opened = Opened {
+        io: StreamIo(Box::new(Hole(ours))),
+        inbox: Inbox::new(keys.donor.clone(), &[]).expect("an inbox"),
+        lane: keys.client.clone(),
+    };
+    (Link::start(opened, Buffers::new(1 << 20)), StreamIo(theirs), keys)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a2_a_chunk_may_take_longer_than_any_patience_while_it_is_taken() {
+    let (link, mut io, mut keys) = link();
+    let donor = tokio::spawn(async move {
+        let mut inbox = Inbox::new(keys.client, &[]).expect("an inbox");
+        let Ok(Some((tag, Request::Put { len, .. }))) = inbox.request(&mut io).await else {
+            panic!("not a put");
+        };
+        let mut left = len as usize;
+        while left > 0 {
+            tokio::time::sleep(STALL / 8).await;
+            left -= inbox.body(&mut io, &mut [0; 1 << 10]).await.expect("bytes");
+        }
+        let stored = Reply::stored(AckLevel::Memory, Receipt([1; 16]));
+        io.write(&stored.encode(tag, &mut keys.donor), &[]).await.expect("answered");
+        inbox
+    });
+    let body = Arc::new(Buffers::new(1 << 20).claim(64 << 10).await.buffer(64 << 10));
+    let started = Instant::now();
+    let stored = link.put(ChunkName::of(&body), AckLevel::Memory, body.clone(), None).await;
+    assert!(stored.is_ok() && started.elapsed() > 2 * STALL, "{stored:?}");
+    drop(donor.await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a2_a_donor_that_drips_is_given_up() {
+    let (link, mut io, mut keys) = link();
+    tokio::spawn(async move {
+        let mut inbox = Inbox::new(keys.client, &[]).expect("an inbox");
+        let (tag, _) = inbox.request(&mut io).await.expect("a frame").expect("a request");
+        io.write(&Reply::found(100_000).encode(tag, &mut keys.donor), &[]).await.expect("a head");
+        while io.write(&[0], &[]).await.is_ok() {
+            tokio::time::sleep(STALL / 8).await;
+        }
+    });
+    let wanted = Wanted { name: ChunkName::of(b"x"), len: 100_000, seal: None };
+    let answer = tokio::time::timeout(3 * STALL, link.get(wanted)).await.expect("an end");
+    let Err(LinkError::Away(why)) = answer else { panic!("{answer:?}") };
+    assert!(why.starts_with("sent "), "{why}");
+    assert!(!link.is_open());
 }
