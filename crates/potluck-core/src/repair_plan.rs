@@ -70,6 +70,8 @@ pub struct Judged {
     pub need: usize,
     /// Shards in distinct domains that count.
     pub matching: usize,
+    /// Of them, without any on donors that are silent.
+    pub awake: usize,
     /// Whether everything can be had now.
     pub readable: bool,
     /// How each shard stands, in the order given.
@@ -81,6 +83,12 @@ impl Judged {
     /// had.
     pub fn tolerates(&self) -> Option<u32> {
         self.readable.then(|| self.matching.saturating_sub(self.need) as u32)
+    }
+
+    /// How many more domains may die or fall silent before it cannot be had; `None` while it
+    /// cannot. Less than [`Judged::tolerates`] while donors it relies on are silent.
+    pub fn tolerates_now(&self) -> Option<u32> {
+        self.readable.then(|| self.awake.saturating_sub(self.need) as u32)
     }
 
     /// Whether every shard is apart: nothing is to be made.
@@ -115,6 +123,8 @@ pub fn judge(need: usize, shards: &[&[Copy]]) -> Judged {
         }
     }
     let matched = used.len();
+    let silent = |copies: &Vec<Copy>| copies.iter().any(|copy| copy.worth == Worth::Silent);
+    let awake = if counting.iter().any(silent) { awake(&counting) } else { matched };
     for (stand, copies) in stands.iter_mut().zip(&counting) {
         if *stand == Stand::Missing
             && let Some(copy) = copies.iter().find(|copy| !used.contains(&copy.donor))
@@ -127,9 +137,21 @@ pub fn judge(need: usize, shards: &[&[Copy]]) -> Judged {
     Judged {
         need,
         matching: matched,
+        awake,
         readable: shards.iter().filter(there).count() >= need,
         shards: stands,
     }
+}
+
+/// Shards in distinct domains, on donors that are not silent.
+fn awake(counting: &[Vec<Copy>]) -> usize {
+    let domains = |copies: &Vec<Copy>| -> Vec<Domain> {
+        let awake = copies.iter().filter(|copy| copy.worth == Worth::Counts);
+        awake.map(|copy| copy.domain).collect()
+    };
+    let domains: Vec<Vec<Domain>> = counting.iter().map(domains).collect();
+    let domains: Vec<&[Domain]> = domains.iter().map(Vec::as_slice).collect();
+    matching::assign(&domains).iter().flatten().count()
 }
 
 /// A donor that may be given something to make or asked for something, at this moment.

@@ -86,6 +86,19 @@ proptest! {
     }
 
     #[test]
+    fn what_a_unit_tolerates_now_it_survives_without_those_that_are_silent(
+        shards in shards(), need in 1_usize..4, dead in prop::collection::btree_set(0_u32..5, 0..5),
+    ) {
+        let judged = judge(need, &slices(&shards));
+        prop_assert!(judged.awake <= judged.matching);
+        if judged.awake >= need && dead.len() <= judged.awake - need {
+            let mut awake = shards;
+            awake.iter_mut().for_each(|copies| copies.retain(|copy| copy.worth == Worth::Counts));
+            prop_assert!(readable_without(&awake, &dead, need));
+        }
+    }
+
+    #[test]
     fn d3_dropping_what_no_shard_relies_on_changes_nothing(shards in shards()) {
         let judged = judge(1, &slices(&shards));
         let kept: Vec<Vec<Copy>> = shards.iter().zip(&judged.shards).map(|(copies, stand)| {

@@ -35,6 +35,8 @@ pub struct Record {
     /// It was gone, and its inventory was not compared since: what it may have counts for nothing.
     pub stale: bool,
     pub gone: bool,
+    /// What it has cannot be read: it is silent, or its inventory was not compared.
+    pub silent: bool,
     pub quarantined: Option<String>,
     pub giving: Option<Giving>,
     /// Bytes beyond its owner's limits.
@@ -144,6 +146,8 @@ pub struct Changes {
     pub gone: Vec<DonorId>,
     /// Donors that came back after that.
     pub back: Vec<DonorId>,
+    /// Whether a donor fell silent, or was heard again: how safe files are at this moment changed.
+    pub silence: bool,
 }
 
 /// Whether so many donors went at once that it is no time to repair.
@@ -256,8 +260,10 @@ impl Pool {
         let state = |pool: &Self, id| pool.donors.state(id, now, &pool.limits);
         let all: Vec<_> = self.donors.iter().map(|(id, _)| (id, state(self, id))).collect();
         for (id, state) in all {
+            let silent = !self.vouches(id, now);
             let Some(donor) = self.donors.get_mut(id) else { continue };
             let record = &mut donor.record;
+            changes.silence |= std::mem::replace(&mut record.silent, silent) != silent;
             match (record.gone, state == DonorState::Gone) {
                 (false, true) => {
                     (record.gone, record.stale) = (true, true);

@@ -53,6 +53,7 @@ impl File {
         Self {
             health: Health {
                 tolerates: Some(promised),
+                tolerates_now: Some(promised),
                 promised,
                 safe_since_ms: version.safe_wall_ms,
                 changing_to: version.goal,
@@ -68,10 +69,8 @@ impl File {
         let health = &mut self.health;
         let lacking: BTreeSet<usize> = judged.lacking().map(|shard| unit.shards[shard]).collect();
         health.incomplete += lacking.len() as u64;
-        health.tolerates = match (health.tolerates, judged.tolerates()) {
-            (Some(before), Some(now)) => Some(before.min(now)),
-            _ => None,
-        };
+        health.tolerates = least(health.tolerates, judged.tolerates());
+        health.tolerates_now = least(health.tolerates_now, judged.tolerates_now());
         if judged.readable {
             return;
         }
@@ -92,6 +91,11 @@ impl File {
         self.health.safe_since_ms = self.health.safe_since_ms.filter(|_| whole);
         self
     }
+}
+
+/// The lesser of two; none where either is none.
+pub(super) fn least(one: Option<u32>, other: Option<u32>) -> Option<u32> {
+    Some(one?.min(other?))
 }
 
 /// The chunks of a file, parity after the data, each with how it stands.

@@ -1,6 +1,6 @@
 //! What a survey finds.
 
-use super::file::{File, copies, judged};
+use super::file::{File, copies, judged, least};
 use crate::catalog::units::{Layout, Root, Unit};
 use crate::catalog::versions::Version;
 use crate::pool::{Rule, Standings};
@@ -194,6 +194,7 @@ impl Findings {
             name: root.name.clone(),
             policy: Some(policy),
             tolerates: Some(u32::MAX),
+            tolerates_now: Some(u32::MAX),
             surveyed: true,
             ..SpaceHealth::default()
         });
@@ -232,10 +233,8 @@ impl Findings {
             space.incomplete += u64::from(health.incomplete > 0);
             space.changing += u64::from(version.goal.is_some());
             if version.chunks > 0 {
-                space.tolerates = match (space.tolerates, health.tolerates) {
-                    (Some(before), Some(now)) => Some(before.min(now)),
-                    _ => None,
-                };
+                space.tolerates = least(space.tolerates, health.tolerates);
+                space.tolerates_now = least(space.tolerates_now, health.tolerates_now);
             }
         }
     }
@@ -247,6 +246,7 @@ impl Findings {
         {
             // Nothing in it is on donors.
             space.tolerates = space.policy.map(Redundancy::tolerates);
+            space.tolerates_now = space.tolerates;
         }
     }
 

@@ -84,7 +84,11 @@ async fn a_file_that_cannot_be_read_is_listed_by_path() {
     assert_eq!(report.found.len(), 1);
     assert_eq!(report.found[0].path, "pot://lab/dir/lost/2");
     assert!(report.found[0].may_return, "its donor is merely away");
-    assert!(crew.status().await.alarms.iter().any(|alarm| alarm.contains("cannot be repaired")));
+    crew.until("an alarm, when its donor's grace is over", async |crew: &Crew| {
+        let alarms = crew.status().await.alarms;
+        alarms.iter().any(|alarm| alarm.contains("cannot be repaired")).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -184,6 +188,14 @@ async fn an_admin_pauses_repair_over_a_restart_and_an_announced_absence_is_waite
     crew.work(Duration::from_millis(2500)).await;
     assert_eq!(crew.status().await.donors[0].state, DonorState::Suspect);
     assert_eq!(crew.made(), 0);
+    crew.until("said that one more donor may not go", async |crew: &Crew| {
+        let status = crew.status().await;
+        let space = status.spaces.iter().find(|space| space.name == "lab")?;
+        (space.tolerates == Some(1) && space.tolerates_now == Some(0)).then_some(())
+    })
+    .await;
+    let health = crew.health("pot://lab/a/1").await;
+    assert_eq!((health.tolerates, health.tolerates_now), (Some(1), Some(0)));
 
     let control = |action| RepairControl { action };
     crew.lab.admin().call(&control(RepairAction::Pause)).await.expect("paused");

@@ -121,6 +121,10 @@ pub struct Health {
     /// How many more donors may die for ever before something of it is lost; `None`: something
     /// cannot be read now.
     pub tolerates: Option<u32>,
+    /// How many more may die or fall silent before something of it cannot be read: less than
+    /// `tolerates` while donors it relies on are silent. `None` from older managers too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tolerates_now: Option<u32>,
     /// What its policy promises.
     pub promised: u32,
     /// Chunks without all copies, or missing from their groups: while there are any, the file is

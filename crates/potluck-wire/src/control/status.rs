@@ -71,6 +71,10 @@ pub struct SpaceHealth {
     /// How many more donors may die for ever before anything in it is lost; `None` while
     /// something cannot be read, or before the first survey.
     pub tolerates: Option<u32>,
+    /// How many more may die or fall silent before something in it cannot be read: less than
+    /// `tolerates` while donors it relies on are silent. `None` from older managers too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tolerates_now: Option<u32>,
     /// Files that cannot be read now.
     pub unreadable: u64,
     /// Files with fewer copies or chunks than promised.

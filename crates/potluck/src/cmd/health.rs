@@ -42,6 +42,12 @@ pub fn sentence(health: &Health) -> String {
             format!("tolerates {}", count(tolerates.unwrap_or(0).into(), "more dead donor"))
         }
     };
+    if let Some(now) = fewer_now(health.tolerates, health.tolerates_now) {
+        text.push_str(match now {
+            0 => "; while donors it is on are silent, one more makes it unreadable",
+            _ => "; fewer while donors it is on are silent",
+        });
+    }
     if standing(health) == Standing::Incomplete {
         text.push_str(&format!(
             " (promised: {}; {} to be made again)",
@@ -50,6 +56,12 @@ pub fn sentence(health: &Health) -> String {
         ));
     }
     text
+}
+
+/// How many more donors may go before something cannot be read, where silent ones make that fewer
+/// than may die before something is lost.
+pub fn fewer_now(tolerates: Option<u32>, now: Option<u32>) -> Option<u32> {
+    now.filter(|now| tolerates.is_some_and(|tolerates| *now < tolerates))
 }
 
 /// The unsafe window: between the end of a write and the moment all that its policy promises was
@@ -115,5 +127,10 @@ mod tests {
             Some("tolerates no further dead donor")
         );
         assert!(sentence(&health(None, 0, 4)).contains("4 chunks missing"));
+        let silent = Health { tolerates_now: Some(0), ..health(Some(2), 0, 0) };
+        assert_eq!(
+            sentence(&silent),
+            "tolerates 2 more dead donors; while donors it is on are silent, one more makes it unreadable"
+        );
     }
 }

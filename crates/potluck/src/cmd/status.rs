@@ -2,6 +2,7 @@
 
 mod verdict;
 
+use super::health::fewer_now;
 use super::{Ending, donors, repair};
 use crate::output::{Output, count, duration, table};
 use potluck_client::pool::Client;
@@ -73,6 +74,8 @@ fn space_row(space: &SpaceHealth) -> Vec<String> {
         files(space.unreadable, "unreadable"),
         files(space.incomplete, "incomplete"),
         files(space.changing, "changing"),
+        fewer_now(space.tolerates, space.tolerates_now)
+            .map(|now| format!("{now} while donors are silent")),
         (!space.surveyed && space.files > 0).then(|| "not looked at yet".into()),
     ];
     vec![

@@ -1,5 +1,6 @@
 //! The pool in one sentence: whether it is well, why not, and what to do.
 
+use super::super::health::fewer_now;
 use super::super::repair;
 use crate::output::{count, duration};
 use potluck_wire::control::{DonorState, PoolStatus, SpaceHealth};
@@ -123,6 +124,30 @@ fn degraded(status: &PoolStatus) -> Option<Verdict> {
             "nothing to do while repair goes on: `potluck repair status`",
         );
     }
+    let fewer = |space: &SpaceHealth| fewer_now(space.tolerates, space.tolerates_now).is_some();
+    if let Some(now) = status
+        .spaces
+        .iter()
+        .filter(|space| fewer(space))
+        .filter_map(|space| space.tolerates_now)
+        .min()
+    {
+        let spaces = named(&status.spaces, fewer);
+        let what = match now {
+            0 => format!(
+                "while {} cannot be reached, one more makes files in {spaces} unreadable",
+                absent(status)
+            ),
+            _ => format!(
+                "while {} cannot be reached, fewer others may go than {spaces} promises",
+                absent(status)
+            ),
+        };
+        return verdict(
+            what,
+            "nothing is lost: what they have is made again elsewhere when their grace is over, or at once by `potluck repair now`",
+        );
+    }
     if let Some(alarm) = status.alarms.first() {
         return verdict(alarm.clone(), "");
     }
@@ -175,6 +200,15 @@ mod tests {
         use DonorState::{Gone, Live, Suspect};
         let well = pool(&[Live, Suspect], SpaceHealth::default());
         assert_eq!(judge(&well).text(), "healthy: every file is as safe as promised");
+
+        let silent =
+            SpaceHealth { tolerates: Some(1), tolerates_now: Some(0), ..SpaceHealth::default() };
+        let silent = judge(&pool(&[Live, Suspect], silent));
+        assert_eq!(silent.state, State::Degraded);
+        assert_eq!(
+            silent.reason,
+            "while donor-2 cannot be reached, one more makes files in lab unreadable"
+        );
 
         let mut worse =
             pool(&[Live, Gone], SpaceHealth { incomplete: 2, ..SpaceHealth::default() });
