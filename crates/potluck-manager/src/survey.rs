@@ -8,7 +8,7 @@
 pub mod file;
 pub mod findings;
 
-pub use file::{chunk_facts, judge_file};
+pub use file::{chunk_facts, judge_file, reaches_goal};
 pub use findings::{Encode, Excess, Findings, Job, Moving, ShardAt};
 
 use crate::catalog::units::{self, Root};

@@ -1,6 +1,6 @@
 //! What a survey finds.
 
-use super::file::{File, copies, judged};
+use super::file::{File, copies, goal_is_there, judged};
 use crate::catalog::units::{Layout, Root, Unit};
 use crate::catalog::versions::Version;
 use crate::pool::{Rule, Standings};
@@ -210,14 +210,12 @@ impl Findings {
             whole &= judged.complete();
             self.unit(&Look { version, kind, layout, unit, judged, copies: &copies, goal: false });
         }
-        let mut arrived = layout.unencoded.is_empty();
         for unit in &layout.goal {
             let judged = judged(unit, &copies);
-            arrived &= judged.complete() && judged.readable;
             self.unit(&Look { version, kind, layout, unit, judged, copies: &copies, goal: true });
         }
         if let Some(goal) = version.goal {
-            if arrived && self.arrived.len() < MAX_NOTED {
+            if self.arrived.len() < MAX_NOTED && goal_is_there(layout, &copies) {
                 self.arrived.push((version.id, goal));
             }
             self.note_unencoded(version, layout, goal, &copies);
