@@ -1,6 +1,11 @@
 //! Give-back: a donor's space returns to its owner. What it holds is made elsewhere first, and
 //! deleted when every unit is whole without it; repair and trim do both, since its copies count
 //! for nothing.
+//!
+//! With `--now` nothing is waited for where a file can be read without the donor. Where it cannot,
+//! the last copy goes only if its version was listed before, and its owner agreed: that list is made
+//! and kept when the give-back begins, so that a file written afterwards, or one that another owner's
+//! `--now` leaves to this donor alone, is moved first.
 
 use crate::catalog::units::{self, Root};
 use crate::catalog::walk::{Walk, What};
@@ -8,29 +13,33 @@ use crate::catalog::{Durability, Error, donors, placements};
 use crate::pool::{Giving, PARTS, Standings};
 use crate::service::Service;
 use crate::survey::judge_file;
-use potluck_core::ids::DonorId;
+use potluck_core::chunk::Digest;
+use potluck_core::ids::{DonorId, VersionId};
 use potluck_wire::control::GivingBack;
 use rusqlite::Connection;
+use std::sync::Arc;
 
 /// Files listed by name.
 const LISTED: usize = 100;
 /// Entries looked at in one step.
 const PAGE: usize = 512;
 
-/// Begins a give-back down to `goal` bytes.
+/// Begins a give-back down to `goal` bytes: at once where `lose` lists what may be lost for that.
 pub async fn begin(
     service: &Service,
     donor: DonorId,
     goal: u64,
-    at_once: bool,
+    lose: Option<Vec<VersionId>>,
 ) -> Result<(), Error> {
     let start = service.pool().held(donor);
-    let kept = donors::Goal { bytes: goal, start, at_once };
-    let keep = move |db: &_| donors::give_back(db, donor, Some(kept));
+    let at_once = lose.is_some();
+    let kept = donors::Goal { bytes: goal, start, at_once, lose: lose.unwrap_or_default() };
+    let lose: Arc<[VersionId]> = kept.lose.as_slice().into();
+    let keep = move |db: &_| donors::give_back(db, donor, Some(&kept));
     service.catalog.write(Durability::Disk, keep).await?;
     let now = service.time.tick();
     let below = if goal == 0 { PARTS } else { 0 };
-    let giving = Giving { goal, start, at_once, below, since: now };
+    let giving = Giving { goal, start, at_once, lose, below, since: now };
     service.pool().give_back(donor, Some(giving));
     service.keeper.hurry(now);
     Ok(())
@@ -78,41 +87,64 @@ pub async fn progress(service: &Service, donor: DonorId) -> Result<GivingBack, E
         unclaimed,
         safe_to_remove: safe,
         done: if all { safe } else { surveyed && held <= giving.goal },
-        lost: Vec::new(),
-        lost_files: 0,
+        ..GivingBack::default()
     })
 }
 
-/// Files that are lost when all that a donor has goes at once: the first by path, and how many.
-pub async fn would_lose(service: &Service, donor: DonorId) -> Result<(Vec<String>, u64), Error> {
+/// Files that are lost when all that a donor has goes at once.
+#[derive(Debug, Default)]
+pub struct Loss {
+    /// The first by path.
+    pub paths: Vec<String>,
+    /// How many.
+    pub files: u64,
+    /// All of them, in order.
+    pub versions: Vec<VersionId>,
+}
+
+impl Loss {
+    /// What a whole list is called, so that it can be agreed to.
+    pub fn digest(&self) -> Digest {
+        let packed: Vec<u8> = self.versions.iter().flat_map(|id| id.0.to_le_bytes()).collect();
+        Digest::of(&packed)
+    }
+}
+
+/// Lists what is lost when all that a donor has goes at once, of files that it has something of.
+pub async fn would_lose(service: &Service, donor: DonorId) -> Result<Loss, Error> {
     let standings = service.pool().standings(service.time.tick()).without(donor);
-    let mut lost = Lost { standings, paths: Vec::new(), files: 0 };
+    let mut looking = Looking { donor, standings, loss: Loss::default() };
     let roots = service.catalog.read(units::roots).await?;
     for root in roots {
         let mut cursor: Option<String> = None;
         loop {
             let root = root.clone();
             let step = move |db: &Connection| {
-                let next = lost.page(db, &root, cursor.as_deref())?;
-                Ok((lost, next))
+                let next = looking.page(db, &root, cursor.as_deref())?;
+                Ok((looking, next))
             };
-            (lost, cursor) = service.catalog.read(step).await?;
+            (looking, cursor) = service.catalog.read(step).await?;
             if cursor.is_none() {
                 break;
             }
             tokio::task::yield_now().await;
         }
     }
-    Ok((lost.paths, lost.files))
+    let mut loss = looking.loss;
+    // One that was moved meanwhile may have been met twice.
+    loss.versions.sort_unstable();
+    loss.versions.dedup();
+    loss.files = loss.versions.len() as u64;
+    Ok(loss)
 }
 
-struct Lost {
+struct Looking {
+    donor: DonorId,
     standings: Standings,
-    paths: Vec<String>,
-    files: u64,
+    loss: Loss,
 }
 
-impl Lost {
+impl Looking {
     fn page(
         &mut self,
         db: &Connection,
@@ -125,10 +157,14 @@ impl Lost {
             let Some(item) = walk.next()? else { return Ok(None) };
             if let What::File(version) = &item.what {
                 let layout = units::layout(db, version)?;
-                if judge_file(version, &layout, &self.standings).lost {
-                    self.files += 1;
-                    if self.paths.len() < LISTED {
-                        self.paths.push(format!("pot://{}/{}", root.name, item.path));
+                // What is nowhere, or lost by another's doing, is no news of this donor.
+                let mut holders = layout.pieces.iter().flat_map(|piece| &piece.holders);
+                if holders.any(|(donor, _)| *donor == self.donor)
+                    && judge_file(version, &layout, &self.standings).lost
+                {
+                    self.loss.versions.push(version.id);
+                    if self.loss.paths.len() < LISTED {
+                        self.loss.paths.push(format!("pot://{}/{}", root.name, item.path));
                     }
                 }
             }

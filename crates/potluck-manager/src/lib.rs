@@ -13,6 +13,7 @@ mod ca;
 mod calls;
 mod catalog;
 mod config;
+mod converting;
 mod error;
 mod failure;
 mod gc;

@@ -229,10 +229,11 @@ fn recalled(known: &donors::Known, saved_ms: u64, now: Tick) -> Record {
         silent_before: known.heard_ms.map(|heard| ms(saved_ms.saturating_sub(heard))),
         away_until: known.away_until_ms.map(|until| now + ms(until.saturating_sub(saved_ms))),
         quarantined: known.quarantined.clone(),
-        giving: known.giving.map(|goal| Giving {
+        giving: known.giving.as_ref().map(|goal| Giving {
             goal: goal.bytes,
             start: goal.start,
             at_once: goal.at_once,
+            lose: goal.lose.as_slice().into(),
             // A survey finds how much less it is when something may stay.
             below: if goal.bytes == 0 { PARTS } else { 0 },
             since: now,

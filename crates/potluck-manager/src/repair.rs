@@ -9,7 +9,7 @@ use crate::catalog::{Durability, Error, notes, placements};
 use crate::pool::{Changes, Purpose, Switch};
 use crate::service::Service;
 use crate::survey::{self, Encode, Findings, Haste};
-use crate::{trial, trim};
+use crate::{converting, trial, trim};
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, MemberId, VersionId};
@@ -183,31 +183,24 @@ async fn look_once(service: &Arc<Service>, haste: Haste) -> Result<(), Error> {
             findings.spaces.iter().map(|space| (space.name.clone(), space.clone())).collect();
         kept.moving = std::mem::take(&mut findings.moving);
     }
-    conclude(service, &mut findings).await?;
+    let arrived = conclude(service, &mut findings).await?;
     let trimmed = trim::trim(service, std::mem::take(&mut findings.excess)).await?;
     service.pool().repairs.note_excess(trimmed.waiting);
-    if trimmed.ordered > 0 || !findings.arrived.is_empty() || findings.more_excess {
+    if trimmed.ordered > 0 || arrived > 0 || findings.more_excess {
         service.keeper.changed(now);
     }
     Ok(())
 }
 
-/// Writes down what versions have by now.
-async fn conclude(service: &Service, findings: &mut Findings) -> Result<(), Error> {
-    let (safe, arrived) = (std::mem::take(&mut findings.safe), findings.arrived.clone());
+/// Writes down what versions have by now; how many have what they were being changed to.
+async fn conclude(service: &Arc<Service>, findings: &mut Findings) -> Result<u64, Error> {
+    let safe = std::mem::take(&mut findings.safe);
     if !safe.is_empty() {
         let wall_ms = service.time.wall_ms();
         let set = move |db: &_| conversions::safe(db, &safe, wall_ms);
         service.catalog.write(Durability::Process, set).await?;
     }
-    for (version, goal) in arrived {
-        let now_ms = service.time.now_ms();
-        let arrive = move |db: &_| conversions::arrive(db, version, goal, now_ms);
-        if service.catalog.write(Durability::Disk, arrive).await? {
-            tracing::debug!(%version, %goal, "a version has the redundancy it was to have");
-        }
-    }
-    Ok(())
+    converting::arrive(service, std::mem::take(&mut findings.arrived)).await
 }
 
 /// A donor says what came of orders.

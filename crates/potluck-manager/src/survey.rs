@@ -5,11 +5,13 @@
 //! walks a page at a time, each page in a snapshot of its own, and rests between pages: a walk
 //! over millions of files holds up nobody.
 
+pub mod excess;
 pub mod file;
 pub mod findings;
 
-pub use file::{chunk_facts, judge_file};
-pub use findings::{Encode, Excess, Findings, Job, Moving, ShardAt};
+pub use excess::Excess;
+pub use file::{chunk_facts, judge_file, reaches_goal};
+pub use findings::{Encode, Findings, Job, Moving, ShardAt};
 
 use crate::catalog::units::{self, Root};
 use crate::catalog::walk::{Walk, What};

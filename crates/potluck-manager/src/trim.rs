@@ -1,10 +1,12 @@
 //! Trim: copies that no unit needs are deleted, by the same two phases as garbage (gc.rs).
 //!
 //! Why no unit ever loses a copy it relies on:
-//! 1. Every use of the chunk in the whole catalog was seen by one survey, and each can do without
-//!    the copy: the votes are as many as the references, and still are when the copy is marked.
-//! 2. The copies that those units rely on instead are there, on live donors whose inventories were
-//!    compared and who are not about to delete them, at that very moment.
+//! 1. Every version that uses the chunk in the whole catalog was seen by one survey, and each can do
+//!    without the copy. When it is marked, all of them are there, are to have what they were judged
+//!    by, and the references are theirs; and where they can do without it because its donor gives
+//!    space back, it still does.
+//! 2. The copies that those versions rely on instead are there, on donors that are live, compared,
+//!    trusted and keep them, at that very moment.
 //! 3. Sessions that offered the chunk keep it as it is. One that offers it after it was marked is
 //!    not told of the copy; one that did so before is seen when the deletion is ordered, and the
 //!    copy stays.
@@ -12,18 +14,20 @@
 
 use crate::catalog::chunks::{self, ChunkState};
 use crate::catalog::placements::{self, CopyState};
-use crate::catalog::{Durability, Error};
+use crate::catalog::{Durability, Error, versions};
+use crate::pool::Standings;
 use crate::service::Service;
 use crate::survey::Excess;
 use potluck_core::chunk::ChunkName;
-use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
 use rusqlite::Connection;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Copies marked in one job.
+/// Copies marked in one job, …
 const PER_JOB: usize = 512;
+/// … and versions asked about for them, so that commits do not wait long.
+const VOTES_PER_JOB: usize = 8192;
 
 /// What became of copies in excess.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -38,16 +42,18 @@ type Found = BTreeMap<(ChunkName, DonorId), Excess>;
 
 /// Has copies deleted that a survey found to be too many.
 pub async fn trim(service: &Arc<Service>, excess: Found) -> Result<Trimmed, Error> {
-    let mut agreed: Vec<_> = excess
-        .into_iter()
-        .filter(|(_, excess)| !excess.needed && excess.votes == excess.refs)
-        .collect();
+    let mut agreed: Vec<_> = excess.into_iter().filter(|(_, excess)| excess.is_agreed()).collect();
     let mut trimmed = Trimmed { ordered: 0, waiting: agreed.len() as u64 };
     if service.gc_held().is_some() {
         return Ok(trimmed);
     }
     while !agreed.is_empty() {
-        let rest = agreed.split_off(agreed.len().min(PER_JOB));
+        let mut votes = 0;
+        let fits = agreed.iter().take(PER_JOB).take_while(|(_, excess)| {
+            votes += excess.votes.len();
+            votes <= VOTES_PER_JOB
+        });
+        let rest = agreed.split_off(fits.count().max(1));
         trimmed.ordered += trim_some(service, agreed).await?;
         agreed = rest;
     }
@@ -73,9 +79,15 @@ async fn trim_some(
     }
     let shared = Arc::clone(service);
     let mark = move |db: &Connection| {
+        let standings = shared.pool().standings(shared.time.tick());
         let mut marked = Vec::new();
         for ((name, donor), excess) in chosen {
-            if may_go(db, &shared, &name, donor, &excess, now)? {
+            let goes = can_go(db, &standings, &name, donor, &excess)? && {
+                let pool = shared.pool();
+                let stays = |(relied, at): &(ChunkName, DonorId)| !pool.has_deletion(*at, relied);
+                !pool.is_offered(&name) && excess.keep.iter().all(stays)
+            };
+            if goes {
                 placements::mark_leaving(db, &name, donor)?;
                 marked.push((name, donor));
             }
@@ -95,32 +107,38 @@ async fn trim_some(
     Ok(free.len() as u64)
 }
 
-/// Whether the copy can still be done without, by what is true inside this job.
-fn may_go(
+/// Whether the copy can still be done without, by what the catalog says now and as donors stand now.
+pub fn can_go(
     db: &Connection,
-    service: &Service,
+    standings: &Standings,
     name: &ChunkName,
     donor: DonorId,
     excess: &Excess,
-    now: Tick,
 ) -> Result<bool, Error> {
     let Some(chunk) = chunks::get(db, name)? else { return Ok(false) };
-    if chunk.state != ChunkState::Here || chunk.refs != excess.votes {
+    if chunk.state != ChunkState::Here || chunk.refs != excess.uses() {
         return Ok(false);
     }
     let copy = placements::state_of(db, chunk.id, donor)?;
     if !matches!(copy, Some(CopyState::Here | CopyState::Leaving)) {
         return Ok(false);
     }
-    for (relied, holder) in &excess.keep {
-        let Some(chunk) = chunks::get(db, relied)? else { return Ok(false) };
-        if placements::state_of(db, chunk.id, *holder)? != Some(CopyState::Here) {
+    for vote in &excess.votes {
+        let version = versions::find(db, vote.version)?;
+        let judged_by = version.map(|version| (version.redundancy(), version.goal));
+        if judged_by != Some(vote.judged_by)
+            || !vote.ground.holds(standings.get(donor), name, vote.version)
+        {
             return Ok(false);
         }
     }
-    let pool = service.pool();
-    let stands = |(relied, holder): &(ChunkName, DonorId)| {
-        pool.vouches(*holder, now) && !pool.has_deletion(*holder, relied)
-    };
-    Ok(!pool.is_offered(name) && excess.keep.iter().all(stands))
+    for (relied, holder) in &excess.keep {
+        let Some(chunk) = chunks::get(db, relied)? else { return Ok(false) };
+        if placements::state_of(db, chunk.id, *holder)? != Some(CopyState::Here)
+            || !standings.counts(*holder, relied)
+        {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }

@@ -117,6 +117,8 @@ pub mod code {
     pub const WRONG_KIND: &str = "POT-E022";
     /// A directory or space that is not empty.
     pub const NOT_EMPTY: &str = "POT-E023";
+    /// More would be lost, or something else, than was agreed to.
+    pub const NOT_AGREED: &str = "POT-E024";
     /// No donor is lending.
     pub const NO_DONORS: &str = "POT-E030";
     /// Fewer donors than copies.

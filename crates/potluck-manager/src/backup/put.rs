@@ -186,8 +186,11 @@ impl Put {
             files: files.into_iter().map(Ok::<_, Infallible>).collect(),
             done: true,
         };
+        let shared = Arc::clone(service);
         let work = move |db: &Connection| {
-            let outcome = commit::commit(db, batch, now_ms, wall_ms, |_| Ok(String::new()))?;
+            let standings = shared.pool().standings(shared.time.tick());
+            let reply = |_: &[_]| Ok(String::new());
+            let outcome = commit::commit(db, batch, &standings, now_ms, wall_ms, reply)?;
             also(db)?;
             let commit::Outcome::Fresh { files, again } = outcome else {
                 return Err(Error::Bug("a batch of the manager's own was repeated".into()));
@@ -222,9 +225,8 @@ async fn offer(
         _ => Ok(Vec::new()),
     };
     let holders = service.catalog.read(holders).await?;
-    let now = service.time.tick();
-    let pool = service.pool();
-    Ok(holders.into_iter().filter(|donor| pool.vouches(*donor, now)).collect())
+    let standings = service.pool().standings(service.time.tick());
+    Ok(holders.into_iter().filter(|donor| standings.counts(*donor, &name)).collect())
 }
 
 /// A file of the pool's own metadata, ready to be committed.

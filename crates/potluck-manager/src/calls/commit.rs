@@ -44,8 +44,11 @@ impl Answer for Commit {
         let mirror = ticketed.policy.mirror;
         let (now_ms, wall_ms) = (service.time.now_ms(), service.time.wall_ms());
         let batch = Batch { session: id, space: ticketed.space, number, mirror, files, done };
+        let shared = Arc::clone(&service);
         let work = move |db: &_| {
-            let outcome = commit::commit(db, batch, now_ms, wall_ms, |outcomes| {
+            // Asked inside the job: who stopped to count while it waited counts no more.
+            let standings = shared.pool().standings(shared.time.tick());
+            let outcome = commit::commit(db, batch, &standings, now_ms, wall_ms, |outcomes| {
                 serde_json::to_string(&reply(outcomes)).map_err(|why| Error::Bug(why.to_string()))
             })?;
             for (name, donor) in others {

@@ -1,11 +1,11 @@
 //! Taking lent space back.
 
 use super::{Answer, concerned};
-use crate::give_back;
+use crate::give_back::{self, Loss};
 use crate::members::Caller;
 use crate::service::Service;
 use potluck_wire::control::{GiveBack, GiveBackStatus, GivingBack};
-use potluck_wire::error::Failure;
+use potluck_wire::error::{ErrorKind, Failure, code};
 use std::sync::Arc;
 
 impl Answer for GiveBack {
@@ -16,19 +16,40 @@ impl Answer for GiveBack {
             return Ok(give_back::progress(&service, donor).await?);
         }
         // Before anything is asked of the donor: afterwards the files are not told apart.
-        let lost = match self.now || self.dry_run {
+        let loss = match self.now || self.dry_run {
             true => give_back::would_lose(&service, donor).await?,
-            false => (Vec::new(), 0),
+            false => Loss::default(),
         };
+        let listing = loss.digest();
         if !self.dry_run {
+            if self.now && self.agreed.is_some_and(|agreed| agreed != listing) && loss.files > 0 {
+                return Err(not_agreed(&loss));
+            }
             let held = service.pool().held(donor);
             let goal = self.bytes.map_or(0, |bytes| held.saturating_sub(bytes));
-            give_back::begin(&service, donor, goal, self.now).await?;
+            let lose = self.now.then_some(loss.versions);
+            give_back::begin(&service, donor, goal, lose).await?;
         }
-        let mut progress = give_back::progress(&service, donor).await?;
-        (progress.lost, progress.lost_files) = lost;
-        Ok(progress)
+        let progress = give_back::progress(&service, donor).await?;
+        Ok(GivingBack {
+            lost: loss.paths,
+            lost_files: loss.files,
+            listing: Some(listing),
+            ..progress
+        })
     }
+}
+
+/// Files changed since the list was made that somebody agreed to.
+fn not_agreed(loss: &Loss) -> Failure {
+    let shown = loss.paths.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
+    let more = if loss.files > 3 { ", …" } else { "" };
+    let what = format!(
+        "what would be lost is not what was agreed to: by now it is {} files, {shown}{more}",
+        loss.files
+    );
+    Failure::new(ErrorKind::Conflict, code::NOT_AGREED, what)
+        .hint("look at the whole list with `-n`, and decide again")
 }
 
 impl Answer for GiveBackStatus {

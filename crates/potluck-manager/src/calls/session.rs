@@ -168,11 +168,11 @@ impl Answer for Offer {
         service.catalog.write(Durability::Process, keep).await?;
         let found = service.catalog.read(move |db| in_use(db, &names, ack)).await?;
 
-        let now = service.time.tick();
-        let pool = service.pool();
-        let held = found.into_iter().filter_map(|(index, donors)| {
-            let donors: Vec<_> =
-                donors.into_iter().filter(|donor| pool.vouches(*donor, now)).collect();
+        // What is on its way out, or at a donor that is not trusted, is sent again: that is how a
+        // damaged file is mended by whoever has it.
+        let standings = service.pool().standings(service.time.tick());
+        let held = found.into_iter().filter_map(|(index, name, mut donors)| {
+            donors.retain(|donor| standings.counts(*donor, &name));
             (!donors.is_empty()).then_some(Held { index, donors })
         });
         Ok(Offered { held: held.collect() })
@@ -184,13 +184,13 @@ fn in_use(
     db: &Connection,
     names: &[ChunkName],
     ack: AckLevel,
-) -> Result<Vec<(u32, Vec<DonorId>)>, Error> {
+) -> Result<Vec<(u32, ChunkName, Vec<DonorId>)>, Error> {
     let mut found = Vec::new();
     for (index, name) in (0..).zip(names) {
         if let Some(chunk) = chunks::get(db, name)?
             && chunk.refs > 0
         {
-            found.push((index, placements::holders_at(db, chunk.id, ack)?));
+            found.push((index, *name, placements::holders_at(db, chunk.id, ack)?));
         }
     }
     Ok(found)

@@ -1,13 +1,15 @@
 //! Whether a written file has the copies that its acknowledgement stands for (PROMISES D3).
 //!
-//! A donor counts as holder of a chunk by a receipt of the session, or by what the pool knows. What
-//! counts is distinct donors: n of them for each chunk, or for an erasure-coded group a donor of
+//! A donor counts as holder of a chunk by a receipt of the session, or by what the pool knows, unless
+//! it is not trusted or deletes what it has without waiting; one that is given up counts by a receipt
+//! only. What counts is distinct donors: n of them for each chunk, or for an erasure-coded group a donor of
 //! its own for every chunk, found by matching. Under an asynchronous mirroring protocol one holder
 //! of each chunk is enough to commit, and the rest is an unsafe window that repair sees closed.
 
 use super::chunks::{Book, Known};
 use super::commit::PreparedFile;
 use super::error::Error;
+use crate::pool::Standings;
 use potluck_core::chunk::ChunkName;
 use potluck_core::erasure::Ec;
 use potluck_core::ids::DonorId;
@@ -26,8 +28,13 @@ pub enum Standing {
 
 /// Refuses a file of which a chunk is nowhere, or, unless copies are made asynchronously, not on
 /// as many distinct donors as its redundancy asks for.
-pub fn check(book: &mut Book<'_>, file: &PreparedFile, mirror: Mirror) -> Result<Standing, Error> {
-    let holders = holders(book, file)?;
+pub fn check(
+    book: &mut Book<'_>,
+    file: &PreparedFile,
+    mirror: Mirror,
+    standings: &Standings,
+) -> Result<Standing, Error> {
+    let holders = holders(book, file, standings)?;
     let complete = match file.version.ec {
         None => check_copies(file, &holders),
         Some(ec) => check_groups(file, ec, &holders),
@@ -40,7 +47,11 @@ pub fn check(book: &mut Book<'_>, file: &PreparedFile, mirror: Mirror) -> Result
 }
 
 /// The holders of each chunk, none of which is without any.
-fn holders(book: &mut Book<'_>, file: &PreparedFile) -> Result<Vec<Vec<DonorId>>, Error> {
+fn holders(
+    book: &mut Book<'_>,
+    file: &PreparedFile,
+    standings: &Standings,
+) -> Result<Vec<Vec<DonorId>>, Error> {
     let by_receipt = receipts(file);
     let mut holders = Vec::with_capacity(file.chunks.len());
     for (index, chunk) in file.chunks.iter().enumerate() {
@@ -48,9 +59,11 @@ fn holders(book: &mut Book<'_>, file: &PreparedFile) -> Result<Vec<Vec<DonorId>>
             return Err(Error::WrongLength { path: file.path.clone(), index });
         }
         let receipts = by_receipt.get(&chunk.name).into_iter().flatten().copied();
-        let mut donors: BTreeSet<DonorId> = receipts.collect();
+        let mut donors: BTreeSet<DonorId> =
+            receipts.filter(|donor| standings.proves(*donor, &chunk.name)).collect();
         if donors.len() < file.version.redundancy().donors() as usize {
-            donors.extend(book.holders(&chunk.name)?);
+            let known = book.holders(&chunk.name)?.into_iter();
+            donors.extend(known.filter(|donor| standings.keeps(*donor, &chunk.name)));
         }
         if donors.is_empty() {
             return Err(Error::NotAcknowledged { path: file.path.clone(), index });

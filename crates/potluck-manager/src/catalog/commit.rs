@@ -13,6 +13,7 @@ use super::schema::Counter;
 use super::sessions;
 use super::spaces::{self, Space, Sums};
 use super::versions::{self, Version};
+use crate::pool::Standings;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, SessionId, SpaceId, VersionId};
 use potluck_core::path::PoolPath;
@@ -91,10 +92,12 @@ pub enum Refused<F> {
 
 /// Commits a batch, unless it was committed before.
 ///
-/// `reply` writes down what the caller will be told, to repeat it when it is lost.
+/// Copies count as their donors stand in `standings`, which must be of this moment. `reply` writes
+/// down what the caller will be told, to repeat it when it is lost.
 pub fn commit<F>(
     db: &Connection,
     batch: Batch<F>,
+    standings: &Standings,
     now_ms: u64,
     wall_ms: i64,
     reply: impl FnOnce(&[Result<VersionId, Refused<F>>]) -> Result<String, Error>,
@@ -109,6 +112,7 @@ pub fn commit<F>(
     let space = spaces::numbered(db, batch.space)?;
     let mut work = Work {
         db,
+        standings,
         wall_ms,
         mirror: batch.mirror,
         space: space.as_ref(),
@@ -190,6 +194,7 @@ pub fn check_condition(
 
 struct Work<'db> {
     db: &'db Connection,
+    standings: &'db Standings,
     wall_ms: i64,
     mirror: Mirror,
     space: Option<&'db Space>,
@@ -221,7 +226,7 @@ impl Work<'_> {
             None => None,
         };
         check_condition(&file.path, file.condition, replaced)?;
-        let standing = acknowledged::check(&mut self.book, &file, self.mirror)?;
+        let standing = acknowledged::check(&mut self.book, &file, self.mirror, self.standings)?;
 
         // From here on the file is accepted.
         let dir = match known_dir {

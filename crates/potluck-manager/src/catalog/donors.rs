@@ -1,7 +1,8 @@
 //! What must be known of donors after a restart of the manager.
 
 use super::error::Error;
-use potluck_core::ids::DonorId;
+use super::notes;
+use potluck_core::ids::{DonorId, VersionId};
 use rusqlite::{Connection, params};
 
 /// A donor as it is remembered.
@@ -20,7 +21,7 @@ pub struct Known {
 }
 
 /// What a give-back is to reach.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Goal {
     /// Bytes the donor may keep.
     pub bytes: u64,
@@ -28,6 +29,8 @@ pub struct Goal {
     pub start: u64,
     /// Whether nothing is waited for.
     pub at_once: bool,
+    /// Versions that may be lost for it, in order.
+    pub lose: Vec<VersionId>,
 }
 
 /// All donors of which something is remembered.
@@ -44,11 +47,24 @@ pub fn all(db: &Connection) -> Result<Vec<Known>, Error> {
             donor: DonorId(row.get(0)?),
             heard_ms: ms(row.get(1)?),
             away_until_ms: ms(row.get(2)?),
-            giving: ms(row.get(3)?).map(|bytes| Goal { bytes, start, at_once }),
+            giving: ms(row.get(3)?).map(|bytes| Goal { bytes, start, at_once, lose: Vec::new() }),
             quarantined: row.get(6)?,
         })
     })?;
-    Ok(known.collect::<Result<_, _>>()?)
+    let mut all: Vec<Known> = known.collect::<Result<_, _>>()?;
+    for known in &mut all {
+        if let Some(giving) = &mut known.giving {
+            giving.lose = agreed(db, known.donor)?;
+        }
+    }
+    Ok(all)
+}
+
+/// The versions that may be lost for a donor's give-back. None where an earlier release began it:
+/// what nobody is known to have agreed to is moved first.
+fn agreed(db: &Connection, donor: DonorId) -> Result<Vec<VersionId>, Error> {
+    let Some(noted) = notes::get(db, &notes::may_lose(donor))? else { return Ok(Vec::new()) };
+    serde_json::from_str(&noted).map_err(|why| Error::Damaged(format!("what may be lost: {why}")))
 }
 
 /// Remembers when donors were heard.
@@ -73,8 +89,16 @@ pub fn announce(db: &Connection, donor: DonorId, until_ms: Option<u64>) -> Resul
     Ok(())
 }
 
-/// Remembers a donor's give-back, or with `None` that there is none.
-pub fn give_back(db: &Connection, donor: DonorId, goal: Option<Goal>) -> Result<(), Error> {
+/// Remembers a donor's give-back and what may be lost for it, or with `None` that there is none.
+pub fn give_back(db: &Connection, donor: DonorId, goal: Option<&Goal>) -> Result<(), Error> {
+    let key = notes::may_lose(donor);
+    match goal.map(|goal| &goal.lose).filter(|lose| !lose.is_empty()) {
+        Some(lose) => {
+            let text = serde_json::to_string(lose).map_err(|why| Error::Bug(why.to_string()))?;
+            notes::set(db, &key, &text)?;
+        }
+        None => notes::clear(db, &key)?,
+    }
     db.prepare_cached(
         "INSERT INTO donors (id, goal_bytes, start_bytes, at_once) VALUES (?1, ?2, ?3, ?4)
          ON CONFLICT (id) DO UPDATE SET goal_bytes = excluded.goal_bytes,

@@ -18,6 +18,11 @@ pub const JOURNAL: &str = "journal";
 /// Why garbage collection is held.
 pub const GC_HELD: &str = "gc_held";
 
+/// The versions that may be lost when a donor's owner takes its space at once, as a JSON list.
+pub fn may_lose(donor: DonorId) -> String {
+    format!("may_lose_{donor}")
+}
+
 /// A fact, if it was noted.
 pub fn get(db: &Connection, key: &str) -> Result<Option<String>, Error> {
     let mut select = db.prepare_cached("SELECT value FROM notes WHERE key = ?1")?;

@@ -3,6 +3,7 @@
 mod committing;
 mod costs;
 mod damage;
+mod deleting;
 pub(crate) mod files;
 mod formats;
 mod garbage;

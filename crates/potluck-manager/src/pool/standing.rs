@@ -5,10 +5,11 @@ use super::Pool;
 use super::donors::Donor;
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
-use potluck_core::ids::DonorId;
+use potluck_core::ids::{DonorId, VersionId};
 use potluck_core::repair_plan::{Copy, Domain, Helper, Worth};
 use potluck_wire::control::{DonorState, Scrubbed};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// When so many percent of the donors are gone within [`TOGETHER`], a switch died rather than the
@@ -47,7 +48,7 @@ pub struct Record {
 }
 
 /// A give-back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Giving {
     /// Bytes it may keep.
     pub goal: u64,
@@ -55,6 +56,8 @@ pub struct Giving {
     pub start: u64,
     /// Whether nothing is waited for.
     pub at_once: bool,
+    /// Versions that may be lost for it, in order: their last copies are not waited for either.
+    pub lose: Arc<[VersionId]>,
     /// Copies with names in parts below this leave.
     pub below: u32,
     /// When it was asked for.
@@ -68,15 +71,19 @@ pub enum Rule {
     WhenWhole,
     /// When its unit survives one more death without it.
     WhenSafe,
-    /// Now.
+    /// Now, if its unit can be read without it, or is of a version that may be lost.
     AtOnce,
 }
 
 /// A donor as a survey sees it.
 #[derive(Debug, Clone)]
 pub struct Standing {
-    /// What its copies are worth.
+    /// What its copies are worth, …
     pub worth: Worth,
+    /// … and those that leave.
+    pub worth_leaving: Worth,
+    /// Whether it is believed.
+    pub trusted: bool,
     /// What fails with it.
     pub domain: Domain,
     /// Bytes it can still take.
@@ -85,6 +92,8 @@ pub struct Standing {
     pub below: u32,
     /// … under this rule.
     pub rule: Rule,
+    /// Versions that may be lost for that, in order.
+    pub lose: Arc<[VersionId]>,
     /// Whether its owner needs the space now.
     pub pressed: bool,
     /// Whether it takes copies.
@@ -103,10 +112,23 @@ pub fn part_of(name: &ChunkName) -> u32 {
 impl Standing {
     /// What its copy of a chunk is worth; `leaving` where it is being deleted.
     pub fn worth_of(&self, name: &ChunkName, leaving: bool) -> Worth {
-        if !leaving && part_of(name) >= self.below {
-            return self.worth;
-        }
-        if self.worth.fetchable() { Worth::Source } else { Worth::Lost }
+        if leaving || self.leaves(name) { self.worth_leaving } else { self.worth }
+    }
+
+    /// Whether its copy of a chunk is to leave because it gives space back.
+    pub fn leaves(&self, name: &ChunkName) -> bool {
+        part_of(name) < self.below
+    }
+
+    /// Whether its copy of a chunk is to leave without being made elsewhere first, as far as the
+    /// rule allows.
+    pub fn leaves_at_once(&self, name: &ChunkName) -> bool {
+        self.rule == Rule::AtOnce && self.leaves(name)
+    }
+
+    /// Whether its owner agreed, or was agreed with, to lose a version by taking space back.
+    pub fn may_lose(&self, version: VersionId) -> bool {
+        self.lose.binary_search(&version).is_ok()
     }
 }
 
@@ -123,10 +145,33 @@ impl Standings {
         Some(Copy { donor, domain: standing.domain, worth })
     }
 
-    /// The same without what one donor has.
+    /// Whether a donor's copy is one to rely on: there, trusted, and to stay.
+    pub fn counts(&self, donor: DonorId, name: &ChunkName) -> bool {
+        self.copy(donor, name, false).is_some_and(|copy| copy.worth == Worth::Counts)
+    }
+
+    /// Whether a donor's receipt stands for a copy that stays until there are others: not where
+    /// the donor is not trusted, or deletes without waiting. A donor that gives space back in
+    /// order keeps it until the file is whole elsewhere.
+    pub fn proves(&self, donor: DonorId, name: &ChunkName) -> bool {
+        self.get(donor).is_some_and(|at| at.trusted && !at.leaves_at_once(name))
+    }
+
+    /// The same of a copy that no receipt tells of: it may be at a donor that is silent for a
+    /// moment, and not at one that is given up.
+    pub fn keeps(&self, donor: DonorId, name: &ChunkName) -> bool {
+        self.proves(donor, name) && self.get(donor).is_some_and(|at| at.worth.counts())
+    }
+
+    /// The same without what one donor has, and without all that leaves any donor at once: two
+    /// owners who take their space at the same time must not count on each other's copies.
     pub fn without(mut self, donor: DonorId) -> Self {
-        if let Some(standing) = self.0.get_mut(&donor) {
-            standing.worth = Worth::Lost;
+        for (id, standing) in &mut self.0 {
+            if *id == donor {
+                (standing.worth, standing.worth_leaving) = (Worth::Lost, Worth::Lost);
+            } else if standing.rule == Rule::AtOnce {
+                standing.worth_leaving = Worth::Lost;
+            }
         }
         self
     }
@@ -184,17 +229,19 @@ impl Pool {
         let standing = |(id, donor): (DonorId, &Donor)| {
             let record = &donor.record;
             let pressed = record.excess > 0;
-            let (below, rule) = match record.giving {
-                Some(giving) if giving.at_once => (giving.below, Rule::AtOnce),
-                _ if pressed => (
-                    record.pressed_below.max(record.giving.map_or(0, |giving| giving.below)),
-                    Rule::WhenSafe,
-                ),
-                Some(giving) => (giving.below, Rule::WhenWhole),
-                None => (0, Rule::WhenWhole),
+            let given = record.giving.as_ref().map_or(0, |giving| giving.below);
+            let at_once = record.giving.as_ref().filter(|giving| giving.at_once);
+            let (below, rule) = match at_once {
+                Some(_) => (given, Rule::AtOnce),
+                None if pressed => (record.pressed_below.max(given), Rule::WhenSafe),
+                None => (given, Rule::WhenWhole),
             };
+            let worth = self.worth(id, donor, now);
             let standing = Standing {
-                worth: self.worth(id, donor, now),
+                worth,
+                worth_leaving: if worth.fetchable() { Worth::Source } else { Worth::Lost },
+                trusted: record.quarantined.is_none(),
+                lose: at_once.map(|giving| Arc::clone(&giving.lose)).unwrap_or_default(),
                 domain: domains[&id],
                 free: self.free_at(id),
                 below,
@@ -391,14 +438,14 @@ impl Pool {
 
     /// A donor's give-back.
     pub fn giving(&self, donor: DonorId) -> Option<Giving> {
-        self.donors.get(donor)?.record.giving
+        self.donors.get(donor)?.record.giving.clone()
     }
 
     /// Donors that must hold less, with the bytes that must go.
     pub fn must_shrink(&self) -> Vec<(DonorId, u64)> {
         let over = |(id, donor): (DonorId, &Donor)| {
             let held = donor.life.as_ref()?.disk.lent_used;
-            let goal = donor.record.giving.map_or(u64::MAX, |giving| giving.goal);
+            let goal = donor.record.giving.as_ref().map_or(u64::MAX, |giving| giving.goal);
             let over = held.saturating_sub(goal).max(donor.record.excess);
             (over > 0 || donor.record.giving.is_some()).then_some((id, over))
         };

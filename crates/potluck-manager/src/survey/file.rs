@@ -47,6 +47,21 @@ pub fn judge_file(version: &Version, layout: &Layout, standings: &Standings) -> 
     file.done()
 }
 
+/// Whether a version has all that it is being changed to; what keeps it now may be given up then.
+pub fn reaches_goal(layout: &Layout, standings: &Standings) -> bool {
+    goal_is_there(layout, &copies(layout, standings))
+}
+
+/// The same of copies as they count. Only those count here that can be reached: a donor that is silent
+/// may never come back, and then less would be left than either redundancy promised.
+pub(super) fn goal_is_there(layout: &Layout, copies: &[Vec<Copy>]) -> bool {
+    let reached = |copies: &Vec<Copy>| {
+        copies.iter().filter(|copy| copy.worth == Worth::Counts).copied().collect()
+    };
+    let reached: Vec<Vec<Copy>> = copies.iter().map(reached).collect();
+    layout.unencoded.is_empty() && layout.goal.iter().all(|unit| judged(unit, &reached).complete())
+}
+
 impl File {
     pub(super) fn new(version: &Version) -> Self {
         let promised = version.redundancy().tolerates();

@@ -1,6 +1,7 @@
 //! What a survey finds.
 
-use super::file::{File, copies, judged, least};
+use super::excess::{Excess, Ground, MAX_EXCESS, MAX_VOTES, Vote};
+use super::file::{File, copies, goal_is_there, judged, least};
 use crate::catalog::units::{Layout, Root, Unit};
 use crate::catalog::versions::Version;
 use crate::pool::{Rule, Standings};
@@ -10,12 +11,10 @@ use potluck_core::ids::{DonorId, VersionId};
 use potluck_core::policy::Redundancy;
 use potluck_core::repair_plan::{Copy, Domain, Judged, Stand, Worth};
 use potluck_wire::control::SpaceHealth;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Units that wait to be made whole; the least urgent beyond that wait for the next survey.
 const MAX_QUEUED: usize = 16_384;
-/// Copies in excess that are remembered; more are found when these are gone.
-const MAX_EXCESS: usize = 65_536;
 /// Versions noted for one purpose; more are found by the next survey.
 const MAX_NOTED: usize = 16_384;
 /// Groups to be encoded that are remembered.
@@ -79,21 +78,6 @@ impl Job {
     }
 }
 
-/// What units say of a copy that none of them may need.
-#[derive(Debug, Clone, Default)]
-pub struct Excess {
-    /// Occurrences of the chunk in recipes that can do without the copy.
-    pub votes: i64,
-    /// Whether some unit needs it.
-    pub needed: bool,
-    /// References the chunk had.
-    pub refs: i64,
-    /// What must be there when it is deleted.
-    pub keep: BTreeSet<(ChunkName, DonorId)>,
-    /// What is freed.
-    pub len: u32,
-}
-
 /// What is still to leave a donor.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Moving {
@@ -150,6 +134,10 @@ pub struct Findings {
     /// What leaves each donor.
     pub moving: BTreeMap<DonorId, Moving>,
     jobs: u64,
+    /// Files looked at.
+    files: u64,
+    /// Votes that are remembered of all copies together.
+    votes: usize,
 }
 
 /// A unit under the survey's eyes.
@@ -164,7 +152,19 @@ struct Look<'a> {
     goal: bool,
 }
 
+/// Copies that must be there when another is deleted.
+type Keep = Vec<(ChunkName, DonorId)>;
+
 impl Look<'_> {
+    /// The copies that shards rely on, of those that `which` gives a donor for.
+    fn relied(&self, which: impl Fn(usize, Stand) -> Option<DonorId>) -> Keep {
+        let shards = self.unit.shards.iter().zip(&self.judged.shards);
+        let relied = |(piece, stand): (&usize, &Stand)| {
+            Some((self.layout.pieces[*piece].name, which(*piece, *stand)?))
+        };
+        shards.filter_map(relied).collect()
+    }
+
     /// Whether a shard relies on this copy of a piece.
     fn relies_on(&self, piece: usize, donor: DonorId) -> bool {
         let mut shards = self.unit.shards.iter().zip(&self.judged.shards);
@@ -204,6 +204,7 @@ impl Findings {
     pub fn add(&mut self, version: &Version, kind: ChunkKind, layout: &Layout) {
         let copies = copies(layout, &self.standings);
         let mut file = File::new(version);
+        self.files += 1;
         let mut whole = true;
         for unit in &layout.units {
             let judged = judged(unit, &copies);
@@ -211,14 +212,12 @@ impl Findings {
             whole &= judged.complete();
             self.unit(&Look { version, kind, layout, unit, judged, copies: &copies, goal: false });
         }
-        let mut arrived = layout.unencoded.is_empty();
         for unit in &layout.goal {
             let judged = judged(unit, &copies);
-            arrived &= judged.complete() && judged.readable;
             self.unit(&Look { version, kind, layout, unit, judged, copies: &copies, goal: true });
         }
         if let Some(goal) = version.goal {
-            if arrived && self.arrived.len() < MAX_NOTED {
+            if self.arrived.len() < MAX_NOTED && goal_is_there(layout, &copies) {
                 self.arrived.push((version.id, goal));
             }
             self.note_unencoded(version, layout, goal, &copies);
@@ -340,32 +339,48 @@ impl Findings {
         let occurrences = if unit.group.is_none() { 1 } else { unit.shards.len() };
         for piece in unit.shards[..occurrences].iter().copied() {
             for copy in &look.copies[piece] {
-                if copy.worth == Worth::Lost || look.relies_on(piece, copy.donor) {
-                    self.needs(look, piece, copy);
-                } else {
-                    match self.dispensable(&look.judged, copy) {
-                        Some(whole) => self.can_go(look, piece, copy, whole),
-                        None => self.needs(look, piece, copy),
-                    }
+                let lacks = copy.worth == Worth::Lost || look.relies_on(piece, copy.donor);
+                match if lacks { None } else { self.dispensable(look, piece, copy) } {
+                    Some((ground, keep)) => self.can_go(look, piece, copy, ground, keep),
+                    None => self.needs(look, piece, copy),
                 }
             }
         }
     }
 
-    /// Whether a copy that no shard relies on may go, and if so whether the unit is whole then.
-    fn dispensable(&self, judged: &Judged, copy: &Copy) -> Option<bool> {
-        if judged.complete() {
-            return Some(true);
+    /// On which ground a unit can do without a copy that no shard relies on, if it can, and which
+    /// copies it relies on instead.
+    fn dispensable(&self, look: &Look<'_>, piece: usize, copy: &Copy) -> Option<(Ground, Keep)> {
+        let judged = &look.judged;
+        let standing = self.standings.get(copy.donor)?;
+        let leaves = standing.leaves(&look.layout.pieces[piece].name);
+        if leaves && standing.rule == Rule::AtOnce {
+            let ground = Ground::Leaves(Rule::AtOnce);
+            if look.goal {
+                return Some((ground, Keep::new())); // what is to keep a version is no promise yet
+            }
+            let live =
+                |donor| self.standings.get(donor).is_some_and(|at| at.worth == Worth::Counts);
+            let keep = look.relied(|_, stand| match stand {
+                Stand::Apart(donor) | Stand::Crowded(donor) => Some(donor).filter(|at| live(*at)),
+                Stand::Missing => None,
+            });
+            if keep.len() >= judged.need {
+                return Some((ground, keep));
+            }
+            if standing.may_lose(look.version.id) {
+                return Some((Ground::Agreed, Keep::new()));
+            }
         }
-        let rule = self.standings.get(copy.donor).map(|standing| standing.rule)?;
+        let apart = |stand| if let Stand::Apart(donor) = stand { Some(donor) } else { None };
+        if judged.complete() {
+            // A whole unit misses nothing of its other shards.
+            let keep = look.relied(|other, stand| apart(stand).filter(|_| other == piece));
+            return Some((Ground::Whole, keep));
+        }
         let safe = judged.matching > judged.need && judged.readable;
-        let goes = copy.worth == Worth::Source
-            && match rule {
-                Rule::WhenWhole => false,
-                Rule::WhenSafe => safe,
-                Rule::AtOnce => true,
-            };
-        goes.then_some(false)
+        (leaves && standing.rule == Rule::WhenSafe && safe)
+            .then(|| (Ground::Leaves(Rule::WhenSafe), look.relied(|_, stand| apart(stand))))
     }
 
     /// A unit cannot do without a copy: that chunk's votes never reach its references.
@@ -385,27 +400,28 @@ impl Findings {
         }
     }
 
-    fn can_go(&mut self, look: &Look<'_>, piece: usize, copy: &Copy, whole: bool) {
+    fn can_go(&mut self, look: &Look<'_>, piece: usize, copy: &Copy, ground: Ground, keep: Keep) {
         let chunk = &look.layout.pieces[piece];
         let key = (chunk.name, copy.donor);
         if self.excess.len() >= MAX_EXCESS && !self.excess.contains_key(&key) {
             self.more_excess = true;
             return;
         }
-        let at_once =
-            self.standings.get(copy.donor).is_some_and(|standing| standing.rule == Rule::AtOnce);
         let excess = self.excess.entry(key).or_default();
         (excess.refs, excess.len) = (chunk.refs, chunk.len);
-        excess.votes += i64::from(look.counts(piece));
-        if !at_once {
-            let relied = look.unit.shards.iter().zip(&look.judged.shards);
-            excess.keep.extend(relied.filter_map(|(other, stand)| match stand {
-                // A whole unit misses nothing of its other shards; another relies on them all.
-                Stand::Apart(donor) if !whole || *other == piece => {
-                    Some((look.layout.pieces[*other].name, *donor))
-                }
-                _ => None,
-            }));
+        let vote = Vote {
+            version: look.version.id,
+            seen: self.files,
+            judged_by: (look.version.redundancy(), look.version.goal),
+            ground,
+            uses: u32::from(look.counts(piece)),
+        };
+        self.votes += usize::from(excess.add(vote, keep));
+        if self.votes > MAX_VOTES {
+            // What so many files use cannot be shown to be too much.
+            self.votes -= excess.votes.len();
+            excess.votes = Vec::new();
+            excess.needed = true;
         }
     }
 

@@ -1,11 +1,14 @@
 use crate::crew::{Crew, Member};
-use crate::lab::{LEN, chunk, eventually};
-use potluck_wire::control::{GiveBack, GiveBackStatus, GivingBack, RepairAction, RepairControl};
+use crate::lab::{LEN, chunk, commit, eventually, file, offer, reserve};
+use potluck_wire::control::{
+    GiveBack, GiveBackStatus, GivingBack, Outcome, RepairAction, RepairControl,
+};
+use potluck_wire::error::{ErrorKind, code};
 use std::time::Duration;
 
 fn give_back(crew: &Crew, at: usize) -> GiveBack {
     let donor = Some(crew.members[at].id());
-    GiveBack { donor, bytes: None, now: false, dry_run: false, cancel: false }
+    GiveBack { donor, bytes: None, now: false, agreed: None, dry_run: false, cancel: false }
 }
 
 async fn progress(crew: &Crew, at: usize) -> GivingBack {
@@ -81,7 +84,61 @@ async fn what_would_be_lost_is_said_before_it_is() {
         .await;
     let other = give_back(&crew, 1);
     let refused = crew.members[0].donor.caller.call(&other).await.expect_err("not its own");
-    assert_eq!(refused.kind, potluck_wire::error::ErrorKind::Auth);
+    assert_eq!(refused.kind, ErrorKind::Auth);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_lost_is_what_was_agreed_to_though_two_owners_take_their_space() {
+    let mut crew = Crew::new(3).await;
+    crew.copies("pot://lab/single", &[1], &[0]).await;
+    crew.copies("pot://lab/double", &[2], &[0, 1]).await;
+    crew.beat().await;
+    let now = |at| GiveBack { now: true, ..give_back(&crew, at) };
+    let admin = crew.lab.admin();
+    let look = async |at| {
+        let planned = admin.call(&GiveBack { dry_run: true, ..now(at) }).await.expect("told");
+        (planned.lost_files, planned.listing)
+    };
+    let ((one, first), (none, second)) = (look(0).await, look(1).await);
+    assert_eq!((one, none), (1, 0), "each for itself: the other has the second file");
+    admin.call(&GiveBack { agreed: first, ..now(0) }).await.expect("begun");
+    let refused = admin.call(&GiveBack { agreed: second, ..now(1) }).await.expect_err("changed");
+    assert_eq!((refused.kind, &*refused.code), (ErrorKind::Conflict, code::NOT_AGREED));
+    assert!(refused.message.contains("pot://lab/double/2"), "{refused:?}");
+    assert!(!progress(&crew, 1).await.active);
+
+    // Agreed to, it may be lost here, and there it is moved first: it never is.
+    assert_eq!(admin.call(&now(1)).await.expect("begun").lost_files, 1);
+    // The lists outlive the manager.
+    crew.lab.stop().await;
+    crew.restart().await;
+    crew.until("all that may go is gone", async |crew: &Crew| {
+        assert!(!crew.holders(&chunk(2)).is_empty(), "what a list did not name");
+        (crew.members[0].holds.is_empty() && crew.members[1].holds.is_empty()).then_some(())
+    })
+    .await;
+    assert_eq!(crew.holders(&chunk(2)), [2]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_is_told_to_leave_out_what_is_on_its_way_out() {
+    let mut crew = Crew::new(2).await;
+    crew.copies("pot://lab/a", &[1], &[0]).await;
+    let session = reserve(&crew.user, 1 << 20).await.expect("reserved").session;
+    let held = async |crew: &Crew| offer(&crew.user, session, &[1]).await.held.len();
+    assert_eq!(held(&crew).await, 1);
+    crew.lab.admin().call(&give_back(&crew, 0)).await.expect("begun");
+    assert_eq!(held(&crew).await, 0);
+    let cancel = GiveBack { cancel: true, ..give_back(&crew, 0) };
+    crew.lab.admin().call(&cancel).await.expect("called off");
+    assert_eq!(held(&crew).await, 1);
+
+    // Sent to a donor that deletes it without waiting, it is nowhere.
+    let now = GiveBack { now: true, ..give_back(&crew, 0) };
+    crew.lab.admin().call(&now).await.expect("begun");
+    let sent = file(&session, "pot://lab/b", &[1], &[&crew.members[0].donor]);
+    let outcome = commit(&crew.user, session, 0, vec![sent], true).await.expect("answered");
+    assert!(matches!(outcome.files[0], Outcome::Refused(_)), "{outcome:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,6 +2,7 @@
 //! repair, give-back, scrub, garbage collection.
 
 use super::{Call, Done, call};
+use potluck_core::chunk::Digest;
 use potluck_core::ids::DonorId;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{Override, Policy};
@@ -106,9 +107,14 @@ pub struct GiveBack {
     /// How much; `None`: everything.
     #[serde(default)]
     pub bytes: Option<u64>,
-    /// Delete at once, also what no other donor has.
+    /// Wait for nothing where a file can be read without the donor, nor for files that are lost by
+    /// that: they are listed before anything is deleted, and no other is lost.
     #[serde(default)]
     pub now: bool,
+    /// With `now`: the [`GivingBack::listing`] of what its caller agreed to lose. When it is another
+    /// by now and not empty, nothing begins. `None`: whatever is lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agreed: Option<Digest>,
     /// Only say what would be lost.
     #[serde(default)]
     pub dry_run: bool,
@@ -159,6 +165,9 @@ pub struct GivingBack {
     pub lost: Vec<String>,
     /// How many files that are in all.
     pub lost_files: u64,
+    /// What names the whole list of these, to be agreed to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub listing: Option<Digest>,
 }
 
 /// A donor announces its absence, or an admin does for it: repair waits that long.

@@ -361,6 +361,7 @@ fn u1_messages_of_release_0_2_are_still_read() {
             donor: Some(DonorId(2)),
             bytes: Some(5),
             now: true,
+            agreed: None,
             dry_run: false,
             cancel: false,
         },

@@ -28,7 +28,7 @@ pub struct GiveBack {
 /// How a donor is emptied.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct GiveBackPace {
-    /// Delete at once what is there, also what no other donor has; lists first what is lost
+    /// Delete at once what is there, also what no other donor has once you agreed to the list of it
     #[arg(long)]
     pub now: bool,
     /// Do not wait until it is done

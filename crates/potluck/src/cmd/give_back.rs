@@ -50,21 +50,20 @@ pub async fn cancel(
     client: &Client,
     output: &Output,
 ) -> Result<Ending, Failure> {
-    let call_off = order(place, None, false, false, true);
+    let call_off = GiveBack { cancel: true, ..order(place, None, false) };
     output.result(&client.call(&call_off).await?, |back| {
         format!("{} lends again; it holds {}", place.name, format_size(back.held))
     });
     Ok(Ending::Done)
 }
 
-fn order(
-    place: &Place<'_>,
-    bytes: Option<u64>,
-    now: bool,
-    dry_run: bool,
-    cancel: bool,
-) -> GiveBack {
-    GiveBack { donor: place.donor, bytes, now, dry_run, cancel }
+fn order(place: &Place<'_>, bytes: Option<u64>, now: bool) -> GiveBack {
+    GiveBack { donor: place.donor, bytes, now, agreed: None, dry_run: false, cancel: false }
+}
+
+/// Asks what would be lost if all were taken now.
+pub fn look(place: &Place<'_>) -> GiveBack {
+    GiveBack { dry_run: true, ..order(place, None, true) }
 }
 
 /// Takes `bytes`, or all, from a donor, and waits until it is done.
@@ -77,22 +76,19 @@ pub async fn empty(
     shown: bool,
 ) -> Result<Ending, Failure> {
     if pace.caution.dry_run {
-        let planned = client.call(&order(place, bytes, pace.now, true, false)).await?;
+        let look = GiveBack { dry_run: true, ..order(place, bytes, pace.now) };
+        let planned = client.call(&look).await?;
         output.result(&planned, |planned| plan(place, bytes, pace.now, planned));
         return Ok(Ending::Done);
     }
-    if pace.now && !pace.caution.yes {
-        let planned = client.call(&order(place, bytes, true, true, false)).await?;
-        if planned.lost_files > 0 {
-            output.note(&plan(place, bytes, true, &planned));
-            let question = format!("lose {} for ever?", count(planned.lost_files, "file"));
-            let advice = "without --now everything is moved to other donors first; add -y to lose it without being asked";
-            if !confirm(&question, advice).await? {
-                return Ok(Ending::Interrupted);
-            }
+    let begun = if pace.now && !pace.caution.yes {
+        match begin_now(place, bytes, client, output).await? {
+            Some(begun) => begun,
+            None => return Ok(Ending::Interrupted),
         }
-    }
-    let begun = client.call(&order(place, bytes, pace.now, false, false)).await?;
+    } else {
+        client.call(&order(place, bytes, pace.now)).await?
+    };
     if pace.no_wait {
         output.result(&begun, |begun| {
             let held = format_size(begun.held);
@@ -102,6 +98,32 @@ pub async fn empty(
     }
     let background = GoesOn { output, place, over: false };
     wait(place, client, background, shown).await
+}
+
+/// Begins to take `bytes`, or all, at once, when its user agreed to what is lost by that; `None`:
+/// did not. What changed while the user was thinking is shown and asked about again.
+async fn begin_now(
+    place: &Place<'_>,
+    bytes: Option<u64>,
+    client: &Client,
+    output: &Output,
+) -> Result<Option<GivingBack>, Failure> {
+    loop {
+        let planned = client.call(&GiveBack { dry_run: true, ..order(place, bytes, true) }).await?;
+        if planned.lost_files > 0 {
+            output.note(&plan(place, bytes, true, &planned));
+            let question = format!("lose {} for ever?", count(planned.lost_files, "file"));
+            let advice = "without --now everything is moved to other donors first; add -y to lose it without being asked";
+            if !confirm(&question, advice).await? {
+                return Ok(None);
+            }
+        }
+        let agreed = GiveBack { agreed: planned.listing, ..order(place, bytes, true) };
+        match client.call(&agreed).await {
+            Err(failure) if failure.code == code::NOT_AGREED => output.note(&failure.message),
+            begun => return begun.map(Some),
+        }
+    }
 }
 
 /// What taking `bytes`, or all, would mean.

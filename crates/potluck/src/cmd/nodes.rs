@@ -9,7 +9,7 @@ use crate::output::{Output, count, table};
 use potluck_client::pool::Client;
 use potluck_core::ids::MemberId;
 use potluck_core::size::format_size;
-use potluck_wire::control::{DonorStatus, GiveBack, GivingBack, Revoke, Status, Trust};
+use potluck_wire::control::{DonorStatus, GivingBack, Revoke, Status, Trust};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;
 
@@ -95,9 +95,8 @@ struct RemovedDonor<'a> {
 /// Removes a donor. What it alone has is asked for first, as if its space were taken now.
 async fn remove(args: NodeRemove, client: &Client, output: &Output) -> Result<Ending, Failure> {
     let donor = donors::named(client, &args.donor).await?;
-    let look =
-        GiveBack { donor: Some(donor.donor), bytes: None, now: true, dry_run: true, cancel: false };
-    let loss = client.call(&look).await?;
+    let place = Place { donor: Some(donor.donor), name: &donor.name, cancel: String::new() };
+    let loss = client.call(&give_back::look(&place)).await?;
     let report = |removed| RemovedDonor {
         donor: &donor.name,
         removed,

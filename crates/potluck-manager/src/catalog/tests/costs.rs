@@ -1,13 +1,11 @@
 //! What a commit and an open cost; printed, and bounded loosely so that a regression shows.
 
-use super::files::{Fixture, chunk, coded, file, path};
+use super::files::{Fixture, chunk, coded, donors_there, file, path};
 use crate::catalog::commit::PreparedFile;
-use crate::catalog::{open, placements, units};
-use crate::pool::{Limits, Pool};
-use crate::survey::{self, Findings};
-use potluck_core::ids::{DonorId, Incarnation};
-use potluck_wire::control::{Holding, Register};
-use potluck_wire::ticket::Secret;
+use crate::catalog::{open, placements};
+use crate::survey::Findings;
+use potluck_core::ids::DonorId;
+use potluck_wire::control::Holding;
 use std::time::Duration;
 
 fn batch(number: u64, files: u64) -> Vec<PreparedFile> {
@@ -97,52 +95,10 @@ fn d4_many_files_open_in_time() {
     assert!(checked.as_secs() < 5);
 }
 
-/// Donors that are all there.
-fn standings(donors: u32) -> crate::pool::Standings {
-    let second = Duration::from_secs(1);
-    let mut pool = Pool::new(Limits {
-        lease: second,
-        suspect_after: second,
-        away_after: second,
-        grace: second,
-        repair_rate: 1,
-        repair_donor_rate: 1,
-    });
-    for donor in (1..=donors).map(DonorId) {
-        pool.add_donor(donor, "d");
-        let register = Register {
-            incarnation: Incarnation(1),
-            key: Secret::from_bytes([1; 32]),
-            address: String::new(),
-            version: String::new(),
-            disk: Default::default(),
-            room: 0,
-            label: None,
-            grace_ms: None,
-            heard: Default::default(),
-        };
-        pool.register(donor, &register, String::new(), Duration::ZERO);
-        pool.inventory_done(donor, register.incarnation);
-    }
-    pool.standings(Duration::ZERO)
-}
-
 /// Surveys everything as a manager does, but without rests; files seen, and the CPU time.
 fn surveyed(fixture: &Fixture, donors: u32) -> (Findings, Duration) {
     let began = cpu();
-    let mut findings = Findings::new(standings(donors));
-    for root in units::roots(&fixture.db).expect("spaces") {
-        findings.enter(&root, potluck_core::policy::Redundancy::Copies(2));
-        let mut cursor: Option<String> = None;
-        loop {
-            let page = fixture.db.unchecked_transaction().expect("a snapshot");
-            cursor = survey::page(&page, &root, cursor.as_deref(), &mut findings).expect("a page");
-            if cursor.is_none() {
-                break;
-            }
-        }
-        findings.leave();
-    }
+    let findings = fixture.survey(Findings::new(donors_there(donors).standings(Duration::ZERO)));
     (findings, cpu() - began)
 }
 

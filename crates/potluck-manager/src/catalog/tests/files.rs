@@ -3,16 +3,21 @@
 use crate::catalog::commit::{self, Batch, Outcome, PreparedChunk, PreparedFile, Refused};
 use crate::catalog::sessions::{self, StoredSession};
 use crate::catalog::versions::Version;
-use crate::catalog::{Error, schema, spaces};
+use crate::catalog::{Error, schema, spaces, units};
+use crate::pool::{Limits, Pool};
+use crate::survey::{self, Findings};
 use potluck_core::chunk::{ChunkName, DEFAULT_CHUNK, Digest, FileDigest};
-use potluck_core::ids::{DonorId, MemberId, SessionId, SpaceId, VersionId};
+use potluck_core::clock::Tick;
+use potluck_core::ids::{DonorId, Incarnation, MemberId, SessionId, SpaceId, VersionId};
 use potluck_core::path::PoolPath;
 use potluck_core::placement::Plan;
-use potluck_core::policy::{AckLevel, Mirror, Policy};
+use potluck_core::policy::{AckLevel, Mirror, Policy, Redundancy};
 use potluck_core::recipe::{self, Entry, PAGE_ENTRIES};
-use potluck_wire::control::Condition;
+use potluck_wire::control::{Condition, Register};
+use potluck_wire::ticket::Secret;
 use rusqlite::Connection;
 use std::path::PathBuf;
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// A catalog with the plain space “lab” and one open session.
@@ -21,6 +26,8 @@ pub struct Fixture {
     pub db: Connection,
     pub session: SessionId,
     pub mirror: Mirror,
+    /// Donors 1 to 32, which are all there.
+    pub pool: Pool,
     batch: u32,
 }
 
@@ -40,7 +47,7 @@ impl Fixture {
     /// Of the catalog in `dir`, whose first space is called “lab”.
     pub fn of(dir: TempDir, db: Connection) -> Self {
         let (session, mirror) = (SessionId([0; 16]), Mirror::ClientSync);
-        let mut fixture = Self { dir, db, session, mirror, batch: 0 };
+        let mut fixture = Self { dir, db, session, mirror, pool: donors_there(32), batch: 0 };
         fixture.new_session(1);
         fixture
     }
@@ -52,10 +59,10 @@ impl Fixture {
     /// As after a restart of the manager.
     pub fn reopen(self) -> Self {
         let file = self.file();
-        let Self { dir, db, session, mirror, batch } = self;
+        let Self { dir, db, session, mirror, pool, batch } = self;
         drop(db);
         let db = schema::open_existing(&file).expect("reopened");
-        Self { dir, db, session, mirror, batch }
+        Self { dir, db, session, mirror, pool, batch }
     }
 
     pub fn new_session(&mut self, id: u8) {
@@ -90,7 +97,8 @@ impl Fixture {
             done,
         };
         let tx = self.db.unchecked_transaction().expect("a transaction");
-        let outcome = commit::commit(&tx, batch, now_ms, 0, |outcomes| {
+        let standings = self.pool.standings(Tick::ZERO);
+        let outcome = commit::commit(&tx, batch, &standings, now_ms, 0, |outcomes| {
             Ok(format!("{} outcomes", outcomes.len()))
         })?;
         tx.commit().expect("committed");
@@ -122,6 +130,60 @@ impl Fixture {
     pub fn refs(&self, name: &ChunkName) -> Option<i64> {
         crate::catalog::chunks::get(&self.db, name).expect("read").map(|row| row.refs)
     }
+}
+
+impl Fixture {
+    /// Surveys everything as a manager does, but without rests.
+    pub fn survey(&self, mut findings: Findings) -> Findings {
+        for root in units::roots(&self.db).expect("spaces") {
+            findings.enter(&root, Redundancy::Copies(2));
+            let mut cursor: Option<String> = None;
+            loop {
+                let page = self.db.unchecked_transaction().expect("a snapshot");
+                cursor =
+                    survey::page(&page, &root, cursor.as_deref(), &mut findings).expect("a page");
+                if cursor.is_none() {
+                    break;
+                }
+            }
+            findings.leave();
+        }
+        findings
+    }
+}
+
+/// A pool of so many donors that are all there at the time 0.
+pub fn donors_there(donors: u32) -> Pool {
+    let second = Duration::from_secs(1);
+    let mut pool = Pool::new(Limits {
+        lease: second,
+        suspect_after: second,
+        away_after: second,
+        grace: 10 * second,
+        repair_rate: 1,
+        repair_donor_rate: 1,
+    });
+    (1..=donors).for_each(|donor| arrives(&mut pool, donor, Tick::ZERO));
+    pool
+}
+
+/// A donor registers and lists what it has.
+pub fn arrives(pool: &mut Pool, donor: u32, now: Tick) {
+    let donor = DonorId(donor);
+    pool.add_donor(donor, "d");
+    let register = Register {
+        incarnation: Incarnation(1),
+        key: Secret::from_bytes([1; 32]),
+        address: String::new(),
+        version: String::new(),
+        disk: Default::default(),
+        room: 0,
+        label: None,
+        grace_ms: None,
+        heard: Default::default(),
+    };
+    pool.register(donor, &register, String::new(), now);
+    pool.inventory_done(donor, register.incarnation);
 }
 
 pub fn path(text: &str) -> PoolPath {

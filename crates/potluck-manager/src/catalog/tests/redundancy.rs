@@ -2,8 +2,11 @@ use super::files::{Fixture, Outcomes, chunk, coded, file, path};
 use crate::catalog::commit::{PreparedFile, Refused};
 use crate::catalog::placements::{self, Told};
 use crate::catalog::{Error, names, open, units, versions};
+use crate::pool::{Giving, PARTS};
+use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_core::policy::Mirror;
+use std::time::Duration;
 
 const WHEN: names::When = names::When { pool_ms: 50, wall_ms: 0 };
 const DATA: &[(u64, &[u32])] = &[(1, &[1]), (2, &[2])];
@@ -114,4 +117,47 @@ fn an_asynchronous_write_opens_an_unsafe_window_and_needs_one_holder_of_each_chu
     fixture.mirror = Mirror::ServerSync;
     let why = refused(fixture.commit(vec![copies("pot://lab/e", &[7], &[1], 2)]));
     assert!(matches!(why, Error::TooFewCopies { .. }));
+}
+
+#[test]
+fn d3_copies_count_as_their_donors_stand() {
+    let mut fixture = Fixture::new();
+    fixture.put(copies("pot://lab/known", &[1], &[1], 1));
+    let giving = |at_once| Giving {
+        goal: 0,
+        start: 0,
+        at_once,
+        lose: [].into(),
+        below: PARTS,
+        since: Tick::ZERO,
+    };
+    let counted = |fixture: &mut Fixture, chunk, by: &[u32]| {
+        fixture.commit(vec![copies("pot://lab/a", &[chunk], by, 1)])[0].is_ok()
+    };
+    let both = |fixture: &mut Fixture| (counted(fixture, 1, &[]), counted(fixture, 2, &[1]));
+    assert_eq!(both(&mut fixture), (true, true), "what the pool knows, and a receipt");
+
+    fixture.pool.quarantine(DonorId(1), Some("it lies".into()));
+    assert_eq!(both(&mut fixture), (false, false), "a donor that is not trusted");
+    fixture.put(copies("pot://lab/a", &[1], &[2], 1)); // what is damaged is mended by sending it
+    fixture.pool.quarantine(DonorId(1), None);
+
+    fixture.pool.give_back(DonorId(1), Some(giving(true)));
+    assert!(!counted(&mut fixture, 3, &[1]), "deleted without waiting");
+    fixture.pool.give_back(DonorId(1), Some(giving(false)));
+    assert!(counted(&mut fixture, 3, &[1]), "kept until it is elsewhere");
+}
+
+#[test]
+fn d3_a_donor_that_is_silent_for_a_moment_counts_and_one_that_is_given_up_only_by_receipt() {
+    let mut fixture = Fixture::new();
+    let name = chunk(1);
+    let at = |seconds: u64| {
+        let standings = fixture.pool.standings(Duration::from_secs(seconds));
+        (standings.keeps(DonorId(1), &name), standings.proves(DonorId(1), &name))
+    };
+    assert_eq!((at(5), at(11)), ((true, true), (false, true)));
+    fixture.pool.remove_donor(DonorId(1));
+    let standings = fixture.pool.standings(Tick::ZERO);
+    assert!(!standings.keeps(DonorId(1), &name) && !standings.proves(DonorId(1), &name));
 }

@@ -1,0 +1,102 @@
+//! Copies that may be too many, and who can do without them.
+
+use crate::pool::{Rule, Standing};
+use potluck_core::chunk::ChunkName;
+use potluck_core::ids::{DonorId, VersionId};
+use potluck_core::policy::Redundancy;
+use std::collections::BTreeSet;
+
+/// Copies in excess that are remembered; more are found when these are gone.
+pub const MAX_EXCESS: usize = 65_536;
+/// Votes that are remembered of all of them: some fifty megabytes.
+pub const MAX_VOTES: usize = 16 * MAX_EXCESS;
+
+/// Why a version can do without a copy, what has to be asked again the most last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Ground {
+    /// It has all that it should without it.
+    Whole,
+    /// The donor gives space back under this rule, and what there is elsewhere suffices for that.
+    Leaves(Rule),
+    /// Its loss was agreed to when the donor began to give its space back at once.
+    Agreed,
+}
+
+impl Ground {
+    /// Whether it still is one, of a copy of `version` at this donor.
+    pub fn holds(self, standing: Option<&Standing>, name: &ChunkName, version: VersionId) -> bool {
+        let leaves = |rule: Rule| standing.is_some_and(|at| at.leaves(name) && at.rule >= rule);
+        match self {
+            Self::Whole => true,
+            Self::Leaves(rule) => leaves(rule),
+            Self::Agreed => leaves(Rule::AtOnce) && standing.is_some_and(|at| at.may_lose(version)),
+        }
+    }
+}
+
+/// That a version can do without a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Vote {
+    /// Which.
+    pub version: VersionId,
+    /// Which of the survey's files it was.
+    pub seen: u64,
+    /// Its redundancy and its goal, by which it was judged.
+    pub judged_by: (Redundancy, Option<Redundancy>),
+    /// Why.
+    pub ground: Ground,
+    /// How many of the references to the chunk are its.
+    pub uses: u32,
+}
+
+/// What versions say of a copy that none of them may need.
+#[derive(Debug, Clone, Default)]
+pub struct Excess {
+    /// Versions that can do without it.
+    pub votes: Vec<Vote>,
+    /// Whether some unit needs it.
+    pub needed: bool,
+    /// References the chunk had.
+    pub refs: i64,
+    /// What must be there when it is deleted.
+    pub keep: BTreeSet<(ChunkName, DonorId)>,
+    /// What is freed.
+    pub len: u32,
+}
+
+impl Excess {
+    /// A unit of a version can do without the copy while `keep` is there; whether the version says
+    /// so for the first time.
+    pub fn add(
+        &mut self,
+        vote: Vote,
+        keep: impl IntoIterator<Item = (ChunkName, DonorId)>,
+    ) -> bool {
+        self.keep.extend(keep);
+        match self.votes.last_mut() {
+            Some(last) if last.seen == vote.seen => {
+                last.uses += vote.uses;
+                last.ground = last.ground.max(vote.ground);
+                false
+            }
+            _ => {
+                self.votes.push(vote);
+                true
+            }
+        }
+    }
+
+    /// The references that belong to versions which can do without the copy.
+    pub fn uses(&self) -> i64 {
+        self.votes.iter().map(|vote| i64::from(vote.uses)).sum()
+    }
+
+    /// Whether every version that uses the chunk was seen, and can do without the copy. One that
+    /// was seen twice, because it was moved during the survey, must not stand in for another.
+    pub fn is_agreed(&self) -> bool {
+        let mut voters: Vec<VersionId> = self.votes.iter().map(|vote| vote.version).collect();
+        voters.sort_unstable();
+        voters.dedup();
+        !self.needed && voters.len() == self.votes.len() && self.uses() == self.refs
+    }
+}
