@@ -5,9 +5,10 @@
 use crate::catalog::units::{self, Root};
 use crate::catalog::walk::{Walk, What};
 use crate::catalog::{Durability, Error, donors, placements};
-use crate::pool::{Giving, PARTS, Standings};
+use crate::pool::{Giving, Standings};
 use crate::service::Service;
 use crate::survey::judge_file;
+use potluck_core::chunk::PARTS;
 use potluck_core::ids::DonorId;
 use potluck_wire::control::GivingBack;
 use rusqlite::Connection;

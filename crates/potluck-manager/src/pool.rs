@@ -19,7 +19,7 @@ pub use donors::{Contact, Enlisted};
 pub use inventory::{OutOfOrder, PageDone};
 pub use repairs::{Purpose, Repairs};
 pub use sessions::{NewSession, NoSession, Ticketed};
-pub use standing::{Changes, Giving, PARTS, Record, Rule, Standings, Switch, part_of};
+pub use standing::{Changes, Giving, Record, Rule, Standings, Switch};
 pub use trials::Verdict;
 
 use crate::catalog::chunks::InUseAgain;

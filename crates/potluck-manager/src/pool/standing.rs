@@ -18,8 +18,6 @@ const TOO_MANY_PERCENT: usize = 30;
 const TOO_MANY_OF: usize = 4;
 /// Losses this close to each other have one cause.
 const TOGETHER: Duration = Duration::from_secs(600);
-/// Names are cut into so many parts when only some of a donor's chunks are to leave.
-pub const PARTS: u32 = 1 << 16;
 
 /// What is known of a donor beyond its life.
 #[derive(Debug, Default)]
@@ -93,15 +91,10 @@ pub struct Standing {
 #[derive(Debug, Clone, Default)]
 pub struct Standings(BTreeMap<DonorId, Standing>);
 
-/// The part of all names that a chunk's is in, below [`PARTS`].
-pub fn part_of(name: &ChunkName) -> u32 {
-    u32::from(name.0[0]) << 8 | u32::from(name.0[1])
-}
-
 impl Standing {
     /// What its copy of a chunk is worth; `leaving` where it is being deleted.
     pub fn worth_of(&self, name: &ChunkName, leaving: bool) -> Worth {
-        if !leaving && part_of(name) >= self.below {
+        if !leaving && name.part() >= self.below {
             return self.worth;
         }
         if self.worth.fetchable() { Worth::Source } else { Worth::Lost }

@@ -62,7 +62,9 @@ pub struct ShardAt {
 pub struct Make {
     /// Of which shard.
     pub shard: usize,
-    /// Whether no copy of it counts anywhere.
+    /// Whether no copy that counts is left for this shard: there is none, or, of copies, the
+    /// unit's other shards rely on all there are. Then it may go where another one is, to a donor
+    /// of its own, which is better than nowhere.
     pub missing: bool,
 }
 
