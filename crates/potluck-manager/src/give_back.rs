@@ -2,8 +2,8 @@
 //! deleted when every unit is whole without it; repair and trim do both, since its copies count
 //! for nothing.
 
-use crate::catalog::units::{self, Root};
-use crate::catalog::walk::{Walk, What};
+use crate::catalog::units::{self, Met, Root};
+use crate::catalog::walk::Walk;
 use crate::catalog::{Durability, Error, donors, placements};
 use crate::pool::{Giving, Standings};
 use crate::service::Service;
@@ -123,17 +123,20 @@ impl Lost {
         let mut walk = Walk::new(db, root.dir, true, cursor)?;
         let mut last = None;
         for _ in 0..PAGE {
-            let Some(item) = walk.next()? else { return Ok(None) };
-            if let What::File(version) = &item.what {
-                let layout = units::layout(db, version)?;
-                if judge_file(version, &layout, &self.standings).lost {
-                    self.files += 1;
-                    if self.paths.len() < LISTED {
-                        self.paths.push(format!("pot://{}/{}", root.name, item.path));
-                    }
+            let Some((path, met)) = units::meet(db, &mut walk)? else { return Ok(None) };
+            let lost = match met {
+                Met::Dir => false,
+                Met::File(version, layout) => judge_file(&version, &layout, &self.standings).lost,
+                // It may need what goes.
+                Met::Damaged(_) => true,
+            };
+            if lost {
+                self.files += 1;
+                if self.paths.len() < LISTED {
+                    self.paths.push(format!("pot://{}/{path}", root.name));
                 }
             }
-            last = Some(item.path);
+            last = Some(path);
         }
         Ok(last)
     }

@@ -233,4 +233,8 @@ pub struct Damage {
     /// Whether what it lacks is on donors that are merely away, and may come back.
     #[serde(default)]
     pub may_return: bool,
+    /// What is wrong with its records in the catalog, if they are damaged: what it is made of is
+    /// unknown then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub damaged: Option<String>,
 }
