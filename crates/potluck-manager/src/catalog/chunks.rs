@@ -161,6 +161,21 @@ impl<'db> Book<'db> {
         Ok(())
     }
 
+    /// Notes that these have a chunk, which adds no reference: what nobody uses is reclaimed there.
+    pub fn hold(
+        &mut self,
+        name: &ChunkName,
+        len: u32,
+        holders: &[(DonorId, AckLevel)],
+    ) -> Result<(), Error> {
+        let line = self.line(name)?;
+        if line.len == 0 {
+            line.len = len;
+        }
+        line.holders.extend(holders);
+        Ok(())
+    }
+
     /// Takes the references of a deleted version away.
     pub fn remove(&mut self, names: &[ChunkName]) -> Result<(), Error> {
         for name in names {

@@ -85,6 +85,8 @@ pub struct Standing {
     pub pressed: bool,
     /// Whether it takes copies.
     pub takes: bool,
+    /// Whether it can be asked for copies: it did not fail at that lately.
+    pub sends: bool,
 }
 
 /// All donors as they are at one moment.
@@ -105,6 +107,11 @@ impl Standings {
     /// One donor; `None` if it is not of the pool.
     pub fn get(&self, donor: DonorId) -> Option<&Standing> {
         self.0.get(&donor)
+    }
+
+    /// All donors of the pool.
+    pub fn iter(&self) -> impl Iterator<Item = (DonorId, &Standing)> {
+        self.0.iter().map(|(donor, standing)| (*donor, standing))
     }
 
     /// A copy as it counts.
@@ -190,6 +197,7 @@ impl Pool {
                 rule,
                 pressed,
                 takes: self.takes(id, now),
+                sends: !self.repairs.is_left_alone(id, now),
             };
             (id, standing)
         };

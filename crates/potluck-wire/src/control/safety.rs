@@ -71,7 +71,10 @@ pub struct RepairState {
     /// Chunks to make, by how many more donors may die before their file is lost: index 0 is
     /// where none may.
     pub queued: Vec<u64>,
-    /// Stored bytes of these.
+    /// Of these, chunks that wait for another look at everything: one look remembers the most
+    /// urgent.
+    pub more: u64,
+    /// Stored bytes of all these, and of what is being made.
     pub bytes_left: u64,
     /// Chunks being made.
     pub under_way: u64,

@@ -1,7 +1,8 @@
 use super::files::{Fixture, Outcomes, chunk, coded, file, path};
 use crate::catalog::commit::{PreparedFile, Refused};
+use crate::catalog::conversions::{self, Encoded};
 use crate::catalog::placements::{self, Told};
-use crate::catalog::{Error, names, open, units, versions};
+use crate::catalog::{Error, chunks, gc, names, open, units, versions};
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_core::policy::Mirror;
 
@@ -114,4 +115,45 @@ fn an_asynchronous_write_opens_an_unsafe_window_and_needs_one_holder_of_each_chu
     fixture.mirror = Mirror::ServerSync;
     let why = refused(fixture.commit(vec![copies("pot://lab/e", &[7], &[1], 2)]));
     assert!(matches!(why, Error::TooFewCopies { .. }));
+}
+
+#[test]
+fn d2_parity_that_no_version_waits_for_is_reclaimed() {
+    let mut fixture = Fixture::new();
+    let version = fixture.put(copies("pot://lab/a", &[1, 2], &[1, 2], 2));
+    let encoded = Encoded {
+        version,
+        ec: "2+1".parse().expect("a code"),
+        group: 0,
+        parity: vec![(chunk(11), 1000)],
+        holders: vec![DonorId(3), DonorId(4)],
+    };
+    assert_eq!(encoded.uncounted(&fixture.db), Ok(vec![(DonorId(3), 1), (DonorId(4), 1)]));
+    // The version's goal changed while its parity was computed.
+    conversions::learn(&fixture.db, &encoded, 50).expect("learnt");
+    assert_eq!(encoded.uncounted(&fixture.db), Ok(vec![(DonorId(3), 0), (DonorId(4), 0)]));
+    let first = (i64::MIN, chunks::ChunkId(0));
+    let unused = gc::unused(&fixture.db, 50, first, 10).expect("read");
+    assert_eq!(unused.iter().map(|(_, name)| *name).collect::<Vec<_>>(), [chunk(11)]);
+    gc::condemn(&fixture.db, &[chunk(11)], 50).expect("condemned");
+    let condemned = gc::condemned(&fixture.db, chunks::ChunkId(0), 10).expect("read");
+    assert_eq!(condemned[0].donors, [DonorId(3), DonorId(4)]);
+
+    // What a version has is only counted at one more donor.
+    let more = Encoded { parity: vec![(chunk(1), 1000)], ..encoded };
+    conversions::discard(&fixture.db, &more, 60).expect("noted");
+    assert_eq!(fixture.refs(&chunk(1)), Some(1));
+    let held = units::layout(&fixture.db, &versions::get(&fixture.db, version).expect("there"));
+    assert_eq!(held.expect("read").pieces[0].holders.len(), 4);
+}
+
+#[test]
+fn the_time_of_safety_begins_anew_after_a_loss() {
+    let mut fixture = Fixture::new();
+    let version = fixture.put(copies("pot://lab/a", &[1], &[1, 2], 2));
+    assert_eq!(safe(&fixture, version), Some(0));
+    conversions::open(&fixture.db, &[version]).expect("noted");
+    assert_eq!(safe(&fixture, version), None);
+    conversions::safe(&fixture.db, &[version], 70).expect("noted");
+    assert_eq!(safe(&fixture, version), Some(70));
 }
