@@ -49,10 +49,12 @@ impl Differed {
     }
 
     /// The first two of `able` that did not differ yet, so that any two who are right meet in the
-    /// end; one, where there is only one. `None` where all differ.
+    /// end; one, where there is only one. `None` where all differ, or the only one did from some
+    /// other: its word alone would make wrong parity a version's own.
     fn two_of(&self, able: &[Helper]) -> Option<Vec<Helper>> {
         if able.len() < 2 {
-            return Some(able.to_vec());
+            let doubted = able.iter().any(|only| self.doubts(only.donor) > 0);
+            return (!doubted).then(|| able.to_vec());
         }
         let mut firsts = able.iter().enumerate();
         firsts.find_map(|(at, first)| {
@@ -121,6 +123,7 @@ impl Pool {
         let mut able: Vec<Helper> =
             round.takers.iter().filter(|taker| taker.free >= bytes).cloned().collect();
         if let Some(differed) = self.repairs.encodings.differed.get(&key)
+            && able.len() > 1
             && differed.two_of(&able).is_none()
             && round.now.saturating_sub(differed.last) >= LEFT_ALONE
         {

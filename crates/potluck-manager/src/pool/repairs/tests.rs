@@ -200,6 +200,12 @@ fn donors_that_computed_different_parity_are_not_asked_together_again() {
     assert_eq!(pairs.len(), 6, "everybody was asked with everybody");
     assert!(computing(&mut pool, &group, 7.0).is_empty());
     assert!(pool.repairs.is_stuck());
+    let trust = |pool: &mut Pool, why: Option<&str>| {
+        (2..=4).for_each(|donor| pool.quarantine(DonorId(donor), why.map(Into::into)));
+    };
+    trust(&mut pool, Some("it served wrong bytes"));
+    assert!(computing(&mut pool, &group, 39.0).is_empty(), "nor is one of them believed alone");
+    trust(&mut pool, None);
     assert_eq!(computing(&mut pool, &group, 40.0), [1, 2], "for a while only");
 }
 
