@@ -21,6 +21,8 @@ pub const SEAL_OVERHEAD: u32 = 16;
 pub const MAX_STORED: u32 = MAX_CHUNK + SEAL_OVERHEAD;
 /// Files up to this size live in the catalog and never reach a donor.
 pub const INLINE_MAX: u64 = 4096;
+/// Names are cut into so many parts when only some of a donor's chunks are to leave it.
+pub const PARTS: u32 = 1 << 16;
 
 hex_id!(
     /// BLAKE3 of a chunk's bytes as a donor stores them.
@@ -71,6 +73,12 @@ impl ChunkName {
     /// The name of these stored bytes.
     pub fn of(bytes: &[u8]) -> Self {
         Self(*blake3::hash(bytes).as_bytes())
+    }
+
+    /// The part of all names that this one is in, below [`PARTS`]. Names are random, so that
+    /// parts are alike.
+    pub fn part(&self) -> u32 {
+        u32::from(self.0[0]) << 8 | u32::from(self.0[1])
     }
 }
 

@@ -7,13 +7,13 @@
 //! and kept when the give-back begins, so that a file written afterwards, or one that another owner's
 //! `--now` leaves to this donor alone, is moved first.
 
-use crate::catalog::units::{self, Root};
-use crate::catalog::walk::{Walk, What};
+use crate::catalog::units::{self, Met, Root};
+use crate::catalog::walk::Walk;
 use crate::catalog::{Durability, Error, donors, placements};
-use crate::pool::{Giving, PARTS, Standings};
+use crate::pool::{Giving, Standings};
 use crate::service::Service;
 use crate::survey::judge_file;
-use potluck_core::chunk::Digest;
+use potluck_core::chunk::{Digest, PARTS};
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_wire::control::GivingBack;
 use rusqlite::Connection;
@@ -98,14 +98,17 @@ pub struct Loss {
     pub paths: Vec<String>,
     /// How many.
     pub files: u64,
-    /// All of them, in order.
+    /// All of them, in order, …
     pub versions: Vec<VersionId>,
+    /// … and files whose records are damaged, so that nobody knows.
+    pub damaged: u64,
 }
 
 impl Loss {
     /// What a whole list is called, so that it can be agreed to.
     pub fn digest(&self) -> Digest {
-        let packed: Vec<u8> = self.versions.iter().flat_map(|id| id.0.to_le_bytes()).collect();
+        let ids = self.versions.iter().map(|id| id.0).chain([self.damaged]);
+        let packed: Vec<u8> = ids.flat_map(u64::to_le_bytes).collect();
         Digest::of(&packed)
     }
 }
@@ -134,7 +137,7 @@ pub async fn would_lose(service: &Service, donor: DonorId) -> Result<Loss, Error
     // One that was moved meanwhile may have been met twice.
     loss.versions.sort_unstable();
     loss.versions.dedup();
-    loss.files = loss.versions.len() as u64;
+    loss.files = loss.versions.len() as u64 + loss.damaged;
     Ok(loss)
 }
 
@@ -154,21 +157,27 @@ impl Looking {
         let mut walk = Walk::new(db, root.dir, true, cursor)?;
         let mut last = None;
         for _ in 0..PAGE {
-            let Some(item) = walk.next()? else { return Ok(None) };
-            if let What::File(version) = &item.what {
-                let layout = units::layout(db, version)?;
-                // What is nowhere, or lost by another's doing, is no news of this donor.
-                let mut holders = layout.pieces.iter().flat_map(|piece| &piece.holders);
-                if holders.any(|(donor, _)| *donor == self.donor)
-                    && judge_file(version, &layout, &self.standings).lost
-                {
-                    self.loss.versions.push(version.id);
-                    if self.loss.paths.len() < LISTED {
-                        self.loss.paths.push(format!("pot://{}/{}", root.name, item.path));
-                    }
+            let Some((path, met)) = units::meet(db, &mut walk)? else { return Ok(None) };
+            let lost = match met {
+                Met::Dir => false,
+                Met::File(version, layout) => {
+                    // What is nowhere, or lost by another's doing, is no news of this donor.
+                    let mut holders = layout.pieces.iter().flat_map(|piece| &piece.holders);
+                    let lost = holders.any(|(donor, _)| *donor == self.donor)
+                        && judge_file(&version, &layout, &self.standings).lost;
+                    self.loss.versions.extend(lost.then_some(version.id));
+                    lost
                 }
+                // It may need what goes. Nothing is trimmed while its needs are unknown.
+                Met::Damaged(_) => {
+                    self.loss.damaged += 1;
+                    true
+                }
+            };
+            if lost && self.loss.paths.len() < LISTED {
+                self.loss.paths.push(format!("pot://{}/{path}", root.name));
             }
-            last = Some(item.path);
+            last = Some(path);
         }
         Ok(last)
     }

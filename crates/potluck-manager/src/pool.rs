@@ -17,9 +17,9 @@ mod trust;
 
 pub use donors::{Contact, Enlisted};
 pub use inventory::{OutOfOrder, PageDone};
-pub use repairs::{Purpose, Repairs};
+pub use repairs::{Group, Purpose, Repairs};
 pub use sessions::{NewSession, NoSession, Ticketed};
-pub use standing::{Changes, Giving, PARTS, Record, Rule, Standing, Standings, Switch, part_of};
+pub use standing::{Changes, Giving, Record, Rule, Standing, Standings, Switch};
 pub use trials::Verdict;
 
 use crate::catalog::chunks::InUseAgain;
@@ -224,4 +224,4 @@ impl Pool {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -2,19 +2,18 @@
 //! it. What is decided stands in core's `repair_plan`, `survey` and `pool`; here it is waited.
 
 use crate::audit;
-use crate::calls;
-use crate::catalog::chunks;
 use crate::catalog::conversions::{self, Encoded};
 use crate::catalog::{Durability, Error, notes, placements};
-use crate::pool::{Changes, Purpose, Switch};
+use crate::pool::{Changes, Group, Purpose, Switch};
 use crate::service::Service;
-use crate::survey::{self, Encode, Findings, Haste};
-use crate::{converting, trial, trim};
+use crate::survey::{self, Damaged, Encode, Findings, Haste};
+use crate::trim::{self, Trimmed};
+use crate::{calls, converting, trial};
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
-use potluck_core::ids::{DonorId, MemberId, VersionId};
+use potluck_core::ids::{DonorId, MemberId};
 use potluck_wire::control::{OrderFault, OrderOutcome, OrderResult, SpaceHealth};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::time::MissedTickBehavior;
@@ -27,7 +26,7 @@ const SETTLE: Duration = Duration::from_secs(5);
 /// While repair goes on, everything is looked at anew this often at most.
 const AGAIN: Duration = Duration::from_secs(2);
 /// What found no source or no taker is tried again this often: room is made, donors are left alone
-/// no longer, and nobody tells of it.
+/// no longer, and nobody tells of it. So is a survey that failed.
 const RETRY: Duration = Duration::from_secs(15);
 
 /// What the manager knows of the pool's safety, from survey to survey.
@@ -43,12 +42,18 @@ pub struct Kept {
     pub moving: BTreeMap<DonorId, survey::Moving>,
     /// When the last survey began that ended.
     pub began: Option<Tick>,
+    /// When one last began, whatever came of it.
+    tried: Option<Tick>,
+    /// Why the last did not come to its end.
+    pub failed: Option<String>,
+    /// Files of which the last could not see what they are made of.
+    pub damaged: Damaged,
     /// Since when something changed that it has not seen.
     dirty: Option<Tick>,
     /// Someone waits for it now.
     hurry: bool,
     /// Answers of the first of two donors that compute the same parity.
-    encoded: BTreeMap<(VersionId, u32), (DonorId, Vec<ChunkName>)>,
+    encoded: BTreeMap<Group, Encoded>,
     /// First answers to audits.
     pub audits: audit::Answers,
 }
@@ -75,15 +80,60 @@ impl Keeper {
     fn due(&self, now: Tick, service: &Service) -> Option<Haste> {
         let settle = SETTLE.min(service.config.repair_grace / 4);
         let stuck = service.pool().repairs.is_stuck();
-        let kept = self.kept();
-        let since = kept.began.map(|began| now.saturating_sub(began));
-        let rested = since.is_none_or(|since| since >= AGAIN.min(settle));
-        let settled = kept.dirty.is_some_and(|dirty| now.saturating_sub(dirty) >= settle);
-        if rested && (kept.hurry || settled) {
+        self.kept().due(now, settle, service.config.survey_every, stuck)
+    }
+
+    /// Whether a survey is due that something waits for.
+    pub fn is_urgent(&self, now: Tick, service: &Service) -> bool {
+        self.due(now, service) == Some(Haste::Urgent)
+    }
+}
+
+/// What a survey is to see, until it has.
+struct Due {
+    dirty: Option<Tick>,
+    hurry: bool,
+}
+
+impl Kept {
+    fn due(&self, now: Tick, settle: Duration, every: Duration, stuck: bool) -> Option<Haste> {
+        let failed = self.failed.is_some();
+        let since = self.tried.map(|tried| now.saturating_sub(tried));
+        // A failing one does not run all the time.
+        let again = if failed { RETRY } else { AGAIN.min(settle) };
+        let rested = since.is_none_or(|since| since >= again);
+        let settled = self.dirty.is_some_and(|dirty| now.saturating_sub(dirty) >= settle);
+        if rested && (self.hurry || settled) {
             return Some(Haste::Urgent);
         }
-        let every = service.config.survey_every.min(if stuck { RETRY } else { Duration::MAX });
+        let every = every.min(if stuck || failed { RETRY } else { Duration::MAX });
         since.is_none_or(|since| since >= every).then_some(Haste::Routine)
+    }
+
+    /// A survey begins.
+    fn begin(&mut self, now: Tick) -> Due {
+        self.tried = Some(now);
+        Due { dirty: self.dirty.take(), hurry: std::mem::take(&mut self.hurry) }
+    }
+
+    /// A survey did not come to its end: what it was to see is still to be seen.
+    fn give_up(&mut self, due: Due) {
+        self.dirty = due.dirty.into_iter().chain(self.dirty).min();
+        self.hurry |= due.hurry;
+    }
+
+    /// A survey that began at `began` has seen everything.
+    fn take(&mut self, findings: &mut Findings, began: Tick) {
+        let spaces = findings.spaces.iter().map(|space| (space.name.clone(), space.clone()));
+        self.spaces = spaces.collect();
+        self.moving = std::mem::take(&mut findings.moving);
+        self.damaged = findings.damaged.clone();
+        self.began = Some(began);
+    }
+
+    /// First answers whose second will not come.
+    fn forsaken(&mut self, awaited: &BTreeSet<Group>) -> Vec<Encoded> {
+        self.encoded.extract_if(.., |group, _| !awaited.contains(group)).map(|(_, e)| e).collect()
     }
 }
 
@@ -162,65 +212,93 @@ async fn look(service: &Arc<Service>) {
 /// One survey and all that follows from it.
 async fn look_once(service: &Arc<Service>, haste: Haste) -> Result<(), Error> {
     let began = service.time.tick();
-    {
-        let mut kept = service.keeper.kept();
-        (kept.dirty, kept.hurry) = (None, false);
-        // Also when it fails, so that a failing one does not run all the time.
-        kept.began = Some(began);
+    let due = service.keeper.kept().begin(began);
+    let ended = look_at_everything(service, haste, began).await;
+    let mut kept = service.keeper.kept();
+    match &ended {
+        Ok(true) => kept.failed = None,
+        Ok(false) => kept.give_up(due),
+        Err(why) => {
+            kept.give_up(due);
+            kept.failed = Some(why.to_string());
+        }
     }
-    let mut findings = survey::survey(service, haste).await?;
+    ended.map(drop)
+}
+
+/// Whether it came to its end.
+async fn look_at_everything(
+    service: &Arc<Service>,
+    haste: Haste,
+    began: Tick,
+) -> Result<bool, Error> {
+    let Some(mut findings) = survey::survey(service, haste).await? else { return Ok(false) };
     let now = service.time.tick();
-    {
+    let awaited = {
         let mut pool = service.pool();
         pool.repairs.take_findings(&mut findings, began, now);
         for (donor, chunk) in &findings.keep {
             pool.stay(*donor, *chunk, now);
         }
-    }
-    {
+        pool.repairs.encodings.awaited()
+    };
+    let forsaken = {
         let mut kept = service.keeper.kept();
-        kept.spaces =
-            findings.spaces.iter().map(|space| (space.name.clone(), space.clone())).collect();
-        kept.moving = std::mem::take(&mut findings.moving);
-    }
+        kept.take(&mut findings, began);
+        kept.forsaken(&awaited)
+    };
+    learn(service, forsaken.into_iter().map(Computed::Doubtful).collect()).await?;
     let arrived = conclude(service, &mut findings).await?;
-    let trimmed = trim::trim(service, std::mem::take(&mut findings.excess)).await?;
+    let excess = std::mem::take(&mut findings.excess);
+    let trimmed = if findings.damaged.files == 0 {
+        trim::trim(service, excess).await?
+    } else {
+        // Which copies the damaged files need is unknown.
+        let Damaged { files, first } = &findings.damaged;
+        tracing::error!(files, first, "records of the catalog are damaged; nothing is trimmed");
+        Trimmed { ordered: 0, waiting: excess.len() as u64 }
+    };
     service.pool().repairs.note_excess(trimmed.waiting);
-    if trimmed.ordered > 0 || arrived > 0 || findings.more_excess {
+    let more_excess = findings.more_excess && findings.damaged.files == 0;
+    if trimmed.ordered > 0 || arrived > 0 || more_excess {
         service.keeper.changed(now);
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Writes down what versions have by now; how many have what they were being changed to.
 async fn conclude(service: &Arc<Service>, findings: &mut Findings) -> Result<u64, Error> {
     let safe = std::mem::take(&mut findings.safe);
-    if !safe.is_empty() {
+    let open = std::mem::take(&mut findings.open);
+    if !safe.is_empty() || !open.is_empty() {
         let wall_ms = service.time.wall_ms();
-        let set = move |db: &_| conversions::safe(db, &safe, wall_ms);
+        let set = move |db: &_| {
+            conversions::open(db, &open)?;
+            conversions::safe(db, &safe, wall_ms)
+        };
         service.catalog.write(Durability::Process, set).await?;
     }
     converting::arrive(service, std::mem::take(&mut findings.arrived)).await
 }
 
-/// A donor says what came of orders.
+/// A donor says what came of orders. However many they are, its heartbeat waits for the writer
+/// once for each sort: else donors that do much would seem silent while others commit.
 pub async fn answered(
     service: &Service,
     donor: DonorId,
     results: Vec<OrderResult>,
 ) -> Result<(), Error> {
+    let now = service.time.tick();
+    let (mut made, mut computed, mut others) = (Vec::new(), Vec::new(), Vec::new());
     for OrderResult { order, outcome } in results {
-        let now = service.time.tick();
-        let purpose = service.pool().order_answered(donor, order);
+        let purpose = service.pool().order_answered(donor, order, now);
         match (purpose, outcome) {
             (Some(Purpose::Make { chunk, len, .. }), OrderOutcome::Done) => {
                 service.pool().chunk_made(chunk, len, now);
-                let set = move |db: &_| placements::on_disk(db, &chunk, donor);
-                service.catalog.write(Durability::Process, set).await?;
-                finished(service, now);
+                made.push(chunk);
             }
             (Some(Purpose::Encode { group, asked, .. }), OrderOutcome::Encoded { parity }) => {
-                encoded(service, donor, *group, asked, parity.0).await?;
+                computed.extend(compared(service, donor, &group, asked, parity.0));
             }
             (Some(Purpose::Make { chunk, .. }), OrderOutcome::Failed { why, donor: source }) => {
                 failed(service, donor, chunk, why, source, now);
@@ -229,14 +307,25 @@ pub async fn answered(
                 let chunk = group.shards[0].name;
                 failed(service, donor, chunk, why, source, now);
             }
-            (Some(purpose), outcome) => {
-                if let Purpose::Probe { chunk, suspect } = &purpose {
-                    trial::heard(service, *suspect, *chunk, &outcome).await?;
-                }
-                audit::answered(service, donor, purpose, outcome);
-            }
+            (Some(purpose), outcome) => others.push((purpose, outcome)),
             (None, _) => {} // of an earlier life, or given up
         }
+    }
+    if !made.is_empty() {
+        let set =
+            move |db: &_| made.iter().try_for_each(|name| placements::on_disk(db, name, donor));
+        service.catalog.write(Durability::Process, set).await?;
+        finished(service, now);
+    }
+    if !computed.is_empty() {
+        learn(service, computed).await?;
+        finished(service, now);
+    }
+    for (purpose, outcome) in others {
+        if let Purpose::Probe { chunk, suspect } = &purpose {
+            trial::heard(service, *suspect, *chunk, &outcome).await?;
+        }
+        audit::answered(service, donor, purpose, outcome);
     }
     Ok(())
 }
@@ -275,61 +364,91 @@ fn failed(
     service.keeper.changed(now);
 }
 
+/// Parity that donors computed.
+enum Computed {
+    /// By two that agree, or by the only one that could be asked.
+    Believed(Encoded),
+    /// By one whose word alone is not taken.
+    Doubtful(Encoded),
+}
+
 /// One of the donors that compute a group's parity answers. It is believed when another computed
 /// the same, or when nobody else could be asked.
-async fn encoded(
+fn compared(
     service: &Service,
     donor: DonorId,
-    group: Encode,
+    group: &Encode,
     asked: usize,
     parity: Vec<ChunkName>,
-) -> Result<(), Error> {
+) -> Vec<Computed> {
     let now = service.time.tick();
     if parity.len() != group.ec.parity() {
         service.pool().leave_alone(donor, now);
-        return Ok(());
+        return Vec::new();
     }
-    let key = (group.version, group.group);
-    let mut holders = vec![donor];
-    if asked > 1 {
-        let mut kept = service.keeper.kept();
-        match kept.encoded.remove(&key) {
-            Some((other, same)) if other != donor && same == parity => holders.push(other),
-            Some((other, _)) if other != donor => {
-                drop(kept);
-                tracing::error!(version = %group.version, group = group.group, %donor, %other,
-                    "two donors computed different parity; neither is believed");
-                service.keeper.changed(now);
-                return Ok(());
-            }
-            _ => {
-                kept.encoded.insert(key, (donor, parity));
-                return Ok(());
-            }
-        }
-    }
-    let len = group.shards.iter().map(|shard| shard.len).max().unwrap_or(0);
-    let encoded = Encoded {
+    let len = group.longest();
+    let mut encoded = Encoded {
         version: group.version,
         ec: group.ec,
         group: group.group,
         parity: parity.into_iter().map(|name| (name, len)).collect(),
-        holders,
+        holders: vec![donor],
     };
+    if asked == 1 {
+        return vec![Computed::Believed(encoded)];
+    }
+    let key = group.key();
+    let mut kept = service.keeper.kept();
+    let Some(first) = kept.encoded.remove(&key) else {
+        kept.encoded.insert(key, encoded);
+        return Vec::new();
+    };
+    let other = first.holders[0];
+    if other == donor {
+        kept.encoded.insert(key, encoded);
+        return vec![Computed::Doubtful(first)];
+    }
+    drop(kept);
+    if first.parity == encoded.parity {
+        encoded.holders.push(other);
+        return vec![Computed::Believed(encoded)];
+    }
+    tracing::error!(version = %group.version, group = group.group, %donor, %other,
+        "two donors computed different parity; neither is believed");
+    service.pool().parity_differs(key, [donor, other], now);
+    service.keeper.changed(now);
+    vec![Computed::Doubtful(first), Computed::Doubtful(encoded)]
+}
+
+/// Writes down what donors computed: as some version's, or for garbage collection to find.
+async fn learn(service: &Service, computed: Vec<Computed>) -> Result<(), Error> {
+    if computed.is_empty() {
+        return Ok(());
+    }
     let now_ms = service.time.now_ms();
-    let holders = encoded.holders.clone();
     let learn = move |db: &_| {
-        let mut unknown = 0;
-        for (name, _) in &encoded.parity {
-            unknown += u64::from(chunks::get(db, name)?.is_none());
+        let (mut again, mut claimed) = (Vec::new(), Vec::new());
+        for computed in &computed {
+            match computed {
+                Computed::Believed(encoded) => {
+                    claimed.extend(encoded.uncounted(db)?);
+                    again.push(conversions::learn(db, encoded, now_ms)?);
+                }
+                Computed::Doubtful(encoded) => {
+                    claimed.extend(encoded.uncounted(db)?);
+                    conversions::discard(db, encoded, now_ms)?;
+                }
+            }
         }
-        Ok((conversions::learn(db, &encoded, now_ms)?, unknown))
+        Ok((again, claimed))
     };
-    let (again, unknown) = service.catalog.write(Durability::Disk, learn).await?;
+    let (again, claimed) = service.catalog.write(Durability::Disk, learn).await?;
+    let now = service.time.tick();
     let mut pool = service.pool();
-    pool.in_use_again(&again, now);
-    holders.iter().for_each(|holder| pool.claimed(*holder, unknown));
-    drop(pool);
-    finished(service, now);
+    again.iter().for_each(|again| pool.in_use_again(again, now));
+    claimed.into_iter().for_each(|(donor, chunks)| pool.claimed(donor, chunks));
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,14 +11,13 @@ pub mod findings;
 
 pub use excess::Excess;
 pub use file::{chunk_facts, judge_file, reaches_goal};
-pub use findings::{Encode, Findings, Job, Moving, ShardAt};
+pub use findings::{Damaged, Encode, Findings, Job, Moving, ShardAt};
 
-use crate::catalog::units::{self, Root};
-use crate::catalog::walk::{Walk, What};
+use crate::catalog::units::{self, Met, Root};
+use crate::catalog::walk::Walk;
 use crate::catalog::{Error, placements, spaces};
-use crate::pool::PARTS;
 use crate::service::Service;
-use potluck_core::chunk::ChunkKind;
+use potluck_core::chunk::{ChunkKind, PARTS};
 use potluck_core::ids::DonorId;
 use potluck_core::path::SYSTEM_SPACE;
 use rusqlite::Connection;
@@ -49,8 +48,8 @@ impl Haste {
     }
 }
 
-/// Looks at everything.
-pub async fn survey(service: &Service, haste: Haste) -> Result<Findings, Error> {
+/// Looks at everything; `None`: something happened meanwhile that another survey should see now.
+pub async fn survey(service: &Service, haste: Haste) -> Result<Option<Findings>, Error> {
     let shrinking = service.pool().must_shrink();
     for (donor, over) in shrinking {
         let below = leaving_below(service, donor, over).await?;
@@ -60,9 +59,10 @@ pub async fn survey(service: &Service, haste: Haste) -> Result<Findings, Error> 
     let mut findings = Findings::new(standings);
     let roots = service.catalog.read(units::roots).await?;
     for root in roots {
-        findings = walk(service, root, findings, haste).await?;
+        let Some(found) = walk(service, root, findings, haste).await? else { return Ok(None) };
+        findings = found;
     }
-    Ok(findings)
+    Ok(Some(findings))
 }
 
 async fn walk(
@@ -70,15 +70,20 @@ async fn walk(
     root: Root,
     mut findings: Findings,
     haste: Haste,
-) -> Result<Findings, Error> {
+) -> Result<Option<Findings>, Error> {
     let space = root.space;
     let Some(found) = service.catalog.read(move |db| spaces::numbered(db, space)).await? else {
-        return Ok(findings); // removed meanwhile
+        return Ok(Some(findings)); // removed meanwhile
     };
     findings.enter(&root, found.policy.redundancy());
     let mut cursor: Option<String> = None;
     loop {
         let began = service.time.tick();
+        // What a leisurely walk would find was true before: who waits does not wait for its end.
+        // One in a hurry goes on, so that changes without end keep none from its end.
+        if haste == Haste::Routine && service.keeper.is_urgent(began, service) {
+            return Ok(None);
+        }
         let at = root.clone();
         let page = move |db: &Connection| {
             let next = page(db, &at, cursor.as_deref(), &mut findings)?;
@@ -93,7 +98,7 @@ async fn walk(
         rest(service.time.tick().saturating_sub(began) * haste.rest()).await;
     }
     findings.leave();
-    Ok(findings)
+    Ok(Some(findings))
 }
 
 async fn rest(time: Duration) {
@@ -109,15 +114,18 @@ pub fn page(
 ) -> Result<Option<String>, Error> {
     let mut walk = Walk::new(db, root.dir, true, cursor)?;
     let (mut chunks, mut entries) = (0, 0);
-    while let Some(item) = walk.next()? {
-        if let What::File(version) = &item.what {
-            let layout = units::layout(db, version)?;
-            findings.add(version, kind_of(root, &item.path), &layout);
-            chunks += version.chunks;
+    while let Some((path, met)) = units::meet(db, &mut walk)? {
+        match met {
+            Met::Dir => {}
+            Met::File(version, layout) => {
+                findings.add(&version, kind_of(root, &path), &layout);
+                chunks += version.chunks;
+            }
+            Met::Damaged(why) => findings.add_damaged(root, &path, &why),
         }
         entries += 1;
         if chunks >= PAGE_CHUNKS || entries >= PAGE_ENTRIES {
-            return Ok(Some(item.path));
+            return Ok(Some(path));
         }
     }
     Ok(None)

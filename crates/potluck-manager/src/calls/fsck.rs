@@ -3,15 +3,15 @@
 use super::Answer;
 use crate::catalog::Error;
 use crate::catalog::entries::{self, Place};
-use crate::catalog::units;
+use crate::catalog::units::{self, Layout, Met};
 use crate::catalog::versions::{self, Version};
-use crate::catalog::walk::{Walk, What};
+use crate::catalog::walk::Walk;
 use crate::members::Caller;
 use crate::pool::Standings;
 use crate::service::Service;
 use crate::survey::judge_file;
 use potluck_core::path::PoolPath;
-use potluck_wire::control::{Damage, Fsck, FsckReport};
+use potluck_wire::control::{Damage, Fsck, FsckReport, Health};
 use potluck_wire::error::Failure;
 use rusqlite::Connection;
 use std::sync::Arc;
@@ -46,21 +46,25 @@ impl Look<'_> {
         let dir = match entries::existing(self.db, path)?.place {
             Place::Dir(dir) => dir,
             Place::File(version) => {
-                return self.file(path.to_string(), &versions::get(self.db, version)?);
+                return self.one(path.to_string(), &versions::get(self.db, version)?);
             }
         };
         let mut walk = Walk::new(self.db, dir, true, self.asked.after.as_deref())?;
         let mut chunks = 0;
         for _ in 0..PAGE_ENTRIES {
-            let Some(item) = walk.next()? else {
+            let Some((at, met)) = units::meet(self.db, &mut walk)? else {
                 self.report.next = None;
                 return Ok(());
             };
-            self.report.next = Some(item.path.clone());
-            if let What::File(version) = &item.what {
-                chunks += version.chunks;
-                self.file(below(path, &item.path), version)?;
+            match met {
+                Met::Dir => {}
+                Met::File(version, layout) => {
+                    chunks += version.chunks;
+                    self.file(below(path, &at), &version, &layout);
+                }
+                Met::Damaged(why) => self.damaged(below(path, &at), why),
             }
+            self.report.next = Some(at);
             if chunks >= PAGE_CHUNKS {
                 break;
             }
@@ -68,16 +72,31 @@ impl Look<'_> {
         Ok(())
     }
 
-    fn file(&mut self, path: String, version: &Version) -> Result<(), Error> {
+    fn one(&mut self, path: String, version: &Version) -> Result<(), Error> {
+        match units::layout(self.db, version) {
+            Ok(layout) => self.file(path, version, &layout),
+            Err(Error::Damaged(why)) => self.damaged(path, why),
+            Err(why) => return Err(why),
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, path: String, version: &Version, layout: &Layout) {
         self.report.files += 1;
-        let layout = units::layout(self.db, version)?;
-        let judged = judge_file(version, &layout, &self.standings);
+        let judged = judge_file(version, layout, &self.standings);
         let incomplete = self.asked.incomplete && judged.health.incomplete > 0;
         if judged.health.unreadable > 0 || incomplete {
             let may_return = judged.health.unreadable > 0 && judged.may_return;
-            self.report.found.push(Damage { path, health: judged.health, may_return });
+            let health = judged.health;
+            self.report.found.push(Damage { path, health, may_return, damaged: None });
         }
-        Ok(())
+    }
+
+    /// A file of which the catalog does not know any more what it is made of.
+    fn damaged(&mut self, path: String, why: String) {
+        self.report.files += 1;
+        let health = Health { unreadable: 1, ..Health::default() };
+        self.report.found.push(Damage { path, health, may_return: false, damaged: Some(why) });
     }
 }
 

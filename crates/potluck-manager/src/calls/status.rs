@@ -6,6 +6,7 @@ use crate::give_back;
 use crate::members::Caller;
 use crate::pool::Pool;
 use crate::service::Service;
+use crate::survey::Damaged;
 use potluck_wire::control::{PoolStatus, RepairState, SpaceHealth, SpaceInfo, Status};
 use potluck_wire::error::Failure;
 use potluck_wire::version;
@@ -42,6 +43,7 @@ impl Answer for Status {
             donors,
             spaces: verdicts(&service, policies),
             alarms: [
+                unseen(&service),
                 alarms(held.as_deref(), service.backups.failed().as_deref()),
                 service.backups.journal_failed().map(unjournalled).into_iter().collect(),
                 troubles(&pool, &repair),
@@ -72,6 +74,26 @@ fn verdicts(service: &Service, spaces: Vec<SpaceInfo>) -> Vec<SpaceHealth> {
         }
     };
     spaces.into_iter().map(health).collect()
+}
+
+/// What surveys could not see.
+fn unseen(service: &Service) -> Vec<String> {
+    let kept = service.keeper.kept();
+    let failed = kept.failed.as_ref().map(|why| {
+        format!(
+            "how safe files are could not be looked at, and nothing new is repaired: {why}. Look at \
+             the manager's log and at the disk that holds its state directory"
+        )
+    });
+    let Damaged { files, first } = &kept.damaged;
+    let damaged = (*files > 0).then(|| {
+        format!(
+            "the catalog's records of {files} files are damaged, first {first}; `potluck fsck` lists \
+             all. No copy in excess is deleted meanwhile. Stop the manager and bring its catalog \
+             back with `potluck manager restore`"
+        )
+    });
+    failed.into_iter().chain(damaged).collect()
 }
 
 /// What repair and the donors give to worry about.

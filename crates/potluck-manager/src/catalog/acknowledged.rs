@@ -6,7 +6,7 @@
 //! its own for every chunk, found by matching. Under an asynchronous mirroring protocol one holder
 //! of each chunk is enough to commit, and the rest is an unsafe window that repair sees closed.
 
-use super::chunks::{Book, Known};
+use super::chunks::Book;
 use super::commit::PreparedFile;
 use super::error::Error;
 use crate::pool::Standings;
@@ -55,7 +55,7 @@ fn holders(
     let by_receipt = receipts(file);
     let mut holders = Vec::with_capacity(file.chunks.len());
     for (index, chunk) in file.chunks.iter().enumerate() {
-        if book.known(&chunk.name, chunk.len)? == Known::OtherLength {
+        if book.differs(&chunk.name, chunk.len)? {
             return Err(Error::WrongLength { path: file.path.clone(), index });
         }
         let receipts = by_receipt.get(&chunk.name).into_iter().flatten().copied();

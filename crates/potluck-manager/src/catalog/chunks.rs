@@ -106,17 +106,6 @@ pub struct InUseAgain {
     pub assumed: Vec<(DonorId, ChunkName)>,
 }
 
-/// What the pool knows of a chunk that a commit names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Known {
-    /// Safe to name without a receipt: on a donor, and not condemned.
-    Held,
-    /// Only a receipt proves it is anywhere.
-    No,
-    /// Known with another length.
-    OtherLength,
-}
-
 impl<'db> Book<'db> {
     /// Begins an empty book.
     pub fn new(db: &'db Connection, now_ms: u64) -> Self {
@@ -136,22 +125,11 @@ impl<'db> Book<'db> {
         })
     }
 
-    /// What is known of a chunk of `len` stored bytes, this book's own changes included.
-    pub fn known(&mut self, name: &ChunkName, len: u32) -> Result<Known, Error> {
-        let db = self.db;
+    /// Whether a chunk is known by another length than `len` stored bytes, this book's own changes
+    /// included.
+    pub fn differs(&mut self, name: &ChunkName, len: u32) -> Result<bool, Error> {
         let line = self.line(name)?;
-        if line.len != 0 && line.len != len {
-            return Ok(Known::OtherLength);
-        }
-        if !line.holders.is_empty() {
-            return Ok(Known::Held);
-        }
-        Ok(match line.row {
-            Some(row) if row.state == ChunkState::Here && placements::any(db, row.id)? => {
-                Known::Held
-            }
-            _ => Known::No,
-        })
+        Ok(line.len != 0 && line.len != len)
     }
 
     /// The donors that have a chunk, as far as is known, this book's own changes included.
@@ -180,6 +158,21 @@ impl<'db> Book<'db> {
                 line.holders.push(*holder);
             }
         }
+        Ok(())
+    }
+
+    /// Notes that these have a chunk, which adds no reference: what nobody uses is reclaimed there.
+    pub fn hold(
+        &mut self,
+        name: &ChunkName,
+        len: u32,
+        holders: &[(DonorId, AckLevel)],
+    ) -> Result<(), Error> {
+        let line = self.line(name)?;
+        if line.len == 0 {
+            line.len = len;
+        }
+        line.holders.extend(holders);
         Ok(())
     }
 

@@ -7,7 +7,7 @@
 use super::chunks::{self, Book, InUseAgain};
 use super::error::Error;
 use super::journal::{self, Op};
-use super::versions;
+use super::{placements, versions};
 use potluck_core::chunk::ChunkName;
 use potluck_core::erasure::Ec;
 use potluck_core::ids::{DonorId, VersionId};
@@ -48,7 +48,36 @@ pub struct Encoded {
     pub holders: Vec<DonorId>,
 }
 
-/// A group's parity is known. Gives the chunks that nobody used before.
+impl Encoded {
+    /// How many of its chunks are not counted yet at each holder.
+    pub fn uncounted(&self, db: &Connection) -> Result<Vec<(DonorId, u64)>, Error> {
+        let mut uncounted: Vec<_> = self.holders.iter().map(|donor| (*donor, 0)).collect();
+        for (name, _) in &self.parity {
+            let chunk = chunks::get(db, name)?;
+            for (donor, count) in &mut uncounted {
+                let known = match chunk {
+                    Some(chunk) => placements::state_of(db, chunk.id, *donor)?.is_some(),
+                    None => false,
+                };
+                *count += u64::from(!known);
+            }
+        }
+        Ok(uncounted)
+    }
+}
+
+/// Parity that no version is to have lies on donors: garbage collection takes it.
+pub fn discard(db: &Connection, encoded: &Encoded, now_ms: u64) -> Result<(), Error> {
+    let holders: Vec<_> = encoded.holders.iter().map(|donor| (*donor, AckLevel::Memory)).collect();
+    let mut book = Book::new(db, now_ms);
+    for (name, len) in &encoded.parity {
+        book.hold(name, *len, &holders)?;
+    }
+    book.close().map(drop)
+}
+
+/// A group's parity is known. Gives the chunks that nobody used before. Without a version that
+/// waits for it, it is discarded.
 pub fn learn(db: &Connection, encoded: &Encoded, now_ms: u64) -> Result<InUseAgain, Error> {
     let goal = serde_json::to_string(&Redundancy::Ec(encoded.ec))
         .map_err(|why| Error::Bug(why.to_string()))?;
@@ -70,6 +99,7 @@ pub fn learn(db: &Connection, encoded: &Encoded, now_ms: u64) -> Result<InUseAga
             ])?
             > 0;
     if !new {
+        discard(db, encoded, now_ms)?;
         return Ok(InUseAgain::default());
     }
     let holders: Vec<_> = encoded.holders.iter().map(|donor| (*donor, AckLevel::Disk)).collect();
@@ -145,6 +175,15 @@ pub fn safe(db: &Connection, versions: &[VersionId], wall_ms: i64) -> Result<(),
     )?;
     for version in versions {
         update.execute(params![version.0 as i64, wall_ms])?;
+    }
+    Ok(())
+}
+
+/// These versions lack some of their redundancy again: what comes now is another time of safety.
+pub fn open(db: &Connection, versions: &[VersionId]) -> Result<(), Error> {
+    let mut update = db.prepare_cached("UPDATE versions SET safe_wall_ms = NULL WHERE id = ?1")?;
+    for version in versions {
+        update.execute([version.0 as i64])?;
     }
     Ok(())
 }

@@ -154,7 +154,14 @@ impl From<rusqlite::Error> for Error {
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
                 Self::Damaged(why.to_string())
             }
-            _ => Self::Sql(why.to_string()),
+            Some(_) => Self::Sql(why.to_string()),
+            None => match why {
+                // A value that no release wrote.
+                rusqlite::Error::FromSqlConversionFailure(..)
+                | rusqlite::Error::IntegralValueOutOfRange(..)
+                | rusqlite::Error::InvalidColumnType(..) => Self::Damaged(why.to_string()),
+                _ => Self::Sql(why.to_string()),
+            },
         }
     }
 }

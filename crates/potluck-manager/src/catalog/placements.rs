@@ -2,7 +2,6 @@
 
 use super::chunks::{self, ChunkId, ChunkState};
 use super::error::Error;
-use crate::pool::part_of;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::DonorId;
 use potluck_core::policy::AckLevel;
@@ -25,13 +24,6 @@ pub enum CopyState {
     /// Perhaps there: a session that ended may have stored it. To be asked about when the chunk is
     /// used or reclaimed; it counts for nothing.
     Assumed = 4,
-}
-
-/// Whether any donor has the chunk.
-pub fn any(db: &Connection, chunk: ChunkId) -> Result<bool, Error> {
-    Ok(db
-        .prepare_cached("SELECT 1 FROM placements WHERE chunk = ?1 AND state = 0 LIMIT 1")?
-        .exists([chunk.0])?)
 }
 
 /// The donors that have a chunk.
@@ -285,7 +277,7 @@ pub fn bytes_by_part(
     let mut last = None;
     while let Some(row) = rows.next()? {
         last = Some(ChunkId(row.get(0)?));
-        let part = part_of(&ChunkName(row.get(1)?));
+        let part = ChunkName(row.get(1)?).part();
         bytes[part as usize] += row.get::<_, i64>(2)? as u64;
     }
     Ok(last)

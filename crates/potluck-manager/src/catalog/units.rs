@@ -5,6 +5,7 @@ use super::entries::DirId;
 use super::error::Error;
 use super::placements::CopyState;
 use super::versions::{self, Version};
+use super::walk::{Item, Walk, What};
 use potluck_core::chunk::ChunkName;
 use potluck_core::erasure::Ec;
 use potluck_core::ids::{DonorId, SpaceId};
@@ -93,6 +94,35 @@ pub fn layout(db: &Connection, version: &Version) -> Result<Layout, Error> {
     }
     layout.pieces = pieces(db, &names)?;
     Ok(layout)
+}
+
+/// What a look at everything meets at a path.
+#[derive(Debug)]
+pub enum Met {
+    /// Nothing that has chunks of its own.
+    Dir,
+    /// A file and how it is laid out.
+    File(Box<Version>, Layout),
+    /// A file whose records in the catalog are damaged, and how. Which chunks it uses is unknown.
+    Damaged(String),
+}
+
+/// The next entry of a walk, with its path. One damaged file keeps nobody from the others.
+pub fn meet(db: &Connection, walk: &mut Walk<'_>) -> Result<Option<(String, Met)>, Error> {
+    let Item { path, what, .. } = match walk.next_or_broken()? {
+        None => return Ok(None),
+        Some(Err(broken)) => return Ok(Some((broken.path, Met::Damaged(broken.why)))),
+        Some(Ok(item)) => item,
+    };
+    let met = match what {
+        What::Dir(_) => Met::Dir,
+        What::File(version) => match layout(db, &version) {
+            Ok(layout) => Met::File(version, layout),
+            Err(Error::Damaged(why)) => Met::Damaged(why),
+            Err(why) => return Err(why),
+        },
+    };
+    Ok(Some((path, met)))
 }
 
 /// The units of `data` chunks; `parity` gives the first parity piece of a group. Groups without

@@ -29,6 +29,15 @@ pub enum What {
     File(Box<Version>),
 }
 
+/// An entry whose record cannot be read.
+#[derive(Debug, Clone)]
+pub struct Broken {
+    /// Its path relative to where the walk began.
+    pub path: String,
+    /// What is wrong with it.
+    pub why: String,
+}
+
 /// A walk in progress. The path of the last item is the cursor from which another walk goes on,
 /// also when the tree has changed meanwhile.
 pub struct Walk<'db> {
@@ -43,7 +52,7 @@ struct Level {
     prefix: String,
     /// The last name fetched.
     after: String,
-    fetched: VecDeque<Item>,
+    fetched: VecDeque<Result<Item, Broken>>,
     exhausted: bool,
 }
 
@@ -80,8 +89,17 @@ impl<'db> Walk<'db> {
         Ok(walk)
     }
 
-    /// The next entry.
+    /// The next entry; an error at one whose record is damaged.
     pub fn next(&mut self) -> Result<Option<Item>, Error> {
+        match self.next_or_broken()? {
+            Some(Err(broken)) => Err(Error::Damaged(broken.why)),
+            Some(Ok(item)) => Ok(Some(item)),
+            None => Ok(None),
+        }
+    }
+
+    /// The next entry, for whoever goes on behind one whose record is damaged.
+    pub fn next_or_broken(&mut self) -> Result<Option<Result<Item, Broken>>, Error> {
         loop {
             let Some(level) = self.levels.last_mut() else { return Ok(None) };
             if level.fetched.is_empty() && !level.exhausted {
@@ -92,7 +110,8 @@ impl<'db> Walk<'db> {
                     self.levels.pop();
                 }
                 Some(item) => {
-                    if let What::Dir(dir) = item.what
+                    if let Ok(item) = &item
+                        && let What::Dir(dir) = item.what
                         && self.recursive
                     {
                         self.levels.push(Level::new(dir, format!("{}/", item.path), ""));
@@ -120,16 +139,23 @@ fn fetch(db: &Connection, level: &mut Level) -> Result<(), Error> {
         level.after = name;
         let what = match found.place {
             Place::Dir(dir) => What::Dir(dir),
-            Place::File(version) => What::File(Box::new(
-                Version::of_row(row, 4)?
-                    .ok_or_else(|| Error::Damaged(format!("version {version} is missing")))?,
-            )),
+            Place::File(version) => match Version::of_row(row, 4) {
+                Ok(Some(version)) => What::File(Box::new(version)),
+                unreadable => {
+                    let why = match unreadable {
+                        Err(why) => format!("version {version}: {why}"),
+                        Ok(_) => format!("version {version} is missing"),
+                    };
+                    level.fetched.push_back(Err(Broken { path, why }));
+                    continue;
+                }
+            },
         };
         let mtime_ms = match &what {
             What::Dir(_) => found.mtime_ms,
             What::File(version) => version.mtime_ms,
         };
-        level.fetched.push_back(Item { path, mtime_ms, what });
+        level.fetched.push_back(Ok(Item { path, mtime_ms, what }));
     }
     level.exhausted = fetched < FETCH;
     Ok(())

@@ -6,7 +6,9 @@ use potluck_wire::control::Order;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// An order unanswered for so long was lost with its donor's life, or is as good as lost.
+/// An order is lost with its donor's life, or as good as lost, when neither it nor any that was
+/// given before it was answered for so long. Donors carry out their orders one after the other:
+/// one that waits behind others is no later than they are.
 const EXPIRES: Duration = Duration::from_secs(60);
 
 /// Orders under way, each with what it is for.
@@ -21,7 +23,7 @@ pub struct Numbered<P> {
 pub struct Flight<P> {
     /// As it is sent.
     pub order: Order,
-    /// When it was given.
+    /// When it was given, or one that was given before it was answered.
     pub since: Tick,
     /// What for.
     pub purpose: P,
@@ -47,9 +49,13 @@ impl<P> Numbered<P> {
         self.donors.entry(donor).or_default().insert(self.next, flight);
     }
 
-    /// The donor answered.
-    pub fn take(&mut self, donor: DonorId, order: u64) -> Option<Flight<P>> {
-        self.donors.get_mut(&donor)?.remove(&order)
+    /// The donor answered. What it was given later has waited for that, what it was given before
+    /// has not: a donor that withholds an answer does not put it off by other answers.
+    pub fn take(&mut self, donor: DonorId, order: u64, now: Tick) -> Option<Flight<P>> {
+        let flights = self.donors.get_mut(&donor)?;
+        let answered = flights.remove(&order)?;
+        flights.range_mut(order..).for_each(|(_, flight)| flight.since = now);
+        Some(answered)
     }
 
     /// Nothing said to the donor's earlier life holds.

@@ -1,15 +1,23 @@
 //! Repair as it is under way: what waits to be made, who makes it, and at which rate.
 
+mod encoding;
+mod queue;
+mod state;
+
+pub use encoding::Group;
+
 use super::Pool;
 use super::donors::Contact;
 use super::numbered::Numbered;
 use crate::survey::{Encode, Findings, Job, ShardAt};
+use encoding::{Encodings, parity_bytes};
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_core::policy::AckLevel;
-use potluck_core::repair_plan::{Bucket, Helper, NoTarget, by_burden, eta, target};
-use potluck_wire::control::{Order, RepairState, Shard, Source};
+use potluck_core::repair_plan::{Bucket, Helper, NoTarget, by_burden, target};
+use potluck_wire::control::{Order, Shard, Source};
+use queue::{Queue, Sums};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -21,12 +29,12 @@ const SECONDS_AHEAD: u64 = 3;
 const PRESSED_AHEAD: u64 = 2 << 30;
 /// Orders under way at one donor.
 const MAX_UNDER_WAY: usize = 512;
-/// Jobs looked at in one round.
-const ROUND: usize = 2048;
 /// Who failed as a source or a target is left alone for so long.
 const LEFT_ALONE: Duration = Duration::from_secs(30);
 /// The window in which the rate is measured.
 const LATELY: Duration = Duration::from_secs(10);
+/// Why something is stuck whose sources are silent, or failed lately.
+const UNREACHABLE: &str = "no donor that can be reached has what they are made of";
 /// Sources named in an order besides the first.
 const SPARE_SOURCES: usize = 2;
 
@@ -51,13 +59,16 @@ pub enum Purpose {
 /// What repair knows.
 #[derive(Debug)]
 pub struct Repairs {
-    queue: BTreeMap<(u32, u64), Job>,
+    queue: Queue,
     /// Jobs that an owner waits for; they wait for no budget.
-    pressed: BTreeMap<(u32, u64), Job>,
-    encode: VecDeque<Encode>,
+    pressed: Queue,
+    /// What the survey found besides these and could not remember.
+    beyond: Sums,
+    pub encodings: Encodings,
     stuck: u64,
     stuck_why: Option<String>,
     excess: u64,
+    /// Whether something is to be made that is in no queue.
     more: bool,
     /// An admin's pause.
     pub paused: Option<String>,
@@ -65,7 +76,6 @@ pub struct Repairs {
     under_way: BTreeSet<ChunkName>,
     /// Donors that make chunks of a unit, once for each chunk.
     makers: BTreeMap<(VersionId, u32, bool), Vec<DonorId>>,
-    encoding: BTreeSet<(VersionId, u32)>,
     /// Chunks made, and when: a survey that began before has not seen them.
     finished: BTreeMap<ChunkName, Tick>,
     pool: Bucket,
@@ -95,9 +105,10 @@ impl Repairs {
     /// Nothing to do yet.
     pub fn new(pool_rate: u64, donor_rate: u64, now: Tick) -> Self {
         Self {
-            queue: BTreeMap::new(),
-            pressed: BTreeMap::new(),
-            encode: VecDeque::new(),
+            queue: Queue::default(),
+            pressed: Queue::default(),
+            beyond: Sums::default(),
+            encodings: Encodings::default(),
             stuck: 0,
             stuck_why: None,
             excess: 0,
@@ -106,7 +117,6 @@ impl Repairs {
             orders: Numbered::default(),
             under_way: BTreeSet::new(),
             makers: BTreeMap::new(),
-            encoding: BTreeSet::new(),
             finished: BTreeMap::new(),
             pool: Bucket::new(pool_rate, now),
             donor_rate,
@@ -127,12 +137,13 @@ impl Repairs {
     pub fn take_findings(&mut self, findings: &mut Findings, began: Tick, now: Tick) {
         self.finished.retain(|_, at| *at >= began);
         self.looked = began;
-        self.queue = std::mem::take(&mut findings.queue);
-        self.pressed = std::mem::take(&mut findings.pressed);
-        self.encode = std::mem::take(&mut findings.encode).into();
+        self.queue = Queue::new(std::mem::take(&mut findings.queue));
+        self.pressed = Queue::new(std::mem::take(&mut findings.pressed));
+        let all = Sums { chunks: findings.lacking.clone(), bytes: findings.lacking_bytes };
+        self.beyond = all.without(&self.queue.sums().with(&self.pressed.sums()));
+        self.encodings.take(std::mem::take(&mut findings.encode));
         self.stuck = findings.sourceless;
-        self.stuck_why = (findings.sourceless > 0)
-            .then(|| "no donor that can be reached has what they are made of".into());
+        self.stuck_why = (findings.sourceless > 0).then(|| UNREACHABLE.into());
         self.more = findings.more;
         self.surveyed = Some(now);
     }
@@ -144,12 +155,28 @@ impl Repairs {
 
     /// Whether all that the last survey found is handed out, and there was more.
     pub fn wants_more(&self) -> bool {
-        self.more && self.queue.is_empty() && self.pressed.is_empty() && self.encode.is_empty()
+        let waiting = &self.encodings.waiting;
+        self.more && self.queue.is_empty() && self.pressed.is_empty() && waiting.is_empty()
     }
 
     /// Whether something could not be handed out since the survey looked.
     pub fn is_stuck(&self) -> bool {
         self.stuck > 0
+    }
+
+    /// Something waits for the next survey, and holds up nobody until then.
+    fn note_stuck(&mut self, why: &'static str) {
+        self.stuck += 1;
+        self.stuck_why = Some(why.into());
+    }
+
+    /// Whether a donor failed lately at what it was asked for.
+    pub fn is_left_alone(&self, donor: DonorId, now: Tick) -> bool {
+        self.left_alone.get(&donor).is_some_and(|until| now < *until)
+    }
+
+    fn waiting(&mut self, pressed: bool) -> &mut Queue {
+        if pressed { &mut self.pressed } else { &mut self.queue }
     }
 
     /// Whether a chunk was made since the survey looked.
@@ -165,7 +192,7 @@ impl Repairs {
     /// Says of a taker whether it may be given more.
     fn allow(&mut self, taker: &mut Helper, now: Tick, pressed: bool) {
         let burden = self.writing.get(&taker.donor).copied().unwrap_or(0);
-        let alone = self.left_alone.get(&taker.donor).is_some_and(|until| now < *until);
+        let alone = self.is_left_alone(taker.donor, now);
         let few = self.orders.count(taker.donor) < MAX_UNDER_WAY;
         let rate = self.donor_rate;
         let ready = pressed || Self::bucket(&mut self.writers, taker.donor, rate, now).ready(now);
@@ -175,7 +202,7 @@ impl Repairs {
 
     /// Whether nothing is under way.
     pub fn idle(&self) -> bool {
-        self.under_way.is_empty() && self.encoding.is_empty()
+        self.under_way.is_empty() && self.encodings.idle()
     }
 
     /// An order ended, well or not.
@@ -194,7 +221,7 @@ impl Repairs {
                 (reads, u64::from(*len))
             }
             Purpose::Encode { group, reads, .. } => {
-                self.encoding.remove(&(group.version, group.group));
+                self.encodings.landed(group);
                 (reads, parity_bytes(group))
             }
             Purpose::Probe { .. } | Purpose::Audit { .. } | Purpose::Scrub => return,
@@ -209,12 +236,17 @@ impl Repairs {
         self.made += 1;
         self.made_bytes += u64::from(len);
         self.lately.push_back((now, u64::from(len)));
+        self.forget_earlier(now);
     }
 
-    fn rate(&mut self, now: Tick) -> u64 {
+    fn forget_earlier(&mut self, now: Tick) {
         while self.lately.front().is_some_and(|(at, _)| now.saturating_sub(*at) > LATELY) {
             self.lately.pop_front();
         }
+    }
+
+    fn rate(&mut self, now: Tick) -> u64 {
+        self.forget_earlier(now);
         self.lately.iter().map(|(_, bytes)| bytes).sum::<u64>() / LATELY.as_secs()
     }
 
@@ -232,11 +264,6 @@ fn lower(burdens: &mut BTreeMap<DonorId, u64>, donor: DonorId, bytes: u64) {
     if let Some(burden) = burdens.get_mut(&donor) {
         *burden = burden.saturating_sub(bytes);
     }
-}
-
-fn parity_bytes(group: &Encode) -> u64 {
-    let longest = group.shards.iter().map(|shard| shard.len).max().unwrap_or(0);
-    u64::from(longest) * group.ec.parity() as u64
 }
 
 /// Where orders of one round go: asked of the pool once, and kept in step with what is handed out.
@@ -270,45 +297,28 @@ impl Pool {
                 .free
                 .saturating_sub(self.repairs.writing.get(&taker.donor).copied().unwrap_or(0));
         });
-        self.hand_out_pressed(&mut round);
+        self.allow(&mut round);
+        self.hand_out_jobs(&mut round);
         if rests {
             return;
         }
         round.pressed = false;
         self.allow(&mut round);
-        let keys: Vec<_> = self.repairs.queue.keys().take(ROUND).copied().collect();
-        for key in keys {
-            if !self.repairs.pool.ready(now) || round.all_busy() {
-                return;
-            }
-            let Some(job) = self.repairs.queue.remove(&key) else { continue };
-            if let Some(rest) = self.hand_out_job(job, &mut round) {
-                self.repairs.queue.insert(key, rest);
-            }
-        }
-        for _ in 0..self.repairs.encode.len() {
-            if !self.repairs.pool.ready(now) || round.all_busy() {
-                return;
-            }
-            let Some(group) = self.repairs.encode.pop_front() else { return };
-            if let Some(later) = self.hand_out_encode(group, &mut round) {
-                self.repairs.encode.push_back(later);
-            }
-        }
+        self.hand_out_jobs(&mut round);
+        self.hand_out_encodings(&mut round);
     }
 
-    /// Hands out what owners wait for. A pause holds up repair, not them: all these chunks can be
-    /// had.
-    fn hand_out_pressed(&mut self, round: &mut Round<'_>) {
-        self.allow(round);
-        let keys: Vec<_> = self.repairs.pressed.keys().take(ROUND).copied().collect();
-        for key in keys {
-            if round.all_busy() {
+    /// Hands out what waits; of what owners wait for, without asking budgets. A pause holds up
+    /// repair, not them: all these chunks can be had.
+    fn hand_out_jobs(&mut self, round: &mut Round<'_>) {
+        let pressed = round.pressed;
+        for key in self.repairs.waiting(pressed).round() {
+            if round.all_busy() || (!pressed && !self.repairs.pool.ready(round.now)) {
                 return;
             }
-            let Some(job) = self.repairs.pressed.remove(&key) else { continue };
+            let Some(job) = self.repairs.waiting(pressed).take(key) else { continue };
             if let Some(rest) = self.hand_out_job(job, round) {
-                self.repairs.pressed.insert(key, rest);
+                self.repairs.waiting(pressed).put_back(key, rest);
             }
         }
     }
@@ -335,11 +345,7 @@ impl Pool {
             match self.hand_out_chunk(&mut job, make.shard, make.missing, round) {
                 Handed::Out => {}
                 Handed::Later => later.push(make),
-                Handed::Stuck(why) => {
-                    // It waits for the next survey and holds up nobody.
-                    self.repairs.stuck += 1;
-                    self.repairs.stuck_why = Some(why.into());
-                }
+                Handed::Stuck(why) => self.repairs.note_stuck(why),
             }
         }
         job.make = later;
@@ -383,7 +389,10 @@ impl Pool {
             vec![&wanted]
         };
         let need = if wanted.from.is_empty() { job.group.map_or(1, |(_, data)| data) } else { 1 };
-        let Some((shards, reads)) = self.sources(&from, need, round) else { return Handed::Later };
+        let (shards, reads) = match self.sources(&from, need, round) {
+            Ok(found) => found,
+            Err(why) => return why,
+        };
         let chunk = wanted.name;
         let purpose =
             Purpose::Make { unit: job.unit, chunk, len: wanted.len, reads: reads.clone() };
@@ -460,14 +469,16 @@ impl Pool {
     }
 
     /// Whom to ask for `need` of `shards`, the least burdened first, and what that reads where;
-    /// `None` while budgets do not allow it. Shards beyond `need` are named in case one fails.
+    /// else whether budgets do not allow it now, or too few are there to be asked. Shards beyond
+    /// `need` are named in case one fails.
     fn sources(
         &mut self,
         shards: &[&ShardAt],
         need: usize,
         round: &Round<'_>,
-    ) -> Option<(Vec<Shard>, Reads)> {
+    ) -> Result<(Vec<Shard>, Reads), Handed> {
         let mut found: Vec<(Helper, &ShardAt, Vec<DonorId>)> = Vec::new();
+        let mut able = 0;
         for shard in shards {
             let mut helpers = Vec::new();
             for donor in &shard.from {
@@ -475,15 +486,20 @@ impl Pool {
                     helpers.push(self.helper(*donor, round.now, round.pressed));
                 }
             }
+            let alone = |helper: &Helper| self.repairs.is_left_alone(helper.donor, round.now);
+            able += usize::from(!helpers.iter().all(alone));
             by_burden(&mut helpers);
             let Some(best) = helpers.first().cloned() else { continue };
             let sources = helpers.iter().take(1 + SPARE_SOURCES).map(|helper| helper.donor);
             found.push((best, shard, sources.collect()));
         }
         found.sort_by_key(|(best, shard, _)| (!best.allowed, best.outstanding, shard.position));
-        let chosen = found.get(..need)?;
+        if able < need {
+            return Err(Handed::Stuck(UNREACHABLE));
+        }
+        let chosen = &found[..need];
         if chosen.iter().any(|(helper, ..)| !helper.allowed) {
-            return None;
+            return Err(Handed::Later);
         }
         let reads =
             chosen.iter().map(|(helper, shard, _)| (helper.donor, u64::from(shard.len))).collect();
@@ -495,12 +511,12 @@ impl Pool {
             len: shard.len,
             from: sources.into_iter().filter_map(source).collect(),
         };
-        Some((found.into_iter().map(sent).collect(), reads))
+        Ok((found.into_iter().map(sent).collect(), reads))
     }
 
     fn helper(&mut self, donor: DonorId, now: Tick, pressed: bool) -> Helper {
         let rate = self.repairs.donor_rate;
-        let alone = self.repairs.left_alone.get(&donor).is_some_and(|until| now < *until);
+        let alone = self.repairs.is_left_alone(donor, now);
         let ready =
             pressed || Repairs::bucket(&mut self.repairs.readers, donor, rate, now).ready(now);
         let outstanding = self.repairs.reading.get(&donor).copied().unwrap_or(0);
@@ -509,47 +525,12 @@ impl Pool {
         Helper { donor, domain: 0, free: 0, outstanding, allowed }
     }
 
-    /// Has two donors compute a group's parity, so that they can be believed; one, where there is
-    /// only one. Gives it back if that cannot be now.
-    fn hand_out_encode(&mut self, group: Encode, round: &mut Round<'_>) -> Option<Encode> {
-        if self.repairs.encoding.contains(&(group.version, group.group)) {
-            return None;
-        }
-        let bytes = parity_bytes(&group);
-        let mut able: Vec<Helper> =
-            round.takers.iter().filter(|taker| taker.free >= bytes).cloned().collect();
-        able.sort_by_key(|taker| (!taker.allowed, std::cmp::Reverse(taker.free), taker.donor));
-        able.truncate(2);
-        if able.is_empty() {
-            self.repairs.stuck += 1;
-            self.repairs.stuck_why = Some("no donor has room for parity".into());
-            return None;
-        }
-        let all: Vec<&ShardAt> = group.shards.iter().collect();
-        if able.iter().any(|taker| !taker.allowed) {
-            return Some(group);
-        }
-        let Some((mut shards, reads)) = self.sources(&all, all.len(), round) else {
-            return Some(group);
-        };
-        shards.sort_by_key(|shard| shard.position);
-        let asked = able.len();
-        for taker in able {
-            let (ec, shards) = (group.ec, shards.clone());
-            let group = Box::new(group.clone());
-            let purpose = Purpose::Encode { group, asked, reads: reads.clone() };
-            let give = |order| Order::Encode { order, ec, ack: AckLevel::Disk, shards };
-            self.repairs.orders.give(taker.donor, round.now, purpose, give);
-            self.charge(taker.donor, bytes, &reads, round);
-        }
-        self.repairs.encoding.insert((group.version, group.group));
-        None
-    }
-
     fn drop_expired(&mut self, now: Tick) {
         for (donor, flight) in self.repairs.orders.expired(now) {
             self.repairs.landed(donor, &flight.purpose);
             self.repairs.left_alone.insert(donor, now + LEFT_ALONE);
+            // Nobody else tells that it is still to be made.
+            self.repairs.more = true;
         }
         self.repairs.left_alone.retain(|_, until| now < *until);
     }
@@ -562,8 +543,8 @@ impl Pool {
     }
 
     /// A donor answered an order; what that was for.
-    pub fn order_answered(&mut self, donor: DonorId, order: u64) -> Option<Purpose> {
-        let flight = self.repairs.orders.take(donor, order)?;
+    pub fn order_answered(&mut self, donor: DonorId, order: u64, now: Tick) -> Option<Purpose> {
+        let flight = self.repairs.orders.take(donor, order, now)?;
         self.repairs.landed(donor, &flight.purpose);
         Some(flight.purpose)
     }
@@ -582,41 +563,7 @@ impl Pool {
     pub fn leave_alone(&mut self, donor: DonorId, now: Tick) {
         self.repairs.left_alone.insert(donor, now + LEFT_ALONE);
     }
-
-    /// What repair is at.
-    pub fn repair_state(&mut self, now: Tick) -> RepairState {
-        let paused = self.repairs.paused.clone().or_else(|| self.too_many_gone());
-        let repairs = &mut self.repairs;
-        let rate = repairs.rate(now);
-        let mut state = RepairState {
-            paused,
-            stuck: repairs.stuck,
-            stuck_why: repairs.stuck_why.clone(),
-            excess: repairs.excess,
-            made: repairs.made,
-            made_bytes: repairs.made_bytes,
-            rate,
-            pool_budget: repairs.pool.rate(),
-            donor_budget: repairs.donor_rate,
-            surveyed_seconds: repairs.surveyed.map(|at| now.saturating_sub(at).as_secs()),
-            under_way: repairs.under_way.len() as u64,
-            ..RepairState::default()
-        };
-        for job in repairs.queue.values().chain(repairs.pressed.values()) {
-            let slot = job.tolerates as usize;
-            if state.queued.len() <= slot {
-                state.queued.resize(slot + 1, 0);
-            }
-            state.queued[slot] += job.make.len() as u64;
-            let lens = job.make.iter().map(|make| u64::from(job.shards[make.shard].len));
-            state.bytes_left += lens.sum::<u64>();
-        }
-        state.bytes_left += repairs.writing.values().sum::<u64>();
-        let planned = if rate > 0 { rate } else { state.pool_budget };
-        state.eta_seconds = match &state.paused {
-            Some(_) => None,
-            None => eta(state.bytes_left, planned),
-        };
-        state
-    }
 }
+
+#[cfg(test)]
+mod tests;

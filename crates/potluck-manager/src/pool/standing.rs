@@ -19,8 +19,6 @@ const TOO_MANY_PERCENT: usize = 30;
 const TOO_MANY_OF: usize = 4;
 /// Losses this close to each other have one cause.
 const TOGETHER: Duration = Duration::from_secs(600);
-/// Names are cut into so many parts when only some of a donor's chunks are to leave.
-pub const PARTS: u32 = 1 << 16;
 
 /// What is known of a donor beyond its life.
 #[derive(Debug, Default)]
@@ -98,16 +96,13 @@ pub struct Standing {
     pub pressed: bool,
     /// Whether it takes copies.
     pub takes: bool,
+    /// Whether it can be asked for copies: it did not fail at that lately.
+    pub sends: bool,
 }
 
 /// All donors as they are at one moment.
 #[derive(Debug, Clone, Default)]
 pub struct Standings(BTreeMap<DonorId, Standing>);
-
-/// The part of all names that a chunk's is in, below [`PARTS`].
-pub fn part_of(name: &ChunkName) -> u32 {
-    u32::from(name.0[0]) << 8 | u32::from(name.0[1])
-}
 
 impl Standing {
     /// What its copy of a chunk is worth; `leaving` where it is being deleted.
@@ -117,7 +112,7 @@ impl Standing {
 
     /// Whether its copy of a chunk is to leave because it gives space back.
     pub fn leaves(&self, name: &ChunkName) -> bool {
-        part_of(name) < self.below
+        name.part() < self.below
     }
 
     /// Whether its copy of a chunk is to leave without being made elsewhere first, as far as the
@@ -136,6 +131,11 @@ impl Standings {
     /// One donor; `None` if it is not of the pool.
     pub fn get(&self, donor: DonorId) -> Option<&Standing> {
         self.0.get(&donor)
+    }
+
+    /// All donors of the pool.
+    pub fn iter(&self) -> impl Iterator<Item = (DonorId, &Standing)> {
+        self.0.iter().map(|(donor, standing)| (*donor, standing))
     }
 
     /// A copy as it counts.
@@ -248,6 +248,7 @@ impl Pool {
                 rule,
                 pressed,
                 takes: self.takes(id, now),
+                sends: !self.repairs.is_left_alone(id, now),
             };
             (id, standing)
         };

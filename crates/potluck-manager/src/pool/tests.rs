@@ -16,20 +16,20 @@ use potluck_wire::packed::Packed;
 use potluck_wire::ticket::Secret;
 use std::time::Duration;
 
-const MIB: u64 = 1 << 20;
+pub(super) const MIB: u64 = 1 << 20;
 const ME: MemberId = MemberId(9);
 const S1: SessionId = SessionId([1; 16]);
 const S2: SessionId = SessionId([2; 16]);
 
-fn at(seconds: f64) -> Tick {
+pub(crate) fn at(seconds: f64) -> Tick {
     Duration::from_secs_f64(seconds)
 }
 
-fn chunk(n: u64) -> ChunkName {
+pub(crate) fn chunk(n: u64) -> ChunkName {
     ChunkName::of(&n.to_le_bytes())
 }
 
-fn pool() -> Pool {
+pub(crate) fn pool() -> Pool {
     Pool::new(Limits {
         lease: at(30.0),
         suspect_after: at(5.0),
@@ -40,7 +40,7 @@ fn pool() -> Pool {
     })
 }
 
-fn register(pool: &mut Pool, donor: u32, life: u64, now: f64) -> Enlisted {
+pub(crate) fn register(pool: &mut Pool, donor: u32, life: u64, now: f64) -> Enlisted {
     pool.add_donor(DonorId(donor), &format!("d{donor}"));
     let register = Register {
         incarnation: Incarnation(life),
@@ -73,7 +73,7 @@ fn heartbeat(life: u64, touches: u64) -> Heartbeat {
     }
 }
 
-fn beat(pool: &mut Pool, donor: u32, life: u64, touches: u64, now: f64) -> bool {
+pub(super) fn beat(pool: &mut Pool, donor: u32, life: u64, touches: u64, now: f64) -> bool {
     pool.heartbeat(DonorId(donor), &heartbeat(life, touches), at(now))
 }
 

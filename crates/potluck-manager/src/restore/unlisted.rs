@@ -1,8 +1,8 @@
 //! Which files cannot be read from the chunks that donors listed.
 
 use crate::catalog::Error;
-use crate::catalog::units::{self, Unit};
-use crate::catalog::walk::{Walk, What};
+use crate::catalog::units::{self, Met, Unit};
+use crate::catalog::walk::Walk;
 use potluck_core::chunk::ChunkName;
 use potluck_core::path::SYSTEM_SPACE;
 use rusqlite::Connection;
@@ -13,6 +13,7 @@ use std::collections::{BTreeSet, HashSet};
 const NAMED: usize = 100;
 
 /// Files of which too few chunks were listed by the donors that answered. Others may have them.
+/// Files whose own records are damaged are among them, with no size.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Unlisted {
     /// How many.
@@ -28,20 +29,26 @@ pub fn unlisted(db: &Connection, listed: &HashSet<ChunkName>) -> Result<Unlisted
     let mut found = Unlisted::default();
     for root in units::roots(db)?.into_iter().filter(|root| root.name != SYSTEM_SPACE) {
         let mut walk = Walk::new(db, root.dir, true, None)?;
-        while let Some(item) = walk.next()? {
-            let What::File(version) = &item.what else { continue };
-            let layout = units::layout(db, version)?;
-            let there = |unit: &Unit| {
-                let shards: BTreeSet<usize> = unit.shards.iter().copied().collect();
-                let have = |shard: &&usize| listed.contains(&layout.pieces[**shard].name);
-                shards.iter().filter(have).count() >= unit.need()
-            };
-            if !layout.units.iter().all(there) {
-                found.files += 1;
-                found.bytes += version.size;
-                if found.first.len() < NAMED {
-                    found.first.push(format!("pot://{}/{}", root.name, item.path));
+        while let Some((path, met)) = units::meet(db, &mut walk)? {
+            let bytes = match met {
+                Met::Dir => continue,
+                Met::Damaged(_) => 0,
+                Met::File(version, layout) => {
+                    let there = |unit: &Unit| {
+                        let shards: BTreeSet<usize> = unit.shards.iter().copied().collect();
+                        let have = |shard: &&usize| listed.contains(&layout.pieces[**shard].name);
+                        shards.iter().filter(have).count() >= unit.need()
+                    };
+                    if layout.units.iter().all(there) {
+                        continue;
+                    }
+                    version.size
                 }
+            };
+            found.files += 1;
+            found.bytes += bytes;
+            if found.first.len() < NAMED {
+                found.first.push(format!("pot://{}/{path}", root.name));
             }
         }
     }

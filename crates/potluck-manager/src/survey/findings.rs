@@ -4,7 +4,7 @@ use super::excess::{Excess, Ground, MAX_EXCESS, MAX_VOTES, Vote};
 use super::file::{File, copies, goal_is_there, judged, least};
 use crate::catalog::units::{Layout, Root, Unit};
 use crate::catalog::versions::Version;
-use crate::pool::{Rule, Standings};
+use crate::pool::{Group, Rule, Standing, Standings};
 use potluck_core::chunk::{ChunkKind, ChunkName};
 use potluck_core::erasure::Ec;
 use potluck_core::ids::{DonorId, VersionId};
@@ -61,20 +61,18 @@ pub struct ShardAt {
 pub struct Make {
     /// Of which shard.
     pub shard: usize,
-    /// Whether no copy of it counts anywhere.
+    /// Whether no copy that counts is left for this shard: there is none, or, of copies, the
+    /// unit's other shards rely on all there are. Then it may go where another one is, to a donor
+    /// of its own, which is better than nowhere.
     pub missing: bool,
 }
 
 impl Job {
-    /// Whether everything it takes can be had.
-    pub fn has_source(&self, make: &Make) -> bool {
-        !self.shards[make.shard].from.is_empty() || self.rebuildable()
-    }
-
-    /// Whether its group can rebuild any of its chunks.
-    pub fn rebuildable(&self) -> bool {
-        let have = self.shards.iter().filter(|shard| !shard.from.is_empty()).count();
-        self.group.is_some_and(|(_, data)| have >= data)
+    /// Whether everything it takes can be had of the donors that `sends` says may be asked.
+    pub fn has_source(&self, make: &Make, sends: &dyn Fn(&DonorId) -> bool) -> bool {
+        let there = |shard: &ShardAt| shard.from.iter().any(sends);
+        let enough = |data| self.shards.iter().filter(|shard| there(shard)).count() >= data;
+        there(&self.shards[make.shard]) || self.group.is_some_and(|(_, data)| enough(data))
     }
 }
 
@@ -100,6 +98,27 @@ pub struct Encode {
     pub shards: Vec<ShardAt>,
 }
 
+impl Encode {
+    /// The group, in its code.
+    pub fn key(&self) -> Group {
+        (self.version, self.ec, self.group)
+    }
+
+    /// The stored bytes of its longest chunk, which each chunk of parity has.
+    pub fn longest(&self) -> u32 {
+        self.shards.iter().map(|shard| shard.len).max().unwrap_or(0)
+    }
+}
+
+/// Files whose records in the catalog are damaged.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Damaged {
+    /// How many.
+    pub files: u64,
+    /// The first by its path, and what is wrong with it.
+    pub first: String,
+}
+
 /// What a survey found.
 #[derive(Debug, Default)]
 pub struct Findings {
@@ -107,7 +126,7 @@ pub struct Findings {
     pub standings: Standings,
     /// Each space.
     pub spaces: Vec<SpaceHealth>,
-    /// Units to be made whole, the most urgent first.
+    /// Units to be made whole, the most urgent first; last those that nobody could take.
     pub queue: BTreeMap<(u32, u64), Job>,
     /// Those of which copies are to leave a donor whose owner needs the space.
     pub pressed: BTreeMap<(u32, u64), Job>,
@@ -125,19 +144,32 @@ pub struct Findings {
     pub more_excess: bool,
     /// Copies that were to be deleted and are needed.
     pub keep: Vec<(DonorId, ChunkName)>,
-    /// Versions that have all they should for the first time.
+    /// Versions that have all they should again, or for the first time.
     pub safe: Vec<VersionId>,
+    /// Versions that had and do not any more.
+    pub open: Vec<VersionId>,
+    /// Files that nothing else is said of: what they use is unknown.
+    pub damaged: Damaged,
     /// Versions that have what they are being changed to.
     pub arrived: Vec<(VersionId, Redundancy)>,
     /// Groups without parity of versions on their way to a code.
     pub encode: Vec<Encode>,
     /// What leaves each donor.
     pub moving: BTreeMap<DonorId, Moving>,
+    takers: Vec<Taker>,
     jobs: u64,
     /// Files looked at.
     files: u64,
     /// Votes that are remembered of all copies together.
     votes: usize,
+}
+
+/// A donor that took copies when the survey began.
+#[derive(Debug)]
+struct Taker {
+    donor: DonorId,
+    domain: Domain,
+    free: u64,
 }
 
 /// A unit under the survey's eyes.
@@ -185,7 +217,12 @@ impl Look<'_> {
 impl Findings {
     /// An empty survey.
     pub fn new(standings: Standings) -> Self {
-        Self { standings, ..Self::default() }
+        let taker = |(donor, standing): (DonorId, &Standing)| {
+            let Standing { domain, free, takes, .. } = *standing;
+            takes.then_some(Taker { donor, domain, free })
+        };
+        let takers = standings.iter().filter_map(taker).collect();
+        Self { standings, takers, ..Self::default() }
     }
 
     /// The next space is walked.
@@ -222,8 +259,11 @@ impl Findings {
             }
             self.note_unencoded(version, layout, goal, &copies);
         }
-        if whole && version.safe_wall_ms.is_none() && self.safe.len() < MAX_NOTED {
-            self.safe.push(version.id);
+        if whole != version.safe_wall_ms.is_some() {
+            let noted = if whole { &mut self.safe } else { &mut self.open };
+            if noted.len() < MAX_NOTED {
+                noted.push(version.id);
+            }
         }
         let health = file.done().health;
         if let Some(space) = self.spaces.last_mut() {
@@ -235,6 +275,20 @@ impl Findings {
                 space.tolerates = least(space.tolerates, health.tolerates);
                 space.tolerates_now = least(space.tolerates_now, health.tolerates_now);
             }
+        }
+    }
+
+    /// A file of the space entered last whose records are damaged. It counts as one that cannot be
+    /// read.
+    pub fn add_damaged(&mut self, root: &Root, path: &str, why: &str) {
+        if self.damaged.files == 0 {
+            self.damaged.first = format!("pot://{}/{path} ({why})", root.name);
+        }
+        self.damaged.files += 1;
+        if let Some(space) = self.spaces.last_mut() {
+            space.files += 1;
+            space.unreadable += 1;
+            space.tolerates = None;
         }
     }
 
@@ -301,12 +355,14 @@ impl Findings {
     }
 
     fn push(&mut self, mut job: Job) {
-        let sourceless = job.make.iter().filter(|make| !job.has_source(make)).count();
-        self.sourceless += sourceless as u64;
-        if sourceless > 0 {
-            let make = job.make.clone();
-            job.make = make.into_iter().filter(|make| job.has_source(make)).collect();
-        }
+        // Who failed lately is asked again by a later survey: its jobs would only stand before
+        // those that others can do.
+        let standings = &self.standings;
+        let sends = |donor: &DonorId| standings.get(*donor).is_some_and(|at| at.sends);
+        let (make, sourceless): (Vec<Make>, Vec<Make>) =
+            job.make.iter().partition(|make| job.has_source(make, &sends));
+        self.sourceless += sourceless.len() as u64;
+        job.make = make;
         if job.make.is_empty() {
             return;
         }
@@ -317,13 +373,31 @@ impl Findings {
         self.lacking[slot] += job.make.len() as u64;
         self.lacking_bytes +=
             job.make.iter().map(|make| u64::from(job.shards[make.shard].len)).sum::<u64>();
+        // What nobody can take is looked at behind all else, and forgotten before all else.
+        let takeable = job.make.iter().any(|make| self.is_takeable(&job, make));
+        let urgency = if takeable { job.tolerates } else { u32::MAX };
         let queue = if job.pressed { &mut self.pressed } else { &mut self.queue };
-        queue.insert((job.tolerates, self.jobs), job);
+        queue.insert((urgency, self.jobs), job);
         self.jobs += 1;
         if queue.len() > MAX_QUEUED {
             queue.pop_last();
             self.more = true;
         }
+    }
+
+    /// Whether some donor could take a copy to make (core's `repair_plan::target`).
+    fn is_takeable(&self, job: &Job, make: &Make) -> bool {
+        let shard = &job.shards[make.shard];
+        let able = || self.takers.iter().filter(|taker| !shard.at.contains(&taker.donor));
+        let roomy = |taker: &Taker| taker.free >= u64::from(shard.len);
+        let mut apart = able()
+            .filter(|taker| job.used.iter().all(|(_, domain)| *domain != taker.domain))
+            .peekable();
+        if apart.peek().is_some() || !make.missing {
+            return apart.any(roomy);
+        }
+        let fresh = |taker: &&Taker| job.used.iter().all(|(donor, _)| *donor != taker.donor);
+        able().filter(fresh).any(roomy)
     }
 
     /// Whether a copy is on its way out because its donor's owner needs the space.
@@ -441,8 +515,11 @@ impl Findings {
             let Some(range) = ec.groups(layout.data).nth(*group as usize) else { continue };
             let shard = |(at, piece): (usize, usize)| shard_at(layout, copies, piece, at as u8);
             let shards: Vec<ShardAt> = range.enumerate().map(shard).collect();
-            if shards.iter().all(|shard| !shard.from.is_empty()) {
+            let sends = |donor: &DonorId| self.standings.get(*donor).is_some_and(|at| at.sends);
+            if shards.iter().all(|shard| shard.from.iter().any(sends)) {
                 self.encode.push(Encode { version: version.id, group: *group, ec, shards });
+            } else if shards.iter().all(|shard| !shard.from.is_empty()) {
+                self.sourceless += 1; // until somebody who failed lately may be asked again
             }
         }
     }
@@ -459,3 +536,6 @@ fn shard_at(layout: &Layout, copies: &[Vec<Copy>], piece: usize, position: u8) -
         at: at.holders.iter().map(|(donor, _)| *donor).collect(),
     }
 }
+
+#[cfg(test)]
+mod tests;

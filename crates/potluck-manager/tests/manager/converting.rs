@@ -49,3 +49,24 @@ async fn copies_become_a_code_and_a_code_copies_without_a_weaker_moment() {
     .await;
     crew.until("whole", async |crew: &Crew| crew.tolerates(2).await).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_donor_that_computes_wrong_parity_holds_up_nothing_and_keeps_none_of_it() {
+    let mut crew = Crew::new(4).await;
+    crew.copies("pot://lab/a", &[1], &[0, 1]).await;
+    let ec = "2+1".parse().expect("a code");
+    let wrong = parity_of(&[], ec)[0];
+    for member in &mut crew.members[..1] {
+        member.liar = Some(member.id());
+    }
+    set(&crew, Override { ec: Some(ec), ..Override::default() }).await;
+    crew.until("coded", async |crew: &Crew| {
+        crew.health("pot://lab/a/1").await.changing_to.is_none().then_some(())
+    })
+    .await;
+    assert!(crew.members[0].made() > 0, "it was asked");
+    crew.until("the wrong parity is reclaimed", async |crew: &Crew| {
+        crew.holders(&wrong).is_empty().then_some(())
+    })
+    .await;
+}

@@ -1,6 +1,7 @@
 use crate::crew::Crew;
 use crate::lab::{LEN, chunk};
-use potluck_wire::control::{Away, DonorState, Fsck, Order, RepairAction, RepairControl};
+use potluck_wire::control::{Away, DonorState, Fsck, GiveBack, Order, RepairAction, RepairControl};
+use rusqlite::Connection;
 use std::time::Duration;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -48,11 +49,16 @@ async fn a3_a_short_absence_moves_nothing_and_a_long_one_is_repaired_and_trimmed
 async fn a_lost_chunk_of_a_group_is_rebuilt_from_the_others() {
     let mut crew = Crew::new(4).await;
     let names = crew.coded("pot://lab/a", &[1, 2], "2+1").await;
+    let safe_since = crew.health("pot://lab/a").await.safe_since_ms.expect("safe at once");
     crew.members[1].asleep = true;
     crew.until("rebuilt", async |crew: &Crew| {
         (crew.repair().await.made == 1 && crew.tolerates(1).await.is_some()).then_some(())
     })
     .await;
+    let since = crew
+        .until("safe", async |crew: &Crew| crew.health("pot://lab/a").await.safe_since_ms)
+        .await;
+    assert!(since > safe_since, "not since before the loss");
     let orders = &crew.members[3].seen;
     let rebuilt = orders.iter().find_map(|order| match order {
         Order::Rebuild { chunk, position, data, shards, .. } => {
@@ -212,4 +218,76 @@ async fn an_admin_pauses_repair_over_a_restart_and_an_announced_absence_is_waite
     crew.lab.admin().call(&control(RepairAction::Resume)).await.expect("resumed");
     crew.until("repaired", async |crew: &Crew| crew.tolerates(1).await).await;
     assert_eq!(crew.made(), 1);
+}
+
+/// Changes the catalog below a running manager.
+fn meddle(crew: &Crew, sql: &str) {
+    let db = Connection::open(crew.lab.config.state.join("catalog.db")).expect("opened");
+    db.busy_timeout(Duration::from_secs(5)).expect("set");
+    db.execute_batch(sql).expect(sql);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn l1_a_damaged_record_is_told_of_by_path_and_keeps_no_other_file_from_repair() {
+    let mut crew = Crew::new(3).await;
+    crew.copies("pot://lab/a", &[1], &[0, 1]).await;
+    crew.copies("pot://lab/b", &[2], &[0, 1]).await;
+    crew.until("surveyed", async |crew: &Crew| crew.tolerates(1).await).await;
+    meddle(
+        &crew,
+        "UPDATE recipe_pages SET blob = x'00' WHERE version =
+        (SELECT min(version) FROM recipe_pages)",
+    );
+    crew.members[0].asleep = true;
+    crew.until("the other is repaired", async |crew: &Crew| {
+        let health = crew.health("pot://lab/b/2").await;
+        (crew.repair().await.made == 1 && health.incomplete == 0).then_some(())
+    })
+    .await;
+    let status = crew
+        .until("told", async |crew: &Crew| {
+            let status = crew.status().await;
+            let space = status.spaces.iter().find(|space| space.name == "lab")?;
+            (space.unreadable == 1 && space.tolerates.is_none()).then(|| status.clone())
+        })
+        .await;
+    let told = status.alarms.iter().find(|alarm| alarm.contains("damaged")).expect("an alarm");
+    assert!(told.contains("pot://lab/a/1"), "{told}");
+
+    let path = "pot://lab".parse().expect("path");
+    let report = crew.user.call(&Fsck { path, incomplete: true, after: None }).await;
+    let report = report.expect("a report");
+    assert_eq!((report.files, report.found.len()), (2, 1), "{report:?}");
+    assert_eq!(
+        (report.found[0].path.as_str(), report.found[0].may_return),
+        ("pot://lab/a/1", false)
+    );
+    assert!(report.found[0].damaged.is_some() && report.found[0].health.unreadable > 0);
+    let donor = Some(crew.members[1].id());
+    let ask =
+        GiveBack { donor, bytes: None, now: true, dry_run: true, cancel: false, agreed: None };
+    let would = crew.lab.admin().call(&ask).await.expect("told");
+    assert!(would.lost.contains(&"pot://lab/a/1".to_string()), "{would:?}");
+
+    // Back again there is a copy too many, and it is not known what the damaged file needs.
+    crew.members[0].asleep = false;
+    crew.members[0].donor.life = potluck_core::ids::Incarnation(2);
+    crew.members[0].donor.report(&[chunk(1), chunk(2)]).await;
+    crew.until("seen", async |crew: &Crew| (crew.repair().await.excess > 0).then_some(())).await;
+    crew.work(Duration::from_millis(1000)).await;
+    assert_eq!(crew.holders(&chunk(2)).len(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn l1_a_survey_that_fails_is_told_of() {
+    let mut crew = Crew::new(2).await;
+    crew.copies("pot://lab/a", &[1], &[0, 1]).await;
+    crew.until("surveyed", async |crew: &Crew| crew.tolerates(1).await).await;
+    meddle(&crew, "ALTER TABLE recipe_pages RENAME TO elsewhere");
+    crew.members[0].asleep = true;
+    crew.until("told", async |crew: &Crew| {
+        let alarms = crew.status().await.alarms;
+        alarms.iter().any(|alarm| alarm.contains("could not be looked at")).then_some(())
+    })
+    .await;
 }

@@ -72,7 +72,10 @@ pub struct RepairState {
     /// Chunks to make, by how many more donors may die before their file is lost: index 0 is
     /// where none may.
     pub queued: Vec<u64>,
-    /// Stored bytes of these.
+    /// Of these, chunks that wait for another look at everything: one look remembers the most
+    /// urgent.
+    pub more: u64,
+    /// Stored bytes of all these, and of what is being made.
     pub bytes_left: u64,
     /// Chunks being made.
     pub under_way: u64,
@@ -242,4 +245,8 @@ pub struct Damage {
     /// Whether what it lacks is on donors that are merely away, and may come back.
     #[serde(default)]
     pub may_return: bool,
+    /// What is wrong with its records in the catalog, if they are damaged: what it is made of is
+    /// unknown then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub damaged: Option<String>,
 }

@@ -77,7 +77,11 @@ pub fn text(findings: &Findings) -> String {
         };
         let hope =
             if damage.may_return { "; what is missing is on donors that are away" } else { "" };
-        text.push_str(&format!("{word}  {}  {}{hope}\n", damage.path, sentence(&damage.health)));
+        let what = match &damage.damaged {
+            Some(why) => format!("the catalog's records of it are damaged: {why}"),
+            None => sentence(&damage.health) + hope,
+        };
+        text.push_str(&format!("{word}  {}  {what}\n", damage.path));
     }
     text + &match (findings.unreadable, findings.incomplete) {
         (0, 0) => format!("{}, all as safe as promised", count(findings.files, "file")),
@@ -92,11 +96,15 @@ pub fn text(findings: &Findings) -> String {
 pub fn ending(findings: &Findings) -> Result<Ending, Failure> {
     if findings.unreadable > 0 {
         let returns = findings.found.iter().any(|damage| damage.may_return);
+        let damaged = findings.found.iter().any(|damage| damage.damaged.is_some());
         let what = format!("{} cannot be read now", count(findings.unreadable, "file"));
         return Err(Failure::new(ErrorKind::Integrity, code::UNREADABLE, what).hint(
-            match returns {
-                true => "bring back the donors that are away: `potluck nodes ls`",
-                false => {
+            match (damaged, returns) {
+                (true, _) => {
+                    "stop the manager and bring its catalog back with `potluck manager restore`"
+                }
+                (_, true) => "bring back the donors that are away: `potluck nodes ls`",
+                (_, false) => {
                     "what is missing is on no donor: store these files again from their source"
                 }
             },

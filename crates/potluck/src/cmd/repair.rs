@@ -13,6 +13,9 @@ use std::time::Duration;
 
 /// Between two looks while somebody watches.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Where something is stuck and nothing was made for so long, more than one look at everything
+/// found no way.
+const STANDSTILL: Duration = Duration::from_secs(60);
 
 pub async fn run(
     args: Repair,
@@ -52,21 +55,32 @@ pub fn left(state: &RepairState) -> u64 {
     state.queued.iter().sum::<u64>() + state.under_way
 }
 
-/// Looks until nothing is left that can be made; with `anew`, not before all was looked at once
-/// more.
+/// Looks until nothing is left, or nothing that can be made now; with `anew`, not before all was
+/// looked at once more.
 async fn until_idle(client: &Client, shown: bool, anew: bool) -> Result<RepairState, Failure> {
     let started = client.env.clock.now();
     let line = progress_bar::line(shown);
+    let (mut made, mut moved) = (0, started);
     loop {
         let state = client.call_patiently(&RepairStatus {}).await?;
-        let watched = (client.env.clock.now() - started).as_secs();
-        let looked = state.surveyed_seconds.is_some_and(|ago| !anew || ago < watched);
-        if (looked && left(&state) == 0) || state.paused.is_some() {
+        let now = client.env.clock.now();
+        let looked =
+            state.surveyed_seconds.is_some_and(|ago| !anew || ago < (now - started).as_secs());
+        if state.made != made || state.under_way > 0 {
+            (made, moved) = (state.made, now);
+        }
+        if state.paused.is_some() || (looked && is_over(&state, now - moved)) {
             return Ok(state);
         }
         line.say(&summary(&state));
         tokio::time::sleep(LOOK_EVERY).await;
     }
+}
+
+/// Whether nothing is left, or it moves no more after a standstill of so long. What waits for
+/// another look at everything is left.
+fn is_over(state: &RepairState, still: Duration) -> bool {
+    left(state) == 0 || (state.stuck > 0 && still >= STANDSTILL)
 }
 
 /// Repair in one line.
@@ -140,6 +154,17 @@ fn text(state: &RepairState) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_watch_goes_on_while_more_is_known_to_be_lacking() {
+        let still = Duration::from_secs(3600);
+        assert!(is_over(&RepairState::default(), Duration::ZERO));
+        let drained = RepairState { queued: vec![0, 7], more: 7, ..RepairState::default() };
+        assert!(!is_over(&drained, still), "the next look finds them");
+        let stuck = RepairState { stuck: 1, ..drained };
+        assert!(!is_over(&stuck, Duration::from_secs(5)), "perhaps only what is first");
+        assert!(is_over(&stuck, still));
+    }
 
     #[test]
     fn the_summary_names_what_is_endangered_and_why_it_stops() {

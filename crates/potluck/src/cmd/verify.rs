@@ -83,7 +83,7 @@ async fn one(
             let mut findings = Findings { path: path.clone(), files: 1, ..Findings::default() };
             if let Some(health) = stated.health.clone() {
                 let away = stated.donors.iter().any(|share| !share.live);
-                findings.add(Damage { path, health, may_return: away });
+                findings.add(Damage { path, health, may_return: away, damaged: None });
             }
             Ok(Some((findings, stated.health)))
         }

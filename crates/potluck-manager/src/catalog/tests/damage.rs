@@ -1,4 +1,6 @@
 use super::files::{Fixture, chunk, file, path};
+use crate::catalog::units::{self, Met};
+use crate::catalog::walk::Walk;
 use crate::catalog::{Error, open, schema};
 use crate::error::ManagerError;
 use std::fs;
@@ -63,4 +65,30 @@ fn u1_a_catalog_of_a_newer_release_is_left_alone() {
     ));
     let missing = fixture.dir.path().join("none.db");
     assert!(matches!(schema::open_existing(&missing), Err(ManagerError::NotInitialised(_))));
+}
+
+#[test]
+fn l1_a_damaged_file_keeps_nobody_from_the_files_behind_it() {
+    let mut fixture = Fixture::new();
+    for (n, name) in ["a", "b", "c", "d", "e", "f"].into_iter().enumerate() {
+        fixture.put(file(&format!("pot://lab/{name}"), &[n as u64], &[1]));
+    }
+    let change = |sql: &str| assert_eq!(fixture.db.execute(sql, []).expect(sql), 1, "{sql}");
+    let version = |name| format!("(SELECT version FROM entries WHERE name = '{name}')");
+    fixture.db.execute_batch("PRAGMA foreign_keys = OFF").expect("off");
+    change(&format!("UPDATE recipe_pages SET blob = x'00' WHERE version = {}", version("a")));
+    change(&format!("DELETE FROM versions WHERE id = {}", version("b")));
+    change(&format!("UPDATE versions SET goal = '?' WHERE id = {}", version("d")));
+    change(&format!("UPDATE versions SET digest = x'00' WHERE id = {}", version("e")));
+    let root = units::roots(&fixture.db).expect("read").remove(0);
+    let mut walk = Walk::new(&fixture.db, root.dir, true, None).expect("begun");
+    let mut met = Vec::new();
+    while let Some((path, what)) = units::meet(&fixture.db, &mut walk).expect("read") {
+        met.push((path, matches!(what, Met::Damaged(_))));
+    }
+    let expected = [("a", true), ("b", true), ("c", false), ("d", true), ("e", true), ("f", false)];
+    assert_eq!(met, expected.map(|(name, damaged)| (name.to_string(), damaged)));
+    // Who lists files is told.
+    let mut walk = Walk::new(&fixture.db, root.dir, true, Some("a")).expect("begun");
+    assert!(matches!(walk.next(), Err(Error::Damaged(_))));
 }

@@ -1,8 +1,10 @@
 use super::files::{Fixture, Outcomes, chunk, coded, file, path};
 use crate::catalog::commit::{PreparedFile, Refused};
+use crate::catalog::conversions::{self, Encoded};
 use crate::catalog::placements::{self, Told};
-use crate::catalog::{Error, names, open, units, versions};
-use crate::pool::{Giving, PARTS};
+use crate::catalog::{Error, chunks, gc, names, open, units, versions};
+use crate::pool::Giving;
+use potluck_core::chunk::PARTS;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_core::policy::Mirror;
@@ -160,4 +162,45 @@ fn d3_a_donor_that_is_silent_for_a_moment_counts_and_one_that_is_given_up_only_b
     fixture.pool.remove_donor(DonorId(1));
     let standings = fixture.pool.standings(Tick::ZERO);
     assert!(!standings.keeps(DonorId(1), &name) && !standings.proves(DonorId(1), &name));
+}
+
+#[test]
+fn d2_parity_that_no_version_waits_for_is_reclaimed() {
+    let mut fixture = Fixture::new();
+    let version = fixture.put(copies("pot://lab/a", &[1, 2], &[1, 2], 2));
+    let encoded = Encoded {
+        version,
+        ec: "2+1".parse().expect("a code"),
+        group: 0,
+        parity: vec![(chunk(11), 1000)],
+        holders: vec![DonorId(3), DonorId(4)],
+    };
+    assert_eq!(encoded.uncounted(&fixture.db), Ok(vec![(DonorId(3), 1), (DonorId(4), 1)]));
+    // The version's goal changed while its parity was computed.
+    conversions::learn(&fixture.db, &encoded, 50).expect("learnt");
+    assert_eq!(encoded.uncounted(&fixture.db), Ok(vec![(DonorId(3), 0), (DonorId(4), 0)]));
+    let first = (i64::MIN, chunks::ChunkId(0));
+    let unused = gc::unused(&fixture.db, 50, first, 10).expect("read");
+    assert_eq!(unused.iter().map(|(_, name)| *name).collect::<Vec<_>>(), [chunk(11)]);
+    gc::condemn(&fixture.db, &[chunk(11)], 50).expect("condemned");
+    let condemned = gc::condemned(&fixture.db, chunks::ChunkId(0), 10).expect("read");
+    assert_eq!(condemned[0].donors, [DonorId(3), DonorId(4)]);
+
+    // What a version has is only counted at one more donor.
+    let more = Encoded { parity: vec![(chunk(1), 1000)], ..encoded };
+    conversions::discard(&fixture.db, &more, 60).expect("noted");
+    assert_eq!(fixture.refs(&chunk(1)), Some(1));
+    let held = units::layout(&fixture.db, &versions::get(&fixture.db, version).expect("there"));
+    assert_eq!(held.expect("read").pieces[0].holders.len(), 4);
+}
+
+#[test]
+fn the_time_of_safety_begins_anew_after_a_loss() {
+    let mut fixture = Fixture::new();
+    let version = fixture.put(copies("pot://lab/a", &[1], &[1, 2], 2));
+    assert_eq!(safe(&fixture, version), Some(0));
+    conversions::open(&fixture.db, &[version]).expect("noted");
+    assert_eq!(safe(&fixture, version), None);
+    conversions::safe(&fixture.db, &[version], 70).expect("noted");
+    assert_eq!(safe(&fixture, version), Some(70));
 }

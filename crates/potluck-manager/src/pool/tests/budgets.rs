@@ -99,7 +99,9 @@ fn a3_repair_uses_its_budgets_and_never_more() {
         let donor = DonorId(1 + (step % 8) as u32);
         assert!(beat(&mut pool, donor.0, 7, 0, now));
         for order in told.remove(&donor).unwrap_or_default() {
-            if let Some(Purpose::Make { chunk, len, .. }) = pool.order_answered(donor, order) {
+            if let Some(Purpose::Make { chunk, len, .. }) =
+                pool.order_answered(donor, order, at(now))
+            {
                 pool.chunk_made(chunk, len, at(now));
             }
         }

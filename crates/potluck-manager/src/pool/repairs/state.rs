@@ -1,0 +1,35 @@
+//! What repair is at, as people are told.
+
+use crate::pool::Pool;
+use potluck_core::clock::Tick;
+use potluck_core::repair_plan::eta;
+use potluck_wire::control::RepairState;
+
+impl Pool {
+    /// What repair is at.
+    pub fn repair_state(&mut self, now: Tick) -> RepairState {
+        let paused = self.repairs.paused.clone().or_else(|| self.too_many_gone());
+        let repairs = &mut self.repairs;
+        let rate = repairs.rate(now);
+        let left = repairs.queue.sums().with(&repairs.pressed.sums()).with(&repairs.beyond);
+        let bytes_left = left.bytes + repairs.writing.values().sum::<u64>();
+        let planned = if rate > 0 { rate } else { repairs.pool.rate() };
+        RepairState {
+            eta_seconds: if paused.is_some() { None } else { eta(bytes_left, planned) },
+            paused,
+            queued: left.chunks,
+            more: repairs.beyond.total(),
+            bytes_left,
+            under_way: repairs.under_way.len() as u64,
+            stuck: repairs.stuck,
+            stuck_why: repairs.stuck_why.clone(),
+            excess: repairs.excess,
+            made: repairs.made,
+            made_bytes: repairs.made_bytes,
+            rate,
+            pool_budget: repairs.pool.rate(),
+            donor_budget: repairs.donor_rate,
+            surveyed_seconds: repairs.surveyed.map(|at| now.saturating_sub(at).as_secs()),
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! What waits, what is given up, and what is said of it.
+
+use super::queue::Sums;
+use super::{Purpose, UNREACHABLE};
+use crate::pool::tests::{MIB, at, beat, chunk, pool, register};
+use crate::pool::{Limits, Pool};
+use crate::survey::findings::Make;
+use crate::survey::{Encode, Findings, Job, ShardAt};
+use potluck_core::chunk::{ChunkKind, ChunkName};
+use potluck_core::ids::{DonorId, VersionId};
+use potluck_wire::control::Order;
+use std::collections::BTreeSet;
+
+const CHUNK: u64 = 4 * MIB;
+
+/// Donors that are there, with room.
+fn with_donors(donors: u32) -> Pool {
+    let mut pool = pool();
+    for donor in 1..=donors {
+        register(&mut pool, donor, 7, 0.0);
+        pool.donors.life_mut(DonorId(donor)).expect("registered").room = 10_000 * CHUNK;
+    }
+    pool
+}
+
+fn shard(n: u64, from: u32) -> ShardAt {
+    let from = vec![DonorId(from)];
+    ShardAt { position: 0, name: chunk(n), len: CHUNK as u32, at: from.clone(), from }
+}
+
+/// A chunk that only `from` has.
+fn job(n: u64, tolerates: u32, from: u32) -> Job {
+    Job {
+        unit: (VersionId(n), 0, false),
+        kind: ChunkKind::Data,
+        tolerates,
+        pressed: false,
+        group: None,
+        shards: vec![shard(n, from)],
+        make: vec![Make { shard: 0, missing: false }],
+        used: vec![(DonorId(from), from)],
+    }
+}
+
+fn found(jobs: impl Iterator<Item = Job>) -> Findings {
+    let mut findings = Findings::default();
+    for (number, job) in jobs.enumerate() {
+        findings.queue.insert((job.tolerates, number as u64), job);
+    }
+    findings
+}
+
+/// Names of the chunks that donors are making.
+fn making(pool: &Pool, donors: u32) -> BTreeSet<ChunkName> {
+    let orders = (1..=donors).flat_map(|donor| pool.repairs.orders.of(DonorId(donor)));
+    let chunk = |purpose: &Purpose| match purpose {
+        Purpose::Make { chunk, .. } => Some(*chunk),
+        _ => None,
+    };
+    orders.filter_map(|flight| chunk(&flight.purpose)).collect()
+}
+
+/// Everybody beats, and has done what it was asked for.
+fn work(pool: &mut Pool, donors: u32, now: f64) {
+    for donor in 1..=donors {
+        assert!(beat(pool, donor, 7, 0, now));
+        for order in pool.orders_for(DonorId(donor), at(now)) {
+            let (Order::Copy { order, .. } | Order::Encode { order, .. }) = order else { continue };
+            if let Some(Purpose::Make { chunk, len, .. }) =
+                pool.order_answered(DonorId(donor), order, at(now))
+            {
+                pool.chunk_made(chunk, len, at(now));
+            }
+        }
+    }
+}
+
+#[test]
+fn a3_what_only_a_slow_donor_has_holds_up_nothing_else() {
+    // Donor 1 may be asked for one chunk in four seconds, and so may donor 2.
+    let limits = Limits { repair_rate: 400 * MIB, repair_donor_rate: MIB, ..pool().limits };
+    let mut pool = with_donors(6);
+    pool.limits = limits;
+    pool.repairs = super::Repairs::new(limits.repair_rate, limits.repair_donor_rate, at(0.0));
+    let slow = (0..10_000).map(|n| job(n, 0, 1));
+    let others = (10_000..10_100).map(|n| job(n, 1, 2));
+    pool.repairs.take_findings(&mut found(slow.chain(others)), at(0.0), at(0.0));
+    let mut seen = BTreeSet::new();
+    for step in 0..24 {
+        let now = f64::from(step) / 4.0;
+        pool.hand_out(at(now), &|_| None);
+        seen.extend(making(&pool, 6));
+        if step % 4 == 0 {
+            work(&mut pool, 6, now);
+        }
+    }
+    let of = |range: std::ops::Range<u64>| range.filter(|n| seen.contains(&chunk(*n))).count();
+    assert!(of(0..10_000) >= 1, "the most urgent go on");
+    assert!(of(10_000..10_100) >= 1, "and so does what another donor has");
+}
+
+#[test]
+fn what_only_a_donor_has_that_sends_nothing_is_called_stuck() {
+    let mut pool = with_donors(4);
+    pool.leave_alone(DonorId(1), at(0.0));
+    let silent = (0..3000).map(|n| job(n, 0, 1));
+    let others = (3000..3010).map(|n| job(n, 1, 2));
+    pool.repairs.take_findings(&mut found(silent.chain(others)), at(0.0), at(0.0));
+    for step in 0..8 {
+        pool.hand_out(at(f64::from(step) / 4.0), &|_| None);
+    }
+    assert_eq!(making(&pool, 4), (3000..3010).map(chunk).collect());
+    let state = pool.repair_state(at(2.0));
+    assert_eq!((state.stuck, state.stuck_why.as_deref()), (3000, Some(UNREACHABLE)));
+    assert!(pool.repairs.is_stuck(), "so that it is looked at again soon");
+    assert_eq!(state.bytes_left, 10 * CHUNK, "and the others are all that has an end");
+}
+
+#[test]
+fn what_one_look_cannot_remember_is_counted_until_the_next() {
+    let mut pool = with_donors(4);
+    let mut findings = found((0..2).map(|n| job(n, 1, 1)));
+    (findings.lacking, findings.lacking_bytes) = (vec![0, 50, 30], 80 * CHUNK);
+    findings.more = true;
+    pool.repairs.take_findings(&mut findings, at(0.0), at(0.0));
+    let state = pool.repair_state(at(0.0));
+    assert_eq!((state.queued, state.more), (vec![0, 50, 30], 78));
+    assert_eq!(state.bytes_left, 80 * CHUNK);
+    assert_eq!(state.eta_seconds, Some(80 * CHUNK / (400 * MIB) + 1), "by the budget");
+    pool.hand_out(at(0.0), &|_| None);
+    work(&mut pool, 4, 0.5);
+    let state = pool.repair_state(at(1.0));
+    assert_eq!((state.made, state.queued, state.more), (2, vec![0, 48, 30], 78));
+    assert_eq!(state.bytes_left, 78 * CHUNK);
+    assert!(pool.repairs.wants_more());
+    pool.repairs.take_findings(&mut Findings::default(), at(2.0), at(2.0));
+    assert_eq!(pool.repairs.beyond, Sums::default());
+}
+
+#[test]
+fn orders_that_wait_behind_others_do_not_expire_while_those_are_carried_out() {
+    let mut pool = with_donors(2);
+    let jobs = (0..40).map(|n| Job { pressed: true, ..job(n, 1, 1) });
+    let mut findings = Findings::default();
+    findings.pressed.extend(jobs.enumerate().map(|(n, job)| ((1, n as u64), job)));
+    pool.repairs.take_findings(&mut findings, at(0.0), at(0.0));
+    pool.hand_out(at(0.0), &|_| None);
+    assert_eq!(making(&pool, 2).len(), 40);
+    let mut orders: Vec<u64> = pool
+        .orders_for(DonorId(2), at(0.0))
+        .iter()
+        .filter_map(|order| if let Order::Copy { order, .. } = order { Some(*order) } else { None })
+        .collect();
+    orders.sort_unstable();
+    // One every ten seconds, but the fourth is never answered.
+    let withheld = orders.remove(3);
+    for (n, order) in orders.iter().enumerate() {
+        let now = (n as f64 + 1.0) * 10.0;
+        pool.drop_expired(at(now));
+        assert!(pool.order_answered(DonorId(2), *order, at(now)).is_some(), "after {now} s");
+        let kept = pool.repairs.orders.of(DonorId(2)).count();
+        assert!(now < 90.0 || kept == orders.len() - n - 1, "{withheld} is given to others");
+    }
+    assert!(pool.repairs.idle());
+    assert!(pool.repairs.wants_more(), "as soon as it is looked for");
+}
+
+/// The donors that are given a group to compute its parity; they all have an answer then.
+fn computing(pool: &mut Pool, group: &Encode, now: f64) -> Vec<u32> {
+    (1..=4).for_each(|donor| assert!(beat(pool, donor, 7, 0, now)));
+    let mut findings = Findings::default();
+    findings.encode.push(group.clone());
+    pool.repairs.take_findings(&mut findings, at(now), at(now));
+    pool.hand_out(at(now), &|_| None);
+    let asked = |donor: &u32| pool.repairs.orders.count(DonorId(*donor)) > 0;
+    let asked: Vec<u32> = (1..=4).filter(asked).collect();
+    assert_eq!(pool.repairs.encodings.awaited().len(), asked.len() / 2);
+    work(pool, 4, now);
+    assert!(pool.repairs.idle());
+    asked
+}
+
+#[test]
+fn donors_that_computed_different_parity_are_not_asked_together_again() {
+    let mut pool = with_donors(4);
+    let ec = "2+1".parse().expect("a code");
+    let group = Encode { version: VersionId(1), group: 0, ec, shards: vec![shard(1, 4)] };
+    let mut pairs = BTreeSet::new();
+    for round in 0..6 {
+        let now = f64::from(round);
+        let pair: [u32; 2] = computing(&mut pool, &group, now).try_into().expect("two");
+        pool.parity_differs(group.key(), pair.map(DonorId), at(now));
+        pairs.insert(pair);
+        match round {
+            1 => assert_eq!(pairs, [[1, 2], [3, 4]].into(), "whoever is wrong, two are right"),
+            3 => assert_eq!(pairs, [[1, 2], [1, 3], [2, 4], [3, 4]].into(), "of any two wrong"),
+            _ => {}
+        }
+    }
+    assert_eq!(pairs.len(), 6, "everybody was asked with everybody");
+    assert!(computing(&mut pool, &group, 7.0).is_empty());
+    assert!(pool.repairs.is_stuck());
+    let trust = |pool: &mut Pool, why: Option<&str>| {
+        (2..=4).for_each(|donor| pool.quarantine(DonorId(donor), why.map(Into::into)));
+    };
+    trust(&mut pool, Some("it served wrong bytes"));
+    assert!(computing(&mut pool, &group, 39.0).is_empty(), "nor is one of them believed alone");
+    trust(&mut pool, None);
+    assert_eq!(computing(&mut pool, &group, 40.0), [1, 2], "for a while only");
+}
+
+#[test]
+fn the_rate_needs_no_more_memory_than_its_window() {
+    let mut pool = with_donors(1);
+    for n in 0..1000 {
+        pool.chunk_made(chunk(n), CHUNK as u32, at(n as f64));
+    }
+    assert!(pool.repairs.lately.len() <= 12, "{}", pool.repairs.lately.len());
+    assert_eq!(pool.repair_state(at(999.0)).rate, 11 * CHUNK / 10);
+}

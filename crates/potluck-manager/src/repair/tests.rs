@@ -1,0 +1,131 @@
+//! When everything is looked at, and what heartbeats wait for.
+
+use super::{Due, Kept, RETRY, answered, look_once};
+use crate::catalog::conversions::Encoded;
+use crate::catalog::{Durability, spaces};
+use crate::pool::Purpose;
+use crate::service::Service;
+use crate::survey::{self, Haste};
+use crate::{Manager, ManagerConfig, init};
+use potluck_core::chunk::ChunkName;
+use potluck_core::clock::Tick;
+use potluck_core::ids::{DonorId, VersionId};
+use potluck_core::policy::Policy;
+use potluck_wire::control::{Order, OrderOutcome, OrderResult};
+use potluck_wire::env::Env;
+use potluck_wire::tls::install_provider;
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::Duration;
+use tempfile::TempDir;
+
+const SETTLE: Duration = Duration::from_secs(5);
+const EVERY: Duration = Duration::from_secs(600);
+
+fn at(seconds: u64) -> Tick {
+    Duration::from_secs(seconds)
+}
+
+fn due(kept: &Kept, now: u64) -> Option<Haste> {
+    kept.due(at(now), SETTLE, EVERY, false)
+}
+
+/// A manager that is not run: nothing happens in it by itself.
+async fn still() -> (TempDir, Arc<Service>) {
+    install_provider();
+    let dir = tempfile::tempdir().expect("a directory");
+    let config = ManagerConfig {
+        listen: "127.0.0.1:0".into(),
+        state: dir.path().join("state"),
+        metadata_copies: 0,
+        ..ManagerConfig::default()
+    };
+    let env = Env::system();
+    init(&config, &env).expect("a pool");
+    let manager = Manager::start(config, env, None).await.expect("started");
+    (dir, manager.parts().0)
+}
+
+#[test]
+fn a3_a_survey_that_failed_is_made_up_for_soon_and_not_all_the_time() {
+    let mut kept = Kept { dirty: Some(at(1)), hurry: true, ..Kept::default() };
+    assert_eq!(due(&kept, 3), Some(Haste::Urgent));
+    let taken = kept.begin(at(3));
+    assert_eq!(due(&kept, 10), None, "all there is to see is being looked at");
+    kept.give_up(taken);
+    kept.failed = Some("the disk that holds the catalog is full".into());
+    assert_eq!((kept.dirty, kept.hurry), (Some(at(1)), true));
+    assert_eq!(due(&kept, 2 + RETRY.as_secs()), None);
+    assert_eq!(due(&kept, 3 + RETRY.as_secs()), Some(Haste::Urgent));
+    // Also without anybody who waits.
+    kept.give_up(Due { dirty: None, hurry: false });
+    (kept.dirty, kept.hurry) = (None, false);
+    assert_eq!(due(&kept, 3 + RETRY.as_secs()), Some(Haste::Routine));
+    kept.failed = None;
+    assert_eq!(due(&kept, 602), None);
+    assert_eq!(due(&kept, 603), Some(Haste::Routine));
+}
+
+#[tokio::test]
+async fn s2_a_leisurely_survey_gives_way_to_who_waits() {
+    let (_dir, service) = still().await;
+    let make = |db: &_| spaces::create(db, "lab", &Policy::default(), None, 0);
+    service.catalog.write(Durability::Disk, make).await.expect("a space");
+    assert!(survey::survey(&service, Haste::Routine).await.expect("read").is_some());
+    service.keeper.hurry(service.time.tick());
+    assert!(survey::survey(&service, Haste::Routine).await.expect("read").is_none());
+    assert!(service.keeper.kept().hurry, "still to be seen");
+    look_once(&service, Haste::Urgent).await.expect("read");
+    let kept = service.keeper.kept();
+    assert!(!kept.hurry && kept.began.is_some() && kept.failed.is_none());
+}
+
+#[tokio::test]
+async fn a_heartbeat_waits_for_the_writer_once_however_much_its_donor_did() {
+    let (_dir, service) = still().await;
+    let (donor, count) = (DonorId(1), 400);
+    let mut results = Vec::new();
+    for n in 0..count {
+        let chunk = ChunkName::of(&[n as u8, (n >> 8) as u8]);
+        let unit = (VersionId(n), 0, false);
+        let purpose = Purpose::Make { unit, chunk, len: 1, reads: Vec::new() };
+        let give = |order| {
+            results.push(OrderResult { order, outcome: OrderOutcome::Done });
+            Order::Verify { chunk }
+        };
+        service.pool().repairs.orders.give(donor, service.time.tick(), purpose, give);
+    }
+    // Whoever else writes gets one turn of the writer for each of ours.
+    let turns = Cell::new(0);
+    let others = async {
+        loop {
+            let write = |_: &_| Ok(());
+            service.catalog.write(Durability::Disk, write).await.expect("written");
+            turns.set(turns.get() + 1);
+        }
+    };
+    tokio::select! {
+        biased;
+        done = answered(&service, donor, results) => done.expect("written"),
+        () = others => {}
+    }
+    assert!(turns.get() < 40, "{} turns of the writer", turns.get());
+    assert_eq!(service.pool().repair_state(service.time.tick()).made, count);
+}
+
+#[test]
+fn a_first_answer_whose_second_does_not_come_is_no_ones_second() {
+    let ec = "2+1".parse().expect("a code");
+    let encoded = |group| Encoded {
+        version: VersionId(1),
+        ec,
+        group,
+        parity: Vec::new(),
+        holders: vec![DonorId(1)],
+    };
+    let mut kept = Kept::default();
+    kept.encoded.extend([0, 1].map(|group| ((VersionId(1), ec, group), encoded(group))));
+    let forsaken = kept.forsaken(&[(VersionId(1), ec, 0)].into());
+    assert_eq!(forsaken.iter().map(|first| first.group).collect::<Vec<_>>(), [1]);
+    assert_eq!(kept.encoded.len(), 1);
+}

@@ -1,0 +1,72 @@
+//! What is put off for what, in a pool where not everything can be done.
+
+use super::{Findings, MAX_QUEUED};
+use crate::catalog::units::{Layout, Piece, Unit};
+use crate::catalog::versions::Version;
+use crate::pool::Pool;
+use crate::pool::tests::{at, chunk, pool, register};
+use potluck_core::chunk::{ChunkKind, ChunkName, Digest};
+use potluck_core::ids::{DonorId, Incarnation, VersionId};
+
+/// Three donors that are there, with room for a GiB or so each.
+fn three() -> Pool {
+    let mut pool = pool();
+    for donor in 1..=3 {
+        register(&mut pool, donor, 7, 0.0);
+        pool.inventory_done(DonorId(donor), Incarnation(7));
+    }
+    pool
+}
+
+/// A file of one chunk of `len` bytes that is to have one copy more than it has.
+fn add(findings: &mut Findings, n: u64, len: u32, holder: u32) -> ChunkName {
+    let version = Version {
+        id: VersionId(n),
+        size: len.into(),
+        digest: Digest([0; 32]),
+        mtime_ms: 0,
+        executable: false,
+        chunk_size: len,
+        copies: 2,
+        ec: None,
+        goal: None,
+        safe_wall_ms: None,
+        chunks: 1,
+        inline: false,
+    };
+    let (name, holders) = (chunk(n), vec![(DonorId(holder), false)]);
+    let layout = Layout {
+        pieces: vec![Piece { name, len, refs: 1, holders }],
+        data: 1,
+        units: vec![Unit { number: 0, group: None, shards: vec![0, 0] }],
+        ..Layout::default()
+    };
+    findings.add(&version, ChunkKind::Data, &layout);
+    name
+}
+
+#[test]
+fn what_nobody_can_take_is_forgotten_before_what_somebody_can() {
+    let mut findings = Findings::new(three().standings(at(1.0)));
+    for n in 0..MAX_QUEUED as u64 {
+        add(&mut findings, n, u32::MAX, 1);
+    }
+    assert_eq!((findings.queue.len(), findings.more), (MAX_QUEUED, false));
+    let fits = add(&mut findings, u64::MAX, 1000, 1);
+    assert_eq!((findings.queue.len(), findings.more), (MAX_QUEUED, true));
+    let first = findings.queue.values().next().expect("a job");
+    assert_eq!(first.shards[0].name, fits);
+    assert_eq!(findings.lacking, [MAX_QUEUED as u64 + 1]);
+}
+
+#[test]
+fn what_only_a_donor_has_that_failed_lately_takes_no_place_in_the_queue() {
+    let mut pool = three();
+    pool.leave_alone(DonorId(1), at(0.0));
+    let mut findings = Findings::new(pool.standings(at(1.0)));
+    add(&mut findings, 1, 1000, 1);
+    let other = add(&mut findings, 2, 1000, 2);
+    let queued: Vec<_> = findings.queue.values().map(|job| job.shards[0].name).collect();
+    assert_eq!((findings.sourceless, queued), (1, vec![other]));
+    assert!(pool.standings(at(31.0)).get(DonorId(1)).expect("known").sends, "only for a while");
+}
