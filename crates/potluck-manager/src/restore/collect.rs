@@ -28,18 +28,17 @@ struct Said {
     listed: HashSet<ChunkName>,
 }
 
-/// Stored bytes and donors of chunks.
-type Holders = BTreeMap<ChunkName, (u32, BTreeSet<DonorId>)>;
+/// Who says to have a chunk, and with how many stored bytes. Each donor is asked for what it said:
+/// one that lies about a length is the only one that cannot be read then.
+type Holders = BTreeMap<ChunkName, BTreeMap<DonorId, u32>>;
 
 /// A part of the metadata that donors have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
     /// Its name.
     pub name: ChunkName,
-    /// Stored bytes.
-    pub len: u32,
-    /// Who has it.
-    pub donors: Vec<DonorId>,
+    /// Who has it, each with its stored bytes.
+    pub donors: Vec<(DonorId, u32)>,
 }
 
 /// How far the collection is.
@@ -95,6 +94,12 @@ impl Collecting {
         Progress { answered, listed: said.listed.len() }
     }
 
+    /// Whether a donor has said all.
+    pub fn has_answered(&self, donor: DonorId) -> bool {
+        let said = self.said();
+        said.described.contains(&donor) && said.inventoried.contains(&donor)
+    }
+
     /// All heads of checkpoints that were seen.
     pub fn heads(&self) -> Vec<Seen> {
         seen(&self.said().heads)
@@ -113,15 +118,33 @@ impl Collecting {
 
 fn note(holders: &mut Holders, donor: DonorId, holdings: &[Holding]) {
     for Holding { name, len } in holdings {
-        holders.entry(*name).or_insert((*len, BTreeSet::new())).1.insert(donor);
+        holders.entry(*name).or_default().insert(donor, *len);
     }
 }
 
 fn seen(holders: &Holders) -> Vec<Seen> {
-    let seen = holders.iter().map(|(name, (len, donors))| Seen {
+    let seen = holders.iter().map(|(name, donors)| Seen {
         name: *name,
-        len: *len,
-        donors: donors.iter().copied().collect(),
+        donors: donors.iter().map(|(donor, len)| (*donor, *len)).collect(),
     });
     seen.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use potluck_wire::packed::Packed;
+
+    #[test]
+    fn a_donor_that_lies_about_a_length_spoils_no_other_donors_copy() {
+        let collecting = Collecting::default();
+        let name = ChunkName::of(b"a head");
+        for (donor, len) in [(DonorId(1), 7), (DonorId(2), 500), (DonorId(3), 500)] {
+            let checkpoints = Packed(vec![Holding { name, len }]);
+            let outcome = OrderOutcome::Described { checkpoints, journal: Packed::default() };
+            collecting.heard(donor, &[OrderResult { order: ONLY_ORDER, outcome }]);
+        }
+        let donors = vec![(DonorId(1), 7), (DonorId(2), 500), (DonorId(3), 500)];
+        assert_eq!(collecting.heads(), [Seen { name, donors }]);
+    }
 }
