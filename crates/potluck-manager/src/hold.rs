@@ -59,25 +59,28 @@ async fn learn(service: &Service, donor: DonorId, epoch: Epoch) -> Result<(), Er
     Ok(())
 }
 
+/// Holds garbage collection, raises the epoch above `above`, and has the journal begin anew.
 async fn begin(service: &Service, why: String, above: Epoch) -> Result<(), Error> {
-    let (note, start) = (why.clone(), service.start);
+    let (note, own, start) = (why.clone(), service.epoch(), service.start);
     let raise = move |db: &_| {
-        if notes::get(db, notes::GC_HELD)?.is_none() {
+        let begins = notes::get(db, notes::GC_HELD)?.is_none();
+        if begins {
             notes::set(db, notes::GC_HELD, &note)?;
         }
-        if above >= LAST {
-            return Ok(None);
+        let epoch = if above < LAST { schema::raise_epoch(db, above)? } else { own };
+        if begins || epoch > own {
+            // The newer one's journal goes on from where this catalog was copied: what this one
+            // writes must not be taken for a part of that, nor that for a part of this.
+            notes::clear(db, notes::JOURNAL)?;
         }
-        let epoch = schema::raise_epoch(db, above)?;
         lives::go_on(db, epoch, start)?;
-        Ok(Some(epoch))
+        Ok(epoch)
     };
     // Held before it is durable: what was ordered meanwhile cannot be taken back.
     service.hold_gc(Some(why));
     service.pool().cancel_deletions();
-    if let Some(epoch) = service.catalog.write(Durability::Disk, raise).await? {
-        service.raise_epoch(epoch);
-    }
+    let epoch = service.catalog.write(Durability::Disk, raise).await?;
+    service.raise_epoch(epoch);
     Ok(())
 }
 

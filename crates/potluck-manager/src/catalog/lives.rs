@@ -42,7 +42,7 @@ pub fn begin(db: &Connection, epoch: Epoch, start: u64) -> Result<(), Error> {
 /// The life under way has another epoch from now on.
 pub fn go_on(db: &Connection, epoch: Epoch, start: u64) -> Result<(), Error> {
     let lives = all(db)?;
-    match lives.last().is_some_and(|last| last.epoch == epoch) {
+    match lives.last().is_some_and(|last| last.epoch >= epoch) {
         true => Ok(()),
         false => add(db, lives, epoch, start),
     }

@@ -150,6 +150,37 @@ async fn d5_a_second_manager_on_a_copy_is_known_for_ever() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_hold_has_the_journal_begin_anew() {
+    let mut lab = Lab::with(|config| config.metadata_copies = 1).await;
+    let mut donor = lab.donor("basement").await;
+    let own = status(&lab).await.epoch;
+    lab.stop().await;
+    let catalog = lab.config.state.join("catalog.db");
+    let journal = |set: bool| {
+        let db = rusqlite::Connection::open(&catalog).expect("opened");
+        let extent = r#"{"segments":1,"lines":9}"#;
+        let note = format!(
+            r#"{{"generation":5,"sequence":6,"last":"{}","base":{extent},"log":{extent}}}"#,
+            chunk(6)
+        );
+        if set {
+            let insert = "INSERT INTO notes (key, value) VALUES ('journal', ?1)";
+            db.execute(insert, [note]).expect("noted, as 0.2 notes it");
+        }
+        let read = "SELECT count(*) FROM notes WHERE key = 'journal'";
+        db.query_row(read, [], |row| row.get::<_, i64>(0)).expect("read")
+    };
+    assert_eq!(journal(true), 1);
+    lab.start().await;
+    donor.caller = lab.caller(&donor.identity);
+    donor.report(&[]).await;
+    assert_eq!(journal(false), 1, "it goes on after a start");
+    donor.heard = (Epoch(own.0 + 40), 7);
+    donor.report(&[]).await;
+    assert_eq!(journal(false), 0, "what the newer one wrote is not gone on with");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_epoch_that_no_manager_can_have_is_a_lie_and_harms_nobody() {
     let mut lab = Lab::new().await;
     let mut donor = lab.donor("basement").await;
