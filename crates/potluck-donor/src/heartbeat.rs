@@ -238,8 +238,8 @@ impl Heart {
             self.registered = false;
         }
         if !same_manager {
-            // It is remembered, and obeyed, from the registration on: then it is told what was heard
-            // before, by which it finds out whether its catalog is an old copy.
+            // It is remembered, and obeyed, from the registration on: then it is told what was
+            // heard before, by which it finds out whether its catalog is an old copy.
             return Ok(());
         }
         if self.heard(life, beat.changes).await {

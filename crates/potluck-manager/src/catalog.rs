@@ -64,8 +64,8 @@ impl Catalog {
         Ok(Self { offload, writer, readers: Arc::new(Readers::new(path)), changes })
     }
 
-    /// How many changes it has that no power cut undoes; it only grows. Donors are told, and know by
-    /// it whether they meet an older copy ([`lives`]).
+    /// How many changes it has that no power cut undoes; it only grows. Donors are told, and know
+    /// by it whether they meet an older copy ([`lives`]).
     pub fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }

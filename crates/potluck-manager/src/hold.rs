@@ -1,10 +1,10 @@
 //! The hold: while the pool may know more than this catalog does, nothing is reclaimed (PROMISES D5).
 //!
-//! Every donor remembers the highest epoch it heard, which start of a manager that was, and how many
-//! changes it told of. A manager that meets a life outside its catalog's pedigree, or one that went
-//! on after the pedigree left it ([`lives`]), runs on a catalog older than one that ran before: a copy
-//! that was put back, or a second one that runs elsewhere. Chunks that it counts as unused may be
-//! files of the newer one.
+//! Every donor remembers the highest epoch it heard, which start of a manager that was, and how
+//! many changes it told of. A manager that meets a life outside its catalog's pedigree, or one that
+//! went on after the pedigree left it ([`lives`]), runs on a catalog older than one that ran
+//! before: a copy that was put back, or a second one that runs elsewhere. Chunks that it counts as
+//! unused may be files of the newer one.
 
 use crate::audit;
 use crate::catalog::lives::{self, Life};
@@ -14,7 +14,8 @@ use potluck_core::ids::{DonorId, Epoch};
 
 /// Nobody starts managers so many times while one runs: who says so lies.
 const FAR: u64 = 1 << 24;
-/// No epoch is raised beyond by hearsay: numbers of orders and segments begin at 2³² times an epoch.
+/// No epoch is raised beyond by hearsay: numbers of orders and segments begin at 2³² times an
+/// epoch.
 const LAST: Epoch = Epoch(1 << 31);
 
 /// Compares what a donor has heard before with this manager, and holds garbage collection if another

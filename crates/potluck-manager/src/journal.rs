@@ -75,8 +75,8 @@ async fn discard(service: &Service) -> Result<(), Error> {
     service.catalog.write(Durability::Process, discard).await
 }
 
-/// Writes all changes so far to donors, and a new base when it is time. `attempts` counts the writes
-/// of this start.
+/// Writes all changes so far to donors, and a new base when it is time. `attempts` counts the
+/// writes of this start.
 async fn drain_all(service: &Arc<Service>, attempts: &mut u64) -> Result<(), Trouble> {
     if !any_donor(service) {
         return Ok(());

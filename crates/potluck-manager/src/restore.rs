@@ -85,7 +85,8 @@ pub struct Replayed {
     pub unread: u64,
     /// Segments of a later generation of which nothing can be made, because its base is not whole.
     pub passed_over: u64,
-    /// Whether a whole generation of the journal is later than every checkpoint: it was taken instead.
+    /// Whether a whole generation of the journal is later than every checkpoint: it was taken
+    /// instead.
     pub overtaken: bool,
 }
 
@@ -225,8 +226,8 @@ const REUSED: [&str; 3] = ["lock", KIT, "ca"];
 /// The catalog while it is made.
 const UNDER_WAY: &str = "catalog.part";
 
-/// What an interrupted restore leaves and the next one removes, of the names in a directory; last the
-/// one that shows that it was a restore: without it an `admin` is somebody's identity.
+/// What an interrupted restore leaves and the next one removes, of the names in a directory; last
+/// the one that shows that it was a restore: without it an `admin` is somebody's identity.
 fn left(names: &[String]) -> Vec<&str> {
     let interrupted = names.iter().any(|name| name == UNDER_WAY);
     let is_left = |name: &&str| {

@@ -201,9 +201,15 @@ async fn patiently<T>(
 mod tests {
     use super::*;
     use crate::bulk::{Inbox, SessionKeys, StreamIo};
-    use crate::net::BoxStream;
+    use crate::net::{BoxStream, Detached, Stream};
     use crate::ticket::Secret;
-    use tokio::io::AsyncWriteExt;
+    use tokio::io::{AsyncWriteExt, DuplexStream};
+
+    impl Stream for DuplexStream {
+        fn detach(self: Box<Self>) -> std::io::Result<Detached> {
+            Ok(Detached::Stream(self))
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a2_a_get_ends_though_a_byte_comes_again_and_again() {

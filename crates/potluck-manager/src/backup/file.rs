@@ -31,9 +31,9 @@ fn number(name: &str) -> Option<u64> {
     (digits.len() <= 15).then(|| digits.parse().ok()).flatten()
 }
 
-/// Makes `dir` ready for a checkpoint of the pool whose authority is `pool`; gives the highest number
-/// there, 0 if there is none. The next must be higher: a rebuilt catalog counts anew, and what it
-/// takes must neither replace nor look older than what was taken before.
+/// Makes `dir` ready for a checkpoint of the pool whose authority is `pool`; gives the highest
+/// number there, 0 if there is none. The next must be higher: a rebuilt catalog counts anew, and
+/// what it takes must neither replace nor look older than what was taken before.
 ///
 /// Removes what copies that were interrupted left: it may be what fills the disk.
 pub fn begin(dir: &Path, pool: &Digest) -> Result<u64, ManagerError> {

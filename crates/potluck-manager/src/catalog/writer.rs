@@ -48,8 +48,8 @@ enum Place {
 }
 
 impl Writer {
-    /// Writes through `connection`. Keeps in `changes` how many changes ([`journal::last`]) no power
-    /// cut undoes, from the first commit that reaches the disk on.
+    /// Writes through `connection`. Keeps in `changes` how many changes ([`journal::last`]) no
+    /// power cut undoes, from the first commit that reaches the disk on.
     pub fn start(connection: Connection, offload: Offload, changes: Arc<AtomicU64>) -> Self {
         let session = Session { db: connection, durability: Durability::Disk, changes };
         Self(Mutex::new(match offload {

@@ -326,7 +326,8 @@ mod tests {
         seen.extend([8, 9].map(|n| segment(n, 3, Part::Log, 1)));
         let chain = after(&position(6, 2), seen.clone());
         assert_eq!((numbers(&chain), chain.gaps), (vec![], Gaps::default()));
-        // Where the epoch does not tell them apart, what does not go on from the checkpoint ends it.
+        // Where the epoch does not tell them apart, what does not go on from the checkpoint ends
+        // it.
         let elsewhere = Position { last: ChunkName::of(b"its own 6"), ..position(6, 1) };
         let chain = after(&elsewhere, seen.clone());
         assert_eq!((numbers(&chain), chain.gaps.broken), (vec![], 1));

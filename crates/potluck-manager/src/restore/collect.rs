@@ -13,6 +13,10 @@ use std::sync::Mutex;
 /// Every donor is asked one thing, once.
 const ONLY_ORDER: u64 = 1;
 
+/// Chunks of one donor that are taken note of: 64 TiB of the default size. One that lists without
+/// an end does not fill the memory.
+const MAX_LISTED: usize = 1 << 24;
+
 /// What donors said.
 #[derive(Debug, Default)]
 pub struct Collecting(Mutex<Said>);
@@ -26,6 +30,8 @@ struct Said {
     inventoried: BTreeSet<DonorId>,
     /// Every chunk that any of them listed.
     listed: HashSet<ChunkName>,
+    /// How many chunks each listed so far.
+    counts: BTreeMap<DonorId, usize>,
 }
 
 /// Who says to have a chunk, and with how many stored bytes. Each donor is asked for what it said:
@@ -68,6 +74,8 @@ impl Collecting {
         let mut said = self.said();
         for result in results {
             match &result.outcome {
+                // It was asked once, and is listened to once.
+                OrderOutcome::Described { .. } if said.described.contains(&donor) => {}
                 OrderOutcome::Described { checkpoints, journal } => {
                     said.described.insert(donor);
                     note(&mut said.heads, donor, &checkpoints.0);
@@ -81,7 +89,11 @@ impl Collecting {
     /// A page of a donor's inventory.
     pub fn listed(&self, donor: DonorId, holdings: &[Holding], last: bool) {
         let mut said = self.said();
-        said.listed.extend(holdings.iter().map(|holding| holding.name));
+        let count = said.counts.entry(donor).or_default();
+        *count += holdings.len();
+        if *count <= MAX_LISTED {
+            said.listed.extend(holdings.iter().map(|holding| holding.name));
+        }
         if last {
             said.inventoried.insert(donor);
         }
@@ -145,6 +157,11 @@ mod tests {
             collecting.heard(donor, &[OrderResult { order: ONLY_ORDER, outcome }]);
         }
         let donors = vec![(DonorId(1), 7), (DonorId(2), 500), (DonorId(3), 500)];
+        assert_eq!(collecting.heads(), [Seen { name, donors: donors.clone() }]);
+        // Nobody is heard twice.
+        let more = Packed(vec![Holding { name: ChunkName::of(b"another"), len: 1 }]);
+        let outcome = OrderOutcome::Described { checkpoints: more, journal: Packed::default() };
+        collecting.heard(DonorId(1), &[OrderResult { order: ONLY_ORDER, outcome }]);
         assert_eq!(collecting.heads(), [Seen { name, donors }]);
     }
 }

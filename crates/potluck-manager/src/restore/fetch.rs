@@ -21,8 +21,8 @@ const TICKET_FOR: Duration = Duration::from_secs(6 * 3600);
 /// The largest chunk that metadata is stored in: a piece or a segment, and its seal.
 const MAX_RECORD: usize = PIECE + (64 << 10);
 
-/// Who so often sent other bytes, or was silent, is asked no more: a donor may list a million chunks
-/// that are none.
+/// Who so often sent other bytes, or was silent, is asked no more: a donor may list a million
+/// chunks that are none.
 const MAX_FAILURES: u32 = 20;
 
 /// Fetches chunks from whoever has them.

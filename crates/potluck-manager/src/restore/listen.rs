@@ -20,8 +20,9 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// So many times the patience is waited for the next donor to have said all, whatever else is heard:
-/// a slow one reads all its trailers meanwhile, and one that lists for ever is not waited for.
+/// So many times the patience is waited for the next donor to have said all, whatever else is
+/// heard: a slow one reads all its trailers meanwhile, and one that lists for ever is not waited
+/// for.
 const LONGEST: u32 = 20;
 /// Between two looks at who has answered.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -82,8 +83,8 @@ impl Listening {
         Ok(Self { service, collecting, scratch, stop, serving })
     }
 
-    /// Waits until the donors asked for have said all, or nothing new was said for a while and nobody
-    /// who is there owes an answer. `tell` hears of progress.
+    /// Waits until the donors asked for have said all, or nothing new was said for a while and
+    /// nobody who is there owes an answer. `tell` hears of progress.
     pub async fn wait(&self, patience: &Patience, tell: &impl Fn(&str)) {
         let mut waiting = Waiting::since(self.service.time.tick());
         loop {
