@@ -15,7 +15,8 @@ use std::path::{Path, PathBuf};
 /// Checkpoints kept in a directory.
 const KEPT: usize = 3;
 /// The file that says whose checkpoints a directory has: two pools would remove each other's.
-const OWNER: &str = "catalog.pool";
+/// Hidden, so that who sorts the names finds the newest checkpoint last.
+const OWNER: &str = ".pool";
 /// What SQLite puts beside a database while it writes it.
 const BESIDE: [&str; 3] = ["-journal", "-wal", "-shm"];
 
