@@ -35,6 +35,9 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const MAX_PAUSE: Duration = Duration::from_secs(5);
 /// After the store could not be listed.
 const LISTING_PAUSE: Duration = Duration::from_secs(10);
+/// How many changes the manager told of is written down so often: each time would cost an fsync a
+/// second in a busy pool. In between a donor that is killed forgets them, and others do not.
+const NOTE_EVERY: Duration = Duration::from_secs(10);
 
 /// What a donor says of itself when it registers.
 pub(crate) struct About {
@@ -73,6 +76,8 @@ pub(crate) struct Heart {
     complained: Option<String>,
     /// The manager whose orders were last refused.
     refused: Option<ManagerLife>,
+    /// When, and which number of the manager's changes was last written down.
+    noted: (Tick, u64),
 }
 
 /// An inventory under way.
@@ -94,6 +99,7 @@ impl Heart {
         tasks: Tasks,
     ) -> Self {
         let sampler = Some(Sampler::new(&*disk, service.env.clock.clone()));
+        let noted = (service.env.clock.now(), state.heard_changes());
         Self {
             service,
             disk,
@@ -109,6 +115,7 @@ impl Heart {
             failures: 0,
             complained: None,
             refused: None,
+            noted,
         }
     }
 
@@ -181,12 +188,13 @@ impl Heart {
                 label: self.about.label.clone(),
                 grace_ms: self.about.grace.map(|grace| grace.as_millis() as u64),
                 heard: self.state.heard(),
+                heard_changes: self.state.heard_changes(),
             })
             .await?;
         let manager = self.caller.manager();
         tracing::info!("registered as donor {} with {manager}", registered.donor);
         let life = (registered.epoch, registered.start);
-        self.heard(life).await;
+        self.heard(life, registered.changes).await;
         if self.service.standing.registered(registered.donor, life, registered.now_ms) {
             self.tasks.errands.forget();
         }
@@ -229,7 +237,12 @@ impl Heart {
         if beat.register || !same_manager {
             self.registered = false;
         }
-        if self.heard(life).await {
+        if !same_manager {
+            // It is remembered, and obeyed, from the registration on: then it is told what was
+            // heard before, by which it finds out whether its catalog is an old copy.
+            return Ok(());
+        }
+        if self.heard(life, beat.changes).await {
             let rest = beat.orders.into_iter().filter_map(|order| self.tasks.errands.take(order));
             self.tasks.orders.take(rest.collect());
         } else if !beat.orders.is_empty() && self.refused.replace(life) != Some(life) {
@@ -248,24 +261,37 @@ impl Heart {
     /// Whether `manager` may give orders; the latest is remembered before it does. Of two managers
     /// of one epoch the one heard first is the one in charge: the other runs on a copy of its
     /// catalog.
-    async fn heard(&mut self, manager: ManagerLife) -> bool {
+    async fn heard(&mut self, manager: ManagerLife, changes: u64) -> bool {
         let (latest, (epoch, start)) = (self.state.heard(), manager);
         let same_epoch = epoch == latest.0;
         if epoch > latest.0 || (same_epoch && latest.1 == 0 && start != 0) {
-            let (mut state, disk) = (self.state.clone(), Arc::clone(&self.disk));
-            let remember = move || {
-                let saved = state.remember_manager(&*disk, manager);
-                (state, saved)
-            };
-            let (state, saved) = self.service.env.offload.run(remember).await;
-            self.state = state;
-            if let Err(why) = saved {
-                let path = self.state.path().display();
-                tracing::error!("cannot remember the manager's epoch in {path}: {why}");
-            }
+            self.remember(manager, changes).await;
             return true;
         }
+        if manager == latest {
+            self.state.note_changes(changes);
+            let (at, noted) = self.noted;
+            if changes > noted && self.service.env.clock.now().saturating_sub(at) >= NOTE_EVERY {
+                self.remember(manager, self.state.heard_changes()).await;
+            }
+        }
         same_epoch && (start == 0 || start == latest.1)
+    }
+
+    /// Writes down who is in charge, and how many changes it told of.
+    async fn remember(&mut self, manager: ManagerLife, changes: u64) {
+        let (mut state, disk) = (self.state.clone(), Arc::clone(&self.disk));
+        let remember = move || {
+            let saved = state.remember_manager(&*disk, manager, changes);
+            (state, saved)
+        };
+        let (state, saved) = self.service.env.offload.run(remember).await;
+        self.state = state;
+        self.noted = (self.service.env.clock.now(), changes);
+        if let Err(why) = saved {
+            let path = self.state.path().display();
+            tracing::error!("cannot remember the manager's epoch in {path}: {why}");
+        }
     }
 
     async fn send_page(&mut self, listing: Listing) -> Result<(), Failure> {

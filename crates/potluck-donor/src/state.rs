@@ -32,6 +32,9 @@ struct Remembered {
     /// Which manager of that epoch; 0 when that is not known.
     #[serde(default)]
     start: u64,
+    /// The most changes that it said its catalog had.
+    #[serde(default)]
+    changes: u64,
 }
 
 impl State {
@@ -43,7 +46,8 @@ impl State {
             Err(why) if why.kind() == io::ErrorKind::NotFound => {
                 crate::store::make_dirs(disk, dir)?;
                 let key = Secret::generate(entropy);
-                let remembered = Remembered { key, store: None, epoch: Epoch::default(), start: 0 };
+                let remembered =
+                    Remembered { key, store: None, epoch: Epoch::default(), start: 0, changes: 0 };
                 let state = Self { path, remembered };
                 state.save(disk)?;
                 Ok(state)
@@ -72,6 +76,16 @@ impl State {
         (self.remembered.epoch, self.remembered.start)
     }
 
+    /// The most changes that it said its catalog had.
+    pub fn heard_changes(&self) -> u64 {
+        self.remembered.changes
+    }
+
+    /// Notes that it said so; in memory, until the next save.
+    pub fn note_changes(&mut self, changes: u64) {
+        self.remembered.changes = self.remembered.changes.max(changes);
+    }
+
     /// Remembers the store.
     pub fn remember_store(&mut self, disk: &dyn Disk, store: KnownStore) -> io::Result<()> {
         if self.remembered.store.as_ref() == Some(&store) {
@@ -81,9 +95,15 @@ impl State {
         self.save(disk)
     }
 
-    /// Remembers that `manager` was heard.
-    pub fn remember_manager(&mut self, disk: &dyn Disk, manager: ManagerLife) -> io::Result<()> {
+    /// Remembers that `manager` was heard, and the most changes that it told of.
+    pub fn remember_manager(
+        &mut self,
+        disk: &dyn Disk,
+        manager: ManagerLife,
+        changes: u64,
+    ) -> io::Result<()> {
         (self.remembered.epoch, self.remembered.start) = manager;
+        self.remembered.changes = changes;
         self.save(disk)
     }
 

@@ -16,6 +16,7 @@ use potluck_core::ids::Epoch;
 use potluck_core::placement::Refusal;
 use potluck_wire::control::DonorState;
 use potluck_wire::courier::CourierError;
+use potluck_wire::identity::fingerprint;
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -130,14 +131,16 @@ async fn round(service: &Arc<Service>, covered: &mut Covered) -> Result<(), Mana
         return Ok(());
     }
     let (epoch, wall_ms) = (service.epoch(), service.time.wall_ms());
+    let dir = service.config.backup_dir.clone().unwrap_or_else(|| service.state.backups());
+    let (at, pool) = (dir.clone(), fingerprint(service.ca.certificate()));
+    let highest = service.env.offload.run(move || file::begin(&at, &pool)).await?;
     let begin = move |db: &_| {
-        let taken = Taken { sequence: schema::next_checkpoint(db)?, epoch, wall_ms };
+        let taken = Taken { sequence: schema::next_checkpoint(db, highest)?, epoch, wall_ms };
         let text = serde_json::to_string(&taken).map_err(|why| Error::Bug(why.to_string()))?;
         notes::set(db, notes::CHECKPOINT, &text)?;
         Ok(taken)
     };
     let taken = service.catalog.write(Durability::Process, begin).await?;
-    let dir = service.config.backup_dir.clone().unwrap_or_else(|| service.state.backups());
     let catalog = service.state.catalog();
     let take = move || file::take(&catalog, &dir, taken.sequence);
     let path = service.env.offload.run(take).await?;

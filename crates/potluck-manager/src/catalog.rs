@@ -16,6 +16,7 @@ pub mod gc;
 pub mod goals;
 pub mod journal;
 pub mod lists;
+pub mod lives;
 pub mod members;
 pub mod names;
 pub mod notes;
@@ -42,6 +43,7 @@ use readers::Readers;
 use rusqlite::Connection;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use writer::Writer;
 
 /// A running catalog. Clones share it.
@@ -50,14 +52,22 @@ pub struct Catalog {
     offload: Offload,
     writer: Arc<Writer>,
     readers: Arc<Readers>,
+    changes: Arc<AtomicU64>,
 }
 
 impl Catalog {
     /// Opens the catalog at `path`, which must exist and be sound.
     pub fn open(path: &Path, offload: Offload) -> Result<Self, ManagerError> {
         let connection = schema::open_existing(path)?;
-        let writer = Writer::start(connection, offload);
-        Ok(Self { offload, writer: Arc::new(writer), readers: Arc::new(Readers::new(path)) })
+        let changes = Arc::default();
+        let writer = Arc::new(Writer::start(connection, offload, Arc::clone(&changes)));
+        Ok(Self { offload, writer, readers: Arc::new(Readers::new(path)), changes })
+    }
+
+    /// How many changes it has that no power cut undoes; it only grows. Donors are told, and know
+    /// by it whether they meet an older copy ([`lives`]).
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
     }
 
     /// Runs `job` in the writer. What it did is durable as asked when this returns `Ok`, and has

@@ -1,44 +1,81 @@
 //! The hold: while the pool may know more than this catalog does, nothing is reclaimed (PROMISES D5).
 //!
-//! Every donor remembers the highest epoch it heard and which start of a manager that was. A manager
-//! that meets a higher epoch than its own, or its own from another start, runs on a catalog older
-//! than one that ran before: a copy that was put back, or a second one that runs elsewhere. Chunks
-//! that it counts as unused may be files of the newer one.
+//! Every donor remembers the highest epoch it heard, which start of a manager that was, and how
+//! many changes it told of. A manager that meets a life outside its catalog's pedigree, or one that
+//! went on after the pedigree left it ([`lives`]), runs on a catalog older than one that ran
+//! before: a copy that was put back, or a second one that runs elsewhere. Chunks that it counts as
+//! unused may be files of the newer one.
 
+use crate::audit;
+use crate::catalog::lives::{self, Life};
 use crate::catalog::{Durability, Error, notes, schema};
 use crate::service::Service;
 use potluck_core::ids::{DonorId, Epoch};
 
+/// Nobody starts managers so many times while one runs: who says so lies.
+const FAR: u64 = 1 << 24;
+/// No epoch is raised beyond by hearsay: numbers of orders and segments begin at 2³² times an
+/// epoch.
+const LAST: Epoch = Epoch(1 << 31);
+
 /// Compares what a donor has heard before with this manager, and holds garbage collection if another
 /// one ran later. The own epoch is raised above that one's, so that donors obey again.
-pub async fn compare(service: &Service, donor: DonorId, heard: (Epoch, u64)) -> Result<(), Error> {
-    let (epoch, start) = heard;
+pub async fn compare(service: &Service, donor: DonorId, heard: Life) -> Result<(), Error> {
     let own = service.epoch();
-    let newer = epoch > own || (epoch == own && start != 0 && start != service.start);
-    if !newer {
+    if (heard.epoch, heard.start) == (own, service.start) {
         return Ok(());
     }
     if service.collecting.is_some() {
-        // It reclaims nothing, and only learns what its successor's epoch must be.
-        let raise = move |db: &_| schema::raise_epoch(db, epoch);
-        let raised = service.catalog.write(Durability::Disk, raise).await?;
-        service.raise_epoch(raised);
+        return learn(service, donor, heard.epoch).await;
+    }
+    if heard.epoch.0.saturating_sub(own.0) > FAR {
+        let why = format!("it says that it heard a manager of epoch {}", heard.epoch);
+        return audit::quarantine(service, donor, why).await;
+    }
+    let later = heard.epoch > own || (heard.epoch == own && heard.start != 0);
+    if !later && !service.catalog.read(move |db| lives::unknown(db, heard)).await? {
         return Ok(());
     }
     let why = format!(
-        "donor {donor} was served by a manager of epoch {epoch}, and this catalog is of epoch {own}: it is older than one that ran before"
+        "donor {donor} was served by a manager of epoch {}, and this catalog, now of epoch {own}, does \
+         not know all that it did: it is older than one that ran before",
+        heard.epoch
     );
-    tracing::error!(%donor, heard = %epoch, own = %own, "a newer catalog ran before; nothing is reclaimed");
-    begin(service, why, epoch).await
+    tracing::error!(%donor, ?heard, %own, "a newer catalog ran before; nothing is reclaimed");
+    begin(service, why, heard.epoch).await
 }
 
+/// A collecting manager reclaims nothing, and only learns what its successor's epoch must be.
+async fn learn(service: &Service, donor: DonorId, epoch: Epoch) -> Result<(), Error> {
+    if epoch < service.epoch() {
+        return Ok(());
+    }
+    if epoch >= LAST {
+        tracing::warn!(%donor, %epoch, "no manager has come so far: what it heard is not believed");
+        return Ok(());
+    }
+    let raise = move |db: &_| schema::raise_epoch(db, epoch);
+    let raised = service.catalog.write(Durability::Disk, raise).await?;
+    service.raise_epoch(raised);
+    Ok(())
+}
+
+/// Holds garbage collection, raises the epoch above `above`, and has the journal begin anew.
 async fn begin(service: &Service, why: String, above: Epoch) -> Result<(), Error> {
-    let note = why.clone();
+    let (note, own, start) = (why.clone(), service.epoch(), service.start);
     let raise = move |db: &_| {
-        if notes::get(db, notes::GC_HELD)?.is_none() {
+        let begins = notes::get(db, notes::GC_HELD)?.is_none();
+        if begins {
             notes::set(db, notes::GC_HELD, &note)?;
         }
-        schema::raise_epoch(db, above)
+        let epoch = if above < LAST { schema::raise_epoch(db, above)? } else { own };
+        if begins || epoch > own {
+            // The newer one's journal goes on from where this catalog was copied: what this one
+            // writes must not be taken for a part of that, nor that for a part of this.
+            notes::clear(db, notes::JOURNAL)?;
+        }
+        lives::go_on(db, epoch, start)?;
+        Ok(epoch)
     };
     // Held before it is durable: what was ordered meanwhile cannot be taken back.
     service.hold_gc(Some(why));
@@ -50,7 +87,10 @@ async fn begin(service: &Service, why: String, above: Epoch) -> Result<(), Error
 
 /// Lets garbage collection go on: what a newer catalog may have known is given up.
 pub async fn end(service: &Service) -> Result<(), Error> {
-    let clear = |db: &_| notes::clear(db, notes::GC_HELD);
+    let clear = |db: &_| {
+        lives::give_up(db)?;
+        notes::clear(db, notes::GC_HELD)
+    };
     service.catalog.write(Durability::Disk, clear).await?;
     if let Some(why) = service.gc_held() {
         tracing::warn!(why, "garbage collection goes on by an admin's order");

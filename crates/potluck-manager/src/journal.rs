@@ -22,6 +22,7 @@ use crate::catalog::{Durability, Error, journal as rows, notes};
 use crate::service::Service;
 use drain::Base;
 use potluck_core::chunk::{ChunkKind, ChunkName, Digest};
+use potluck_core::ids::Epoch;
 use potluck_core::path::PoolPath;
 use potluck_core::recipe::{self, Entry};
 use potluck_core::seal::{RecordKind, RecoveryKey};
@@ -41,11 +42,12 @@ const DIR: &str = "journal";
 
 /// Keeps the journal until dropped.
 pub async fn run(service: Arc<Service>) {
+    let mut attempts = 0;
     loop {
         tokio::time::sleep(EVERY).await;
         let done = match service.config.metadata_copies {
             0 => discard(&service).await.map_err(Trouble::from),
-            _ => drain_all(&service).await,
+            _ => drain_all(&service, &mut attempts).await,
         };
         match done {
             Ok(()) => service.backups.journal(None),
@@ -73,20 +75,22 @@ async fn discard(service: &Service) -> Result<(), Error> {
     service.catalog.write(Durability::Process, discard).await
 }
 
-/// Writes all changes so far to donors, and a new base when it is time.
-async fn drain_all(service: &Arc<Service>) -> Result<(), Trouble> {
+/// Writes all changes so far to donors, and a new base when it is time. `attempts` counts the
+/// writes of this start.
+async fn drain_all(service: &Arc<Service>, attempts: &mut u64) -> Result<(), Trouble> {
     if !any_donor(service) {
         return Ok(());
     }
     loop {
         let position = service.catalog.read(Position::of).await?;
+        *attempts += 1;
         let Some(position) = position.filter(|position| !position.is_worn()) else {
-            begin_generation(service).await?;
+            begin_generation(service, *attempts).await?;
             continue;
         };
         let drained = service.catalog.read(|db| drain::changes(db, ROWS)).await?;
         let Some(changes) = drained else { return Ok(()) };
-        append(service, position, changes).await?;
+        append(service, position, changes, *attempts).await?;
     }
 }
 
@@ -95,16 +99,22 @@ async fn append(
     service: &Arc<Service>,
     mut position: Position,
     changes: drain::Changes,
+    attempt: u64,
 ) -> Result<(), Trouble> {
-    position.log.add(&changes.segments);
     let bytes = changes.segments.iter().map(|lines| lines.text.len() as u64).sum();
-    let mut write = Write::begin(service, bytes, Some(position)).await?;
+    let before = position.clone();
+    position.log.add(&changes.segments);
+    let mut write = Write::begin(service, bytes, Some(position), attempt).await?;
     for lines in &changes.segments {
         write.segment(Part::Log, lines).await?;
     }
     let last = changes.last;
     write
         .commit(move |db, position| {
+            // A hold may have had the journal begin anew meanwhile.
+            if Position::of(db)?.as_ref() != Some(&before) {
+                return Err(Error::NoSession);
+            }
             if let Some(position) = position {
                 position.note(db)?;
             }
@@ -114,10 +124,10 @@ async fn append(
 }
 
 /// Writes the whole state as the base of a new generation, which replaces the one before.
-async fn begin_generation(service: &Arc<Service>) -> Result<(), Trouble> {
+async fn begin_generation(service: &Arc<Service>, attempt: u64) -> Result<(), Trouble> {
     let path = service.state.catalog();
     let size = std::fs::metadata(&path)?.len();
-    let mut write = Write::begin(service, size, None).await?;
+    let mut write = Write::begin(service, size, None, attempt).await?;
     let mut base = service.env.offload.run(move || Base::begin(&path)).await?;
     let (mut extent, last) = (Extent::default(), base.last);
     let rest = loop {
@@ -161,6 +171,9 @@ struct Write<'s> {
     /// After the last segment that is stored; `None` before a generation's first.
     position: Option<Position>,
     next: u64,
+    /// One for all segments: a hold may raise the manager's meanwhile.
+    epoch: Epoch,
+    attempt: u64,
     files: Vec<PreparedFile>,
 }
 
@@ -170,15 +183,17 @@ impl<'s> Write<'s> {
         service: &'s Arc<Service>,
         bytes: u64,
         position: Option<Position>,
+        attempt: u64,
     ) -> Result<Self, Trouble> {
         let key = kit::load_key(&service.state).map_err(io::Error::other)?;
+        let epoch = service.epoch();
         let next = match &position {
             Some(position) => position.sequence + 1,
-            None => service.catalog.read(last_sequence).await?.max(service.epoch().0 << 32) + 1,
+            None => service.catalog.read(last_sequence).await?.max(epoch.0 << 32) + 1,
         };
         let put = Put::open(service, bytes).await?;
         let pool = fingerprint(service.ca.certificate());
-        Ok(Self { service, put, key, pool, position, next, files: Vec::new() })
+        Ok(Self { service, put, key, pool, position, next, epoch, attempt, files: Vec::new() })
     }
 
     /// Seals and stores a segment.
@@ -188,8 +203,8 @@ impl<'s> Write<'s> {
             Some(position) => (position.generation, Some(position.last)),
             None => (sequence, None),
         };
-        let (epoch, wall_ms) = (service.epoch(), service.time.wall_ms());
-        let header = Header { sequence, generation, part, before, epoch, wall_ms };
+        let (epoch, attempt, wall_ms) = (self.epoch, self.attempt, service.time.wall_ms());
+        let header = Header { sequence, generation, part, before, epoch, attempt, wall_ms };
         let text = segment::text(&header, lines)?;
         let entropy = &*service.env.entropy;
         let record = self.key.seal_record(RecordKind::Segment, &self.pool, sequence, text, entropy);
@@ -203,11 +218,13 @@ impl<'s> Write<'s> {
         self.files.push(prepared(path, &[entry], pages, vec![chunk], copies, wall_ms));
         self.next += 1;
         self.position = Some(match self.position.take() {
-            Some(position) => Position { sequence, last: name, ..position },
+            Some(position) => Position { sequence, last: name, epoch, attempt, ..position },
             None => Position {
                 generation,
                 sequence,
                 last: name,
+                epoch,
+                attempt,
                 base: Extent::default(),
                 log: Extent::default(),
             },

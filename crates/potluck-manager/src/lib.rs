@@ -42,6 +42,6 @@ pub use init::init;
 pub use journal::chain::Gaps;
 pub use manager::Manager;
 pub use restore::{
-    Patience, Replayed, Restore, Restored, Unlisted, rebuild, restore_file, restore_pool,
+    Patience, Replayed, Restore, Restored, Unlisted, Verdict, rebuild, restore_file, restore_pool,
 };
 pub use state_dir::KIT;

@@ -3,7 +3,7 @@
 use crate::background;
 use crate::backup::{self, Backups};
 use crate::ca::{self, Ca};
-use crate::catalog::{Catalog, Durability, Error, donors, members, notes, schema, sessions};
+use crate::catalog::{Catalog, Durability, Error, donors, lives, members, notes, schema, sessions};
 use crate::config::ManagerConfig;
 use crate::error::ManagerError;
 use crate::init::{advertised, update_admin_address};
@@ -73,7 +73,9 @@ impl Manager {
         };
         let (path, offload) = (state.catalog(), env.offload);
         let catalog = offload.run(move || Catalog::open(&path, offload)).await?;
-        let left = catalog.write(Durability::Disk, next_life).await.map_err(|why| {
+        let start = env.entropy.u64();
+        let begin = move |db: &_| next_life(db, start);
+        let left = catalog.write(Durability::Disk, begin).await.map_err(|why| {
             ManagerError::Catalog { path: state.catalog(), detail: why.to_string() }
         })?;
 
@@ -87,7 +89,6 @@ impl Manager {
         backup::kit::keep(&state, &left.pool_name, &told, &*env.entropy)?;
         tracing::info!(%address, epoch = %left.epoch, pool = left.pool_name, "manager started");
 
-        let start = env.entropy.u64();
         let service = Service {
             config,
             env,
@@ -163,7 +164,9 @@ fn tls(ca: &Ca, state: &StateDir) -> Result<Arc<dyn Admit>, ManagerError> {
 }
 
 /// Begins a new life on the catalog, and reads what the last one left.
-fn next_life(db: &rusqlite::Connection) -> Result<Left, Error> {
+fn next_life(db: &rusqlite::Connection, start: u64) -> Result<Left, Error> {
+    let epoch = schema::next_epoch(db)?;
+    lives::begin(db, epoch, start)?;
     let sessions = sessions::all(db)?
         .into_iter()
         .map(|session| {
@@ -172,7 +175,7 @@ fn next_life(db: &rusqlite::Connection) -> Result<Left, Error> {
         })
         .collect::<Result<_, Error>>()?;
     Ok(Left {
-        epoch: schema::next_epoch(db)?,
+        epoch,
         gc_held: notes::get(db, notes::GC_HELD)?,
         pool_name: schema::pool_name(db)?,
         saved_ms: schema::saved_pool_time(db)?,

@@ -26,6 +26,7 @@ use crate::state_dir::{KIT, StateDir};
 use potluck_core::ids::Epoch;
 use rusqlite::Connection;
 use serde::Serialize;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -80,9 +81,43 @@ pub struct Replayed {
     pub gaps: Gaps,
     /// Records that do not fit what is there, as happens after a gap.
     pub left_out: u64,
-    /// Whether a later generation of the journal is there than the checkpoint's: a rebuild from the
-    /// journal alone knows more.
+    /// Segments that donors listed and nobody gave, or that do not open.
+    pub unread: u64,
+    /// Segments of a later generation of which nothing can be made, because its base is not whole.
+    pub passed_over: u64,
+    /// Whether a whole generation of the journal is later than every checkpoint: it was taken
+    /// instead.
     pub overtaken: bool,
+}
+
+impl Restored {
+    /// Whether something is known to be lost, or to be unreadable on the donors that answered.
+    pub fn verdict(&self) -> Verdict {
+        let unlisted = self.unlisted.as_ref().is_some_and(|unlisted| unlisted.files > 0);
+        let gaps = self.journal.as_ref().is_some_and(Replayed::has_gaps);
+        match (unlisted, gaps) {
+            (true, _) => Verdict::Unreadable,
+            (false, true) => Verdict::Incomplete,
+            (false, false) => Verdict::Whole,
+        }
+    }
+}
+
+impl Replayed {
+    fn has_gaps(&self) -> bool {
+        self.gaps != Gaps::default() || (self.left_out, self.unread, self.passed_over) != (0, 0, 0)
+    }
+}
+
+/// How much of what is known to have been there came back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// All of it.
+    Whole,
+    /// Changes are missing.
+    Incomplete,
+    /// Files cannot be read from what the donors that answered have.
+    Unreadable,
 }
 
 /// A state directory that is being filled. Its catalog gets its name last, so that one that was
@@ -100,7 +135,14 @@ struct Site {
 pub fn restore_file(ask: &Restore, from: &Path) -> Result<Restored, ManagerError> {
     let site = Site::prepare(ask)?;
     let temp = site.state.catalog().with_extension("part");
-    fs::copy(from, &temp).map_err(|source| ManagerError::Io { path: from.into(), source })?;
+    // A copy made by hand may have its last changes beside it: without them it is an older one.
+    for suffix in ["", "-wal", "-journal"] {
+        let (from, to) = (suffixed(from, suffix), suffixed(&temp, suffix));
+        match fs::copy(&from, to) {
+            Err(why) if why.kind() == std::io::ErrorKind::NotFound && !suffix.is_empty() => {}
+            copied => drop(copied.map_err(|source| ManagerError::Io { path: from, source })?),
+        }
+    }
     site.finish(ask, &temp, Epoch(0), Restored::default())
 }
 
@@ -110,6 +152,7 @@ impl Site {
         let kit = Kit::load(&ask.kit)?;
         refuse_used(&ask.state)?;
         let state = StateDir::take(&ask.state)?;
+        clear_interrupted(&ask.state)?;
         let ca = Ca::restore(&state.ca(), &kit.ca_certificate, &kit.ca_key)?;
         kit::keep_key(&state, &kit.recovery_key())?;
         kit.save(&state.kit())?;
@@ -177,19 +220,63 @@ impl Site {
     }
 }
 
+/// What an interrupted restore leaves and the next one uses again.
+const REUSED: [&str; 3] = ["lock", KIT, "ca"];
+
+/// The catalog while it is made.
+const UNDER_WAY: &str = "catalog.part";
+
+/// What an interrupted restore leaves and the next one removes, of the names in a directory; last
+/// the one that shows that it was a restore: without it an `admin` is somebody's identity.
+fn left(names: &[String]) -> Vec<&str> {
+    let interrupted = names.iter().any(|name| name == UNDER_WAY);
+    let is_left = |name: &&str| {
+        (*name == "admin" && interrupted)
+            || *name == listen::SCRATCH
+            || name.starts_with(UNDER_WAY)
+            || name.ends_with(".tmp")
+    };
+    let mut left: Vec<&str> = names.iter().map(String::as_str).filter(is_left).collect();
+    left.sort_by_key(|name| *name == UNDER_WAY);
+    left
+}
+
 /// Nothing is ever written over: a state directory that has something may be somebody's last copy.
 fn refuse_used(state: &Path) -> Result<(), ManagerError> {
-    let entries = match fs::read_dir(state) {
+    let names = names(state)?;
+    let left = left(&names);
+    let used = |name: &String| !REUSED.contains(&name.as_str()) && !left.contains(&name.as_str());
+    if names.iter().any(used) { Err(ManagerError::NotEmpty(state.into())) } else { Ok(()) }
+}
+
+fn clear_interrupted(state: &Path) -> Result<(), ManagerError> {
+    for name in left(&names(state)?) {
+        let path = state.join(name);
+        if path.is_dir() { journal::clear(&path)? } else { remove_if_there(&path)? }
+    }
+    Ok(())
+}
+
+fn names(dir: &Path) -> Result<Vec<String>, ManagerError> {
+    let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
-        Err(why) if why.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        Err(source) => return Err(ManagerError::Io { path: state.into(), source }),
+        Err(why) if why.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(source) => return Err(ManagerError::Io { path: dir.into(), source }),
     };
-    // An interrupted restore leaves its lock and the kit; those may be used again.
-    let used = entries.flatten().any(|entry| {
-        let name = entry.file_name();
-        !["lock", KIT, "ca", "catalog.part", listen::SCRATCH].iter().any(|own| name == *own)
-    });
-    if used { Err(ManagerError::NotEmpty(state.into())) } else { Ok(()) }
+    let name = |entry: fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
+    Ok(entries.flatten().map(name).collect())
+}
+
+/// Removes a database with what is beside it.
+fn remove_database(path: &Path) -> Result<(), ManagerError> {
+    let parts = ["", "-wal", "-shm", "-journal"];
+    parts.iter().try_for_each(|suffix| remove_if_there(&suffixed(path, suffix)))
+}
+
+fn suffixed(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(suffix);
+    name.into()
 }
 
 fn remove_if_there(path: &Path) -> Result<(), ManagerError> {
@@ -205,4 +292,48 @@ fn remove_if_there(path: &Path) -> Result<(), ManagerError> {
 fn close(db: Connection) -> Result<(), Error> {
     db.pragma_update(None, "journal_mode", "DELETE")?;
     db.close().map_err(|(_, why)| why.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_admin_is_left_alone_unless_an_interrupted_restore_made_it() {
+        let dir = tempfile::tempdir().expect("a directory");
+        fs::create_dir(dir.path().join("admin")).expect("made");
+        assert!(matches!(refuse_used(dir.path()), Err(ManagerError::NotEmpty(_))));
+        for name in [UNDER_WAY, "catalog.part-wal", "lock", "recovery.tmp"] {
+            fs::write(dir.path().join(name), "").expect("written");
+        }
+        refuse_used(dir.path()).expect("of a restore");
+        clear_interrupted(dir.path()).expect("cleared");
+        assert_eq!(names(dir.path()).expect("listed"), ["lock"]);
+        fs::write(dir.path().join("catalog.db"), "").expect("written");
+        assert!(matches!(refuse_used(dir.path()), Err(ManagerError::NotEmpty(_))));
+    }
+
+    #[test]
+    fn l1_every_loss_that_is_known_shows_in_the_verdict() {
+        let of = |replayed: Replayed| {
+            Restored { journal: Some(replayed), ..Restored::default() }.verdict()
+        };
+        assert_eq!(Restored::default().verdict(), Verdict::Whole);
+        assert_eq!(
+            of(Replayed { overtaken: true, segments: 9, ..Replayed::default() }),
+            Verdict::Whole
+        );
+        for lost in [
+            Replayed { unread: 1, ..Replayed::default() },
+            Replayed { left_out: 1, ..Replayed::default() },
+            Replayed { passed_over: 1, ..Replayed::default() },
+            Replayed { gaps: Gaps { missing: 1, ..Gaps::default() }, ..Replayed::default() },
+            Replayed { gaps: Gaps { broken: 1, ..Gaps::default() }, ..Replayed::default() },
+            Replayed { gaps: Gaps { base_cut: true, ..Gaps::default() }, ..Replayed::default() },
+        ] {
+            assert_eq!(of(lost.clone()), Verdict::Incomplete, "{lost:?}");
+        }
+        let unlisted = Some(Unlisted { files: 1, ..Unlisted::default() });
+        assert_eq!(Restored { unlisted, ..Restored::default() }.verdict(), Verdict::Unreadable);
+    }
 }

@@ -12,6 +12,7 @@
 use crate::error::ManagerError;
 use std::fs::{self, File, TryLockError};
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// The catalog's file in a state directory.
@@ -29,19 +30,28 @@ pub struct StateDir {
 impl StateDir {
     /// Makes the directory if need be and takes it for this process.
     pub fn take(root: &Path) -> Result<Self, ManagerError> {
-        let io = |path: &Path, source| ManagerError::Io { path: path.into(), source };
-        fs::create_dir_all(root).map_err(|why| io(root, why))?;
+        let failed = |path: &Path, source| ManagerError::Io { path: path.into(), source };
+        if let Some(above) = root.parent() {
+            fs::create_dir_all(above).map_err(|why| failed(above, why))?;
+        }
+        // The catalog holds the keys of sealed spaces, and is made with the process's own mode.
+        match fs::DirBuilder::new().mode(0o700).create(root) {
+            Err(why) if why.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(failed(root, why));
+            }
+            _ => {}
+        }
         let path = root.join("lock");
         let lock = File::options()
             .create(true)
             .truncate(false)
             .write(true)
             .open(&path)
-            .map_err(|why| io(&path, why))?;
+            .map_err(|why| failed(&path, why))?;
         match lock.try_lock() {
             Ok(()) => Ok(Self { root: root.into(), _lock: lock }),
             Err(TryLockError::WouldBlock) => Err(ManagerError::InUse(root.into())),
-            Err(TryLockError::Error(why)) => Err(io(&path, why)),
+            Err(TryLockError::Error(why)) => Err(failed(&path, why)),
         }
     }
 

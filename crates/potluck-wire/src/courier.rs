@@ -13,6 +13,9 @@ use std::time::Duration;
 
 /// How long the other side may be silent while it owes something (PROMISES A2).
 const PATIENCE: Duration = Duration::from_secs(8);
+/// Bytes a second below which a whole get is given up, though some bytes come again and again: at
+/// this rate a chunk of the default size takes half a minute.
+const SLOWEST: u32 = 128 << 10;
 
 /// One connection to one donor.
 pub struct Courier {
@@ -70,6 +73,17 @@ impl Courier {
     /// Fetches the chunk `name` of `len` stored bytes piece by piece, unverified. An error of
     /// `take` ends it, and with it the connection's use; it is the inner result.
     pub async fn get_pieces<E>(
+        &mut self,
+        name: ChunkName,
+        len: u32,
+        take: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<Result<(), E>, CourierError> {
+        let most = PATIENCE + Duration::from_secs((len / SLOWEST).into());
+        let whole = tokio::time::timeout(most, self.get_all(name, len, take)).await;
+        whole.unwrap_or(Err(CourierError::Silent))
+    }
+
+    async fn get_all<E>(
         &mut self,
         name: ChunkName,
         len: u32,
@@ -180,5 +194,42 @@ async fn patiently<T>(
     match tokio::time::timeout(PATIENCE, work).await {
         Ok(result) => Ok(result?),
         Err(_) => Err(CourierError::Silent),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bulk::{Inbox, SessionKeys, StreamIo};
+    use crate::net::{BoxStream, Detached, Stream};
+    use crate::ticket::Secret;
+    use tokio::io::{AsyncWriteExt, DuplexStream};
+
+    impl Stream for DuplexStream {
+        fn detach(self: Box<Self>) -> std::io::Result<Detached> {
+            Ok(Detached::Stream(self))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a2_a_get_ends_though_a_byte_comes_again_and_again() {
+        let keys = || SessionKeys::derive(&Secret::from_bytes([1; 32]), &[2; 16], &[3; 16]);
+        let (near, mut far) = tokio::io::duplex(1 << 16);
+        let near: BoxStream = Box::new(near);
+        let inbox = Inbox::new(keys().donor, &[]).expect("nothing yet");
+        let opened = Opened { io: StreamIo(near), inbox, lane: keys().client };
+        let mut courier = Courier { opened, tag: 0 };
+        let len = 4 << 20;
+        tokio::spawn(async move {
+            let head = Reply::found(len).encode(1, &mut keys().donor);
+            far.write_all(&head).await.expect("sent");
+            while far.write_all(&[0]).await.is_ok() {
+                tokio::time::sleep(PATIENCE / 2).await;
+            }
+        });
+        let began = tokio::time::Instant::now();
+        let got = courier.get(ChunkName::of(b"never whole"), len).await;
+        assert!(matches!(got, Err(CourierError::Silent)), "{got:?}");
+        assert!(began.elapsed() <= Duration::from_secs(60), "{:?}", began.elapsed());
     }
 }

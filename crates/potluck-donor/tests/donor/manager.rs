@@ -27,6 +27,7 @@ pub const DONOR: DonorId = DonorId(4);
 pub struct Book {
     pub epoch: Epoch,
     pub start: u64,
+    pub changes: u64,
     pub now_ms: u64,
     pub registers: Vec<Register>,
     pub heartbeats: Vec<Heartbeat>,
@@ -141,8 +142,8 @@ impl Manager {
             let mut book = self.book();
             book.registers.push(register);
             book.forgetful = false;
-            let (epoch, start) = (book.epoch, book.start);
-            said(&Registered { donor: DONOR, epoch, start, now_ms: book.now_ms })
+            let (epoch, start, changes) = (book.epoch, book.start, book.changes);
+            said(&Registered { donor: DONOR, epoch, start, changes, now_ms: book.now_ms })
         } else if path.ends_with(Inventory::NAME) {
             let page: Inventory = serde_json::from_slice(&body).expect("inventory");
             let mut book = self.book();
@@ -158,6 +159,7 @@ impl Manager {
             book.heartbeats.push(heartbeat);
             said(&Beat {
                 start: book.start,
+                changes: book.changes,
                 epoch: book.epoch,
                 now_ms: book.now_ms,
                 register: book.forgetful,

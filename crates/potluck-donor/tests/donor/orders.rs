@@ -96,6 +96,34 @@ async fn a_manager_of_an_older_epoch_gives_no_orders_also_after_a_restart() {
 }
 
 #[tokio::test]
+async fn d5_a_later_manager_is_told_what_was_heard_before_it_also_after_a_restart() {
+    let pool = Pool::start().await;
+    (pool.manager.book().start, pool.manager.book().changes) = (77, 400);
+    pool.manager.beats(3).await;
+    pool.manager.book().changes = 500;
+    pool.manager.beats(2).await;
+    let said = |book: &crate::manager::Book, after: usize| {
+        let said = book.registers.get(after..)?.last()?;
+        Some((said.heard.0, said.heard.1, said.heard_changes))
+    };
+    // It answers heartbeats before it is registered with, and has fewer changes.
+    let told = {
+        let mut book = pool.manager.book();
+        (book.epoch, book.start, book.changes) = (Epoch(6), 78, 450);
+        book.registers.len()
+    };
+    let heard = pool.manager.until("a registration", |book| said(book, told)).await;
+    assert_eq!(heard, (Epoch(5), 77, 500));
+    pool.manager.beats(2).await;
+
+    let told = pool.manager.book().registers.len();
+    let (place, manager) = pool.stop().await;
+    let pool = Pool::under(manager, place, GIB, Arc::new(SystemDisk)).await;
+    let heard = pool.manager.until("a registration", |book| said(book, told)).await;
+    assert_eq!(heard, (Epoch(6), 78, 450));
+}
+
+#[tokio::test]
 async fn a_flipped_bit_is_found_reported_and_kept_aside() {
     let pool = Pool::start().await;
     let mut client = pool.client().await;

@@ -3,8 +3,10 @@
 use crate::catalog::{Error, schema};
 use crate::error::ManagerError;
 use crate::state_dir::CATALOG;
+use potluck_core::chunk::Digest;
 use rusqlite::Connection;
 use rusqlite::backup::{Backup, StepResult};
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -12,21 +14,69 @@ use std::path::{Path, PathBuf};
 
 /// Checkpoints kept in a directory.
 const KEPT: usize = 3;
+/// The file that says whose checkpoints a directory has: two pools would remove each other's.
+/// Hidden, so that who sorts the names finds the newest checkpoint last.
+const OWNER: &str = ".pool";
+/// What SQLite puts beside a database while it writes it.
+const BESIDE: [&str; 3] = ["-journal", "-wal", "-shm"];
 
 /// The name of the checkpoint with a number.
 fn name(sequence: u64) -> String {
     format!("catalog-{sequence:012}.db")
 }
 
+/// The number of the checkpoint with a name.
+fn number(name: &str) -> Option<u64> {
+    let digits = name.strip_prefix("catalog-")?.strip_suffix(".db")?;
+    // No checkpoint's number is longer; a counter beyond would end.
+    (digits.len() <= 15).then(|| digits.parse().ok()).flatten()
+}
+
+/// Makes `dir` ready for a checkpoint of the pool whose authority is `pool`; gives the highest
+/// number there, 0 if there is none. The next must be higher: a rebuilt catalog counts anew, and
+/// what it takes must neither replace nor look older than what was taken before.
+///
+/// Removes what copies that were interrupted left: it may be what fills the disk.
+pub fn begin(dir: &Path, pool: &Digest) -> Result<u64, ManagerError> {
+    let io = |source| ManagerError::Io { path: dir.into(), source };
+    fs::create_dir_all(dir).map_err(io)?;
+    let owner = dir.join(OWNER);
+    let claimed = is_claimed(&owner, pool).map_err(io)?;
+    let mut highest = 0;
+    for name in names(dir).map_err(io)? {
+        if name.starts_with("catalog-") && name.contains(".part") {
+            remove_if_there(&dir.join(&name)).map_err(io)?;
+        }
+        highest = highest.max(number(&name).unwrap_or(0));
+    }
+    if !claimed {
+        fs::write(owner, pool.to_string()).map_err(io)?;
+    }
+    Ok(highest)
+}
+
+/// Whether the directory is this pool's already. Errors: it is another's.
+fn is_claimed(owner: &Path, pool: &Digest) -> io::Result<bool> {
+    match fs::read_to_string(owner) {
+        Ok(whose) if whose.trim() == pool.to_string() => Ok(true),
+        // Nothing was written, as when the disk was full.
+        Ok(whose) if whose.trim().is_empty() => Ok(false),
+        Ok(_) => {
+            Err(io::Error::other("it has checkpoints of another pool: choose another directory"))
+        }
+        Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(why) => Err(why),
+    }
+}
+
 /// Copies the catalog at `catalog` to `dir` as the checkpoint `sequence`, and removes all but the
-/// last few there; gives the new file.
+/// last few up to it there; gives the new file.
 ///
 /// Older ones go only when the new one has been read back and is durable.
 pub fn take(catalog: &Path, dir: &Path, sequence: u64) -> Result<PathBuf, ManagerError> {
-    fs::create_dir_all(dir).map_err(|source| ManagerError::Io { path: dir.into(), source })?;
     let path = dir.join(name(sequence));
     copy(catalog, &path)?;
-    prune(dir).map_err(|source| ManagerError::Io { path: dir.into(), source })?;
+    prune(dir, sequence).map_err(|source| ManagerError::Io { path: dir.into(), source })?;
     Ok(path)
 }
 
@@ -34,19 +84,65 @@ pub fn take(catalog: &Path, dir: &Path, sequence: u64) -> Result<PathBuf, Manage
 /// rename, fsync of the directory.
 pub fn copy(catalog: &Path, to: &Path) -> Result<(), ManagerError> {
     let io = |source| ManagerError::Io { path: to.into(), source };
-    let temp = to.with_extension("part");
-    remove_if_there(&temp).map_err(io)?;
-    // The catalog holds the keys of sealed spaces.
-    let private = File::options().write(true).create_new(true).mode(0o600).open(&temp);
-    let file = private.map_err(io)?;
-    copy_pages(catalog, &temp).map_err(|why| ManagerError::Catalog {
+    let temp = Temp::beside(to).map_err(io)?;
+    copy_pages(catalog, &temp.path).map_err(|why| ManagerError::Catalog {
         path: to.into(),
         detail: format!("it could not be copied: {why}"),
     })?;
-    file.sync_all().map_err(io)?;
-    fs::rename(&temp, to).map_err(io)?;
+    temp.file.sync_all().map_err(io)?;
+    temp.becomes(to).map_err(io)?;
     let dir = to.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(dir).and_then(|dir| dir.sync_all()).map_err(io)
+}
+
+/// A file under way to its name; gone with all that is beside it if it does not get there, so that
+/// a copy that fills the disk does not keep it full.
+struct Temp {
+    path: PathBuf,
+    file: File,
+    arrived: bool,
+}
+
+impl Temp {
+    /// Makes one for the file `to`. What has its name already is somebody's, and stays.
+    fn beside(to: &Path) -> io::Result<Self> {
+        for n in 0..100 {
+            let path = suffixed(to, &format!(".part{n}"));
+            // The catalog holds the keys of sealed spaces.
+            match File::options().write(true).create_new(true).mode(0o600).open(&path) {
+                Ok(file) => return Ok(Self { path, file, arrived: false }),
+                Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(why) => return Err(why),
+            }
+        }
+        Err(io::Error::other("interrupted copies lie beside it: remove them"))
+    }
+
+    fn becomes(mut self, to: &Path) -> io::Result<()> {
+        fs::rename(&self.path, to)?;
+        self.arrived = true;
+        Ok(())
+    }
+}
+
+impl Drop for Temp {
+    fn drop(&mut self) {
+        if self.arrived {
+            return;
+        }
+        let beside = BESIDE.iter().map(|suffix| suffixed(&self.path, suffix));
+        for path in beside.chain([self.path.clone()]) {
+            if let Err(why) = remove_if_there(&path) {
+                tracing::warn!(path = %path.display(), %why, "a part of a copy stays");
+            }
+        }
+    }
+}
+
+fn suffixed(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(suffix);
+    name.into()
 }
 
 /// Copies the catalog of the manager's state directory `state` to the file `to`, whether a manager
@@ -73,24 +169,95 @@ fn copy_pages(catalog: &Path, to: &Path) -> Result<(), Error> {
     if sound == "ok" { Ok(()) } else { Err(Error::Damaged(sound)) }
 }
 
-fn prune(dir: &Path) -> io::Result<()> {
-    let mut taken: Vec<PathBuf> = fs::read_dir(dir)?
-        .map(|entry| entry.map(|entry| entry.path()))
-        .collect::<io::Result<Vec<_>>>()?
-        .into_iter()
-        .filter(|path| {
-            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            name.starts_with("catalog-") && name.ends_with(".db")
-        })
-        .collect();
-    taken.sort();
+/// Removes all but the last few checkpoints up to number `newest`, which stays.
+fn prune(dir: &Path, newest: u64) -> io::Result<()> {
+    let mut taken: Vec<u64> = names(dir)?.iter().filter_map(|name| number(name)).collect();
+    taken.retain(|number| *number <= newest);
+    taken.sort_unstable();
     let old = taken.len().saturating_sub(KEPT);
-    taken[..old].iter().try_for_each(fs::remove_file)
+    taken[..old].iter().try_for_each(|number| remove_if_there(&dir.join(name(*number))))
+}
+
+fn names(dir: &Path) -> io::Result<Vec<String>> {
+    let entries = fs::read_dir(dir)?.collect::<io::Result<Vec<_>>>()?;
+    Ok(entries.into_iter().filter_map(|entry| entry.file_name().into_string().ok()).collect())
 }
 
 fn remove_if_there(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(why) if why.kind() != io::ErrorKind::NotFound => Err(why),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tempfile::TempDir;
+
+    fn lab() -> (TempDir, PathBuf, PathBuf) {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (catalog, taken) = (dir.path().join("catalog.db"), dir.path().join("taken"));
+        schema::create(&catalog, "lab").expect("a catalog");
+        fs::create_dir(&taken).expect("a directory");
+        (dir, catalog, taken)
+    }
+
+    fn in_order(dir: &Path) -> Vec<String> {
+        let mut found = names(dir).expect("listed");
+        found.retain(|name| name != OWNER);
+        found.sort();
+        found
+    }
+
+    #[test]
+    fn a_catalog_that_counts_anew_goes_on_after_what_is_there_and_never_removes_its_own() {
+        let (_dir, catalog, taken) = lab();
+        let pool = Digest::of(b"authority");
+        (98..=100).for_each(|n| fs::write(taken.join(name(n)), "old").expect("written"));
+        assert_eq!(begin(&taken, &pool).expect("ready"), 100);
+        let path = take(&catalog, &taken, 1).expect("also without looking");
+        assert!(path.exists());
+        assert_eq!(in_order(&taken), [1, 98, 99, 100].map(name), "higher ones are not its own");
+        take(&catalog, &taken, 101).expect("taken");
+        assert_eq!(in_order(&taken), [99, 100, 101].map(name));
+    }
+
+    #[test]
+    fn a_copy_that_fails_leaves_nothing_and_one_that_was_killed_is_swept() {
+        let (dir, catalog, taken) = lab();
+        let broken = dir.path().join("broken.db");
+        fs::write(&broken, [0xA5; 9000]).expect("written");
+        take(&broken, &taken, 1).expect_err("no catalog");
+        assert_eq!(in_order(&taken), [""; 0]);
+        for left in ["catalog-000000000007.part", "catalog-000000000007.db.part0-journal"] {
+            fs::write(taken.join(left), "much").expect("written");
+        }
+        begin(&taken, &Digest::of(b"authority")).expect("ready");
+        assert_eq!(in_order(&taken), [""; 0]);
+        take(&catalog, &taken, 8).expect("taken");
+        assert_eq!(in_order(&taken), [name(8)]);
+    }
+
+    #[test]
+    fn a_copy_removes_nothing_that_was_there() {
+        let (dir, catalog, _taken) = lab();
+        let near = ["data.part", "data.db.part", "data.db.part0"].map(|name| dir.path().join(name));
+        near.iter().for_each(|path| fs::write(path, "somebody's").expect("written"));
+        copy(&catalog, &dir.path().join("data.db")).expect("copied");
+        for path in near {
+            assert_eq!(fs::read_to_string(&path).ok().as_deref(), Some("somebody's"), "{path:?}");
+        }
+        assert!(!dir.path().join("data.db.part1").exists());
+    }
+
+    #[test]
+    fn two_pools_do_not_share_a_directory() {
+        let (_dir, _catalog, taken) = lab();
+        let (one, other) = (Digest::of(b"one"), Digest::of(b"other"));
+        begin(&taken, &one).expect("its own");
+        begin(&taken, &one).expect("its own still");
+        let refused = begin(&taken, &other).expect_err("another's").to_string();
+        assert!(refused.contains("another pool"), "{refused}");
     }
 }

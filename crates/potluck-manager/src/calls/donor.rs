@@ -3,6 +3,7 @@
 use super::Answer;
 use crate::audit;
 use crate::catalog::chunks::ChunkId;
+use crate::catalog::lives::Life;
 use crate::catalog::placements::{self, Told};
 use crate::catalog::{Durability, Error};
 use crate::failure;
@@ -28,7 +29,9 @@ impl Answer for Register {
     async fn answer(self, service: Arc<Service>, caller: Caller) -> Result<Registered, Failure> {
         let donor = donor_of(&caller)?;
         let address = reachable(&self.address, caller.peer)?;
-        hold::compare(&service, donor, self.heard).await?;
+        let (epoch, start) = self.heard;
+        let heard = Life { epoch, start, changes: self.heard_changes };
+        hold::compare(&service, donor, heard).await?;
         let now = service.time.tick();
         let enlisted = service.pool().register(donor, &self, address, now);
         match enlisted {
@@ -43,6 +46,7 @@ impl Answer for Register {
             donor,
             epoch: service.epoch(),
             start: service.start,
+            changes: service.catalog.changes(),
             now_ms: service.time.now_ms(),
         })
     }
@@ -81,6 +85,7 @@ impl Answer for Heartbeat {
         let mut beat = Beat {
             epoch: service.epoch(),
             start: service.start,
+            changes: service.catalog.changes(),
             now_ms: service.time.now_ms(),
             register: !known,
             orders: Vec::new(),

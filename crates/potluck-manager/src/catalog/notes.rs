@@ -15,6 +15,8 @@ pub const REPAIR_TRIPPED: &str = "repair_tripped";
 pub const REPAIR_EXCUSED: &str = "repair_excused";
 /// How far the pool's journal has come, as JSON; none before its first generation.
 pub const JOURNAL: &str = "journal";
+/// The lives of managers that led to this catalog, as a JSON list.
+pub const LIVES: &str = "lives";
 /// Why garbage collection is held.
 pub const GC_HELD: &str = "gc_held";
 

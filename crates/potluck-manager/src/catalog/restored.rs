@@ -1,8 +1,15 @@
 //! A catalog that comes from a copy, made ready to serve again.
 
 use super::error::Error;
-use super::notes;
+use super::schema::Counter;
+use super::{members, notes};
 use rusqlite::Connection;
+
+/// Numbers that the lost life may have given to versions after what is known of it.
+const SPARE_VERSIONS: u64 = 1 << 20;
+/// Numbers that the lost life may have given to members after what is known of it: a certificate
+/// must not become another member's.
+const SPARE_MEMBERS: u32 = 1000;
 
 /// Ends everything that belonged to the life the copy was taken from, and holds garbage collection.
 ///
@@ -15,6 +22,8 @@ pub fn settle(db: &Connection, why: &str) -> Result<(), Error> {
          DELETE FROM chunks WHERE refs = 0;
          DELETE FROM journal;",
     )?;
+    Counter::Version.take(db, SPARE_VERSIONS)?;
+    members::skip(db, SPARE_MEMBERS)?;
     // The next life writes a generation of its own: what the lost one wrote is not gone on with.
     notes::clear(db, notes::JOURNAL)?;
     notes::set(db, notes::GC_HELD, why)

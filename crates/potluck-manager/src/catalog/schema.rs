@@ -174,12 +174,12 @@ pub fn next_epoch(db: &Connection) -> Result<Epoch, Error> {
     Ok(Epoch(epoch as u64))
 }
 
-/// The next checkpoint's number.
-pub fn next_checkpoint(db: &Connection) -> Result<u64, Error> {
+/// The next checkpoint's number, a higher one than `above`.
+pub fn next_checkpoint(db: &Connection, above: u64) -> Result<u64, Error> {
     let number: i64 = db.query_row(
-        "INSERT INTO meta (key, value) VALUES (?1, 1)
-         ON CONFLICT (key) DO UPDATE SET value = value + 1 RETURNING value",
-        [CHECKPOINT],
+        "INSERT INTO meta (key, value) VALUES (?1, ?2 + 1)
+         ON CONFLICT (key) DO UPDATE SET value = max(value, ?2) + 1 RETURNING value",
+        params![CHECKPOINT, above as i64],
         |row| row.get(0),
     )?;
     Ok(number as u64)

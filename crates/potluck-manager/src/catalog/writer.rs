@@ -2,11 +2,13 @@
 //! all.
 
 use super::error::Error;
+use super::journal;
 use potluck_wire::env::Offload;
 use rusqlite::Connection;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use tokio::sync::oneshot;
 
@@ -46,8 +48,10 @@ enum Place {
 }
 
 impl Writer {
-    pub fn start(connection: Connection, offload: Offload) -> Self {
-        let session = Session { db: connection, durability: Durability::Disk };
+    /// Writes through `connection`. Keeps in `changes` how many changes ([`journal::last`]) no
+    /// power cut undoes, from the first commit that reaches the disk on.
+    pub fn start(connection: Connection, offload: Offload, changes: Arc<AtomicU64>) -> Self {
+        let session = Session { db: connection, durability: Durability::Disk, changes };
         Self(Mutex::new(match offload {
             Offload::Inline => Place::Here(Box::new(session)),
             Offload::Threads => {
@@ -142,6 +146,7 @@ struct Queued {
 struct Session {
     db: Connection,
     durability: Durability,
+    changes: Arc<AtomicU64>,
 }
 
 impl Session {
@@ -175,7 +180,13 @@ impl Session {
         }
         self.db.execute_batch("BEGIN IMMEDIATE")?;
         let done = jobs.iter_mut().try_for_each(|queued| self.one(queued)).and_then(|()| {
+            // Everything before it reaches the disk with a commit that does.
+            let changes =
+                (asked == Durability::Disk).then(|| journal::last(&self.db)).transpose()?;
             self.db.execute_batch("COMMIT")?;
+            if let Some(changes) = changes {
+                self.changes.store(changes.max(0) as u64, Ordering::Release);
+            }
             Ok(())
         });
         if done.is_err() && !self.db.is_autocommit() {

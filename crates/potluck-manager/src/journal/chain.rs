@@ -2,8 +2,9 @@
 
 use super::segment::{Header, Part, Position};
 use potluck_core::chunk::ChunkName;
+use potluck_core::ids::Epoch;
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// A segment that was seen and opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,7 +23,9 @@ pub struct Chain {
     /// What is known to be missing.
     pub gaps: Gaps,
     /// Whether all of the base is there.
-    whole_base: bool,
+    pub whole_base: bool,
+    /// How many segments come before the first break.
+    first_break: Option<usize>,
 }
 
 /// What is missing of a journal, as far as what is there tells.
@@ -37,14 +40,25 @@ pub struct Gaps {
     pub base_cut: bool,
 }
 
+/// Which write a segment belongs to, by epoch and attempt: what comes later wins.
+type Write = (Epoch, u64);
+
+fn write_of(segment: &Seen) -> Write {
+    (segment.header.epoch, segment.header.attempt)
+}
+
 /// The newest generation whose base is whole, or as good as there is; `None` without any segment.
 pub fn newest(seen: Vec<Seen>) -> Option<Chain> {
     let mut generations: BTreeMap<u64, Vec<Seen>> = BTreeMap::new();
     for segment in seen {
         generations.entry(segment.header.generation).or_default().push(segment);
     }
-    let chains =
-        generations.into_iter().map(|(generation, segments)| follow(generation, None, segments));
+    let chains = generations.into_iter().map(|(generation, segments)| {
+        follow(
+            Start { next: generation, before: None, write: (Epoch(0), 0) },
+            with_one_base(segments),
+        )
+    });
     chains.max_by_key(|chain| {
         let last = chain.segments.last();
         let at = last.map(|last| (last.header.epoch, last.header.sequence));
@@ -52,55 +66,146 @@ pub fn newest(seen: Vec<Seen>) -> Option<Chain> {
     })
 }
 
-/// What follows `position` in its generation, and whether there is a later generation.
-pub fn after(position: &Position, seen: Vec<Seen>) -> (Chain, bool) {
-    let later = seen.iter().any(|segment| segment.header.generation > position.generation);
+/// What follows `position` in its generation.
+///
+/// What goes on from another segment than the checkpoint's last belongs to another life of the
+/// catalog: after such a break nothing is taken.
+pub fn after(position: &Position, seen: Vec<Seen>) -> Chain {
     let rest = seen.into_iter().filter(|segment| {
         segment.header.generation == position.generation
             && segment.header.sequence > position.sequence
     });
-    let mut chain = follow(position.sequence + 1, Some(position.last), rest.collect());
+    let start = Start {
+        next: position.sequence + 1,
+        before: Some(position.last),
+        write: (position.epoch, position.attempt),
+    };
+    let mut chain = follow(start, rest.collect());
+    if let Some(at) = chain.first_break {
+        chain.segments.truncate(at);
+        chain.gaps.broken = 1;
+    }
     chain.gaps.base_cut = false; // the checkpoint has it
-    (chain, later)
+    chain
 }
 
-/// Puts segments in order, from number `next` on, the first written after `before`.
-fn follow(mut next: u64, mut before: Option<ChunkName>, segments: Vec<Seen>) -> Chain {
-    let followed: BTreeSet<ChunkName> =
-        segments.iter().filter_map(|segment| segment.header.before).collect();
+/// The newest generation, if its base is whole and it is later than what a checkpoint has: that was
+/// taken in epoch `taken` and has the journal up to `position`, if it has any of it.
+pub fn later(position: Option<&Position>, taken: Epoch, seen: Vec<Seen>) -> Option<Chain> {
+    let chain = newest(seen).filter(|chain| chain.whole_base)?;
+    let last = &chain.segments.last()?.header;
+    let is_later = match position {
+        Some(position) => {
+            last.generation != position.generation
+                && (last.epoch, last.sequence) > (position.epoch, position.sequence)
+        }
+        // Taken before there was a journal, or between a hold and the generation after it.
+        None => last.epoch > taken,
+    };
+    is_later.then_some(chain)
+}
+
+/// How many changes' segments there are in generations after `generation` of `epoch` or later, of
+/// which nothing can be made.
+pub fn passed_over(generation: u64, epoch: Epoch, seen: &[Seen]) -> u64 {
+    let over = seen.iter().map(|segment| &segment.header).filter(|header| {
+        header.part == Part::Log && header.generation > generation && header.epoch >= epoch
+    });
+    over.count() as u64
+}
+
+/// Leaves of several attempts to write a generation's base only one: states of two moments do not
+/// make one state. Once there are changes after it, it was the last attempt; before, a whole one is
+/// better.
+fn with_one_base(segments: Vec<Seen>) -> Vec<Seen> {
+    let mut bases: BTreeMap<(Epoch, u64), (BTreeSet<u64>, bool)> = BTreeMap::new();
+    for base in segments.iter().filter(|segment| segment.header.part != Part::Log) {
+        let (numbers, ended) = bases.entry(write_of(base)).or_default();
+        numbers.insert(base.header.sequence);
+        *ended |= base.header.part == Part::BaseEnd;
+    }
+    let logged = segments.iter().any(|segment| segment.header.part == Part::Log);
+    let whole = |generation: u64, (numbers, ended): &(BTreeSet<u64>, bool)| {
+        *ended && numbers.iter().copied().eq((generation..).take(numbers.len()))
+    };
+    let generation = segments.first().map_or(0, |segment| segment.header.generation);
+    let best = bases
+        .iter()
+        .max_by_key(|(attempt, base)| (!logged && whole(generation, base), **attempt))
+        .map(|(attempt, _)| *attempt);
+    let mut segments = segments;
+    segments.retain(|segment| segment.header.part == Part::Log || Some(write_of(segment)) == best);
+    segments
+}
+
+/// After what a chain begins.
+struct Start {
+    /// The number of its first segment.
+    next: u64,
+    /// The segment before that.
+    before: Option<ChunkName>,
+    /// The write which that one belongs to.
+    write: Write,
+}
+
+/// Puts segments in order.
+fn follow(start: Start, segments: Vec<Seen>) -> Chain {
+    let Start { mut next, mut before, mut write } = start;
+    let last_of = branches(&segments);
     let mut by_number: BTreeMap<u64, Vec<Seen>> = BTreeMap::new();
     for segment in segments {
         by_number.entry(segment.header.sequence).or_default().push(segment);
     }
     let gaps = Gaps { base_cut: true, ..Gaps::default() };
-    let mut chain = Chain { segments: Vec::new(), gaps, whole_base: false };
+    let mut chain = Chain { gaps, ..Chain::default() };
     for (number, rivals) in by_number {
+        // A segment that was stored and not committed has a rival of its number with the same
+        // changes and more. The one counts that goes on with what was replayed, and of several
+        // that one whose branch was written last: a later attempt goes on from what was committed.
+        let fits = |segment: &Seen| segment.header.before == before;
+        // What an earlier write than that of the one before has was not committed, or is of another
+        // life, on a catalog that was lost or given up.
+        let best = rivals
+            .into_iter()
+            .filter(|segment| write_of(segment) >= write)
+            .max_by_key(|segment| (fits(segment), last_of.get(&segment.name).copied()));
+        let Some(segment) = best else { continue };
         let missing = number.saturating_sub(next);
         chain.gaps.missing += missing;
-        // A segment that was stored and not committed has a rival of its number with the same
-        // changes and more. The one counts that goes on with what was replayed and that others go on
-        // with; then the later one.
-        let fits = |segment: &Seen| segment.header.before == before;
-        let best = rivals.into_iter().max_by_key(|segment| {
-            let Header { epoch, wall_ms, .. } = segment.header;
-            (fits(segment), followed.contains(&segment.name), epoch, wall_ms)
-        });
-        let Some(segment) = best else { continue };
-        chain.gaps.broken += u64::from(missing == 0 && !fits(&segment));
+        if missing == 0 && !fits(&segment) {
+            chain.gaps.broken += 1;
+            chain.first_break.get_or_insert(chain.segments.len());
+        }
         if segment.header.part == Part::BaseEnd {
             chain.gaps.base_cut = false;
             chain.whole_base = (chain.gaps.missing, chain.gaps.broken) == (0, 0);
         }
-        (next, before) = (number + 1, Some(segment.name));
+        (next, before, write) = (number + 1, Some(segment.name), write_of(&segment));
         chain.segments.push(segment);
     }
     chain
 }
 
+/// For each segment the last write of those that go on from it, itself included.
+fn branches(segments: &[Seen]) -> HashMap<ChunkName, Write> {
+    let mut order: Vec<&Seen> = segments.iter().collect();
+    order.sort_by_key(|segment| std::cmp::Reverse(segment.header.sequence));
+    let mut last_of: HashMap<ChunkName, Write> = HashMap::new();
+    for segment in order {
+        let known = last_of.entry(segment.name).or_default();
+        *known = write_of(segment).max(*known);
+        let last = *known;
+        if let Some(before) = segment.header.before {
+            let known = last_of.entry(before).or_default();
+            *known = last.max(*known);
+        }
+    }
+    last_of
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use potluck_core::ids::Epoch;
 
     fn name(sequence: u64, epoch: u64) -> ChunkName {
         ChunkName::of(format!("{sequence}.{epoch}").as_bytes())
@@ -108,9 +213,9 @@ mod tests {
 
     fn segment(sequence: u64, generation: u64, part: Part, epoch: u64) -> Seen {
         let before = (sequence > generation).then(|| name(sequence - 1, epoch));
-        let epoch_of = Epoch(epoch);
-        let header = Header { sequence, generation, part, before, epoch: epoch_of, wall_ms: 0 };
-        Seen { name: name(sequence, epoch), header }
+        let (name, epoch) = (name(sequence, epoch), Epoch(epoch));
+        let header = Header { sequence, generation, part, before, epoch, attempt: 1, wall_ms: 0 };
+        Seen { name, header }
     }
 
     /// Generation 3 of two base segments and three of changes.
@@ -167,7 +272,8 @@ mod tests {
         for (at, taken) in [(3, name(6, 1)), (4, ChunkName::of(b"rival"))] {
             let mut seen = third();
             let mut rival = Seen { name: ChunkName::of(b"rival"), ..seen[at].clone() };
-            rival.header.wall_ms = 1;
+            // What goes on from the other is a later write.
+            (seen[4].header.attempt, rival.header.attempt) = (3, 2 * (at as u64 - 2));
             seen.push(rival);
             let chain = newest(seen).expect("a chain");
             assert_eq!(chain.gaps, Gaps::default());
@@ -189,23 +295,110 @@ mod tests {
 
     #[test]
     fn a_checkpoint_is_gone_on_with_after_its_position() {
-        let base = super::super::segment::Extent::default();
-        let at = |sequence| Position {
-            generation: 3,
-            sequence,
-            last: name(sequence, 1),
-            base,
-            log: base,
-        };
-        let (chain, later) = after(&at(5), third());
-        assert_eq!((numbers(&chain), chain.gaps, later), (vec![6, 7], Gaps::default(), false));
-        let (chain, _) = after(&at(7), third());
+        let at = |sequence| position(sequence, 1);
+        let chain = after(&at(5), third());
+        assert_eq!((numbers(&chain), chain.gaps), (vec![6, 7], Gaps::default()));
+        let chain = after(&at(7), third());
         assert_eq!((numbers(&chain), chain.gaps), (vec![], Gaps::default()));
         let mut seen = third();
         seen.remove(3);
-        let (chain, _) = after(&at(5), seen);
+        let chain = after(&at(5), seen);
         assert_eq!((numbers(&chain), chain.gaps.missing), (vec![7], 1));
-        let (chain, later) = after(&at(7), vec![segment(8, 8, Part::BaseEnd, 1)]);
-        assert!(chain.segments.is_empty() && later);
+    }
+
+    fn position(sequence: u64, epoch: u64) -> Position {
+        let base = super::super::segment::Extent::default();
+        Position {
+            generation: 3,
+            sequence,
+            last: name(sequence, epoch),
+            epoch: Epoch(epoch),
+            attempt: 0,
+            base,
+            log: base,
+        }
+    }
+
+    #[test]
+    fn what_a_life_wrote_that_was_lost_is_not_gone_on_with_after_a_checkpoint_of_another() {
+        // The lost one, of epoch 1, came to number 9; the copy that went on, to 6 so far.
+        let mut seen = third();
+        seen.extend([8, 9].map(|n| segment(n, 3, Part::Log, 1)));
+        let chain = after(&position(6, 2), seen.clone());
+        assert_eq!((numbers(&chain), chain.gaps), (vec![], Gaps::default()));
+        // Where the epoch does not tell them apart, what does not go on from the checkpoint ends
+        // it.
+        let elsewhere = Position { last: ChunkName::of(b"its own 6"), ..position(6, 1) };
+        let chain = after(&elsewhere, seen.clone());
+        assert_eq!((numbers(&chain), chain.gaps.broken), (vec![], 1));
+        // In a rebuild the copy's branch is the later one, though it is shorter.
+        let mut own = segment(6, 3, Part::Log, 2);
+        own.header.before = Some(name(5, 1));
+        seen.push(own);
+        let chain = newest(seen).expect("a chain");
+        assert_eq!((numbers(&chain), chain.gaps), (vec![3, 4, 5, 6], Gaps::default()));
+        assert_eq!(chain.segments[3].name, name(6, 2));
+    }
+
+    #[test]
+    fn a_later_attempt_is_taken_however_many_segments_an_earlier_one_stored() {
+        // 6 and 7 were stored and not committed; the next attempt put all into one segment.
+        let mut seen = third();
+        let mut again = segment(6, 3, Part::Log, 1);
+        (again.name, again.header.attempt) = (ChunkName::of(b"again"), 2);
+        seen.push(again.clone());
+        let chain = newest(seen.clone()).expect("a chain");
+        assert_eq!((numbers(&chain), chain.gaps), (vec![3, 4, 5, 6], Gaps::default()));
+        assert_eq!(chain.segments[3].name, again.name);
+        // Also when the clock was put back, and after a checkpoint.
+        seen.last_mut().expect("the last").header.wall_ms = -1000;
+        let chain = after(&position(5, 1), seen);
+        assert_eq!((chain.segments.len(), chain.segments[0].name), (1, again.name));
+    }
+
+    #[test]
+    fn two_attempts_at_a_base_are_not_mixed() {
+        let of = |attempt: u64| {
+            let mut base = third()[..2].to_vec();
+            let named = |n: u64| ChunkName::of(format!("{n} of attempt {attempt}").as_bytes());
+            for segment in &mut base {
+                segment.name = named(segment.header.sequence);
+                segment.header.attempt = attempt;
+                segment.header.before = segment.header.before.map(|_| named(3));
+            }
+            base
+        };
+        let names = |chain: &Chain| chain.segments.iter().map(|one| one.name).collect::<Vec<_>>();
+        // Of the second only the first segment was stored: the first one is whole.
+        let seen = [of(1), of(2)[..1].to_vec()].concat();
+        let chain = newest(seen).expect("a chain");
+        assert_eq!(
+            (names(&chain), chain.gaps),
+            (of(1).iter().map(|one| one.name).collect(), Gaps::default())
+        );
+        // The second was committed, for there are changes since; of it a segment is lost.
+        let mut log = segment(5, 3, Part::Log, 1);
+        (log.header.attempt, log.header.before) = (3, Some(of(2)[1].name));
+        let seen = [of(1), of(2)[1..].to_vec(), vec![log.clone()]].concat();
+        let chain = newest(seen).expect("a chain");
+        assert_eq!(names(&chain), [of(2)[1].name, log.name]);
+        assert_eq!(chain.gaps, Gaps { missing: 1, ..Gaps::default() });
+    }
+
+    #[test]
+    fn a_whole_generation_that_is_later_takes_the_checkpoints_place() {
+        let fourth = [segment(8, 8, Part::BaseEnd, 1), segment(9, 8, Part::Log, 1)];
+        let seen = [&third()[..], &fourth].concat();
+        let found = later(Some(&position(7, 1)), Epoch(1), seen.clone()).expect("later");
+        assert_eq!(numbers(&found), [8, 9]);
+        assert_eq!(later(Some(&position(7, 2)), Epoch(2), seen.clone()), None, "of a lost life");
+        assert_eq!(later(Some(&position(6, 1)), Epoch(1), third()), None, "the same one");
+        assert_eq!(later(None, Epoch(1), seen.clone()), None, "perhaps given up by a hold");
+        assert!(later(None, Epoch(0), seen.clone()).is_some());
+        // One without its base is of no use, and said to be there if anything was made of it.
+        let seen = [&third()[..], &fourth[1..]].concat();
+        assert_eq!(later(Some(&position(7, 1)), Epoch(1), seen.clone()), None);
+        assert_eq!((passed_over(3, Epoch(1), &seen), passed_over(3, Epoch(2), &seen)), (1, 0));
+        assert_eq!(passed_over(8, Epoch(1), &seen), 0);
     }
 }

@@ -23,10 +23,6 @@ use std::collections::HashMap;
 
 /// Entries of removed trees taken apart in one step.
 const TRASH_ENTRIES: usize = 1000;
-/// Numbers that a lost life may have given to versions after its last segment.
-const SPARE_VERSIONS: u64 = 1 << 20;
-/// Numbers that a lost life may have given to members after its last segment.
-const SPARE_MEMBERS: u32 = 1000;
 /// Everything happens at one moment, for people and for garbage collection, which is held.
 const WHEN: When = When { pool_ms: 0, wall_ms: 0 };
 
@@ -98,7 +94,15 @@ impl Replay {
             }
             Record::File { path, version, about } => self.file(db, &path, version, &about),
             Record::Keeping { version, keeping } => self.keeping(db, version, &keeping),
-            Record::Passed { path } | Record::Removed { path } => remove(db, &path),
+            Record::Removed { path } => remove(db, &path),
+            Record::Passed { path } => {
+                remove(db, &path)?;
+                // Its directories were made with it, and stay when it goes.
+                match path.parent() {
+                    Some(above) => entries::make_dirs(db, &above, WHEN.wall_ms).map(|_| ()),
+                    None => Ok(()),
+                }
+            }
             Record::Moved { from, to } => moved(db, &from, &to),
             Record::Member { id, role, name, fingerprint, revoked } => {
                 members::put(db, &Member { id, role, name, fingerprint, revoked })
@@ -160,11 +164,9 @@ impl Replay {
         versions::set_goal(db, id, keeping.goal)
     }
 
-    /// Ends the replay: numbers go on beyond those that the lost life may have given.
+    /// Ends the replay; gives how many records did not fit.
     pub fn finish(self, db: &Connection) -> Result<u64, Error> {
         empty_trash(db)?;
-        Counter::Version.take(db, SPARE_VERSIONS)?;
-        members::skip(db, SPARE_MEMBERS)?;
         Ok(self.left_out)
     }
 }

@@ -39,6 +39,9 @@ pub struct Header {
     pub before: Option<ChunkName>,
     /// The manager's epoch.
     pub epoch: Epoch,
+    /// Counts the writes of one epoch, whether they were committed or not; 0 where it is not said.
+    #[serde(default)]
+    pub attempt: u64,
     /// Wall time, for people.
     pub wall_ms: i64,
 }
@@ -130,6 +133,12 @@ pub struct Position {
     pub sequence: u64,
     /// Its name.
     pub last: ChunkName,
+    /// The manager's epoch when it was written.
+    #[serde(default)]
+    pub epoch: Epoch,
+    /// The attempt that wrote it.
+    #[serde(default)]
+    pub attempt: u64,
     /// Segments and lines of the base.
     pub base: Extent,
     /// Segments and lines since.
@@ -200,6 +209,7 @@ mod tests {
             part: Part::Log,
             before: Some(ChunkName::of(b"six")),
             epoch: Epoch(2),
+            attempt: 3,
             wall_ms: 1,
         };
         let text = text(&said, &cut[0]).expect("text");
@@ -224,7 +234,16 @@ mod tests {
     #[test]
     fn a_generation_is_worn_when_changes_outweigh_its_base() {
         let name = ChunkName::of(b"last");
-        let at = |base, log| Position { generation: 1, sequence: 9, last: name, base, log };
+        let epoch = Epoch(1);
+        let at = |base, log| Position {
+            generation: 1,
+            sequence: 9,
+            last: name,
+            epoch,
+            attempt: 1,
+            base,
+            log,
+        };
         let extent = |segments, lines| Extent { segments, lines };
         assert!(!at(extent(1, 10), extent(900, 20_000)).is_worn(), "little");
         assert!(at(extent(1, 10), extent(900, 20_001)).is_worn());

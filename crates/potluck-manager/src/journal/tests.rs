@@ -10,7 +10,8 @@ use crate::catalog::names::{self, When};
 use crate::catalog::tests::files::{Fixture, chunk, coded, file, path};
 use crate::catalog::walk::{Walk, What};
 use crate::catalog::{
-    Error, conversions, dir_policies, goals, journal, schema, spaces, trash, units, versions,
+    Error, conversions, dir_policies, goals, journal, restored, schema, spaces, trash, units,
+    versions,
 };
 use potluck_core::chunk::Digest;
 use potluck_core::ids::VersionId;
@@ -274,6 +275,26 @@ fn after_a_gap_what_fits_is_taken_and_the_rest_is_counted() {
 }
 
 #[test]
+fn directories_stay_when_the_files_that_made_them_have_passed() {
+    let (mut fixture, mut target) = (Fixture::new(), Target::new());
+    fixture.put(file("pot://lab/d/x", &[1], &[1]));
+    fixture.put(file("pot://lab/e/x", &[2], &[1]));
+    names::move_entry(&fixture.db, &path("pot://lab/e"), &path("pot://lab/f"), false, WHEN)
+        .expect("moved");
+    let over = Override { copies: Some(3), ..Override::default() };
+    let dir = entries::existing_dir(&fixture.db, &path("pot://lab/d")).expect("a directory");
+    dir_policies::set(&fixture.db, dir, &over).expect("set");
+    journal::append(&fixture.db, &journal::Op::Policy(path("pot://lab/d"), over)).expect("noted");
+    for at in ["pot://lab/d/x", "pot://lab/f/x"] {
+        names::remove(&fixture.db, &path(at), false, WHEN).expect("removed");
+    }
+    while trash::reap(&fixture.db, 10, 0).expect("reaped") {}
+    target.apply(&drain(&fixture.db, 1000));
+    assert_eq!(target.replay.left_out, 0);
+    assert_eq!(told(&target.db), told(&fixture.db));
+}
+
+#[test]
 fn a_recipe_of_many_segments_comes_back_whole() {
     let (mut fixture, mut target) = (Fixture::new(), Target::new());
     let chunks: Vec<u64> = (0..70_000).collect();
@@ -291,6 +312,7 @@ fn numbers_of_the_lost_life_are_not_given_again() {
     let known = member(&fixture.db, "donor-1");
     target.apply(&drain(&fixture.db, 1000));
     target.replay.finish(&target.db).expect("finished");
+    restored::settle(&target.db, "a test").expect("settled");
     let next = schema::Counter::Version.take(&target.db, 1).expect("a number");
     assert!(VersionId(next as u64) > VersionId(version.0 + 1000));
     assert!(member(&target.db, "donor-2").id.0 > known.id.0 + 100);

@@ -52,6 +52,7 @@ pub(crate) fn register(pool: &mut Pool, donor: u32, life: u64, now: f64) -> Enli
         label: None,
         grace_ms: None,
         heard: Default::default(),
+        heard_changes: 0,
     };
     pool.register(DonorId(donor), &register, format!("10.0.0.{donor}:7701"), at(now))
 }

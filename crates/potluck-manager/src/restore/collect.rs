@@ -13,6 +13,10 @@ use std::sync::Mutex;
 /// Every donor is asked one thing, once.
 const ONLY_ORDER: u64 = 1;
 
+/// Chunks of one donor that are taken note of: 64 TiB of the default size. One that lists without
+/// an end does not fill the memory.
+const MAX_LISTED: usize = 1 << 24;
+
 /// What donors said.
 #[derive(Debug, Default)]
 pub struct Collecting(Mutex<Said>);
@@ -26,20 +30,21 @@ struct Said {
     inventoried: BTreeSet<DonorId>,
     /// Every chunk that any of them listed.
     listed: HashSet<ChunkName>,
+    /// How many chunks each listed so far.
+    counts: BTreeMap<DonorId, usize>,
 }
 
-/// Stored bytes and donors of chunks.
-type Holders = BTreeMap<ChunkName, (u32, BTreeSet<DonorId>)>;
+/// Who says to have a chunk, and with how many stored bytes. Each donor is asked for what it said:
+/// one that lies about a length is the only one that cannot be read then.
+type Holders = BTreeMap<ChunkName, BTreeMap<DonorId, u32>>;
 
 /// A part of the metadata that donors have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
     /// Its name.
     pub name: ChunkName,
-    /// Stored bytes.
-    pub len: u32,
-    /// Who has it.
-    pub donors: Vec<DonorId>,
+    /// Who has it, each with its stored bytes.
+    pub donors: Vec<(DonorId, u32)>,
 }
 
 /// How far the collection is.
@@ -69,6 +74,8 @@ impl Collecting {
         let mut said = self.said();
         for result in results {
             match &result.outcome {
+                // It was asked once, and is listened to once.
+                OrderOutcome::Described { .. } if said.described.contains(&donor) => {}
                 OrderOutcome::Described { checkpoints, journal } => {
                     said.described.insert(donor);
                     note(&mut said.heads, donor, &checkpoints.0);
@@ -82,7 +89,11 @@ impl Collecting {
     /// A page of a donor's inventory.
     pub fn listed(&self, donor: DonorId, holdings: &[Holding], last: bool) {
         let mut said = self.said();
-        said.listed.extend(holdings.iter().map(|holding| holding.name));
+        let count = said.counts.entry(donor).or_default();
+        *count += holdings.len();
+        if *count <= MAX_LISTED {
+            said.listed.extend(holdings.iter().map(|holding| holding.name));
+        }
         if last {
             said.inventoried.insert(donor);
         }
@@ -93,6 +104,12 @@ impl Collecting {
         let said = self.said();
         let answered = said.described.intersection(&said.inventoried).count();
         Progress { answered, listed: said.listed.len() }
+    }
+
+    /// Whether a donor has said all.
+    pub fn has_answered(&self, donor: DonorId) -> bool {
+        let said = self.said();
+        said.described.contains(&donor) && said.inventoried.contains(&donor)
     }
 
     /// All heads of checkpoints that were seen.
@@ -113,15 +130,38 @@ impl Collecting {
 
 fn note(holders: &mut Holders, donor: DonorId, holdings: &[Holding]) {
     for Holding { name, len } in holdings {
-        holders.entry(*name).or_insert((*len, BTreeSet::new())).1.insert(donor);
+        holders.entry(*name).or_default().insert(donor, *len);
     }
 }
 
 fn seen(holders: &Holders) -> Vec<Seen> {
-    let seen = holders.iter().map(|(name, (len, donors))| Seen {
+    let seen = holders.iter().map(|(name, donors)| Seen {
         name: *name,
-        len: *len,
-        donors: donors.iter().copied().collect(),
+        donors: donors.iter().map(|(donor, len)| (*donor, *len)).collect(),
     });
     seen.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use potluck_wire::packed::Packed;
+
+    #[test]
+    fn a_donor_that_lies_about_a_length_spoils_no_other_donors_copy() {
+        let collecting = Collecting::default();
+        let name = ChunkName::of(b"a head");
+        for (donor, len) in [(DonorId(1), 7), (DonorId(2), 500), (DonorId(3), 500)] {
+            let checkpoints = Packed(vec![Holding { name, len }]);
+            let outcome = OrderOutcome::Described { checkpoints, journal: Packed::default() };
+            collecting.heard(donor, &[OrderResult { order: ONLY_ORDER, outcome }]);
+        }
+        let donors = vec![(DonorId(1), 7), (DonorId(2), 500), (DonorId(3), 500)];
+        assert_eq!(collecting.heads(), [Seen { name, donors: donors.clone() }]);
+        // Nobody is heard twice.
+        let more = Packed(vec![Holding { name: ChunkName::of(b"another"), len: 1 }]);
+        let outcome = OrderOutcome::Described { checkpoints: more, journal: Packed::default() };
+        collecting.heard(DonorId(1), &[OrderResult { order: ONLY_ORDER, outcome }]);
+        assert_eq!(collecting.heads(), [Seen { name, donors }]);
+    }
 }

@@ -1,5 +1,7 @@
 //! Fetching chunks from donors that answered, for who has a recovery key and no catalog.
 
+use super::collect::Seen;
+use crate::backup::put::PIECE;
 use crate::service::Service;
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::ids::DonorId;
@@ -16,6 +18,13 @@ use std::time::Duration;
 /// A ticket outlives the reading of any catalog.
 const TICKET_FOR: Duration = Duration::from_secs(6 * 3600);
 
+/// The largest chunk that metadata is stored in: a piece or a segment, and its seal.
+const MAX_RECORD: usize = PIECE + (64 << 10);
+
+/// Who so often sent other bytes, or was silent, is asked no more: a donor may list a million
+/// chunks that are none.
+const MAX_FAILURES: u32 = 20;
+
 /// Fetches chunks from whoever has them.
 pub struct Fetch<'s> {
     service: &'s Arc<Service>,
@@ -23,24 +32,20 @@ pub struct Fetch<'s> {
     pub key: RecoveryKey,
     pool: Digest,
     couriers: BTreeMap<DonorId, Courier>,
+    /// How often each failed to give what it said it has.
+    failures: BTreeMap<DonorId, u32>,
 }
 
 impl<'s> Fetch<'s> {
     /// Through a manager that listens to donors.
     pub fn new(service: &'s Arc<Service>, key: RecoveryKey) -> Self {
         let pool = fingerprint(service.ca.certificate());
-        Self { service, key, pool, couriers: BTreeMap::new() }
+        Self { service, key, pool, couriers: BTreeMap::new(), failures: BTreeMap::new() }
     }
 
     /// A record's number and content; `None` where nobody has it or it does not open.
-    pub async fn record(
-        &mut self,
-        kind: RecordKind,
-        name: ChunkName,
-        len: u32,
-        donors: Vec<DonorId>,
-    ) -> Option<(u64, Vec<u8>)> {
-        let sealed = self.chunk(name, len, donors).await?;
+    pub async fn record(&mut self, kind: RecordKind, seen: &Seen) -> Option<(u64, Vec<u8>)> {
+        let sealed = self.chunk(seen.name, &seen.donors).await?;
         self.key.open_record(kind, &self.pool, &sealed).ok()
     }
 
@@ -53,20 +58,21 @@ impl<'s> Fetch<'s> {
         donors.into_iter().map(|donor| donor.donor).collect()
     }
 
-    /// A chunk from the first of `donors` that has it.
-    pub async fn chunk(
-        &mut self,
-        name: ChunkName,
-        len: u32,
-        donors: Vec<DonorId>,
-    ) -> Option<Vec<u8>> {
-        for donor in donors {
+    /// A chunk from the first of `donors` that has it with so many stored bytes.
+    pub async fn chunk(&mut self, name: ChunkName, donors: &[(DonorId, u32)]) -> Option<Vec<u8>> {
+        // A lie must not cost more memory or time than a chunk.
+        let possible = donors.iter().filter(|(_, len)| *len as usize <= MAX_RECORD);
+        for (donor, len) in possible.copied() {
+            if self.failures.get(&donor).is_some_and(|failures| *failures >= MAX_FAILURES) {
+                continue;
+            }
             match self.from(donor, name, len).await {
                 Ok(bytes) => return Some(bytes),
                 Err(None | Some(CourierError::Refused(_))) => {}
                 Err(Some(why)) => {
                     tracing::debug!(%donor, %why, "a part of the metadata could not be fetched");
                     self.couriers.remove(&donor);
+                    *self.failures.entry(donor).or_default() += 1;
                 }
             }
         }

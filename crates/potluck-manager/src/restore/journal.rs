@@ -34,8 +34,8 @@ impl Segments {
         fs::create_dir_all(dir).map_err(io)?;
         let mut segments = Self { dir: dir.into(), seen: Vec::new(), unread: 0 };
         for found in collecting.segments() {
-            let (name, kind) = (found.name, RecordKind::Segment);
-            let opened = fetch.record(kind, name, found.len, found.donors).await;
+            let name = found.name;
+            let opened = fetch.record(RecordKind::Segment, &found).await;
             let header = opened.as_ref().map(|(number, text)| segment::header(*number, text));
             match (opened, header) {
                 (Some((_, text)), Some(Ok(header))) => {

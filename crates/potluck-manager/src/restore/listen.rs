@@ -11,6 +11,7 @@ use crate::error::ManagerError;
 use crate::manager::Manager;
 use crate::service::Service;
 use crate::state_dir::{CATALOG, StateDir};
+use potluck_core::clock::Tick;
 use potluck_core::ids::Epoch;
 use potluck_wire::env::Env;
 use std::path::PathBuf;
@@ -19,6 +20,10 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+/// So many times the patience is waited for the next donor to have said all, whatever else is
+/// heard: a slow one reads all its trailers meanwhile, and one that lists for ever is not waited
+/// for.
+const LONGEST: u32 = 20;
 /// Between two looks at who has answered.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// The listening manager's directory, inside the new state directory.
@@ -78,26 +83,26 @@ impl Listening {
         Ok(Self { service, collecting, scratch, stop, serving })
     }
 
-    /// Waits until the donors asked for have said all, or nothing new was said for a while. `tell`
-    /// hears of progress.
+    /// Waits until the donors asked for have said all, or nothing new was said for a while and
+    /// nobody who is there owes an answer. `tell` hears of progress.
     pub async fn wait(&self, patience: &Patience, tell: &impl Fn(&str)) {
-        let mut known = Progress { answered: 0, listed: 0 };
-        let mut since = self.service.time.tick();
+        let mut waiting = Waiting::since(self.service.time.tick());
         loop {
-            let progress = self.collecting.progress();
-            let now = self.service.time.tick();
-            if progress.answered > known.answered {
+            let (progress, now) = (self.collecting.progress(), self.service.time.tick());
+            if progress.answered > waiting.known.answered {
                 tell(&format!("{} donors have answered", progress.answered));
             }
-            if progress != known {
-                (known, since) = (progress, now);
-            }
-            let enough = patience.donors.is_some_and(|wanted| progress.answered >= wanted);
-            if enough || now.saturating_sub(since) > patience.quiet {
+            if waiting.is_over(progress, self.is_owed(now), patience, now) {
                 return;
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }
+    }
+
+    /// Whether a donor is there that has not said all.
+    fn is_owed(&self, now: Tick) -> bool {
+        let live = self.service.pool().live_donors(now);
+        live.iter().any(|donor| !self.collecting.has_answered(*donor))
     }
 
     /// Stops; gives an epoch that no donor has heard a later one than.
@@ -108,5 +113,61 @@ impl Listening {
         clear(&self.scratch)?;
         ended.unwrap_or(Err(ManagerError::Closing))?;
         Ok(epoch)
+    }
+}
+
+/// How long nothing came.
+struct Waiting {
+    known: Progress,
+    /// Since when nothing new was said, …
+    quiet: Tick,
+    /// … and nobody has finished.
+    unanswered: Tick,
+}
+
+impl Waiting {
+    fn since(now: Tick) -> Self {
+        Self { known: Progress { answered: 0, listed: 0 }, quiet: now, unanswered: now }
+    }
+
+    /// Whether nobody is waited for any more. `owed`: somebody is there who has not said all.
+    fn is_over(&mut self, progress: Progress, owed: bool, patience: &Patience, now: Tick) -> bool {
+        if progress.answered > self.known.answered {
+            self.unanswered = now;
+        }
+        if progress != self.known {
+            (self.known, self.quiet) = (progress, now);
+        }
+        let enough = patience.donors.is_some_and(|wanted| progress.answered >= wanted);
+        let quiet = now.saturating_sub(self.quiet) > patience.quiet && !owed;
+        let tired = now.saturating_sub(self.unanswered) > patience.quiet * LONGEST;
+        enough || quiet || tired
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slow_donors_are_waited_for_and_endless_ones_are_not() {
+        let quiet = Duration::from_secs(30);
+        let mut patience = Patience { listen: String::new(), quiet, donors: None };
+        let at = Duration::from_secs;
+        let mut waiting = Waiting::since(at(0));
+        let mut over = |answered, listed, owed, now| {
+            waiting.is_over(Progress { answered, listed }, owed, &patience, at(now))
+        };
+        assert!(!over(0, 0, false, 30));
+        assert!(!over(1, 10, true, 31));
+        assert!(!over(1, 10, true, 400), "one reads its trailers still");
+        assert!(!over(2, 20, false, 401));
+        assert!(over(2, 20, false, 432));
+        // One that lists without an end keeps it going only so long.
+        assert!((433..1001).all(|now| !over(2, now as usize, true, now)));
+        assert!(over(2, 5000, true, 1002));
+        patience.donors = Some(2);
+        let mut waiting = Waiting::since(at(0));
+        assert!(waiting.is_over(Progress { answered: 2, listed: 9 }, true, &patience, at(1)));
     }
 }

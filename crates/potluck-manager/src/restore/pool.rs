@@ -7,12 +7,14 @@ use super::journal::Segments;
 use super::listen::{Listening, Patience};
 use super::unlisted::unlisted;
 use super::{Replayed, Restore, Restored, Site};
+use crate::backup::Taken;
 use crate::backup::pool::Head;
 use crate::catalog::{journal, schema};
 use crate::error::ManagerError;
 use crate::journal::chain::{self, Chain};
 use crate::journal::replay::Replay;
 use crate::journal::segment::Position;
+use potluck_core::ids::Epoch;
 use potluck_core::recipe::{self, Entry};
 use potluck_core::seal::{Meaning, RecordKind};
 use potluck_wire::env::Env;
@@ -95,38 +97,56 @@ async fn make(
     tell("fetching the journal");
     let dir = listening.scratch.join(SEGMENTS);
     let segments = Segments::fetch(&mut fetch, collecting, &dir).await?;
-    match source {
-        Source::Checkpoint => go_on(temp, &segments),
+    let alone = match source {
+        Source::Checkpoint => later(temp, &segments)?,
         Source::Journal => {
             let answered = collecting.progress().answered;
-            let chain = chain::newest(segments.seen.clone())
-                .ok_or(ManagerError::NoJournal { answered, unread: segments.unread })?;
-            super::remove_if_there(temp)?;
-            schema::create(temp, &site.kit.pool)?;
-            tell(&format!("replaying {} segments of the journal", chain.segments.len()));
-            let db = schema::open_existing(temp)?;
-            replay(&segments, &chain, Replay::default(), false, db).map(Some)
+            let none = ManagerError::NoJournal { answered, unread: segments.unread };
+            Some(chain::newest(segments.seen.clone()).ok_or(none)?)
         }
-    }
+    };
+    let Some(chain) = alone else { return go_on(temp, &segments).map(Some) };
+    super::remove_database(temp)?;
+    schema::create(temp, &site.kit.pool)?;
+    tell(&format!("replaying {} segments of the journal", chain.segments.len()));
+    let db = schema::open_existing(temp)?;
+    let overtaken = source == Source::Checkpoint;
+    let last = chain.segments.last().map(|last| &last.header);
+    let upto = last.map_or((0, Epoch(0)), |last| (last.generation, last.epoch));
+    let replayed = replay(&segments, &chain, Replay::default(), upto, db)?;
+    Ok(Some(Replayed { overtaken, ..replayed }))
+}
+
+/// A generation of the journal that is whole and later than the checkpoint in the file `temp`, as
+/// when much changed after it was taken: the generation has all that it has, and more.
+fn later(temp: &Path, segments: &Segments) -> Result<Option<Chain>, ManagerError> {
+    let db = schema::open_whole(temp)?;
+    let taken = Taken::of(&db)?.map_or(Epoch(0), |taken| taken.epoch);
+    Ok(chain::later(Position::of(&db)?.as_ref(), taken, segments.seen.clone()))
 }
 
 /// Applies what the journal says happened after the checkpoint in the file `temp`.
-fn go_on(temp: &Path, segments: &Segments) -> Result<Option<Replayed>, ManagerError> {
-    let db = schema::open_whole(temp)?;
+fn go_on(temp: &Path, segments: &Segments) -> Result<Replayed, ManagerError> {
+    let db = schema::open_existing(temp)?;
     let last = journal::last(&db)?;
-    let (chain, overtaken) = match Position::of(&db)? {
-        Some(position) => chain::after(&position, segments.seen.clone()),
+    let taken = Taken::of(&db)?.map_or(Epoch(0), |taken| taken.epoch);
+    let (chain, upto) = match Position::of(&db)? {
+        Some(position) => {
+            let upto = (position.generation, position.epoch);
+            (chain::after(&position, segments.seen.clone()), upto)
+        }
         // Taken before there was a journal.
-        None => (Chain::default(), !segments.seen.is_empty()),
+        None => (Chain::default(), (0, taken)),
     };
-    replay(segments, &chain, Replay::after(last), overtaken, db).map(Some)
+    replay(segments, &chain, Replay::after(last), upto, db)
 }
 
+/// Replays `chain`, which is of the generation and epoch `upto` at least.
 fn replay(
     segments: &Segments,
     chain: &Chain,
     mut replay: Replay,
-    overtaken: bool,
+    upto: (u64, Epoch),
     db: Connection,
 ) -> Result<Replayed, ManagerError> {
     segments.replay(chain, &mut replay, &db)?;
@@ -140,7 +160,9 @@ fn replay(
         until_ms: last.map(|last| last.header.wall_ms),
         gaps: chain.gaps,
         left_out,
-        overtaken,
+        unread: segments.unread,
+        passed_over: chain::passed_over(upto.0, upto.1, &segments.seen),
+        overtaken: false,
     })
 }
 
@@ -170,7 +192,7 @@ async fn newest(
 
 async fn head(fetch: &mut Fetch<'_>, seen: Seen) -> Option<Head> {
     let kind = RecordKind::Checkpoint;
-    let (sequence, text) = fetch.record(kind, seen.name, seen.len, seen.donors).await?;
+    let (sequence, text) = fetch.record(kind, &seen).await?;
     let head: Head = serde_json::from_slice(&text).ok()?;
     (head.taken.sequence == sequence).then_some(head)
 }
@@ -191,8 +213,9 @@ async fn pieces(
         return Ok(Some("its recipe cannot be read".into()));
     };
     for entry in pages.into_iter().flatten() {
-        let everybody = fetch.donors();
-        let Some(mut piece) = fetch.chunk(entry.name, entry.stored_len(), everybody).await else {
+        let len = entry.stored_len();
+        let everybody: Vec<_> = fetch.donors().into_iter().map(|donor| (donor, len)).collect();
+        let Some(mut piece) = fetch.chunk(entry.name, &everybody).await else {
             return Ok(Some(format!("no donor that answered has its piece {}", entry.name)));
         };
         if pieces_key.open(Meaning::Chunk, &entry.digest, &mut piece).is_err() {

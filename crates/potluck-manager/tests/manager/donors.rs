@@ -93,6 +93,7 @@ async fn an_address_that_nobody_could_reach_is_refused() {
             label: None,
             grace_ms: None,
             heard: Default::default(),
+            heard_changes: 0,
         };
         let answer = donor.caller.call(&register).await;
         assert_eq!(answer.is_ok(), expected.is_some(), "{address}");

@@ -88,6 +88,116 @@ async fn d5_a_manager_on_an_older_copy_of_its_directory_deletes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn d5_a_copy_taken_while_the_manager_ran_deletes_nothing_if_it_lacks_a_change() {
+    for lacks in [true, false] {
+        let mut lab = Lab::new().await;
+        let ada = lab.join(Role::User, "ada").await;
+        let mut donor = lab.donor("basement").await;
+        write(&lab.caller(&ada), "pot://lab/a", 1, &donor).await;
+        remove(&lab, "pot://lab/a").await;
+        let (state, old) = (lab.config.state.clone(), lab.config.state.with_extension("old"));
+        copy_dir(&state, &old);
+        for file in ["catalog.db", "catalog.db-wal", "catalog.db-shm"] {
+            let _ = std::fs::remove_file(old.join(file));
+        }
+        potluck_manager::backup(&state, &old.join("catalog.db")).expect("a snapshot");
+
+        // The same life goes on, and perhaps uses the chunk again.
+        if lacks {
+            write(&lab.caller(&ada), "pot://lab/b", 1, &donor).await;
+        }
+        let beat = donor.beat(donor.heartbeat(1)).await;
+        (donor.heard, donor.heard_changes) = ((beat.epoch, beat.start), beat.changes);
+        lab.stop().await;
+
+        std::fs::remove_dir_all(&state).expect("removed");
+        std::fs::rename(&old, &state).expect("put in its place");
+        lab.start().await;
+        let own = status(&lab).await.epoch;
+        assert!(own > beat.epoch, "the epoch alone does not show it");
+        donor.caller = lab.caller(&donor.identity);
+        donor.report(&[chunk(1)]).await;
+        if lacks {
+            assert_eq!(deletions(&donor).await, 0);
+            assert!(status(&lab).await.gc_held.is_some());
+            // What was given up once is not held again, whoever comes late.
+            lab.admin().call(&GcResume {}).await.expect("resumed");
+            donor.report(&[chunk(1)]).await;
+        }
+        assert_eq!(status(&lab).await.gc_held, None, "as after any start: {lacks}");
+        crate::lab::eventually("the chunk is reclaimed", async || {
+            (!donor.tombstones(200).await.is_empty()).then_some(())
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn d5_a_second_manager_on_a_copy_is_known_for_ever() {
+    let mut lab = Lab::new().await;
+    let mut donor = lab.donor("basement").await;
+    let beat = donor.beat(donor.heartbeat(0)).await;
+    // A copy started as the next epoch; here two starts have passed since.
+    donor.heard = (Epoch(beat.epoch.0 + 1), 7);
+    for _ in 0..2 {
+        lab.stop().await;
+        lab.start().await;
+    }
+    assert!(status(&lab).await.epoch > donor.heard.0);
+    donor.caller = lab.caller(&donor.identity);
+    donor.report(&[]).await;
+    assert!(status(&lab).await.gc_held.is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_has_the_journal_begin_anew() {
+    let mut lab = Lab::with(|config| config.metadata_copies = 1).await;
+    let mut donor = lab.donor("basement").await;
+    let own = status(&lab).await.epoch;
+    lab.stop().await;
+    let catalog = lab.config.state.join("catalog.db");
+    let journal = |set: bool| {
+        let db = rusqlite::Connection::open(&catalog).expect("opened");
+        let extent = r#"{"segments":1,"lines":9}"#;
+        let note = format!(
+            r#"{{"generation":5,"sequence":6,"last":"{}","base":{extent},"log":{extent}}}"#,
+            chunk(6)
+        );
+        if set {
+            let insert = "INSERT INTO notes (key, value) VALUES ('journal', ?1)";
+            db.execute(insert, [note]).expect("noted, as 0.2 notes it");
+        }
+        let read = "SELECT count(*) FROM notes WHERE key = 'journal'";
+        db.query_row(read, [], |row| row.get::<_, i64>(0)).expect("read")
+    };
+    assert_eq!(journal(true), 1);
+    lab.start().await;
+    donor.caller = lab.caller(&donor.identity);
+    donor.report(&[]).await;
+    assert_eq!(journal(false), 1, "it goes on after a start");
+    donor.heard = (Epoch(own.0 + 40), 7);
+    donor.report(&[]).await;
+    assert_eq!(journal(false), 0, "what the newer one wrote is not gone on with");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_epoch_that_no_manager_can_have_is_a_lie_and_harms_nobody() {
+    let mut lab = Lab::new().await;
+    let mut donor = lab.donor("basement").await;
+    let own = status(&lab).await.epoch;
+    for lie in [i64::MAX as u64 - 1, u64::MAX, 1 << 40] {
+        donor.heard = (Epoch(lie), 1);
+        donor.register().await;
+    }
+    let told = status(&lab).await;
+    assert_eq!((told.epoch, told.gc_held), (own, None));
+    assert!(told.alarms.iter().any(|alarm| alarm.contains("not trusted")), "{:?}", told.alarms);
+    lab.stop().await;
+    lab.start().await;
+    assert_eq!(status(&lab).await.epoch, Epoch(own.0 + 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn d5_donors_that_heard_a_higher_epoch_hold_garbage_collection_and_are_obeyed_by_again() {
     let lab = Lab::new().await;
     let user = lab.user().await;

@@ -146,6 +146,7 @@ impl Lab {
             key: Secret::generate(&*self.env.entropy),
             life: Incarnation(1),
             heard: Default::default(),
+            heard_changes: 0,
             label: None,
         };
         donor.report(&[]).await;
@@ -172,6 +173,8 @@ pub struct Donor {
     pub life: Incarnation,
     /// The highest epoch it heard, and of which start.
     pub heard: (Epoch, u64),
+    /// The most changes that this start told of.
+    pub heard_changes: u64,
     /// What fails together with it.
     pub label: Option<String>,
 }
@@ -190,6 +193,7 @@ impl Donor {
             label: self.label.clone(),
             grace_ms: None,
             heard: self.heard,
+            heard_changes: self.heard_changes,
         };
         let registered = self.caller.call(&register).await.expect("registered");
         assert_eq!(registered.donor, self.id);

@@ -105,3 +105,44 @@ async fn d4_a_copy_taken_while_the_manager_runs_is_whole_and_a_damaged_one_is_re
     lab.start().await;
     lab.admin().call(&Status {}).await.expect("serves");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_made_by_hand_is_restored_with_what_lies_beside_it_also_after_an_interruption() {
+    use std::os::unix::fs::PermissionsExt;
+    let mut lab = Lab::new().await;
+    let (user, donor) = (lab.user().await, lab.donor("basement").await);
+    write(&user, "pot://lab/a", 1, &donor).await;
+    let state = lab.config.state.clone();
+    let (kit, copy) = (state.with_extension("kit"), state.with_extension("db"));
+    // The last changes are in the write-ahead log only.
+    let beside = |path: &PathBuf| PathBuf::from(format!("{}-wal", path.display()));
+    let catalog = state.join("catalog.db");
+    assert!(fs::metadata(beside(&catalog)).expect("a log").len() > 0);
+    fs::copy(&catalog, &copy).expect("copied");
+    fs::copy(beside(&catalog), beside(&copy)).expect("copied");
+    fs::copy(state.join(KIT), &kit).expect("copied");
+    lab.stop().await;
+    fs::remove_dir_all(&state).expect("lost");
+
+    // What a restore leaves that was killed while it finished.
+    fs::create_dir_all(state.join("admin")).expect("made");
+    for left in ["catalog.part", "catalog.part-wal", "catalog.part-shm", "recovery.tmp"] {
+        fs::write(state.join(left), "half").expect("written");
+    }
+    let restored = restore_file(&ask(&lab, kit.clone()), &copy).expect("restored");
+    assert_eq!(restored.files, 1);
+    assert!(fs::read_dir(&state).expect("listed").flatten().all(|entry| {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        !name.starts_with("catalog.part") && !name.ends_with(".tmp")
+    }));
+    // Who joined after the copy was taken keeps a number that nobody else gets.
+    lab.start().await;
+    let next = lab.join(Role::User, "later").await.about.member.0;
+    assert!(next > donor.id.0 + 500, "{next}");
+    lab.stop().await;
+
+    let elsewhere = Restore { state: state.with_extension("new"), ..ask(&lab, kit) };
+    restore_file(&elsewhere, &copy).expect("restored");
+    let mode = fs::metadata(&elsewhere.state).expect("there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o700, "it holds the keys of sealed spaces");
+}

@@ -41,6 +41,10 @@ pub struct Register {
     /// higher one, or its own from another start, runs on an older catalog than the pool's.
     #[serde(default)]
     pub heard: (Epoch, u64),
+    /// The most changes that this start said its catalog had: a manager whose catalog left that
+    /// life's with fewer of them runs on an older copy.
+    #[serde(default)]
+    pub heard_changes: u64,
 }
 call!(Register => Registered, "register");
 
@@ -54,6 +58,9 @@ pub struct Registered {
     /// Drawn at the manager's start: two managers never share epoch and start.
     #[serde(default)]
     pub start: u64,
+    /// Changes that the manager's catalog has and that no power cut undoes.
+    #[serde(default)]
+    pub changes: u64,
     /// The manager's monotonic milliseconds, against which tickets expire.
     pub now_ms: u64,
 }
@@ -230,6 +237,9 @@ pub struct Beat {
     /// Drawn at the manager's start.
     #[serde(default)]
     pub start: u64,
+    /// Changes that the manager's catalog has and that no power cut undoes.
+    #[serde(default)]
+    pub changes: u64,
     /// The manager's monotonic milliseconds.
     pub now_ms: u64,
     /// The manager does not know this life: register and send the inventory.

@@ -167,6 +167,7 @@ fn u1_messages_of_release_0_1_are_still_read() {
             label: None,
             grace_ms: None,
             heard: Default::default(),
+            heard_changes: 0,
         },
     );
     check(
@@ -191,6 +192,7 @@ fn u1_messages_of_release_0_1_are_still_read() {
         &Beat {
             epoch: Epoch(2),
             start: 0,
+            changes: 0,
             now_ms: 77,
             register: false,
             orders: vec![
@@ -276,6 +278,7 @@ fn u1_messages_of_release_0_2_are_still_read() {
             label: Some("room-12".into()),
             grace_ms: Some(86_400_000),
             heard: (Epoch(4), 77),
+            heard_changes: 0,
         },
     );
     let result = |order, outcome| OrderResult { order, outcome };
@@ -316,6 +319,7 @@ fn u1_messages_of_release_0_2_are_still_read() {
         &Beat {
             epoch: Epoch(2),
             start: 5,
+            changes: 0,
             now_ms: 77,
             register: false,
             orders: vec![

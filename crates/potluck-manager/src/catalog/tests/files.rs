@@ -181,6 +181,7 @@ pub fn arrives(pool: &mut Pool, donor: u32, now: Tick) {
         label: None,
         grace_ms: None,
         heard: Default::default(),
+        heard_changes: 0,
     };
     pool.register(donor, &register, String::new(), now);
     pool.inventory_done(donor, register.incarnation);

@@ -3,12 +3,12 @@
 use super::failed;
 use crate::args::{Asking, ManagerBackup, ManagerRebuild, ManagerRestore, NewPlace};
 use crate::cmd::Ending;
-use crate::output::{Output, time};
+use crate::output::{Output, count, time};
 use crate::settings::Settings;
 use potluck_core::size::format_size;
-use potluck_manager::{Gaps, Patience, Replayed, Restore, Restored};
+use potluck_manager::{Gaps, Patience, Replayed, Restore, Restored, Verdict};
 use potluck_wire::env::Env;
-use potluck_wire::error::Failure;
+use potluck_wire::error::{ErrorKind, Failure, code};
 use std::path::PathBuf;
 
 pub async fn restore(
@@ -55,7 +55,16 @@ fn told(restored: &Restored, ask: &Restore, output: &Output) -> Result<Ending, F
         "next: potluck manager --state {} (with the options it had), then look with `potluck status` and `potluck fsck`, then `potluck gc resume`",
         ask.state.display()
     ));
-    Ok(Ending::Done)
+    match restored.verdict() {
+        Verdict::Whole => Ok(Ending::Done),
+        Verdict::Incomplete => Ok(Ending::Partial),
+        Verdict::Unreadable => {
+            let files = restored.unlisted.as_ref().map_or(0, |unlisted| unlisted.files);
+            let what = format!("{} cannot be read now", count(files, "file"));
+            Err(Failure::new(ErrorKind::Integrity, code::UNREADABLE, what)
+                .hint("the pool is restored; bring back the donors that did not answer"))
+        }
+    }
 }
 
 fn text(restored: &Restored) -> String {
@@ -109,9 +118,20 @@ fn journal_text(journal: &Replayed) -> String {
     } else if journal.left_out > 0 {
         text += &format!("{} of its records did not fit\n", journal.left_out);
     }
+    if journal.unread > 0 {
+        text += &format!(
+            "{} of its segments could not be read: no donor that answered gave them\n",
+            journal.unread
+        );
+    }
+    if journal.passed_over > 0 {
+        text += &format!(
+            "{} segments of a later generation are of no use: its base is not whole\n",
+            journal.passed_over
+        );
+    }
     if journal.overtaken {
-        text +=
-            "a later generation of the journal is there: `potluck manager rebuild` knows more\n";
+        text += "it was taken alone: it is later than every checkpoint\n";
     }
     text
 }
