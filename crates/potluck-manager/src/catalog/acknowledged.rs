@@ -3,7 +3,8 @@
 //! A donor counts as holder of a chunk by a receipt of the session, or by what the pool knows. What
 //! counts is distinct donors: n of them for each chunk, or for an erasure-coded group a donor of
 //! its own for every chunk, found by matching. Under an asynchronous mirroring protocol one holder
-//! of each chunk is enough to commit, and the rest is an unsafe window that repair sees closed.
+//! of each chunk of a file kept as copies is enough to commit, and the rest is an unsafe window that
+//! repair sees closed.
 
 use super::chunks::{Book, Known};
 use super::commit::PreparedFile;
@@ -24,8 +25,8 @@ pub enum Standing {
     Unsafe,
 }
 
-/// Refuses a file of which a chunk is nowhere, or, unless copies are made asynchronously, not on
-/// as many distinct donors as its redundancy asks for.
+/// Refuses a file of which a chunk is nowhere, or, unless it is kept as copies that are made
+/// asynchronously, not on as many distinct donors as its redundancy asks for.
 pub fn check(book: &mut Book<'_>, file: &PreparedFile, mirror: Mirror) -> Result<Standing, Error> {
     let holders = holders(book, file)?;
     let complete = match file.version.ec {
@@ -34,7 +35,8 @@ pub fn check(book: &mut Book<'_>, file: &PreparedFile, mirror: Mirror) -> Result
     };
     match complete {
         Ok(()) => Ok(Standing::Safe),
-        Err(_) if mirror.is_async() => Ok(Standing::Unsafe),
+        // Mirroring is about copies: parity is computed before anything is sent, and all is waited for.
+        Err(_) if mirror.is_async() && file.version.ec.is_none() => Ok(Standing::Unsafe),
         Err(why) => Err(why),
     }
 }
