@@ -72,7 +72,7 @@ impl Look<'_> {
         self.report.files += 1;
         let layout = units::layout(self.db, version)?;
         let judged = judge_file(version, &layout, &self.standings);
-        let incomplete = self.asked.incomplete && judged.health.incomplete > 0;
+        let incomplete = self.asked.incomplete && judged.is_incomplete();
         if judged.health.unreadable > 0 || incomplete {
             let may_return = judged.health.unreadable > 0 && judged.may_return;
             self.report.found.push(Damage { path, health: judged.health, may_return });

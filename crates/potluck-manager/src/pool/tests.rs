@@ -79,7 +79,7 @@ fn beat(pool: &mut Pool, donor: u32, life: u64, touches: u64, now: f64) -> bool 
 
 fn open(pool: &mut Pool, id: SessionId, bytes: u64, now: f64) -> Result<(), Refusal> {
     let policy = Policy { sealed: false, ..Policy::default() };
-    let new = NewSession { id, member: ME, space: SpaceId(1), policy };
+    let new = NewSession { id, member: ME, space: SpaceId(1), policy, asked: None };
     pool.open_session(new, Some(bytes), at(now)).map(|_| ())
 }
 
@@ -187,7 +187,7 @@ fn an_unknown_size_is_promised_what_fits() {
     register(&mut pool, 1, 7, 0.0);
     open(&mut pool, S1, 980 * MIB, 0.0).expect("opened");
     let policy = Policy { sealed: false, ..Policy::default() };
-    let new = NewSession { id: S2, member: ME, space: SpaceId(1), policy };
+    let new = NewSession { id: S2, member: ME, space: SpaceId(1), policy, asked: None };
     let ticketed = pool.open_session(new, None, at(0.0)).expect("opened");
     assert_eq!(ticketed.bytes, 20 * MIB);
 }

@@ -222,14 +222,16 @@ impl Findings {
             }
             self.note_unencoded(version, layout, goal, &copies);
         }
-        if whole && version.safe_wall_ms.is_none() && self.safe.len() < MAX_NOTED {
+        let open = version.safe_wall_ms.is_none() && version.goal.is_none();
+        if whole && open && self.safe.len() < MAX_NOTED {
             self.safe.push(version.id);
         }
-        let health = file.done().health;
+        let file = file.done();
+        let health = &file.health;
         if let Some(space) = self.spaces.last_mut() {
             space.files += 1;
             space.unreadable += u64::from(health.unreadable > 0);
-            space.incomplete += u64::from(health.incomplete > 0);
+            space.incomplete += u64::from(file.is_incomplete());
             space.changing += u64::from(version.goal.is_some());
             if version.chunks > 0 {
                 space.tolerates = match (space.tolerates, health.tolerates) {

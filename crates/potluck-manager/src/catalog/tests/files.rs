@@ -8,7 +8,7 @@ use potluck_core::chunk::{ChunkName, DEFAULT_CHUNK, Digest, FileDigest};
 use potluck_core::ids::{DonorId, MemberId, SessionId, SpaceId, VersionId};
 use potluck_core::path::PoolPath;
 use potluck_core::placement::Plan;
-use potluck_core::policy::{AckLevel, Mirror, Policy};
+use potluck_core::policy::{AckLevel, Mirror, Policy, Redundancy};
 use potluck_core::recipe::{self, Entry, PAGE_ENTRIES};
 use potluck_wire::control::Condition;
 use rusqlite::Connection;
@@ -21,6 +21,7 @@ pub struct Fixture {
     pub db: Connection,
     pub session: SessionId,
     pub mirror: Mirror,
+    pub asked: Option<Redundancy>,
     batch: u32,
 }
 
@@ -40,7 +41,7 @@ impl Fixture {
     /// Of the catalog in `dir`, whose first space is called “lab”.
     pub fn of(dir: TempDir, db: Connection) -> Self {
         let (session, mirror) = (SessionId([0; 16]), Mirror::ClientSync);
-        let mut fixture = Self { dir, db, session, mirror, batch: 0 };
+        let mut fixture = Self { dir, db, session, mirror, asked: None, batch: 0 };
         fixture.new_session(1);
         fixture
     }
@@ -52,10 +53,10 @@ impl Fixture {
     /// As after a restart of the manager.
     pub fn reopen(self) -> Self {
         let file = self.file();
-        let Self { dir, db, session, mirror, batch } = self;
+        let Self { dir, db, session, mirror, asked, batch } = self;
         drop(db);
         let db = schema::open_existing(&file).expect("reopened");
-        Self { dir, db, session, mirror, batch }
+        Self { dir, db, session, mirror, asked, batch }
     }
 
     pub fn new_session(&mut self, id: u8) {
@@ -67,6 +68,7 @@ impl Fixture {
             member: MemberId(1),
             space: SpaceId(1),
             policy: Policy::default(),
+            asked: None,
             plan,
             bytes: 0,
             ended: false,
@@ -86,6 +88,7 @@ impl Fixture {
             space: SpaceId(1),
             number,
             mirror: self.mirror,
+            asked: self.asked,
             files: files.into_iter().map(Ok).collect(),
             done,
         };
