@@ -87,9 +87,7 @@ pub async fn empty(
             output.note(&plan(place, bytes, true, &planned));
             let question = format!("lose {} for ever?", count(planned.lost_files, "file"));
             let advice = "without --now everything is moved to other donors first; add -y to lose it without being asked";
-            if !confirm(&question, advice).await? {
-                return Ok(Ending::Interrupted);
-            }
+            confirm(&question, advice).await?;
         }
     }
     let begun = client.call(&order(place, bytes, pace.now, false, false)).await?;
