@@ -82,8 +82,8 @@ impl Answer for Reserve {
 }
 
 /// The space that a file or tree at `path` would be written to, with the policy that holds at
-/// `path`, unless that is bound to fail. Of a tree, its root decides how all files of the session are
-/// written; what is to keep each of them its own directory says, at the commit.
+/// `path`, unless that is bound to fail. Of a tree, its root decides how all files of the session
+/// are written; what is to keep each of them its own directory says, at the commit.
 fn admissible(db: &Connection, path: &PoolPath, condition: Condition) -> Result<Space, Error> {
     if path.space().is_empty() {
         return Err(Error::OutsideSpaces(path.clone()));

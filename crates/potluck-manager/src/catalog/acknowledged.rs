@@ -3,8 +3,8 @@
 //! A donor counts as holder of a chunk by a receipt of the session, or by what the pool knows. What
 //! counts is distinct donors: n of them for each chunk, or for an erasure-coded group a donor of
 //! its own for every chunk, found by matching. Under an asynchronous mirroring protocol one holder
-//! of each chunk of a file kept as copies is enough to commit, and the rest is an unsafe window that
-//! repair sees closed.
+//! of each chunk of a file kept as copies is enough to commit, and the rest is an unsafe window
+//! that repair sees closed.
 
 use super::chunks::{Book, Known};
 use super::commit::PreparedFile;
@@ -35,7 +35,8 @@ pub fn check(book: &mut Book<'_>, file: &PreparedFile, mirror: Mirror) -> Result
     };
     match complete {
         Ok(()) => Ok(Standing::Safe),
-        // Mirroring is about copies: parity is computed before anything is sent, and all is waited for.
+        // Mirroring is about copies: parity is computed before anything is sent, and all is
+        // waited for.
         Err(_) if mirror.is_async() && file.version.ec.is_none() => Ok(Standing::Unsafe),
         Err(why) => Err(why),
     }

@@ -243,8 +243,9 @@ impl Work<'_> {
             .iter()
             .map(|chunk| chunk.name)
             .collect();
-        // A session writes all its files as its root says, and policies change while it is open: what
-        // is written otherwise than its directory says becomes that, and is unsafe until then.
+        // A session writes all its files as its root says, and policies change while it is open:
+        // what is written otherwise than its directory says becomes that, and is unsafe until
+        // then.
         let has = file.version.redundancy();
         let asks = self.asked.unwrap_or(keeping);
         let goal = (file.version.chunks > 0 && asks != has).then_some(asks);

@@ -50,8 +50,8 @@ pub fn judge_file(version: &Version, layout: &Layout, standings: &Standings) -> 
 impl File {
     pub(super) fn new(version: &Version) -> Self {
         let has = version.redundancy().tolerates();
-        // What was written with less than its directory asks for is not as safe as promised until it
-        // has that; what was safe when a policy changed keeps the old promise meanwhile.
+        // What was written with less than its directory asks for is not as safe as promised until
+        // it has that; what was safe when a policy changed keeps the old promise meanwhile.
         let asked = version.goal.filter(|_| version.safe_wall_ms.is_none());
         let promised = asked.map_or(has, |goal| goal.tolerates().max(has));
         Self {

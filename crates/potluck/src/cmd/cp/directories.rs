@@ -1,5 +1,5 @@
-//! What holds in the directories that files are copied to: one write session stores all its files by
-//! one policy, so that each policy gets a session of its own.
+//! What holds in the directories that files are copied to: one write session stores all its files
+//! by one policy, so that each policy gets a session of its own.
 
 use potluck_client::pool::Client;
 use potluck_core::path::PoolPath;
@@ -64,7 +64,8 @@ impl Policies {
     }
 }
 
-/// The policy of a directory; `None` if there is none. A file in its place is told of at the commit.
+/// The policy of a directory; `None` if there is none. A file in its place is told of at the
+/// commit.
 async fn policy_of(client: &Client, dir: &PoolPath) -> Result<Option<Policy>, Failure> {
     match client.call(&Stat { path: dir.clone(), chunks: false }).await {
         Ok(stated) => Ok((stated.entry.kind == EntryKind::Dir).then_some(stated.policy)),

@@ -85,8 +85,8 @@ fn bytes(files: &[Wish]) -> Option<u64> {
     files.iter().map(|file| file.bytes).sum()
 }
 
-/// The files of each policy, with a path where it holds: what is written in one session is written by
-/// one policy.
+/// The files of each policy, with a path where it holds: what is written in one session is
+/// written by one policy.
 async fn by_policy(
     client: &Client,
     to: &PoolPath,
