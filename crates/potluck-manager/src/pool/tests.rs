@@ -323,3 +323,15 @@ fn d6_what_arrives_during_an_inventory_is_not_missing() {
     assert_eq!(gone, [false, false, true]);
     assert_eq!(pool.not_arrived(donor, Incarnation(6), &[chunk(3)]), [false]);
 }
+
+#[test]
+fn a_member_reports_bad_copies_no_faster_than_donors_can_be_asked_to_read() {
+    let mut pool = pool();
+    let at = |seconds: u64| Tick::from_secs(100 + seconds);
+    let mut heard = |member, now| (0..100).filter(|_| pool.hears(member, now)).count();
+    assert_eq!(heard(ME, at(0)), 32);
+    assert_eq!(heard(ME, at(0)), 0);
+    assert_eq!(heard(ME, at(5)), 5);
+    assert_eq!(heard(MemberId(ME.0 + 1), at(5)), 32, "each for itself");
+    assert_eq!(heard(ME, at(1000)), 32);
+}
