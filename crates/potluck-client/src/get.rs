@@ -7,7 +7,7 @@ use crate::pool::Client;
 use crate::progress::Progress;
 use crate::recipe::{Recipe, largest_unit};
 use futures_util::stream::{self, StreamExt};
-use local::LocalFile;
+use local::{LocalFile, Writer};
 use potluck_core::path::{PoolPath, check_name};
 use potluck_core::seal::SpaceKey;
 use potluck_wire::control::{Open, OpenFile, Opened};
@@ -104,15 +104,33 @@ pub async fn get_tree(
     to: &Path,
     progress: Arc<dyn Progress>,
 ) -> Result<GetReport, Failure> {
+    std::fs::create_dir_all(to).map_err(|error| local_failure(to, &error))?;
+    tree(client, path, Some(to), progress).await
+}
+
+/// Reads and checks every byte of everything below `path`, and keeps none of it.
+pub async fn check_tree(
+    client: &Client,
+    path: &PoolPath,
+    progress: Arc<dyn Progress>,
+) -> Result<GetReport, Failure> {
+    tree(client, path, None, progress).await
+}
+
+async fn tree(
+    client: &Client,
+    path: &PoolPath,
+    to: Option<&Path>,
+    progress: Arc<dyn Progress>,
+) -> Result<GetReport, Failure> {
     let mut report = GetReport::default();
     let mut after = None;
     let mut fetcher: Option<Fetcher> = None;
-    std::fs::create_dir_all(to).map_err(|error| local_failure(to, &error))?;
     loop {
         let open = Open { path: path.clone(), recursive: true, after: after.take() };
         let page: Opened = client.call_patiently(&open).await?;
         progress.expect(page.files.iter().map(|file| file.size).sum());
-        for dir in &page.dirs {
+        for (dir, to) in page.dirs.iter().filter_map(|dir| Some((dir, to?))) {
             let local = local_path(to, dir)?;
             std::fs::create_dir_all(&local).map_err(|error| local_failure(&local, &error))?;
         }
@@ -151,14 +169,21 @@ async fn get_one(
     fetcher: &Fetcher,
     file: OpenFile,
     key: Option<&SpaceKey>,
-    to: &Path,
+    to: Option<&Path>,
     progress: &Arc<dyn Progress>,
 ) -> (String, Result<u64, Failure>) {
     let name = file.path.clone();
     let copied = async {
-        let local = local_path(to, &name)?;
+        let local = to.map(|to| local_path(to, &name)).transpose()?;
         let recipe = Arc::new(Recipe::check(file, key)?);
-        write_file(client, fetcher, &recipe, &local, progress).await?;
+        let all = 0..recipe.file.size;
+        match local {
+            Some(local) => write_file(client, fetcher, &recipe, &local, progress).await?,
+            None => {
+                let progress = Arc::clone(progress);
+                stream_range(client, fetcher, &recipe, all, io::sink(), progress).await?;
+            }
+        }
         Ok(recipe.file.size)
     };
     let result = copied.await;
@@ -224,22 +249,21 @@ async fn write_file(
     progress: &Arc<dyn Progress>,
 ) -> Result<(), Failure> {
     let failed = |error: io::Error| local_failure(to, &error);
-    let file = Arc::new(
-        LocalFile::create(to, recipe.file.executable, &*client.env.entropy).map_err(failed)?,
-    );
+    let file =
+        LocalFile::create(to, recipe.file.executable, &*client.env.entropy).map_err(failed)?;
     if let Some(content) = &recipe.inline {
-        file.write_at(content, 0).map_err(failed)?;
+        file.writer().write_at(content, 0).map_err(failed)?;
         progress.advance(content.len() as u64);
     }
     let units = recipe.units(0..recipe.file.size);
     let chunks = units.iter().map(|pieces| {
-        let file = file.clone();
+        let writer = file.writer();
         async move {
             let chunks = fetcher.unit(recipe, pieces).await;
             let chunks = chunks.map_err(|failure| of_file(recipe, failure))?;
             for (piece, chunk) in pieces.iter().zip(chunks) {
                 let at = piece.at;
-                write_chunk(client, file.clone(), chunk, at).await.map_err(failed)?;
+                write_chunk(client, writer.clone(), chunk, at).await.map_err(failed)?;
                 progress.advance(u64::from(piece.take));
             }
             Ok::<_, Failure>(())
@@ -250,21 +274,15 @@ async fn write_file(
         result?;
     }
     drop(written);
-    let file = Arc::into_inner(file).expect("all chunks are written");
     file.finish(recipe.file.mtime_ms).map_err(failed)
 }
 
-async fn write_chunk(
-    client: &Client,
-    file: Arc<LocalFile>,
-    fetched: Fetched,
-    at: u64,
-) -> io::Result<()> {
+async fn write_chunk(client: &Client, writer: Writer, fetched: Fetched, at: u64) -> io::Result<()> {
     // Handing a small write to another thread costs more than the write.
     if fetched.bytes.len() <= 256 << 10 {
-        return file.write_at(&fetched.bytes, at);
+        return writer.write_at(&fetched.bytes, at);
     }
-    client.env.offload.run(move || file.write_at(&fetched.bytes, at)).await
+    client.env.offload.run(move || writer.write_at(&fetched.bytes, at)).await
 }
 
 fn of_file(recipe: &Recipe, failure: Failure) -> Failure {

@@ -8,7 +8,7 @@ use incoming::Incoming;
 use potluck_core::chunk::{ChunkKind, ChunkName, Digest};
 use potluck_core::policy::AckLevel;
 use potluck_core::seal::SpaceKey;
-use potluck_wire::bulk::{BulkIo, Forward, Lane, Request, Status, StreamIo};
+use potluck_wire::bulk::{BulkIo, Forward, KNOWN_ROUTES, Lane, Request, Status, StreamIo};
 use potluck_wire::control::Source;
 use potluck_wire::net::BoxStream;
 use potluck_wire::ticket::Receipt;
@@ -256,8 +256,7 @@ impl Routes {
         for source in to {
             let known = self.known.iter().find(|(_, known)| **known == source);
             let number = known.map(|(number, _)| *number).unwrap_or_else(|| {
-                let number = self.next;
-                self.next = number.wrapping_add(1);
+                let number = self.free(&numbers);
                 let body = serde_json::to_vec(&source).expect("a source is JSON");
                 new.push((Request::Route { number, len: body.len() as u32 }, body));
                 self.known.insert(number, source);
@@ -268,6 +267,18 @@ impl Routes {
         match Forward::to(&numbers, wait) {
             Some(forward) => (new, forward),
             None => (new, Forward::NONE), // whoever asked counts them as not made
+        }
+    }
+
+    /// The next number that this put does not use. A donor remembers so many; what the number stood
+    /// for is forgotten at both ends, in the order of the requests.
+    fn free(&mut self, used: &[u8]) -> u8 {
+        loop {
+            let number = self.next;
+            self.next = (number + 1) % KNOWN_ROUTES as u8;
+            if !used.contains(&number) {
+                return number;
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! An opened file: what the manager says of it, believed as far as it adds up.
 
-use potluck_core::chunk::{ChunkName, Digest, FileDigest, MAX_STORED};
+use potluck_core::chunk::{ChunkName, Digest, FileDigest};
 use potluck_core::erasure::Ec;
 use potluck_core::ids::DonorId;
 use potluck_core::policy::Race;
@@ -48,6 +48,12 @@ impl Recipe {
             None => {
                 for page in std::mem::take(&mut file.pages) {
                     entries.extend(recipe::unpack(&page.0).map_err(|why| wrong(why.to_string()))?);
+                }
+                // Without its key a sealed chunk is not the content, whatever its name says; and
+                // in a sealed space nothing else is stored.
+                if entries.iter().any(|entry| entry.sealed != key.is_some()) {
+                    let what = format!("“{}” is not sealed as its space is", file.path);
+                    return Err(wrong(what));
                 }
                 for entry in &entries {
                     digest.push(entry.digest);
@@ -101,10 +107,7 @@ impl Recipe {
 pub fn largest_unit(file: &OpenFile) -> usize {
     // The first chunk of a file is no shorter than the others.
     let first = || recipe::unpack(&file.pages.first()?.0).ok()?.first().map(Entry::stored_len);
-    match file.ec {
-        Some(ec) => first().unwrap_or(0) as usize * ec.width(),
-        None => file.size.min(MAX_STORED.into()) as usize,
-    }
+    first().unwrap_or(0) as usize * file.ec.map_or(1, Ec::width)
 }
 
 /// A group of an erasure-coded file. Its chunks are counted by position: data from 0, parity from
@@ -153,3 +156,6 @@ impl Group<'_> {
         self.recipe.file.race
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -263,6 +263,11 @@ pub struct Override {
 }
 
 impl Override {
+    /// What it asks to keep files by, if it says anything about that.
+    pub fn redundancy(&self) -> Option<Redundancy> {
+        self.ec.map(Redundancy::Ec).or(self.copies.map(Redundancy::Copies))
+    }
+
     /// Both, where `inner` goes first: a file's over its directory's.
     pub fn then(&self, inner: &Self) -> Self {
         let redundancy = if inner.copies.is_some() || inner.ec.is_some() { inner } else { self };

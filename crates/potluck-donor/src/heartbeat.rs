@@ -243,6 +243,10 @@ impl Heart {
             return Ok(());
         }
         if self.heard(life, beat.changes).await {
+            if beat.leaving {
+                let store = Arc::clone(&self.service.store);
+                self.service.env.offload.run(move || store.clear_aside()).await;
+            }
             let rest = beat.orders.into_iter().filter_map(|order| self.tasks.errands.take(order));
             self.tasks.orders.take(rest.collect());
         } else if !beat.orders.is_empty() && self.refused.replace(life) != Some(life) {

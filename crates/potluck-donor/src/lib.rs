@@ -11,7 +11,7 @@
 //!   streams under them;
 //! - `errands`: numbered orders of the manager; `copy`, `rebuild`, `couriers`: chunks that come from
 //!   other donors; `audit`: questions about chunks here; `fault`: why it could not be;
-//! - `mirror`: puts are passed on to other donors;
+//! - `mirror`: puts are passed on to other donors; `neighbours`: where those are;
 //! - `scrub`: everything is read back, round after round;
 //! - `patience`, `tickets`, `standing`: how long, how much, and until when a peer may;
 //! - `heartbeat`, `load`, `state`: what the manager hears, and what outlives a restart.
@@ -26,6 +26,7 @@ mod fault;
 mod heartbeat;
 mod load;
 mod mirror;
+mod neighbours;
 mod patience;
 mod rebuild;
 mod reclaim;
@@ -46,6 +47,7 @@ use disk::Disk;
 use errands::Errands;
 use heartbeat::{About, Heart, Orders, Tasks};
 use mirror::Later;
+use neighbours::Neighbours;
 use potluck_core::budget::Limits;
 use potluck_core::entropy::Entropy;
 use potluck_core::ids::Incarnation;
@@ -146,7 +148,13 @@ impl Donor {
 
         let advertised = config.advertise.unwrap_or_else(|| address.to_string());
         let key = state.key().clone();
-        let service = Arc::new(Service::new(env, Arc::new(store), key, scrub));
+        let service = Arc::new(Service::new(
+            env,
+            Arc::new(store),
+            key,
+            scrub,
+            Neighbours::new(caller.clone()),
+        ));
         let orders = Arc::new(Orders::default());
         let errands = Arc::new(Errands::default());
         let tasks = Tasks { orders: Arc::clone(&orders), errands: Arc::clone(&errands) };
@@ -168,7 +176,7 @@ impl Donor {
         tokio::select! {
             () = Arc::clone(&self.door).accept(self.listener) => {}
             () = self.heart.beat_for_ever() => {}
-            () = self.orders.obey_for_ever(store, self.service.env.offload) => {}
+            () = self.orders.obey_for_ever(store, self.service.env.clone()) => {}
             () = self.errands.run_for_ever(Arc::clone(&self.service)) => {}
             () = self.service.scrub.scrub_for_ever(Arc::clone(&self.service), Arc::clone(&self.disk)) => {}
             () = Later::copy_for_ever(Arc::clone(&self.service)) => {}

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use potluck_core::chunk::{ChunkKind, ChunkName};
 use potluck_core::clock::Tick;
 use potluck_core::policy::AckLevel;
+use potluck_wire::bulk::KNOWN_ROUTES;
 use potluck_wire::control::Source;
 use potluck_wire::courier::{Courier, CourierError};
 use potluck_wire::env::Env;
@@ -20,8 +21,6 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-/// Routes that one connection may have.
-const MOST: usize = 16;
 /// Pieces that may wait for a slow mirror: one on the wire, one ready.
 const WAITING: usize = 2;
 /// How long one put waits for a mirror, in all, beyond what the put itself takes.
@@ -86,7 +85,7 @@ struct Copying {
 impl Routes {
     /// Learns how to reach a donor; `false` when there are too many routes.
     pub fn learn(&mut self, number: u8, to: Source) -> bool {
-        if self.routes.len() >= MOST && !self.routes.contains_key(&number) {
+        if self.routes.len() >= KNOWN_ROUTES && !self.routes.contains_key(&number) {
             return false;
         }
         self.routes.insert(number, Route { to, line: None, not_before: Tick::ZERO });

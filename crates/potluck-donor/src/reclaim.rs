@@ -1,14 +1,19 @@
-//! What is removed from a store, and why: leftovers of earlier lives at the start, and chunks on a
-//! tombstone. Nothing is ever removed for being absent from a list (PROMISES D5).
+//! What is removed from a store, and why: leftovers of earlier lives at the start, chunks on a
+//! tombstone, and what was set aside when its room is needed. Nothing is ever removed for being
+//! absent from a list (PROMISES D5).
 
-use crate::store::{Change, Store, chunk_of, stored_len};
+use crate::store::{Change, Store, chunk_of, stored_len, taken};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::Incarnation;
 use std::ffi::OsString;
 use std::io;
+use std::path::PathBuf;
 
 /// Longer file names are not kept in quarantine, where they get longer still.
 const LONGEST_KEPT: usize = 128;
+/// One part in so many of what is lent is for what is set aside: enough to look into what happened,
+/// while a bad cable that spoils a whole disk costs the pool little of it.
+const ASIDE_PART: u64 = 20;
 
 /// What became of a tombstone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +58,48 @@ impl Store {
         self.changes().push(Change::Removed(*name));
         Buried::Gone
     }
+
+    /// Counts a file of `len` bytes among those set aside; what it takes is counted already.
+    pub(crate) fn is_aside(&self, path: PathBuf, len: u64) {
+        let mut aside = self.aside();
+        aside.bytes += taken(len);
+        aside.files.push_back((path, len));
+    }
+
+    /// Removes what was set aside, the oldest first, while the owner's limits do not hold or
+    /// there is more of it than its part of what is lent. Whether anything was removed.
+    pub(crate) fn shed(&self) -> bool {
+        let more = self.aside().bytes.saturating_sub(self.usage().lent() / ASIDE_PART);
+        self.remove_aside(self.excess().max(more))
+    }
+
+    /// Removes all that was set aside: the owner takes everything back.
+    pub fn clear_aside(&self) {
+        self.remove_aside(u64::MAX);
+    }
+
+    fn remove_aside(&self, bytes: u64) -> bool {
+        let mut gone = 0;
+        while gone < bytes {
+            let mut aside = self.aside();
+            let Some((path, len)) = aside.files.pop_front() else { break };
+            aside.bytes = aside.bytes.saturating_sub(taken(len));
+            drop(aside);
+            match self.disk().remove(&path) {
+                Err(why) if why.kind() != io::ErrorKind::NotFound => {
+                    // Tried again at the next look, after the others.
+                    tracing::warn!("cannot remove {}: {why}", path.display());
+                    self.is_aside(path, len);
+                    break;
+                }
+                _ => {
+                    self.usage().gone(len);
+                    gone += taken(len);
+                }
+            }
+        }
+        gone > 0
+    }
 }
 
 /// Empties `temp`, makes missing directories, sets aside what is no chunk, counts the rest.
@@ -78,7 +125,9 @@ pub(crate) fn leftovers(store: &Store) -> io::Result<()> {
     disk.sync_dir(layout.chunks())?;
     disk.sync_dir(layout.root())?;
     disk.list(layout.quarantine(), &mut |entry| {
-        entry.file.into_iter().for_each(|len| store.usage().found(len));
+        let Some(len) = entry.file else { return };
+        store.usage().found(len);
+        store.is_aside(layout.quarantine().join(entry.name), len);
     })?;
     store.usage().found(disk.len(layout.marker())?);
     if !unfinished.is_empty() || odd > 0 {

@@ -3,13 +3,14 @@
 //!
 //! A round takes as long as the owner's machine is meant to notice nothing of it; by order it is
 //! faster. Where it is, is remembered: desktops are switched off every evening, and a round that
-//! began anew each morning would never see the end of the disk.
+//! began anew each morning would never see the end of the disk. What they miss meanwhile they make
+//! good while they are on.
 
 use crate::disk::{Disk, read_small, replace_durably};
 use crate::service::Service;
 use crate::store::{Cursor, Store, Verdict, file_len, taken};
-use potluck_core::clock::Tick;
-use potluck_wire::control::Scrubbed;
+use potluck_core::clock::{Tick, UnixMillis};
+use potluck_wire::control::{SLOWEST_SCRUB, Scrubbed};
 use potluck_wire::env::{Env, Offload};
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -20,8 +21,9 @@ use tokio::sync::{Notify, oneshot};
 
 const FILE: &str = "scrub.json";
 const MAX_FILE: u64 = 4096;
-/// Bytes a second below which no round goes: a small store is done in hours.
-const SLOWEST: u64 = 64 << 10;
+/// So many times as fast as a machine that is always on may one read that seldom is. That keeps up
+/// with three hours a day, and 1 TiB is read at 3 MB/s then.
+const CATCHING_UP: u64 = 8;
 /// From one look at the disk to the next: seldom enough to cost an idle machine nothing.
 const TURN: Duration = Duration::from_secs(10);
 /// The same by order.
@@ -30,6 +32,9 @@ const HURRIED_TURN: Duration = Duration::from_millis(250);
 const SAVED_EVERY: Duration = Duration::from_secs(60);
 /// The same between two rounds, where only the time of rest would be lost.
 const REST: Duration = Duration::from_secs(3600);
+/// A round is planned to end by this part of its time early: no machine is on to the minute as it
+/// was before.
+const EARLY: u64 = 30;
 /// Chunks listed at a time.
 const LISTED: usize = 64;
 /// For hashing and file system calls.
@@ -56,6 +61,9 @@ struct Round {
     spoiled: u64,
     /// Seconds since the round began, not counting those the donor was down.
     age: u64,
+    /// When it began by the wall clock, which says how long the donor was down; a wrong one makes a
+    /// round faster or slower within bounds, and no worse.
+    began: Option<UnixMillis>,
     /// Bytes a second, when it was ordered.
     rate: Option<u64>,
 }
@@ -64,6 +72,24 @@ impl Round {
     fn begin(&mut self, rate: Option<u64>) {
         let (rounds, spoiled) = (self.rounds, self.spoiled);
         *self = Self { next: Some(Cursor::default()), rounds, spoiled, rate, ..Self::default() };
+    }
+
+    /// Seconds since it began, those included that the donor was down.
+    fn elapsed(&self, wall: UnixMillis) -> u64 {
+        let by_wall = self.began.map_or(0, |began| wall.saturating_sub(began).max(0) as u64 / 1000);
+        by_wall.max(self.age)
+    }
+
+    /// Bytes a second that end the round after `every`, with `used` bytes held, while the donor
+    /// goes on being up for the share of time that it was so far.
+    fn polite(&self, used: u64, every: Duration, wall: UnixMillis) -> u64 {
+        let (every, elapsed) = (every.as_secs().max(1), self.elapsed(wall));
+        let most = (used / every).saturating_mul(CATCHING_UP);
+        let left = used.max(self.of).saturating_sub(self.done) as f64;
+        let up = if elapsed == 0 { 1.0 } else { self.age as f64 / elapsed as f64 };
+        let time = (every - every / EARLY).saturating_sub(elapsed) as f64 * up;
+        // Without time left that is infinite, and the most that is allowed.
+        ((left / time) as u64).min(most).max(SLOWEST_SCRUB)
     }
 }
 
@@ -90,7 +116,7 @@ impl Scrub {
 
     /// Begins a round at once, at `rate` bytes a second.
     pub fn hurry(&self, rate: u64) {
-        self.round().begin(Some(rate.max(SLOWEST)));
+        self.round().begin(Some(rate.max(SLOWEST_SCRUB)));
         self.hurried.notify_one();
     }
 
@@ -117,19 +143,19 @@ impl Scrub {
                 continue;
             }
             let reading = clock.now();
-            let (rate, turn) = self.rate(&service.store);
+            let (rate, turn) = self.rate(&service.store, clock.wall());
             let was_over = self.round().next.is_none();
             let bytes = if was_over { 0 } else { self.turn(&service, rate, turn).await };
             let over = self.round().next.is_none();
             pause = match over {
-                true => self.rest(),
+                true => self.rest(clock.wall()),
                 false => {
                     let owed = Duration::from_secs_f64(bytes as f64 / rate as f64).max(turn);
                     owed.saturating_sub(clock.now().saturating_sub(reading))
                 }
             };
             let now = clock.now();
-            self.grow_older(began, now);
+            self.grow_older(began, now, clock.wall());
             if over || now.saturating_sub(saved) >= SAVED_EVERY {
                 saved = now;
                 self.save(&service.env, &disk).await;
@@ -138,28 +164,31 @@ impl Scrub {
     }
 
     /// Bytes a second, and from one look at the disk to the next.
-    fn rate(&self, store: &Store) -> (u64, Duration) {
-        let polite = store.report().0.lent_used / self.every.as_secs().max(1);
-        match self.round().rate {
+    fn rate(&self, store: &Store, wall: UnixMillis) -> (u64, Duration) {
+        let used = store.report().0.lent_used;
+        let round = self.round();
+        match round.rate {
             Some(rate) => (rate, HURRIED_TURN),
-            None => (polite.max(SLOWEST), TURN),
+            None => (round.polite(used, self.every, wall), TURN),
         }
     }
 
     /// How long to wait between two rounds; begins the next when it is time.
-    fn rest(&self) -> Duration {
+    fn rest(&self, wall: UnixMillis) -> Duration {
         let mut round = self.round();
-        let left = self.every.saturating_sub(Duration::from_secs(round.age));
+        let left = self.every.saturating_sub(Duration::from_secs(round.elapsed(wall)));
         if left.is_zero() {
             round.begin(None);
         }
         left.clamp(TURN, REST)
     }
 
-    fn grow_older(&self, from: Tick, to: Tick) {
+    fn grow_older(&self, from: Tick, to: Tick, wall: UnixMillis) {
         // Rounded up: a round that is a little older than it is comes to no harm.
         let mut round = self.round();
         round.age = round.age.saturating_add((to - from).as_millis().div_ceil(1000) as u64);
+        let age_ms = round.age.saturating_mul(1000).min(i64::MAX as u64) as UnixMillis;
+        round.began.get_or_insert(wall.saturating_sub(age_ms));
     }
 
     /// Reads what is due in one turn; gives how much that was.
@@ -180,7 +209,7 @@ impl Scrub {
         let newer = now.next != begun.next || now.rate != begun.rate;
         match newer {
             true => now.spoiled += read_to.spoiled - begun.spoiled,
-            false => *now = Round { age: now.age, ..read_to },
+            false => *now = Round { age: now.age, began: now.began, ..read_to },
         }
         read
     }
@@ -226,7 +255,7 @@ fn read_on(service: &Service, round: &mut Round, due: u64) -> u64 {
 
 /// Runs `work` on a thread that yields to everything else on the machine; the system's priority for
 /// the disk follows that for the processor. `None` when there is no thread to be had.
-async fn on_idle_thread<T: Send + 'static>(
+pub(crate) async fn on_idle_thread<T: Send + 'static>(
     env: &Env,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
@@ -248,5 +277,53 @@ async fn on_idle_thread<T: Send + 'static>(
             tracing::warn!("cannot start a thread for the scrub: {why}");
             None
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: u64 = 24 * 3600;
+    const MONTH: Duration = Duration::from_secs(30 * DAY);
+    const USED: u64 = 1 << 40;
+
+    /// Days until a round is over on a machine that is up for the first `hours` of each day.
+    fn days(hours: u64) -> u64 {
+        let mut round = Round { of: USED, began: Some(0), ..Round::default() };
+        for hour in 0..200 * 24 {
+            if hour % 24 < hours {
+                let rate = round.polite(USED, MONTH, (hour * 3_600_000) as UnixMillis);
+                assert!(rate <= CATCHING_UP * USED / (30 * DAY), "{rate}: not polite");
+                (round.done, round.age) = (round.done + rate * 3600, round.age + 3600);
+                if round.done >= USED {
+                    return hour / 24 + 1;
+                }
+            }
+        }
+        200
+    }
+
+    #[test]
+    fn r1_a_round_takes_its_time_and_no_more_however_much_of_the_day_a_machine_is_on() {
+        for hours in [24, 16, 8, 4] {
+            assert!((28..=30).contains(&days(hours)), "{hours} hours a day: {} days", days(hours));
+        }
+        assert!(days(1) < 100, "as fast as is polite");
+        // Away for most of the month: what is left is caught up with.
+        let late = Round { of: USED, age: 3 * DAY, began: Some(0), ..Round::default() };
+        let wall = (27 * DAY * 1000) as UnixMillis;
+        assert_eq!(late.polite(USED, MONTH, wall), USED / (30 * DAY) * CATCHING_UP);
+    }
+
+    #[test]
+    fn c1_a_wrong_clock_makes_no_round_rude_or_endless() {
+        let round = Round { of: USED, age: DAY, began: Some(0), ..Round::default() };
+        let year = (365 * DAY * 1000) as UnixMillis;
+        let polite = USED / (30 * DAY);
+        assert_eq!(round.polite(USED, MONTH, year), polite * CATCHING_UP);
+        let back = round.polite(USED, MONTH, -year);
+        assert!((polite..=polite * 30 / 27).contains(&back), "{back}");
+        assert_eq!(Round::default().polite(0, MONTH, 0), SLOWEST_SCRUB);
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::couriers::Couriers;
 use crate::mirror::Later;
+use crate::neighbours::Neighbours;
 use crate::scrub::Scrub;
 use crate::standing::Standing;
 use crate::store::Store;
@@ -24,12 +25,20 @@ pub(crate) struct Service {
     /// Copies that are made after their put was answered.
     pub later: Later,
     pub scrub: Scrub,
+    /// Where other donors are.
+    pub neighbours: Neighbours,
     closing: watch::Sender<bool>,
 }
 
 impl Service {
     /// Nobody connected yet.
-    pub fn new(env: Env, store: Arc<Store>, key: Secret, scrub: Scrub) -> Self {
+    pub fn new(
+        env: Env,
+        store: Arc<Store>,
+        key: Secret,
+        scrub: Scrub,
+        neighbours: Neighbours,
+    ) -> Self {
         let standing = Standing::new(env.clock.clone());
         Self {
             env,
@@ -40,6 +49,7 @@ impl Service {
             couriers: Couriers::default(),
             later: Later::default(),
             scrub,
+            neighbours,
             closing: watch::Sender::new(false),
         }
     }
@@ -58,5 +68,14 @@ impl Service {
     pub async fn closed(&self) {
         // An error would mean that the sender, which is here, is gone.
         let _ = self.closing.subscribe().wait_for(|closing| *closing).await;
+    }
+
+    /// Waits for other machines, but not once the donor goes down: a frozen one would hold that up.
+    pub async fn unless_closed<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            done = work => Some(done),
+            () = self.closed() => None,
+        }
     }
 }

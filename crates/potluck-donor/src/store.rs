@@ -5,7 +5,8 @@
 //! DIR/potluck-store.json   what makes the directory a store: {"format": 1, "store": "<32 hex>"}
 //! DIR/chunks/aa/<name>     a chunk: its stored bytes, then a trailer of 64 bytes
 //! DIR/temp/                chunks on their way in; emptied at every start
-//! DIR/quarantine/          what was no chunk, or no longer the chunk it should be; never served
+//! DIR/quarantine/          what was no chunk, or no longer the chunk it should be; never served.
+//!                          Removed when the owner needs the room, or there is too much of it
 //! ```
 //! `<name>` is the chunk's name in 64 lower-case hex digits and `aa` the first two of them; the 256
 //! directories are made with the store, so that storing a chunk never has to make one durable.
@@ -44,7 +45,9 @@ use potluck_core::chunk::{ChunkKind, ChunkName};
 use potluck_core::ids::Incarnation;
 use potluck_core::policy::AckLevel;
 use potluck_wire::control::Holding;
+use std::collections::VecDeque;
 use std::io;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use touches::Touches;
@@ -63,6 +66,7 @@ pub(crate) struct Store {
     names: [Mutex<()>; NAME_LOCKS],
     touches: Mutex<Touches>,
     changes: Mutex<Changes>,
+    aside: Mutex<Aside>,
     incarnation: Incarnation,
     /// Numbers temporary and quarantined files.
     serial: AtomicU64,
@@ -70,6 +74,15 @@ pub(crate) struct Store {
     stored: AtomicU64,
     id: StoreId,
     _lock: Box<dyn Send + Sync>,
+}
+
+/// What is in quarantine.
+#[derive(Debug, Default)]
+pub(crate) struct Aside {
+    /// Files and their lengths. The oldest first, as far as this life knows.
+    pub files: VecDeque<(PathBuf, u64)>,
+    /// What they take.
+    pub bytes: u64,
 }
 
 /// Why nothing was stored or found.
@@ -108,6 +121,7 @@ impl Store {
             names: std::array::from_fn(|_| Mutex::default()),
             touches: Mutex::default(),
             changes: Mutex::default(),
+            aside: Mutex::default(),
             incarnation,
             serial: AtomicU64::default(),
             served: AtomicU64::default(),
@@ -149,6 +163,10 @@ impl Store {
 
     pub(crate) fn changes(&self) -> MutexGuard<'_, Changes> {
         self.changes.lock().expect("no holder panics")
+    }
+
+    pub(crate) fn aside(&self) -> MutexGuard<'_, Aside> {
+        self.aside.lock().expect("no holder panics")
     }
 
     pub(crate) fn next_serial(&self) -> u64 {
@@ -261,18 +279,32 @@ impl Store {
         }
     }
 
-    /// Looks at the disk, as is done each second: how much is left, and whether it is still the one
-    /// the store is on.
+    /// Looks at the disk, as is done each second: whether it is still the one the store is on, and
+    /// how much is left. What is set aside makes room before any chunk must.
     pub fn look(&self) {
-        let space = self.disk.space(self.layout.root());
-        match space.and_then(|space| Ok((space, marker::read(self.disk(), &self.layout)?))) {
-            Ok((Space { read_only: true, .. }, _)) => self.broke("the disk takes no writes"),
-            Ok((_, found)) if found != Some(self.id.clone()) => {
+        // The marker first: on a busy disk that takes long, and the space is to be what it is now.
+        let marker = marker::read(self.disk(), &self.layout);
+        match marker.and_then(|found| Ok((found, self.sample()?))) {
+            Ok((_, Space { read_only: true, .. })) => self.broke("the disk takes no writes"),
+            Ok((found, _)) if found != Some(self.id.clone()) => {
                 self.broke("the store's marker is gone: pulled, or not mounted?");
             }
-            Ok((space, _)) => self.usage.sample(space),
+            Ok(_) => {
+                if self.shed()
+                    && let Err(why) = self.sample()
+                {
+                    self.refuse("looking at the disk", &why);
+                }
+            }
             Err(why) => drop(self.refuse("looking at the disk", &why)),
         }
+    }
+
+    fn sample(&self) -> io::Result<Space> {
+        let asking = self.usage.asking();
+        let space = self.disk.space(self.layout.root())?;
+        self.usage.sample(asking, space);
+        Ok(space)
     }
 
     /// Why the store takes nothing more, if so.

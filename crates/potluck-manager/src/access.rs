@@ -40,7 +40,7 @@ fn may(role: Role, verb: Verb) -> bool {
         | Verb::RepairStatus
         | Verb::Fsck
         | Verb::Status => matches!(role, Role::User | Role::Admin),
-        Verb::Register | Verb::Inventory | Verb::Heartbeat => role == Role::Donor,
+        Verb::Register | Verb::Inventory | Verb::Heartbeat | Verb::Locate => role == Role::Donor,
     }
 }
 

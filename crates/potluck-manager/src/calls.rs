@@ -93,7 +93,7 @@ calls! {
     Join Invite Revoke SpaceCreate SpaceRemove SpaceList
     Reserve Offer Grow Renew Commit Abort Open Report
     List Stat MakeDir Move Remove Usage Status PolicySet
-    Register Inventory Heartbeat
+    Register Inventory Heartbeat Locate
     GcResume
     RepairStatus RepairControl GiveBack GiveBackStatus Away Trust ScrubNow Fsck
 }

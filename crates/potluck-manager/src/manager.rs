@@ -218,6 +218,7 @@ fn rebuild(config: &ManagerConfig, left: &Left, now: Tick) -> Pool {
             member: session.member,
             space: session.space,
             policy: session.policy.clone(),
+            asked: session.asked,
         };
         let plan = session.plan.clone();
         pool.resume_session(known, plan, session.bytes, session.ended, offered, now);

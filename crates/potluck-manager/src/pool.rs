@@ -149,6 +149,11 @@ impl Pool {
         }
     }
 
+    /// Whether the donor is to look at it anyway.
+    pub fn is_asked_about(&self, donor: DonorId, chunk: &ChunkName) -> bool {
+        self.orders.has_verify(donor, chunk)
+    }
+
     /// Those of `names` that no session may be writing.
     pub fn unoffered(&self, names: &[ChunkName]) -> Vec<ChunkName> {
         names.iter().filter(|name| !self.offered.is_offered(name)).copied().collect()

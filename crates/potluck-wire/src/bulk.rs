@@ -34,6 +34,8 @@ pub const MAC: usize = 16;
 pub const MAX_EXT: usize = 16 * (1 + MAX_ROUTES);
 /// Donors that one put can be forwarded to.
 pub const MAX_ROUTES: usize = 4;
+/// Donors that a connection's donor remembers the way to, under numbers below this.
+pub const KNOWN_ROUTES: usize = 16;
 /// The longest description of a route.
 pub const MAX_ROUTE: u32 = 2048;
 /// The buffer for heads of frames; also all that a peer who has proved nothing may fill.

@@ -14,8 +14,8 @@ mod status;
 mod writing;
 
 pub use donors::{
-    Beat, Heartbeat, Holding, INVENTORY_PAGE, Inventory, Order, OrderFault, OrderOutcome,
-    OrderResult, Register, Registered, Scrubbed, Shard, Source,
+    Beat, Heartbeat, Holding, INVENTORY_PAGE, Inventory, Locate, Located, Order, OrderFault,
+    OrderOutcome, OrderResult, Register, Registered, Scrubbed, Shard, Source,
 };
 pub use membership::{Invite, Invited, Join, Joined, Revoke};
 pub use names::{
@@ -25,7 +25,8 @@ pub use names::{
 pub use reading::{CopyFault, Open, OpenFile, Opened, Report};
 pub use safety::{
     Away, Damage, Fsck, FsckReport, GcResume, GiveBack, GiveBackStatus, GivingBack, PolicyChanged,
-    PolicySet, RepairAction, RepairControl, RepairState, RepairStatus, ScrubNow, Trust,
+    PolicySet, RepairAction, RepairControl, RepairState, RepairStatus, SLOWEST_SCRUB, ScrubNow,
+    Trust,
 };
 pub use spaces::{SpaceCreate, SpaceInfo, SpaceList, SpaceRemove, Spaces};
 pub use status::{DonorState, DonorStatus, PoolStatus, SpaceHealth, Status};

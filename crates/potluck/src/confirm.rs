@@ -3,11 +3,11 @@
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::io::{self, BufRead, IsTerminal, Write};
 
-/// Asks `question` at the terminal; whether the answer was yes. `advice` says how to go on without
-/// one.
+/// Asks `question` at the terminal and goes on if the answer is yes. `advice` says how to go on
+/// without one.
 ///
-/// Errors: there is nobody to ask.
-pub async fn confirm(question: &str, advice: &str) -> Result<bool, Failure> {
+/// Errors: the answer is another, or there is nobody to ask.
+pub async fn confirm(question: &str, advice: &str) -> Result<(), Failure> {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         let what = format!("nobody is here to be asked: {question}");
         return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what).hint(advice));
@@ -24,5 +24,29 @@ pub async fn confirm(question: &str, advice: &str) -> Result<bool, Failure> {
         let what = format!("the terminal cannot be read: {error}");
         Failure::new(ErrorKind::Other, code::LOCAL_IO, what).hint(advice)
     })?;
-    Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
+    decided(&answer, advice)
+}
+
+fn decided(answer: &str, advice: &str) -> Result<(), Failure> {
+    match answer.trim().to_lowercase().as_str() {
+        "y" | "yes" => Ok(()),
+        _ => {
+            let what = "nothing was done, for the answer was not yes";
+            Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what).hint(advice))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_declines_interrupts_nothing() {
+        assert!(["y\n", " Yes \n"].iter().all(|answer| decided(answer, "").is_ok()));
+        for answer in ["", "\n", "n\n", "yesterday\n"] {
+            let why = decided(answer, "add -y").expect_err("declined");
+            assert_eq!((why.kind, why.hint.as_str()), (ErrorKind::Usage, "add -y"), "{answer:?}");
+        }
+    }
 }

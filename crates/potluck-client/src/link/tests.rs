@@ -86,6 +86,25 @@ fn a_route_is_told_once_and_again_when_it_changes() {
     assert_eq!(routes.forward(None).1, Forward::NONE);
 }
 
+#[test]
+fn no_more_routes_are_told_than_a_donor_remembers() {
+    let mut routes = Routes::default();
+    // As its donor does: a number stands for whom it was told last.
+    let mut donor = BTreeMap::new();
+    for round in 0..100 {
+        // One that is known since the last put, and a new one.
+        let to = vec![source(round, 1), source(round + 1, 1)];
+        let (new, forward) = routes.forward(Some(Forwarding { to: to.clone(), wait: false }));
+        for (request, body) in new {
+            let Request::Route { number, .. } = request else { panic!("not a route") };
+            donor.insert(number, serde_json::from_slice::<Source>(&body).expect("a source"));
+        }
+        assert!(donor.len() <= KNOWN_ROUTES);
+        let meant: Vec<_> = forward.routes().iter().map(|number| donor[number].clone()).collect();
+        assert_eq!(meant, to, "round {round}");
+    }
+}
+
 #[tokio::test]
 async fn a_forwarded_put_brings_the_receipts_of_all_its_donors() {
     let (ours, theirs) = tokio::io::duplex(1 << 16);

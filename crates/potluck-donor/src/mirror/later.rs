@@ -1,5 +1,6 @@
 //! Copies made after the answer: chunks are read back, mostly from the page cache, and put where
-//! their writer said. What does not fit in the queue, or fails, is left to the manager's repair.
+//! their writer said. What does not fit in the queue the writer is told of; what fails later is
+//! left to the manager's repair.
 
 use super::Mirrored;
 use crate::disk::read_exact_at;
@@ -32,13 +33,16 @@ impl Default for Later {
 }
 
 impl Later {
-    /// Remembers to copy a chunk that is stored here.
-    pub fn push(&self, chunk: Mirrored, to: Source) {
+    /// Remembers to copy a chunk that is stored here to each of `to`; false when that is more than
+    /// can wait, and nothing is remembered.
+    pub fn push(&self, chunk: Mirrored, to: Vec<Source>) -> bool {
         let mut queue = self.queue.lock().expect("no holder panics");
-        if queue.len() < MOST {
-            queue.push_back((chunk, to));
-            self.waiting.add_permits(1);
+        let fits = queue.len() + to.len() <= MOST;
+        if fits {
+            self.waiting.add_permits(to.len());
+            queue.extend(to.into_iter().map(|to| (chunk, to)));
         }
+        fits
     }
 
     async fn next(&self) -> Option<(Mirrored, Source)> {

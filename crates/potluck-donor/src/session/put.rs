@@ -55,7 +55,7 @@ impl Session {
             _ if !forward.wait || forward.routes().is_empty() => None,
             _ => {
                 let begin = self.routes.begin(&service.env, put.mirrored(), forward.routes());
-                Some(io.meanwhile(begin).await)
+                io.meanwhile(service.unless_closed(begin)).await
             }
         };
         self.piece.resize(PIECE + TRAILER, 0);
@@ -65,9 +65,13 @@ impl Session {
             self.fill(io, len).await?;
             left -= len;
             // The mirrors first: they work while we do.
-            if let Some(forwarding) = &mut forwarding {
+            if let Some(mut under_way) = forwarding.take() {
                 let piece = &self.piece[..len];
-                io.meanwhile(self.routes.pass_on(&service.env, forwarding, piece)).await;
+                let passed = self.routes.pass_on(&service.env, &mut under_way, piece);
+                match io.meanwhile(service.unless_closed(passed)).await {
+                    Some(()) => forwarding = Some(under_way),
+                    None => self.routes.cut(under_way),
+                }
             }
             if left == 0 {
                 let piece = &mut self.piece[..len + TRAILER];
@@ -98,11 +102,17 @@ impl Session {
         let receipt = Receipt::issue(&service.key, &session, &put.name, put.len, put.ack);
         let mut reply = Reply::stored(put.ack, receipt);
         if let Some(forwarding) = forwarding {
-            let receipts = io.meanwhile(self.routes.receipts(&service.env, forwarding)).await;
-            reply.forwarded = Forwarded::of(&receipts);
-        } else if !forward.wait {
-            for to in forward.routes().iter().filter_map(|route| self.routes.get(*route)) {
-                service.later.push(put.mirrored(), to.clone());
+            let receipts = self.routes.receipts(&service.env, forwarding);
+            // Of copies that nobody waits for any more it is not known that they were made.
+            let receipts = io.meanwhile(service.unless_closed(receipts)).await;
+            reply.forwarded =
+                Forwarded::of(&receipts.unwrap_or_else(|| vec![None; forward.routes().len()]));
+        } else if !forward.wait && !forward.routes().is_empty() {
+            // All or none: the answer has room for receipts only, and there are none yet.
+            let to = forward.routes().iter().map(|route| self.routes.get(*route).cloned());
+            let to: Option<Vec<_>> = to.collect();
+            if !to.is_some_and(|to| service.later.push(put.mirrored(), to)) {
+                reply.forwarded = Forwarded::of(&vec![None; forward.routes().len()]);
             }
         }
         reply

@@ -5,6 +5,7 @@ use crate::socket::Peer;
 use potluck_wire::bulk::{FrameError, Status};
 use potluck_wire::control::Source;
 use potluck_wire::ticket::Ops;
+use std::sync::Arc;
 
 impl Session {
     /// Receives the description, and learns the route if the peer may put.
@@ -25,10 +26,15 @@ impl Session {
         if let Err(status) = self.allowed(Ops::PUT) {
             return Ok(status);
         }
-        // Whether the ticket is good there is for that donor to judge; a put that comes back here
-        // would only wait for itself.
+        // Whether the ticket is good there is for that donor to judge, and whether a donor is
+        // there for the manager; a put that comes back here would only wait for itself.
         let me = self.service.standing.now().map(|(me, _)| me);
-        let learned = me != Some(to.donor) && self.routes.learn(number, to);
+        let confirmed = {
+            let service = Arc::clone(&self.service);
+            let asked = service.neighbours.confirm(&*service.env.clock, &to);
+            me != Some(to.donor) && io.meanwhile(service.unless_closed(asked)).await == Some(true)
+        };
+        let learned = confirmed && self.routes.learn(number, to);
         Ok(if learned { Status::Ok } else { Status::Denied })
     }
 }

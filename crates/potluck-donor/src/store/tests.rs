@@ -142,3 +142,54 @@ fn an_unreadable_chunk_is_set_aside_and_its_room_stays_taken() {
     // The chunk was added, and that must be heard first.
     assert_eq!((batch.count, batch.spoiled.0.len()), (1, 0));
 }
+
+/// Stores chunks and has them found spoiled.
+fn set_aside(store: &Store, numbers: std::ops::Range<u64>) -> Vec<PathBuf> {
+    for number in numbers {
+        let name = put(store, number);
+        std::fs::write(store.layout().chunk(&name), [0; 100 + TRAILER]).expect("spoil");
+        assert_eq!(store.verify(&name), Ok(Verdict::Spoiled));
+    }
+    let files = store.aside().files.clone();
+    files.into_iter().map(|(path, _)| path).collect()
+}
+
+#[test]
+fn s2_what_is_set_aside_makes_room_before_any_chunk_must_the_oldest_first() {
+    let dir = TempDir::new().expect("a directory");
+    let store = store(dir.path());
+    let chunks: Vec<_> = (10..110).map(|number| put(&store, number)).collect();
+    let aside = set_aside(&store, 1..5);
+    store.look();
+    assert!(aside.iter().all(|path| path.exists()), "kept while there is room");
+    // As after a start with a lower cap: the marker, the chunks and two files may stay.
+    let mut store = store;
+    store.usage.lend(103 * 4096);
+    assert_eq!(store.excess(), 2 * 4096);
+    store.look();
+    assert_eq!(store.excess(), 0);
+    assert!(chunks.iter().all(|name| store.touch_if_held(name, 100)));
+    assert_eq!(
+        aside.iter().map(|path| path.exists()).collect::<Vec<_>>(),
+        [false, false, true, true]
+    );
+    store.clear_aside();
+    assert!(!aside.iter().any(|path| path.exists()));
+    assert_eq!(store.report().0.lent_used, 101 * 4096);
+}
+
+#[test]
+fn what_is_set_aside_takes_its_part_of_what_is_lent_and_no_more_over_restarts_too() {
+    let dir = TempDir::new().expect("a directory");
+    let first = store(dir.path());
+    let aside = set_aside(&first, 0..6);
+    drop(first);
+    let mut second = store(dir.path());
+    second.usage.lend(4 * 4096 * 20);
+    second.look();
+    assert_eq!(aside.iter().filter(|path| path.exists()).count(), 4);
+    let newer = set_aside(&second, 6..8);
+    second.look();
+    assert_eq!(second.aside().bytes, 4 * 4096);
+    assert!(newer[newer.len() - 2..].iter().all(|path| path.exists()), "the newest stay");
+}

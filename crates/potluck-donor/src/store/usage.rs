@@ -31,6 +31,8 @@ struct Counts {
     available: u64,
     /// How much of that was promised then, or has been since, whether it was written or not.
     owed: u64,
+    /// Taken in this life by files whose promise was kept.
+    kept: u64,
     /// Why nothing more is taken, ever.
     broken: Option<String>,
 }
@@ -50,11 +52,17 @@ impl Counts {
     }
 }
 
+/// A moment just before the disk is asked.
+#[derive(Debug, Clone, Copy)]
+pub struct Asking {
+    kept: u64,
+}
+
 impl Usage {
     /// Nothing stored yet on a disk that has this `space`.
     pub fn new(limits: Limits, space: Space) -> Self {
         let usage = Self { limits, counts: Mutex::default() };
-        usage.sample(space);
+        usage.sample(usage.asking(), space);
         usage
     }
 
@@ -86,13 +94,29 @@ impl Usage {
         counts.used = counts.used.saturating_sub(taken(len));
     }
 
-    /// What the disk says now. How much of the chunks on their way in it has seen is unknown, so
-    /// they count whole.
-    pub fn sample(&self, space: Space) {
+    /// The disk is about to be asked.
+    pub fn asking(&self) -> Asking {
+        Asking { kept: self.counts().kept }
+    }
+
+    /// What the disk says, asked after `asking`. How much it has seen of the chunks on their way
+    /// in, and of those that arrived since, is unknown, so they count whole.
+    pub fn sample(&self, asking: Asking, space: Space) {
         let mut counts = self.counts();
         counts.total = space.total;
         counts.available = space.available;
-        counts.owed = counts.reserved;
+        counts.owed = counts.reserved + (counts.kept - asking.kept);
+    }
+
+    /// Lends another amount.
+    #[cfg(test)]
+    pub fn lend(&mut self, max: u64) {
+        self.limits.max = max;
+    }
+
+    /// Bytes that are lent at most.
+    pub fn lent(&self) -> u64 {
+        self.limits.max
     }
 
     /// The disk was found full; believed until the next sample.
@@ -146,6 +170,7 @@ impl Reservation<'_> {
         let mut counts = self.usage.counts();
         counts.reserved -= self.bytes;
         counts.used += self.bytes;
+        counts.kept += self.bytes;
         self.bytes = 0;
     }
 }
@@ -190,11 +215,26 @@ mod tests {
         let two = usage.reserve(2 * BLOCK).expect("above the floor");
         assert!(usage.reserve(2 * BLOCK).is_none());
         // The disk has seen none of it: it must not be promised twice.
-        usage.sample(Space { total: 1 << 30, available: 8 * BLOCK, read_only: false });
+        let says = |available| Space { total: 1 << 30, available, read_only: false };
+        usage.sample(usage.asking(), says(8 * BLOCK));
         assert!(usage.reserve(2 * BLOCK).is_none());
         two.keep();
-        usage.sample(Space { total: 1 << 30, available: 4 * BLOCK, read_only: false });
+        usage.sample(usage.asking(), says(4 * BLOCK));
         assert_eq!(usage.report().1, 0, "the owner filled the disk");
+    }
+
+    #[test]
+    fn s2_the_floor_counts_what_arrived_between_the_question_and_its_answer() {
+        let usage = usage(1 << 29, 5 * BLOCK, 8 * BLOCK);
+        let asking = usage.asking();
+        let space = Space { total: 1 << 30, available: 8 * BLOCK, read_only: false };
+        // The answer is from before these were written, and comes late.
+        usage.reserve(2 * BLOCK).expect("above the floor").keep();
+        let _under_way = usage.reserve(BLOCK).expect("to the floor");
+        usage.sample(asking, space);
+        assert!(usage.reserve(1).is_none());
+        usage.sample(usage.asking(), Space { available: 6 * BLOCK, ..space });
+        assert_eq!(usage.report().1, 0, "the disk has seen what is kept, and the rest is promised");
     }
 
     #[test]

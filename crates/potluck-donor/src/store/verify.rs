@@ -90,6 +90,8 @@ impl Store {
             Ok(()) => {
                 tracing::warn!("chunk {name} is spoiled; kept aside as {}", aside.display());
                 self.changes().push(Change::Spoiled(*name));
+                let len = self.disk().len(&aside).unwrap_or(0);
+                self.is_aside(aside, len);
                 Ok(Verdict::Spoiled)
             }
             Err(why) => Err(self.refuse("setting a spoiled chunk aside", &why)),

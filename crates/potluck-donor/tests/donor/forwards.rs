@@ -12,13 +12,23 @@ use potluck_wire::ticket::{Caveat, Ops};
 
 const LEN: usize = 1_200_000;
 
-/// The way to `pool` under a number that is not the other donor's own.
+/// The way to `pool` under a number that is no other donor's.
 fn to(pool: &Pool) -> Source {
     let ticket = pool.ticket(&[Caveat::Ops(Ops::PUT)]);
-    Source { donor: DonorId(DONOR.0 + 1), address: pool.address.to_string(), ticket }
+    Source {
+        donor: DonorId(DONOR.0 + u32::from(pool.address.port())),
+        address: pool.address.to_string(),
+        ticket,
+    }
 }
 
-async fn learn(client: &mut Client, number: u8, source: &Source) -> Status {
+/// Tells `first` of a donor that its manager knows.
+async fn learn(first: &Pool, client: &mut Client, number: u8, source: &Source) -> Status {
+    first.manager.book().located.insert(source.donor, source.address.clone());
+    tell(client, number, source).await
+}
+
+async fn tell(client: &mut Client, number: u8, source: &Source) -> Status {
     let body = serde_json::to_vec(source).expect("plain data");
     let route = Request::Route { number, len: body.len() as u32 };
     client.send(route, &body).await.expect("a connection");
@@ -38,7 +48,7 @@ async fn a_put_that_waits_brings_the_receipts_of_all_mirrors() {
     let (first, a, b) = (Pool::start().await, Pool::start().await, Pool::start().await);
     let mut client = first.client().await;
     for (number, pool) in [(3, &a), (200, &b)] {
-        assert_eq!(learn(&mut client, number, &to(pool)).await, Status::Ok);
+        assert_eq!(learn(&first, &mut client, number, &to(pool)).await, Status::Ok);
     }
     // The second time the first donor holds it; it is forwarded all the same.
     for number in [1, 2, 1] {
@@ -60,7 +70,7 @@ async fn a_put_that_waits_brings_the_receipts_of_all_mirrors() {
 async fn a_put_that_does_not_wait_is_copied_soon_after() {
     let (first, mirror) = (Pool::start().await, Pool::start().await);
     let mut client = first.client().await;
-    assert_eq!(learn(&mut client, 0, &to(&mirror)).await, Status::Ok);
+    assert_eq!(learn(&first, &mut client, 0, &to(&mirror)).await, Status::Ok);
     let mut expected = Vec::new();
     for number in 0..5 {
         let bytes = content(number, LEN);
@@ -79,13 +89,24 @@ async fn a_put_that_does_not_wait_is_copied_soon_after() {
 }
 
 #[tokio::test]
+async fn copies_that_are_not_taken_on_are_said_not_to_be_made() {
+    let (first, mirror) = (Pool::start().await, Pool::start().await);
+    let mut client = first.client().await;
+    assert_eq!(learn(&first, &mut client, 0, &to(&mirror)).await, Status::Ok);
+    let bytes = content(1, LEN);
+    let reply = put(&mut client, &bytes, &[0, 9], false).await;
+    assert_eq!(reply.status, Status::Ok);
+    assert_eq!(reply.forwarded.receipts().collect::<Vec<_>>(), [None, None]);
+}
+
+#[tokio::test]
 async fn a_mirror_that_is_dead_full_or_unknown_fails_no_put() {
     let (first, full, good) =
         (Pool::start().await, Pool::lending(100_000).await, Pool::start().await);
     let mut client = first.client().await;
-    let nobody = Source { address: "127.0.0.1:9".into(), ..to(&good) };
+    let nobody = Source { donor: DonorId(9), address: "127.0.0.1:9".into(), ..to(&good) };
     for (number, source) in [(0, nobody), (1, to(&full)), (2, to(&good))] {
-        assert_eq!(learn(&mut client, number, &source).await, Status::Ok);
+        assert_eq!(learn(&first, &mut client, number, &source).await, Status::Ok);
     }
     for number in 0..3 {
         let bytes = content(number, LEN);
@@ -104,7 +125,7 @@ async fn a_mirror_that_takes_nothing_holds_up_a_put_for_seconds_at_most() {
     let address = silent.local_addr().expect("an address").to_string();
     let mut client = first.client().await;
     let source = Source { address, ..to(&first) };
-    assert_eq!(learn(&mut client, 0, &source).await, Status::Ok);
+    assert_eq!(learn(&first, &mut client, 0, &source).await, Status::Ok);
     let clock = potluck_core::clock::SystemClock::default();
     for number in 0..3 {
         let reply = put(&mut client, &content(number, LEN), &[0], true).await;
@@ -116,17 +137,61 @@ async fn a_mirror_that_takes_nothing_holds_up_a_put_for_seconds_at_most() {
 }
 
 #[tokio::test]
+async fn a_donor_that_goes_down_waits_for_no_mirror() {
+    let first = Pool::start().await;
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = silent.local_addr().expect("an address").to_string();
+    let mut client = first.client().await;
+    let source = Source { address, ..to(&first) };
+    assert_eq!(learn(&first, &mut client, 0, &source).await, Status::Ok);
+    let small = content(1, 200_000);
+    let waiting = tokio::spawn(async move { put(&mut client, &small, &[0], true).await });
+    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    let clock = potluck_core::clock::SystemClock::default();
+    let _stopped = first.stop().await;
+    let took = potluck_core::clock::Clock::now(&clock).as_secs_f64();
+    assert!(took < 1.5, "{took}: it waited for the mirror");
+    let reply = waiting.await.expect("answered");
+    assert_eq!((reply.status, reply.forwarded.receipts().next()), (Status::Ok, Some(None)));
+}
+
+#[tokio::test]
 async fn routes_are_few_and_for_those_who_may_put() {
     let (first, mirror) = (Pool::start().await, Pool::start().await);
     let mut client = first.client().await;
     for number in 0..16 {
-        assert_eq!(learn(&mut client, number, &to(&mirror)).await, Status::Ok);
+        assert_eq!(learn(&first, &mut client, number, &to(&mirror)).await, Status::Ok);
     }
-    assert_eq!(learn(&mut client, 16, &to(&mirror)).await, Status::Denied);
-    assert_eq!(learn(&mut client, 3, &to(&mirror)).await, Status::Ok, "a number used again");
+    assert_eq!(learn(&first, &mut client, 16, &to(&mirror)).await, Status::Denied);
+    assert_eq!(
+        learn(&first, &mut client, 3, &to(&mirror)).await,
+        Status::Ok,
+        "a number used again"
+    );
     let itself = Source { donor: DONOR, ..to(&first) };
-    assert_eq!(learn(&mut client, 4, &itself).await, Status::Denied);
+    assert_eq!(learn(&first, &mut client, 4, &itself).await, Status::Denied);
     let reader = first.ticket(&[Caveat::Ops(Ops::GET)]);
     let mut reader = first.open(&reader).await.expect("the donor answers");
-    assert_eq!(learn(&mut reader, 0, &to(&mirror)).await, Status::Denied);
+    assert_eq!(learn(&first, &mut reader, 0, &to(&mirror)).await, Status::Denied);
+}
+
+#[tokio::test]
+async fn x4_a_donor_connects_to_donors_only_and_where_the_manager_says_they_are() {
+    let (first, mirror) = (Pool::start().await, Pool::start().await);
+    let mut client = first.client().await;
+    let there = to(&mirror);
+    assert_eq!(learn(&first, &mut client, 0, &there).await, Status::Ok);
+    // Some other service in the owner's network, under a donor's number and under nobody's.
+    let service = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = service.local_addr().expect("an address").to_string();
+    let scan = Source { address, ..there };
+    let nobody = Source { donor: DonorId(1 << 20), ..scan.clone() };
+    assert_eq!(tell(&mut client, 1, &scan).await, Status::Denied);
+    assert_eq!(tell(&mut client, 2, &nobody).await, Status::Denied);
+    let reply = put(&mut client, &content(1, LEN), &[1, 2, 0], true).await;
+    let made: Vec<_> = reply.forwarded.receipts().map(|receipt| receipt.is_some()).collect();
+    assert_eq!(made, [false, false, true]);
+    service.set_nonblocking(true).expect("a socket");
+    let came = service.accept().map(drop).map_err(|why| why.kind());
+    assert_eq!(came, Err(std::io::ErrorKind::WouldBlock));
 }

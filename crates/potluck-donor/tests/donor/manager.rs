@@ -9,11 +9,13 @@ use hyper_util::rt::TokioIo;
 use potluck_core::ids::{DonorId, Epoch};
 use potluck_wire::call::Caller;
 use potluck_wire::control::{
-    Beat, Call, Done, Heartbeat, Holding, Inventory, Order, OrderOutcome, Register, Registered,
+    Beat, Call, Done, Heartbeat, Holding, Inventory, Locate, Located, Order, OrderOutcome,
+    Register, Registered,
 };
 use potluck_wire::net::{BoxFuture, BoxStream, Net, SystemNet};
 use potluck_wire::tls::Dial;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -35,6 +37,10 @@ pub struct Book {
     pub pages: Vec<Inventory>,
     /// Given with every answer until cleared.
     pub orders: Vec<Order>,
+    /// Where donors are.
+    pub located: BTreeMap<DonorId, String>,
+    /// Say that the owner takes everything back.
+    pub leaving: bool,
     /// Forget all donors: the next heartbeat is asked to register.
     pub forgetful: bool,
     /// Refuse every call, as a manager behind a broken network seems to.
@@ -153,6 +159,9 @@ impl Manager {
             assert_eq!(page.page as usize, book.pages.len(), "pages in order");
             book.pages.push(page);
             said(&Done {})
+        } else if path.ends_with(Locate::NAME) {
+            let Locate { donor } = serde_json::from_slice(&body).expect("locate");
+            said(&Located { address: self.book().located.get(&donor).cloned() })
         } else {
             let heartbeat: Heartbeat = serde_json::from_slice(&body).expect("heartbeat");
             let mut book = self.book();
@@ -164,6 +173,7 @@ impl Manager {
                 now_ms: book.now_ms,
                 register: book.forgetful,
                 orders: book.orders.clone(),
+                leaving: book.leaving,
             })
         };
         Ok(Response::new(Full::new(text.into())))

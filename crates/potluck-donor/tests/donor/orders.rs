@@ -215,3 +215,21 @@ async fn heartbeats_come_each_second_and_say_how_the_machine_is() {
     assert_eq!(last.room, (50 << 20) - 4096, "all but the marker's block");
     assert!(last.load.memory_total > 0 && last.disk.total > 0);
 }
+
+#[tokio::test]
+async fn an_owner_who_takes_everything_back_is_left_no_damaged_chunk_either() {
+    let pool = Pool::start().await;
+    let mut client = pool.client().await;
+    let spoiled = put(&mut client, 1, 300_000).await;
+    let path = pool.place.chunk(&spoiled);
+    fs::write(&path, fs::read(&path).expect("stored").split_off(1)).expect("spoil");
+    order(&pool.manager, vec![Order::Verify { chunk: spoiled }]).await;
+    assert_eq!(pool.place.files("quarantine").len(), 1);
+    pool.manager.book().leaving = true;
+    let empty = |book: &crate::manager::Book| {
+        let last = book.heartbeats.last().expect("one");
+        (last.disk.lent_used == 4096).then_some(())
+    };
+    pool.manager.until("of an empty store", empty).await;
+    assert!(pool.place.files("quarantine").is_empty());
+}

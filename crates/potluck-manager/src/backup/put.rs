@@ -12,7 +12,7 @@ use crate::service::{InSession, Service};
 use potluck_core::chunk::{ChunkKind, ChunkName, FileDigest};
 use potluck_core::ids::{DonorId, MemberId, SessionId, SpaceId, VersionId};
 use potluck_core::path::{PoolPath, SYSTEM_SPACE};
-use potluck_core::policy::{AckLevel, Mirror, Policy};
+use potluck_core::policy::{AckLevel, Mirror, Policy, Redundancy};
 use potluck_core::recipe::Entry;
 use potluck_wire::control::{Condition, DonorState};
 use potluck_wire::courier::{Courier, CourierError};
@@ -58,6 +58,7 @@ impl Put {
                 member: MANAGER,
                 space,
                 policy: policy(copies),
+                asked: Some(Redundancy::Copies(copies)),
             };
             let ticketed = pool.open_session(new.clone(), Some(bytes.max(1)), now)?;
             // Busy from now on: no lease ends while it is written.
@@ -70,6 +71,7 @@ impl Put {
             member: MANAGER,
             space,
             policy: new.policy,
+            asked: new.asked,
             plan: ticketed.plan.clone(),
             bytes: ticketed.bytes,
             ended: false,
@@ -183,6 +185,7 @@ impl Put {
             space: self.ticketed.space,
             number: 0,
             mirror: Mirror::ClientAsync,
+            asked: self.ticketed.asked,
             files: files.into_iter().map(Ok::<_, Infallible>).collect(),
             done: true,
         };

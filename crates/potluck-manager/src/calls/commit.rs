@@ -6,10 +6,12 @@ use crate::catalog::commit::{self, Batch, PreparedFile, Refused};
 use crate::catalog::{Durability, Error, chunks, conversions, placements, spaces};
 use crate::failure;
 use crate::members::Caller;
+use crate::pool::Ticketed;
 use crate::service::Service;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, SessionId, SpaceId, VersionId};
 use potluck_core::path::PoolPath;
+use potluck_core::policy::Policy;
 use potluck_wire::control::{Commit, Committed, FileCommit, Outcome};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::sync::Arc;
@@ -41,9 +43,9 @@ impl Answer for Commit {
             kept.spaces.get(path.space()).is_none_or(|space| space.files == 0)
         };
         let first = files.iter().flatten().next().is_some_and(|file| unseen(&file.path));
-        let mirror = ticketed.policy.mirror;
+        let Ticketed { space, policy: Policy { mirror, .. }, asked, .. } = ticketed;
         let (now_ms, wall_ms) = (service.time.now_ms(), service.time.wall_ms());
-        let batch = Batch { session: id, space: ticketed.space, number, mirror, files, done };
+        let batch = Batch { session: id, space, number, mirror, asked, files, done };
         let shared = Arc::clone(&service);
         let work = move |db: &_| {
             // Asked inside the job: who stopped to count while it waited counts no more.

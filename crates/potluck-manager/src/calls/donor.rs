@@ -13,7 +13,9 @@ use crate::pool::{Enlisted, PageDone};
 use crate::repair;
 use crate::service::Service;
 use potluck_core::ids::{DonorId, Incarnation};
-use potluck_wire::control::{Beat, Done, Heartbeat, Inventory, Order, Register, Registered};
+use potluck_wire::control::{
+    Beat, Done, Heartbeat, Inventory, Locate, Located, Order, Register, Registered,
+};
 use potluck_wire::error::Failure;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -69,6 +71,15 @@ fn reachable(address: &str, peer: IpAddr) -> Result<String, Failure> {
     }
 }
 
+impl Answer for Locate {
+    async fn answer(self, service: Arc<Service>, _: Caller) -> Result<Located, Failure> {
+        let now = service.time.tick();
+        let contact = service.pool().contact(self.donor, now);
+        let address = contact.map(|contact| contact.address).filter(|address| !address.is_empty());
+        Ok(Located { address })
+    }
+}
+
 impl Answer for Heartbeat {
     async fn answer(mut self, service: Arc<Service>, caller: Caller) -> Result<Beat, Failure> {
         let donor = donor_of(&caller)?;
@@ -89,6 +100,7 @@ impl Answer for Heartbeat {
             now_ms: service.time.now_ms(),
             register: !known,
             orders: Vec::new(),
+            leaving: service.pool().giving(donor).is_some_and(|giving| giving.goal == 0),
         };
         if known {
             let incarnation = self.incarnation;

@@ -84,7 +84,7 @@ impl Look<'_> {
     fn file(&mut self, path: String, version: &Version, layout: &Layout) {
         self.report.files += 1;
         let judged = judge_file(version, layout, &self.standings);
-        let incomplete = self.asked.incomplete && judged.health.incomplete > 0;
+        let incomplete = self.asked.incomplete && judged.is_incomplete();
         if judged.health.unreadable > 0 || incomplete {
             let may_return = judged.health.unreadable > 0 && judged.may_return;
             let health = judged.health;

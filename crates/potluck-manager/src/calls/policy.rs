@@ -27,7 +27,7 @@ impl Answer for PolicySet {
         }
         let redundancy = change.policy.redundancy();
         let joined = service.pool().donor_count();
-        let asks = sets_redundancy(&over);
+        let asks = over.redundancy().is_some();
         if asks && (redundancy.donors() as usize) > joined {
             return Err(failure::of_redundancy(redundancy, joined));
         }
@@ -37,7 +37,8 @@ impl Answer for PolicySet {
             let set = move |db: &_| goals::set(db, &at, &over);
             service.catalog.write(Durability::Disk, set).await?;
         }
-        // Files that a session opened before are written as it was told, and keep that.
+        // Files that a session opened before are written as it was told then, and are given this as
+        // their goal when they become visible.
         let mut more = asks && !(new_files_only && change.scope != goals::Scope::File);
         let mut after = None;
         while more {
@@ -61,14 +62,10 @@ impl Answer for PolicySet {
     }
 }
 
-fn sets_redundancy(over: &Override) -> bool {
-    over.copies.is_some() || over.ec.is_some()
-}
-
 /// Of a file that is there, only the redundancy can change.
 fn check_file(over: &Override) -> Result<(), Failure> {
     let redundancy = Override { copies: over.copies, ec: over.ec, ..Override::default() };
-    if *over == redundancy && sets_redundancy(over) {
+    if *over == redundancy && over.redundancy().is_some() {
         return Ok(());
     }
     let what = "of a file only the redundancy can be changed: copies, or an erasure code";

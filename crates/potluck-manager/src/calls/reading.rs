@@ -1,12 +1,15 @@
 //! Opening files for reading, and reports of copies that could not be read.
 
 use super::{Answer, ticketing};
-use crate::catalog::open;
+use crate::catalog::placements::CopyState;
+use crate::catalog::{Error, chunks, open, placements};
 use crate::members::Caller;
 use crate::service::Service;
+use potluck_core::chunk::ChunkName;
 use potluck_core::ids::DonorId;
 use potluck_wire::control::{CopyFault, Done, Open, Opened, Report};
 use potluck_wire::error::Failure;
+use rusqlite::Connection;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -48,6 +51,13 @@ fn live_first(a: (bool, f32), b: (bool, f32)) -> Ordering {
     a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
 }
 
+/// Whether a donor is known to have a chunk, so that a reader may have been sent there.
+fn is_known(db: &Connection, name: &ChunkName, donor: DonorId) -> Result<bool, Error> {
+    let Some(chunk) = chunks::get(db, name)? else { return Ok(false) };
+    let state = placements::state_of(db, chunk.id, donor)?;
+    Ok(matches!(state, Some(CopyState::Here | CopyState::Leaving)))
+}
+
 impl Answer for Report {
     async fn answer(self, service: Arc<Service>, caller: Caller) -> Result<Done, Failure> {
         let who = caller.member()?;
@@ -55,9 +65,17 @@ impl Answer for Report {
             chunk = %self.chunk, donor = %self.donor, fault = ?self.fault, by = %who.member,
             "a copy could not be read"
         );
-        // Believed only after the donor looked: a reader alone marks nothing as lost.
+        let (name, donor) = (self.chunk, self.donor);
+        let known = service.catalog.read(move |db| is_known(db, &name, donor)).await?;
+        if !known {
+            return Ok(Done {});
+        }
         let now = service.time.tick();
         let mut pool = service.pool();
+        if !pool.is_asked_about(donor, &name) && !pool.hears(who.member, now) {
+            return Ok(Done {});
+        }
+        // Believed only after the donor looked: a reader alone marks nothing as lost.
         match self.fault {
             CopyFault::WrongBytes => pool.accuse(self.donor, self.chunk, who.member, now),
             CopyFault::Missing | CopyFault::Unreadable => {

@@ -53,6 +53,7 @@ impl Answer for Reserve {
             member,
             space: space.id,
             policy,
+            asked: self.policy.redundancy(),
         };
         // What lives in the catalog needs no donor.
         let bytes = self.bytes.map(|bytes| if bytes <= INLINE_MAX { 0 } else { bytes });
@@ -81,7 +82,8 @@ impl Answer for Reserve {
 }
 
 /// The space that a file or tree at `path` would be written to, with the policy that holds at
-/// `path`, unless that is bound to fail. Of a tree, its root decides for all files of the session.
+/// `path`, unless that is bound to fail. Of a tree, its root decides how all files of the session
+/// are written; what is to keep each of them its own directory says, at the commit.
 fn admissible(db: &Connection, path: &PoolPath, condition: Condition) -> Result<Space, Error> {
     if path.space().is_empty() {
         return Err(Error::OutsideSpaces(path.clone()));
@@ -104,6 +106,7 @@ async fn keep(service: &Service, new: &NewSession, ticketed: &Ticketed) -> Resul
         member: new.member,
         space: new.space,
         policy: new.policy.clone(),
+        asked: new.asked,
         plan: ticketed.plan.clone(),
         bytes: ticketed.bytes,
         ended: false,

@@ -1,10 +1,11 @@
 //! Whether a written file has the copies that its acknowledgement stands for (PROMISES D3).
 //!
 //! A donor counts as holder of a chunk by a receipt of the session, or by what the pool knows, unless
-//! it is not trusted or deletes what it has without waiting; one that is given up counts by a receipt
-//! only. What counts is distinct donors: n of them for each chunk, or for an erasure-coded group a donor of
-//! its own for every chunk, found by matching. Under an asynchronous mirroring protocol one holder
-//! of each chunk is enough to commit, and the rest is an unsafe window that repair sees closed.
+//! it is not trusted or deletes what it has without waiting; one that is given up counts by a
+//! receipt only. What counts is distinct donors: n of them for each chunk, or for an erasure-coded
+//! group a donor of its own for every chunk, found by matching. Under an asynchronous mirroring
+//! protocol one holder of each chunk of a file kept as copies is enough to commit, and the rest is
+//! an unsafe window that repair sees closed.
 
 use super::chunks::Book;
 use super::commit::PreparedFile;
@@ -26,8 +27,8 @@ pub enum Standing {
     Unsafe,
 }
 
-/// Refuses a file of which a chunk is nowhere, or, unless copies are made asynchronously, not on
-/// as many distinct donors as its redundancy asks for.
+/// Refuses a file of which a chunk is nowhere, or, unless it is kept as copies that are made
+/// asynchronously, not on as many distinct donors as its redundancy asks for.
 pub fn check(
     book: &mut Book<'_>,
     file: &PreparedFile,
@@ -41,7 +42,9 @@ pub fn check(
     };
     match complete {
         Ok(()) => Ok(Standing::Safe),
-        Err(_) if mirror.is_async() => Ok(Standing::Unsafe),
+        // Mirroring is about copies: parity is computed before anything is sent, and all is
+        // waited for.
+        Err(_) if mirror.is_async() && file.version.ec.is_none() => Ok(Standing::Unsafe),
         Err(why) => Err(why),
     }
 }

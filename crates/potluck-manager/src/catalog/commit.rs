@@ -6,6 +6,7 @@
 
 use super::acknowledged::{self, Standing};
 use super::chunks::{Book, InUseAgain};
+use super::dir_policies;
 use super::entries::{self, DirId, Place};
 use super::error::Error;
 use super::journal::{self, Op};
@@ -17,7 +18,7 @@ use crate::pool::Standings;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, SessionId, SpaceId, VersionId};
 use potluck_core::path::PoolPath;
-use potluck_core::policy::{AckLevel, Mirror};
+use potluck_core::policy::{AckLevel, Mirror, Redundancy};
 use potluck_wire::control::Condition;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::HashMap;
@@ -61,6 +62,8 @@ pub struct Batch<F> {
     pub number: u32,
     /// Whether all copies must be there already.
     pub mirror: Mirror,
+    /// The redundancy that the session's command asked for, whatever directories say.
+    pub asked: Option<Redundancy>,
     /// The files; those refused before keep their place.
     pub files: Vec<Result<PreparedFile, F>>,
     /// Whether the session ends with it.
@@ -115,6 +118,7 @@ pub fn commit<F>(
         standings,
         wall_ms,
         mirror: batch.mirror,
+        asked: batch.asked,
         space: space.as_ref(),
         book: Book::new(db, now_ms),
         dirs: HashMap::new(),
@@ -197,10 +201,11 @@ struct Work<'db> {
     standings: &'db Standings,
     wall_ms: i64,
     mirror: Mirror,
+    asked: Option<Redundancy>,
     space: Option<&'db Space>,
     book: Book<'db>,
     /// Directories of this batch's files, so that a thousand files of one are looked up once.
-    dirs: HashMap<Vec<String>, DirId>,
+    dirs: HashMap<Vec<String>, (DirId, Redundancy)>,
     sums: Sums,
     /// What became visible, for the journal.
     visible: Vec<(PoolPath, VersionId)>,
@@ -217,7 +222,7 @@ impl Work<'_> {
         };
         let known_dir = self.dirs.get(above).copied();
         let found = match known_dir {
-            Some(dir) => entries::lookup(self.db, dir, name)?,
+            Some((dir, _)) => entries::lookup(self.db, dir, name)?,
             None => entries::resolve(self.db, &file.path)?,
         };
         let replaced = match found.map(|found| found.place) {
@@ -229,8 +234,8 @@ impl Work<'_> {
         let standing = acknowledged::check(&mut self.book, &file, self.mirror, self.standings)?;
 
         // From here on the file is accepted.
-        let dir = match known_dir {
-            Some(dir) => dir,
+        let (dir, keeping) = match known_dir {
+            Some(known) => known,
             None => self.make_dir(&file.path, above)?,
         };
         for chunk in &file.chunks {
@@ -243,9 +248,19 @@ impl Work<'_> {
             .iter()
             .map(|chunk| chunk.name)
             .collect();
-        let safe_wall_ms = (standing == Standing::Safe).then_some(self.wall_ms);
-        let version = Version { id, safe_wall_ms, ..file.version };
+        // A session writes all its files as its root says, and policies change while it is open:
+        // what is written otherwise than its directory says becomes that, and is unsafe until
+        // then.
+        let has = file.version.redundancy();
+        let asks = self.asked.unwrap_or(keeping);
+        let goal = (file.version.chunks > 0 && asks != has).then_some(asks);
+        let enough = goal.is_none_or(|goal| goal.tolerates() <= has.tolerates());
+        let safe_wall_ms = (standing == Standing::Safe && enough).then_some(self.wall_ms);
+        let version = Version { id, safe_wall_ms, goal, ..file.version };
         versions::insert(self.db, &version, file.inline.as_deref(), &file.pages, &parity)?;
+        if goal.is_some() {
+            versions::set_goal(self.db, id, goal)?;
+        }
         entries::insert(self.db, dir, name, Place::File(id), version.mtime_ms)?;
         self.sums.add(version.size as i64);
         if let Some(replaced) = replaced {
@@ -257,11 +272,17 @@ impl Work<'_> {
         Ok(id)
     }
 
-    fn make_dir(&mut self, path: &PoolPath, above: &[String]) -> Result<DirId, Error> {
+    /// The directory of a file, made if it is not there, and what is to keep files in it.
+    fn make_dir(
+        &mut self,
+        path: &PoolPath,
+        above: &[String],
+    ) -> Result<(DirId, Redundancy), Error> {
         let parent = path.parent().ok_or_else(|| Error::OutsideSpaces(path.clone()))?;
         let dir = entries::make_dirs(self.db, &parent, self.wall_ms)?;
-        self.dirs.insert(above.to_vec(), dir);
-        Ok(dir)
+        let known = (dir, dir_policies::effective(self.db, &parent)?.redundancy());
+        self.dirs.insert(above.to_vec(), known);
+        Ok(known)
     }
 }
 

@@ -6,8 +6,9 @@ use super::placements;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, MemberId, SessionId, SpaceId};
 use potluck_core::placement::Plan;
-use potluck_core::policy::Policy;
+use potluck_core::policy::{Policy, Redundancy};
 use rusqlite::{Connection, OptionalExtension, params};
+use serde::{Deserialize, Serialize};
 
 /// Names in one row of offers: what one step of accounting handles.
 const OFFER_ROW: usize = 4096;
@@ -23,6 +24,8 @@ pub struct StoredSession {
     pub space: SpaceId,
     /// What holds for its files.
     pub policy: Policy,
+    /// The redundancy that its command asked for, whatever directories say.
+    pub asked: Option<Redundancy>,
     /// Where it writes to.
     pub plan: Plan,
     /// Stored bytes that it asked for, without redundancy.
@@ -31,7 +34,17 @@ pub struct StoredSession {
     pub ended: bool,
 }
 
-fn to_json<T: serde::Serialize>(value: &T) -> Result<String, Error> {
+/// The column `policy`.
+#[derive(Serialize, Deserialize)]
+struct Terms {
+    #[serde(flatten)]
+    policy: Policy,
+    /// Absent from sessions of earlier releases.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    asked: Option<Redundancy>,
+}
+
+fn to_json<T: Serialize>(value: &T) -> Result<String, Error> {
     serde_json::to_string(value).map_err(|why| Error::Bug(why.to_string()))
 }
 
@@ -49,7 +62,7 @@ pub fn insert(db: &Connection, session: &StoredSession) -> Result<(), Error> {
         session.id.0,
         session.member.0,
         session.space.0,
-        to_json(&session.policy)?,
+        to_json(&Terms { policy: session.policy.clone(), asked: session.asked })?,
         to_json(&session.plan)?,
         session.bytes as i64,
     ])?;
@@ -74,12 +87,14 @@ pub fn all(db: &Connection) -> Result<Vec<StoredSession>, Error> {
     })?;
     found
         .map(|row| {
-            let ((id, member, space, bytes, ended), policy, plan) = row?;
+            let ((id, member, space, bytes, ended), terms, plan) = row?;
+            let Terms { policy, asked } = from_json(&terms)?;
             Ok(StoredSession {
                 id: SessionId(id),
                 member: MemberId(member),
                 space: SpaceId(space),
-                policy: from_json(&policy)?,
+                policy,
+                asked,
                 plan: from_json(&plan)?,
                 bytes: bytes as u64,
                 ended,

@@ -48,6 +48,10 @@ impl Orders {
         }
     }
 
+    pub fn has_verify(&self, donor: DonorId, chunk: &ChunkName) -> bool {
+        self.0.get(&donor).is_some_and(|waiting| waiting.verifies.contains_key(chunk))
+    }
+
     pub fn has_deletion(&self, donor: DonorId, chunk: &ChunkName) -> bool {
         self.0.get(&donor).is_some_and(|waiting| waiting.deletions.contains_key(chunk))
     }

@@ -5,7 +5,7 @@ use potluck_core::chunk::{ChunkName, SEAL_OVERHEAD};
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, MemberId, SessionId, SpaceId};
 use potluck_core::placement::{self, Plan, Refusal, Request};
-use potluck_core::policy::Policy;
+use potluck_core::policy::{Policy, Redundancy};
 use std::collections::BTreeSet;
 
 /// What a session of unknown size is promised at first, if it fits.
@@ -24,6 +24,8 @@ pub struct NewSession {
     pub space: SpaceId,
     /// What holds for its files.
     pub policy: Policy,
+    /// The redundancy that its command asked for, whatever directories say.
+    pub asked: Option<Redundancy>,
 }
 
 #[derive(Debug)]
@@ -31,6 +33,7 @@ pub struct Session {
     member: MemberId,
     space: SpaceId,
     policy: Policy,
+    asked: Option<Redundancy>,
     plan: Plan,
     /// Stored bytes asked for so far, without redundancy.
     bytes: u64,
@@ -51,6 +54,8 @@ pub struct Ticketed {
     pub space: SpaceId,
     /// What holds for its files.
     pub policy: Policy,
+    /// The redundancy that its command asked for, whatever directories say.
+    pub asked: Option<Redundancy>,
     /// Its whole plan.
     pub plan: Plan,
     /// Stored bytes asked for so far, without redundancy.
@@ -122,6 +127,7 @@ impl Pool {
             member: new.member,
             space: new.space,
             policy: new.policy,
+            asked: new.asked,
             plan,
             bytes,
             heard: now,
@@ -151,6 +157,7 @@ impl Pool {
             member: stored.member,
             space: stored.space,
             policy: stored.policy,
+            asked: stored.asked,
             plan,
             bytes,
             heard: now,
@@ -308,6 +315,7 @@ impl Session {
         Ticketed {
             space: self.space,
             policy: self.policy.clone(),
+            asked: self.asked,
             plan: self.plan.clone(),
             bytes: self.bytes,
         }

@@ -80,7 +80,7 @@ pub(super) fn beat(pool: &mut Pool, donor: u32, life: u64, touches: u64, now: f6
 
 fn open(pool: &mut Pool, id: SessionId, bytes: u64, now: f64) -> Result<(), Refusal> {
     let policy = Policy { sealed: false, ..Policy::default() };
-    let new = NewSession { id, member: ME, space: SpaceId(1), policy };
+    let new = NewSession { id, member: ME, space: SpaceId(1), policy, asked: None };
     pool.open_session(new, Some(bytes), at(now)).map(|_| ())
 }
 
@@ -188,7 +188,7 @@ fn an_unknown_size_is_promised_what_fits() {
     register(&mut pool, 1, 7, 0.0);
     open(&mut pool, S1, 980 * MIB, 0.0).expect("opened");
     let policy = Policy { sealed: false, ..Policy::default() };
-    let new = NewSession { id: S2, member: ME, space: SpaceId(1), policy };
+    let new = NewSession { id: S2, member: ME, space: SpaceId(1), policy, asked: None };
     let ticketed = pool.open_session(new, None, at(0.0)).expect("opened");
     assert_eq!(ticketed.bytes, 20 * MIB);
 }
@@ -323,4 +323,16 @@ fn d6_what_arrives_during_an_inventory_is_not_missing() {
     let gone = pool.not_arrived(donor, life, &[chunk(1), chunk(2), chunk(3)]);
     assert_eq!(gone, [false, false, true]);
     assert_eq!(pool.not_arrived(donor, Incarnation(6), &[chunk(3)]), [false]);
+}
+
+#[test]
+fn a_member_reports_bad_copies_no_faster_than_donors_can_be_asked_to_read() {
+    let mut pool = pool();
+    let at = |seconds: u64| Tick::from_secs(100 + seconds);
+    let mut heard = |member, now| (0..100).filter(|_| pool.hears(member, now)).count();
+    assert_eq!(heard(ME, at(0)), 32);
+    assert_eq!(heard(ME, at(0)), 0);
+    assert_eq!(heard(ME, at(5)), 5);
+    assert_eq!(heard(MemberId(ME.0 + 1), at(5)), 32, "each for itself");
+    assert_eq!(heard(ME, at(1000)), 32);
 }

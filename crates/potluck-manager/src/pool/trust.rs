@@ -7,9 +7,14 @@ use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, MemberId};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// Chunks of one donor about which complaints are remembered.
 const MAX_COMPLAINTS: usize = 1024;
+/// A report makes a donor read a whole chunk: after this many at once a member may make one more …
+const REPORTS_AT_ONCE: u32 = 32;
+/// … each time this has passed.
+const REPORT_EVERY: Duration = Duration::from_secs(1);
 /// So many different witnesses are believed against a donor's own word.
 const WITNESSES: usize = 2;
 
@@ -20,9 +25,23 @@ pub struct Complaints {
     open: BTreeMap<DonorId, BTreeMap<ChunkName, BTreeSet<MemberId>>>,
     /// Whose complaints a donor denied.
     denied: BTreeMap<DonorId, BTreeSet<MemberId>>,
+    /// When each member would have made its reports, one every [`REPORT_EVERY`].
+    reported: BTreeMap<MemberId, Tick>,
 }
 
 impl Pool {
+    /// Whether a report of this member is heard; those it makes faster than a person's disks rot
+    /// are not, for each costs a donor the reading of a chunk.
+    pub fn hears(&mut self, witness: MemberId, now: Tick) -> bool {
+        let paid = self.complaints.reported.entry(witness).or_insert(now);
+        *paid = (*paid).max(now) + REPORT_EVERY;
+        let heard = paid.saturating_sub(now) <= REPORT_EVERY * REPORTS_AT_ONCE;
+        if !heard {
+            *paid -= REPORT_EVERY;
+        }
+        heard
+    }
+
     /// A member saw wrong bytes of a chunk from a donor: the donor must look at it.
     pub fn accuse(&mut self, donor: DonorId, chunk: ChunkName, witness: MemberId, now: Tick) {
         self.order_verify(donor, chunk, now);

@@ -64,11 +64,15 @@ pub(super) fn goal_is_there(layout: &Layout, copies: &[Vec<Copy>]) -> bool {
 
 impl File {
     pub(super) fn new(version: &Version) -> Self {
-        let promised = version.redundancy().tolerates();
+        let has = version.redundancy().tolerates();
+        // What was written with less than its directory asks for is not as safe as promised until
+        // it has that; what was safe when a policy changed keeps the old promise meanwhile.
+        let asked = version.goal.filter(|_| version.safe_wall_ms.is_none());
+        let promised = asked.map_or(has, |goal| goal.tolerates().max(has));
         Self {
             health: Health {
-                tolerates: Some(promised),
-                tolerates_now: Some(promised),
+                tolerates: Some(has),
+                tolerates_now: Some(has),
                 promised,
                 safe_since_ms: version.safe_wall_ms,
                 changing_to: version.goal,
@@ -98,6 +102,12 @@ impl File {
         health.unreadable += without.len() as u64;
         self.may_return &= have(&|_| true) >= unit.need();
         self.lost |= have(&|copy| copy.worth != Worth::Lost) < unit.need();
+    }
+
+    /// Whether it is less safe than promised, though it can be read.
+    pub fn is_incomplete(&self) -> bool {
+        let Health { incomplete, tolerates, promised, .. } = self.health;
+        incomplete > 0 || tolerates.is_some_and(|tolerates| tolerates < promised)
     }
 
     /// All its units are counted.

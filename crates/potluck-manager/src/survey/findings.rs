@@ -259,17 +259,19 @@ impl Findings {
             }
             self.note_unencoded(version, layout, goal, &copies);
         }
-        if whole != version.safe_wall_ms.is_some() {
-            let noted = if whole { &mut self.safe } else { &mut self.open };
-            if noted.len() < MAX_NOTED {
-                noted.push(version.id);
-            }
+        let was_whole = version.safe_wall_ms.is_some();
+        if was_whole && !whole && self.open.len() < MAX_NOTED {
+            self.open.push(version.id);
         }
-        let health = file.done().health;
+        if whole && !was_whole && version.goal.is_none() && self.safe.len() < MAX_NOTED {
+            self.safe.push(version.id);
+        }
+        let file = file.done();
+        let health = &file.health;
         if let Some(space) = self.spaces.last_mut() {
             space.files += 1;
             space.unreadable += u64::from(health.unreadable > 0);
-            space.incomplete += u64::from(health.incomplete > 0);
+            space.incomplete += u64::from(file.is_incomplete());
             space.changing += u64::from(version.goal.is_some());
             if version.chunks > 0 {
                 space.tolerates = least(space.tolerates, health.tolerates);

@@ -102,6 +102,11 @@ async fn l1_a_complaint_is_believed_only_after_the_donor_looked() {
     let report = Report { chunk: chunk(1), donor: donor.id, fault: CopyFault::Missing };
     user.call(&report).await.expect("noted");
     let open = Open { path: "pot://lab/a".parse().expect("path"), recursive: false, after: None };
+    // A donor reads a chunk for a report, so what a reader cannot have seen is not asked about.
+    for n in 2..40 {
+        let report = Report { chunk: chunk(n), donor: donor.id, fault: CopyFault::Missing };
+        user.call(&report).await.expect("noted");
+    }
     let holders = async || user.call(&open).await.expect("opened").files[0].holders[0].clone();
     assert_eq!(holders().await, [donor.id]);
     let orders = donor.beat(donor.heartbeat(1)).await.orders;

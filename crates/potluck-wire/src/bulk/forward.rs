@@ -65,7 +65,9 @@ pub(super) fn decode_extra(extra: &[u8]) -> Option<(ChunkKind, Forward)> {
     }
 }
 
-/// Receipts of the donors that a put was forwarded to, in the order of its routes.
+/// Receipts of the donors that a put was forwarded to, in the order of its routes. Of copies that
+/// are to be made later there are none, unless its donor did not take them on: then all are
+/// `None`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Forwarded {
     count: u8,

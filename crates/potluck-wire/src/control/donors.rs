@@ -229,6 +229,22 @@ impl Call for Heartbeat {
     type Reply = Beat;
 }
 
+/// Asks where another donor is, before a client's word for it is taken (donors).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Locate {
+    /// Which donor.
+    pub donor: DonorId,
+}
+call!(Locate => Located, "locate");
+
+/// Where a donor is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Located {
+    /// Its `host:port`; `None` of one that is unknown or has not registered.
+    #[serde(default)]
+    pub address: Option<String>,
+}
+
 /// The manager's answer to a heartbeat.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Beat {
@@ -249,6 +265,9 @@ pub struct Beat {
     /// out when they are read.
     #[serde(default, deserialize_with = "known_orders")]
     pub orders: Vec<Order>,
+    /// The owner takes everything back: nothing is to be left there, damaged chunks included.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub leaving: bool,
 }
 
 /// What the manager asks a donor to do.

@@ -192,13 +192,16 @@ pub struct Trust {
 }
 call!(Trust => Done, "trust");
 
+/// Bytes a second below which no donor reads back what it holds: a small store is done in hours.
+pub const SLOWEST_SCRUB: u64 = 64 << 10;
+
 /// Has donors read back all they hold, now (admins).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ScrubNow {
     /// Which donor; `None`: all.
     #[serde(default)]
     pub donor: Option<DonorId>,
-    /// Bytes a second each.
+    /// Bytes a second each, and at least [`SLOWEST_SCRUB`].
     pub rate: u64,
 }
 call!(ScrubNow => Done, "scrub-now");

@@ -14,9 +14,9 @@ use potluck_core::placement::{Plan, Section};
 use potluck_core::policy::{AckLevel, Mirror, Override, Policy, Race};
 use potluck_core::seal::SpaceKey;
 use potluck_wire::control::{
-    Beat, Commit, Condition, DonorAccess, FileCommit, GiveBack, Heartbeat, Holding, Join, Offer,
-    OpenFile, Opened, Order, OrderFault, OrderOutcome, OrderResult, PolicySet, Register, Reserve,
-    Reserved, Scrubbed, Shard, Source,
+    Beat, Commit, Condition, DonorAccess, FileCommit, GiveBack, Heartbeat, Holding, Join, Locate,
+    Located, Offer, OpenFile, Opened, Order, OrderFault, OrderOutcome, OrderResult, PolicySet,
+    Register, Reserve, Reserved, Scrubbed, Shard, Source,
 };
 use potluck_wire::packed::{Blob, Packed};
 use potluck_wire::ticket::{Acknowledged, Caveat, Ops, Receipt, Secret, Ticket};
@@ -199,6 +199,7 @@ fn u1_messages_of_release_0_1_are_still_read() {
                 Order::Delete { chunk: name(), incarnation: Incarnation(8), touches: 3 },
                 Order::Verify { chunk: name() },
             ],
+            leaving: false,
         },
     );
 }
@@ -314,6 +315,8 @@ fn u1_messages_of_release_0_2_are_still_read() {
             scrub: Scrubbed { done: 1, of: 2, rounds: 3, spoiled: 4, hurried: true },
         },
     );
+    check("0.2/locate.json", &Locate { donor: DonorId(2) });
+    check("0.2/located.json", &Located { address: Some("10.0.0.2:7701".into()) });
     check(
         "0.2/beat.json",
         &Beat {
@@ -322,6 +325,7 @@ fn u1_messages_of_release_0_2_are_still_read() {
             changes: 0,
             now_ms: 77,
             register: false,
+            leaving: false,
             orders: vec![
                 Order::Copy {
                     order: 1,

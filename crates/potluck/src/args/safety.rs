@@ -54,7 +54,7 @@ pub enum Scrub {
 pub struct ScrubNow {
     /// Which donor, by name or number; default: all
     pub donor: Option<String>,
-    /// Bytes a second that each reads
+    /// Bytes a second that each reads, at least 64KiB
     #[arg(long, default_value = "100MiB", value_name = "SIZE", value_parser = parse_size)]
     pub rate: u64,
 }

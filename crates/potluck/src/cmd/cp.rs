@@ -1,5 +1,6 @@
 //! `potluck cp`: files and trees into the pool or out of it.
 
+mod directories;
 mod inward;
 mod outward;
 

@@ -82,10 +82,7 @@ pub async fn empty(
         return Ok(Ending::Done);
     }
     let begun = if pace.now && !pace.caution.yes {
-        match begin_now(place, bytes, client, output).await? {
-            Some(begun) => begun,
-            None => return Ok(Ending::Interrupted),
-        }
+        begin_now(place, bytes, client, output).await?
     } else {
         client.call(&order(place, bytes, pace.now)).await?
     };
@@ -107,21 +104,19 @@ async fn begin_now(
     bytes: Option<u64>,
     client: &Client,
     output: &Output,
-) -> Result<Option<GivingBack>, Failure> {
+) -> Result<GivingBack, Failure> {
     loop {
         let planned = client.call(&GiveBack { dry_run: true, ..order(place, bytes, true) }).await?;
         if planned.lost_files > 0 {
             output.note(&plan(place, bytes, true, &planned));
             let question = format!("lose {} for ever?", count(planned.lost_files, "file"));
             let advice = "without --now everything is moved to other donors first; add -y to lose it without being asked";
-            if !confirm(&question, advice).await? {
-                return Ok(None);
-            }
+            confirm(&question, advice).await?;
         }
         let agreed = GiveBack { agreed: planned.listing, ..order(place, bytes, true) };
         match client.call(&agreed).await {
             Err(failure) if failure.code == code::NOT_AGREED => output.note(&failure.message),
-            begun => return begun.map(Some),
+            begun => return begun,
         }
     }
 }

@@ -49,11 +49,12 @@ pub fn sentence(health: &Health) -> String {
         });
     }
     if standing(health) == Standing::Incomplete {
-        text.push_str(&format!(
-            " (promised: {}; {} to be made again)",
-            health.promised,
-            count(health.incomplete, "chunk")
-        ));
+        let why = match (health.incomplete, health.changing_to) {
+            // Written with less than its directory asks for.
+            (0, Some(goal)) => format!("being changed to {goal}"),
+            (lacking, _) => format!("{} to be made again", count(lacking, "chunk")),
+        };
+        text.push_str(&format!(" (promised: {}; {why})", health.promised));
     }
     text
 }
@@ -126,6 +127,10 @@ mod tests {
             sentence(&health(Some(0), 0, 0)).split(" (").next(),
             Some("tolerates no further dead donor")
         );
+        let written_with_less =
+            Health { changing_to: Some(Redundancy::Copies(3)), ..health(Some(0), 0, 0) };
+        assert_eq!(standing(&written_with_less), Standing::Incomplete);
+        assert!(sentence(&written_with_less).ends_with("(promised: 2; being changed to 3 copies)"));
         assert!(sentence(&health(None, 0, 4)).contains("4 chunks missing"));
         let silent = Health { tolerates_now: Some(0), ..health(Some(2), 0, 0) };
         assert_eq!(

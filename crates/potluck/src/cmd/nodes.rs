@@ -129,9 +129,7 @@ async fn remove(args: NodeRemove, client: &Client, output: &Output) -> Result<En
             0 => format!("remove {} from the pool for ever?", donor.name),
             lost => format!("remove {} and lose {} for ever?", donor.name, count(lost, "file")),
         };
-        if !confirm(&question, "add -y to do it without asking, or -n to only look").await? {
-            return Ok(Ending::Interrupted);
-        }
+        confirm(&question, "add -y to do it without asking, or -n to only look").await?;
     }
     client.call(&Revoke { member: MemberId(donor.donor.0) }).await?;
     output.result(&report(true), |_| {

@@ -78,9 +78,7 @@ async fn set(args: PolicySet, client: &Client, output: &Output) -> Result<Ending
     if !args.caution.yes && planned.files > 0 {
         output.note(&change("will become", &planned));
         let advice = "add -y to do it without asking, -n to only look, or --new-files-only";
-        if !confirm("change these files?", advice).await? {
-            return Ok(Ending::Interrupted);
-        }
+        confirm("change these files?", advice).await?;
     }
     set.dry_run = false;
     let changed = client.call(&set).await?;

@@ -5,8 +5,8 @@ use crate::args::{Scrub, ScrubNow};
 use crate::output::{Output, table};
 use potluck_client::pool::Client;
 use potluck_core::size::format_size;
-use potluck_wire::control::{self, DonorStatus, Scrubbed, Status};
-use potluck_wire::error::Failure;
+use potluck_wire::control::{self, DonorStatus, SLOWEST_SCRUB, Scrubbed, Status};
+use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -31,6 +31,11 @@ pub async fn run(args: Scrub, client: &Client, output: &Output) -> Result<Ending
 }
 
 async fn now(args: ScrubNow, client: &Client, output: &Output) -> Result<Ending, Failure> {
+    if args.rate < SLOWEST_SCRUB {
+        let what = format!("--rate: no donor reads slower than {}/s", format_size(SLOWEST_SCRUB));
+        return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
+            .hint("to leave the donors alone, do nothing: unasked they read politely"));
+    }
     let donor = match &args.donor {
         Some(name) => Some(donors::named(client, name).await?),
         None => None,

@@ -54,7 +54,7 @@ pub async fn run(
         None => (fsck::look(client, &args.path, shown).await?, None),
     };
     let read = match args.read {
-        true => Some(read_back(&args.path, client, shown).await?),
+        true => Some(read_back(&args.path, health.is_some(), client, shown).await?),
         false => None,
     };
     let verified = Verified { findings, health, read };
@@ -97,25 +97,62 @@ fn is_directory(path: &PoolPath) -> Failure {
 
 /// Reads every byte below a path. The client compares each chunk with its name and each file's
 /// recipe with its digest; what it reads goes nowhere.
-async fn read_back(path: &PoolPath, client: &Client, shown: bool) -> Result<ReadBack, Failure> {
+async fn read_back(
+    path: &PoolPath,
+    is_file: bool,
+    client: &Client,
+    shown: bool,
+) -> Result<ReadBack, Failure> {
     let progress = progress_bar::transfer(shown, Some(0));
     let mut read = ReadBack::default();
+    if is_file {
+        read.file(path, client, &progress).await;
+        return Ok(read);
+    }
+    for tree in trees(path, client).await? {
+        read.tree(&tree, client, &progress).await?;
+    }
+    Ok(read)
+}
+
+/// What is opened as one: a space, or a directory in one.
+async fn trees(path: &PoolPath, client: &Client) -> Result<Vec<PoolPath>, Failure> {
+    if !path.space().is_empty() {
+        return Ok(vec![path.clone()]);
+    }
+    let mut spaces = Vec::new();
     let mut after = None;
     loop {
-        let list = List { path: path.clone(), recursive: true, after };
+        let list = List { path: path.clone(), recursive: false, after };
         let page = client.call_patiently(&list).await?;
-        for entry in page.entries.iter().filter(|entry| entry.kind == EntryKind::File) {
-            let file = below(path, &entry.path)?;
-            read.file(&file, client, &progress).await;
+        for entry in &page.entries {
+            spaces.push(below(path, &entry.path)?);
         }
         after = page.next;
         if after.is_none() {
-            return Ok(read);
+            return Ok(spaces);
         }
     }
 }
 
 impl ReadBack {
+    async fn tree(
+        &mut self,
+        path: &PoolPath,
+        client: &Client,
+        progress: &Arc<dyn Progress>,
+    ) -> Result<(), Failure> {
+        let done = get::check_tree(client, path, Arc::clone(progress)).await?;
+        self.files += done.files;
+        self.bytes += done.bytes;
+        // A file that was replaced or removed since its page was opened has nothing to be read any
+        // more: what is there now is asked for once more.
+        for (file, _) in done.failed {
+            self.file(&below(path, &file)?, client, progress).await;
+        }
+        Ok(())
+    }
+
     async fn file(&mut self, path: &PoolPath, client: &Client, progress: &Arc<dyn Progress>) {
         match get::cat(client, path, ByteRange::ALL, io::sink(), Arc::clone(progress)).await {
             Ok(done) => {

@@ -16,6 +16,8 @@ fn k06_a_scrub_finds_every_flipped_bit_and_all_is_made_again() {
     let damaged: Vec<_> = lab.lent("donor-1").chunks().into_iter().take(20).collect();
     assert_eq!(damaged.len(), 20);
     damaged.iter().enumerate().for_each(|(number, path)| flip(path, 997 * number as u64));
+    let refused = lab.cli.fails(2, &["scrub", "now", "donor-1", "--rate", "0"]);
+    assert!(refused.message.contains("64.0 KiB/s"), "{refused:?}");
     lab.cli.ok(&["scrub", "now", "donor-1", "--rate", "100MiB"]);
     wait_until("all damage to be found", PATIENCE, || lab.lent("donor-1").quarantine().len() == 20);
     wait_until("the scrub to tell", PATIENCE, || {
@@ -28,6 +30,32 @@ fn k06_a_scrub_finds_every_flipped_bit_and_all_is_made_again() {
     lab.cli.wait_safe("pot://lab/f");
     lab.cli.ok(&["verify", "pot://lab/f", "--read"]);
     assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");
+}
+
+#[test]
+fn k06_reading_back_a_tree_checks_every_file_and_names_the_damaged() {
+    let lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
+    let tree = lab.dir().join("tree");
+    fs::create_dir_all(tree.join("deep")).expect("directories");
+    for n in 0..40 {
+        let (input, _) = file(lab.dir(), "input", 100 + n, 3000 * n as usize);
+        fs::rename(input, tree.join(format!("deep/{n}"))).expect("moved");
+    }
+    lab.cli.ok(&["cp", "-r", arg(&tree), "pot://lab/"]);
+    let bytes = 3000 * (0..40).sum::<u64>();
+    for path in ["pot://lab/tree", "pot://"] {
+        let read = lab.cli.json(&["verify", "-r", "--read", path])["read"].clone();
+        assert_eq!((&read["files"], &read["bytes"]), (&40.into(), &bytes.into()), "{read}");
+    }
+    let stated = lab.cli.json(&["stat", "--chunks", "pot://lab/tree/deep/39"]);
+    let chunk = stated["chunk_list"][1]["name"].as_str().expect("a chunk").to_string();
+    let files = lab.lent("donor-1").chunks();
+    let hit = files.iter().find(|path| path.ends_with(&chunk)).expect("stored");
+    flip(hit, 12_345);
+    let ran = lab.cli.run(&["verify", "-r", "--read", "pot://lab"]);
+    assert_eq!(ran.code, 7, "{}", ran.stderr);
+    assert!(ran.stderr.contains("pot://lab/tree/deep/39"), "{}", ran.stderr);
 }
 
 fn copy_tree(from: &Path, to: &Path) {

@@ -72,3 +72,31 @@ fn k09_a_directorys_policy_holds_for_what_is_stored_there() {
     let refused = user.fails(8, &["policy", "set", "pot://lab", "--copies", "2", "-y"]);
     assert_eq!(refused.code, "POT-E062", "{refused:?}");
 }
+
+#[test]
+fn k09_a_tree_copied_from_above_is_kept_as_its_directories_say() {
+    let lab = Lab::with_options(4, &["--repair-grace", "2s"]);
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
+    lab.cli.ok(&["mkdir", "pot://lab/tree/archive", "--parents"]);
+    lab.cli.ok(&["policy", "set", "pot://lab/tree/archive", "--ec", "2+1", "-y"]);
+    let tree = lab.dir().join("tree");
+    std::fs::create_dir_all(tree.join("archive/deep")).expect("directories");
+    let (input, content) = file(lab.dir(), "input", 11, 1 << 20);
+    for name in ["plain", "archive/a", "archive/deep/b"] {
+        std::fs::copy(&input, tree.join(name)).expect("copied");
+    }
+    let kept_as = |path: &str| {
+        let text = lab.cli.ok(&["stat", path]).text();
+        text.lines().find_map(|line| line.strip_prefix("kept as    ").map(str::to_string))
+    };
+    lab.cli.ok(&["cp", "-r", arg(&tree), "pot://lab/"]);
+    for (name, kept) in [("plain", "1 copy"), ("archive/a", "2+1"), ("archive/deep/b", "2+1")] {
+        let path = format!("pot://lab/tree/{name}");
+        assert_eq!(kept_as(&path).as_deref(), Some(kept), "{path}");
+        assert!(lab.cli.is_safe(&path), "{path}: {}", lab.cli.health(&path));
+        assert_same(&lab.cli.cat(&path), &content, &path);
+    }
+    // One file over another asks its directory too.
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/tree/archive/a"]);
+    assert_eq!(kept_as("pot://lab/tree/archive/a").as_deref(), Some("2+1"));
+}

@@ -69,7 +69,7 @@ impl Window {
         let Some((_, forwarded)) = chunk.forwarded.take_if(|(donor, _)| *donor == by) else {
             return;
         };
-        if self.mirror == Mirror::ServerAsync {
+        if self.mirror == Mirror::ServerAsync && stored.forwarded.is_empty() {
             // Its donor has taken them on; what it fails to make is left to repair.
             self.forwarded_later += forwarded.len() as u64;
             chunk.spread.want -= forwarded.len() as u32;

@@ -28,6 +28,7 @@ pub struct Fixture {
     pub mirror: Mirror,
     /// Donors 1 to 32, which are all there.
     pub pool: Pool,
+    pub asked: Option<Redundancy>,
     batch: u32,
 }
 
@@ -47,7 +48,8 @@ impl Fixture {
     /// Of the catalog in `dir`, whose first space is called “lab”.
     pub fn of(dir: TempDir, db: Connection) -> Self {
         let (session, mirror) = (SessionId([0; 16]), Mirror::ClientSync);
-        let mut fixture = Self { dir, db, session, mirror, pool: donors_there(32), batch: 0 };
+        let pool = donors_there(32);
+        let mut fixture = Self { dir, db, session, mirror, pool, asked: None, batch: 0 };
         fixture.new_session(1);
         fixture
     }
@@ -59,10 +61,10 @@ impl Fixture {
     /// As after a restart of the manager.
     pub fn reopen(self) -> Self {
         let file = self.file();
-        let Self { dir, db, session, mirror, pool, batch } = self;
+        let Self { dir, db, session, mirror, pool, asked, batch } = self;
         drop(db);
         let db = schema::open_existing(&file).expect("reopened");
-        Self { dir, db, session, mirror, pool, batch }
+        Self { dir, db, session, mirror, pool, asked, batch }
     }
 
     pub fn new_session(&mut self, id: u8) {
@@ -74,6 +76,7 @@ impl Fixture {
             member: MemberId(1),
             space: SpaceId(1),
             policy: Policy::default(),
+            asked: None,
             plan,
             bytes: 0,
             ended: false,
@@ -93,6 +96,7 @@ impl Fixture {
             space: SpaceId(1),
             number,
             mirror: self.mirror,
+            asked: self.asked,
             files: files.into_iter().map(Ok).collect(),
             done,
         };

@@ -196,3 +196,33 @@ fn reads_race_as_the_directory_of_each_file_says() {
     let one = open::open(&fixture.db, &path("pot://lab/d/e/c"), false, None).expect("opened");
     assert_eq!(one.files[0].race, Race::Extra(2));
 }
+
+#[test]
+fn what_is_written_with_less_than_its_directory_asks_for_is_on_its_way_there_and_unsafe() {
+    let mut fixture = Fixture::new();
+    let there = |fixture: &Fixture, id| {
+        let version = versions::get(&fixture.db, id).expect("there");
+        (version.goal.map(|goal| goal.to_string()), version.safe_wall_ms.is_some())
+    };
+    entries::make_dirs(&fixture.db, &path("pot://lab/archive/deep"), 0).expect("made");
+    set(&fixture, "pot://lab/archive", &ec("2+1"));
+    // One session writes a whole tree, as its root says.
+    let files = ["pot://lab/a", "pot://lab/archive/b", "pot://lab/archive/deep/new/c"];
+    let outcomes = fixture.commit(files.map(|at| file(at, &[1, 2], &[1])).to_vec());
+    let versions: Vec<_> = outcomes.into_iter().map(|made| made.expect("accepted")).collect();
+    assert_eq!(there(&fixture, versions[0]), (None, true));
+    assert_eq!(there(&fixture, versions[1]), (Some("2+1".into()), false));
+    assert_eq!(there(&fixture, versions[2]), (Some("2+1".into()), false));
+    // More than is asked for is no danger, and becomes what is asked for all the same.
+    set(&fixture, "pot://lab/archive/deep", &copies(1));
+    let mut more = file("pot://lab/archive/deep/d", &[1, 2], &[1, 2]);
+    more.version.copies = 2;
+    let version = fixture.put(more.clone());
+    assert_eq!(there(&fixture, version), (Some("1 copy".into()), true));
+    // What a command asked for itself holds, also where another file is replaced.
+    fixture.asked = Some(Redundancy::Copies(2));
+    let version = fixture.put(more);
+    assert_eq!(there(&fixture, version), (None, true));
+    let version = fixture.put(file("pot://lab/archive/b", &[1], &[1]));
+    assert_eq!(there(&fixture, version), (Some("2 copies".into()), false));
+}

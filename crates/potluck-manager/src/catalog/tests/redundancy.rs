@@ -108,9 +108,13 @@ fn an_asynchronous_write_opens_an_unsafe_window_and_needs_one_holder_of_each_chu
         fixture.mirror = mirror;
         let version = fixture.put(copies("pot://lab/a", &[1], &[1], 2));
         assert_eq!(safe(&fixture, version), None);
-        let coded = coded("pot://lab/b", "2+1", 2, &[(1, &[1]), (2, &[1]), (3, &[1])]);
-        let version = fixture.put(coded);
-        assert_eq!(safe(&fixture, version), None);
+        // Groups are written synchronously, whatever the protocol of copies.
+        let crowded = coded("pot://lab/b", "2+1", 2, &[(21, &[1]), (22, &[1]), (23, &[1])]);
+        let why = refused(fixture.commit(vec![crowded]));
+        assert!(matches!(why, Error::NotApart { .. }), "{why}");
+        let apart = coded("pot://lab/b", "2+1", 2, &[(1, &[1]), (2, &[2]), (3, &[3])]);
+        let version = fixture.put(apart);
+        assert_eq!(safe(&fixture, version), Some(0));
         let whole = fixture.put(copies("pot://lab/c", &[5], &[1, 2], 2));
         assert_eq!(safe(&fixture, whole), Some(0), "all was there already");
         let why = refused(fixture.commit(vec![copies("pot://lab/d", &[6], &[], 2)]));

@@ -1,27 +1,36 @@
 //! From local files, trees or standard input into the pool.
 
+use super::directories::Policies;
 use super::{CpReport, FailedFile, StoredVersion, kind_of, policy_override, usage};
 use crate::args::Cp;
 use crate::progress_bar;
 use potluck_client::pool::Client;
-use potluck_client::put::{PutOptions, put};
+use potluck_client::put::{PutOptions, PutReport, put};
 use potluck_client::source::{Input, Item};
 use potluck_core::ids::VersionId;
 use potluck_core::path::{BadPath, PoolPath};
 use potluck_wire::control::{Condition, EntryKind, MakeDir};
 use potluck_wire::error::{ErrorKind, Failure, code};
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use walkdir::WalkDir;
 
 /// What is to be stored, found before the first byte is sent.
 #[derive(Default)]
 struct Wanted {
-    files: Vec<(PoolPath, Source)>,
+    files: Vec<Wish>,
     empty_dirs: Vec<PoolPath>,
     skipped: Vec<String>,
     failed: Vec<FailedFile>,
-    /// `None` once a stream of unknown length is among them.
+}
+
+/// One file to be stored.
+struct Wish {
+    path: PoolPath,
+    source: Source,
+    /// `None` of a stream of unknown length.
     bytes: Option<u64>,
 }
 
@@ -38,18 +47,14 @@ pub async fn copy(args: &Cp, client: &Client, shown: bool) -> Result<CpReport, F
     }
     let kind = kind_of(client, &to).await?;
     let wanted = find(args, &to, kind)?;
-    let options = PutOptions {
+    let mut options = PutOptions {
         policy: policy_override(&args.policy)?,
         condition: match (args.if_absent, args.if_version) {
             (true, _) => Condition::IfAbsent,
             (_, Some(version)) => Condition::IfVersion(VersionId(version)),
             _ => Condition::Always,
         },
-        bytes: wanted.bytes,
-    };
-    let root = match wanted.files.as_slice() {
-        [(only, _)] => only.clone(),
-        _ => to.clone(),
+        bytes: bytes(&wanted.files),
     };
     let mut report =
         CpReport { skipped: wanted.skipped, failed: wanted.failed, ..CpReport::default() };
@@ -59,29 +64,76 @@ pub async fn copy(args: &Cp, client: &Client, shown: bool) -> Result<CpReport, F
     if wanted.files.is_empty() {
         return Ok(report);
     }
-    let items = wanted.files.into_iter().map(|(path, source)| {
-        let input = match source {
-            Source::File(local) => Input::File(local),
-            Source::Stdin => Input::Stream(Box::new(io::stdin())),
-        };
-        Item { path, input }
-    });
     let progress = progress_bar::transfer(shown, options.bytes);
-    let done = put(client, &root, Box::new(items), &options, progress).await?;
-    report.files = done.stored.len() as u64;
-    report.bytes = done.bytes;
-    report.sent_chunks = Some(done.sent_chunks);
-    report.sent_bytes = Some(done.sent_bytes);
-    report.held_chunks = Some(done.held_chunks);
-    report.pending_copies = Some(done.pending_copies);
-    report.versions = done
-        .stored
-        .into_iter()
-        .map(|(path, version)| StoredVersion { path: path.to_string(), version: version.0 })
-        .collect();
-    let failed = done.failed.into_iter();
-    report.failed.extend(failed.map(|(path, error)| FailedFile { path: path.to_string(), error }));
+    for (root, files) in by_policy(client, &to, wanted.files).await? {
+        options.bytes = bytes(&files);
+        let items = files.into_iter().map(|Wish { path, source, .. }| {
+            let input = match source {
+                Source::File(local) => Input::File(local),
+                Source::Stdin => Input::Stream(Box::new(io::stdin())),
+            };
+            Item { path, input }
+        });
+        let progress = Arc::clone(&progress);
+        report.stored(put(client, &root, Box::new(items), &options, progress).await?);
+    }
     Ok(report)
+}
+
+/// Plaintext bytes of all; `None` while that cannot be known.
+fn bytes(files: &[Wish]) -> Option<u64> {
+    files.iter().map(|file| file.bytes).sum()
+}
+
+/// The files of each policy, with a path where it holds: what is written in one session is
+/// written by one policy.
+async fn by_policy(
+    client: &Client,
+    to: &PoolPath,
+    files: Vec<Wish>,
+) -> Result<Vec<(PoolPath, Vec<Wish>)>, Failure> {
+    let above = |file: &Wish| file.path.parent().unwrap_or_else(|| file.path.clone());
+    let dirs: BTreeSet<PoolPath> = files.iter().map(above).collect();
+    if let [only] = files.as_slice() {
+        return Ok(vec![(only.path.clone(), files)]);
+    }
+    if let (Some(dir), 1) = (dirs.first(), dirs.len()) {
+        return Ok(vec![(dir.clone(), files)]);
+    }
+    let policies = Policies::of(client, to, &dirs).await?;
+    let mut parts: Vec<(PoolPath, Vec<Wish>)> = Vec::new();
+    for file in files {
+        let dir = above(&file);
+        let same = |(root, _): &&mut (PoolPath, _)| policies.at(root) == policies.at(&dir);
+        match parts.iter_mut().find(same) {
+            Some((_, files)) => files.push(file),
+            None => parts.push((dir, vec![file])),
+        }
+    }
+    Ok(parts)
+}
+
+impl CpReport {
+    /// Adds what a session did.
+    fn stored(&mut self, done: PutReport) {
+        let add = |sum: &mut Option<u64>, more| *sum = Some(sum.unwrap_or(0) + more);
+        self.files += done.stored.len() as u64;
+        self.bytes += done.bytes;
+        add(&mut self.sent_chunks, done.sent_chunks);
+        add(&mut self.sent_bytes, done.sent_bytes);
+        add(&mut self.held_chunks, done.held_chunks);
+        add(&mut self.pending_copies, done.pending_copies);
+        let stored = done.stored.into_iter();
+        self.versions.extend(
+            stored.map(|(path, version)| StoredVersion {
+                path: path.to_string(),
+                version: version.0,
+            }),
+        );
+        let failed = done.failed.into_iter();
+        self.failed
+            .extend(failed.map(|(path, error)| FailedFile { path: path.to_string(), error }));
+    }
 }
 
 fn find(args: &Cp, to: &PoolPath, kind: Option<EntryKind>) -> Result<Wanted, Failure> {
@@ -91,7 +143,7 @@ fn find(args: &Cp, to: &PoolPath, kind: Option<EntryKind>) -> Result<Wanted, Fai
             usage("several files need a directory to go to").hint("end the last path with /")
         );
     }
-    let mut wanted = Wanted { bytes: Some(0), ..Wanted::default() };
+    let mut wanted = Wanted::default();
     for from in &args.from {
         if from == "-" {
             if is_dir {
@@ -99,8 +151,7 @@ fn find(args: &Cp, to: &PoolPath, kind: Option<EntryKind>) -> Result<Wanted, Fai
                     usage("standard input has no name").hint("name the file: pot://SPACE/PATH")
                 );
             }
-            wanted.files.push((to.clone(), Source::Stdin));
-            wanted.bytes = None;
+            wanted.files.push(Wish { path: to.clone(), source: Source::Stdin, bytes: None });
             continue;
         }
         let local = Path::new(from);
@@ -129,9 +180,8 @@ fn find(args: &Cp, to: &PoolPath, kind: Option<EntryKind>) -> Result<Wanted, Fai
 }
 
 impl Wanted {
-    fn add_file(&mut self, path: PoolPath, local: PathBuf, len: Option<u64>) {
-        self.bytes = self.bytes.zip(len).map(|(sum, len)| sum + len);
-        self.files.push((path, Source::File(local)));
+    fn add_file(&mut self, path: PoolPath, local: PathBuf, bytes: Option<u64>) {
+        self.files.push(Wish { path, source: Source::File(local), bytes });
     }
 
     fn fail(&mut self, path: &Path, error: Failure) {

@@ -1,0 +1,78 @@
+use super::*;
+use potluck_core::chunk::SEAL_OVERHEAD;
+use potluck_core::ids::VersionId;
+use potluck_wire::packed::{Blob, Packed};
+
+fn nothing() -> OpenFile {
+    OpenFile {
+        path: "f".into(),
+        version: VersionId(1),
+        size: 0,
+        digest: FileDigest::default().finish(),
+        mtime_ms: 0,
+        executable: false,
+        inline: None,
+        pages: Vec::new(),
+        holders: Vec::new(),
+        ec: None,
+        parity: Packed::default(),
+        parity_holders: Vec::new(),
+        race: Race::default(),
+    }
+}
+
+/// A file of `lens`, whose chunks are sealed or not.
+fn opened(lens: &[u32], sealed: bool) -> OpenFile {
+    let entry = |(n, len): (usize, &u32)| {
+        let digest = Digest::of(&[n as u8]);
+        let name = if sealed { ChunkName::of(&[n as u8, 1]) } else { ChunkName(digest.0) };
+        Entry { name, digest, len: *len, sealed }
+    };
+    let entries: Vec<_> = lens.iter().enumerate().map(entry).collect();
+    let mut digest = FileDigest::default();
+    entries.iter().for_each(|entry| digest.push(entry.digest));
+    OpenFile {
+        size: lens.iter().copied().map(u64::from).sum(),
+        digest: digest.finish(),
+        pages: vec![Blob(recipe::pack(&entries))],
+        ..nothing()
+    }
+}
+
+#[test]
+fn i1_sealed_bytes_are_never_taken_for_content_nor_plain_ones_in_a_sealed_space() {
+    let key = SpaceKey::from_bytes([5; 32]);
+    assert!(Recipe::check(opened(&[9, 9, 4], true), Some(&key)).is_ok());
+    assert!(Recipe::check(opened(&[9, 9, 4], false), None).is_ok());
+    for (file, key) in [(opened(&[9, 9, 4], true), None), (opened(&[9], false), Some(&key))] {
+        let Err(why) = Recipe::check(file, key) else { panic!("it was believed") };
+        assert_eq!((why.kind, why.code.as_str()), (ErrorKind::Integrity, code::WRONG_BYTES));
+    }
+    // The same of what lives in the catalog.
+    let content = b"a few bytes".to_vec();
+    let mut digest = FileDigest::default();
+    digest.push(Digest::of(&content));
+    let plain = OpenFile {
+        size: content.len() as u64,
+        digest: digest.finish(),
+        inline: Some(Blob(content.clone())),
+        ..nothing()
+    };
+    let mut sealed = content;
+    key.seal(Meaning::Inline, &plain.digest, &mut sealed);
+    let sealed = OpenFile { inline: Some(Blob(sealed)), ..plain.clone() };
+    assert!(Recipe::check(plain.clone(), None).is_ok());
+    assert!(Recipe::check(sealed.clone(), Some(&key)).is_ok());
+    assert!(Recipe::check(plain, Some(&key)).is_err());
+    assert!(Recipe::check(sealed, None).is_err());
+}
+
+#[test]
+fn what_a_read_takes_is_a_chunk_or_a_group_however_large_the_file() {
+    let file = opened(&[4 << 20, 4 << 20, 1000], true);
+    let stored = ((4 << 20) + SEAL_OVERHEAD) as usize;
+    assert_eq!(largest_unit(&file), stored);
+    let coded = OpenFile { ec: Some("4+2".parse().expect("a code")), ..file };
+    assert_eq!(largest_unit(&coded), 6 * stored);
+    assert_eq!(largest_unit(&opened(&[], false)), 0, "what lives in the catalog");
+}

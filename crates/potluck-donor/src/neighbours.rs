@@ -1,0 +1,59 @@
+//! Where other donors are. A client says to whom its puts are to be passed on, and the manager says
+//! whether that is a donor of the pool: no member can make a machine in an owner's network connect
+//! to another of its choice.
+
+use potluck_core::clock::{Clock, Tick};
+use potluck_core::ids::DonorId;
+use potluck_wire::call::Caller;
+use potluck_wire::control::{Locate, Source};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+/// What the manager said is believed for so long: a donor that started again may be elsewhere, and
+/// until that is known its copies go the writer's way.
+const BELIEVED: Duration = Duration::from_secs(10);
+/// A put waits for its routes.
+const DEADLINE: Duration = Duration::from_secs(3);
+/// Donors remembered; members may name as many as they like.
+const MOST: usize = 1024;
+
+/// Addresses as the manager said them.
+pub(crate) struct Neighbours {
+    caller: Caller,
+    known: Mutex<BTreeMap<DonorId, (Option<String>, Tick)>>,
+}
+
+impl Neighbours {
+    /// Will ask `caller`'s manager.
+    pub fn new(caller: Caller) -> Self {
+        Self { caller, known: Mutex::default() }
+    }
+
+    fn known(&self) -> MutexGuard<'_, BTreeMap<DonorId, (Option<String>, Tick)>> {
+        self.known.lock().expect("no holder panics")
+    }
+
+    /// Whether the donor is where it is said to be. Of what cannot be asked now, it is not.
+    pub async fn confirm(&self, clock: &dyn Clock, said: &Source) -> bool {
+        let now = clock.now();
+        let known = self.known().get(&said.donor).filter(|(_, until)| now < *until).cloned();
+        let address = match known {
+            Some((address, _)) => address,
+            None => {
+                let locate = Locate { donor: said.donor };
+                let asked = self.caller.call(&locate);
+                let Ok(Ok(located)) = tokio::time::timeout(DEADLINE, asked).await else {
+                    return false;
+                };
+                let mut known = self.known();
+                if known.len() >= MOST {
+                    known.clear();
+                }
+                known.insert(said.donor, (located.address.clone(), now + BELIEVED));
+                located.address
+            }
+        };
+        address.as_ref() == Some(&said.address)
+    }
+}

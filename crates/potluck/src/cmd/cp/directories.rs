@@ -1,0 +1,77 @@
+//! What holds in the directories that files are copied to: one write session stores all its files
+//! by one policy, so that each policy gets a session of its own.
+
+use potluck_client::pool::Client;
+use potluck_core::path::PoolPath;
+use potluck_core::policy::Policy;
+use potluck_wire::control::{EntryKind, Stat};
+use potluck_wire::error::{Failure, code};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use tokio::task::JoinSet;
+
+/// Directories asked about at once.
+const AT_ONCE: usize = 16;
+
+/// The policies of those directories that are there; what is not there yet inherits.
+pub struct Policies(HashMap<PoolPath, Policy>);
+
+impl Policies {
+    /// Asks for what holds in `dirs`, all inside `base`.
+    pub async fn of(
+        client: &Client,
+        base: &PoolPath,
+        dirs: &BTreeSet<PoolPath>,
+    ) -> Result<Self, Failure> {
+        let mut levels = BTreeMap::<usize, BTreeSet<PoolPath>>::new();
+        for dir in dirs {
+            let mut above = Some(dir.clone());
+            while let Some(dir) = above.take_if(|dir| dir.is_inside(base)) {
+                above = dir.parent();
+                if !levels.entry(dir.names().len()).or_default().insert(dir) {
+                    break; // and so are those above it
+                }
+            }
+        }
+        let mut known = Self(HashMap::new());
+        for level in levels.into_values() {
+            // Below a directory that is not there is none.
+            let there = |dir: &PoolPath| dir.parent().is_some_and(|up| known.0.contains_key(&up));
+            let asked: Vec<_> = level.into_iter().filter(|dir| dir == base || there(dir)).collect();
+            for part in asked.chunks(AT_ONCE) {
+                let mut answers = JoinSet::new();
+                for dir in part.iter().cloned() {
+                    let client = client.clone();
+                    answers.spawn(async move { (policy_of(&client, &dir).await, dir) });
+                }
+                while let Some(answer) = answers.join_next().await {
+                    let Ok((policy, dir)) = answer else { continue };
+                    known.0.extend(policy?.map(|policy| (dir, policy)));
+                }
+            }
+        }
+        Ok(known)
+    }
+
+    /// What holds in `dir`: what holds in the nearest directory that is there.
+    pub fn at(&self, dir: &PoolPath) -> Option<&Policy> {
+        let mut dir = dir.clone();
+        loop {
+            match self.0.get(&dir) {
+                Some(policy) => return Some(policy),
+                None => dir = dir.parent()?,
+            }
+        }
+    }
+}
+
+/// The policy of a directory; `None` if there is none. A file in its place is told of at the
+/// commit.
+async fn policy_of(client: &Client, dir: &PoolPath) -> Result<Option<Policy>, Failure> {
+    match client.call(&Stat { path: dir.clone(), chunks: false }).await {
+        Ok(stated) => Ok((stated.entry.kind == EntryKind::Dir).then_some(stated.policy)),
+        Err(failure) if [code::NO_ENTRY, code::WRONG_KIND].contains(&failure.code.as_str()) => {
+            Ok(None)
+        }
+        Err(failure) => Err(failure),
+    }
+}
