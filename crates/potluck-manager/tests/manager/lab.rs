@@ -190,6 +190,7 @@ impl Donor {
             label: self.label.clone(),
             grace_ms: None,
             heard: self.heard,
+            disk_fault: None,
         };
         let registered = self.caller.call(&register).await.expect("registered");
         assert_eq!(registered.donor, self.id);
@@ -224,6 +225,7 @@ impl Donor {
             results: Vec::new(),
             excess: 0,
             scrub: Default::default(),
+            disk_fault: None,
         }
     }
 

@@ -167,6 +167,7 @@ fn u1_messages_of_release_0_1_are_still_read() {
             label: None,
             grace_ms: None,
             heard: Default::default(),
+            disk_fault: None,
         },
     );
     check(
@@ -184,6 +185,7 @@ fn u1_messages_of_release_0_1_are_still_read() {
             results: vec![],
             excess: 0,
             scrub: Default::default(),
+            disk_fault: None,
         },
     );
     check(
@@ -276,6 +278,7 @@ fn u1_messages_of_release_0_2_are_still_read() {
             label: Some("room-12".into()),
             grace_ms: Some(86_400_000),
             heard: (Epoch(4), 77),
+            disk_fault: None,
         },
     );
     let result = |order, outcome| OrderResult { order, outcome };
@@ -309,6 +312,7 @@ fn u1_messages_of_release_0_2_are_still_read() {
             ],
             excess: 9,
             scrub: Scrubbed { done: 1, of: 2, rounds: 3, spoiled: 4, hurried: true },
+            disk_fault: None,
         },
     );
     check(

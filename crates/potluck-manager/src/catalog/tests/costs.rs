@@ -120,6 +120,7 @@ fn standings(donors: u32) -> crate::pool::Standings {
             label: None,
             grace_ms: None,
             heard: Default::default(),
+            disk_fault: None,
         };
         pool.register(donor, &register, String::new(), Duration::ZERO);
         pool.inventory_done(donor, register.incarnation);
