@@ -225,10 +225,11 @@ impl Findings {
         if whole && version.safe_wall_ms.is_none() && self.safe.len() < MAX_NOTED {
             self.safe.push(version.id);
         }
-        let health = file.done().health;
+        let File { health, may_return, .. } = file.done();
         if let Some(space) = self.spaces.last_mut() {
             space.files += 1;
             space.unreadable += u64::from(health.unreadable > 0);
+            space.lost += u64::from(health.unreadable > 0 && !may_return);
             space.incomplete += u64::from(health.incomplete > 0);
             space.changing += u64::from(version.goal.is_some());
             if version.chunks > 0 {
