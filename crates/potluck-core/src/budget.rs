@@ -21,6 +21,14 @@ pub enum BadKeepFree {
     /// A percentage outside 0 to 100.
     #[error("“{0}” is not a share of the disk: write 0% to 100%, or a size such as 50GiB")]
     Percent(String),
+    /// A number with a decimal point and nothing behind: of what?
+    #[error("“{text}” may be a share or a size: write {meant}")]
+    Fraction {
+        /// The whole text.
+        text: String,
+        /// What it may stand for.
+        meant: String,
+    },
     /// Not a size either.
     #[error(transparent)]
     Size(#[from] BadSize),
@@ -41,13 +49,26 @@ impl FromStr for KeepFree {
 
     fn from_str(text: &str) -> Result<Self, BadKeepFree> {
         let Some(number) = text.trim().strip_suffix('%') else {
-            return Ok(Self::Bytes(parse_size(text)?));
+            return match fraction(text.trim()) {
+                // Nobody means bytes by it, and a tenth of a byte would be none.
+                Some(meant) => Err(BadKeepFree::Fraction { text: text.into(), meant }),
+                None => Ok(Self::Bytes(parse_size(text)?)),
+            };
         };
         match number.trim().parse::<f64>() {
             Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(Self::Percent(percent)),
             _ => Err(BadKeepFree::Percent(text.into())),
         }
     }
+}
+
+/// What a bare number with a decimal point may stand for.
+fn fraction(text: &str) -> Option<String> {
+    let number = text.parse::<f64>().ok().filter(|_| text.contains('.'))?;
+    Some(match number <= 1.0 {
+        true => format!("{}% for that share of the disk", (number * 1e6).round() / 1e4),
+        false => format!("{text}% for a share of the disk, {text}GiB for a size"),
+    })
 }
 
 impl fmt::Display for KeepFree {

@@ -69,6 +69,8 @@ pub(crate) struct Heart {
     tasks: Tasks,
     registered: bool,
     listing: Option<Listing>,
+    /// Rounds of the scrub after which all was listed; `None` when it has to be anew.
+    listed: Option<u64>,
     next_beat: Tick,
     last_beat: Tick,
     failures: u32,
@@ -110,6 +112,7 @@ impl Heart {
             tasks,
             registered: false,
             listing: None,
+            listed: None,
             next_beat: Tick::ZERO,
             last_beat: Tick::ZERO,
             failures: 0,
@@ -151,7 +154,11 @@ impl Heart {
             (self.last_beat, self.next_beat) = (now, now + INTERVAL);
             return self.beat().await;
         }
-        match self.listing.take_if(|listing| listing.not_before <= now) {
+        let (rounds, there) = (self.service.scrub.rounds(), !self.service.store.gone());
+        if there && self.listing.is_none() && self.listed != Some(rounds) {
+            return self.list_again(rounds).await;
+        }
+        match self.listing.take_if(|listing| there && listing.not_before <= now) {
             Some(listing) => self.send_page(listing).await,
             None => {
                 self.wait(now).await;
@@ -189,6 +196,7 @@ impl Heart {
                 grace_ms: self.about.grace.map(|grace| grace.as_millis() as u64),
                 heard: self.state.heard(),
                 heard_changes: self.state.heard_changes(),
+                disk_fault: self.service.store.fault(),
             })
             .await?;
         let manager = self.caller.manager();
@@ -203,12 +211,28 @@ impl Heart {
         }
         self.registered = true;
         self.listing = Some(Listing::default());
+        self.listed = Some(self.service.scrub.rounds());
+        Ok(())
+    }
+
+    /// After a round of the scrub everything is listed anew: a round reads what is there, and only
+    /// the manager knows what is missing.
+    async fn list_again(&mut self, rounds: u64) -> Result<(), Failure> {
+        let incarnation = self.service.store.incarnation();
+        let holdings = Packed::default();
+        // Nothing yet: the manager has to watch what arrives before the first bucket is listed.
+        self.caller.call(&Inventory { incarnation, page: 0, holdings, last: false }).await?;
+        self.listing = Some(Listing { page: 1, ..Listing::default() });
+        self.listed = Some(rounds);
         Ok(())
     }
 
     async fn beat(&mut self) -> Result<(), Failure> {
         let (load, disk, room) = self.look().await;
         let store = Arc::clone(&self.service.store);
+        if store.changes().overflowed() {
+            return Ok(()); // nothing counts before the manager has compared it all
+        }
         self.service.couriers.close_idle(self.service.env.clock.now());
         // Before the changes: what an order stored is listed no later than its result.
         let results = self.tasks.errands.results();
@@ -228,6 +252,7 @@ impl Heart {
             results,
             excess: store.excess(),
             scrub: self.service.scrub.report(),
+            disk_fault: store.fault(),
         };
         let beat = self.caller.call(&heartbeat).await?;
         store.changes().confirm(count);
@@ -314,8 +339,9 @@ impl Heart {
         let holdings = Packed(page.holdings);
         let last = page.next.is_none();
         // Until it is answered, nobody knows whether it arrived: an error begins anew.
-        self.listing = Some(Listing::default());
+        let rounds = self.listed.take();
         self.caller.call(&Inventory { incarnation, page: number, holdings, last }).await?;
+        self.listed = rounds;
         self.listing =
             page.next.map(|cursor| Listing { cursor, page: number + 1, not_before: Tick::ZERO });
         Ok(())

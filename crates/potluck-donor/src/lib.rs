@@ -170,6 +170,11 @@ impl Donor {
         self.address
     }
 
+    /// Bytes it can store now, within its limits.
+    pub fn room(&self) -> u64 {
+        self.service.store.report().1
+    }
+
     /// Serves until `shutdown` completes, then lets requests in progress finish.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), DonorError> {
         let store = Arc::clone(&self.service.store);

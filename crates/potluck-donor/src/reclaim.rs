@@ -38,7 +38,7 @@ impl Store {
         let _alone = self.lock_name(name);
         let len = match self.disk().len(&path) {
             Ok(len) => len,
-            Err(why) if why.kind() == io::ErrorKind::NotFound => {
+            Err(why) if why.kind() == io::ErrorKind::NotFound && self.present() => {
                 self.changes().push(Change::Removed(*name));
                 return Buried::Gone;
             }
@@ -50,6 +50,7 @@ impl Store {
         if self.touches().latest(name) > touches {
             return Buried::Touched;
         }
+        self.usage().going(len);
         if let Err(why) = self.disk().remove(&path) {
             self.refuse("deleting a chunk", &why);
             return Buried::Failed;

@@ -127,6 +127,11 @@ impl Scrub {
         Scrubbed { done, of, rounds, spoiled, hurried: rate.is_some() }
     }
 
+    /// Rounds finished.
+    pub fn rounds(&self) -> u64 {
+        self.round().rounds
+    }
+
     /// Reads until dropped.
     pub async fn scrub_for_ever(&self, service: Arc<Service>, disk: Arc<dyn Disk>) {
         let clock = &service.env.clock;
@@ -138,7 +143,7 @@ impl Scrub {
                 () = tokio::time::sleep(pause) => {}
                 () = self.hurried.notified() => {}
             }
-            if service.store.broken().is_some() {
+            if service.store.broken() {
                 pause = TURN;
                 continue;
             }
@@ -237,7 +242,7 @@ fn read_on(service: &Service, round: &mut Round, due: u64) -> u64 {
             }
         };
         for holding in page.holdings {
-            if read >= due || service.closing() || store.broken().is_some() {
+            if read >= due || service.closing() || store.broken() {
                 return read;
             }
             if store.scrub(&holding.name) == Ok(Verdict::Spoiled) {
@@ -249,7 +254,11 @@ fn read_on(service: &Service, round: &mut Round, due: u64) -> u64 {
         }
         round.next = page.next;
     }
-    (round.rounds, round.rate) = (round.rounds + 1, None);
+    if let Err(why) = store.recount() {
+        tracing::warn!("cannot count what the store holds: {why}");
+    }
+    // Chunks came and went since the round began: it has read what there was to read.
+    (round.rounds, round.rate, round.of) = (round.rounds + 1, None, round.done);
     read
 }
 

@@ -103,8 +103,8 @@ impl Door {
                 self.upgrade(request, Arc::clone(visit)).unwrap_or_else(|status| plain(status, ""))
             }
             (&Method::GET, "/healthz") => match self.service.store.broken() {
-                None => plain(StatusCode::OK, "ok\n"),
-                Some(_) => plain(StatusCode::SERVICE_UNAVAILABLE, "the disk has failed\n"),
+                false => plain(StatusCode::OK, "ok\n"),
+                true => plain(StatusCode::SERVICE_UNAVAILABLE, "the disk has failed\n"),
             },
             _ => plain(StatusCode::NOT_FOUND, ""),
         }

@@ -14,7 +14,7 @@
 //! synced if the writer asked for ack level *disk*, renamed, and then its directory is synced.
 //! The trailer is described at `trailer::Trailer`. A chunk's length is its file's less the trailer.
 //!
-//! The directory is locked (`flock`) while a donor runs. The marker is written before anything else
+//! The directory is locked (`flock`) while a donor runs and it is there. The marker is written before anything else
 //! and never again; the donor's own state remembers its id. A directory that should be a store and
 //! has lost its marker is a disk that is not mounted: the donor refuses to start there, because an
 //! empty store in its place would hide the real one.
@@ -24,6 +24,7 @@ mod incoming;
 mod inventory;
 mod layout;
 mod marker;
+mod presence;
 mod touches;
 mod trailer;
 mod usage;
@@ -39,7 +40,7 @@ pub(crate) use trailer::{Origin, TRAILER, file_len, stored_len};
 pub(crate) use usage::{Usage, taken};
 pub(crate) use verify::Verdict;
 
-use crate::disk::{Disk, OldFile, Space, is_broken, is_full, read_exact_at};
+use crate::disk::{Disk, OldFile, is_broken, is_full, read_exact_at};
 use potluck_core::budget::{DiskState, Limits};
 use potluck_core::chunk::{ChunkKind, ChunkName};
 use potluck_core::ids::Incarnation;
@@ -52,6 +53,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use touches::Touches;
 use trailer::Trailer;
+use usage::Fault;
 
 /// Locks over names. Enough that two connections seldom meet at one.
 const NAME_LOCKS: usize = 64;
@@ -73,7 +75,8 @@ pub(crate) struct Store {
     served: AtomicU64,
     stored: AtomicU64,
     id: StoreId,
-    _lock: Box<dyn Send + Sync>,
+    /// Of the directory; none while that is gone.
+    lock: Mutex<Option<Box<dyn Send + Sync>>>,
 }
 
 /// What is in quarantine.
@@ -127,7 +130,7 @@ impl Store {
             served: AtomicU64::default(),
             stored: AtomicU64::default(),
             id: claim.id,
-            _lock: claim.lock,
+            lock: Mutex::new(Some(claim.lock)),
             layout,
         };
         crate::reclaim::leftovers(&store)
@@ -184,7 +187,7 @@ impl Store {
     }
 
     fn begin(&self, name: Option<ChunkName>, len: u32) -> Result<Incoming<'_>, Refusal> {
-        if self.usage.broken().is_some() {
+        if self.broken() {
             return Err(Refusal::Disk);
         }
         let reservation = self.usage.reserve(file_len(len)).ok_or(Refusal::Full)?;
@@ -247,7 +250,7 @@ impl Store {
     pub fn find(&self, name: &ChunkName) -> Result<Option<Found>, Refusal> {
         match self.disk.open(&self.layout.chunk(name)) {
             Ok(file) => Ok(stored_len(file.len()).map(|len| Found { file, len })),
-            Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(why) if why.kind() == io::ErrorKind::NotFound && !self.gone() => Ok(None),
             Err(why) => {
                 tracing::warn!("cannot open chunk {name}: {why}");
                 Err(Refusal::Disk)
@@ -262,54 +265,11 @@ impl Store {
             return Refusal::Full;
         }
         if is_broken(why) {
-            self.broke(&format!("{doing} failed: {why}"));
+            self.broke(Fault::Writing, &format!("{doing} failed: {why}"));
         } else {
             tracing::warn!("{doing} failed: {why}");
         }
         Refusal::Disk
-    }
-
-    fn broke(&self, why: &str) {
-        if self.usage.broke(why.to_owned()) {
-            tracing::error!(
-                "the lent directory {} is broken or gone ({why}); nothing more is stored there. \
-                 Check the disk, mount it if it is not, and start the donor again",
-                self.layout.root().display()
-            );
-        }
-    }
-
-    /// Looks at the disk, as is done each second: whether it is still the one the store is on, and
-    /// how much is left. What is set aside makes room before any chunk must.
-    pub fn look(&self) {
-        // The marker first: on a busy disk that takes long, and the space is to be what it is now.
-        let marker = marker::read(self.disk(), &self.layout);
-        match marker.and_then(|found| Ok((found, self.sample()?))) {
-            Ok((_, Space { read_only: true, .. })) => self.broke("the disk takes no writes"),
-            Ok((found, _)) if found != Some(self.id.clone()) => {
-                self.broke("the store's marker is gone: pulled, or not mounted?");
-            }
-            Ok(_) => {
-                if self.shed()
-                    && let Err(why) = self.sample()
-                {
-                    self.refuse("looking at the disk", &why);
-                }
-            }
-            Err(why) => drop(self.refuse("looking at the disk", &why)),
-        }
-    }
-
-    fn sample(&self) -> io::Result<Space> {
-        let asking = self.usage.asking();
-        let space = self.disk.space(self.layout.root())?;
-        self.usage.sample(asking, space);
-        Ok(space)
-    }
-
-    /// Why the store takes nothing more, if so.
-    pub fn broken(&self) -> Option<String> {
-        self.usage.broken()
     }
 
     /// The disk, and the bytes Potluck may still write.

@@ -23,6 +23,9 @@ const EVERY: Duration = Duration::from_millis(250);
 /// After a change a survey waits for more of the kind: donors behind one switch go within seconds
 /// of each other. Never longer than a quarter of the grace.
 const SETTLE: Duration = Duration::from_secs(5);
+/// After its start a manager waits so long for its donors before it first judges how safe files are:
+/// all of them seem lost to one that nobody has told what is there. Never longer than the grace.
+const ASSEMBLING: Duration = Duration::from_secs(15);
 /// While repair goes on, everything is looked at anew this often at most.
 const AGAIN: Duration = Duration::from_secs(2);
 /// What found no source or no taker is tried again this often: room is made, donors are left alone
@@ -79,8 +82,16 @@ impl Keeper {
     /// Whether a survey is due, and how it may go about it.
     fn due(&self, now: Tick, service: &Service) -> Option<Haste> {
         let settle = SETTLE.min(service.config.repair_grace / 4);
-        let stuck = service.pool().repairs.is_stuck();
-        self.kept().due(now, settle, service.config.survey_every, stuck)
+        let (stuck, assembled) = {
+            let pool = service.pool();
+            (pool.repairs.is_stuck(), pool.assembled(now))
+        };
+        let kept = self.kept();
+        let patience = ASSEMBLING.min(service.config.repair_grace);
+        if kept.began.is_none() && !kept.hurry && !assembled && service.time.uptime() < patience {
+            return None;
+        }
+        kept.due(now, settle, service.config.survey_every, stuck)
     }
 
     /// Whether a survey is due that something waits for.

@@ -14,8 +14,8 @@ mod status;
 mod writing;
 
 pub use donors::{
-    Beat, Heartbeat, Holding, INVENTORY_PAGE, Inventory, Locate, Located, Order, OrderFault,
-    OrderOutcome, OrderResult, Register, Registered, Scrubbed, Shard, Source,
+    Beat, DiskFault, Heartbeat, Holding, INVENTORY_PAGE, Inventory, Locate, Located, Order,
+    OrderFault, OrderOutcome, OrderResult, Register, Registered, Scrubbed, Shard, Source,
 };
 pub use membership::{Invite, Invited, Join, Joined, Revoke};
 pub use names::{

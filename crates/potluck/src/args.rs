@@ -18,6 +18,7 @@ pub use metadata::{
 pub use policies::{Policy, PolicyOptions, PolicySet, PolicyShow, Space, SpaceCreate};
 pub use safety::{Caution, Fsck, Repair, Scrub, ScrubNow, Verify, Watch};
 
+use clap::builder::FalseyValueParser;
 use clap::{ArgAction, Parser, Subcommand};
 
 /// Pool the spare disk of the machines you already have.
@@ -52,7 +53,7 @@ pub struct Global {
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub verbose: u8,
     /// No progress bar
-    #[arg(long, global = true, env = "POTLUCK_NO_PROGRESS")]
+    #[arg(long, global = true, env = "POTLUCK_NO_PROGRESS", value_parser = FalseyValueParser::new())]
     pub no_progress: bool,
 }
 

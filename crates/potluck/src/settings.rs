@@ -41,7 +41,8 @@ impl Settings {
             state_dir,
             data_dir: base.data_dir().join("potluck"),
             progress: !global.no_progress && file.progress.unwrap_or(true),
-            pool: global.pool.clone().or(file.pool),
+            // Set to nothing is how shells unset it for one command.
+            pool: global.pool.clone().filter(|pool| !pool.is_empty()).or(file.pool),
         })
     }
 

@@ -85,6 +85,17 @@ fn sizes_are_shown_with_one_decimal() {
 }
 
 #[test]
+fn a_bare_fraction_is_no_amount_to_keep_free() {
+    let said = |text: &str| text.parse::<KeepFree>().expect_err("refused").to_string();
+    assert!(said("0.1").contains("write 10% for"), "{}", said("0.1"));
+    assert!(said("0.125").contains("12.5%"), "{}", said("0.125"));
+    assert!(said("1.5").contains("1.5GiB"), "{}", said("1.5"));
+    for good in ["0.1%", "1.5GiB", "0", "0%", "15 %"] {
+        assert!(good.parse::<KeepFree>().is_ok(), "{good}");
+    }
+}
+
+#[test]
 fn keep_free_takes_a_share_or_a_size() {
     assert_eq!("15%".parse(), Ok(KeepFree::Percent(15.0)));
     assert_eq!("50GiB".parse(), Ok(KeepFree::Bytes(50 << 30)));

@@ -68,7 +68,7 @@ impl Changes {
     /// Remembers a change.
     pub fn push(&mut self, change: Change) {
         if self.waiting.len() >= MOST {
-            *self = Self { waiting: VecDeque::new(), overflowed: true };
+            self.forget();
         }
         if !self.overflowed {
             self.waiting.push_back(change);
@@ -101,6 +101,11 @@ impl Changes {
     /// The manager has the oldest `count` changes.
     pub fn confirm(&mut self, count: usize) {
         self.waiting.drain(..count.min(self.waiting.len()));
+    }
+
+    /// What was told may not hold any more: the manager needs the whole inventory.
+    pub fn forget(&mut self) {
+        *self = Self { waiting: VecDeque::new(), overflowed: true };
     }
 
     /// Whether so much was forgotten that the manager needs the whole inventory.

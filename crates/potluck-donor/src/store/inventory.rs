@@ -1,7 +1,7 @@
 //! All that is held, page by page in order of names, without ever being in memory at once.
 
 use super::layout::chunk_of;
-use super::{Store, stored_len};
+use super::{Store, file_len, stored_len, taken};
 use potluck_core::chunk::ChunkName;
 use potluck_wire::control::{Holding, INVENTORY_PAGE};
 use serde::{Deserialize, Serialize};
@@ -56,14 +56,43 @@ impl Store {
         }
     }
 
+    /// Counts anew what is there, so that what vanished takes no room any more.
+    pub fn recount(&self) -> io::Result<()> {
+        self.usage.begin_recount();
+        let mut found = taken(self.disk().len(self.layout().marker())?);
+        self.disk().list(self.layout().quarantine(), &mut |entry| {
+            found += entry.file.map_or(0, taken);
+        })?;
+        for bucket in 0..=u8::MAX {
+            let held = self.bucket(bucket, None)?;
+            found += held.iter().map(|holding| taken(file_len(holding.len))).sum::<u64>();
+        }
+        if !self.present() {
+            return Ok(()); // it went meanwhile, and not what was counted
+        }
+        let vanished = self.usage.end_recount(found);
+        if vanished > 0 {
+            tracing::warn!(
+                "{vanished} bytes of the store in {} are gone, and nobody here removed them",
+                self.layout().root().display()
+            );
+        }
+        Ok(())
+    }
+
     /// What one bucket holds after a name, sorted.
     fn bucket(&self, bucket: u8, after: Option<ChunkName>) -> io::Result<Vec<Holding>> {
         let mut listed = Vec::new();
-        self.disk().list(&self.layout().bucket(bucket), &mut |entry| {
+        let list = self.disk().list(&self.layout().bucket(bucket), &mut |entry| {
             let name = chunk_of(bucket, entry.name).filter(|name| after.is_none_or(|a| *name > a));
             let len = entry.file.and_then(stored_len);
             listed.extend(name.zip(len).map(|(name, len)| Holding { name, len }));
-        })?;
+        });
+        match list {
+            // Somebody removed the directory, and what was in it is missing.
+            Err(why) if why.kind() == io::ErrorKind::NotFound && self.present() => {}
+            list => list?,
+        }
         listed.sort_unstable_by_key(|holding| holding.name);
         Ok(listed)
     }

@@ -13,6 +13,24 @@ pub fn taken(len: u64) -> u64 {
     len.div_ceil(BLOCK).saturating_mul(BLOCK)
 }
 
+/// What is wrong with a disk, from bad to worst.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    /// A write failed as writes to a broken disk do. Only the owner knows when that is over, and
+    /// says so by starting the donor again.
+    Writing,
+    /// It takes no writes, until it is seen to.
+    ReadOnly,
+    /// The store is not there, until it is seen to be.
+    Gone,
+}
+
+#[derive(Debug, Clone)]
+struct Broken {
+    fault: Fault,
+    why: String,
+}
+
 /// Counts what is stored, and what is promised to chunks on their way in.
 #[derive(Debug)]
 pub struct Usage {
@@ -33,8 +51,10 @@ struct Counts {
     owed: u64,
     /// Taken in this life by files whose promise was kept.
     kept: u64,
-    /// Why nothing more is taken, ever.
-    broken: Option<String>,
+    /// Bytes that came or went, or may have, since the last [`Usage::begin_recount`].
+    churn: u64,
+    /// Why nothing more is taken.
+    broken: Option<Broken>,
 }
 
 impl Counts {
@@ -79,6 +99,7 @@ impl Usage {
         }
         counts.reserved += bytes;
         counts.owed += bytes;
+        counts.churn += bytes;
         Some(Reservation { usage: self, bytes })
     }
 
@@ -87,11 +108,43 @@ impl Usage {
         self.counts().used += taken(len);
     }
 
+    /// A file of `len` bytes is about to go: a recount may miss it from now on.
+    pub fn going(&self, len: u64) {
+        self.counts().churn += taken(len);
+    }
+
     /// A file of `len` bytes is gone. Whether the disk can use its blocks again is left to the next
     /// [`Usage::sample`].
     pub fn gone(&self, len: u64) {
         let mut counts = self.counts();
         counts.used = counts.used.saturating_sub(taken(len));
+        counts.churn += taken(len);
+    }
+
+    /// Nothing is known of what is stored: all of it is about to be found again.
+    pub fn forget(&self) {
+        self.counts().used = 0;
+    }
+
+    /// All files are about to be looked at.
+    pub fn begin_recount(&self) {
+        let mut counts = self.counts();
+        counts.churn = counts.reserved;
+    }
+
+    /// All files were looked at, and these bytes `found`; gives those that were counted and are not
+    /// there. What came or went meanwhile may have been seen or not and gets the benefit of the
+    /// doubt, so that the cap holds; the next recount finds it.
+    pub fn end_recount(&self, found: u64) -> u64 {
+        let mut counts = self.counts();
+        let vanished = counts.used.saturating_sub(found).saturating_sub(counts.churn);
+        counts.used -= vanished;
+        vanished
+    }
+
+    /// Whether nothing is on its way in.
+    pub fn idle(&self) -> bool {
+        self.counts().reserved == 0
     }
 
     /// The disk is about to be asked.
@@ -124,17 +177,28 @@ impl Usage {
         self.counts().available = 0;
     }
 
-    /// The disk is broken or gone: nothing more is taken in this life. True when that is news.
-    pub fn broke(&self, why: String) -> bool {
+    /// The disk is broken or gone: nothing more is taken. True when that is news.
+    pub fn broke(&self, fault: Fault, why: String) -> bool {
         let mut counts = self.counts();
-        let news = counts.broken.is_none();
-        counts.broken.get_or_insert(why);
+        let news = counts.broken.as_ref().is_none_or(|broken| {
+            // Why it does not come back changes; of other faults the first tells most.
+            broken.fault < fault
+                || (broken.fault == fault && fault == Fault::Gone && broken.why != why)
+        });
+        if news {
+            counts.broken = Some(Broken { fault, why });
+        }
         news
     }
 
-    /// Why nothing more is taken, if so.
-    pub fn broken(&self) -> Option<String> {
-        self.counts().broken.clone()
+    /// The disk is well again.
+    pub fn mended(&self) {
+        self.counts().broken = None;
+    }
+
+    /// What is wrong with the disk, if anything, and why that is thought.
+    pub fn fault(&self) -> Option<(Fault, String)> {
+        self.counts().broken.as_ref().map(|broken| (broken.fault, broken.why.clone()))
     }
 
     /// The disk, and the bytes Potluck may still write.
@@ -240,9 +304,30 @@ mod tests {
     #[test]
     fn a_broken_disk_has_no_room() {
         let usage = usage(1 << 20, 0, 1 << 20);
-        assert!(usage.broke("EIO".into()));
-        assert!(!usage.broke("EROFS".into()));
+        assert!(usage.broke(Fault::Writing, "EIO".into()));
+        assert!(!usage.broke(Fault::Writing, "EROFS".into()));
         assert!(usage.reserve(1).is_none());
-        assert_eq!((usage.report().1, usage.broken().as_deref()), (0, Some("EIO")));
+        assert_eq!((usage.report().1, usage.fault()), (0, Some((Fault::Writing, "EIO".into()))));
+        assert!(usage.broke(Fault::Gone, "no marker".into()), "worse");
+        assert!(!usage.broke(Fault::Writing, "ENOENT".into()));
+        usage.mended();
+        assert_eq!((usage.fault(), usage.reserve(1).is_some()), (None, true));
+    }
+
+    #[test]
+    fn a_recount_finds_what_vanished_and_never_takes_off_too_much() {
+        let usage = usage(100 * BLOCK, 0, 1 << 29);
+        (0..10).for_each(|_| usage.found(BLOCK));
+        usage.begin_recount();
+        assert_eq!(usage.end_recount(7 * BLOCK), 3 * BLOCK);
+        assert_eq!(usage.report().0.lent_used, 7 * BLOCK);
+        // One is on its way in and may be listed already, one is being removed and may not be.
+        let arriving = usage.reserve(BLOCK).expect("room");
+        usage.begin_recount();
+        usage.going(BLOCK);
+        arriving.keep();
+        assert_eq!(usage.end_recount(6 * BLOCK), 0);
+        usage.gone(BLOCK);
+        assert_eq!(usage.report().0.lent_used, 7 * BLOCK);
     }
 }

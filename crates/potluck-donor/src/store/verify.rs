@@ -60,7 +60,12 @@ impl Store {
     fn look_at(&self, name: &ChunkName) -> Result<Verdict, Refusal> {
         match self.disk().open(&self.layout().chunk(name)) {
             Ok(file) if self.is_sound(&*file, name) => Ok(Verdict::Sound),
-            Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(Verdict::Missing),
+            Err(why) if why.kind() == io::ErrorKind::NotFound && self.present() => {
+                Ok(Verdict::Missing)
+            }
+            Err(why) if why.kind() == io::ErrorKind::NotFound => {
+                Err(self.refuse("opening a chunk", &why))
+            }
             // Out of files or memory: that says nothing of the chunk.
             Err(why) if !is_broken(&why) => Err(self.refuse("opening a chunk", &why)),
             _ => Ok(Verdict::Spoiled),
@@ -80,6 +85,13 @@ impl Store {
                 tracing::warn!("cannot read chunk {name}: {why}");
                 false
             }
+        }
+    }
+
+    /// Has the next look at the marker ask the disk.
+    pub(super) fn forget_marker(&self) {
+        if let Ok(file) = self.disk().open(self.layout().marker()) {
+            forget_pages(&*file);
         }
     }
 

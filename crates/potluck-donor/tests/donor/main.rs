@@ -12,3 +12,4 @@ mod scrub;
 mod start;
 mod strangers;
 mod tickets;
+mod vanished;

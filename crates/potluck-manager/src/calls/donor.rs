@@ -9,7 +9,7 @@ use crate::catalog::{Durability, Error};
 use crate::failure;
 use crate::hold;
 use crate::members::Caller;
-use crate::pool::{Enlisted, PageDone};
+use crate::pool::{Enlisted, PageDone, Pool};
 use crate::repair;
 use crate::service::Service;
 use potluck_core::ids::{DonorId, Incarnation};
@@ -84,13 +84,19 @@ impl Answer for Heartbeat {
     async fn answer(mut self, service: Arc<Service>, caller: Caller) -> Result<Beat, Failure> {
         let donor = donor_of(&caller)?;
         let now = service.time.tick();
-        let (known, stuck) = {
+        let (known, turned) = {
             let mut pool = service.pool();
-            let was_silent = pool.contact(donor, now).is_none_or(|contact| !contact.live);
-            (pool.heartbeat(donor, &self, now), was_silent && pool.repairs.is_stuck())
+            let live = |pool: &Pool| pool.contact(donor, now).is_some_and(|contact| contact.live);
+            let was_live = live(&pool);
+            let known = pool.heartbeat(donor, &self, now);
+            // One that was silent may take what nobody could; one that lost its disk has nothing.
+            let turned = match (was_live, live(&pool)) {
+                (false, true) => pool.repairs.is_stuck(),
+                (was_live, live) => was_live && !live,
+            };
+            (known, turned)
         };
-        if known && stuck {
-            // A donor that was silent may take what nobody could.
+        if known && turned {
             service.keeper.changed(now);
         }
         let mut beat = Beat {

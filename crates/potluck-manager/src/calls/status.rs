@@ -7,7 +7,9 @@ use crate::members::Caller;
 use crate::pool::Pool;
 use crate::service::Service;
 use crate::survey::Damaged;
-use potluck_wire::control::{PoolStatus, RepairState, SpaceHealth, SpaceInfo, Status};
+use potluck_wire::control::{
+    DonorState, DonorStatus, PoolStatus, RepairState, SpaceHealth, SpaceInfo, Status,
+};
 use potluck_wire::error::Failure;
 use potluck_wire::version;
 use std::sync::Arc;
@@ -29,6 +31,7 @@ impl Answer for Status {
                 donor.giving_back = Some(give_back::progress(&service, donor.donor).await?);
             }
         }
+        let disks: Vec<String> = donors.iter().filter_map(disk_alarm).collect();
         let mut pool = service.pool();
         let repair = pool.repair_state(now);
         Ok(PoolStatus {
@@ -44,6 +47,7 @@ impl Answer for Status {
             spaces: verdicts(&service, policies),
             alarms: [
                 unseen(&service),
+                disks,
                 alarms(held.as_deref(), service.backups.failed().as_deref()),
                 service.backups.journal_failed().map(unjournalled).into_iter().collect(),
                 troubles(&pool, &repair),
@@ -107,6 +111,26 @@ fn troubles(pool: &Pool, repair: &RepairState) -> Vec<String> {
         format!("{} chunks cannot be repaired: {why}; `potluck fsck` lists the files", repair.stuck)
     });
     paused.chain(quarantined).chain(stuck).collect()
+}
+
+/// What the owner of a donor's disk should do about it.
+fn disk_alarm(donor: &DonorStatus) -> Option<String> {
+    let fault = donor.disk_fault.as_ref()?;
+    let DonorStatus { name, .. } = donor;
+    Some(match (fault.gone, donor.state) {
+        (true, DonorState::Gone) => format!(
+            "the disk that {name} lends is gone ({}), and what it held is made again elsewhere.              Mount it there and it counts again; if it is lost: `potluck nodes rm {name}`",
+            fault.why
+        ),
+        (true, _) => format!(
+            "the disk that {name} lends is gone ({}): its copies are not there. Mount it there,              and the donor goes on by itself; `potluck repair now` does not wait for it",
+            fault.why
+        ),
+        (false, _) => format!(
+            "the disk that {name} lends takes no writes ({}): it may be failing. Look at it, or              move what it holds to others: `potluck nodes drain {name}`",
+            fault.why
+        ),
+    })
 }
 
 fn unjournalled(why: String) -> String {

@@ -9,7 +9,7 @@ use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, Incarnation};
 use potluck_core::load::Load;
 use potluck_core::placement::Candidate;
-use potluck_wire::control::{DonorState, DonorStatus, Heartbeat, Register};
+use potluck_wire::control::{DiskFault, DonorState, DonorStatus, Heartbeat, Register};
 use potluck_wire::ticket::Secret;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -46,6 +46,8 @@ pub struct Life {
     /// Whether its whole inventory was compared; before, its copies count for nothing new.
     pub compared: bool,
     pub taking: Option<Taking>,
+    /// What is wrong with its disk.
+    fault: Option<DiskFault>,
 }
 
 /// How to reach a donor.
@@ -126,7 +128,7 @@ impl Donors {
     pub fn state(&self, id: DonorId, now: Tick, limits: &Limits) -> DonorState {
         let Some(donor) = self.all.get(&id) else { return DonorState::Away };
         let heard = donor.heard.map(|heard| now.saturating_sub(heard));
-        if heard.is_some_and(|silent| silent <= limits.suspect_after) {
+        if !donor.diskless() && heard.is_some_and(|silent| silent <= limits.suspect_after) {
             return DonorState::Live;
         }
         let unheard = || now.saturating_sub(self.started);
@@ -154,6 +156,7 @@ impl Donors {
         life.disk = beat.disk;
         life.room = beat.room;
         life.load = beat.load;
+        life.fault.clone_from(&beat.disk_fault);
         // Requests may overtake each other; a count never goes back.
         life.touches = Some(beat.touches.max(life.touches.unwrap_or(0)));
         if let Some(taking) = &mut life.taking {
@@ -171,7 +174,18 @@ impl Donors {
 }
 
 impl Donor {
+    /// Whether its daemon answers and the directory it lends is gone.
+    fn diskless(&self) -> bool {
+        let fault = self.life.as_ref().and_then(|life| life.fault.as_ref());
+        fault.is_some_and(|fault| fault.gone)
+    }
+
+    /// A sign of life. A daemon without its disk gives none: to the pool it is as good as silent,
+    /// with the same grace, and what it held is treated as that of a machine that was pulled.
     fn hear(&mut self, now: Tick, limits: &Limits) {
+        if self.diskless() {
+            return;
+        }
         let returns =
             self.heard.is_some_and(|heard| now.saturating_sub(heard) > limits.suspect_after);
         if returns {
@@ -222,7 +236,6 @@ impl Pool {
     ) -> Enlisted {
         let live = self.donors.is_live(id, now, &self.limits);
         let donor = self.donors.all.entry(id).or_default();
-        donor.hear(now, &self.limits);
         donor.record.label.clone_from(&register.label);
         donor.record.grace = register.grace_ms.map(Duration::from_millis);
         let earlier = donor.life.take();
@@ -241,7 +254,9 @@ impl Pool {
             unclaimed: 0,
             compared: false,
             taking: Some(Taking::default()),
+            fault: register.disk_fault.clone(),
         });
+        donor.hear(now, &self.limits);
         if again {
             return Enlisted::Again;
         }
@@ -254,6 +269,12 @@ impl Pool {
     pub fn vouches(&self, donor: DonorId, now: Tick) -> bool {
         self.donors.is_live(donor, now, &self.limits)
             && self.donors.life(donor).is_some_and(|life| life.compared)
+    }
+
+    /// Whether every donor that is not given up has told what it holds.
+    pub fn assembled(&self, now: Tick) -> bool {
+        let mut ids = self.donors.iter().map(|(id, _)| id);
+        ids.all(|id| self.vouches(id, now) || self.is_gone(id, now))
     }
 
     /// How to reach a donor; `None` if it is not of this pool.
@@ -355,6 +376,7 @@ impl Pool {
                 status.room = life.room;
                 status.unclaimed = life.unclaimed;
                 status.load = life.load;
+                status.disk_fault.clone_from(&life.fault);
             }
             status
         };

@@ -11,7 +11,7 @@ use potluck_core::ids::{DonorId, Incarnation, MemberId, SessionId, SpaceId};
 use potluck_core::load::Load;
 use potluck_core::placement::Refusal;
 use potluck_core::policy::Policy;
-use potluck_wire::control::{DonorState, Heartbeat, Holding, Order, Register};
+use potluck_wire::control::{DiskFault, DonorState, Heartbeat, Holding, Order, Register};
 use potluck_wire::packed::Packed;
 use potluck_wire::ticket::Secret;
 use std::time::Duration;
@@ -53,6 +53,7 @@ pub(crate) fn register(pool: &mut Pool, donor: u32, life: u64, now: f64) -> Enli
         grace_ms: None,
         heard: Default::default(),
         heard_changes: 0,
+        disk_fault: None,
     };
     pool.register(DonorId(donor), &register, format!("10.0.0.{donor}:7701"), at(now))
 }
@@ -71,6 +72,7 @@ fn heartbeat(life: u64, touches: u64) -> Heartbeat {
         results: Vec::new(),
         excess: 0,
         scrub: Default::default(),
+        disk_fault: None,
     }
 }
 
@@ -114,6 +116,30 @@ fn silence_makes_a_suspect_and_then_an_absentee() {
     assert!(beat(&mut pool, 1, 7, 0, 80.0));
     assert_eq!(state(&pool, 80.0), DonorState::Live);
     assert!(!pool.contact(DonorId(1), at(86.0)).expect("known").live);
+}
+
+#[test]
+fn a_daemon_without_its_disk_is_given_up_like_a_silent_machine() {
+    let mut pool = pool();
+    register(&mut pool, 1, 7, 0.0);
+    pool.inventory_done(DonorId(1), Incarnation(7));
+    assert!(beat(&mut pool, 1, 7, 0, 10.0) && pool.vouches(DonorId(1), at(10.0)));
+    assert_eq!(pool.takers(at(10.0)).len(), 1);
+    let fault = Some(DiskFault { gone: true, why: "pulled".into() });
+    let pulled = Heartbeat { disk_fault: fault, ..heartbeat(7, 0) };
+    for second in 11..700 {
+        assert!(pool.heartbeat(DonorId(1), &pulled, at(second.into())), "its life goes on");
+        pool.pass_time(at(second.into()));
+        assert!(!pool.vouches(DonorId(1), at(second.into())), "second {second}");
+        assert!(pool.takers(at(second.into())).is_empty());
+        let gone = pool.is_gone(DonorId(1), at(second.into()));
+        assert_eq!(gone, second > 610, "second {second}");
+    }
+    // Back: as one that was given up it has to be compared first.
+    register(&mut pool, 1, 7, 700.0);
+    assert!(!pool.is_gone(DonorId(1), at(700.0)) && !pool.vouches(DonorId(1), at(700.0)));
+    pool.inventory_done(DonorId(1), Incarnation(7));
+    assert!(pool.vouches(DonorId(1), at(701.0)));
 }
 
 #[test]

@@ -271,6 +271,7 @@ impl Findings {
         if let Some(space) = self.spaces.last_mut() {
             space.files += 1;
             space.unreadable += u64::from(health.unreadable > 0);
+            space.lost += u64::from(health.unreadable > 0 && !file.may_return);
             space.incomplete += u64::from(file.is_incomplete());
             space.changing += u64::from(version.goal.is_some());
             if version.chunks > 0 {

@@ -1,6 +1,6 @@
 use crate::lab::{Lab, chunk, eventually, write};
 use potluck_core::ids::Incarnation;
-use potluck_wire::control::{DonorState, Holding, Inventory, Register, Stat, Status};
+use potluck_wire::control::{DiskFault, DonorState, Holding, Inventory, Register, Stat, Status};
 use potluck_wire::error::ErrorKind;
 use potluck_wire::packed::Packed;
 use std::time::Duration;
@@ -94,6 +94,7 @@ async fn an_address_that_nobody_could_reach_is_refused() {
             grace_ms: None,
             heard: Default::default(),
             heard_changes: 0,
+            disk_fault: None,
         };
         let answer = donor.caller.call(&register).await;
         assert_eq!(answer.is_ok(), expected.is_some(), "{address}");
@@ -102,4 +103,58 @@ async fn an_address_that_nobody_could_reach_is_refused() {
             assert_eq!(status.donors[0].address, expected);
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s3_a_donor_without_its_disk_is_as_good_as_silent_and_named_with_what_to_do() {
+    let lab = Lab::new().await;
+    let (user, donor) = (lab.user().await, lab.donor("basement").await);
+    write(&user, "pot://lab/a", 1, &donor).await;
+    let stat = Stat { path: "pot://lab/a".parse().expect("path"), chunks: false };
+    let mut beat = donor.heartbeat(1);
+    beat.disk_fault = Some(DiskFault { gone: true, why: "pulled".into() });
+    donor.beat(beat.clone()).await;
+    assert_eq!(user.call(&stat).await.expect("stat").live_copies, 0, "at once");
+    let status = lab.admin().call(&Status {}).await.expect("status");
+    assert_eq!(status.donors[0].state, DonorState::Suspect);
+    let named = |alarm: &String| alarm.contains("basement lends is gone (pulled)");
+    assert!(status.alarms.iter().any(named), "{:?}", status.alarms);
+
+    // It comes back with what it holds.
+    donor.report(&[chunk(1)]).await;
+    assert_eq!(user.call(&stat).await.expect("stat").live_copies, 1);
+    let status = lab.admin().call(&Status {}).await.expect("status");
+    assert!(!status.alarms.iter().any(named), "{:?}", status.alarms);
+
+    // One that takes no writes can still be read.
+    beat.disk_fault = Some(DiskFault { gone: false, why: "EIO".into() });
+    donor.beat(beat).await;
+    assert_eq!(user.call(&stat).await.expect("stat").live_copies, 1);
+    let status = lab.admin().call(&Status {}).await.expect("status");
+    let advice = |alarm: &String| alarm.contains("nodes drain basement");
+    assert!(status.alarms.iter().any(advice), "{:?}", status.alarms);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn l1_a_later_inventory_finds_what_is_missing_while_the_rest_goes_on_to_count() {
+    let lab = Lab::new().await;
+    let (user, donor) = (lab.user().await, lab.donor("basement").await);
+    for n in 0..3 {
+        write(&user, &format!("pot://lab/{n}"), n, &donor).await;
+    }
+    let live = async |n: u64| {
+        let path = format!("pot://lab/{n}").parse().expect("path");
+        user.call(&Stat { path, chunks: false }).await.expect("stat").live_copies
+    };
+    let page = |page, of: &[u64], last| {
+        let held = of.iter().map(|n| Holding { name: chunk(*n), len: crate::lab::LEN });
+        Inventory { incarnation: donor.life, page, holdings: Packed(held.collect()), last }
+    };
+    donor.caller.call(&page(0, &[], false)).await.expect("begun");
+    // Stored and committed after its bucket was listed, before that page arrives.
+    write(&user, "pot://lab/3", 3, &donor).await;
+    assert_eq!((live(0).await, live(3).await), (1, 1));
+    donor.caller.call(&page(1, &[0, 2], true)).await.expect("listed");
+    let counted = [live(0).await, live(1).await, live(2).await, live(3).await];
+    assert_eq!(counted, [1, 0, 1, 1]);
 }

@@ -194,6 +194,7 @@ impl Donor {
             grace_ms: None,
             heard: self.heard,
             heard_changes: self.heard_changes,
+            disk_fault: None,
         };
         let registered = self.caller.call(&register).await.expect("registered");
         assert_eq!(registered.donor, self.id);
@@ -228,6 +229,7 @@ impl Donor {
             results: Vec::new(),
             excess: 0,
             scrub: Default::default(),
+            disk_fault: None,
         }
     }
 

@@ -1,6 +1,6 @@
 //! What survives the manager's process.
 
-use crate::lab::{Lab, chunk, commit, file, offer, refused, reserve, write};
+use crate::lab::{Lab, chunk, commit, eventually, file, offer, refused, reserve, write};
 use potluck_core::ids::Incarnation;
 use potluck_wire::control::{Open, Outcome, Renew, Status};
 use potluck_wire::error::{ErrorKind, code};
@@ -69,7 +69,7 @@ async fn d5_an_interrupted_reclaim_goes_on_and_takes_nothing_else() {
     donor.caller = lab.caller(&donor.identity);
     donor.report(&[chunk(1), chunk(2)]).await;
     user.call(&potluck_wire::control::Abort { session }).await.expect("aborted");
-    let gone = crate::lab::eventually("a tombstone", async || {
+    let gone = eventually("a tombstone", async || {
         let found = donor.tombstones(9).await;
         (!found.is_empty()).then_some(found)
     })
@@ -80,4 +80,40 @@ async fn d5_an_interrupted_reclaim_goes_on_and_takes_nothing_else() {
     user.call(&open).await.expect("kept");
     let stranger = refused(&lab.user().await, &Renew { session }).await;
     assert_eq!(stranger.code, code::NO_SESSION);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn l1_nothing_is_called_unreadable_before_its_donors_had_time_to_register() {
+    let grace = std::time::Duration::from_secs(5);
+    let mut lab = Lab::with(|config| config.repair_grace = grace).await;
+    let (user, mut donor) = (lab.user().await, lab.donor("basement").await);
+    write(&user, "pot://lab/a", 1, &donor).await;
+    lab.stop().await;
+    lab.start().await;
+    let lab_space = async |lab: &Lab| {
+        let spaces = lab.admin().call(&Status {}).await.expect("status").spaces;
+        spaces.into_iter().find(|space| space.name == "lab").expect("the space")
+    };
+    for _ in 0..15 {
+        let space = lab_space(&lab).await;
+        assert_eq!((space.surveyed, space.unreadable), (false, 0), "{space:?}");
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    donor.caller = lab.caller(&donor.identity);
+    donor.report(&[chunk(1)]).await;
+    let space = eventually("a survey", async || {
+        donor.beat(donor.heartbeat(1)).await;
+        Some(lab_space(&lab).await).filter(|space| space.surveyed)
+    });
+    let space = space.await;
+    assert_eq!((space.unreadable, space.lost), (0, 0));
+
+    // One that never comes is not waited for longer than the grace, and may come yet.
+    lab.stop().await;
+    lab.start().await;
+    let space = eventually("a survey without it", async || {
+        Some(lab_space(&lab).await).filter(|space| space.surveyed)
+    });
+    let space = space.await;
+    assert_eq!((space.unreadable, space.lost), (1, 0), "{space:?}");
 }

@@ -45,8 +45,22 @@ pub struct Register {
     /// life's with fewer of them runs on an older copy.
     #[serde(default)]
     pub heard_changes: u64,
+    /// What is wrong with its disk, if anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_fault: Option<DiskFault>,
 }
 call!(Register => Registered, "register");
+
+/// What is wrong with a donor's disk.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskFault {
+    /// The lent directory is not there: nothing it holds can be read, and its owner may bring it
+    /// back. Otherwise it can be read and takes no writes.
+    #[serde(default)]
+    pub gone: bool,
+    /// What was seen.
+    pub why: String,
+}
 
 /// A donor's orders of the day.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -89,8 +103,10 @@ impl crate::packed::Record for Holding {
     }
 }
 
-/// All that a donor holds, in pages of up to [`INVENTORY_PAGE`], after it registered. Chunks that
-/// arrive meanwhile are reported by heartbeats as well.
+/// All that a donor holds, in pages of up to [`INVENTORY_PAGE`], after it registered and after each
+/// round of its scrub. Chunks that arrive meanwhile are reported by heartbeats as well, and the manager
+/// watches for them from registration or page 0 on: unless it has just registered, a donor lists
+/// nothing before it sent an empty page 0.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Inventory {
     /// The life that registered.
@@ -141,6 +157,9 @@ pub struct Heartbeat {
     /// How far its scrub is.
     #[serde(default)]
     pub scrub: Scrubbed,
+    /// What is wrong with its disk, if anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_fault: Option<DiskFault>,
 }
 
 /// What came of a numbered order.

@@ -1,6 +1,6 @@
 //! The pool as a whole.
 
-use super::{Call, GivingBack, RepairState, Scrubbed, call};
+use super::{Call, DiskFault, GivingBack, RepairState, Scrubbed, call};
 use potluck_core::ids::DonorId;
 use potluck_core::ids::Epoch;
 use potluck_core::load::Load;
@@ -77,6 +77,9 @@ pub struct SpaceHealth {
     pub tolerates_now: Option<u32>,
     /// Files that cannot be read now.
     pub unreadable: u64,
+    /// Of these, files of which something has no copy left anywhere: no donor's return brings it
+    /// back.
+    pub lost: u64,
     /// Files with fewer copies or chunks than promised.
     pub incomplete: u64,
     /// Files whose redundancy is being changed.
@@ -149,4 +152,7 @@ pub struct DonorStatus {
     /// Its scrub.
     #[serde(default)]
     pub scrub: Scrubbed,
+    /// What is wrong with its disk, if anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_fault: Option<DiskFault>,
 }

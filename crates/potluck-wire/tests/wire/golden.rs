@@ -168,6 +168,7 @@ fn u1_messages_of_release_0_1_are_still_read() {
             grace_ms: None,
             heard: Default::default(),
             heard_changes: 0,
+            disk_fault: None,
         },
     );
     check(
@@ -185,6 +186,7 @@ fn u1_messages_of_release_0_1_are_still_read() {
             results: vec![],
             excess: 0,
             scrub: Default::default(),
+            disk_fault: None,
         },
     );
     check(
@@ -280,6 +282,7 @@ fn u1_messages_of_release_0_2_are_still_read() {
             grace_ms: Some(86_400_000),
             heard: (Epoch(4), 77),
             heard_changes: 0,
+            disk_fault: None,
         },
     );
     let result = |order, outcome| OrderResult { order, outcome };
@@ -313,6 +316,7 @@ fn u1_messages_of_release_0_2_are_still_read() {
             ],
             excess: 9,
             scrub: Scrubbed { done: 1, of: 2, rounds: 3, spoiled: 4, hurried: true },
+            disk_fault: None,
         },
     );
     check("0.2/locate.json", &Locate { donor: DonorId(2) });

@@ -61,7 +61,7 @@ pub struct LendTerms {
     /// The most that is lent; default: a quarter of what is free now, at most 500GiB
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub max: Option<u64>,
-    /// What always stays free on the disk: a share or a size
+    /// What always stays free on the disk: a share such as 10% or a size such as 50GiB
     #[arg(long, default_value = "15%", value_name = "SHARE")]
     pub keep_free: KeepFree,
     /// What fails together with this machine: a room, a switch. No two chunks of a group, and no

@@ -1,6 +1,6 @@
 //! Donors as people name and read them.
 
-use crate::output::duration;
+use crate::output::{count, duration};
 use potluck_client::pool::Client;
 use potluck_wire::control::{DonorState, DonorStatus, GivingBack, PoolStatus, Status};
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -37,7 +37,12 @@ fn pick(status: PoolStatus, text: &str) -> Result<DonorStatus, Failure> {
 /// What the pool thinks of a donor, in words.
 pub fn state(donor: &DonorStatus) -> String {
     let silent = donor.silent_seconds.map(duration);
+    let fault = donor.disk_fault.as_ref();
     let mut text = match (donor.state, donor.away_seconds, silent) {
+        (DonorState::Gone, ..) if fault.is_some_and(|fault| fault.gone) => {
+            "gone: it lost its disk".into()
+        }
+        (_, None, _) if fault.is_some_and(|fault| fault.gone) => "its disk is gone".into(),
         (DonorState::Live, ..) => "live".to_string(),
         (DonorState::Gone, _, Some(silent)) => format!("gone: silent for {silent}"),
         (DonorState::Gone, ..) => "gone".into(),
@@ -47,6 +52,9 @@ pub fn state(donor: &DonorStatus) -> String {
         (DonorState::Away | DonorState::Unknown, _, Some(silent)) => format!("away for {silent}"),
         (DonorState::Away | DonorState::Unknown, ..) => "away".into(),
     };
+    if fault.is_some_and(|fault| !fault.gone) {
+        text.push_str(", disk takes no writes");
+    }
     if donor.quarantined.is_some() {
         text.push_str(", quarantined");
     }
@@ -58,6 +66,23 @@ pub fn state(donor: &DonorStatus) -> String {
         });
     }
     text
+}
+
+/// So many chunks lost or spoiled since they were committed are no accident any more. A bit flips
+/// now and then, and nobody needs to look at a disk for one.
+const MANY_BAD: u64 = 8;
+
+/// What to do about a donor that lost or spoiled many chunks.
+pub fn ailing(donor: &DonorStatus) -> Option<String> {
+    let DonorStatus { name, bad, .. } = donor;
+    (*bad >= MANY_BAD && donor.quarantined.is_none()).then(|| {
+        format!(
+            "{name} lost or spoiled {} since they were stored: its disk may be failing. \
+             `potluck scrub now {name}` has it read back everything; `potluck nodes drain {name}` \
+             moves what it holds to others",
+            count(*bad, "chunk")
+        )
+    })
 }
 
 /// How much of a give-back is done, in percent.
@@ -74,6 +99,7 @@ pub fn percent_given(back: &GivingBack) -> u64 {
 mod tests {
     use super::*;
     use potluck_core::ids::DonorId;
+    use potluck_wire::control::DiskFault;
 
     #[test]
     fn a_donor_is_meant_by_name_then_by_number() {
@@ -91,6 +117,24 @@ mod tests {
         assert_eq!(pick(status(), "4").map(|d| d.donor), Ok(DonorId(4)));
         assert_eq!(pick(status(), "b").expect_err("two").kind, ErrorKind::Usage);
         assert_eq!(pick(status(), "c").expect_err("none").kind, ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_disk_that_fails_is_told_with_what_to_do() {
+        let fault = |gone| Some(DiskFault { gone, why: "EIO".into() });
+        let mut donor =
+            DonorStatus { name: "desk".into(), state: DonorState::Live, ..DonorStatus::default() };
+        assert_eq!(ailing(&donor), None);
+        donor.disk_fault = fault(false);
+        assert_eq!(state(&donor), "live, disk takes no writes");
+        (donor.state, donor.disk_fault) = (DonorState::Suspect, fault(true));
+        assert_eq!(state(&donor), "its disk is gone");
+        donor.state = DonorState::Gone;
+        assert_eq!(state(&donor), "gone: it lost its disk");
+        donor.bad = 15;
+        let advice = ailing(&donor).expect("worth a word");
+        assert!(advice.contains("15 chunks") && advice.contains("scrub now desk"), "{advice}");
+        assert!(advice.contains("nodes drain desk"), "{advice}");
     }
 
     #[test]

@@ -33,6 +33,10 @@ pub async fn run(
         }
         Nodes::Trust(NodeName { donor }) => {
             let donor = donors::named(client, &donor).await?;
+            if donor.quarantined.is_none() {
+                output.result(&serde_json::json!({ "trusted": donor.name }), |_| trusted(&donor));
+                return Ok(Ending::Done);
+            }
             client.call(&Trust { donor: donor.donor }).await?;
             output.result(&serde_json::json!({ "trusted": donor.name }), |_| {
                 format!("{} is trusted again once others have verified what it holds", donor.name)
@@ -43,12 +47,30 @@ pub async fn run(
     }
 }
 
+/// Nothing was in the way of trusting this one.
+fn trusted(donor: &DonorStatus) -> String {
+    let mut text = format!("{} is trusted already: it is not quarantined", donor.name);
+    if let Some(advice) = donors::ailing(donor) {
+        text.push_str(&format!("\n{advice}"));
+    }
+    text
+}
+
 async fn list(client: &Client, output: &Output) -> Result<Ending, Failure> {
     let donors = Donors { donors: client.call(&Status {}).await?.donors };
     output.result(&donors, |donors| {
         let rows: Vec<_> = donors.donors.iter().map(row).collect();
         let head = ["no", "donor", "label", "state", "held", "free", "version", "address"];
-        table(&head, &[0, 4, 5], &rows)
+        let mut text = table(&head, &[0, 4, 5], &rows);
+        for DonorStatus { name, disk_fault, .. } in &donors.donors {
+            if let Some(fault) = disk_fault {
+                text.push_str(&format!(
+                    "! {name}: {}; `potluck status` says what to do\n",
+                    fault.why
+                ));
+            }
+        }
+        text
     });
     Ok(Ending::Done)
 }

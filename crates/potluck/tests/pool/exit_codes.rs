@@ -11,6 +11,21 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 
 #[test]
+fn flags_are_read_from_the_environment_as_people_set_them() {
+    let home = tempfile::TempDir::new().expect("a directory");
+    for said in ["1", "0", "true", "false", "yes", "no", "on", ""] {
+        let ran = std::process::Command::new(env!("CARGO_BIN_EXE_potluck"))
+            .args(["join", "nonsense"])
+            .env("HOME", home.path())
+            .env("POTLUCK_NO_PROGRESS", said)
+            .output()
+            .expect("it runs");
+        let text = String::from_utf8_lossy(&ran.stderr);
+        assert_eq!(ran.status.code(), Some(8), "POTLUCK_NO_PROGRESS={said}: {text}");
+    }
+}
+
+#[test]
 fn every_promised_exit_code_comes_from_a_real_situation() {
     let mut lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);

@@ -104,6 +104,36 @@ fn p12_chunks_cut_lost_or_exchanged_are_read_around() {
 }
 
 #[test]
+fn p12_a_disk_pulled_under_a_running_donor_is_named_repaired_after_and_taken_back() {
+    let mut lab = Lab::manager_only(&["--repair-grace", "4s"]);
+    (1..=3).for_each(|number| lab.start_donor(&format!("donor-{number}")));
+    lab.wait_live();
+    lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
+    let (input, content) = file(lab.dir(), "input", 16, 1 << 20);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    let lent = lab.lent("donor-1").0;
+    let pulled = lent.with_extension("pulled");
+    std::fs::rename(&lent, &pulled).expect("pulled");
+    std::fs::create_dir(&lent).expect("the bare mount point");
+    wait_until("it to be noticed", PATIENCE, || lab.cli.donor("donor-1")["state"] != "live");
+    let status = lab.cli.json(&["status"]);
+    let alarm = status["alarms"][0].as_str().unwrap_or_default();
+    assert!(alarm.contains("donor-1 lends is gone") && alarm.contains("ount it"), "{status}");
+    assert_eq!(status["verdict"]["state"], "degraded", "{status}");
+    wait_until("two copies elsewhere", PATIENCE, || {
+        lab.cli.donor("donor-1")["state"] == "gone"
+            && lab.cli.json(&["stat", "pot://lab/f"])["live_copies"] == 2
+    });
+    std::fs::remove_dir(&lent).expect("nothing was made there");
+    std::fs::rename(&pulled, &lent).expect("mounted again");
+    wait_until("it to be back", PATIENCE, || {
+        let donor = lab.cli.donor("donor-1");
+        donor["state"] == "live" && donor["room"].as_u64() > Some(0)
+    });
+    assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");
+}
+
+#[test]
 fn p12_a_damaged_catalog_is_refused_and_never_served() {
     let mut lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab"]);

@@ -186,6 +186,7 @@ pub fn arrives(pool: &mut Pool, donor: u32, now: Tick) {
         grace_ms: None,
         heard: Default::default(),
         heard_changes: 0,
+        disk_fault: None,
     };
     pool.register(donor, &register, String::new(), now);
     pool.inventory_done(donor, register.incarnation);

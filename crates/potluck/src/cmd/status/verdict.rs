@@ -85,11 +85,19 @@ fn unavailable(status: &PoolStatus) -> Option<Verdict> {
     let spaces = named(&status.spaces, |space| space.unreadable > 0);
     let away = absent(status);
     let what = format!("{} cannot be read now, in {spaces}", count(unreadable, "file"));
-    Some(match away.as_str() {
-        "" => verdict(what, "`potluck fsck` lists them: store them again from their source"),
-        away => verdict(
+    let lost: u64 = status.spaces.iter().map(|space| space.lost).sum();
+    Some(match (lost, away.as_str()) {
+        (0, "") => verdict(
+            format!("{what}, as far as donors have told what they hold"),
+            "look again in a moment; `potluck fsck` lists the files",
+        ),
+        (0, away) => verdict(
             format!("{what}; not there: {away}"),
             "bring these donors back; `potluck fsck` lists the files",
+        ),
+        (lost, _) => verdict(
+            format!("{what}; of {} no donor has enough any more", count(lost, "file")),
+            "`potluck fsck` lists them: store what is lost again from its source",
         ),
     })
 }
@@ -227,6 +235,11 @@ mod tests {
         let verdict = judge(&worse);
         assert_eq!(verdict.state, State::Unavailable);
         assert_eq!(verdict.reason, "1 file cannot be read now, in lab; not there: donor-2");
+        assert!(!verdict.advice.contains("source"), "{verdict:?}");
+        worse.donors[1].state = Live;
+        assert!(!judge(&worse).advice.contains("source"), "{:?}", judge(&worse));
+        worse.spaces[0].lost = 1;
+        assert!(judge(&worse).advice.contains("source"), "{:?}", judge(&worse));
 
         let dead = pool(&[Gone, Gone], SpaceHealth::default());
         assert_eq!(judge(&dead).reason, "none of the 2 donors answers");

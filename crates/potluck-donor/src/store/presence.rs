@@ -1,0 +1,136 @@
+//! Whether the store is where it should be: disks are pulled, unmounted, and brought back, while
+//! the daemon goes on (PROMISES S3).
+
+use super::usage::{Asking, Fault};
+use super::{Store, marker};
+use crate::disk::{Space, is_broken};
+use crate::reclaim::leftovers;
+use potluck_wire::control::DiskFault;
+use std::io;
+
+impl Store {
+    /// Looks at the disk, as is done each second: how much is left, and whether it is still the one
+    /// the store is on. A store that comes back is looked through as at a start, and the manager
+    /// needs its whole inventory then.
+    pub fn look(&self) {
+        if matches!(self.usage.fault(), Some((Fault::Writing, _))) {
+            // A dead disk's marker is long in memory: whether it is dead only the disk can say.
+            self.forget_marker();
+        }
+        // The marker first: on a busy disk that takes long, and the space is to be what it is now.
+        let marker = marker::read(self.disk(), &self.layout);
+        let asking = self.usage.asking();
+        // Of the chunks' directory: where a disk is not mounted there is none.
+        let space = self.disk.space(self.layout.chunks());
+        match marker.and_then(|found| Ok((found, space?))) {
+            Ok((found, _)) if found.as_ref() != Some(&self.id) => {
+                self.lost("its marker is missing, or another store's: pulled, or not mounted?");
+            }
+            Ok((_, space)) => self.there(asking, space),
+            Err(why) if why.kind() == io::ErrorKind::NotFound => {
+                self.lost("its files are not there: pulled, or not mounted?");
+            }
+            Err(why) if is_broken(&why) => self.lost(&format!("looking at it failed: {why}")),
+            Err(why) => drop(self.refuse("looking at the disk", &why)),
+        }
+    }
+
+    fn there(&self, asking: Asking, space: Space) {
+        let fault = self.usage.fault().map(|(fault, _)| fault);
+        if fault == Some(Fault::Gone) && !self.comes_back() {
+            return;
+        }
+        match (space.read_only, fault) {
+            (true, _) => self.broke(Fault::ReadOnly, "it is mounted read-only"),
+            (false, Some(Fault::ReadOnly)) => self.mends("takes writes again"),
+            _ => {}
+        }
+        self.usage.sample(asking, space);
+        // What is set aside makes room before any chunk must.
+        if self.shed() {
+            let asking = self.usage.asking();
+            match self.disk.space(self.layout.chunks()) {
+                Ok(space) => self.usage.sample(asking, space),
+                Err(why) => drop(self.refuse("looking at the disk", &why)),
+            }
+        }
+    }
+
+    fn lost(&self, why: &str) {
+        // Whoever checks or mounts that disk must not find it in use.
+        *self.lock.lock().expect("no holder panics") = None;
+        self.broke(Fault::Gone, why);
+    }
+
+    /// Whether the store that is there again could be taken back.
+    fn comes_back(&self) -> bool {
+        if !self.usage.idle() {
+            return false; // puts of before end first: what they left is cleaned up
+        }
+        let root = self.layout.root();
+        match self.disk.lock(root) {
+            Ok(lock) => *self.lock.lock().expect("no holder panics") = Some(lock),
+            Err(why) => {
+                self.broke(Fault::Gone, &format!("it is there again and cannot be locked: {why}"));
+                return false;
+            }
+        }
+        self.usage.forget();
+        if let Err(why) = leftovers(self) {
+            self.lost(&format!("it is there again and cannot be looked through: {why}"));
+            return false;
+        }
+        // What it holds now need not be what it held.
+        self.changes().forget();
+        self.mends("is there again");
+        true
+    }
+
+    fn mends(&self, how: &str) {
+        self.usage.mended();
+        tracing::info!("the lent directory {} {how}", self.layout.root().display());
+    }
+
+    pub(super) fn broke(&self, fault: Fault, why: &str) {
+        if !self.usage.broke(fault, why.to_owned()) {
+            return;
+        }
+        let dir = self.layout.root().display();
+        match fault {
+            Fault::Gone => tracing::error!(
+                "the lent directory {dir} is broken or gone ({why}): nothing there is counted on. \
+                 Mount its disk if it is not mounted; it goes on by itself when it is back"
+            ),
+            Fault::ReadOnly => tracing::error!(
+                "the lent directory {dir} takes no writes ({why}): what is there is still served. \
+                 Check the disk; it goes on by itself when it is writable again"
+            ),
+            Fault::Writing => tracing::error!(
+                "the lent directory {dir} is broken ({why}); nothing more is stored there, what is \
+                 there is still served. Check the disk, and start the donor again"
+            ),
+        }
+    }
+
+    /// What is wrong with the disk, if anything.
+    pub fn fault(&self) -> Option<DiskFault> {
+        let (fault, why) = self.usage.fault()?;
+        Some(DiskFault { gone: fault == Fault::Gone, why })
+    }
+
+    /// Whether the disk is broken or gone.
+    pub fn broken(&self) -> bool {
+        self.usage.fault().is_some()
+    }
+
+    /// Whether the store is there to ask, so that what is not found in it is missing.
+    pub fn present(&self) -> bool {
+        let found = marker::read(self.disk(), &self.layout);
+        !self.gone() && found.is_ok_and(|found| found.as_ref() == Some(&self.id))
+    }
+
+    /// Whether the store is not there.
+    pub fn gone(&self) -> bool {
+        matches!(self.usage.fault(), Some((Fault::Gone, _)))
+    }
+}

@@ -1,0 +1,105 @@
+//! What vanishes under a running donor: its whole disk, or single files (PROMISES S3, L1).
+
+use crate::manager::Book;
+use crate::pool::{Pool, content};
+use potluck_core::chunk::ChunkName;
+use potluck_core::policy::AckLevel;
+use potluck_wire::bulk::{Request, Status};
+use potluck_wire::control::Order;
+use std::collections::BTreeSet;
+use std::fs;
+
+async fn stored(pool: &Pool, count: u64) -> Vec<ChunkName> {
+    let mut client = pool.client().await;
+    let mut names = Vec::new();
+    for number in 0..count {
+        let bytes = content(number, 30_000);
+        assert_eq!(client.put(&bytes, AckLevel::Disk).await, Status::Ok);
+        names.push(ChunkName::of(&bytes));
+    }
+    names
+}
+
+fn listed(book: &Book) -> Option<BTreeSet<ChunkName>> {
+    Some(book.inventory()?.iter().map(|holding| holding.name).collect())
+}
+
+#[tokio::test]
+async fn s3_a_disk_that_is_pulled_is_said_and_counts_again_when_it_is_back() {
+    let pool = Pool::start().await;
+    let names = stored(&pool, 3).await;
+    let (lent, elsewhere) = (pool.place.lent(), pool.place.lent().with_extension("pulled"));
+    fs::rename(&lent, &elsewhere).expect("pulled");
+    fs::create_dir(&lent).expect("the bare mount point");
+    let why = pool.manager.until("that it is gone", |book| {
+        book.heartbeats.last()?.disk_fault.clone().filter(|fault| fault.gone)
+    });
+    let why = why.await.why;
+    assert!(!why.is_empty());
+
+    // What is asked meanwhile is no proof that chunks are missing: the disk is.
+    let mut client = pool.client().await;
+    client.send(Request::Get { name: names[0] }, &[]).await.expect("a connection");
+    let reply = client.reply().await.expect("a connection").expect("an answer");
+    assert_eq!(reply.status, Status::DiskFailed);
+    assert_eq!(client.put(&content(9, 10), AckLevel::Memory).await, Status::DiskFailed);
+    {
+        let mut book = pool.manager.book();
+        let incarnation = book.registers[0].incarnation;
+        let bury = Order::Delete { chunk: names[1], incarnation, touches: 99 };
+        book.orders = vec![Order::Verify { chunk: names[0] }, bury];
+        book.forgetful = true; // also a manager that starts anew is told
+    }
+    pool.manager.until("registered anew", |book| book.registers.get(1).cloned()).await;
+    pool.manager.beats(3).await;
+    {
+        let mut book = pool.manager.book();
+        book.orders.clear();
+        assert!(book.registers[1].disk_fault.as_ref().is_some_and(|fault| fault.gone));
+        assert!(book.heartbeats.iter().all(|beat| beat.removed.is_empty()), "not removed");
+        assert_eq!(fs::read_dir(&lent).expect("dir").count(), 0, "nothing was made there");
+    }
+
+    // Back, but for one chunk.
+    fs::remove_dir(&lent).expect("unused");
+    let lost = elsewhere.join(pool.place.chunk(&names[2]).strip_prefix(&lent).expect("below"));
+    fs::remove_file(lost).expect("lost with it");
+    fs::rename(&elsewhere, &lent).expect("mounted again");
+    let again = pool.manager.until("registered again", |book| book.registers.get(2).cloned());
+    assert_eq!(again.await.disk_fault, None);
+    let kept = BTreeSet::from([names[0], names[1]]);
+    let all = pool.manager.until("all it holds", listed).await;
+    assert_eq!(all, kept);
+    let used = pool.manager.until("a heartbeat", |book| {
+        let last = book.heartbeats.last()?;
+        last.disk_fault.is_none().then_some(last.disk.lent_used)
+    });
+    assert_eq!(used.await, 2 * 32_768 + 4096, "two chunks and the marker");
+    assert_eq!(pool.client().await.get(&names[0]).await, Some(content(0, 30_000)));
+    pool.still_serves().await;
+}
+
+#[tokio::test]
+async fn l1_files_that_vanished_are_told_after_a_round_of_the_scrub() {
+    let pool = Pool::start().await;
+    let names = stored(&pool, 6).await;
+    pool.manager.until("the first inventory", listed).await;
+    for name in &names[..3] {
+        fs::remove_file(pool.place.chunk(name)).expect("removed behind its back");
+    }
+    // Somebody was thorough.
+    let bucket = pool.place.chunk(&names[3]);
+    fs::remove_dir_all(bucket.parent().expect("a bucket")).expect("removed with its directory");
+    let left: BTreeSet<ChunkName> =
+        names.iter().copied().filter(|name| pool.place.chunk(name).exists()).collect();
+    pool.manager.ask(1, Order::Scrub { order: 1, rate: 1 << 30 }).await;
+    let seen = |book: &Book| (listed(book)? == left && book.pages.len() == 2).then_some(());
+    pool.manager.until("what is left", seen).await;
+    let last = pool.manager.until("the end of the round", |book| {
+        book.heartbeats.last().filter(|beat| beat.scrub.rounds == 1).cloned()
+    });
+    let last = last.await;
+    assert_eq!(last.disk.lent_used, left.len() as u64 * 32_768 + 4096, "usage is corrected");
+    assert_eq!((last.scrub.done, last.scrub.spoiled), (last.scrub.of, 0), "the round is over");
+    assert!(pool.manager.book().pages[0].holdings.is_empty(), "watched before it is listed");
+}
