@@ -2,7 +2,7 @@
 //! the daemon goes on (PROMISES S3).
 
 use super::usage::{Asking, Fault};
-use super::{Store, marker};
+use super::{Aside, Store, marker};
 use crate::disk::{Space, is_broken};
 use crate::reclaim::leftovers;
 use potluck_wire::control::DiskFault;
@@ -76,6 +76,7 @@ impl Store {
             }
         }
         self.usage.forget();
+        *self.aside() = Aside::default();
         if let Err(why) = leftovers(self) {
             self.lost(&format!("it is there again and cannot be looked through: {why}"));
             return false;
