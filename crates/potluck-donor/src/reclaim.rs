@@ -86,6 +86,7 @@ impl Store {
             let Some((path, len)) = aside.files.pop_front() else { break };
             aside.bytes = aside.bytes.saturating_sub(taken(len));
             drop(aside);
+            self.usage().going(len);
             match self.disk().remove(&path) {
                 Err(why) if why.kind() != io::ErrorKind::NotFound => {
                     // Tried again at the next look, after the others.

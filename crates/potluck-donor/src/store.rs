@@ -14,10 +14,11 @@
 //! synced if the writer asked for ack level *disk*, renamed, and then its directory is synced.
 //! The trailer is described at `trailer::Trailer`. A chunk's length is its file's less the trailer.
 //!
-//! The directory is locked (`flock`) while a donor runs and it is there. The marker is written before anything else
-//! and never again; the donor's own state remembers its id. A directory that should be a store and
-//! has lost its marker is a disk that is not mounted: the donor refuses to start there, because an
-//! empty store in its place would hide the real one.
+//! The directory is locked (`flock`) while a donor runs and it is there. The marker is written
+//! before anything else and never again; the donor's own state remembers its id. A directory that
+//! should be a store and has lost its marker is a disk that is not mounted: the donor refuses to
+//! start there, because an empty store in its place would hide the real one; one that is running
+//! waits until it is back.
 
 mod changes;
 mod incoming;

@@ -23,8 +23,9 @@ const EVERY: Duration = Duration::from_millis(250);
 /// After a change a survey waits for more of the kind: donors behind one switch go within seconds
 /// of each other. Never longer than a quarter of the grace.
 const SETTLE: Duration = Duration::from_secs(5);
-/// After its start a manager waits so long for its donors before it first judges how safe files are:
-/// all of them seem lost to one that nobody has told what is there. Never longer than the grace.
+/// After its start a manager waits so long for its donors before it first judges how safe files
+/// are: all of them seem lost to one that nobody has told what is there. Never longer than the
+/// grace.
 const ASSEMBLING: Duration = Duration::from_secs(15);
 /// While repair goes on, everything is looked at anew this often at most.
 const AGAIN: Duration = Duration::from_secs(2);

@@ -53,7 +53,12 @@ pub struct Global {
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub verbose: u8,
     /// No progress bar
-    #[arg(long, global = true, env = "POTLUCK_NO_PROGRESS", value_parser = FalseyValueParser::new())]
+    #[arg(
+        long,
+        global = true,
+        env = "POTLUCK_NO_PROGRESS",
+        value_parser = FalseyValueParser::new()
+    )]
     pub no_progress: bool,
 }
 

@@ -119,15 +119,18 @@ fn disk_alarm(donor: &DonorStatus) -> Option<String> {
     let DonorStatus { name, .. } = donor;
     Some(match (fault.gone, donor.state) {
         (true, DonorState::Gone) => format!(
-            "the disk that {name} lends is gone ({}), and what it held is made again elsewhere.              Mount it there and it counts again; if it is lost: `potluck nodes rm {name}`",
+            "the disk that {name} lends is gone ({}), and what it held is made again elsewhere. \
+             Mount it there and it counts again; if it is lost: `potluck nodes rm {name}`",
             fault.why
         ),
         (true, _) => format!(
-            "the disk that {name} lends is gone ({}): its copies are not there. Mount it there,              and the donor goes on by itself; `potluck repair now` does not wait for it",
+            "the disk that {name} lends is gone ({}): its copies are not there. Mount it there, \
+             and the donor goes on by itself; `potluck repair now` does not wait for it",
             fault.why
         ),
         (false, _) => format!(
-            "the disk that {name} lends takes no writes ({}): it may be failing. Look at it, or              move what it holds to others: `potluck nodes drain {name}`",
+            "the disk that {name} lends takes no writes ({}): it may be failing. Look at it, or \
+             move what it holds to others: `potluck nodes drain {name}`",
             fault.why
         ),
     })

@@ -104,9 +104,9 @@ impl crate::packed::Record for Holding {
 }
 
 /// All that a donor holds, in pages of up to [`INVENTORY_PAGE`], after it registered and after each
-/// round of its scrub. Chunks that arrive meanwhile are reported by heartbeats as well, and the manager
-/// watches for them from registration or page 0 on: unless it has just registered, a donor lists
-/// nothing before it sent an empty page 0.
+/// round of its scrub. Chunks that arrive meanwhile are reported by heartbeats as well, and the
+/// manager watches for them from registration or page 0 on: unless it has just registered, a donor
+/// lists nothing before it sent an empty page 0.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Inventory {
     /// The life that registered.

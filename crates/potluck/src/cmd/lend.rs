@@ -59,8 +59,8 @@ pub async fn start(
     let donor =
         Donor::start(config, Env::system(), Arc::new(SystemDisk), caller).await.map_err(failed)?;
     output.note(&format!(
-        "lending up to {} in {dir} to pool {}, always leaving {} of the disk free; {} can be stored \
-         now; at {}",
+        "lending up to {} in {dir} to pool {}, always leaving {} of the disk free; {} can be \
+         stored now; at {}",
         format_size(limits.max),
         identity.about.pool,
         limits.keep_free,
@@ -69,8 +69,8 @@ pub async fn start(
     ));
     if donor.room() == 0 {
         output.note(
-            "warning: nothing more can be stored there now: make room on the disk, or lend on other \
-             terms (--max, --keep-free)",
+            "warning: nothing more can be stored there now: make room on the disk, or lend on \
+             other terms (--max, --keep-free)",
         );
     }
     Ok(donor)

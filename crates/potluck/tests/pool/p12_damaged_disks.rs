@@ -105,9 +105,7 @@ fn p12_chunks_cut_lost_or_exchanged_are_read_around() {
 
 #[test]
 fn p12_a_disk_pulled_under_a_running_donor_is_named_repaired_after_and_taken_back() {
-    let mut lab = Lab::manager_only(&["--repair-grace", "4s"]);
-    (1..=3).for_each(|number| lab.start_donor(&format!("donor-{number}")));
-    lab.wait_live();
+    let lab = Lab::with_options(3, &["--repair-grace", "4s"]);
     lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
     let (input, content) = file(lab.dir(), "input", 16, 1 << 20);
     lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
