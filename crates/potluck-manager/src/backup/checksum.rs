@@ -12,7 +12,7 @@ const TRAILER: u64 = MAGIC.len() as u64 + 2 * blake3::OUT_LEN as u64 + 1;
 /// The length of every file of SQLite is a multiple of this, its smallest page. Therefore no file
 /// with a trailer looks like one without, whatever happened to the trailer itself.
 const SECTOR: u64 = 512;
-const _: () = assert!(TRAILER % SECTOR != 0);
+const _: () = assert!(!TRAILER.is_multiple_of(SECTOR));
 
 /// What is known of a file by its checksum.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub fn append(path: &Path) -> io::Result<()> {
 pub fn take_off(path: &Path) -> io::Result<Checked> {
     let mut file = File::options().read(true).write(true).open(path)?;
     let len = file.metadata()?.len();
-    if len % SECTOR == 0 {
+    if len.is_multiple_of(SECTOR) {
         return Ok(Checked::Without);
     }
     let Some(pages) = len.checked_sub(TRAILER) else {

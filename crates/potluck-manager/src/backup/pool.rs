@@ -84,11 +84,11 @@ pub async fn store(
     put.commit(files, move |db| give_up_old(db, when)).await
 }
 
+/// What is left of a file after a piece was cut off, and the piece: its entry, and it sealed.
+type Cut = (Take<File>, Entry, Vec<u8>);
+
 /// Reads, names and seals the next piece.
-fn next_piece(
-    mut file: Take<File>,
-    key: &SpaceKey,
-) -> io::Result<Option<(Take<File>, Entry, Vec<u8>)>> {
+fn next_piece(mut file: Take<File>, key: &SpaceKey) -> io::Result<Option<Cut>> {
     let mut piece = Vec::with_capacity(PIECE + 16);
     file.by_ref().take(PIECE as u64).read_to_end(&mut piece)?;
     if piece.is_empty() {
