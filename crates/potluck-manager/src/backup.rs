@@ -3,6 +3,8 @@
 //! A checkpoint is a whole copy of one moment. It is taken each minute in which something changed,
 //! and more rarely where taking one costs more than a twentieth of the time.
 
+pub mod authority;
+pub mod checksum;
 pub mod file;
 pub mod kit;
 pub mod pool;

@@ -16,6 +16,32 @@ pub enum ManagerError {
     /// A directory that should be new has something in it.
     #[error("{} is not empty", .0.display())]
     NotEmpty(PathBuf),
+    /// A copy of the catalog that would lie in a state directory.
+    #[error("{} lies in the manager's state directory {}", file.display(), state.display())]
+    InState {
+        /// Where the copy was to be.
+        file: PathBuf,
+        /// The state directory.
+        state: PathBuf,
+    },
+    /// A recovery kit of one pool and a checkpoint of another.
+    #[error("the recovery kit {} is of {kit_of}, and the checkpoint of {checkpoint_of}", kit.display())]
+    OtherPool {
+        /// Which kit.
+        kit: PathBuf,
+        /// Its pool.
+        kit_of: String,
+        /// The checkpoint's pool.
+        checkpoint_of: String,
+    },
+    /// A file that is no recovery kit of this release.
+    #[error("{}: {detail}", path.display())]
+    BadKit {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong.
+        detail: String,
+    },
     /// The donors did not take a checkpoint.
     #[error("the donors did not take it: {0}")]
     NotInPool(String),
@@ -101,12 +127,27 @@ impl ManagerError {
             Self::NotInitialised(_) => failure(
                 ErrorKind::NotFound,
                 code::CATALOG,
-                "make a pool there first, with `potluck up` or `potluck manager`",
+                "make a pool there first, with `potluck up` or `potluck manager`; if it is elsewhere, name its directory with --state",
             ),
             Self::NotEmpty(_) => failure(
                 ErrorKind::Conflict,
                 code::EXISTS,
                 "name a new directory with --state; nothing that is there is written over",
+            ),
+            Self::InState { .. } => failure(
+                ErrorKind::Usage,
+                code::EXISTS,
+                "name a file elsewhere, best on another disk: there it would replace what the manager needs, or be lost with it",
+            ),
+            Self::OtherPool { .. } => failure(
+                ErrorKind::Usage,
+                code::CATALOG,
+                "name the kit with --kit and the checkpoint with --from of the same pool",
+            ),
+            Self::BadKit { .. } => failure(
+                ErrorKind::Usage,
+                code::LOCAL_IO,
+                "name with --kit a copy of the pool's recovery.kit; it is JSON, begins with potluck_recovery_kit, and holds the pool's name",
             ),
             Self::NotInPool(_) => failure(
                 ErrorKind::Retry,

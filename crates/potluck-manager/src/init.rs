@@ -1,6 +1,6 @@
 //! Making a pool.
 
-use crate::backup::kit;
+use crate::backup::{authority, kit};
 use crate::ca::{Ca, ProvenKey};
 use crate::catalog::{Error, members, schema};
 use crate::config::ManagerConfig;
@@ -31,6 +31,7 @@ pub fn init(config: &ManagerConfig, env: &Env) -> Result<(), ManagerError> {
         let add = || -> Result<(), Error> {
             let tx = db.unchecked_transaction()?;
             let address = address_guess(config);
+            authority::note(&tx, &fingerprint(ca.certificate()))?;
             make_admin(&state, &ca, &tx, &config.pool_name, FIRST_ADMIN, &address)?;
             Ok(tx.commit()?)
         };

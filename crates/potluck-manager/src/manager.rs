@@ -1,7 +1,7 @@
 //! A manager from start to stop.
 
 use crate::background;
-use crate::backup::{self, Backups};
+use crate::backup::{self, Backups, authority};
 use crate::ca::{self, Ca};
 use crate::catalog::{Catalog, Durability, Error, donors, lives, members, notes, schema, sessions};
 use crate::config::ManagerConfig;
@@ -21,6 +21,7 @@ use potluck_core::chunk::{ChunkName, PARTS};
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, Epoch};
 use potluck_wire::env::Env;
+use potluck_wire::identity::fingerprint;
 use potluck_wire::net::Listener;
 use potluck_wire::tls::{Admit, TlsAdmit};
 use potluck_wire::token::Role;
@@ -74,7 +75,11 @@ impl Manager {
         let (path, offload) = (state.catalog(), env.offload);
         let catalog = offload.run(move || Catalog::open(&path, offload)).await?;
         let start = env.entropy.u64();
-        let begin = move |db: &_| next_life(db, start);
+        let ours = fingerprint(ca.certificate());
+        let begin = move |db: &_| {
+            authority::note(db, &ours)?;
+            next_life(db, start)
+        };
         let left = catalog.write(Durability::Disk, begin).await.map_err(|why| {
             ManagerError::Catalog { path: state.catalog(), detail: why.to_string() }
         })?;

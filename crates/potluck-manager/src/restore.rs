@@ -16,6 +16,8 @@ pub use pool::{rebuild, restore_pool};
 pub use unlisted::Unlisted;
 
 use crate::backup::Taken;
+use crate::backup::authority::{self, Authority};
+use crate::backup::checksum::{self, Checked};
 use crate::backup::kit::{self, Kit};
 use crate::ca::Ca;
 use crate::catalog::{Error, restored, schema};
@@ -24,10 +26,12 @@ use crate::init::make_admin;
 use crate::journal::chain::Gaps;
 use crate::state_dir::{KIT, StateDir};
 use potluck_core::ids::Epoch;
+use potluck_wire::identity::fingerprint;
 use rusqlite::Connection;
 use serde::Serialize;
 use std::ffi::OsString;
 use std::fs;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// What people call the admin that a restore makes.
@@ -63,6 +67,8 @@ pub struct Restored {
     pub checkpoint: Option<u64>,
     /// When it was taken, milliseconds since 1970.
     pub taken_ms: Option<i64>,
+    /// Whether it came from a file without a checksum: damage within values would not be known.
+    pub no_checksum: bool,
     /// What the journal on donors added, or made alone; `None`: nobody looked for one.
     pub journal: Option<Replayed>,
     /// Files that the donors that answered have too little of; `None`: no donor was asked.
@@ -135,15 +141,33 @@ struct Site {
 pub fn restore_file(ask: &Restore, from: &Path) -> Result<Restored, ManagerError> {
     let site = Site::prepare(ask)?;
     let temp = site.state.catalog().with_extension("part");
+    let io = |source| ManagerError::Io { path: from.into(), source };
+    copy_private(from, &temp).map_err(io)?;
     // A copy made by hand may have its last changes beside it: without them it is an older one.
-    for suffix in ["", "-wal", "-journal"] {
+    let mut beside = 0;
+    for suffix in ["-wal", "-journal"] {
         let (from, to) = (suffixed(from, suffix), suffixed(&temp, suffix));
-        match fs::copy(&from, to) {
-            Err(why) if why.kind() == std::io::ErrorKind::NotFound && !suffix.is_empty() => {}
-            copied => drop(copied.map_err(|source| ManagerError::Io { path: from, source })?),
+        match copy_private(&from, &to) {
+            Err(why) if why.kind() == std::io::ErrorKind::NotFound => {}
+            copied => beside += copied.map_err(|source| ManagerError::Io { path: from, source })?,
         }
     }
-    site.finish(ask, &temp, Epoch(0), Restored::default())
+    // Nothing lies beside a checkpoint; what somebody wrote since is not what its checksum is of.
+    let checked =
+        if beside > 0 { Checked::Without } else { checksum::take_off(&temp).map_err(io)? };
+    if let Checked::Damaged(why) = checked {
+        return Err(ManagerError::Damaged { path: from.into(), detail: why.into() });
+    }
+    let report = Restored { no_checksum: checked == Checked::Without, ..Restored::default() };
+    site.finish(ask, &temp, Epoch(0), report)
+}
+
+/// Copies the file `from` to the new file `to`, which only its owner may read: catalogs hold the keys
+/// of sealed spaces. Gives its length.
+fn copy_private(from: &Path, to: &Path) -> std::io::Result<u64> {
+    let mut from = fs::File::open(from)?;
+    let mut to = fs::File::options().write(true).create_new(true).mode(0o600).open(to)?;
+    std::io::copy(&mut from, &mut to)
 }
 
 impl Site {
@@ -153,7 +177,14 @@ impl Site {
         refuse_used(&ask.state)?;
         let state = StateDir::take(&ask.state)?;
         clear_interrupted(&ask.state)?;
-        let ca = Ca::restore(&state.ca(), &kit.ca_certificate, &kit.ca_key)?;
+        let ca = Ca::restore(&state.ca(), &kit.ca_certificate, &kit.ca_key);
+        let ca = ca.map_err(|why| match why {
+            ManagerError::Certificates { detail, .. } => {
+                let detail = format!("its authority cannot be read: {detail}");
+                ManagerError::BadKit { path: ask.kit.clone(), detail }
+            }
+            other => other,
+        })?;
         kit::keep_key(&state, &kit.recovery_key())?;
         kit.save(&state.kit())?;
         Ok(Self { kit, state, ca })
@@ -174,6 +205,7 @@ impl Site {
             Error::Damaged(detail) => ManagerError::Damaged { path: temp.into(), detail },
             other => ManagerError::Catalog { path: temp.into(), detail: other.to_string() },
         };
+        self.check_pool(ask, &authority::of(&db).map_err(bad)?)?;
         let address = ask.advertise.clone().unwrap_or_else(|| self.kit.address.clone());
         let report = self.revive(&db, address, above, report).map_err(bad)?;
         close(db).map_err(bad)?;
@@ -184,6 +216,19 @@ impl Site {
             .and_then(|()| fs::File::open(&ask.state)?.sync_all());
         renamed.map_err(StateDir::io(place))?;
         Ok(report)
+    }
+
+    /// Donors would obey the kit's pool, and lose what the checkpoint's does not know (PROMISES D5).
+    fn check_pool(&self, ask: &Restore, found: &Authority) -> Result<(), ManagerError> {
+        let ours = Authority::new(&self.kit.pool, &fingerprint(self.ca.certificate()));
+        if found.may_be(&ours) {
+            return Ok(());
+        }
+        Err(ManagerError::OtherPool {
+            kit: ask.kit.clone(),
+            kit_of: ours.to_string(),
+            checkpoint_of: found.to_string(),
+        })
     }
 
     fn revive(
@@ -203,6 +248,7 @@ impl Site {
         restored::settle(&tx, &why)?;
         schema::raise_epoch(&tx, above)?;
         let pool = schema::pool_name(&tx)?;
+        authority::note(&tx, &fingerprint(self.ca.certificate()))?;
         make_admin(&self.state, &self.ca, &tx, &pool, ADMIN, &address)?;
         let content = restored::content(&tx)?;
         tx.commit()?;

@@ -85,3 +85,21 @@ impl StateDir {
         move |source| ManagerError::Io { path, source }
     }
 }
+
+/// The state directory in which the file `path` lies, or will lie, if it does; links are followed.
+pub fn holding(path: &Path) -> io::Result<Option<PathBuf>> {
+    let place = |path: &Path| -> io::Result<PathBuf> {
+        let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+        above.unwrap_or(Path::new(".")).canonicalize()
+    };
+    let mut places = vec![place(path)?];
+    // Also where a link leads, be there something or not.
+    match (path.canonicalize(), fs::read_link(path)) {
+        (Ok(file), _) => places.extend(file.parent().map(Path::to_path_buf)),
+        (Err(_), Ok(leads)) => places.extend(place(&places[0].join(leads)).ok()),
+        (Err(_), Err(_)) => {}
+    }
+    let is_state = |dir: &&Path| dir.join(CATALOG).exists() && dir.join("ca").is_dir();
+    let found = places.iter().find_map(|place| place.ancestors().find(is_state));
+    Ok(found.map(Path::to_path_buf))
+}

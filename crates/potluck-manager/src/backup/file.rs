@@ -1,8 +1,9 @@
 //! A checkpoint of the catalog as a file: a whole copy of one moment, taken while writes go on.
 
+use super::checksum;
 use crate::catalog::{Error, schema};
 use crate::error::ManagerError;
-use crate::state_dir::CATALOG;
+use crate::state_dir::{CATALOG, holding};
 use potluck_core::chunk::Digest;
 use rusqlite::Connection;
 use rusqlite::backup::{Backup, StepResult};
@@ -80,26 +81,35 @@ pub fn take(catalog: &Path, dir: &Path, sequence: u64) -> Result<PathBuf, Manage
     Ok(path)
 }
 
-/// Copies the catalog at `catalog` to the file `to`, whole or not at all: temp, copy, check, fsync,
-/// rename, fsync of the directory.
+/// Copies the catalog at `catalog` to the file `to`, whole or not at all: temp, copy, check, checksum,
+/// fsync, rename, fsync of the directory.
 pub fn copy(catalog: &Path, to: &Path) -> Result<(), ManagerError> {
     let io = |source| ManagerError::Io { path: to.into(), source };
     let temp = Temp::beside(to).map_err(io)?;
-    copy_pages(catalog, &temp.path).map_err(|why| ManagerError::Catalog {
-        path: to.into(),
-        detail: format!("it could not be copied: {why}"),
-    })?;
-    temp.file.sync_all().map_err(io)?;
+    copy_pages(catalog, &temp.path).map_err(|why| not_copied(to, why))?;
+    checksum::append(&temp.path).map_err(io)?;
     temp.becomes(to).map_err(io)?;
     let dir = to.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(dir).and_then(|dir| dir.sync_all()).map_err(io)
+}
+
+fn not_copied(to: &Path, why: Error) -> ManagerError {
+    match why {
+        // Of the two disks it is the one that is written.
+        Error::DiskFull => {
+            ManagerError::Io { path: to.into(), source: io::ErrorKind::StorageFull.into() }
+        }
+        why => ManagerError::Catalog {
+            path: to.into(),
+            detail: format!("it could not be copied: {why}"),
+        },
+    }
 }
 
 /// A file under way to its name; gone with all that is beside it if it does not get there, so that
 /// a copy that fills the disk does not keep it full.
 struct Temp {
     path: PathBuf,
-    file: File,
     arrived: bool,
 }
 
@@ -110,7 +120,7 @@ impl Temp {
             let path = suffixed(to, &format!(".part{n}"));
             // The catalog holds the keys of sealed spaces.
             match File::options().write(true).create_new(true).mode(0o600).open(&path) {
-                Ok(file) => return Ok(Self { path, file, arrived: false }),
+                Ok(_) => return Ok(Self { path, arrived: false }),
                 Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(why) => return Err(why),
             }
@@ -147,12 +157,30 @@ fn suffixed(path: &Path, suffix: &str) -> PathBuf {
 
 /// Copies the catalog of the manager's state directory `state` to the file `to`, whether a manager
 /// runs there or not.
+///
+/// Errors: `to` lies in a manager's state directory, where it would take a file's place that a manager
+/// goes on writing under no name, or would be lost with what it is a copy of.
 pub fn backup(state: &Path, to: &Path) -> Result<(), ManagerError> {
     let catalog = state.join(CATALOG);
     if !catalog.exists() {
         return Err(ManagerError::NotInitialised(state.into()));
     }
+    let io = |source| ManagerError::Io { path: to.into(), source };
+    if let Some(state) = holding(to).map_err(io)? {
+        return Err(ManagerError::InState { file: to.into(), state });
+    }
+    if is_part_of(&catalog, to) {
+        return Err(ManagerError::InState { file: to.into(), state: state.into() });
+    }
     copy(&catalog, to)
+}
+
+/// Whether `file` is the catalog or what lies beside it, wherever a link has put them.
+fn is_part_of(catalog: &Path, file: &Path) -> bool {
+    let Ok(file) = file.canonicalize() else { return false };
+    let beside = BESIDE.iter().map(|suffix| suffixed(catalog, suffix));
+    let mut parts = beside.chain([catalog.into()]).filter_map(|part| part.canonicalize().ok());
+    parts.any(|part| part == file)
 }
 
 fn copy_pages(catalog: &Path, to: &Path) -> Result<(), Error> {
@@ -249,6 +277,57 @@ mod tests {
             assert_eq!(fs::read_to_string(&path).ok().as_deref(), Some("somebody's"), "{path:?}");
         }
         assert!(!dir.path().join("data.db.part1").exists());
+    }
+
+    #[test]
+    fn a_backup_never_takes_the_place_of_a_file_of_a_managers_state() {
+        let (dir, _, taken) = lab();
+        let ours = |state: &str| {
+            let state = dir.path().join(state);
+            fs::create_dir_all(state.join("ca")).expect("made");
+            schema::create(&state.join(CATALOG), "lab").expect("a catalog");
+            fs::write(state.join("recovery.kit"), "a kit").expect("written");
+            fs::write(state.join("ca/ca.key"), "a key").expect("written");
+            state
+        };
+        let (state, other) = (ours("state"), ours("other"));
+        let link = |to: &Path, name: &str| {
+            let link = dir.path().join(name);
+            std::os::unix::fs::symlink(to, &link).expect("linked");
+            link
+        };
+        let targets = [
+            state.join(CATALOG),
+            state.join("catalog.db-wal"),
+            state.join("recovery.kit"),
+            state.join("ca/ca.key"),
+            state.join("ca/../new.db"),
+            other.join(CATALOG),
+            link(&state, "directory").join(CATALOG),
+            link(&state.join(CATALOG), "file.db"),
+            link(&state.join("not-yet.db"), "dangling.db"),
+        ];
+        let seen = |path: &Path| fs::read(path).ok();
+        for target in targets {
+            let before = seen(&target);
+            let refused = backup(&state, &target).expect_err("refused");
+            assert!(matches!(refused, ManagerError::InState { .. }), "{target:?}: {refused}");
+            assert_eq!(seen(&target), before, "{target:?}");
+        }
+        // A catalog that lies on another disk than its directory.
+        let (away, moved) = (taken.join("moved.db"), ours("moved"));
+        fs::rename(moved.join(CATALOG), &away).expect("moved");
+        std::os::unix::fs::symlink(&away, moved.join(CATALOG)).expect("linked");
+        let refused = backup(&moved, &away).expect_err("refused");
+        assert!(matches!(refused, ManagerError::InState { .. }), "{refused}");
+        backup(&state, &taken.join("fine.db")).expect("copied");
+    }
+
+    #[test]
+    fn a_full_disk_is_called_the_one_that_is_written() {
+        let told = not_copied(Path::new("/mnt/usb/copy.db"), Error::DiskFull).to_string();
+        assert!(told.starts_with("/mnt/usb/copy.db: no s"), "{told}");
+        assert!(!told.contains("catalog"), "{told}");
     }
 
     #[test]

@@ -48,7 +48,7 @@ impl Kit {
     pub fn load(path: &Path) -> Result<Self, ManagerError> {
         let io = |source| ManagerError::Io { path: path.into(), source };
         let text = fs::read(path).map_err(io)?;
-        let bad = |why: String| io(io::Error::new(io::ErrorKind::InvalidData, why));
+        let bad = |detail: String| ManagerError::BadKit { path: path.into(), detail };
         let kit: Self = serde_json::from_slice(&text)
             .map_err(|why| bad(format!("this is no recovery kit: {why}")))?;
         if kit.potluck_recovery_kit != VERSION {

@@ -4,7 +4,7 @@
 //! The head is a record under the recovery key; who has that key and finds the head has everything.
 
 use super::put::{PIECE, Put, prepared};
-use super::{Taken, Trouble};
+use super::{Taken, Trouble, checksum};
 use crate::catalog::Error;
 use crate::catalog::commit::PreparedFile;
 use crate::catalog::entries::{self, Place};
@@ -20,7 +20,7 @@ use potluck_wire::packed::Blob;
 use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Take};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -47,9 +47,11 @@ pub async fn store(
     taken: Taken,
     path: &Path,
 ) -> Result<(), Trouble> {
-    let size = std::fs::metadata(path)?.len();
+    let file = File::open(path)?;
+    // Sealed pieces need no checksum.
+    let size = checksum::pages_of(&file)?;
     let mut put = Put::open(service, size).await?;
-    let (mut file, pieces_key) = (Some(File::open(path)?), key.space_key());
+    let (mut file, pieces_key) = (Some(file.take(size)), key.space_key());
     let (mut entries, mut chunks) = (Vec::new(), Vec::new());
     while let Some(open) = file.take() {
         let pieces_key = pieces_key.clone();
@@ -82,8 +84,11 @@ pub async fn store(
     put.commit(files, move |db| give_up_old(db, when)).await
 }
 
+/// What is left of a file after a piece was cut off, and the piece: its entry, and it sealed.
+type Cut = (Take<File>, Entry, Vec<u8>);
+
 /// Reads, names and seals the next piece.
-fn next_piece(mut file: File, key: &SpaceKey) -> io::Result<Option<(File, Entry, Vec<u8>)>> {
+fn next_piece(mut file: Take<File>, key: &SpaceKey) -> io::Result<Option<Cut>> {
     let mut piece = Vec::with_capacity(PIECE + 16);
     file.by_ref().take(PIECE as u64).read_to_end(&mut piece)?;
     if piece.is_empty() {

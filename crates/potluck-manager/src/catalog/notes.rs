@@ -7,6 +7,8 @@ use std::collections::BTreeSet;
 
 /// The last checkpoint that was begun.
 pub const CHECKPOINT: &str = "checkpoint";
+/// The fingerprint of the pool's authority.
+pub const AUTHORITY: &str = "authority";
 /// An admin's pause of repair.
 pub const REPAIR_PAUSED: &str = "repair_paused";
 /// The donors whose loss has repair rest, as a JSON list.

@@ -1,9 +1,13 @@
 //! The catalog's file: making it, opening it, refusing one that is damaged or too new.
 
 use super::error::Error;
+use crate::backup::checksum;
 use crate::error::ManagerError;
 use potluck_core::ids::Epoch;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// The format this release reads and writes. History:
@@ -128,6 +132,7 @@ pub fn open_reader(path: &Path) -> Result<Connection, Error> {
 }
 
 fn open(path: &Path) -> Result<Connection, ManagerError> {
+    prepare(path).map_err(|source| ManagerError::Io { path: path.into(), source })?;
     let open = || -> Result<Connection, Error> {
         let db = Connection::open(path)?;
         db.set_prepared_statement_cache_capacity(128);
@@ -139,6 +144,16 @@ fn open(path: &Path) -> Result<Connection, ManagerError> {
         Ok(db)
     };
     open().map_err(damaged(path))
+}
+
+/// Makes the file if there is none, for its owner only, for it holds the keys of sealed spaces. What
+/// SQLite puts beside it has the same mode.
+fn prepare(path: &Path) -> io::Result<()> {
+    match File::options().write(true).create_new(true).mode(0o600).open(path) {
+        Ok(_) => Ok(()),
+        Err(why) if why.kind() == io::ErrorKind::AlreadyExists => checksum::strip(path),
+        Err(why) => Err(why),
+    }
 }
 
 fn user_version(db: &Connection) -> Result<i64, Error> {

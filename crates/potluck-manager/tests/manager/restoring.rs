@@ -6,7 +6,8 @@ use potluck_wire::control::{Open, Remove, Status};
 use potluck_wire::error::ErrorKind;
 use potluck_wire::token::Role;
 use std::fs;
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The recovery kit and the newest checkpoint, kept somewhere else.
@@ -91,24 +92,41 @@ async fn d4_a_copy_taken_while_the_manager_runs_is_whole_and_a_damaged_one_is_re
     lab.stop().await;
     fs::remove_dir_all(&state).expect("lost");
 
-    let mut bytes = fs::read(&copy).expect("read");
-    let middle = bytes.len() / 2;
-    bytes[middle..middle + 4096].fill(0xA5);
+    let whole = fs::read(&copy).expect("read");
+    let middle = whole.len() / 2;
     let damaged = state.with_extension("damaged");
-    fs::write(&damaged, &bytes).expect("written");
-    let refused = restore_file(&ask(&lab, kit.clone()), &damaged).expect_err("damaged");
-    assert_eq!(refused.failure().kind, ErrorKind::Integrity, "{refused}");
-    assert!(!state.join("catalog.db").exists(), "no pool of half a catalog");
+    let refuse = |bytes: &[u8], what: &str| {
+        fs::write(&damaged, bytes).expect("written");
+        let refused = restore_file(&ask(&lab, kit.clone()), &damaged).expect_err(what);
+        assert_eq!(refused.failure().kind, ErrorKind::Integrity, "{what}: {refused}");
+        assert!(!state.join("catalog.db").exists(), "no pool of half a catalog");
+    };
+    let mut bytes = whole.clone();
+    bytes[middle..middle + 4096].fill(0xA5);
+    refuse(&bytes, "a page");
+    for offset in (0..whole.len()).step_by(whole.len() / 20).chain([whole.len() - 1]) {
+        let mut bytes = whole.clone();
+        bytes[offset] ^= 1;
+        refuse(&bytes, &format!("a bit of byte {offset}"));
+    }
+    // The checksum taken off: what remains is what a copy made by hand is.
+    let bare = &whole[..whole.len() - whole.len() % 512];
+    bytes = bare.to_vec();
+    bytes[middle..middle + 4096].fill(0xA5);
+    refuse(&bytes, "a page of a file without a checksum");
 
-    let restored = restore_file(&ask(&lab, kit), &copy).expect("restored after a failure");
-    assert_eq!(restored.files, 20);
+    let restored = restore_file(&ask(&lab, kit.clone()), &copy).expect("restored after a failure");
+    assert_eq!((restored.files, restored.no_checksum), (20, false));
+    fs::write(&damaged, bare).expect("written");
+    let elsewhere = Restore { state: state.with_extension("bare"), ..ask(&lab, kit) };
+    let restored = restore_file(&elsewhere, &damaged).expect("restored without a checksum");
+    assert_eq!((restored.files, restored.no_checksum), (20, true));
     lab.start().await;
     lab.admin().call(&Status {}).await.expect("serves");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_made_by_hand_is_restored_with_what_lies_beside_it_also_after_an_interruption() {
-    use std::os::unix::fs::PermissionsExt;
     let mut lab = Lab::new().await;
     let (user, donor) = (lab.user().await, lab.donor("basement").await);
     write(&user, "pot://lab/a", 1, &donor).await;
@@ -130,7 +148,7 @@ async fn a_copy_made_by_hand_is_restored_with_what_lies_beside_it_also_after_an_
         fs::write(state.join(left), "half").expect("written");
     }
     let restored = restore_file(&ask(&lab, kit.clone()), &copy).expect("restored");
-    assert_eq!(restored.files, 1);
+    assert_eq!((restored.files, restored.no_checksum), (1, true));
     assert!(fs::read_dir(&state).expect("listed").flatten().all(|entry| {
         let name = entry.file_name().to_string_lossy().into_owned();
         !name.starts_with("catalog.part") && !name.ends_with(".tmp")
@@ -143,6 +161,34 @@ async fn a_copy_made_by_hand_is_restored_with_what_lies_beside_it_also_after_an_
 
     let elsewhere = Restore { state: state.with_extension("new"), ..ask(&lab, kit) };
     restore_file(&elsewhere, &copy).expect("restored");
-    let mode = fs::metadata(&elsewhere.state).expect("there").permissions().mode();
-    assert_eq!(mode & 0o777, 0o700, "it holds the keys of sealed spaces");
+    let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o777;
+    assert_eq!(mode(&elsewhere.state), 0o700, "it holds the keys of sealed spaces");
+    assert_eq!(mode(&elsewhere.state.join("catalog.db")), 0o600);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_catalog_and_what_is_beside_it_are_their_owners_alone() {
+    let lab = Lab::new().await;
+    lab.user().await;
+    for name in ["catalog.db", "catalog.db-wal", "catalog.db-shm"] {
+        let about = fs::metadata(lab.config.state.join(name)).expect(name);
+        assert_eq!(about.permissions().mode() & 0o777, 0o600, "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kit_and_a_checkpoint_of_different_pools_are_refused() {
+    let (alpha, beta) = (Lab::new().await, Lab::new().await);
+    let copy = beta.config.state.with_extension("db");
+    backup(&beta.config.state, &copy).expect("copied");
+    let kit = |lab: &Lab| lab.config.state.join(KIT);
+    let state = alpha.config.state.with_extension("new");
+    let ask = |kit| Restore { kit, state: state.clone(), advertise: None };
+    let refused = restore_file(&ask(kit(&alpha)), &copy).expect_err("two pools of one name");
+    assert_eq!(refused.failure().kind, ErrorKind::Usage, "{refused}");
+    assert!(refused.to_string().contains("(authority "), "{refused}");
+    assert!(!state.join("catalog.db").exists());
+    let no_kit = restore_file(&ask(copy.clone()), &copy).expect_err("a catalog is no kit");
+    assert!(!format!("{:?}", no_kit.failure()).contains("has space"), "{no_kit}");
+    restore_file(&ask(kit(&beta)), &copy).expect("its own kit, after a mistake");
 }

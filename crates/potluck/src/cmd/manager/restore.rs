@@ -17,15 +17,18 @@ pub async fn restore(
     output: &Output,
 ) -> Result<Ending, Failure> {
     let ask = ask(args.kit, args.place, settings);
+    let patience = patience(args.asking);
     let env = Env::system();
-    let restored = if args.from.as_os_str() == "pool" {
-        potluck_manager::restore_pool(&ask, &patience(args.asking), env, |said| output.note(said))
-            .await
+    let is_pool = args.from.as_os_str() == "pool";
+    let restored = if is_pool {
+        potluck_manager::restore_pool(&ask, &patience, env, |said| output.note(said)).await
     } else {
         let ask = ask.clone();
         env.offload.run(move || potluck_manager::restore_file(&ask, &args.from)).await
     };
-    told(&restored.map_err(failed)?, &ask, output)
+    let restored = restored.map_err(failed)?;
+    let listen = if is_pool { patience.listen } else { with_port(&patience.listen, &restored) };
+    told(&restored, &ask, &listen, output)
 }
 
 pub async fn rebuild(
@@ -37,7 +40,17 @@ pub async fn rebuild(
     let patience = patience(args.asking);
     let rebuilt =
         potluck_manager::rebuild(&ask, &patience, Env::system(), |said| output.note(said)).await;
-    told(&rebuilt.map_err(failed)?, &ask, output)
+    told(&rebuilt.map_err(failed)?, &ask, &patience.listen, output)
+}
+
+/// Where to listen so that members who look at the restored manager's address find it there.
+fn with_port(listen: &str, restored: &Restored) -> String {
+    match (listen.rsplit_once(':'), restored.address.rsplit_once(':')) {
+        (Some((host, _)), Some((_, port))) if port.parse::<u16>().is_ok() => {
+            format!("{host}:{port}")
+        }
+        _ => listen.to_owned(),
+    }
 }
 
 fn ask(kit: PathBuf, place: NewPlace, settings: &Settings) -> Restore {
@@ -49,10 +62,16 @@ fn patience(asking: Asking) -> Patience {
     Patience { listen: asking.listen, quiet: asking.wait, donors: asking.donors }
 }
 
-fn told(restored: &Restored, ask: &Restore, output: &Output) -> Result<Ending, Failure> {
+/// Tells what was restored, and what to do now: a manager that listens at `listen`.
+fn told(
+    restored: &Restored,
+    ask: &Restore,
+    listen: &str,
+    output: &Output,
+) -> Result<Ending, Failure> {
     output.result(restored, text);
     output.note(&format!(
-        "next: potluck manager --state {} (with the options it had), then look with `potluck status` and `potluck fsck`, then `potluck gc resume`",
+        "next: potluck manager --listen {listen} --state {} (with the options it had), then look with `potluck status` and `potluck fsck`, then `potluck gc resume`",
         ask.state.display()
     ));
     match restored.verdict() {
@@ -84,6 +103,9 @@ fn text(restored: &Restored) -> String {
     match &restored.journal {
         Some(journal) => text += &journal_text(journal),
         None => text += "what was written after it is not in it\n",
+    }
+    if restored.no_checksum {
+        text += "the file has no checksum: it was looked at for damage, but not all can be seen\n";
     }
     if let Some(unlisted) = restored.unlisted.as_ref().filter(|unlisted| unlisted.files > 0) {
         text += &format!(
@@ -150,4 +172,17 @@ pub async fn backup(
         format!("the catalog is copied to {}; it holds the keys of sealed spaces\n", done.display())
     });
     Ok(Ending::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_restored_manager_is_to_listen_where_its_members_look() {
+        let at = |address: &str| Restored { address: address.into(), ..Restored::default() };
+        assert_eq!(with_port("0.0.0.0:7700", &at("127.0.0.1:7811")), "0.0.0.0:7811");
+        assert_eq!(with_port("[::]:7700", &at("[fe80::1]:7811")), "[::]:7811");
+        assert_eq!(with_port("0.0.0.0:7700", &at("a-host")), "0.0.0.0:7700");
+    }
 }

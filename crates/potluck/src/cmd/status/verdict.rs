@@ -3,7 +3,7 @@
 use super::super::health::fewer_now;
 use super::super::repair;
 use crate::output::{count, duration};
-use potluck_wire::control::{DonorState, PoolStatus, SpaceHealth};
+use potluck_wire::control::{DonorState, DonorStatus, PoolStatus, SpaceHealth};
 use serde::Serialize;
 
 /// How the pool is, from well to worst.
@@ -179,20 +179,23 @@ fn named(spaces: &[SpaceHealth], which: impl Fn(&SpaceHealth) -> bool) -> String
     names.collect::<Vec<_>>().join(", ")
 }
 
+/// The donors that are not there and are missed: one that holds nothing makes nothing readable.
 fn absent(status: &PoolStatus) -> String {
-    let absent = status.donors.iter().filter(|donor| donor.state != DonorState::Live);
+    let missed = |donor: &&DonorStatus| donor.state != DonorState::Live && donor.chunks > 0;
+    let absent = status.donors.iter().filter(missed);
     absent.map(|donor| donor.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use potluck_wire::control::{DonorStatus, RepairState};
+    use potluck_wire::control::RepairState;
 
     fn pool(states: &[DonorState], space: SpaceHealth) -> PoolStatus {
         let donors = states.iter().enumerate().map(|(number, state)| DonorStatus {
             name: format!("donor-{}", number + 1),
             state: *state,
+            chunks: 1,
             ..DonorStatus::default()
         });
         PoolStatus {
@@ -236,6 +239,9 @@ mod tests {
         assert_eq!(verdict.state, State::Unavailable);
         assert_eq!(verdict.reason, "1 file cannot be read now, in lab; not there: donor-2");
         assert!(!verdict.advice.contains("source"), "{verdict:?}");
+        worse.donors[0] = DonorStatus { state: Gone, chunks: 0, ..worse.donors[0].clone() };
+        worse.donors.push(DonorStatus { state: Live, ..DonorStatus::default() });
+        assert!(judge(&worse).reason.ends_with("not there: donor-2"), "{:?}", judge(&worse));
         worse.donors[1].state = Live;
         assert!(!judge(&worse).advice.contains("source"), "{:?}", judge(&worse));
         worse.spaces[0].lost = 1;

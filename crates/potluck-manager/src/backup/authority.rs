@@ -1,0 +1,69 @@
+//! Whose catalog it is: a checkpoint is brought back with the recovery kit of its own pool only.
+
+use crate::catalog::{Error, notes, schema};
+use potluck_core::chunk::Digest;
+use rusqlite::Connection;
+use std::fmt;
+
+/// How much of a fingerprint is shown to people.
+const SHOWN: usize = 12;
+
+/// A pool, by what it is called and by who vouches for its members.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Authority {
+    pool: String,
+    /// The fingerprint of its certificate, unless nobody noted it.
+    fingerprint: Option<String>,
+}
+
+impl Authority {
+    /// The pool called `pool` whose authority has the fingerprint `authority`.
+    pub fn new(pool: &str, authority: &Digest) -> Self {
+        Self { pool: pool.into(), fingerprint: Some(authority.to_string()) }
+    }
+
+    /// Whether both can be the same pool. Where one is not known by its authority, as in catalogs of
+    /// older releases, the name decides.
+    pub fn may_be(&self, other: &Self) -> bool {
+        match (&self.fingerprint, &other.fingerprint) {
+            (Some(mine), Some(theirs)) => mine == theirs,
+            _ => self.pool == other.pool,
+        }
+    }
+}
+
+impl fmt::Display for Authority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the pool {}", self.pool)?;
+        match self.fingerprint.as_deref().and_then(|whole| whole.get(..SHOWN)) {
+            Some(shown) => write!(f, " (authority {shown})"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Notes in a catalog whose it is: the fingerprint of its authority.
+pub fn note(db: &Connection, authority: &Digest) -> Result<(), Error> {
+    notes::set(db, notes::AUTHORITY, &authority.to_string())
+}
+
+/// Whose a catalog is.
+pub fn of(db: &Connection) -> Result<Authority, Error> {
+    let fingerprint = notes::get(db, notes::AUTHORITY)?;
+    Ok(Authority { pool: schema::pool_name(db)?, fingerprint })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pools_of_one_name_differ_by_their_authority_and_unknown_ones_by_their_name() {
+        let known = |name, authority: &[u8]| Authority::new(name, &Digest::of(authority));
+        let unknown = |name: &str| Authority { pool: name.into(), fingerprint: None };
+        assert!(known("lab", b"one").may_be(&known("lab", b"one")));
+        assert!(!known("lab", b"one").may_be(&known("lab", b"other")));
+        assert!(unknown("lab").may_be(&known("lab", b"one")));
+        assert!(!unknown("lab").may_be(&known("field", b"one")));
+    }
+}
