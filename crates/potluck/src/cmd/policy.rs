@@ -148,7 +148,7 @@ mod tests {
         let full = lacking(&changed(3, 1 << 20));
         assert_eq!(full.len(), 1);
         assert!(
-            full[0].contains("20 MiB more") && full[0].contains("1.0 MiB are free"),
+            full[0].contains("20.0 MiB more") && full[0].contains("1.0 MiB are free"),
             "{full:?}"
         );
         let none = PolicyChanged { files: 0, ..changed(3, 0) };
