@@ -260,7 +260,8 @@ impl Fetcher {
         if reasons.is_empty() {
             let what = format!("no donor that is known holds chunk {chunk}…");
             return Failure::new(ErrorKind::Retry, code::UNREADABLE, what).hint(
-                "its donors are away: see `potluck status`, and try again when they are back",
+                "`potluck fsck` tells whether what is missing is on donors that are away: then try \
+                 again when they are back; else store the file again from its source",
             );
         }
         let what = format!("no copy of chunk {chunk}… can be read: {}", reasons.join("; "));

@@ -7,7 +7,8 @@
 //! and kept when the give-back begins, so that a file written afterwards, or one that another owner's
 //! `--now` leaves to this donor alone, is moved first.
 
-use crate::catalog::units::{self, Met, Root};
+use crate::catalog::units::{self, Layout, Met, Root};
+use crate::catalog::versions::Version;
 use crate::catalog::walk::Walk;
 use crate::catalog::{Durability, Error, donors, placements};
 use crate::pool::{Giving, Standings};
@@ -61,10 +62,19 @@ pub async fn progress(service: &Service, donor: DonorId) -> Result<GivingBack, E
     let mut pool = service.pool();
     let (held, unclaimed) = (pool.held(donor), pool.unclaimed(donor));
     let Some(giving) = pool.giving(donor) else {
-        return Ok(GivingBack { held, unclaimed, ..GivingBack::default() });
+        return Ok(GivingBack {
+            held,
+            unclaimed,
+            to_move: used,
+            room_elsewhere: Some(pool.room(Some(donor), now)),
+            silent: !pool.is_heard(donor, now),
+            ..GivingBack::default()
+        });
     };
     let repair = pool.repair_state(now);
     let vouched = pool.vouches(donor, now);
+    let silent = !pool.is_heard(donor, now);
+    let room_elsewhere = Some(pool.room(Some(donor), now));
     let written = pool.is_written(donor);
     drop(pool);
     let kept = service.keeper.kept();
@@ -73,15 +83,19 @@ pub async fn progress(service: &Service, donor: DonorId) -> Result<GivingBack, E
     let all = giving.goal == 0;
     // Its whole inventory was compared, nothing that files use is there, no session writes there.
     let safe = all && surveyed && vouched && used == 0 && moving.chunks == 0 && !written;
-    let stuck = if moving.chunks > 0 { repair.stuck.min(moving.chunks) } else { 0 };
+    let to_move = if surveyed { moving.chunks } else { used };
+    let stuck = if moving.chunks > 0 { repair.stuck.min(to_move) } else { 0 };
     Ok(GivingBack {
         active: true,
         all,
         held_at_start: giving.start,
         held,
         goal: giving.goal,
-        to_move: if surveyed { moving.chunks } else { used },
-        to_move_bytes: moving.bytes,
+        to_move,
+        // A chunk that several files use was counted for each.
+        to_move_bytes: moving.bytes.min(held),
+        room_elsewhere,
+        silent,
         stuck,
         stuck_why: (stuck > 0).then_some(repair.stuck_why).flatten(),
         unclaimed,
@@ -113,10 +127,9 @@ impl Loss {
     }
 }
 
-/// Lists what is lost when all that a donor has goes at once, of files that it has something of.
+/// Lists what is lost because all that a donor has goes at once.
 pub async fn would_lose(service: &Service, donor: DonorId) -> Result<Loss, Error> {
-    let standings = service.pool().standings(service.time.tick()).without(donor);
-    let mut looking = Looking { donor, standings, loss: Loss::default() };
+    let mut looking = Looking::new(service, donor);
     let roots = service.catalog.read(units::roots).await?;
     for root in roots {
         let mut cursor: Option<String> = None;
@@ -143,11 +156,39 @@ pub async fn would_lose(service: &Service, donor: DonorId) -> Result<Loss, Error
 
 struct Looking {
     donor: DonorId,
-    standings: Standings,
+    /// The donors as they are, and without this one, …
+    now: [Standings; 2],
+    /// … and the same if those that were given up came back. `None` while it is not known of all
+    /// others what they have.
+    at_best: Option<[Standings; 2]>,
     loss: Loss,
 }
 
 impl Looking {
+    fn new(service: &Service, donor: DonorId) -> Self {
+        // A catalog that was restored may not know of copies that are there.
+        let restored = service.gc_held().is_some();
+        let now = service.time.tick();
+        let pool = service.pool();
+        let known = pool.assembled(now) && !restored;
+        let standings = pool.standings(now);
+        drop(pool);
+        let pair = |standings: &Standings| [standings.beside(donor), standings.without(donor)];
+        let at_best = known.then(|| pair(&standings.all_back()));
+        Self { donor, now: pair(&standings), at_best, loss: Loss::default() }
+    }
+
+    /// Whether a file is lost because this donor goes. One that cannot be read as it is, is not,
+    /// if it could not be read either were all the others back, or could be without this donor.
+    fn loses(&self, version: &Version, layout: &Layout) -> bool {
+        let mut holders = layout.pieces.iter().flat_map(|piece| &piece.holders);
+        let lost = |standings: &Standings| judge_file(version, layout, standings).lost;
+        let by_going = |[with, without]: &[Standings; 2]| lost(without) && !lost(with);
+        holders.any(|(donor, _)| *donor == self.donor)
+            && lost(&self.now[1])
+            && (by_going(&self.now) || self.at_best.as_ref().is_none_or(by_going))
+    }
+
     fn page(
         &mut self,
         db: &Connection,
@@ -161,10 +202,7 @@ impl Looking {
             let lost = match met {
                 Met::Dir => false,
                 Met::File(version, layout) => {
-                    // What is nowhere, or lost by another's doing, is no news of this donor.
-                    let mut holders = layout.pieces.iter().flat_map(|piece| &piece.holders);
-                    let lost = holders.any(|(donor, _)| *donor == self.donor)
-                        && judge_file(&version, &layout, &self.standings).lost;
+                    let lost = self.loses(&version, &layout);
                     self.loss.versions.extend(lost.then_some(version.id));
                     lost
                 }

@@ -29,4 +29,9 @@ impl StatsCache {
         *self.0.lock().expect("no holder panics") = Some((stats.clone(), good_until));
         Ok(stats)
     }
+
+    /// Something changed that who asks next must see.
+    pub fn forget(&self) {
+        *self.0.lock().expect("no holder panics") = None;
+    }
 }

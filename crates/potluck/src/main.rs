@@ -12,7 +12,7 @@ mod settings;
 use args::{Args, Command};
 use clap::Parser;
 use output::Output;
-use potluck_wire::error::{ErrorKind, Failure};
+use potluck_wire::error::{ErrorKind, Failure, code};
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
 
@@ -21,7 +21,10 @@ const INTERRUPTED: u8 = 130;
 
 fn main() -> ExitCode {
     potluck_wire::tls::install_provider();
-    let args = Args::parse();
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(why) => return refuse(&why),
+    };
     log_to_stderr(args.global.verbose);
     let output = Output::new(&args.global);
     let settings = match settings::Settings::resolve(&args.global) {
@@ -44,6 +47,18 @@ fn main() -> ExitCode {
         Ok(cmd::Ending::Interrupted) => INTERRUPTED.into(),
         Err(failure) => output.fail(&failure),
     }
+}
+
+/// Shows help, or says what is wrong with the arguments: to programs as any other failure.
+fn refuse(why: &clap::Error) -> ExitCode {
+    let mut given = std::env::args_os().skip(1).take_while(|arg| arg != "--");
+    if !why.use_stderr() || !given.any(|arg| arg == "--json") {
+        why.exit();
+    }
+    let text = why.render().to_string();
+    let what = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+    let failure = Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what);
+    Output::for_programs().fail(&failure.hint("`potluck --help` shows how commands are called"))
 }
 
 /// A donor idles on one thread; its connections bring their own. Everything else overlaps

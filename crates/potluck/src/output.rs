@@ -3,6 +3,7 @@
 use crate::args::Global;
 use potluck_wire::error::Failure;
 use serde::Serialize;
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
@@ -21,6 +22,11 @@ impl Output {
     /// As the flags say.
     pub fn new(global: &Global) -> Self {
         Self { json: global.json, quiet: global.quiet }
+    }
+
+    /// JSON, whatever the flags say that could not be read.
+    pub fn for_programs() -> Self {
+        Self { json: true, quiet: false }
     }
 
     /// Errors only.
@@ -120,7 +126,25 @@ pub fn duration(seconds: u64) -> String {
         _ => 86_400,
     };
     let rounded = std::time::Duration::from_secs(seconds / whole * whole);
-    humantime::format_duration(rounded).to_string()
+    // As `potluck away` takes them.
+    humantime::format_duration(rounded).to_string().replace("days", "d").replace("day", "d")
+}
+
+/// A name as a terminal may show it: what would move its cursor, or be taken for another line, is
+/// escaped. Programs get names as they are.
+pub fn name(name: &str) -> Cow<'_, str> {
+    if io::stdout().is_terminal() { escaped(name) } else { name.into() }
+}
+
+fn escaped(name: &str) -> Cow<'_, str> {
+    if !name.chars().any(char::is_control) {
+        return name.into();
+    }
+    let one = |c: char| match c.is_control() {
+        true => c.escape_default().to_string(),
+        false => c.into(),
+    };
+    name.chars().map(one).collect()
 }
 
 /// `1 file`, `2 files`.
@@ -138,7 +162,13 @@ mod tests {
         assert_eq!(duration(0), "0s");
         assert_eq!(duration(95), "1m 35s");
         assert_eq!(duration(3_725), "1h 2m");
-        assert_eq!(duration(100_000), "1day 3h");
-        assert_eq!(duration(3 * 86_400 + 7_000), "3days");
+        assert_eq!(duration(100_000), "1d 3h");
+        assert_eq!(duration(3 * 86_400 + 7_000), "3d");
+    }
+
+    #[test]
+    fn a_name_stays_on_its_line() {
+        assert_eq!(escaped("a b ü.txt"), "a b ü.txt");
+        assert_eq!(escaped("a\nb\u{1b}[2J"), "a\\nb\\u{1b}[2J");
     }
 }

@@ -10,7 +10,7 @@ use crate::members::Caller;
 use crate::pool::Standings;
 use crate::service::Service;
 use crate::survey::judge_file;
-use potluck_core::path::PoolPath;
+use potluck_core::path::{PoolPath, SYSTEM_SPACE};
 use potluck_wire::control::{Damage, Fsck, FsckReport, Health};
 use potluck_wire::error::Failure;
 use rusqlite::Connection;
@@ -58,10 +58,17 @@ impl Look<'_> {
             };
             match met {
                 Met::Dir => {}
+                Met::File(version, layout) if is_metadata(path, &at) => {
+                    chunks += version.chunks;
+                    let judged = judge_file(&version, &layout, &self.standings);
+                    let ails = judged.health.unreadable > 0 || judged.is_incomplete();
+                    self.report.metadata += u64::from(ails);
+                }
                 Met::File(version, layout) => {
                     chunks += version.chunks;
                     self.file(below(path, &at), &version, &layout);
                 }
+                Met::Damaged(_) if is_metadata(path, &at) => self.report.metadata += 1,
                 Met::Damaged(why) => self.damaged(below(path, &at), why),
             }
             self.report.next = Some(at);
@@ -100,6 +107,24 @@ impl Look<'_> {
     }
 }
 
+/// Whether what lies at `relative` is the pool's own: no path that people write leads there.
+fn is_metadata(path: &PoolPath, relative: &str) -> bool {
+    path.space().is_empty() && relative.split('/').next() == Some(SYSTEM_SPACE)
+}
+
 fn below(path: &PoolPath, relative: &str) -> String {
     if path.space().is_empty() { format!("{path}{relative}") } else { format!("{path}/{relative}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pools_own_files_are_apart() {
+        let lab = PoolPath::space_root("lab").expect("a path");
+        assert!(is_metadata(&PoolPath::root(), ".potluck/journal/1"));
+        assert!(!is_metadata(&lab, ".potluck/journal/1"));
+        assert!(!is_metadata(&PoolPath::root(), "lab/.potluck"));
+    }
 }

@@ -5,7 +5,7 @@ use crate::catalog::{Durability, goals};
 use crate::failure;
 use crate::members::Caller;
 use crate::service::Service;
-use potluck_core::policy::{BadPolicy, Override};
+use potluck_core::policy::{BadPolicy, Override, Policy};
 use potluck_wire::control::{PolicyChanged, PolicySet};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::token::Role;
@@ -26,12 +26,14 @@ impl Answer for PolicySet {
             check_file(&over)?;
         }
         let redundancy = change.policy.redundancy();
-        let joined = service.pool().donor_count();
         let asks = over.redundancy().is_some();
-        if asks && (redundancy.donors() as usize) > joined {
+        let follows = asks && !(new_files_only && change.scope != goals::Scope::File);
+        let mut changed = weigh(&service, change.policy);
+        // What only new files are to have may wait for donors that are yet to join, as a space's.
+        let joined = service.pool().donor_count();
+        if follows && (redundancy.donors() as usize) > joined {
             return Err(failure::of_redundancy(redundancy, joined));
         }
-        let mut changed = PolicyChanged { policy: change.policy, files: 0, bytes: 0 };
         if !dry_run {
             let at = path.clone();
             let set = move |db: &_| goals::set(db, &at, &over);
@@ -39,7 +41,7 @@ impl Answer for PolicySet {
         }
         // Files that a session opened before are written as it was told then, and are given this as
         // their goal when they become visible.
-        let mut more = asks && !(new_files_only && change.scope != goals::Scope::File);
+        let mut more = follows;
         let mut after = None;
         while more {
             let (at, policy) = (path.clone(), changed.policy.clone());
@@ -51,14 +53,31 @@ impl Answer for PolicySet {
             };
             changed.files += page.files;
             changed.bytes += page.bytes;
+            changed.needs_bytes += page.needs_bytes;
             more = page.next.is_some();
             after = page.next;
         }
         service.chores.notify_one();
+        service.stats.forget();
         if !dry_run && changed.files > 0 {
             service.keeper.hurry(service.time.tick());
         }
         Ok(changed)
+    }
+}
+
+/// What a policy asks of the pool, and what the pool has now.
+fn weigh(service: &Service, policy: Policy) -> PolicyChanged {
+    let now = service.time.tick();
+    let pool = service.pool();
+    PolicyChanged {
+        needs_donors: policy.redundancy().donors(),
+        donors: pool.takers(now).len() as u32,
+        free_bytes: pool.room(None, now),
+        policy,
+        files: 0,
+        bytes: 0,
+        needs_bytes: 0,
     }
 }
 
@@ -69,5 +88,6 @@ fn check_file(over: &Override) -> Result<(), Failure> {
         return Ok(());
     }
     let what = "of a file only the redundancy can be changed: copies, or an erasure code";
-    Err(failure::of_policy(&BadPolicy(what.into())))
+    Err(failure::of_policy(&BadPolicy(what.into()))
+        .hint("give --copies or --ec; all else is set at a directory or space, for new files"))
 }

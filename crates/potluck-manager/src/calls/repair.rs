@@ -1,6 +1,7 @@
 //! Looking at repair and steering it; absence, trust, scrub.
 
 use super::{Answer, concerned};
+use crate::catalog::stats::Stats;
 use crate::catalog::{Durability, donors, notes};
 use crate::members::Caller;
 use crate::repair;
@@ -9,17 +10,28 @@ use crate::trial;
 use potluck_wire::control::{
     Away, Done, RepairAction, RepairControl, RepairState, RepairStatus, ScrubNow, Trust,
 };
-use potluck_wire::error::Failure;
+use potluck_wire::error::{ErrorKind, Failure, code};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// What an admin's pause says.
 const PAUSED: &str = "an admin paused it: `potluck repair resume` goes on";
 
+/// Nothing is made again meanwhile: who is away for longer has left.
+const LONGEST_ABSENCE: Duration = Duration::from_secs(365 * 86_400);
+
 impl Answer for RepairStatus {
     async fn answer(self, service: Arc<Service>, _: Caller) -> Result<RepairState, Failure> {
-        Ok(service.pool().repair_state(service.time.tick()))
+        let stats = service.stats.get(&service.catalog, &service.time).await?;
+        let state = service.pool().repair_state(service.time.tick());
+        Ok(with_changes(state, &stats))
     }
+}
+
+/// The state with the files whose redundancy is being changed.
+pub(super) fn with_changes(state: RepairState, stats: &Stats) -> RepairState {
+    let Stats { changing, changing_bytes, .. } = *stats;
+    RepairState { changing, changing_bytes, ..state }
 }
 
 impl Answer for RepairControl {
@@ -47,13 +59,19 @@ impl Answer for RepairControl {
         if self.action != RepairAction::Pause {
             service.keeper.hurry(now);
         }
-        Ok(state)
+        let stats = service.stats.get(&service.catalog, &service.time).await?;
+        Ok(with_changes(state, &stats))
     }
 }
 
 impl Answer for Away {
     async fn answer(self, service: Arc<Service>, caller: Caller) -> Result<Done, Failure> {
         let donor = concerned(&service, &caller, self.donor)?;
+        if Duration::from_millis(self.for_ms) > LONGEST_ABSENCE {
+            let what = "an absence of at most 365 days can be announced";
+            return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
+                .hint("`potluck nodes drain` moves what a machine holds that is away for longer"));
+        }
         let absent = (self.for_ms > 0).then(|| Duration::from_millis(self.for_ms));
         let until_ms = absent.map(|_| service.time.now_ms().saturating_add(self.for_ms));
         let keep = move |db: &_| donors::announce(db, donor, until_ms);

@@ -1,6 +1,7 @@
 //! The pool at one moment.
 
 use super::Answer;
+use super::repair::with_changes;
 use crate::catalog::{journal, spaces};
 use crate::give_back;
 use crate::members::Caller;
@@ -33,7 +34,7 @@ impl Answer for Status {
         }
         let disks: Vec<String> = donors.iter().filter_map(disk_alarm).collect();
         let mut pool = service.pool();
-        let repair = pool.repair_state(now);
+        let repair = with_changes(pool.repair_state(now), &stats);
         Ok(PoolStatus {
             pool: service.pool_name.clone(),
             version: version::PRODUCT.into(),
@@ -110,7 +111,14 @@ fn troubles(pool: &Pool, repair: &RepairState) -> Vec<String> {
         let why = repair.stuck_why.as_deref().unwrap_or("no donor can take them");
         format!("{} chunks cannot be repaired: {why}; `potluck fsck` lists the files", repair.stuck)
     });
-    paused.chain(quarantined).chain(stuck).collect()
+    let changing = (repair.changing_stuck > 0).then(|| {
+        let why = repair.changing_stuck_why.as_deref().unwrap_or("no donor can take them");
+        format!(
+            "a change of policy is stuck: {why}. Its files keep what they have: lend more with \
+             `potluck lend`, or set the policy back with `potluck policy set`"
+        )
+    });
+    paused.chain(quarantined).chain(stuck).chain(changing).collect()
 }
 
 /// What the owner of a donor's disk should do about it.

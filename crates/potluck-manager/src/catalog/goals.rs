@@ -81,6 +81,8 @@ pub struct Page {
     pub files: u64,
     /// Their plaintext bytes.
     pub bytes: u64,
+    /// About so many bytes more are stored while they have both redundancies.
+    pub needs_bytes: u64,
     /// From where to go on; `None` when all was looked at.
     pub next: Option<String>,
 }
@@ -95,8 +97,26 @@ impl Page {
         if goal.is_some() {
             self.files += 1;
             self.bytes += version.size;
+            self.needs_bytes += beyond(version, redundancy);
         }
         (version.goal != goal).then_some(goal)
+    }
+}
+
+/// About how many bytes a version takes more while it has `redundancy` beside what it has: data is
+/// shared by both, and so are as many copies of it as both ask for.
+fn beyond(version: &Version, redundancy: Redundancy) -> u64 {
+    let has = match version.redundancy() {
+        Redundancy::Copies(copies) => u64::from(copies),
+        Redundancy::Ec(_) => 1,
+    };
+    match redundancy {
+        Redundancy::Copies(copies) => u64::from(copies).saturating_sub(has) * version.size,
+        Redundancy::Ec(ec) => {
+            // Parity is as long as the longest chunk of its group.
+            let longest = version.size.min(u64::from(version.chunk_size));
+            ec.group_count(version.chunks as usize) as u64 * ec.parity() as u64 * longest
+        }
     }
 }
 

@@ -13,6 +13,10 @@ pub struct Stats {
     pub files: u64,
     /// Their sizes together.
     pub bytes: u64,
+    /// Files whose redundancy is being changed.
+    pub changing: u64,
+    /// Their sizes together.
+    pub changing_bytes: u64,
     /// Chunks no file uses that are still somewhere.
     pub condemned: u64,
     /// By donor.
@@ -40,7 +44,16 @@ pub fn count(db: &Connection) -> Result<Stats, Error> {
         [],
         |row| row.get(0),
     )?;
+    // What has no chunks is in the catalog itself, and never on its way to anything.
+    let (changing, changing_bytes): (i64, i64) = db.query_row(
+        "SELECT count(*), coalesce(sum(size), 0) FROM versions
+         WHERE chunks > 0 AND goal IS NOT NULL",
+        [],
+        |row| Ok((row.get(0)?, row.get(1)?)),
+    )?;
     let mut stats = Stats {
+        changing: changing as u64,
+        changing_bytes: changing_bytes.max(0) as u64,
         files: files.max(0) as u64,
         bytes: bytes.max(0) as u64,
         condemned: condemned as u64,

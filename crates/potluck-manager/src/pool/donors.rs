@@ -271,6 +271,11 @@ impl Pool {
             && self.donors.life(donor).is_some_and(|life| life.compared)
     }
 
+    /// Whether a donor is heard now.
+    pub fn is_heard(&self, donor: DonorId, now: Tick) -> bool {
+        self.donors.is_live(donor, now, &self.limits)
+    }
+
     /// Whether every donor that is not given up has told what it holds.
     pub fn assembled(&self, now: Tick) -> bool {
         let mut ids = self.donors.iter().map(|(id, _)| id);
@@ -366,6 +371,7 @@ impl Pool {
                     .filter(|until| now < *until)
                     .map(|until| until.saturating_sub(now).as_secs()),
                 quarantined: donor.record.quarantined.clone(),
+                takes_nothing: !donor.record.is_willing(),
                 scrub: donor.record.scrub,
                 ..DonorStatus::default()
             };

@@ -35,6 +35,8 @@ const LEFT_ALONE: Duration = Duration::from_secs(30);
 const LATELY: Duration = Duration::from_secs(10);
 /// Why something is stuck whose sources are silent, or failed lately.
 const UNREACHABLE: &str = "no donor that can be reached has what they are made of";
+/// Why something is stuck that fits nowhere.
+const NO_ROOM: &str = "no donor has room for them";
 /// Sources named in an order besides the first.
 const SPARE_SOURCES: usize = 2;
 
@@ -65,8 +67,9 @@ pub struct Repairs {
     /// What the survey found besides these and could not remember.
     beyond: Sums,
     pub encodings: Encodings,
-    stuck: u64,
-    stuck_why: Option<String>,
+    stuck: Stuck,
+    /// The same of what files are being changed to: nothing that was promised lacks.
+    changing_stuck: Stuck,
     excess: u64,
     /// Whether something is to be made that is in no queue.
     more: bool,
@@ -94,6 +97,21 @@ pub struct Repairs {
     looked: Tick,
 }
 
+/// What could not be handed out since the survey looked.
+#[derive(Debug, Default)]
+struct Stuck {
+    chunks: u64,
+    why: Option<&'static str>,
+    /// Whether some of it found no donor with room.
+    for_room: bool,
+}
+
+impl Stuck {
+    fn sourceless(chunks: u64) -> Self {
+        Self { chunks, why: (chunks > 0).then_some(UNREACHABLE), for_room: false }
+    }
+}
+
 /// What became of an attempt to hand a job out.
 enum Handed {
     Out,
@@ -109,8 +127,8 @@ impl Repairs {
             pressed: Queue::default(),
             beyond: Sums::default(),
             encodings: Encodings::default(),
-            stuck: 0,
-            stuck_why: None,
+            stuck: Stuck::default(),
+            changing_stuck: Stuck::default(),
             excess: 0,
             more: false,
             paused: None,
@@ -142,8 +160,8 @@ impl Repairs {
         let all = Sums { chunks: findings.lacking.clone(), bytes: findings.lacking_bytes };
         self.beyond = all.without(&self.queue.sums().with(&self.pressed.sums()));
         self.encodings.take(std::mem::take(&mut findings.encode));
-        self.stuck = findings.sourceless;
-        self.stuck_why = (findings.sourceless > 0).then(|| UNREACHABLE.into());
+        self.stuck = Stuck::sourceless(findings.sourceless);
+        self.changing_stuck = Stuck::sourceless(findings.sourceless_goals);
         self.more = findings.more;
         self.surveyed = Some(now);
     }
@@ -161,13 +179,22 @@ impl Repairs {
 
     /// Whether something could not be handed out since the survey looked.
     pub fn is_stuck(&self) -> bool {
-        self.stuck > 0
+        self.stuck.chunks + self.changing_stuck.chunks > 0
     }
 
-    /// Something waits for the next survey, and holds up nobody until then.
-    fn note_stuck(&mut self, why: &'static str) {
-        self.stuck += 1;
-        self.stuck_why = Some(why.into());
+    /// Something waits for the next survey, and holds up nobody until then; `goal` where it is of
+    /// what a file is being changed to.
+    fn note_stuck(&mut self, why: &'static str, goal: bool) {
+        let stuck = if goal { &mut self.changing_stuck } else { &mut self.stuck };
+        stuck.chunks += 1;
+        stuck.why = Some(why);
+        stuck.for_room |= why == NO_ROOM;
+    }
+
+    /// Whether something that was promised is to be made, or lacks room: what files are being
+    /// changed to must not take the room of that.
+    fn restores(&self) -> bool {
+        self.stuck.for_room || self.queue.restores() || self.pressed.restores()
     }
 
     /// Whether a donor failed lately at what it was asked for.
@@ -305,18 +332,25 @@ impl Pool {
         round.pressed = false;
         self.allow(&mut round);
         self.hand_out_jobs(&mut round);
-        self.hand_out_encodings(&mut round);
+        if !self.repairs.restores() {
+            self.hand_out_encodings(&mut round);
+        }
     }
 
     /// Hands out what waits; of what owners wait for, without asking budgets. A pause holds up
     /// repair, not them: all these chunks can be had.
     fn hand_out_jobs(&mut self, round: &mut Round<'_>) {
         let pressed = round.pressed;
+        let restores = self.repairs.restores();
         for key in self.repairs.waiting(pressed).round() {
             if round.all_busy() || (!pressed && !self.repairs.pool.ready(round.now)) {
                 return;
             }
             let Some(job) = self.repairs.waiting(pressed).take(key) else { continue };
+            if job.is_goal() && (restores || self.repairs.stuck.for_room) {
+                self.repairs.waiting(pressed).put_back(key, job);
+                continue;
+            }
             if let Some(rest) = self.hand_out_job(job, round) {
                 self.repairs.waiting(pressed).put_back(key, rest);
             }
@@ -345,7 +379,7 @@ impl Pool {
             match self.hand_out_chunk(&mut job, make.shard, make.missing, round) {
                 Handed::Out => {}
                 Handed::Later => later.push(make),
-                Handed::Stuck(why) => self.repairs.note_stuck(why),
+                Handed::Stuck(why) => self.repairs.note_stuck(why, job.is_goal()),
             }
         }
         job.make = later;
@@ -372,7 +406,7 @@ impl Pool {
         let chosen = match target(&able, len, &used, missing) {
             Ok(chosen) => chosen.clone(),
             Err(NoTarget::Later) => return Handed::Later,
-            Err(NoTarget::Full) => return Handed::Stuck("no donor has room for them"),
+            Err(NoTarget::Full) => return Handed::Stuck(NO_ROOM),
             Err(NoTarget::NoneApart) => {
                 return Handed::Stuck(
                     "too few donors: each copy or chunk of a group needs a donor of its own",

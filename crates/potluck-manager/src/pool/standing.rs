@@ -45,6 +45,13 @@ pub struct Record {
     pub scrub: Scrubbed,
 }
 
+impl Record {
+    /// Whether new copies may go there while it is heard.
+    pub fn is_willing(&self) -> bool {
+        self.quarantined.is_none() && self.giving.is_none() && self.excess == 0
+    }
+}
+
 /// A give-back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Giving {
@@ -165,15 +172,32 @@ impl Standings {
 
     /// The same without what one donor has, and without all that leaves any donor at once: two
     /// owners who take their space at the same time must not count on each other's copies.
-    pub fn without(mut self, donor: DonorId) -> Self {
-        for (id, standing) in &mut self.0 {
-            if *id == donor {
-                (standing.worth, standing.worth_leaving) = (Worth::Lost, Worth::Lost);
-            } else if standing.rule == Rule::AtOnce {
+    pub fn without(&self, donor: DonorId) -> Self {
+        let mut without = self.beside(donor);
+        if let Some(standing) = without.0.get_mut(&donor) {
+            (standing.worth, standing.worth_leaving) = (Worth::Lost, Worth::Lost);
+        }
+        without
+    }
+
+    /// The same without what leaves at once any donor but this one.
+    pub fn beside(&self, donor: DonorId) -> Self {
+        let mut beside = self.clone();
+        for (id, standing) in &mut beside.0 {
+            if *id != donor && standing.rule == Rule::AtOnce {
                 standing.worth_leaving = Worth::Lost;
             }
         }
-        self
+        beside
+    }
+
+    /// The same if all donors that were given up came back with all they had.
+    pub fn all_back(&self) -> Self {
+        let mut back = self.clone();
+        for standing in back.0.values_mut().filter(|at| at.worth == Worth::Lost) {
+            (standing.worth, standing.worth_leaving) = (Worth::Silent, Worth::Silent);
+        }
+        back
     }
 
     /// Orders copies by which should be kept: those that count and can be fetched first, then
@@ -271,9 +295,14 @@ impl Pool {
     /// Whether new copies go there.
     pub(super) fn takes(&self, id: DonorId, now: Tick) -> bool {
         let Some(donor) = self.donors.get(id) else { return false };
-        let record = &donor.record;
-        let willing = record.quarantined.is_none() && record.giving.is_none() && record.excess == 0;
-        willing && self.donors.is_live(id, now, &self.limits)
+        donor.record.is_willing() && self.donors.is_live(id, now, &self.limits)
+    }
+
+    /// Bytes that donors can take now, without `but`.
+    pub fn room(&self, but: Option<DonorId>, now: Tick) -> u64 {
+        let takers = self.donors.iter().map(|(id, _)| id);
+        let takers = takers.filter(|id| Some(*id) != but && self.takes(*id, now));
+        takers.map(|id| self.free_at(id)).sum()
     }
 
     /// Bytes a donor can still take, promises to sessions and to repair taken off.

@@ -68,6 +68,11 @@ pub struct Make {
 }
 
 impl Job {
+    /// Whether it is of what a version is being changed to, and not of what was promised.
+    pub fn is_goal(&self) -> bool {
+        self.unit.2
+    }
+
     /// Whether everything it takes can be had of the donors that `sends` says may be asked.
     pub fn has_source(&self, make: &Make, sends: &dyn Fn(&DonorId) -> bool) -> bool {
         let there = |shard: &ShardAt| shard.from.iter().any(sends);
@@ -136,6 +141,8 @@ pub struct Findings {
     pub lacking_bytes: u64,
     /// Chunks that cannot be had.
     pub sourceless: u64,
+    /// The same of what versions are being changed to.
+    pub sourceless_goals: u64,
     /// Whether there was more than can be remembered.
     pub more: bool,
     /// Copies that may be too many.
@@ -201,6 +208,12 @@ impl Look<'_> {
     fn relies_on(&self, piece: usize, donor: DonorId) -> bool {
         let mut shards = self.unit.shards.iter().zip(&self.judged.shards);
         shards.any(|(other, stand)| *other == piece && *stand == Stand::Apart(donor))
+    }
+
+    /// Whether all shards that a piece stands for rely on copies of it.
+    fn is_apart(&self, piece: usize) -> bool {
+        let mut shards = self.unit.shards.iter().zip(&self.judged.shards);
+        shards.all(|(other, stand)| *other != piece || matches!(stand, Stand::Apart(_)))
     }
 
     /// Whether the unit's use of a piece is one of the references to it: what a version is being
@@ -364,21 +377,29 @@ impl Findings {
         let sends = |donor: &DonorId| standings.get(*donor).is_some_and(|at| at.sends);
         let (make, sourceless): (Vec<Make>, Vec<Make>) =
             job.make.iter().partition(|make| job.has_source(make, &sends));
-        self.sourceless += sourceless.len() as u64;
+        let count = if job.is_goal() { &mut self.sourceless_goals } else { &mut self.sourceless };
+        *count += sourceless.len() as u64;
         job.make = make;
         if job.make.is_empty() {
             return;
         }
-        let slot = job.tolerates as usize;
-        if self.lacking.len() <= slot {
-            self.lacking.resize(slot + 1, 0);
+        if !job.is_goal() {
+            let slot = job.tolerates as usize;
+            if self.lacking.len() <= slot {
+                self.lacking.resize(slot + 1, 0);
+            }
+            self.lacking[slot] += job.make.len() as u64;
+            self.lacking_bytes +=
+                job.make.iter().map(|make| u64::from(job.shards[make.shard].len)).sum::<u64>();
         }
-        self.lacking[slot] += job.make.len() as u64;
-        self.lacking_bytes +=
-            job.make.iter().map(|make| u64::from(job.shards[make.shard].len)).sum::<u64>();
-        // What nobody can take is looked at behind all else, and forgotten before all else.
+        // What nobody can take is looked at behind all else, and forgotten before all else; so is,
+        // before that, what no file was promised yet.
         let takeable = job.make.iter().any(|make| self.is_takeable(&job, make));
-        let urgency = if takeable { job.tolerates } else { u32::MAX };
+        let urgency = match (takeable, job.is_goal()) {
+            (true, false) => job.tolerates,
+            (true, true) => u32::MAX - 1,
+            (false, _) => u32::MAX,
+        };
         let queue = if job.pressed { &mut self.pressed } else { &mut self.queue };
         queue.insert((urgency, self.jobs), job);
         self.jobs += 1;
@@ -450,10 +471,16 @@ impl Findings {
             }
         }
         let apart = |stand| if let Stand::Apart(donor) = stand { Some(donor) } else { None };
-        if judged.complete() {
-            // A whole unit misses nothing of its other shards.
+        // A whole unit misses nothing of its other shards. What leaves a group that lacks some gives
+        // it nothing once its own shard is elsewhere: else a file that cannot be read any more would
+        // keep every donor of it for ever.
+        let ground = match judged.complete() {
+            true => Some(Ground::Whole),
+            false => (leaves && look.is_apart(piece)).then_some(Ground::Leaves(standing.rule)),
+        };
+        if let Some(ground) = ground {
             let keep = look.relied(|other, stand| apart(stand).filter(|_| other == piece));
-            return Some((Ground::Whole, keep));
+            return Some((ground, keep));
         }
         let safe = judged.matching > judged.need && judged.readable;
         (leaves && standing.rule == Rule::WhenSafe && safe)
@@ -522,7 +549,7 @@ impl Findings {
             if shards.iter().all(|shard| shard.from.iter().any(sends)) {
                 self.encode.push(Encode { version: version.id, group: *group, ec, shards });
             } else if shards.iter().all(|shard| !shard.from.is_empty()) {
-                self.sourceless += 1; // until somebody who failed lately may be asked again
+                self.sourceless_goals += 1; // until somebody who failed lately may be asked again
             }
         }
     }

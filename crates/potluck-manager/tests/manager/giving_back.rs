@@ -1,7 +1,9 @@
 use crate::crew::{Crew, Member};
-use crate::lab::{LEN, chunk, commit, eventually, file, offer, reserve};
+use crate::lab::{LEN, chunk, commit, eventually, file, offer, refused, reserve};
+use potluck_core::ids::MemberId;
 use potluck_wire::control::{
-    GiveBack, GiveBackStatus, GivingBack, Outcome, RepairAction, RepairControl,
+    Away, DonorState, GiveBack, GiveBackStatus, GivingBack, Outcome, RepairAction, RepairControl,
+    Revoke,
 };
 use potluck_wire::error::{ErrorKind, code};
 use std::time::Duration;
@@ -121,6 +123,45 @@ async fn what_is_lost_is_what_was_agreed_to_though_two_owners_take_their_space()
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_is_lost_anyway_keeps_no_donor() {
+    let mut crew = Crew::new(5).await;
+    crew.coded("pot://lab/coded", &[1, 2], "2+1").await;
+    crew.copies("pot://lab/single", &[4], &[0]).await;
+    crew.until("surveyed", async |crew: &Crew| crew.tolerates(0).await).await;
+    // Two of three die: the file cannot be read, and comes back only with one of these.
+    crew.lab.admin().call(&RepairControl { action: RepairAction::Pause }).await.expect("paused");
+    (crew.members[1].asleep, crew.members[2].asleep) = (true, true);
+    crew.until("both are gone", async |crew: &Crew| {
+        let donors = crew.status().await.donors;
+        let gone = donors.iter().filter(|donor| donor.state == DonorState::Gone).count();
+        (gone == 2).then_some(())
+    })
+    .await;
+    let admin = crew.lab.admin();
+    let look = async |at| {
+        let dry = GiveBack { dry_run: true, now: true, ..give_back(&crew, at) };
+        admin.call(&dry).await.expect("told").lost
+    };
+    assert_eq!(look(0).await, ["pot://lab/single/4"], "the other is not lost by this one");
+    assert!(look(1).await.is_empty(), "the other of the two has enough with what is there");
+    let dead = MemberId(crew.members[1].id().0);
+    admin.call(&Revoke { member: dead }).await.expect("removed");
+    assert_eq!(look(2).await.len(), 1, "now it needs this one");
+    assert_eq!(look(0).await.len(), 2, "and the one that is there");
+    let dead = MemberId(crew.members[2].id().0);
+    admin.call(&Revoke { member: dead }).await.expect("removed");
+    assert_eq!(look(0).await, ["pot://lab/single/4"], "it is lost for ever");
+    // And its rest does not hold up who leaves.
+    admin.call(&RepairControl { action: RepairAction::Now }).await.expect("resumed");
+    admin.call(&give_back(&crew, 0)).await.expect("begun");
+    crew.until("safe to remove", async |crew: &Crew| {
+        progress(crew, 0).await.safe_to_remove.then_some(())
+    })
+    .await;
+    assert_eq!((crew.holders(&chunk(4)).len(), crew.holders(&chunk(1)).len()), (1, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn nobody_is_told_to_leave_out_what_is_on_its_way_out() {
     let mut crew = Crew::new(2).await;
     crew.copies("pot://lab/a", &[1], &[0]).await;
@@ -139,6 +180,16 @@ async fn nobody_is_told_to_leave_out_what_is_on_its_way_out() {
     let sent = file(&session, "pot://lab/b", &[1], &[&crew.members[0].donor]);
     let outcome = commit(&crew.user, session, 0, vec![sent], true).await.expect("answered");
     assert!(matches!(outcome.files[0], Outcome::Refused(_)), "{outcome:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_is_away_for_ever() {
+    let crew = Crew::new(1).await;
+    let away = |days: u64| Away { donor: Some(crew.members[0].id()), for_ms: days * 86_400_000 };
+    let admin = crew.lab.admin();
+    admin.call(&away(365)).await.expect("announced");
+    let why = refused(&admin, &away(366)).await;
+    assert_eq!((why.kind, why.message.contains("365 days")), (ErrorKind::Usage, true), "{why:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

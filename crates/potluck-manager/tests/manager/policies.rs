@@ -6,8 +6,8 @@ use potluck_core::path::PoolPath;
 use potluck_core::policy::{Mirror, Override, Redundancy};
 use potluck_wire::call::Caller;
 use potluck_wire::control::{
-    Condition, FileCommit, Grow, MirrorState, Open, Outcome, PolicySet, Reserve, Reserved, Stat,
-    Stated,
+    Condition, FileCommit, Grow, MirrorState, Open, Outcome, PolicySet, RepairStatus, Reserve,
+    Reserved, Stat, Stated,
 };
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::packed::Packed;
@@ -202,11 +202,25 @@ async fn a_policy_that_is_set_becomes_the_goal_of_what_is_there() {
     let dry = PolicySet { dry_run: true, ..set("pot://lab", ec("2+1")) };
     let dry = admin.call(&dry).await.expect("said");
     assert_eq!((dry.files, dry.bytes), (2, 2 * u64::from(LEN)));
+    assert_eq!((dry.needs_donors, dry.donors, dry.lacks_donors()), (3, 3, false));
+    assert_eq!((dry.needs_bytes, dry.lacks_room()), (2 * u64::from(LEN), false), "their parity");
+    let three = PolicySet { dry_run: true, ..set("pot://lab", copies(3)) };
+    assert_eq!(admin.call(&three).await.expect("said").needs_bytes, 4 * u64::from(LEN));
+    // As of a space, only new files have it, and donors may join before there are any.
+    let later = PolicySet { new_files_only: true, ..set("pot://lab/d", ec("16+8")) };
+    let later = user.call(&PolicySet { dry_run: true, ..later }).await.expect("said");
+    assert_eq!((later.needs_donors, later.lacks_donors()), (24, true));
     let goal = async |at| stat(&user, at).await.health.expect("of a file").changing_to;
     assert_eq!(goal("pot://lab/b").await, None);
     assert_eq!(stat(&user, "pot://lab").await.policy.ec, None, "a dry run sets nothing");
 
+    let changing = async || {
+        let state = admin.call(&RepairStatus {}).await.expect("told");
+        (state.changing, state.changing_bytes)
+    };
+    assert_eq!(changing().await, (0, 0));
     let changed = admin.call(&set("pot://lab", ec("2+1"))).await.expect("set");
+    assert_eq!(changing().await, (2, 2 * u64::from(LEN)), "told at once, to who follows it");
     assert_eq!((changed.files, changed.policy.redundancy().donors()), (2, 3));
     assert_eq!(goal("pot://lab/b").await.map(|goal| goal.to_string()), Some("2+1".into()));
     let health = stat(&user, "pot://lab/b").await.health.expect("of a file");
@@ -217,7 +231,9 @@ async fn a_policy_that_is_set_becomes_the_goal_of_what_is_there() {
     user.call(&set("pot://lab/d", copies(1))).await.expect("called off");
     assert_eq!(goal("pot://lab/d/a").await, None);
     let wide = Override { stripe_width: Some(9), ..Override::default() };
-    assert_eq!(refused(&user, &set("pot://lab/b", wide)).await.code, code::BAD_POLICY);
+    let of_a_file = refused(&user, &set("pot://lab/b", wide)).await;
+    assert_eq!(of_a_file.code, code::BAD_POLICY);
+    assert!(of_a_file.hint.contains("--copies or --ec"), "{of_a_file:?}");
     let changed = admin.call(&set("pot://lab", wide)).await.expect("set");
     assert_eq!(changed.files, 0, "what is no redundancy concerns new files only");
     assert_eq!(goal("pot://lab/b").await.map(|goal| goal.to_string()), Some("2+1".into()));

@@ -34,6 +34,30 @@ pub struct PolicyChanged {
     pub files: u64,
     /// Their plaintext bytes.
     pub bytes: u64,
+    /// Donors that what holds there now needs; 0 from older managers.
+    #[serde(default)]
+    pub needs_donors: u32,
+    /// Donors that can be written to now.
+    #[serde(default)]
+    pub donors: u32,
+    /// About so many bytes more lie on donors while files have the old redundancy and the new.
+    #[serde(default)]
+    pub needs_bytes: u64,
+    /// Bytes that donors can take now.
+    #[serde(default)]
+    pub free_bytes: u64,
+}
+
+impl PolicyChanged {
+    /// Whether too few donors can be written to now.
+    pub fn lacks_donors(&self) -> bool {
+        self.donors < self.needs_donors
+    }
+
+    /// Whether donors have too little room for the change of what is there.
+    pub fn lacks_room(&self) -> bool {
+        self.free_bytes < self.needs_bytes
+    }
 }
 
 /// What is repaired.
@@ -77,12 +101,20 @@ pub struct RepairState {
     pub more: u64,
     /// Stored bytes of all these, and of what is being made.
     pub bytes_left: u64,
-    /// Chunks being made.
+    /// Chunks being made, for changes of policy too.
     pub under_way: u64,
-    /// Chunks that cannot be made now: no source, or no donor to take them.
+    /// Chunks of what was promised that cannot be made now: no source, or no donor to take them.
     pub stuck: u64,
     /// Why those are stuck.
     pub stuck_why: Option<String>,
+    /// Files whose redundancy is being changed; none of their chunks is in `queued`.
+    pub changing: u64,
+    /// Their plaintext bytes.
+    pub changing_bytes: u64,
+    /// Chunks and groups of the new redundancy that cannot be made now. Their files keep the old.
+    pub changing_stuck: u64,
+    /// Why those are stuck.
+    pub changing_stuck_why: Option<String>,
     /// Copies beyond what any policy asks, waiting to be deleted.
     pub excess: u64,
     /// Chunks made since the manager's start.
@@ -158,6 +190,11 @@ pub struct GivingBack {
     pub stuck: u64,
     /// Why.
     pub stuck_why: Option<String>,
+    /// Bytes that other donors can take now; `None` from older managers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub room_elsewhere: Option<u64>,
+    /// Whether the donor is not heard now: nothing moves until it is.
+    pub silent: bool,
     /// Chunks there that this pool's catalog does not know; never deleted for that.
     pub unclaimed: u64,
     /// Nothing that the pool needs is there any more: the machine may go. Only said when true.
@@ -230,8 +267,10 @@ call!(Fsck => FsckReport, "fsck");
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FsckReport {
-    /// Files looked at for this page.
+    /// Files looked at for this page, without the pool's own metadata.
     pub files: u64,
+    /// Of the pool's own metadata, files that are not as safe as they should be.
+    pub metadata: u64,
     /// Those with something to say of.
     pub found: Vec<Damage>,
     /// Set when there is more.

@@ -149,6 +149,9 @@ pub struct DonorStatus {
     /// Its give-back, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub giving_back: Option<GivingBack>,
+    /// Whether nothing new goes there: it gives back, is not trusted, or is over its limits.
+    #[serde(default)]
+    pub takes_nothing: bool,
     /// Its scrub.
     #[serde(default)]
     pub scrub: Scrubbed,

@@ -9,7 +9,8 @@ use std::time::Duration;
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("what").required(true).args(["size", "all", "cancel"]))]
 pub struct GiveBack {
-    /// How much to take back
+    /// How many of the bytes held there to take back; nothing new is stored there until --cancel.
+    /// To only lend less, lower `potluck lend --max`
     #[arg(value_parser = parse_size)]
     pub size: Option<u64>,
     /// All of it, to take the machine away afterwards

@@ -34,6 +34,11 @@ fn pick(status: PoolStatus, text: &str) -> Result<DonorStatus, Failure> {
     }
 }
 
+/// Bytes that new files find at a donor.
+pub fn free(donor: &DonorStatus) -> u64 {
+    if donor.takes_nothing { 0 } else { donor.room.saturating_sub(donor.promised) }
+}
+
 /// What the pool thinks of a donor, in words.
 pub fn state(donor: &DonorStatus) -> String {
     let silent = donor.silent_seconds.map(duration);
@@ -135,6 +140,14 @@ mod tests {
         let advice = ailing(&donor).expect("worth a word");
         assert!(advice.contains("15 chunks") && advice.contains("scrub now desk"), "{advice}");
         assert!(advice.contains("nodes drain desk"), "{advice}");
+    }
+
+    #[test]
+    fn what_takes_nothing_has_nothing_free() {
+        let mut donor = DonorStatus { room: 9, promised: 2, ..DonorStatus::default() };
+        assert_eq!(free(&donor), 7);
+        donor.takes_nothing = true;
+        assert_eq!(free(&donor), 0);
     }
 
     #[test]

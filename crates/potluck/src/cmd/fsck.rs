@@ -22,6 +22,8 @@ pub struct Findings {
     pub incomplete: u64,
     /// Those that cannot be read now.
     pub unreadable: u64,
+    /// Of the pool's own metadata, files that are not as safe as they should be.
+    pub metadata: u64,
     /// Each of these.
     pub found: Vec<Damage>,
 }
@@ -46,6 +48,7 @@ pub async fn look(client: &Client, path: &PoolPath, shown: bool) -> Result<Findi
         let ask = Fsck { path: path.clone(), incomplete: true, after };
         let page = client.call_patiently(&ask).await?;
         findings.files += page.files;
+        findings.metadata += page.metadata;
         page.found.into_iter().for_each(|damage| findings.add(damage));
         line.say(&format!("{} looked at", count(findings.files, "file")));
         after = page.next;
@@ -83,6 +86,12 @@ pub fn text(findings: &Findings) -> String {
         };
         text.push_str(&format!("{word}  {}  {what}\n", damage.path));
     }
+    if findings.metadata > 0 {
+        text.push_str(&format!(
+            "the pool's own metadata is incomplete: {}, which repair makes whole, or the next backup\n",
+            count(findings.metadata, "file")
+        ));
+    }
     text + &match (findings.unreadable, findings.incomplete) {
         (0, 0) => format!("{}, all as safe as promised", count(findings.files, "file")),
         (unreadable, incomplete) => format!(
@@ -110,5 +119,5 @@ pub fn ending(findings: &Findings) -> Result<Ending, Failure> {
             },
         ));
     }
-    Ok(if findings.incomplete > 0 { Ending::Partial } else { Ending::Done })
+    Ok(if findings.incomplete + findings.metadata > 0 { Ending::Partial } else { Ending::Done })
 }

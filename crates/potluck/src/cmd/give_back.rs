@@ -20,6 +20,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How long nothing may be possible before waiting makes no sense: longer than a donor's restart.
 const STUCK_PATIENCE: Duration = Duration::from_secs(60);
 
+/// How often it is said what is waited for, where nothing moves.
+const SAY_EVERY: Duration = Duration::from_secs(30);
+
 /// Which donor is emptied, and in whose words.
 pub struct Place<'a> {
     /// Which; `None`: the one that asks.
@@ -89,7 +92,8 @@ pub async fn empty(
     if pace.no_wait {
         output.result(&begun, |begun| {
             let held = format_size(begun.held);
-            format!("{} gives back what it holds, {held}, moved first; `potluck status` shows how far it is", place.name)
+            let text = format!("{} gives back what it holds, {held}, moved first; `potluck status` shows how far it is", place.name);
+            hindrances(place, begun).into_iter().fold(text, |text, what| text + "\n! " + &what)
         });
         return Ok(Ending::Done);
     }
@@ -126,8 +130,19 @@ fn plan(place: &Place<'_>, bytes: Option<u64>, now: bool, planned: &GivingBack) 
     let kept = bytes.map_or(0, |bytes| planned.held.saturating_sub(bytes));
     let (name, held) = (place.name, format_size(planned.held));
     let mut text = format!("{name} holds {held} and would keep {}", format_size(kept));
+    let _ = write!(text, "\n{}", meaning(place));
     if !now {
         text.push_str("\nwhat other donors lack of it moves to them first; nothing is lost");
+        let to_move = planned.held - kept;
+        if let Some(room) = planned.room_elsewhere.filter(|room| *room < to_move) {
+            let (to_move, room) = (format_size(to_move), format_size(room));
+            let _ = write!(
+                text,
+                "\n! up to {to_move} move, and the others have {room} free: lend more elsewhere, \
+                 or it waits for room"
+            );
+        }
+        hindrances(place, planned).iter().for_each(|what| text.push_str(&format!("\n! {what}")));
         return text;
     }
     if planned.lost_files == 0 {
@@ -143,6 +158,33 @@ fn plan(place: &Place<'_>, bytes: Option<u64>, now: bool, planned: &GivingBack) 
         let _ = write!(text, "\n  … and {more} more");
     }
     text
+}
+
+/// What a give-back means to a donor's lent space until it is called off.
+fn meaning(place: &Place<'_>) -> String {
+    format!(
+        "nothing new is stored there until `{}`; to lend less and go on, lower `potluck lend --max`",
+        place.cancel
+    )
+}
+
+/// What keeps a give-back from going on.
+fn hindrances(place: &Place<'_>, back: &GivingBack) -> Vec<String> {
+    let silent = back.silent.then(|| {
+        format!(
+            "{} is not heard, and nothing moves until it is: start `potluck lend` there first",
+            place.name
+        )
+    });
+    let stuck = (back.stuck > 0).then(|| {
+        let why = back.stuck_why.as_deref().unwrap_or("no other donor takes them");
+        format!(
+            "{} cannot be moved now: {why}; lend more elsewhere, or call it off: `{}`",
+            count(back.stuck, "chunk"),
+            place.cancel
+        )
+    });
+    silent.into_iter().chain(stuck).collect()
 }
 
 /// Says, when its user stops waiting, that the work goes on all the same.
@@ -170,8 +212,10 @@ async fn wait(
     shown: bool,
 ) -> Result<Ending, Failure> {
     let bar = progress_bar::level(shown);
-    let mut moved = client.env.clock.now();
-    let mut last = GivingBack::default();
+    let started = client.env.clock.now();
+    let (mut moved, mut all_stuck, mut said) = (started, None, None);
+    let mut least = (u64::MAX, u64::MAX);
+    background.output.note(&meaning(place));
     loop {
         let back = client.call_patiently(&GiveBackStatus { donor: place.donor }).await?;
         let now = client.env.clock.now();
@@ -181,16 +225,28 @@ async fn wait(
             background.output.result(&back, |back| outcome(place, back));
             return Ok(if back.done { Ending::Done } else { Ending::Partial });
         }
-        if (back.held, back.to_move) != (last.held, last.to_move) || back.stuck < back.to_move {
+        if back.held < least.0 || back.to_move < least.1 {
+            least = (back.held.min(least.0), back.to_move.min(least.1));
             moved = now;
         }
-        if now - moved > STUCK_PATIENCE {
+        // What is stuck is looked at anew now and then, and is not called so for a moment.
+        if back.stuck > 0 && back.stuck >= back.to_move {
+            all_stuck = Some((now, back.clone()));
+        }
+        if let Some((at, found)) = &all_stuck
+            && now - moved > STUCK_PATIENCE
+            && now - *at < SAY_EVERY
+        {
             drop(bar);
-            return Err(stuck(place, &back));
+            return Err(stuck(place, found));
+        }
+        let hindered = hindrances(place, &back);
+        if !hindered.is_empty() && said.is_none_or(|said| now - said >= SAY_EVERY) {
+            said = Some(now);
+            hindered.iter().for_each(|what| background.output.note(what));
         }
         let given = back.held_at_start.saturating_sub(back.held);
         bar.set(given, back.held_at_start.saturating_sub(back.goal), progress(&back));
-        last = back;
         tokio::time::sleep(LOOK_EVERY).await;
     }
 }
@@ -231,6 +287,9 @@ fn outcome(place: &Place<'_>, back: &GivingBack) -> String {
         let _ =
             write!(text, "\n{chunks} there are unknown to the pool's catalog and stay untouched");
     }
+    if !back.all && back.active {
+        let _ = write!(text, "\n{}", meaning(place));
+    }
     if back.safe_to_remove {
         let _ = write!(text, "\nsafe to remove: the pool needs nothing of {} any more", place.name);
     }
@@ -253,6 +312,23 @@ mod tests {
         assert!(outcome(&place(), &back).contains("safe to remove"));
         let stuck = stuck(&place(), &GivingBack { stuck: 3, to_move: 3, ..back });
         assert!(stuck.hint.contains("not safe to remove"), "{stuck:?}");
+    }
+
+    #[test]
+    fn what_it_means_and_what_is_in_its_way_is_said() {
+        let planned =
+            GivingBack { held: 9 << 20, room_elsewhere: Some(1 << 20), ..GivingBack::default() };
+        let text = plan(&place(), None, false, &planned);
+        assert!(text.contains("nothing new is stored there until"), "{text}");
+        assert!(text.contains("9.0 MiB move, and the others have 1.0 MiB free"), "{text}");
+        let roomy = GivingBack { room_elsewhere: Some(9 << 20), ..planned };
+        assert!(!plan(&place(), None, false, &roomy).contains('!'));
+        let back = GivingBack { silent: true, stuck: 47, ..GivingBack::default() };
+        let hindered = hindrances(&place(), &back);
+        assert!(hindered[0].contains("start `potluck lend` there"), "{hindered:?}");
+        assert!(hindered[1].starts_with("47 chunks cannot be moved now"), "{hindered:?}");
+        let part = GivingBack { active: true, done: true, ..GivingBack::default() };
+        assert!(outcome(&place(), &part).contains("until"), "a part given back lends nothing new");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::Ending;
 use crate::args::Ls;
-use crate::output::{Output, table, time};
+use crate::output::{Output, name, table, time};
 use potluck_client::pool::Client;
 use potluck_core::path::PoolPath;
 use potluck_core::size::format_size;
@@ -45,10 +45,11 @@ pub async fn list_all(
 }
 
 fn shown_name(asked: &PoolPath, entry: &Entry) -> String {
-    let name = if entry.path.is_empty() { asked.file_name().unwrap_or("") } else { &entry.path };
+    let shown = if entry.path.is_empty() { asked.file_name().unwrap_or("") } else { &entry.path };
+    let shown = name(shown);
     match entry.kind {
-        EntryKind::Dir => format!("{name}/"),
-        EntryKind::File => name.to_string(),
+        EntryKind::Dir => format!("{shown}/"),
+        EntryKind::File => shown.into_owned(),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::Ending;
 use super::cp::policy_override;
+use super::policy::lacking;
 use crate::args::Mkdir;
 use crate::output::Output;
 use potluck_client::pool::Client;
@@ -19,8 +20,9 @@ pub async fn run(args: Mkdir, client: &Client, output: &Output) -> Result<Ending
     let path = args.path.clone();
     // With --parents it may have been there, with files in it.
     let set = PolicySet { path, policy, new_files_only: true, dry_run: false };
-    let holds = client.call(&set).await?.policy;
-    let made = serde_json::json!({ "path": args.path, "policy": holds });
+    let changed = client.call(&set).await?;
+    let made = serde_json::json!({ "path": args.path, "policy": changed.policy });
     output.result(&made, |_| String::new());
+    lacking(&changed).iter().for_each(|what| output.note(what));
     Ok(Ending::Done)
 }

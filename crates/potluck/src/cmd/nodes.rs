@@ -82,7 +82,7 @@ fn row(donor: &DonorStatus) -> Vec<String> {
         donor.label.clone().unwrap_or_else(|| "-".into()),
         donors::state(donor),
         format_size(donor.used),
-        format_size(donor.room.saturating_sub(donor.promised)),
+        format_size(donors::free(donor)),
         donor.version.clone(),
         donor.address.clone(),
     ]

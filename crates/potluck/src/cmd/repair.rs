@@ -13,6 +13,8 @@ use std::time::Duration;
 
 /// Between two looks while somebody watches.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// A look at a pool of some million files takes longer; `--watch` waits for that.
+const LOOK_PATIENCE: Duration = Duration::from_secs(10);
 /// Where something is stuck and nothing was made for so long, more than one look at everything
 /// found no way.
 const STANDSTILL: Duration = Duration::from_secs(60);
@@ -29,7 +31,8 @@ pub async fn run(
         Repair::Pause => (client.call(&control(RepairAction::Pause)).await?, false),
         Repair::Resume => (client.call(&control(RepairAction::Resume)).await?, false),
         Repair::Now(Watch { watch: false }) => {
-            (client.call(&control(RepairAction::Now)).await?, false)
+            client.call(&control(RepairAction::Now)).await?;
+            (looked_anew(client).await?, false)
         }
         Repair::Now(Watch { watch: true }) => {
             client.call(&control(RepairAction::Now)).await?;
@@ -47,7 +50,22 @@ pub async fn run(
 
 fn ended(state: &RepairState, output: &Output) -> Ending {
     output.result(state, text);
-    if left(state) + state.stuck == 0 { Ending::Done } else { Ending::Partial }
+    let open = left(state) + state.stuck + state.changing;
+    if open == 0 { Ending::Done } else { Ending::Partial }
+}
+
+/// What there is to do once all was looked at anew, or as far as it is known after some patience.
+async fn looked_anew(client: &Client) -> Result<RepairState, Failure> {
+    let started = client.env.clock.now();
+    loop {
+        let state = client.call_patiently(&RepairStatus {}).await?;
+        let waited = client.env.clock.now() - started;
+        let looked = state.surveyed_seconds.is_some_and(|ago| ago < waited.as_secs());
+        if looked || state.paused.is_some() || waited > LOOK_PATIENCE {
+            return Ok(state);
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
 }
 
 /// Chunks that are to be made or being made.
@@ -60,14 +78,14 @@ pub fn left(state: &RepairState) -> u64 {
 async fn until_idle(client: &Client, shown: bool, anew: bool) -> Result<RepairState, Failure> {
     let started = client.env.clock.now();
     let line = progress_bar::line(shown);
-    let (mut made, mut moved) = (0, started);
+    let (mut made, mut changing, mut moved) = (0, 0, started);
     loop {
         let state = client.call_patiently(&RepairStatus {}).await?;
         let now = client.env.clock.now();
         let looked =
             state.surveyed_seconds.is_some_and(|ago| !anew || ago < (now - started).as_secs());
-        if state.made != made || state.under_way > 0 {
-            (made, moved) = (state.made, now);
+        if state.made != made || state.changing != changing || state.under_way > 0 {
+            (made, changing, moved) = (state.made, state.changing, now);
         }
         if state.paused.is_some() || (looked && is_over(&state, now - moved)) {
             return Ok(state);
@@ -80,7 +98,8 @@ async fn until_idle(client: &Client, shown: bool, anew: bool) -> Result<RepairSt
 /// Whether nothing is left, or it moves no more after a standstill of so long. What waits for
 /// another look at everything is left.
 fn is_over(state: &RepairState, still: Duration) -> bool {
-    left(state) == 0 || (state.stuck > 0 && still >= STANDSTILL)
+    let stuck = state.stuck + state.changing_stuck > 0;
+    left(state) + state.changing == 0 || (stuck && still >= STANDSTILL)
 }
 
 /// Repair in one line.
@@ -104,6 +123,17 @@ pub fn summary(state: &RepairState) -> String {
     if state.stuck > 0 {
         let why = state.stuck_why.as_deref().unwrap_or("no source, or nowhere to put them");
         parts.push(format!("{} stuck: {why}", count(state.stuck, "chunk")));
+    }
+    if state.changing > 0 {
+        parts.push(format!(
+            "{}, {}, still changing to another policy",
+            count(state.changing, "file"),
+            format_size(state.changing_bytes)
+        ));
+    }
+    if state.changing_stuck > 0 {
+        let why = state.changing_stuck_why.as_deref().unwrap_or("nowhere to put them");
+        parts.push(format!("that change is stuck: {why}"));
     }
     if parts.is_empty() { "nothing to do".into() } else { parts.join("; ") }
 }
@@ -164,6 +194,9 @@ mod tests {
         let stuck = RepairState { stuck: 1, ..drained };
         assert!(!is_over(&stuck, Duration::from_secs(5)), "perhaps only what is first");
         assert!(is_over(&stuck, still));
+        let changing = RepairState { changing: 2, ..RepairState::default() };
+        assert!(!is_over(&changing, still), "files that change are followed too");
+        assert!(is_over(&RepairState { changing_stuck: 1, ..changing }, still));
     }
 
     #[test]
@@ -184,6 +217,12 @@ mod tests {
             summary(&busy),
             "6 chunks to make, 6.0 MiB, 2 of them one dead donor from loss; 1.0 MiB/s, done in about 6s; 1 chunk stuck: no donor has room"
         );
+        let changing =
+            RepairState { changing: 2, changing_bytes: 3 << 20, ..RepairState::default() };
+        assert_eq!(summary(&changing), "2 files, 3.0 MiB, still changing to another policy");
+        let full = Some("no donor has room".to_string());
+        let stuck = RepairState { changing_stuck: 4, changing_stuck_why: full, ..changing };
+        assert!(summary(&stuck).ends_with("that change is stuck: no donor has room"));
         let paused = RepairState { paused: Some("an admin said so".into()), ..busy };
         assert_eq!(summary(&paused), "paused: an admin said so");
     }

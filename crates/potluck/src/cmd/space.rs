@@ -2,8 +2,9 @@
 
 use super::Ending;
 use super::cp::policy_override;
+use super::policy::too_few;
 use crate::args::{Space, SpaceCreate};
-use crate::output::{Output, count, table};
+use crate::output::{Output, table};
 use potluck_client::pool::Client;
 use potluck_core::policy::Policy;
 use potluck_core::size::format_size;
@@ -35,12 +36,7 @@ async fn create(args: SpaceCreate, client: &Client, output: &Output) -> Result<(
     let (need, status) = (policy.redundancy().donors(), client.call(&Status {}).await?);
     let live = status.donors.iter().filter(|donor| donor.state == DonorState::Live).count();
     if live < need as usize {
-        output.note(&format!(
-            "{} needs {}, and {live} of them {} live now: lend on more machines before you store something",
-            policy.redundancy(),
-            count(need.into(), "donor"),
-            if live == 1 { "is" } else { "are" },
-        ));
+        output.note(&too_few(policy.redundancy(), live as u32));
     }
     Ok(())
 }

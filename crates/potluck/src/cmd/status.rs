@@ -28,7 +28,7 @@ pub async fn run(client: &Client, output: &Output) -> Result<Ending, Failure> {
 
 fn text(status: &PoolStatus) -> String {
     let live = || status.donors.iter().filter(|donor| donor.state == DonorState::Live);
-    let room: u64 = live().map(|donor| donor.room.saturating_sub(donor.promised)).sum();
+    let room: u64 = live().map(donors::free).sum();
     let mut text = format!(
         "pool {}: {}, {}; {} of {} donors live, {} free; {}\n",
         status.pool,
@@ -95,7 +95,7 @@ fn donor_row(donor: &DonorStatus) -> Vec<String> {
         donor.name.clone(),
         donors::state(donor),
         format_size(donor.used),
-        format_size(donor.room.saturating_sub(donor.promised)),
+        format_size(donors::free(donor)),
         donor.chunks.to_string(),
         donor.bad.to_string(),
         format!("{:.0} %", donor.load.score() * 100.0),

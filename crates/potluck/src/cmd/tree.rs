@@ -3,7 +3,7 @@
 use super::Ending;
 use super::ls::list_all;
 use crate::args::Tree;
-use crate::output::Output;
+use crate::output::{self, Output};
 use potluck_client::pool::Client;
 use potluck_core::size::format_size;
 use potluck_wire::control::{Entry, EntryKind};
@@ -57,7 +57,7 @@ impl Node<'_> {
                 }
                 _ => "/".into(),
             };
-            text.push_str(&format!("{indent}{branch}{name}{note}\n"));
+            text.push_str(&format!("{indent}{branch}{}{note}\n", output::name(name)));
             child.draw(&format!("{indent}{below}"), text);
         }
     }

@@ -26,6 +26,22 @@ fn flags_are_read_from_the_environment_as_people_set_them() {
 }
 
 #[test]
+fn a_program_reads_why_its_arguments_are_wrong_as_one_line_of_json() {
+    for args in [&["ls", "--json", "--frobnicate"][..], &["--json", "frobnicate"]] {
+        let ran = std::process::Command::new(env!("CARGO_BIN_EXE_potluck"))
+            .args(args)
+            .output()
+            .expect("it runs");
+        let text = String::from_utf8_lossy(&ran.stderr);
+        assert_eq!((ran.status.code(), text.lines().count()), (Some(2), 1), "{text}");
+        let said: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        assert_eq!(said["exit_code"], 2, "{said}");
+        let message = said["error"]["message"].as_str().expect("a message");
+        assert!(message.contains("frobnicate"), "{message}");
+    }
+}
+
+#[test]
 fn every_promised_exit_code_comes_from_a_real_situation() {
     let mut lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);

@@ -88,6 +88,11 @@ impl Encodings {
         self.out.is_empty()
     }
 
+    /// Orders that are not answered yet.
+    pub(super) fn under_way(&self) -> u64 {
+        self.out.values().map(|orders| *orders as u64).sum()
+    }
+
     /// Groups of which an answer is awaited.
     pub fn awaited(&self) -> BTreeSet<Group> {
         self.out.keys().copied().collect()
@@ -135,11 +140,12 @@ impl Pool {
             (!taker.allowed, differed.doubts(taker.donor), Reverse(taker.free), taker.donor)
         });
         let Some(able) = differed.two_of(&able) else {
-            self.repairs.note_stuck("the donors that could compute parity do not agree on it");
+            self.repairs
+                .note_stuck("the donors that could compute parity do not agree on it", true);
             return None;
         };
         if able.is_empty() {
-            self.repairs.note_stuck("no donor has room for parity");
+            self.repairs.note_stuck("no donor has room for parity", true);
             return None;
         }
         let all: Vec<&ShardAt> = group.shards.iter().collect();
@@ -149,7 +155,7 @@ impl Pool {
         let (mut shards, reads) = match self.sources(&all, all.len(), round) {
             Ok(found) => found,
             Err(Handed::Stuck(why)) => {
-                self.repairs.note_stuck(why);
+                self.repairs.note_stuck(why, true);
                 return None;
             }
             Err(_) => return Some(group), // later

@@ -59,7 +59,12 @@ impl Queue {
         self.jobs.insert(key, rest);
     }
 
-    /// What all jobs come to.
+    /// Whether it holds anything that was promised.
+    pub fn restores(&self) -> bool {
+        self.jobs.values().any(|job| !job.is_goal())
+    }
+
+    /// What all jobs come to, without those of what files are being changed to.
     pub fn sums(&self) -> Sums {
         let mut sums = Sums::default();
         self.jobs.values().for_each(|job| sums.add(job));
@@ -78,6 +83,9 @@ pub struct Sums {
 
 impl Sums {
     fn add(&mut self, job: &Job) {
+        if job.is_goal() {
+            return; // nothing that was promised lacks
+        }
         let slot = job.tolerates as usize;
         if self.chunks.len() <= slot {
             self.chunks.resize(slot + 1, 0);

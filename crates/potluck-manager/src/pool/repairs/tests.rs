@@ -117,6 +117,45 @@ fn what_only_a_donor_has_that_sends_nothing_is_called_stuck() {
 }
 
 #[test]
+fn what_files_are_changed_to_takes_no_room_of_what_was_promised() {
+    let mut pool = with_donors(3);
+    let goal = |n| Job { unit: (VersionId(n), 0, true), ..job(n, 0, 1) };
+    // Room for one chunk, at one donor; the file that lacks a copy survives one more death.
+    for full in [1, 3] {
+        pool.donors.life_mut(DonorId(full)).expect("registered").room = 0;
+    }
+    pool.donors.life_mut(DonorId(2)).expect("registered").room = CHUNK;
+    let mut findings = found([goal(1), goal(2), job(3, 1, 1)].into_iter());
+    pool.repairs.take_findings(&mut findings, at(0.0), at(0.0));
+    assert_eq!(pool.repair_state(at(0.0)).queued, [0, 1], "no goal is called endangered");
+    pool.hand_out(at(0.0), &|_| None);
+    assert_eq!(making(&pool, 3), [chunk(3)].into());
+
+    // What was promised lacks room: goals wait, and are not handed out where they would fit.
+    let big = |n| {
+        let mut big = job(n, 1, 1);
+        big.shards[0].len = 2 * CHUNK as u32;
+        big
+    };
+    let mut pool = with_donors(2);
+    pool.donors.life_mut(DonorId(2)).expect("registered").room = CHUNK;
+    let mut findings = found([big(3), goal(1)].into_iter());
+    pool.repairs.take_findings(&mut findings, at(0.0), at(0.0));
+    (0..4).for_each(|step| pool.hand_out(at(f64::from(step) / 4.0), &|_| None));
+    let state = pool.repair_state(at(1.0));
+    assert_eq!((making(&pool, 2).len(), state.stuck, state.changing_stuck), (0, 1, 0));
+
+    // A goal alone that finds no room is stuck, and nothing that was promised is.
+    pool.donors.life_mut(DonorId(2)).expect("registered").room = 0;
+    pool.repairs.take_findings(&mut found([goal(1)].into_iter()), at(2.0), at(2.0));
+    pool.hand_out(at(2.0), &|_| None);
+    let state = pool.repair_state(at(2.0));
+    assert_eq!((state.stuck, state.changing_stuck), (0, 1));
+    assert_eq!(state.changing_stuck_why.as_deref(), Some(super::NO_ROOM));
+    assert!(pool.repairs.is_stuck(), "so that it is looked at again soon");
+}
+
+#[test]
 fn what_one_look_cannot_remember_is_counted_until_the_next() {
     let mut pool = with_donors(4);
     let mut findings = found((0..2).map(|n| job(n, 1, 1)));

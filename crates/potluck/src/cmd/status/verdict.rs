@@ -132,6 +132,16 @@ fn degraded(status: &PoolStatus) -> Option<Verdict> {
             "nothing to do while repair goes on: `potluck repair status`",
         );
     }
+    if repair.changing_stuck > 0 {
+        let why = repair.changing_stuck_why.as_deref().unwrap_or("nowhere to put it");
+        let what = format!(
+            "a change of policy is stuck, with {} to go: {why}; every file is as safe as it was",
+            count(repair.changing, "file")
+        );
+        let advice =
+            "lend more with `potluck lend`, or set the policy back with `potluck policy set`";
+        return verdict(what, advice);
+    }
     let fewer = |space: &SpaceHealth| fewer_now(space.tolerates, space.tolerates_now).is_some();
     if let Some(now) = status
         .spaces
@@ -250,6 +260,22 @@ mod tests {
         let dead = pool(&[Gone, Gone], SpaceHealth::default());
         assert_eq!(judge(&dead).reason, "none of the 2 donors answers");
         assert_eq!(judge(&PoolStatus::default()).state, State::Unavailable);
+    }
+
+    #[test]
+    fn a_change_of_policy_that_is_stuck_is_not_called_lost_safety() {
+        let mut status = pool(&[DonorState::Live], SpaceHealth::default());
+        let why = Some("no donor has room for them".into());
+        status.repair = RepairState {
+            changing: 3,
+            changing_stuck: 7,
+            changing_stuck_why: why,
+            ..RepairState::default()
+        };
+        let verdict = judge(&status);
+        assert!(!verdict.reason.contains("less safe"), "{verdict:?}");
+        assert!(verdict.reason.contains("change of policy is stuck, with 3 files"), "{verdict:?}");
+        assert!(verdict.advice.contains("policy set"), "{verdict:?}");
     }
 
     #[test]
