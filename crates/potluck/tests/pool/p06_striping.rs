@@ -76,10 +76,11 @@ fn p06_one_slow_donor_does_not_slow_the_others() {
     println!("put took {:?} (a fair share would take {fair:?}); {shares:?}", ran.took);
     assert!(ran.took < fair.mul_f64(0.7), "{:?}; a fair share would take {fair:?}", ran.took);
     assert!(slow < share / 2, "the slow donor got {slow} bytes of {}", content.len());
-    // It works at its own pace meanwhile, rather than being left out.
+    // It works at its own pace meanwhile, rather than being left out; how the others share the rest
+    // is up to the machine, which may hold one of them up for much of so short a write.
     assert!(shares.contains_key("slow"), "{shares:?}");
     let others = shares.iter().filter(|(name, _)| *name != "slow").map(|(_, chunks)| *chunks);
-    assert!(others.clone().min() > Some(20), "{shares:?}");
+    assert!(others.clone().min() > Some(4 * shares["slow"]), "{shares:?}");
 
     // With a second copy elsewhere, reading does not wait for it either.
     lab.cli.ok(&["cp", arg(&input), "pot://lab/twice", "--copies", "2"]);
