@@ -15,7 +15,7 @@ use crate::scenarios::{Figure, Plan};
 
 const DONORS: usize = 4;
 /// What the budget is set for: long against the pauses in which losses are noticed and counted.
-const TAKES: Duration = Duration::from_secs(10);
+const TAKES: Duration = Duration::from_secs(20);
 /// A dead donor is gone after this long; what it held is looked for a quarter of that later.
 const GRACE: &str = "4s";
 /// Times that `TAKES`.
