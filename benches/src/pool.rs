@@ -45,10 +45,9 @@ pub struct Status {
 
 #[derive(Debug, Deserialize)]
 pub struct DonorStatus {
+    pub donor: u64,
     pub name: String,
     pub state: String,
-    /// Bytes Potluck holds there.
-    pub used: u64,
 }
 
 #[derive(Debug, Deserialize)]

@@ -1,11 +1,13 @@
 //! How fast what a dead donor held is made again, against the budget that repair was given, and what reads lose to it meanwhile.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
 
 use crate::content;
 use crate::interrupt;
@@ -48,7 +50,7 @@ pub fn run(plan: &Plan, dir: &Path) -> Result<Vec<Figure>> {
     let before = (0..READS).map(|_| read(&pool)).collect::<Result<Vec<_>>>()?;
 
     let name = format!("donor-{}", DONORS - 1);
-    let lost = pool.status()?.donor(&name)?.used;
+    let most = most_to_send(&pool, pool.status()?.donor(&name)?.donor)?;
     pool.kill_last(1)?;
     wait(&pool, "that the dead donor is gone", |status| {
         status.donor(&name).is_ok_and(|donor| donor.state == "gone")
@@ -77,7 +79,7 @@ pub fn run(plan: &Plan, dir: &Path) -> Result<Vec<Figure>> {
     })?;
     let during = reads.into_inner().expect("no holder panics");
     ensure!(!during.is_empty(), "repair was over before one read was");
-    let ideal = lost as f64 / (budget * survivors) as f64;
+    let ideal = most as f64 / budget as f64;
     let slower = 100.0 * (1.0 - median(before).as_secs_f64() / median(during).as_secs_f64());
     let figure = |work: &str, value, unit, at_most| {
         eprintln!("{work}: {value:.3} {unit}");
@@ -93,6 +95,30 @@ pub fn run(plan: &Plan, dir: &Path) -> Result<Vec<Figure>> {
         ),
         figure("reads during repair, slower by", slower, "%", Some(MOST_PERCENT)),
     ])
+}
+
+/// Bytes that the survivor sends that shares most chunks with `dead`: its budget is the one that takes longest.
+fn most_to_send(pool: &Pool, dead: u64) -> Result<u64> {
+    let printed = measure::run(pool.client().args(["stat", REMOTE, "--chunks", "--json"]))?.stdout;
+    let stat: Stat = serde_json::from_str(&printed).context("`potluck stat --json`")?;
+    let mut sends = BTreeMap::<u64, u64>::new();
+    for chunk in stat.chunk_list.iter().filter(|chunk| chunk.donors.contains(&dead)) {
+        for donor in chunk.donors.iter().filter(|donor| **donor != dead) {
+            *sends.entry(*donor).or_default() += chunk.len;
+        }
+    }
+    sends.into_values().max().context("the dead donor held nothing")
+}
+
+#[derive(Deserialize)]
+struct Stat {
+    chunk_list: Vec<Chunk>,
+}
+
+#[derive(Deserialize)]
+struct Chunk {
+    len: u64,
+    donors: Vec<u64>,
 }
 
 fn wait(pool: &Pool, what: &str, done: impl Fn(&Status) -> bool) -> Result<()> {
