@@ -117,15 +117,20 @@ async fn a_mirror_that_is_dead_full_or_unknown_fails_no_put() {
     }
 }
 
+/// A mirror, as route 0, whose connections the system accepts and nobody looks at.
+async fn silent_mirror(first: &Pool, client: &mut Client) -> std::net::TcpListener {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = silent.local_addr().expect("an address").to_string();
+    let source = Source { address, ..to(first) };
+    assert_eq!(learn(first, client, 0, &source).await, Status::Ok);
+    silent
+}
+
 #[tokio::test]
 async fn a_mirror_that_takes_nothing_holds_up_a_put_for_seconds_at_most() {
     let first = Pool::start().await;
-    // The system accepts the connection for a listener that never looks at it.
-    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = silent.local_addr().expect("an address").to_string();
     let mut client = first.client().await;
-    let source = Source { address, ..to(&first) };
-    assert_eq!(learn(&first, &mut client, 0, &source).await, Status::Ok);
+    let _silent = silent_mirror(&first, &mut client).await;
     let clock = potluck_core::clock::SystemClock::default();
     for number in 0..3 {
         let reply = put(&mut client, &content(number, LEN), &[0], true).await;
@@ -139,14 +144,13 @@ async fn a_mirror_that_takes_nothing_holds_up_a_put_for_seconds_at_most() {
 #[tokio::test]
 async fn a_donor_that_goes_down_waits_for_no_mirror() {
     let first = Pool::start().await;
-    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = silent.local_addr().expect("an address").to_string();
     let mut client = first.client().await;
-    let source = Source { address, ..to(&first) };
-    assert_eq!(learn(&first, &mut client, 0, &source).await, Status::Ok);
+    let silent = silent_mirror(&first, &mut client).await;
     let small = content(1, 200_000);
     let waiting = tokio::spawn(async move { put(&mut client, &small, &[0], true).await });
-    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    // It has turned to the mirror, and waits for it.
+    let accept = tokio::task::spawn_blocking(move || silent.accept());
+    let _connected = accept.await.expect("a thread").expect("a connection");
     let clock = potluck_core::clock::SystemClock::default();
     let _stopped = first.stop().await;
     let took = potluck_core::clock::Clock::now(&clock).as_secs_f64();

@@ -147,6 +147,7 @@ impl Manager {
             let register: Register = serde_json::from_slice(&body).expect("register");
             let mut book = self.book();
             book.registers.push(register);
+            book.pages.clear(); // all is listed anew, and what was listed before counts no more
             book.forgetful = false;
             let (epoch, start, changes) = (book.epoch, book.start, book.changes);
             said(&Registered { donor: DONOR, epoch, start, changes, now_ms: book.now_ms })
