@@ -12,6 +12,7 @@ pub mod put;
 
 use crate::catalog::{Durability, Error, journal, notes, schema};
 use crate::error::ManagerError;
+use crate::journal::segment::Position;
 use crate::service::Service;
 use potluck_core::clock::Tick;
 use potluck_core::ids::Epoch;
@@ -127,8 +128,11 @@ struct Covered {
 
 /// Takes a checkpoint if something changed since the last.
 async fn round(service: &Arc<Service>, covered: &mut Covered) -> Result<(), ManagerError> {
-    let last = service.catalog.read(journal::last).await?;
-    let wants_pool = service.config.metadata_copies > 0 && any_donor(service);
+    let look = |db: &_| Ok((journal::last(db)?, Position::of(db)?.is_some()));
+    let (last, journalled) = service.catalog.read(look).await?;
+    // One that does not know where it is in the journal could not be gone on from: the journal's
+    // first generation comes before it, seconds after the first donor.
+    let wants_pool = service.config.metadata_copies > 0 && any_donor(service) && journalled;
     if covered.file == Some(last) && (covered.pool == Some(last) || !wants_pool) {
         return Ok(());
     }

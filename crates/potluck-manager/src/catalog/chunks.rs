@@ -150,14 +150,9 @@ impl<'db> Book<'db> {
         len: u32,
         holders: &[(DonorId, AckLevel)],
     ) -> Result<(), Error> {
-        let line = self.line(name)?;
+        let line = self.held(name, holders)?;
         line.len = len;
         line.change += 1;
-        for holder in holders {
-            if !line.holders.contains(holder) {
-                line.holders.push(*holder);
-            }
-        }
         Ok(())
     }
 
@@ -168,12 +163,26 @@ impl<'db> Book<'db> {
         len: u32,
         holders: &[(DonorId, AckLevel)],
     ) -> Result<(), Error> {
-        let line = self.line(name)?;
+        let line = self.held(name, holders)?;
         if line.len == 0 {
             line.len = len;
         }
-        line.holders.extend(holders);
         Ok(())
+    }
+
+    /// The line of a chunk, with these among its holders.
+    fn held(
+        &mut self,
+        name: &ChunkName,
+        holders: &[(DonorId, AckLevel)],
+    ) -> Result<&mut Line, Error> {
+        let line = self.line(name)?;
+        for holder in holders {
+            if !line.holders.contains(holder) {
+                line.holders.push(*holder);
+            }
+        }
+        Ok(line)
     }
 
     /// Takes the references of a deleted version away.

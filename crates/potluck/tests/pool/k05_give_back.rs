@@ -235,6 +235,7 @@ fn k05_the_cap_holds_to_the_byte_while_files_race_the_donor() {
         assert!(most <= CAP, "{most} bytes are held, and {CAP} are lent");
         racing.iter_mut().all(|writer| writer.ended().is_some())
     });
+    most = most.max(held(&lent));
     println!("at most {most} of {CAP} bytes were held");
     assert!(most > CAP / 2, "the cap was never near: {most}");
 }

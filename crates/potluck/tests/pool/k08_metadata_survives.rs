@@ -221,12 +221,8 @@ fn k08_a_new_generation_of_the_journal_takes_the_place_of_the_old_one() {
 fn k08_what_was_written_after_the_last_checkpoint_comes_back_from_the_journal() {
     let mut lab = Lab::with_options(3, &["--backup-every", "1s", "--metadata-copies", "2"]);
     lab.cli.ok(&["space", "create", "lab", "--copies", "2"]);
-    wait_journalled(&lab);
-    let early = kinds(&lab, CHECKPOINT);
-    lab.cli.ok(&["space", "create", "marker"]);
-    wait_until("a checkpoint that knows the journal", PATIENCE, || {
-        kinds(&lab, CHECKPOINT).iter().any(|head| !early.contains(head))
-    });
+    // Also the first one, taken before most of the journal was there, can be gone on from.
+    wait_until("a checkpoint", PATIENCE, || !kinds(&lab, CHECKPOINT).is_empty());
     let kit = lab.dir().join("kit");
     fs::copy(lab.manager_dir().join("recovery.kit"), &kit).expect("a kit");
     let heads = kinds(&lab, CHECKPOINT);
@@ -234,7 +230,7 @@ fn k08_what_was_written_after_the_last_checkpoint_comes_back_from_the_journal() 
     lab.cli.ok(&["cp", arg(&source), "pot://lab/late"]);
     wait_journalled(&lab);
     lab.kill_manager();
-    // A checkpoint that was taken meanwhile is lost.
+    // Checkpoints that were taken meanwhile are lost.
     for head in kinds(&lab, CHECKPOINT) {
         if !heads.contains(&head) {
             fs::remove_file(head).expect("lost");

@@ -148,7 +148,7 @@ fn journal_text(journal: &Replayed) -> String {
     }
     if journal.passed_over > 0 {
         text += &format!(
-            "{} segments of a later generation are of no use: its base is not whole\n",
+            "{} segments of another generation were passed over: its base is not whole, or a catalog that was given up wrote it; `potluck manager rebuild` shows what is in them\n",
             journal.passed_over
         );
     }
