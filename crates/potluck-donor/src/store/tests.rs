@@ -88,6 +88,19 @@ fn a_tombstone_and_a_put_never_both_win() {
 }
 
 #[test]
+fn d5_a_chunk_that_was_looked_at_by_order_outlives_the_tombstones_of_before() {
+    let dir = TempDir::new().expect("a directory");
+    let store = store(dir.path());
+    let (asked, scrubbed) = (put(&store, 1), put(&store, 2));
+    let counted = store.touches().count();
+    assert_eq!(store.verify(&asked), Ok(Verdict::Sound));
+    assert_eq!(store.scrub(&scrubbed), Ok(Verdict::Sound), "nobody asked");
+    assert_eq!(store.bury(&asked, LIFE, counted), Buried::Touched);
+    assert_eq!(store.bury(&scrubbed, LIFE, counted), Buried::Gone);
+    assert_eq!(store.bury(&asked, LIFE, store.touches().count()), Buried::Gone);
+}
+
+#[test]
 fn a_put_that_loses_its_chunk_on_the_way_says_so() {
     let dir = TempDir::new().expect("a directory");
     let store = store(dir.path());

@@ -21,10 +21,15 @@ pub(crate) enum Verdict {
 }
 
 impl Store {
-    /// Reads `name` whole, compares, and sets it aside if it is spoiled. Reported by heartbeat.
+    /// Reads `name` whole, compares, and sets it aside if it is spoiled. Reported by heartbeat. One
+    /// that is sound counts as put again: whoever asked relies on it from now on, and no tombstone
+    /// of before deletes it, also if that is still waiting here.
     pub fn verify(&self, name: &ChunkName) -> Result<Verdict, Refusal> {
         self.judge(name, |verdict| match verdict {
-            Verdict::Sound => Some(Change::Sound(*name)),
+            Verdict::Sound => {
+                self.touches().touch(name);
+                Some(Change::Sound(*name))
+            }
             Verdict::Missing => Some(Change::Removed(*name)),
             Verdict::Spoiled => None, // said where it is set aside
         })

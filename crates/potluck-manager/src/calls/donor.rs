@@ -176,7 +176,7 @@ async fn believe(
     service.pool().unknown_at(donor, incarnation, &compared.unknown);
     if told.removed.is_empty() && told.spoiled.is_empty() {
         // By far the commonest: chunks of open sessions, which the catalog need not hear of.
-        told.added = compared.uncounted;
+        told.added = [compared.uncounted, compared.leaving].concat();
     }
     if told.is_empty() {
         return Ok(());

@@ -127,8 +127,11 @@ impl Told {
 pub struct Compared {
     /// Known chunks.
     pub known: Vec<ChunkId>,
-    /// Known chunks that were not counted there.
+    /// Known chunks that were not counted there, …
     pub uncounted: Vec<Holding>,
+    /// … and those that are on their way out. A list does not make them count again: an order to
+    /// delete them may be waiting at the donor. What was put again, or looked at by order, does.
+    pub leaving: Vec<Holding>,
     /// Chunks the catalog does not know.
     pub unknown: Vec<ChunkName>,
 }
@@ -150,7 +153,9 @@ pub fn compare(db: &Connection, donor: DonorId, holdings: &[Holding]) -> Result<
             None => compared.unknown.push(holding.name),
             Some((id, copy, chunk)) => {
                 compared.known.push(ChunkId(id));
-                if copy != Some(CopyState::Here as i64) || chunk == ChunkState::Gone as i64 {
+                if copy == Some(CopyState::Leaving as i64) {
+                    compared.leaving.push(*holding);
+                } else if copy != Some(CopyState::Here as i64) || chunk == ChunkState::Gone as i64 {
                     compared.uncounted.push(*holding);
                 }
             }
