@@ -18,6 +18,10 @@ const GC_ROUNDS: u64 = 2;
 const STEPS: usize = 64;
 /// Entries of thrown-away trees in one step: a transaction of some ten milliseconds.
 const TRASH_ENTRIES: usize = 1000;
+/// How often a disk that did not take a write is tried.
+const PROBE_EVERY: Duration = Duration::from_secs(2);
+/// Bytes that it must take to be well again: some hundred commits.
+const PROBE_BYTES: usize = 1 << 20;
 /// How long the reply of a commit can be asked for again.
 const REPLIES_KEPT: Duration = Duration::from_secs(3600);
 
@@ -36,6 +40,7 @@ pub async fn run(service: Arc<Service>) {
     let mut interval = tokio::time::interval(EVERY);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut saved = service.time.tick();
+    let mut probed = saved;
     for round in 0_u64.. {
         tokio::select! {
             _ = interval.tick() => {}
@@ -48,6 +53,10 @@ pub async fn run(service: Arc<Service>) {
             log("collecting garbage", gc.step(&service).await.map(|_| ()));
         }
         let now = service.time.tick();
+        if service.catalog.disk_fault().is_some() && now.saturating_sub(probed) >= PROBE_EVERY {
+            probed = now;
+            log("trying the catalog's disk", probe(&service).await);
+        }
         if now.saturating_sub(saved) >= SAVE_EVERY {
             saved = now;
             log("saving the time", save_time(&service).await);
@@ -116,6 +125,20 @@ pub async fn save_time(service: &Service) -> Result<(), Error> {
         donors::heard(db, &heard)
     };
     service.catalog.write(Durability::Process, save).await
+}
+
+/// Finds out whether a disk that did not take a write takes writes again.
+pub async fn probe(service: &Arc<Service>) -> Result<(), Error> {
+    let at = Arc::clone(service);
+    let taken = service.env.offload.run(move || at.state.probe(PROBE_BYTES)).await;
+    if let Err(why) = taken {
+        tracing::debug!(%why, "the disk that holds the catalog takes no writes yet");
+        return Ok(());
+    }
+    save_time(service).await?;
+    tracing::info!("the disk that holds the catalog takes writes again");
+    service.catalog.disk_recovered();
+    Ok(())
 }
 
 async fn prune(service: &Service) -> Result<(), Error> {

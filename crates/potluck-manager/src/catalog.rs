@@ -12,6 +12,7 @@ pub mod dir_policies;
 pub mod donors;
 pub mod entries;
 pub mod error;
+mod fault;
 pub mod gc;
 pub mod goals;
 pub mod journal;
@@ -38,6 +39,7 @@ pub use error::Error;
 pub use writer::Durability;
 
 use crate::error::ManagerError;
+use fault::DiskFault;
 use potluck_wire::env::Offload;
 use readers::Readers;
 use rusqlite::Connection;
@@ -53,15 +55,17 @@ pub struct Catalog {
     writer: Arc<Writer>,
     readers: Arc<Readers>,
     changes: Arc<AtomicU64>,
+    fault: Arc<DiskFault>,
 }
 
 impl Catalog {
     /// Opens the catalog at `path`, which must exist and be sound.
     pub fn open(path: &Path, offload: Offload) -> Result<Self, ManagerError> {
         let connection = schema::open_existing(path)?;
-        let changes = Arc::default();
-        let writer = Arc::new(Writer::start(connection, offload, Arc::clone(&changes)));
-        Ok(Self { offload, writer, readers: Arc::new(Readers::new(path)), changes })
+        let (changes, fault) = (Arc::default(), Arc::default());
+        let writer = Writer::start(connection, offload, Arc::clone(&changes), Arc::clone(&fault));
+        let readers = Arc::new(Readers::new(path));
+        Ok(Self { offload, writer: Arc::new(writer), readers, changes, fault })
     }
 
     /// How many changes it has that no power cut undoes; it only grows. Donors are told, and know
@@ -89,6 +93,16 @@ impl Catalog {
     ) -> Result<T, Error> {
         let readers = Arc::clone(&self.readers);
         self.offload.run(move || readers.run(query)).await
+    }
+
+    /// Why the disk did not take a write, until [`Self::disk_recovered`].
+    pub fn disk_fault(&self) -> Option<Error> {
+        self.fault.get()
+    }
+
+    /// The disk was seen to take writes again.
+    pub fn disk_recovered(&self) {
+        self.fault.end();
     }
 
     /// Finishes what was queued and closes the writer; later writes fail.

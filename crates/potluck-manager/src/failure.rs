@@ -87,6 +87,11 @@ pub fn of_catalog(why: Error) -> Failure {
             code::CATALOG,
             "free space on the disk that holds the manager's state directory",
         ),
+        Error::Disk(_) => failure(
+            K::Other,
+            code::CATALOG,
+            "look at the disk that holds the manager's state directory",
+        ),
         Error::Damaged(_) => failure(
             K::Integrity,
             code::CATALOG,

@@ -58,6 +58,8 @@ pub async fn run(service: Arc<Service>) {
                 service.backups.journal(None);
             }
             Err(Trouble::Catalog(Error::Closed)) => {}
+            // No donor's fault, and said of the catalog itself.
+            Err(Trouble::Catalog(why)) if why.is_disks() => pause = after_failure(pause),
             Err(why) => {
                 pause = after_failure(pause);
                 if service.backups.journal_failed().is_none() {

@@ -465,4 +465,4 @@ async fn learn(service: &Service, computed: Vec<Computed>) -> Result<(), Error> 
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -7,11 +7,12 @@
 //! recovery.kit      what no donor has, to be copied elsewhere
 //! backups/          checkpoints of the catalog, the last few
 //! lock              held while a manager runs
+//! probe             there for moments, after the disk took no writes
 //! ```
 
 use crate::error::ManagerError;
 use std::fs::{self, File, TryLockError};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
@@ -60,6 +61,11 @@ impl StateDir {
         self.root.join(CATALOG)
     }
 
+    /// Where everything lies.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// The directory of the pool's own keys and certificates.
     pub fn ca(&self) -> PathBuf {
         self.root.join("ca")
@@ -78,6 +84,19 @@ impl StateDir {
     /// The directory of checkpoints, unless another was chosen.
     pub fn backups(&self) -> PathBuf {
         self.root.join("backups")
+    }
+
+    /// Finds out whether the disk takes a file of `bytes`, which is gone afterwards.
+    pub fn probe(&self, bytes: usize) -> io::Result<()> {
+        let path = self.root.join("probe");
+        let write = || {
+            let mut file = File::create(&path)?;
+            file.write_all(&vec![0; bytes])?;
+            file.sync_all()
+        };
+        let written = write();
+        let _ = fs::remove_file(&path); // one that stays is overwritten by the next
+        written
     }
 
     /// An error at `path`.

@@ -2,7 +2,7 @@
 
 use super::Answer;
 use super::repair::with_changes;
-use crate::catalog::{journal, spaces};
+use crate::catalog::{Error, journal, spaces};
 use crate::give_back;
 use crate::members::Caller;
 use crate::pool::Pool;
@@ -33,6 +33,9 @@ impl Answer for Status {
             }
         }
         let disks: Vec<String> = donors.iter().filter_map(disk_alarm).collect();
+        let fault = service.catalog.disk_fault().map(|why| unwritable(&service, &why));
+        // What cannot be written for that reason is no fault of donors.
+        let others = |failed: Option<String>| failed.filter(|_| fault.is_none());
         let mut pool = service.pool();
         let repair = with_changes(pool.repair_state(now), &stats);
         Ok(PoolStatus {
@@ -47,10 +50,11 @@ impl Answer for Status {
             donors,
             spaces: verdicts(&service, policies),
             alarms: [
+                fault.iter().cloned().collect(),
                 unseen(&service),
                 disks,
-                alarms(held.as_deref(), service.backups.failed().as_deref()),
-                service.backups.journal_failed().map(unjournalled).into_iter().collect(),
+                alarms(held.as_deref(), others(service.backups.failed()).as_deref()),
+                others(service.backups.journal_failed()).map(unjournalled).into_iter().collect(),
                 troubles(&pool, &repair),
             ]
             .concat(),
@@ -59,6 +63,7 @@ impl Answer for Status {
             backup_pool_seconds: service.backups.pool_seconds(now),
             journal_waiting: (service.config.metadata_copies > 0).then_some(waiting),
             gc_held: held,
+            catalog_fault: fault,
         })
     }
 }
@@ -144,6 +149,16 @@ fn disk_alarm(donor: &DonorStatus) -> Option<String> {
     })
 }
 
+/// What is wrong with the manager's own disk, and what to do.
+fn unwritable(service: &Service, why: &Error) -> String {
+    let place = service.state.root().display();
+    let cure = match why {
+        Error::DiskFull => format!("free space on the manager's disk, at {place}"),
+        _ => format!("look at the manager's disk, at {place}"),
+    };
+    format!("the manager cannot write its catalog: {why}; {cure}")
+}
+
 fn unjournalled(why: String) -> String {
     format!("the journal on the donors is not written: {why}. Look at the donors and their room")
 }
@@ -157,4 +172,57 @@ fn alarms(held: Option<&str>, backup: Option<&str>) -> Vec<String> {
         format!("the catalog is not checkpointed: {why}. Look at the disk of --backup-dir and at the donors")
     });
     backup.into_iter().chain(held).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::background::probe;
+    use crate::catalog::{Durability, notes};
+    use crate::repair::tests::still;
+
+    async fn status(service: &Arc<Service>) -> PoolStatus {
+        let anybody = Caller { who: None, peer: std::net::Ipv4Addr::LOCALHOST.into() };
+        Status {}.answer(Arc::clone(service), anybody).await.expect("reads work as ever")
+    }
+
+    /// The pages that the catalog may have, as if the disk had no more.
+    async fn limit(service: &Service, pages: u32) {
+        let set =
+            move |db: &rusqlite::Connection| Ok(db.pragma_update(None, "max_page_count", pages)?);
+        service.catalog.write(Durability::Process, set).await.expect("set");
+    }
+
+    async fn write(service: &Service, bytes: usize) -> Result<(), Error> {
+        let set = move |db: &_| notes::set(db, "large", &"x".repeat(bytes));
+        service.catalog.write(Durability::Disk, set).await
+    }
+
+    #[tokio::test]
+    async fn a_full_disk_of_the_managers_own_is_said_until_it_takes_writes_again() {
+        let (dir, service) = still().await;
+        service.backups.journal(Some("no donor took it".into()));
+        assert_eq!(status(&service).await.catalog_fault, None);
+        limit(&service, 1).await; // no fewer than there are
+        assert_eq!(write(&service, 1 << 20).await, Err(Error::DiskFull));
+        assert_eq!(write(&service, 1).await, Ok(()), "a small one may fit");
+        let full = status(&service).await;
+        let fault = full.catalog_fault.expect("said");
+        assert!(fault.starts_with("the manager cannot write its catalog: the disk"), "{fault}");
+        let place = dir.path().join("state").display().to_string();
+        assert!(fault.contains("free space") && fault.ends_with(&place), "{fault}");
+        assert_eq!(full.alarms, [fault], "and no donor is blamed");
+
+        // Something that cannot be overwritten: there is no room for a file either.
+        std::fs::create_dir(dir.path().join("state/probe")).expect("made");
+        probe(&service).await.expect("tried");
+        assert!(status(&service).await.catalog_fault.is_some());
+        std::fs::remove_dir(dir.path().join("state/probe")).expect("removed");
+        limit(&service, u32::MAX - 1).await;
+        probe(&service).await.expect("tried");
+        let well = status(&service).await;
+        assert_eq!(well.catalog_fault, None);
+        assert_eq!(well.alarms.len(), 1, "the journal's own: {:?}", well.alarms);
+        assert_eq!(write(&service, 1 << 20).await, Ok(()));
+    }
 }

@@ -132,6 +132,9 @@ pub enum Error {
     /// The disk that holds the catalog is full.
     #[error("the disk that holds the catalog is full")]
     DiskFull,
+    /// The disk that holds the catalog takes no writes, or fails.
+    #[error("the disk that holds the catalog fails: {0}")]
+    Disk(String),
     /// The file is not what was written.
     #[error("the catalog is damaged: {0}")]
     Damaged(String),
@@ -146,6 +149,13 @@ pub enum Error {
     Bug(String),
 }
 
+impl Error {
+    /// Whether it is the fault of the disk that holds the catalog.
+    pub fn is_disks(&self) -> bool {
+        matches!(self, Self::DiskFull | Self::Disk(_))
+    }
+}
+
 impl From<rusqlite::Error> for Error {
     fn from(why: rusqlite::Error) -> Self {
         use rusqlite::ErrorCode;
@@ -153,6 +163,9 @@ impl From<rusqlite::Error> for Error {
             Some(ErrorCode::DiskFull) => Self::DiskFull,
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
                 Self::Damaged(why.to_string())
+            }
+            Some(ErrorCode::SystemIoFailure | ErrorCode::ReadOnly | ErrorCode::CannotOpen) => {
+                Self::Disk(why.to_string())
             }
             Some(_) => Self::Sql(why.to_string()),
             None => match why {

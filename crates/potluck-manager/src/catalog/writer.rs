@@ -2,6 +2,7 @@
 //! all.
 
 use super::error::Error;
+use super::fault::DiskFault;
 use super::journal;
 use potluck_wire::env::Offload;
 use rusqlite::Connection;
@@ -49,9 +50,15 @@ enum Place {
 
 impl Writer {
     /// Writes through `connection`. Keeps in `changes` how many changes ([`journal::last`]) no
-    /// power cut undoes, from the first commit that reaches the disk on.
-    pub fn start(connection: Connection, offload: Offload, changes: Arc<AtomicU64>) -> Self {
-        let session = Session { db: connection, durability: Durability::Disk, changes };
+    /// power cut undoes, from the first commit that reaches the disk on; and in `fault` what the
+    /// disk did not take.
+    pub fn start(
+        connection: Connection,
+        offload: Offload,
+        changes: Arc<AtomicU64>,
+        fault: Arc<DiskFault>,
+    ) -> Self {
+        let session = Session { db: connection, durability: Durability::Disk, changes, fault };
         Self(Mutex::new(match offload {
             Offload::Inline => Place::Here(Box::new(session)),
             Offload::Threads => {
@@ -99,8 +106,8 @@ impl Writer {
 
 /// A job whose type is known to its caller only.
 trait Job: Send {
-    /// Does the work; whether it is to be kept.
-    fn work(&mut self, db: &Connection) -> bool;
+    /// Does the work, which is to be kept unless it fails.
+    fn work(&mut self, db: &Connection) -> Result<(), Error>;
     /// Tells the caller, once the fate of the transaction is known.
     fn reply(self: Box<Self>, committed: Result<(), Error>);
 }
@@ -112,13 +119,15 @@ struct Typed<T, F> {
 }
 
 impl<T: Send, F: FnOnce(&Connection) -> Result<T, Error> + Send> Job for Typed<T, F> {
-    fn work(&mut self, db: &Connection) -> bool {
-        let Some(work) = self.work.take() else { return false };
+    fn work(&mut self, db: &Connection) -> Result<(), Error> {
+        let Some(work) = self.work.take() else {
+            return Err(Error::Bug("a job was run twice".into()));
+        };
         let result = catch_unwind(AssertUnwindSafe(|| work(db)))
             .unwrap_or_else(|panic| Err(Error::Bug(panic_text(&*panic))));
-        let keep = result.is_ok();
+        let done = result.as_ref().map(|_| ()).map_err(Error::clone);
         self.result = Some(result);
-        keep
+        done
     }
 
     fn reply(self: Box<Self>, committed: Result<(), Error>) {
@@ -147,6 +156,7 @@ struct Session {
     db: Connection,
     durability: Durability,
     changes: Arc<AtomicU64>,
+    fault: Arc<DiskFault>,
 }
 
 impl Session {
@@ -166,6 +176,7 @@ impl Session {
         let committed = self.transaction(&mut jobs);
         if let Err(why) = &committed {
             tracing::error!(%why, "the catalog could not commit");
+            self.fault.note(why);
         }
         for queued in jobs {
             queued.job.reply(committed.clone());
@@ -198,7 +209,11 @@ impl Session {
     /// Runs one job so that its failure leaves the others' work alone.
     fn one(&self, queued: &mut Queued) -> Result<(), Error> {
         self.db.prepare_cached("SAVEPOINT job")?.execute([])?;
-        if !queued.job.work(&self.db) {
+        if let Err(why) = queued.job.work(&self.db) {
+            self.fault.note(&why);
+            if self.db.is_autocommit() {
+                return Err(why); // where the disk is full all is rolled back, the others' work too
+            }
             self.db.prepare_cached("ROLLBACK TO job")?.execute([])?;
         }
         self.db.prepare_cached("RELEASE job")?.execute([])?;

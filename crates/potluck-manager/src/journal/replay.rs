@@ -217,5 +217,5 @@ fn empty_trash(db: &Connection) -> Result<(), Error> {
 
 /// Whether `why` is about one record, after a gap; anything else ends the replay.
 fn is_misfit(why: &Error) -> bool {
-    !matches!(why, Error::Sql(_) | Error::Closed | Error::Bug(_))
+    !why.is_disks() && !matches!(why, Error::Sql(_) | Error::Closed | Error::Bug(_))
 }

@@ -31,7 +31,7 @@ fn due(kept: &Kept, now: u64) -> Option<Haste> {
 }
 
 /// A manager that is not run: nothing happens in it by itself.
-async fn still() -> (TempDir, Arc<Service>) {
+pub(crate) async fn still() -> (TempDir, Arc<Service>) {
     install_provider();
     let dir = tempfile::tempdir().expect("a directory");
     let config = ManagerConfig {

@@ -41,6 +41,10 @@ pub struct PoolStatus {
     /// Why nothing is reclaimed, if so: the catalog was restored, and a newer one may know more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gc_held: Option<String>,
+    /// Why the manager cannot write its catalog, if so, and what to do: nothing can be stored,
+    /// removed or made again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub catalog_fault: Option<String>,
     /// Seconds since the catalog was last checkpointed to a file, and into the pool.
     #[serde(default)]
     pub backup_file_seconds: Option<u64>,

@@ -1,8 +1,9 @@
-//! Point 12: donors whose disk is really full (ENOSPC), on a small tmpfs.
+//! Point 12: donors, and a manager, whose disk is really full (ENOSPC), on a small tmpfs.
 
 use super::content::{arg, assert_same, bytes, file};
 use super::lab::{Lab, Lending};
 use super::small_disk::SmallDisk;
+use super::waiting::{PATIENCE, wait_until};
 use std::fs;
 
 /// The donor's 256 buckets, its other directories and its marker, and room for `chunks` files.
@@ -82,9 +83,45 @@ fn p12_a_disk_that_its_owner_fills_is_a_clear_error_and_deletes_work_at_0_bytes(
     // The owner relents.
     drop(filler);
     fs::remove_file(disk.path().join("owner")).expect("removed");
-    super::waiting::wait_until("room to be seen again", super::waiting::PATIENCE, || {
+    wait_until("room to be seen again", PATIENCE, || {
         lab.cli.donor("donor")["room"].as_u64() > Some(8 << 20)
     });
     lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
     assert_same(&lab.cli.cat("pot://lab/f"), &bytes(17, 4 << 20), "the file");
+}
+
+#[test]
+fn p12_a_full_disk_of_the_managers_own_is_said_until_there_is_room_again() {
+    const NAME: &str = "p12_a_full_disk_of_the_managers_own";
+    let mut lab = Lab::empty();
+    let Some(disk) = SmallDisk::mount(NAME, lab.manager_dir(), "size=24m,mode=0700") else {
+        return;
+    };
+    lab.start_manager();
+    lab.lend("donor", Lending::default());
+    lab.wait_live();
+    lab.cli.ok(&["space", "create", "lab"]);
+    let (kept, content) = file(lab.dir(), "kept", 18, 1 << 20);
+    lab.cli.ok(&["cp", arg(&kept), "pot://lab/kept"]);
+    let filler = disk.path().join("filler");
+    let mut file = fs::File::create(&filler).expect("a file");
+    std::io::copy(&mut std::io::repeat(1), &mut file).expect_err("a full disk");
+    drop(file);
+    // Some room is left in what the catalog has already.
+    let mut tried = 0;
+    wait_until("a refusal", PATIENCE, || {
+        tried += 1;
+        lab.cli.run(&["mkdir", &format!("pot://lab/{tried}")]).code == 6
+    });
+    let status = lab.cli.ok(&["status"]).text();
+    let first = status.lines().next().unwrap_or_default();
+    assert!(first.starts_with("unavailable: the manager cannot write its catalog"), "{status}");
+    assert!(first.contains(arg(&lab.manager_dir())), "{status}");
+    assert!(!status.contains("Look at the donors"), "{status}");
+    assert_same(&lab.cli.cat("pot://lab/kept"), &content, "reads work as ever");
+    fs::remove_file(&filler).expect("removed");
+    wait_until("all to be well", PATIENCE, || {
+        lab.cli.ok(&["status"]).text().starts_with("healthy: ")
+    });
+    lab.cli.ok(&["mkdir", "pot://lab/more"]);
 }

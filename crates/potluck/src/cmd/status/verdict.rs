@@ -65,6 +65,9 @@ pub fn judge(status: &PoolStatus) -> Verdict {
 fn unavailable(status: &PoolStatus) -> Option<Verdict> {
     let is_live = |state| state == DonorState::Live;
     let verdict = |reason: String, advice: &str| Verdict::new(State::Unavailable, reason, advice);
+    if let Some(fault) = &status.catalog_fault {
+        return Some(verdict(fault.clone(), ""));
+    }
     if status.donors.is_empty() {
         return Some(verdict(
             "nobody lends yet, so nothing can be stored".into(),
@@ -243,6 +246,9 @@ mod tests {
 
         worse.repair.paused = Some("an admin said so".into());
         assert!(judge(&worse).advice.contains("repair resume"), "{:?}", judge(&worse));
+
+        let full = PoolStatus { catalog_fault: Some("no room".into()), ..worse.clone() };
+        assert_eq!(judge(&full).text(), "unavailable: no room", "nothing is made again either");
 
         worse.spaces[0].unreadable = 1;
         let verdict = judge(&worse);

@@ -1,0 +1,29 @@
+//! Whether the disk that holds the catalog takes what is written.
+
+use super::error::Error;
+use std::sync::Mutex;
+
+/// What the disk said to the last write that it did not take, until it takes writes again.
+///
+/// A write that succeeds meanwhile does not end it: a small one may fit where the next does not.
+#[derive(Debug, Default)]
+pub struct DiskFault(Mutex<Option<Error>>);
+
+impl DiskFault {
+    /// Notes why a write failed, if that is the disk's fault.
+    pub fn note(&self, why: &Error) {
+        if why.is_disks() {
+            *self.0.lock().expect("no holder panics") = Some(why.clone());
+        }
+    }
+
+    /// The disk takes writes again.
+    pub fn end(&self) {
+        *self.0.lock().expect("no holder panics") = None;
+    }
+
+    /// What is wrong, if something is.
+    pub fn get(&self) -> Option<Error> {
+        self.0.lock().expect("no holder panics").clone()
+    }
+}
