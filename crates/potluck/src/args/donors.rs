@@ -64,7 +64,9 @@ pub enum Nodes {
     )]
     Drain(Drain),
     /// Announce a donor's absence: repair waits that long
-    #[command(after_help = "Example:\n  potluck nodes away bench-7 3d")]
+    #[command(
+        after_help = "Examples:\n  potluck nodes away bench-7 3d\n  potluck nodes away bench-7 --end"
+    )]
     Away(NodeAway),
     /// Trust a donor again that was quarantined
     #[command(after_help = "Example:\n  potluck nodes trust bench-7")]

@@ -26,8 +26,10 @@ pub enum Repair {
     /// Go on
     #[command(after_help = "Example:\n  potluck repair resume")]
     Resume,
-    /// Look at everything now, and wait no longer for donors that are silent
-    #[command(after_help = "Example:\n  potluck repair now --watch")]
+    /// Look at everything now, and wait no longer for donors that are silent and announced nothing
+    #[command(
+        after_help = "Examples:\n  potluck repair now --watch\n  potluck nodes away bench-7 --end    (first, for a donor that announced its absence)"
+    )]
     Now(Watch),
 }
 

@@ -164,10 +164,7 @@ fn degraded(status: &PoolStatus) -> Option<Verdict> {
                 absent(status)
             ),
         };
-        return verdict(
-            what,
-            "nothing is lost: what they have is made again elsewhere when their grace is over, or at once by `potluck repair now`",
-        );
+        return verdict(what, &wait_no_longer(status));
     }
     if let Some(alarm) = status.alarms.first() {
         return verdict(alarm.clone(), "");
@@ -192,11 +189,29 @@ fn named(spaces: &[SpaceHealth], which: impl Fn(&SpaceHealth) -> bool) -> String
     names.collect::<Vec<_>>().join(", ")
 }
 
+/// What becomes of what silent donors have, and what to do to have that at once: an announced
+/// absence is waited for until somebody ends it.
+fn wait_no_longer(status: &PoolStatus) -> String {
+    let announced = missed(status).filter(|donor| donor.away_seconds.is_some());
+    let ends: Vec<_> =
+        announced.map(|donor| format!("`potluck nodes away {} --end`", donor.name)).collect();
+    match ends.as_slice() {
+        [] => "nothing is lost: what they have is made again elsewhere when their grace is over, or at once by `potluck repair now`".into(),
+        ends => format!(
+            "nothing is lost: what they have is made again elsewhere when their grace and announced absences are over, or at once by {}, then `potluck repair now`",
+            ends.join(", ")
+        ),
+    }
+}
+
 /// The donors that are not there and are missed: one that holds nothing makes nothing readable.
+fn missed(status: &PoolStatus) -> impl Iterator<Item = &DonorStatus> {
+    status.donors.iter().filter(|donor| donor.state != DonorState::Live && donor.chunks > 0)
+}
+
+/// Their names.
 fn absent(status: &PoolStatus) -> String {
-    let missed = |donor: &&DonorStatus| donor.state != DonorState::Live && donor.chunks > 0;
-    let absent = status.donors.iter().filter(missed);
-    absent.map(|donor| donor.name.as_str()).collect::<Vec<_>>().join(", ")
+    missed(status).map(|donor| donor.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -227,7 +242,13 @@ mod tests {
 
         let silent =
             SpaceHealth { tolerates: Some(1), tolerates_now: Some(0), ..SpaceHealth::default() };
-        let silent = judge(&pool(&[Live, Suspect], silent));
+        let mut silent_pool = pool(&[Live, Suspect], silent);
+        let silent = judge(&silent_pool);
+        assert!(silent.advice.ends_with("or at once by `potluck repair now`"), "{silent:?}");
+        silent_pool.donors[1].away_seconds = Some(3600);
+        let announced = judge(&silent_pool).advice;
+        let works = "at once by `potluck nodes away donor-2 --end`, then `potluck repair now`";
+        assert!(announced.ends_with(works), "{announced}");
         assert_eq!(silent.state, State::Degraded);
         assert_eq!(
             silent.reason,
