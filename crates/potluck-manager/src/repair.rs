@@ -312,6 +312,7 @@ pub async fn answered(
                 made.push(chunk);
             }
             (Some(Purpose::Encode { group, asked, .. }), OrderOutcome::Encoded { parity }) => {
+                service.pool().parity_made(&group, now);
                 computed.extend(compared(service, donor, &group, asked, parity.0));
             }
             (Some(Purpose::Make { chunk, .. }), OrderOutcome::Failed { why, donor: source }) => {

@@ -11,7 +11,7 @@ pub mod findings;
 
 pub use excess::Excess;
 pub use file::{chunk_facts, judge_file, reaches_goal};
-pub use findings::{Damaged, Encode, Findings, Job, Moving, ShardAt};
+pub use findings::{Damaged, Encode, Findings, Job, Lacking, Moving, ShardAt, parity_bytes};
 
 use crate::catalog::units::{self, Met, Root};
 use crate::catalog::walk::Walk;

@@ -17,7 +17,7 @@ use potluck_core::ids::{DonorId, VersionId};
 use potluck_core::policy::AckLevel;
 use potluck_core::repair_plan::{Bucket, Helper, NoTarget, by_burden, target};
 use potluck_wire::control::{Order, Shard, Source};
-use queue::{Queue, Sums};
+use queue::{Counted, Queue, Sums};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -159,13 +159,40 @@ impl Repairs {
         self.looked = began;
         self.queue = Queue::new(std::mem::take(&mut findings.queue));
         self.pressed = Queue::new(std::mem::take(&mut findings.pressed));
-        let all = Sums { chunks: findings.lacking.clone(), bytes: findings.lacking_bytes };
-        self.beyond = all.without(&self.queue.sums().with(&self.pressed.sums()));
         self.encodings.take(std::mem::take(&mut findings.encode));
+        let all = Sums {
+            chunks: findings.lacking.clone(),
+            bytes: findings.lacking_bytes,
+            goal_bytes: findings.lacking_goal_bytes,
+        };
+        self.beyond = all.without(&self.waiting_sums(Counted::new(), |_| 0));
         self.stuck = Stuck::sourceless(findings.sourceless);
         self.changing_stuck = Stuck::sourceless(findings.sourceless_goals);
         self.more = findings.more;
         self.surveyed = Some(now);
+    }
+
+    /// What waits to be handed out comes to, besides what is `counted` already.
+    fn waiting_sums(&self, mut counted: Counted, making: impl Fn(&Job) -> usize) -> Sums {
+        let mut sums = Sums::default();
+        self.pressed.count(&mut sums, &mut counted, &making);
+        self.queue.count(&mut sums, &mut counted, &making);
+        sums.goal_bytes += self.encodings.waiting_bytes();
+        sums
+    }
+
+    /// What is left to be made, without what is under way: what was made since the survey looked is
+    /// not, whichever files still wait for the next to see it.
+    fn left(&self) -> Sums {
+        let finished = self.finished.keys().filter(|chunk| self.is_finished(chunk));
+        let first = |chunk: &ChunkName| [(*chunk, 0, false), (*chunk, 0, true)];
+        let counted = self.under_way.iter().chain(finished).flat_map(first).collect();
+        // A unit's own copies under way are others than those it still waits for.
+        let making = |job: &Job| match job.group {
+            None => self.makers.get(&job.unit).map_or(0, Vec::len),
+            Some(_) => 0,
+        };
+        self.waiting_sums(counted, making).with(&self.beyond)
     }
 
     /// Copies in excess that wait to be deleted.
@@ -271,7 +298,12 @@ impl Repairs {
         self.finished.insert(chunk, now);
         self.made += 1;
         self.made_bytes += u64::from(len);
-        self.lately.push_back((now, u64::from(len)));
+        self.wrote(u64::from(len), now);
+    }
+
+    /// So many bytes were made.
+    fn wrote(&mut self, bytes: u64, now: Tick) {
+        self.lately.push_back((now, bytes));
         self.forget_earlier(now);
     }
 
@@ -598,6 +630,11 @@ impl Pool {
     /// A chunk was made.
     pub fn chunk_made(&mut self, chunk: ChunkName, len: u32, now: Tick) {
         self.repairs.made(chunk, len, now);
+    }
+
+    /// A donor computed a group's parity, and holds it.
+    pub fn parity_made(&mut self, group: &Encode, now: Tick) {
+        self.repairs.wrote(parity_bytes(group), now);
     }
 
     /// Has a donor read back all it holds.

@@ -17,6 +17,8 @@ use std::collections::BTreeMap;
 const MAX_QUEUED: usize = 16_384;
 /// Versions noted for one purpose; more are found by the next survey.
 const MAX_NOTED: usize = 16_384;
+/// Copies to make that are told apart; of more, what several files use is counted for each.
+const MAX_COUNTED: usize = 65_536;
 /// Groups to be encoded that are remembered.
 const MAX_ENCODE: usize = 1024;
 
@@ -81,6 +83,23 @@ impl Job {
     }
 }
 
+/// A copy to make: of which chunk, which one of it, and whether it is of what a version is being
+/// changed to. The same copy serves all files that use the chunk.
+pub type Lacking = (ChunkName, usize, bool);
+
+impl Job {
+    /// The copies to make, each with its stored bytes, where `made` of each are on their way.
+    pub fn lacking(&self, made: usize) -> impl Iterator<Item = (Lacking, u64)> {
+        let name = |make: &Make| self.shards[make.shard].name;
+        self.make.iter().enumerate().map(move |(at, make)| {
+            let chunk = name(make);
+            let before = self.make[..at].iter().filter(|make| name(make) == chunk).count();
+            let bytes = u64::from(self.shards[make.shard].len);
+            ((chunk, made + before, self.is_goal()), bytes)
+        })
+    }
+}
+
 /// What is still to leave a donor.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Moving {
@@ -135,10 +154,13 @@ pub struct Findings {
     pub queue: BTreeMap<(u32, u64), Job>,
     /// Those of which copies are to leave a donor whose owner needs the space.
     pub pressed: BTreeMap<(u32, u64), Job>,
-    /// Chunks lacking, by how many more deaths their units survive.
+    /// Chunks lacking, by how many more deaths their units survive: each copy once, however many
+    /// files use it.
     pub lacking: Vec<u64>,
     /// Their stored bytes.
     pub lacking_bytes: u64,
+    /// Stored bytes lacking of what versions are being changed to, and of parity to be computed.
+    pub lacking_goal_bytes: u64,
     /// Chunks that cannot be had.
     pub sourceless: u64,
     /// The same of what versions are being changed to.
@@ -164,6 +186,8 @@ pub struct Findings {
     /// What leaves each donor.
     pub moving: BTreeMap<DonorId, Moving>,
     takers: Vec<Taker>,
+    /// Copies that were counted as lacking, under how many deaths.
+    counted: BTreeMap<Lacking, usize>,
     jobs: u64,
     /// Files looked at.
     files: u64,
@@ -386,15 +410,7 @@ impl Findings {
         if job.make.is_empty() {
             return;
         }
-        if !job.is_goal() {
-            let slot = job.tolerates as usize;
-            if self.lacking.len() <= slot {
-                self.lacking.resize(slot + 1, 0);
-            }
-            self.lacking[slot] += job.make.len() as u64;
-            self.lacking_bytes +=
-                job.make.iter().map(|make| u64::from(job.shards[make.shard].len)).sum::<u64>();
-        }
+        self.count_lacking(&job);
         // What nobody can take is looked at behind all else, and forgotten before all else; so is,
         // before that, what no file was promised yet.
         let takeable = job.make.iter().any(|make| self.is_takeable(&job, make));
@@ -409,6 +425,34 @@ impl Findings {
         if queue.len() > MAX_QUEUED {
             queue.pop_last();
             self.more = true;
+        }
+    }
+
+    /// Counts what a job makes, unless it is counted for another file; where that one survives more
+    /// deaths, it counts under this one's.
+    fn count_lacking(&mut self, job: &Job) {
+        let slot = job.tolerates as usize;
+        if self.lacking.len() <= slot && !job.is_goal() {
+            self.lacking.resize(slot + 1, 0);
+        }
+        for (copy, bytes) in job.lacking(0) {
+            let before = self.counted.get(&copy).copied();
+            if before.is_some() || self.counted.len() < MAX_COUNTED {
+                self.counted.insert(copy, before.map_or(slot, |before| before.min(slot)));
+            }
+            match (job.is_goal(), before) {
+                (true, None) => self.lacking_goal_bytes += bytes,
+                (true, Some(_)) => {}
+                (false, None) => {
+                    self.lacking[slot] += 1;
+                    self.lacking_bytes += bytes;
+                }
+                (false, Some(before)) if slot < before => {
+                    self.lacking[before] -= 1;
+                    self.lacking[slot] += 1;
+                }
+                (false, Some(_)) => {}
+            }
         }
     }
 
@@ -541,11 +585,13 @@ impl Findings {
     ) {
         let Redundancy::Ec(ec) = goal else { return };
         for group in &layout.unencoded {
+            let Some(range) = ec.groups(layout.data).nth(*group as usize) else { continue };
+            let longest = range.clone().map(|piece| layout.pieces[piece].len).max().unwrap_or(0);
+            self.lacking_goal_bytes += parity_bytes(longest, ec);
             if self.encode.len() >= MAX_ENCODE {
                 self.more = true;
-                return;
+                continue;
             }
-            let Some(range) = ec.groups(layout.data).nth(*group as usize) else { continue };
             let shard = |(at, piece): (usize, usize)| shard_at(layout, copies, piece, at as u8);
             let shards: Vec<ShardAt> = range.enumerate().map(shard).collect();
             let sends = |donor: &DonorId| self.standings.get(*donor).is_some_and(|at| at.sends);
@@ -556,6 +602,11 @@ impl Findings {
             }
         }
     }
+}
+
+/// The stored bytes of the parity of a group whose longest chunk has so many.
+pub fn parity_bytes(longest: u32, ec: Ec) -> u64 {
+    u64::from(longest) * ec.parity() as u64
 }
 
 fn shard_at(layout: &Layout, copies: &[Vec<Copy>], piece: usize, position: u8) -> ShardAt {

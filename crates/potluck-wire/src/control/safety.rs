@@ -129,6 +129,9 @@ pub struct RepairState {
     pub donor_budget: u64,
     /// When all is made at that rate.
     pub eta_seconds: Option<u64>,
+    /// When what files are being changed to is made, too, as far as it is known what that is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub changing_eta_seconds: Option<u64>,
     /// Seconds since everything was last looked at.
     pub surveyed_seconds: Option<u64>,
 }

@@ -114,15 +114,7 @@ pub fn summary(state: &RepairState) -> String {
         if let Some(endangered) = state.queued.first().filter(|chunks| **chunks > 0) {
             let _ = write!(text, ", {endangered} of them one dead donor from loss");
         }
-        let _ = write!(text, "; {}/s", format_size(state.rate));
-        if let Some(eta) = state.eta_seconds {
-            let _ = write!(text, ", done in about {}", duration(eta));
-        }
         parts.push(text);
-    }
-    if state.stuck > 0 {
-        let why = state.stuck_why.as_deref().unwrap_or("no source, or nowhere to put them");
-        parts.push(format!("{} stuck: {why}", count(state.stuck, "chunk")));
     }
     if state.changing > 0 {
         parts.push(format!(
@@ -130,6 +122,19 @@ pub fn summary(state: &RepairState) -> String {
             count(state.changing, "file"),
             format_size(state.changing_bytes)
         ));
+    }
+    if left(state) + state.changing > 0 {
+        let mut text = format!("{}/s", format_size(state.rate));
+        // The change comes after what was promised.
+        let eta = if state.changing > 0 { state.changing_eta_seconds } else { state.eta_seconds };
+        if let Some(eta) = eta {
+            let _ = write!(text, ", done in about {}", duration(eta));
+        }
+        parts.push(text);
+    }
+    if state.stuck > 0 {
+        let why = state.stuck_why.as_deref().unwrap_or("no source, or nowhere to put them");
+        parts.push(format!("{} stuck: {why}", count(state.stuck, "chunk")));
     }
     let nowhere = (state.changing_stuck > 0).then_some("nowhere to put them");
     if let Some(why) = state.changing_stuck_why.as_deref().or(nowhere) {
@@ -217,9 +222,18 @@ mod tests {
             summary(&busy),
             "6 chunks to make, 6.0 MiB, 2 of them one dead donor from loss; 1.0 MiB/s, done in about 6s; 1 chunk stuck: no donor has room"
         );
-        let changing =
-            RepairState { changing: 2, changing_bytes: 3 << 20, ..RepairState::default() };
-        assert_eq!(summary(&changing), "2 files, 3.0 MiB, still changing to another policy");
+        let changing = RepairState {
+            changing: 2,
+            changing_bytes: 3 << 20,
+            rate: 1 << 20,
+            eta_seconds: Some(0),
+            changing_eta_seconds: Some(3),
+            ..RepairState::default()
+        };
+        assert_eq!(
+            summary(&changing),
+            "2 files, 3.0 MiB, still changing to another policy; 1.0 MiB/s, done in about 3s"
+        );
         let full = Some("no donor has room".to_string());
         let stuck = RepairState { changing_stuck: 4, changing_stuck_why: full, ..changing };
         assert!(summary(&stuck).ends_with("that change is stuck: no donor has room"));

@@ -3,7 +3,7 @@
 
 use super::{Handed, LEFT_ALONE, Purpose, Round};
 use crate::pool::Pool;
-use crate::survey::{Encode, ShardAt};
+use crate::survey::{self, Encode, ShardAt};
 use potluck_core::clock::Tick;
 use potluck_core::erasure::Ec;
 use potluck_core::ids::{DonorId, VersionId};
@@ -93,6 +93,11 @@ impl Encodings {
         self.out.values().map(|orders| *orders as u64).sum()
     }
 
+    /// The stored bytes of the parity that nobody was asked for yet.
+    pub(super) fn waiting_bytes(&self) -> u64 {
+        self.waiting.iter().map(parity_bytes).sum()
+    }
+
     /// Groups of which an answer is awaited.
     pub fn awaited(&self) -> BTreeSet<Group> {
         self.out.keys().copied().collect()
@@ -100,7 +105,7 @@ impl Encodings {
 }
 
 pub(super) fn parity_bytes(group: &Encode) -> u64 {
-    u64::from(group.longest()) * group.ec.parity() as u64
+    survey::parity_bytes(group.longest(), group.ec)
 }
 
 impl Pool {

@@ -1,7 +1,7 @@
 //! Jobs that wait to be handed out, the most urgent first.
 
-use crate::survey::Job;
-use std::collections::BTreeMap;
+use crate::survey::{Job, Lacking};
+use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound::{Excluded, Included, Unbounded};
 
 /// Jobs looked at in one round.
@@ -64,13 +64,22 @@ impl Queue {
         self.jobs.values().any(|job| !job.is_goal())
     }
 
-    /// What all jobs come to, without those of what files are being changed to.
-    pub fn sums(&self) -> Sums {
-        let mut sums = Sums::default();
-        self.jobs.values().for_each(|job| sums.add(job));
-        sums
+    /// Adds what all jobs come to that is not counted yet, where so many copies as `making` says are
+    /// on their way for the chunk of a job.
+    pub fn count(&self, sums: &mut Sums, counted: &mut Counted, making: impl Fn(&Job) -> usize) {
+        // The most urgent first: a copy counts under the fewest deaths that any file survives.
+        for job in self.jobs.values() {
+            for (copy, bytes) in job.lacking(making(job)) {
+                if counted.insert(copy) {
+                    sums.add(job, bytes);
+                }
+            }
+        }
     }
 }
+
+/// Copies to make that are counted: one serves all files that use the chunk.
+pub type Counted = HashSet<Lacking>;
 
 /// Chunks to make.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -79,20 +88,22 @@ pub struct Sums {
     pub chunks: Vec<u64>,
     /// Their stored bytes.
     pub bytes: u64,
+    /// Stored bytes of what files are being changed to: nothing that was promised.
+    pub goal_bytes: u64,
 }
 
 impl Sums {
-    fn add(&mut self, job: &Job) {
+    fn add(&mut self, job: &Job, bytes: u64) {
         if job.is_goal() {
-            return; // nothing that was promised lacks
+            self.goal_bytes += bytes;
+            return;
         }
         let slot = job.tolerates as usize;
         if self.chunks.len() <= slot {
             self.chunks.resize(slot + 1, 0);
         }
-        self.chunks[slot] += job.make.len() as u64;
-        let lens = job.make.iter().map(|make| u64::from(job.shards[make.shard].len));
-        self.bytes += lens.sum::<u64>();
+        self.chunks[slot] += 1;
+        self.bytes += bytes;
     }
 
     /// Both together.
@@ -101,6 +112,7 @@ impl Sums {
         self.chunks.resize(slots, 0);
         self.chunks.iter_mut().zip(&other.chunks).for_each(|(all, more)| *all += more);
         self.bytes += other.bytes;
+        self.goal_bytes += other.goal_bytes;
         self
     }
 
@@ -109,6 +121,7 @@ impl Sums {
         let less = |(all, part): (&mut u64, &u64)| *all = all.saturating_sub(*part);
         self.chunks.iter_mut().zip(&part.chunks).for_each(less);
         self.bytes = self.bytes.saturating_sub(part.bytes);
+        self.goal_bytes = self.goal_bytes.saturating_sub(part.goal_bytes);
         self
     }
 

@@ -11,11 +11,14 @@ impl Pool {
         let paused = self.repairs.paused.clone().or_else(|| self.too_many_gone());
         let repairs = &mut self.repairs;
         let rate = repairs.rate(now);
-        let left = repairs.queue.sums().with(&repairs.pressed.sums()).with(&repairs.beyond);
+        let left = repairs.left();
         let bytes_left = left.bytes + repairs.writing.values().sum::<u64>();
         let planned = if rate > 0 { rate } else { repairs.pool.rate() };
+        let after = |bytes| if paused.is_some() { None } else { eta(bytes, planned) };
+        let stuck = repairs.changing_stuck.why.is_some() || left.goal_bytes == 0;
         RepairState {
-            eta_seconds: if paused.is_some() { None } else { eta(bytes_left, planned) },
+            eta_seconds: after(bytes_left),
+            changing_eta_seconds: after(bytes_left + left.goal_bytes).filter(|_| !stuck),
             paused,
             queued: left.chunks,
             more: repairs.beyond.total(),

@@ -177,6 +177,51 @@ fn what_one_look_cannot_remember_is_counted_until_the_next() {
 }
 
 #[test]
+fn a_copy_that_serves_several_files_is_counted_once() {
+    let mut pool = with_donors(4);
+    let of =
+        |version, tolerates| Job { unit: (VersionId(version), 0, false), ..job(9, tolerates, 1) };
+    let two = vec![Make { shard: 0, missing: false }; 2];
+    let jobs = [of(1, 0), of(2, 1), Job { make: two, ..of(3, 1) }, job(7, 1, 1)];
+    pool.repairs.take_findings(&mut found(jobs.into_iter()), at(0.0), at(0.0));
+    let state = pool.repair_state(at(0.0));
+    assert_eq!(state.queued, [1, 2], "as urgent as for whom it is most urgent");
+    assert_eq!((state.bytes_left, state.more), (3 * CHUNK, 0));
+    pool.hand_out(at(0.0), &|_| None);
+    let state = pool.repair_state(at(0.0));
+    let left = state.queued.iter().sum::<u64>();
+    assert_eq!((state.under_way, left, state.bytes_left), (2, 1, 3 * CHUNK));
+    work(&mut pool, 4, 0.5);
+    let state = pool.repair_state(at(1.0));
+    assert_eq!((state.made, state.bytes_left), (2, CHUNK), "what is made is not left");
+}
+
+#[test]
+fn what_files_are_changed_to_has_a_rate_and_an_end() {
+    let mut pool = with_donors(4);
+    let goal = Job { unit: (VersionId(1), 0, true), ..job(1, 0, 1) };
+    let group = Encode {
+        version: VersionId(2),
+        group: 0,
+        ec: "2+1".parse().expect("a code"),
+        shards: vec![shard(5, 1), ShardAt { position: 1, ..shard(6, 2) }],
+    };
+    let mut findings = found([goal].into_iter());
+    findings.encode.push(group.clone());
+    findings.lacking_goal_bytes = 500 * CHUNK;
+    pool.repairs.take_findings(&mut findings, at(0.0), at(0.0));
+    let state = pool.repair_state(at(0.0));
+    assert_eq!((state.bytes_left, state.eta_seconds), (0, Some(0)), "nothing promised lacks");
+    assert_eq!(state.changing_eta_seconds, Some(5), "by the budget");
+    pool.parity_made(&group, at(1.0));
+    let state = pool.repair_state(at(1.0));
+    assert_eq!(state.rate, CHUNK / 10, "parity counts in the rate");
+    assert_eq!(state.changing_eta_seconds, Some((500 * CHUNK).div_ceil(CHUNK / 10)));
+    pool.repairs.take_findings(&mut Findings::default(), at(2.0), at(2.0));
+    assert_eq!(pool.repair_state(at(2.0)).changing_eta_seconds, None, "not known yet");
+}
+
+#[test]
 fn orders_that_wait_behind_others_do_not_expire_while_those_are_carried_out() {
     let mut pool = with_donors(2);
     let jobs = (0..40).map(|n| Job { pressed: true, ..job(n, 1, 1) });

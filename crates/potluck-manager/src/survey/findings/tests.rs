@@ -63,6 +63,16 @@ fn what_nobody_can_take_is_forgotten_before_what_somebody_can() {
 }
 
 #[test]
+fn a_copy_that_several_files_lack_is_counted_once() {
+    let mut findings = Findings::new(three().standings(at(1.0)));
+    add(&mut findings, 1, 1000, 1);
+    add(&mut findings, 1, 1000, 1);
+    add(&mut findings, 2, 500, 1);
+    assert_eq!((findings.lacking, findings.lacking_bytes), (vec![2], 1500));
+    assert_eq!(findings.queue.len(), 3, "each is looked at for its own sake");
+}
+
+#[test]
 fn what_only_a_donor_has_that_failed_lately_takes_no_place_in_the_queue() {
     let mut pool = three();
     pool.leave_alone(DonorId(1), at(0.0));
