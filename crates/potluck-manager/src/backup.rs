@@ -74,6 +74,9 @@ impl Backups {
     }
 }
 
+/// The number of what people copy by hand, which is not among those that are counted.
+pub const BY_HAND: u64 = 0;
+
 /// What a checkpoint says of itself; noted in the catalog before the copy is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Taken {
@@ -91,6 +94,17 @@ impl Taken {
         let Some(text) = notes::get(db, notes::CHECKPOINT)? else { return Ok(None) };
         let read = serde_json::from_str(&text);
         read.map(Some).map_err(|why| Error::Damaged(format!("the note of a checkpoint: {why}")))
+    }
+
+    /// Has the catalog say this of itself.
+    pub fn note(&self, db: &rusqlite::Connection) -> Result<(), Error> {
+        let text = serde_json::to_string(self).map_err(|why| Error::Bug(why.to_string()))?;
+        notes::set(db, notes::CHECKPOINT, &text)
+    }
+
+    /// Its number, unless it was made by hand.
+    pub fn number(&self) -> Option<u64> {
+        Some(self.sequence).filter(|number| *number != BY_HAND)
     }
 }
 
@@ -142,8 +156,7 @@ async fn round(service: &Arc<Service>, covered: &mut Covered) -> Result<(), Mana
     let highest = service.env.offload.run(move || file::begin(&at, &pool)).await?;
     let begin = move |db: &_| {
         let taken = Taken { sequence: schema::next_checkpoint(db, highest)?, epoch, wall_ms };
-        let text = serde_json::to_string(&taken).map_err(|why| Error::Bug(why.to_string()))?;
-        notes::set(db, notes::CHECKPOINT, &text)?;
+        taken.note(db)?;
         Ok(taken)
     };
     let taken = service.catalog.write(Durability::Process, begin).await?;

@@ -15,10 +15,10 @@ pub use listen::Patience;
 pub use pool::{rebuild, restore_pool};
 pub use unlisted::Unlisted;
 
-use crate::backup::Taken;
 use crate::backup::authority::{self, Authority};
 use crate::backup::checksum::{self, Checked};
 use crate::backup::kit::{self, Kit};
+use crate::backup::{BY_HAND, Taken};
 use crate::ca::Ca;
 use crate::catalog::{Error, restored, schema};
 use crate::error::ManagerError;
@@ -242,8 +242,10 @@ impl Site {
         let tx = db.unchecked_transaction()?;
         let why = match taken {
             None if report.journal.is_some() => "the catalog was rebuilt from its journal".into(),
-            Some(taken) => format!("the catalog was restored from checkpoint {}", taken.sequence),
-            None => "the catalog was restored from a copy".into(),
+            Some(Taken { sequence, .. }) if sequence != BY_HAND => {
+                format!("the catalog was restored from checkpoint {sequence}")
+            }
+            _ => "the catalog was restored from a copy".into(),
         };
         restored::settle(&tx, &why)?;
         schema::raise_epoch(&tx, above)?;
@@ -259,7 +261,7 @@ impl Site {
             files: content.files,
             bytes: content.bytes,
             donors: content.donors,
-            checkpoint: taken.map(|taken| taken.sequence),
+            checkpoint: taken.and_then(|taken| taken.number()),
             taken_ms: taken.map(|taken| taken.wall_ms),
             ..report
         })

@@ -94,7 +94,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let (catalog, copy) = (dir.path().join("catalog.db"), dir.path().join("copy.db"));
         schema::create(&catalog, "lab").expect("a catalog");
-        super::super::file::copy(&catalog, &copy).expect("copied");
+        super::super::file::copy(&catalog, &copy, None).expect("copied");
         let written = fs::read(&copy).expect("read");
         let check = |bytes: &[u8]| {
             fs::write(&copy, bytes).expect("written");
@@ -123,7 +123,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let [catalog, copy, again] = ["catalog.db", "copy.db", "x.db"].map(|f| dir.path().join(f));
         schema::create(&catalog, "lab").expect("a catalog");
-        super::super::file::copy(&catalog, &copy).expect("copied");
+        super::super::file::copy(&catalog, &copy, None).expect("copied");
         let db = schema::open_existing(&copy).expect("opens");
         assert_eq!(schema::pool_name(&db).expect("a name"), "lab");
         drop(db);

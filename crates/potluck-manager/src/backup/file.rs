@@ -1,6 +1,6 @@
 //! A checkpoint of the catalog as a file: a whole copy of one moment, taken while writes go on.
 
-use super::checksum;
+use super::{BY_HAND, Taken, checksum};
 use crate::catalog::{Error, schema};
 use crate::error::ManagerError;
 use crate::state_dir::{CATALOG, holding};
@@ -85,17 +85,21 @@ fn is_claimed(owner: &Path, pool: &Digest) -> io::Result<bool> {
 /// Older ones go only when the new one has been read back and is durable.
 pub fn take(catalog: &Path, dir: &Path, sequence: u64) -> Result<PathBuf, ManagerError> {
     let path = dir.join(name(sequence));
-    copy(catalog, &path)?;
+    copy(catalog, &path, None)?;
     prune(dir, sequence).map_err(|source| ManagerError::Io { path: dir.into(), source })?;
     Ok(path)
 }
 
 /// Copies the catalog at `catalog` to the file `to`, whole or not at all: temp, copy, check, checksum,
-/// fsync, rename, fsync of the directory.
-pub fn copy(catalog: &Path, to: &Path) -> Result<(), ManagerError> {
+/// fsync, rename, fsync of the directory. With `by_hand` the copy says that it was taken then; a
+/// checkpoint says what was noted before it was.
+pub fn copy(catalog: &Path, to: &Path, by_hand: Option<i64>) -> Result<(), ManagerError> {
     let io = |source| ManagerError::Io { path: to.into(), source };
     let temp = Temp::beside(to).map_err(io)?;
     copy_pages(catalog, &temp.path).map_err(|why| not_copied(to, why))?;
+    if let Some(wall_ms) = by_hand {
+        mark(&temp.path, wall_ms).map_err(|why| not_copied(to, why))?;
+    }
     checksum::append(&temp.path).map_err(io)?;
     temp.becomes(to).map_err(io)?;
     let dir = to.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -165,11 +169,11 @@ fn suffixed(path: &Path, suffix: &str) -> PathBuf {
 }
 
 /// Copies the catalog of the manager's state directory `state` to the file `to`, whether a manager
-/// runs there or not.
+/// runs there or not. The copy says that it was taken at the wall time `wall_ms`.
 ///
 /// Errors: `to` lies in a manager's state directory, where it would take a file's place that a manager
 /// goes on writing under no name, or would be lost with what it is a copy of.
-pub fn backup(state: &Path, to: &Path) -> Result<(), ManagerError> {
+pub fn backup(state: &Path, to: &Path, wall_ms: i64) -> Result<(), ManagerError> {
     let catalog = state.join(CATALOG);
     if !catalog.exists() {
         return Err(ManagerError::NotInitialised(state.into()));
@@ -181,7 +185,15 @@ pub fn backup(state: &Path, to: &Path) -> Result<(), ManagerError> {
     if is_part_of(&catalog, to) {
         return Err(ManagerError::InState { file: to.into(), state: state.into() });
     }
-    copy(&catalog, to)
+    copy(&catalog, to, Some(wall_ms))
+}
+
+/// Has a copy in the file `path` say of itself when it was taken.
+fn mark(path: &Path, wall_ms: i64) -> Result<(), Error> {
+    let db = Connection::open(path)?;
+    let tx = db.unchecked_transaction()?;
+    Taken { sequence: BY_HAND, epoch: schema::epoch(&tx)?, wall_ms }.note(&tx)?;
+    Ok(tx.commit()?)
 }
 
 /// Whether `file` is the catalog or what lies beside it, wherever a link has put them.
@@ -281,7 +293,7 @@ mod tests {
         let (dir, catalog, _taken) = lab();
         let near = ["data.part", "data.db.part", "data.db.part0"].map(|name| dir.path().join(name));
         near.iter().for_each(|path| fs::write(path, "somebody's").expect("written"));
-        copy(&catalog, &dir.path().join("data.db")).expect("copied");
+        copy(&catalog, &dir.path().join("data.db"), None).expect("copied");
         for path in near {
             assert_eq!(fs::read_to_string(&path).ok().as_deref(), Some("somebody's"), "{path:?}");
         }
@@ -319,7 +331,7 @@ mod tests {
         let seen = |path: &Path| fs::read(path).ok();
         for target in targets {
             let before = seen(&target);
-            let refused = backup(&state, &target).expect_err("refused");
+            let refused = backup(&state, &target, 7).expect_err("refused");
             assert!(matches!(refused, ManagerError::InState { .. }), "{target:?}: {refused}");
             assert_eq!(seen(&target), before, "{target:?}");
         }
@@ -327,9 +339,9 @@ mod tests {
         let (away, moved) = (taken.join("moved.db"), ours("moved"));
         fs::rename(moved.join(CATALOG), &away).expect("moved");
         std::os::unix::fs::symlink(&away, moved.join(CATALOG)).expect("linked");
-        let refused = backup(&moved, &away).expect_err("refused");
+        let refused = backup(&moved, &away, 7).expect_err("refused");
         assert!(matches!(refused, ManagerError::InState { .. }), "{refused}");
-        backup(&state, &taken.join("fine.db")).expect("copied");
+        backup(&state, &taken.join("fine.db"), 7).expect("copied");
     }
 
     #[test]

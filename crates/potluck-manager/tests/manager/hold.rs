@@ -100,7 +100,7 @@ async fn d5_a_copy_taken_while_the_manager_ran_deletes_nothing_if_it_lacks_a_cha
         for file in ["catalog.db", "catalog.db-wal", "catalog.db-shm"] {
             let _ = std::fs::remove_file(old.join(file));
         }
-        potluck_manager::backup(&state, &old.join("catalog.db")).expect("a snapshot");
+        potluck_manager::backup(&state, &old.join("catalog.db"), 7).expect("a snapshot");
 
         // The same life goes on, and perhaps uses the chunk again.
         if lacks {

@@ -87,7 +87,8 @@ async fn d4_a_copy_taken_while_the_manager_runs_is_whole_and_a_damaged_one_is_re
     }
     let state = lab.config.state.clone();
     let (kit, copy) = (state.with_extension("kit"), state.with_extension("db"));
-    backup(&state, &copy).expect("copied");
+    const TAKEN: i64 = 1_790_000_000_000;
+    backup(&state, &copy, TAKEN).expect("copied");
     fs::copy(state.join(KIT), &kit).expect("copied");
     lab.stop().await;
     fs::remove_dir_all(&state).expect("lost");
@@ -101,6 +102,9 @@ async fn d4_a_copy_taken_while_the_manager_runs_is_whole_and_a_damaged_one_is_re
         assert_eq!(refused.failure().kind, ErrorKind::Integrity, "{what}: {refused}");
         assert!(!state.join("catalog.db").exists(), "no pool of half a catalog");
     };
+    let nowhere = state.with_extension("nowhere");
+    let refused = restore_file(&ask(&lab, kit.clone()), &nowhere).expect_err("no such file");
+    assert_eq!(refused.failure().kind, ErrorKind::NotFound, "{refused}");
     let mut bytes = whole.clone();
     bytes[middle..middle + 4096].fill(0xA5);
     refuse(&bytes, "a page");
@@ -117,6 +121,7 @@ async fn d4_a_copy_taken_while_the_manager_runs_is_whole_and_a_damaged_one_is_re
 
     let restored = restore_file(&ask(&lab, kit.clone()), &copy).expect("restored after a failure");
     assert_eq!((restored.files, restored.no_checksum), (20, false));
+    assert_eq!((restored.checkpoint, restored.taken_ms), (None, Some(TAKEN)), "its own moment");
     fs::write(&damaged, bare).expect("written");
     let elsewhere = Restore { state: state.with_extension("bare"), ..ask(&lab, kit) };
     let restored = restore_file(&elsewhere, &damaged).expect("restored without a checksum");
@@ -180,7 +185,7 @@ async fn the_catalog_and_what_is_beside_it_are_their_owners_alone() {
 async fn a_kit_and_a_checkpoint_of_different_pools_are_refused() {
     let (alpha, beta) = (Lab::new().await, Lab::new().await);
     let copy = beta.config.state.with_extension("db");
-    backup(&beta.config.state, &copy).expect("copied");
+    backup(&beta.config.state, &copy, 7).expect("copied");
     let kit = |lab: &Lab| lab.config.state.join(KIT);
     let state = alpha.config.state.with_extension("new");
     let ask = |kit| Restore { kit, state: state.clone(), advertise: None };

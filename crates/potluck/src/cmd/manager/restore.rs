@@ -89,6 +89,7 @@ fn told(
 fn text(restored: &Restored) -> String {
     let from = match (restored.checkpoint, restored.taken_ms, &restored.journal) {
         (Some(number), Some(taken), _) => format!("checkpoint {number} of {} UTC", time(taken)),
+        (None, Some(taken), None) => format!("a copy of {} UTC", time(taken)),
         (_, _, Some(_)) => "the journal on its donors".to_owned(),
         _ => "a copy of the catalog".to_owned(),
     };
@@ -165,7 +166,10 @@ pub async fn backup(
 ) -> Result<Ending, Failure> {
     let state = args.state.unwrap_or_else(|| settings.manager_dir());
     let file = args.file.clone();
-    let copied = Env::system().offload.run(move || potluck_manager::backup(&state, &file)).await;
+    let env = Env::system();
+    let wall_ms = env.clock.wall();
+    let copy = move || potluck_manager::backup(&state, &file, wall_ms);
+    let copied = env.offload.run(copy).await;
     copied.map_err(failed)?;
     let done: PathBuf = args.file;
     output.result(&serde_json::json!({ "file": done }), |_| {
