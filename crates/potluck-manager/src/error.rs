@@ -182,6 +182,11 @@ impl ManagerError {
                 code::CATALOG,
                 "check the disk that holds it for free space and errors",
             ),
+            Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => failure(
+                ErrorKind::NotFound,
+                code::LOCAL_IO,
+                "check the name; a relative one begins at the current directory",
+            ),
             Self::Io { .. } => failure(
                 ErrorKind::Other,
                 code::LOCAL_IO,

@@ -287,9 +287,6 @@ fn outcome(place: &Place<'_>, back: &GivingBack) -> String {
         let _ =
             write!(text, "\n{chunks} there are unknown to the pool's catalog and stay untouched");
     }
-    if !back.all && back.active {
-        let _ = write!(text, "\n{}", meaning(place));
-    }
     if back.safe_to_remove {
         let _ = write!(text, "\nsafe to remove: the pool needs nothing of {} any more", place.name);
     }
@@ -328,7 +325,7 @@ mod tests {
         assert!(hindered[0].contains("start `potluck lend` there"), "{hindered:?}");
         assert!(hindered[1].starts_with("47 chunks cannot be moved now"), "{hindered:?}");
         let part = GivingBack { active: true, done: true, ..GivingBack::default() };
-        assert!(outcome(&place(), &part).contains("until"), "a part given back lends nothing new");
+        assert!(!outcome(&place(), &part).contains("until"), "said when it began, and not twice");
     }
 
     #[test]
