@@ -167,7 +167,8 @@ pub fn of_placement(why: Refusal, redundancy: Redundancy, joined: usize) -> Fail
     }
 }
 
-fn too_few_donors(redundancy: Redundancy, have: usize) -> String {
+/// What a redundancy lacks where so many donors are there.
+pub fn too_few_donors(redundancy: Redundancy, have: usize) -> String {
     let needs = match redundancy {
         Redundancy::Copies(copies) if copies > 1 => "need",
         _ => "needs",

@@ -16,6 +16,7 @@ use crate::service::Service;
 use crate::survey::judge_file;
 use potluck_core::chunk::{Digest, PARTS};
 use potluck_core::ids::{DonorId, VersionId};
+use potluck_core::policy::Redundancy;
 use potluck_wire::control::GivingBack;
 use rusqlite::Connection;
 use std::sync::Arc;
@@ -116,6 +117,8 @@ pub struct Loss {
     pub versions: Vec<VersionId>,
     /// … and files whose records are damaged, so that nobody knows.
     pub damaged: u64,
+    /// Of all files that lie there in part, lost or not, what the one has that needs most donors.
+    pub widest: Option<Redundancy>,
 }
 
 impl Loss {
@@ -178,15 +181,18 @@ impl Looking {
         Self { donor, now: pair(&standings), at_best, loss: Loss::default() }
     }
 
-    /// Whether a file is lost because this donor goes. One that cannot be read as it is, is not,
+    /// Whether a part of a file is at the donor.
+    fn lies_there(&self, layout: &Layout) -> bool {
+        let mut holders = layout.pieces.iter().flat_map(|piece| &piece.holders);
+        holders.any(|(donor, _)| *donor == self.donor)
+    }
+
+    /// Whether a file that lies there is lost because this donor goes. One that cannot be read as it is, is not,
     /// if it could not be read either were all the others back, or could be without this donor.
     fn loses(&self, version: &Version, layout: &Layout) -> bool {
-        let mut holders = layout.pieces.iter().flat_map(|piece| &piece.holders);
         let lost = |standings: &Standings| judge_file(version, layout, standings).lost;
         let by_going = |[with, without]: &[Standings; 2]| lost(without) && !lost(with);
-        holders.any(|(donor, _)| *donor == self.donor)
-            && lost(&self.now[1])
-            && (by_going(&self.now) || self.at_best.as_ref().is_none_or(by_going))
+        lost(&self.now[1]) && (by_going(&self.now) || self.at_best.as_ref().is_none_or(by_going))
     }
 
     fn page(
@@ -201,7 +207,14 @@ impl Looking {
             let Some((path, met)) = units::meet(db, &mut walk)? else { return Ok(None) };
             let lost = match met {
                 Met::Dir => false,
+                Met::File(_, layout) if !self.lies_there(&layout) => false,
                 Met::File(version, layout) => {
+                    let wide = Some(version.redundancy());
+                    let donors =
+                        |redundancy: Option<Redundancy>| redundancy.map(Redundancy::donors);
+                    if donors(wide) > donors(self.loss.widest) {
+                        self.loss.widest = wide;
+                    }
                     let lost = self.loses(&version, &layout);
                     self.loss.versions.extend(lost.then_some(version.id));
                     lost

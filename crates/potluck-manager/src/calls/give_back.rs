@@ -1,9 +1,11 @@
 //! Taking lent space back.
 
 use super::{Answer, concerned};
+use crate::failure;
 use crate::give_back::{self, Loss};
 use crate::members::Caller;
 use crate::service::Service;
+use potluck_core::policy::Redundancy;
 use potluck_wire::control::{GiveBack, GiveBackStatus, GivingBack};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::sync::Arc;
@@ -30,11 +32,15 @@ impl Answer for GiveBack {
             let lose = self.now.then_some(loss.versions);
             give_back::begin(&service, donor, goal, lose).await?;
         }
+        let others = service.pool().stayers(donor, service.time.tick());
+        let narrow = |wide: &Redundancy| wide.donors() as usize > others;
+        let too_narrow = loss.widest.filter(|wide| self.dry_run && narrow(wide));
         let progress = give_back::progress(&service, donor).await?;
         Ok(GivingBack {
             lost: loss.paths,
             lost_files: loss.files,
             listing: Some(listing),
+            too_narrow: too_narrow.map(|wide| failure::too_few_donors(wide, others)),
             ..progress
         })
     }

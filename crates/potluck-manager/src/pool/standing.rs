@@ -311,6 +311,17 @@ impl Pool {
         room.saturating_sub(self.ledger.promised(id))
     }
 
+    /// How many donors would be left for files to lie on if `but` left: those that are not given up,
+    /// and do not leave themselves.
+    pub fn stayers(&self, but: DonorId, now: Tick) -> usize {
+        let stays = |(id, donor): &(DonorId, &Donor)| {
+            let record = &donor.record;
+            let leaves = record.giving.is_some() || record.quarantined.is_some();
+            *id != but && !leaves && !self.is_gone(*id, now)
+        };
+        self.donors.iter().filter(stays).count()
+    }
+
     /// Donors that can take copies, and what fails with each.
     pub fn takers(&self, now: Tick) -> Vec<Helper> {
         let domains = self.domains();

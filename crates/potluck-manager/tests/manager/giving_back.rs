@@ -90,6 +90,22 @@ async fn what_would_be_lost_is_said_before_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn that_too_few_would_stay_is_said_before_it_begins() {
+    let mut crew = Crew::new(3).await;
+    crew.copies("pot://lab/triple", &[1], &[0, 1, 2]).await;
+    crew.copies("pot://lab/double", &[2], &[0, 1]).await;
+    let look = async |at| {
+        let dry = GiveBack { dry_run: true, ..give_back(&crew, at) };
+        crew.lab.admin().call(&dry).await.expect("told").too_narrow
+    };
+    let why = look(2).await.expect("three copies need three");
+    assert!(why.contains("3 donors") && why.contains("2 are available"), "{why}");
+    crew.lab.admin().call(&give_back(&crew, 2)).await.expect("begun");
+    let begun = progress(&crew, 2).await;
+    assert_eq!(begun.too_narrow, None, "what is stuck is said of one under way");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_lost_is_what_was_agreed_to_though_two_owners_take_their_space() {
     let mut crew = Crew::new(3).await;
     crew.copies("pot://lab/single", &[1], &[0]).await;

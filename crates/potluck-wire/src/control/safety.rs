@@ -196,6 +196,9 @@ pub struct GivingBack {
     /// Bytes that other donors can take now; `None` from older managers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub room_elsewhere: Option<u64>,
+    /// With `dry_run`: why it would not come to its end in the pool as it is, if so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub too_narrow: Option<String>,
     /// Whether the donor is not heard now: nothing moves until it is.
     pub silent: bool,
     /// Chunks there that this pool's catalog does not know; never deleted for that.

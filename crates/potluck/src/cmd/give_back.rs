@@ -142,6 +142,9 @@ fn plan(place: &Place<'_>, bytes: Option<u64>, now: bool, planned: &GivingBack) 
                  or it waits for room"
             );
         }
+        if let Some(why) = &planned.too_narrow {
+            let _ = write!(text, "\n! it cannot come to its end: {why}; lend more elsewhere first");
+        }
         hindrances(place, planned).iter().for_each(|what| text.push_str(&format!("\n! {what}")));
         return text;
     }
@@ -318,6 +321,9 @@ mod tests {
         let text = plan(&place(), None, false, &planned);
         assert!(text.contains("nothing new is stored there until"), "{text}");
         assert!(text.contains("9.0 MiB move, and the others have 1.0 MiB free"), "{text}");
+        let narrow = GivingBack { too_narrow: Some("too few".into()), ..planned.clone() };
+        let text = plan(&place(), None, false, &narrow);
+        assert!(text.contains("cannot come to its end: too few; lend more"), "{text}");
         let roomy = GivingBack { room_elsewhere: Some(9 << 20), ..planned };
         assert!(!plan(&place(), None, false, &roomy).contains('!'));
         let back = GivingBack { silent: true, stuck: 47, ..GivingBack::default() };
