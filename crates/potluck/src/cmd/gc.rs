@@ -39,7 +39,7 @@ fn text(state: &State) -> String {
     text += &format!("{} chunks wait to be reclaimed\n", state.condemned_chunks);
     if state.unclaimed_chunks > 0 {
         text += &format!(
-            "{} chunks on donors are unknown to this catalog and are kept\n",
+            "{} chunks on donors are unknown to this catalog and are kept; emptying a donor and lending anew gives their space back (docs/restore.md)\n",
             state.unclaimed_chunks
         );
     }
