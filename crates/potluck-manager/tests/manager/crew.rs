@@ -128,6 +128,13 @@ pub fn parity_of(data: &[ChunkName], ec: Ec) -> Vec<ChunkName> {
     (0..ec.parity()).map(parity).collect()
 }
 
+/// Has silence be noticed: late enough that members who are awake are not missed though the machine
+/// is busy, and they beat between other calls of a test.
+pub fn miss(config: &mut ManagerConfig) {
+    config.suspect_after = Duration::from_secs(3);
+    config.repair_grace = Duration::from_secs(4);
+}
+
 /// A pool with members at work.
 pub struct Crew {
     pub lab: Lab,
@@ -136,23 +143,29 @@ pub struct Crew {
 }
 
 impl Crew {
-    /// `count` members; grace and silence are short.
+    /// `count` members, none of whom is missed while it beats so rarely.
     pub async fn new(count: usize) -> Self {
         Self::with(count, |_| ()).await
     }
 
+    /// The same where who sleeps is missed, and given up soon after.
+    pub async fn missed(count: usize) -> Self {
+        Self::with(count, miss).await
+    }
+
     pub async fn with(count: usize, change: impl FnOnce(&mut ManagerConfig)) -> Self {
         let lab = Lab::with(|config| {
-            config.suspect_after = Duration::from_millis(500);
+            // A survey waits for a quarter of it.
             config.repair_grace = Duration::from_millis(1500);
             change(config);
         })
         .await;
         let user = lab.user().await;
-        let mut members = Vec::new();
+        let mut crew = Self { lab, user, members: Vec::new() };
         for at in 0..count {
-            members.push(Member {
-                donor: lab.donor(&format!("d{at}")).await,
+            let donor = crew.lab.donor(&format!("d{at}")).await;
+            crew.members.push(Member {
+                donor,
                 holds: BTreeSet::new(),
                 asleep: false,
                 excess: 0,
@@ -164,8 +177,9 @@ impl Crew {
                 sound: Vec::new(),
                 results: Vec::new(),
             });
+            crew.beat().await;
         }
-        Self { lab, user, members }
+        crew
     }
 
     /// Starts the manager again after it was stopped; who is awake registers anew.
@@ -194,7 +208,7 @@ impl Crew {
         what: &str,
         mut done: impl AsyncFnMut(&Self) -> Option<T>,
     ) -> T {
-        for _ in 0..400 {
+        for _ in 0..1200 {
             self.beat().await;
             if let Some(found) = done(self).await {
                 return found;
@@ -202,7 +216,7 @@ impl Crew {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         let repair = self.repair().await;
-        panic!("did not happen within 20 s: {what}; {repair:?}; {:?}", self.status().await.spaces);
+        panic!("did not happen within 60 s: {what}; {repair:?}; {:?}", self.status().await.spaces);
     }
 
     /// Beats for so long, by the clock: on a busy machine fewer times, not longer.
@@ -237,6 +251,7 @@ impl Crew {
             self.members[*at].holds.extend(chunks.iter().copied().map(chunk));
         }
         self.look().await;
+        self.beat().await;
     }
 
     /// One group of an erasure-coded file, each chunk on the member of its position.
@@ -265,6 +280,7 @@ impl Crew {
         for (member, name) in self.members.iter_mut().zip(&names) {
             member.holds.insert(*name);
         }
+        self.beat().await;
         names
     }
 
