@@ -47,6 +47,11 @@ impl Lab {
     }
 
     pub async fn with(change: impl FnOnce(&mut ManagerConfig)) -> Self {
+        Self::within(Env::system(), change).await
+    }
+
+    /// The same where the outside world is `env`.
+    pub async fn within(env: Env, change: impl FnOnce(&mut ManagerConfig)) -> Self {
         install_provider();
         let dir = tempfile::tempdir().expect("a directory");
         let mut config = ManagerConfig {
@@ -61,7 +66,6 @@ impl Lab {
             ..ManagerConfig::default()
         };
         change(&mut config);
-        let env = Env::system();
         init(&config, &env).expect("a pool");
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
         let mut lab = Self { _dir: dir, config, env, address, running: None };

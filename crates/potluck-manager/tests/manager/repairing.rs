@@ -1,16 +1,14 @@
-use crate::crew::{Crew, miss};
+use crate::crew::Crew;
 use crate::lab::{LEN, chunk};
+use potluck_core::clock::Clock;
 use potluck_wire::control::{Away, DonorState, Fsck, GiveBack, Order, RepairAction, RepairControl};
 use rusqlite::Connection;
+use std::sync::Arc;
 use std::time::Duration;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a3_a_short_absence_moves_nothing_and_a_long_one_is_repaired_and_trimmed() {
-    let mut crew = Crew::with(4, |config| {
-        config.suspect_after = Duration::from_secs(1);
-        config.repair_grace = Duration::from_secs(6);
-    })
-    .await;
+    let mut crew = Crew::new(4).await;
     crew.copies("pot://lab/a", &[1, 2], &[0, 1]).await;
     crew.until("surveyed", async |crew: &Crew| crew.tolerates(1).await).await;
     crew.members[0].asleep = true;
@@ -55,7 +53,7 @@ async fn a3_a_short_absence_moves_nothing_and_a_long_one_is_repaired_and_trimmed
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_chunk_of_a_group_is_rebuilt_from_the_others() {
-    let mut crew = Crew::missed(4).await;
+    let mut crew = Crew::new(4).await;
     let names = crew.coded("pot://lab/a", &[1, 2], "2+1").await;
     let safe_since = crew.health("pot://lab/a").await.safe_since_ms.expect("safe at once");
     crew.members[1].asleep = true;
@@ -83,7 +81,7 @@ async fn a_lost_chunk_of_a_group_is_rebuilt_from_the_others() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_that_cannot_be_read_is_listed_by_path() {
-    let mut crew = Crew::missed(3).await;
+    let mut crew = Crew::new(3).await;
     crew.copies("pot://lab/safe", &[1], &[1, 2]).await;
     crew.copies("pot://lab/dir/lost", &[2], &[0]).await;
     crew.members[0].asleep = true;
@@ -139,17 +137,13 @@ async fn d3_stat_fsck_and_status_judge_alike() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a3_what_is_closest_to_loss_is_repaired_first_within_the_budget() {
     let rate = 5 * u64::from(LEN);
-    let mut crew = Crew::with(5, |config| {
-        miss(config);
-        config.repair_rate = rate;
-    })
-    .await;
+    let mut crew = Crew::with(5, |config| config.repair_rate = rate).await;
     // In the order of their paths the safer ones come first.
     crew.copies("pot://lab/a", &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10], &[0, 1, 2]).await;
     crew.copies("pot://lab/b", &[11, 12, 13, 14, 15, 16, 17, 18, 19, 20], &[0, 1]).await;
     crew.until("surveyed", async |crew: &Crew| crew.tolerates(1).await).await;
     crew.members[0].asleep = true;
-    let clock = std::sync::Arc::clone(&crew.lab.env.clock);
+    let clock = Arc::clone(&crew.clock);
     // When nothing was found yet.
     let mut began = clock.now();
     let waiting = crew
@@ -184,7 +178,7 @@ async fn a3_what_is_closest_to_loss_is_repaired_first_within_the_budget() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a4_when_a_switch_dies_repair_waits_for_an_admin() {
-    let mut crew = Crew::missed(6).await;
+    let mut crew = Crew::new(6).await;
     crew.copies("pot://lab/a", &[1], &[0, 2]).await;
     crew.copies("pot://lab/b", &[2], &[1, 3]).await;
     (crew.members[0].asleep, crew.members[1].asleep) = (true, true);
@@ -213,7 +207,7 @@ async fn a4_when_a_switch_dies_repair_waits_for_an_admin() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_admin_pauses_repair_over_a_restart_and_an_announced_absence_is_waited_for() {
-    let mut crew = Crew::missed(3).await;
+    let mut crew = Crew::new(3).await;
     crew.copies("pot://lab/a", &[1], &[0, 1]).await;
     let away = Away { donor: None, for_ms: 3_600_000 };
     crew.members[0].donor.caller.call(&away).await.expect("announced");
@@ -259,7 +253,7 @@ fn meddle(crew: &Crew, sql: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn l1_a_damaged_record_is_told_of_by_path_and_keeps_no_other_file_from_repair() {
-    let mut crew = Crew::missed(3).await;
+    let mut crew = Crew::new(3).await;
     crew.copies("pot://lab/a", &[1], &[0, 1]).await;
     crew.copies("pot://lab/b", &[2], &[0, 1]).await;
     crew.until("surveyed", async |crew: &Crew| crew.tolerates(1).await).await;
@@ -314,7 +308,7 @@ async fn l1_a_damaged_record_is_told_of_by_path_and_keeps_no_other_file_from_rep
 
 #[tokio::test(flavor = "multi_thread")]
 async fn l1_a_survey_that_fails_is_told_of() {
-    let mut crew = Crew::missed(2).await;
+    let mut crew = Crew::new(2).await;
     crew.copies("pot://lab/a", &[1], &[0, 1]).await;
     crew.until("surveyed", async |crew: &Crew| crew.tolerates(1).await).await;
     meddle(&crew, "ALTER TABLE recipe_pages RENAME TO elsewhere");
