@@ -20,6 +20,7 @@ use potluck_wire::packed::{Blob, Packed};
 use potluck_wire::ticket::{Acknowledged, Receipt, Secret};
 use potluck_wire::tls::{TlsDial, install_provider};
 use potluck_wire::token::{JoinToken, Role};
+use std::fs;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -91,6 +92,13 @@ impl Lab {
         let running = self.running.take().expect("running");
         running.stop.send(()).expect("still running");
         running.ended.await.expect("no panic").expect("stopped well");
+        // A query that nobody waits for any more ends in a thread, and then closes the catalog.
+        let open = || {
+            let files = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+            let mut files = files.filter_map(|file| fs::read_link(file.path()).ok());
+            files.any(|path| path.starts_with(&self.config.state))
+        };
+        eventually("all its files to be closed", async || (!open()).then_some(())).await;
     }
 
     pub fn admin_identity(&self) -> Identity {
