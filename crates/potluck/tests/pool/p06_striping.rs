@@ -26,7 +26,9 @@ fn p06_stripe_width_and_chunk_size_hold_per_space_and_per_command() {
         lab.cli.ok(&[&["cp", arg(&input), path], options].concat());
         let shares = lab.cli.shares(path);
         assert_eq!(shares.len(), donors, "{path} {options:?}: {shares:?}");
-        assert_eq!(shares.values().sum::<u64>(), chunks, "{path} {options:?}: {shares:?}");
+        assert_eq!(lab.cli.json(&["stat", path])["chunks"], chunks, "{path} {options:?}");
+        // More where a chunk was sent again because an answer was late.
+        assert!(shares.values().sum::<u64>() >= chunks, "{path} {options:?}: {shares:?}");
     }
 }
 
