@@ -158,7 +158,6 @@ impl Whole<'_> {
             return Ok(false);
         }
         store
-            .disk()
             .rename(&self.temp.path, &path)
             .map_err(|why| store.refuse("naming a chunk", &why))?;
         self.temp.placed = true;

@@ -98,7 +98,7 @@ impl Store {
     fn set_aside_spoiled(&self, name: &ChunkName) -> Result<Verdict, Refusal> {
         let aside =
             self.layout().set_aside(&name.to_string(), self.incarnation(), self.next_serial());
-        match self.disk().rename(&self.layout().chunk(name), &aside) {
+        match self.rename(&self.layout().chunk(name), &aside) {
             Ok(()) => {
                 tracing::warn!("chunk {name} is spoiled; kept aside as {}", aside.display());
                 self.changes().push(Change::Spoiled(*name));
