@@ -44,6 +44,9 @@ impl Store {
             let touched = self.touches().latest(name);
             let verdict = self.look_at(name)?;
             let _alone = self.lock_name(name);
+            if self.gone() {
+                return Err(Refusal::Disk); // what is there may be another store, or is being counted
+            }
             // Put meanwhile, so it may be another file now.
             if verdict != Verdict::Sound && self.touches().latest(name) != touched {
                 continue;
@@ -63,9 +66,8 @@ impl Store {
             Err(why) if why.kind() == io::ErrorKind::NotFound && self.present() => {
                 Ok(Verdict::Missing)
             }
-            Err(why) if why.kind() == io::ErrorKind::NotFound => {
-                Err(self.refuse("opening a chunk", &why))
-            }
+            // What that means, the look of each second finds out.
+            Err(why) if why.kind() == io::ErrorKind::NotFound => Err(Refusal::Disk),
             // Out of files or memory: that says nothing of the chunk.
             Err(why) if !is_broken(&why) => Err(self.refuse("opening a chunk", &why)),
             _ => Ok(Verdict::Spoiled),
