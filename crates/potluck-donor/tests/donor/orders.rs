@@ -144,6 +144,16 @@ async fn d5_a_later_manager_is_told_what_was_heard_before_it_also_after_a_restar
     let pool = Pool::under(manager, place, GIB, Arc::new(SystemDisk)).await;
     let heard = pool.manager.until("a registration", |book| said(book, told)).await;
     assert_eq!(heard, (Epoch(6), 78, 450));
+
+    // What was heard since it was written down last is written down at the end.
+    pool.manager.beats(1).await;
+    pool.manager.book().changes = 460;
+    pool.manager.beats(2).await;
+    let told = pool.manager.book().registers.len();
+    let (place, manager) = pool.stop().await;
+    let pool = Pool::under(manager, place, GIB, Arc::new(SystemDisk)).await;
+    let heard = pool.manager.until("a registration", |book| said(book, told)).await;
+    assert_eq!(heard, (Epoch(6), 78, 460));
 }
 
 #[tokio::test]
