@@ -305,9 +305,13 @@ mod tests {
         let config = ManagerConfig::default();
         let copies = |pool: &Pool, bytes| copies_now(pool, &config, bytes, at(1.0));
         assert_eq!(copies(&pool, 1), 1, "never none");
-        (1..=2).for_each(|donor| drop(register(&mut pool, donor, 7, 0.0)));
+        for donor in 1..=2 {
+            register(&mut pool, donor, 7, 0.0);
+        }
         assert_eq!(copies(&pool, 1), 2);
-        (3..=5).for_each(|donor| drop(register(&mut pool, donor, 7, 0.0)));
+        for donor in 3..=5 {
+            register(&mut pool, donor, 7, 0.0);
+        }
         assert_eq!(copies(&pool, 1), config.metadata_copies);
         let giving = Giving {
             goal: 0,
