@@ -12,13 +12,13 @@ pub mod record;
 pub mod replay;
 pub mod segment;
 
-use crate::backup::put::{Put, prepared};
+use crate::backup::put::{Put, copies_now, prepared};
 use crate::backup::{Trouble, any_donor, kit};
 use crate::catalog::commit::PreparedFile;
 use crate::catalog::entries::{self, Place};
 use crate::catalog::names::{self, When};
 use crate::catalog::walk::Walk;
-use crate::catalog::{Durability, Error, journal as rows, notes};
+use crate::catalog::{Durability, Error, journal as rows, notes, schema};
 use crate::service::Service;
 use drain::Base;
 use potluck_core::chunk::{ChunkKind, ChunkName, Digest};
@@ -35,6 +35,9 @@ use std::time::Duration;
 
 /// How long a change waits at most, while donors take segments.
 const EVERY: Duration = Duration::from_secs(2);
+/// The longest pause after failures: each attempt may leave a whole base behind that is nobody's
+/// until it is reclaimed.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Rows drained at once.
 const ROWS: usize = 1000;
 /// The directory of segments.
@@ -42,17 +45,21 @@ const DIR: &str = "journal";
 
 /// Keeps the journal until dropped.
 pub async fn run(service: Arc<Service>) {
-    let mut attempts = 0;
+    let (mut attempts, mut pause) = (0, EVERY);
     loop {
-        tokio::time::sleep(EVERY).await;
+        tokio::time::sleep(pause).await;
         let done = match service.config.metadata_copies {
             0 => discard(&service).await.map_err(Trouble::from),
             _ => drain_all(&service, &mut attempts).await,
         };
         match done {
-            Ok(()) => service.backups.journal(None),
+            Ok(()) => {
+                pause = EVERY;
+                service.backups.journal(None);
+            }
             Err(Trouble::Catalog(Error::Closed)) => {}
             Err(why) => {
+                pause = after_failure(pause);
                 if service.backups.journal_failed().is_none() {
                     tracing::error!(%why, "the journal could not be written; trying again");
                 }
@@ -60,6 +67,11 @@ pub async fn run(service: Arc<Service>) {
             }
         }
     }
+}
+
+/// How long to wait after one more failure.
+fn after_failure(pause: Duration) -> Duration {
+    (pause * 2).min(PATIENCE)
 }
 
 /// Where no journal is kept, nothing waits for it; one that is kept later begins anew.
@@ -84,14 +96,30 @@ async fn drain_all(service: &Arc<Service>, attempts: &mut u64) -> Result<(), Tro
     loop {
         let position = service.catalog.read(Position::of).await?;
         *attempts += 1;
-        let Some(position) = position.filter(|position| !position.is_worn()) else {
-            begin_generation(service, *attempts).await?;
-            continue;
+        let position = match position {
+            Some(position) if !position.is_worn() => position,
+            worn => {
+                begin_generation(service, worn, *attempts).await?;
+                continue;
+            }
         };
         let drained = service.catalog.read(|db| drain::changes(db, ROWS)).await?;
-        let Some(changes) = drained else { return Ok(()) };
-        append(service, position, changes, *attempts).await?;
+        match drained {
+            Some(changes) => append(service, position, changes, *attempts).await?,
+            // After the changes: they do not wait for what fails perhaps.
+            None if is_thin(service, &position)? => {
+                begin_generation(service, Some(position), *attempts).await?;
+            }
+            None => return Ok(()),
+        }
     }
+}
+
+/// Whether the base has fewer copies than it would have if it was written now.
+fn is_thin(service: &Service, position: &Position) -> Result<bool, Trouble> {
+    let size = std::fs::metadata(service.state.catalog())?.len();
+    let now = service.time.tick();
+    Ok(position.is_thin(copies_now(&service.pool(), &service.config, size, now)))
 }
 
 /// Writes changes as further segments.
@@ -108,13 +136,10 @@ async fn append(
     for lines in &changes.segments {
         write.segment(Part::Log, lines).await?;
     }
-    let last = changes.last;
+    let (last, epoch) = (changes.last, write.epoch);
     write
         .commit(move |db, position| {
-            // A hold may have had the journal begin anew meanwhile.
-            if Position::of(db)?.as_ref() != Some(&before) {
-                return Err(Error::NoSession);
-            }
+            check_alone(db, Some(&before), epoch)?;
             if let Some(position) = position {
                 position.note(db)?;
             }
@@ -123,8 +148,19 @@ async fn append(
         .await
 }
 
-/// Writes the whole state as the base of a new generation, which replaces the one before.
-async fn begin_generation(service: &Arc<Service>, attempt: u64) -> Result<(), Trouble> {
+/// Refuses what was written after `before` in the epoch `epoch` if the journal has begun anew
+/// meanwhile: a hold does so, because of another manager whose segments have the same numbers.
+fn check_alone(db: &Connection, before: Option<&Position>, epoch: Epoch) -> Result<(), Error> {
+    let alone = Position::of(db)?.as_ref() == before && schema::epoch(db)? == epoch;
+    if alone { Ok(()) } else { Err(Error::NoSession) }
+}
+
+/// Writes the whole state as the base of a new generation, which replaces the one `before`.
+async fn begin_generation(
+    service: &Arc<Service>,
+    before: Option<Position>,
+    attempt: u64,
+) -> Result<(), Trouble> {
     let path = service.state.catalog();
     let size = std::fs::metadata(&path)?.len();
     let mut write = Write::begin(service, size, None, attempt).await?;
@@ -149,10 +185,11 @@ async fn begin_generation(service: &Arc<Service>, attempt: u64) -> Result<(), Tr
         write.segment(Part::Base, lines).await?;
     }
     write.segment(Part::BaseEnd, &end).await?;
-    let when = service.when();
+    let (when, epoch) = (service.when(), write.epoch);
     tracing::info!(lines = extent.lines, "the journal begins a new generation");
     write
         .commit(move |db, position| {
+            check_alone(db, before.as_ref(), epoch)?;
             if let Some(position) = position {
                 give_up(db, position.generation, when)?;
                 Position { base: extent, ..position }.note(db)?;
@@ -225,6 +262,7 @@ impl<'s> Write<'s> {
                 last: name,
                 epoch,
                 attempt,
+                copies,
                 base: Extent::default(),
                 log: Extent::default(),
             },

@@ -246,6 +246,7 @@ async fn look_at_everything(
 ) -> Result<bool, Error> {
     let Some(mut findings) = survey::survey(service, haste).await? else { return Ok(false) };
     let now = service.time.tick();
+    let kept_back = !findings.keep.is_empty();
     let awaited = {
         let mut pool = service.pool();
         pool.repairs.take_findings(&mut findings, began, now);
@@ -272,7 +273,8 @@ async fn look_at_everything(
     };
     service.pool().repairs.note_excess(trimmed.waiting);
     let more_excess = findings.more_excess && findings.damaged.files == 0;
-    if trimmed.ordered > 0 || arrived > 0 || more_excess {
+    // What is kept back is made by nobody: whether it is there is seen when its donors have looked.
+    if trimmed.ordered > 0 || arrived > 0 || more_excess || kept_back {
         service.keeper.changed(now);
     }
     Ok(true)

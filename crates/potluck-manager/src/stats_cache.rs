@@ -4,7 +4,7 @@ use crate::catalog::stats::{Stats, count};
 use crate::catalog::{Catalog, Error};
 use crate::pool_time::PoolTime;
 use potluck_core::clock::Tick;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 
 /// Counting may take one part in so many of the time: a small catalog is counted at every call, a
 /// huge one every few seconds.
@@ -12,26 +12,76 @@ const SHARE: u32 = 20;
 
 /// The last count, while it is good.
 #[derive(Default)]
-pub struct StatsCache(Mutex<Option<(Stats, Tick)>>);
+pub struct StatsCache(Mutex<Cached>);
+
+#[derive(Default)]
+struct Cached {
+    /// Counts how often everything was forgotten.
+    forgotten: u64,
+    count: Option<(Stats, Tick)>,
+}
+
+impl Cached {
+    fn good(&self, now: Tick) -> Option<Stats> {
+        let (stats, good_until) = self.count.as_ref()?;
+        (now < *good_until).then(|| stats.clone())
+    }
+
+    /// Keeps what was counted since `forgotten`, unless that has not seen what was forgotten for.
+    fn keep(&mut self, forgotten: u64, stats: Stats, good_until: Tick) {
+        if self.forgotten == forgotten {
+            self.count = Some((stats, good_until));
+        }
+    }
+
+    fn forget(&mut self) {
+        self.forgotten += 1;
+        self.count = None;
+    }
+}
 
 impl StatsCache {
     /// The figures, counted now or a moment ago.
     pub async fn get(&self, catalog: &Catalog, time: &PoolTime) -> Result<Stats, Error> {
         let began = time.tick();
-        if let Some((stats, good_until)) = &*self.0.lock().expect("no holder panics")
-            && began < *good_until
-        {
-            return Ok(stats.clone());
-        }
+        let forgotten = {
+            let cached = self.cached();
+            if let Some(stats) = cached.good(began) {
+                return Ok(stats);
+            }
+            cached.forgotten
+        };
         let stats = catalog.read(count).await?;
         let ended = time.tick();
         let good_until = ended + ended.saturating_sub(began) * SHARE;
-        *self.0.lock().expect("no holder panics") = Some((stats.clone(), good_until));
+        self.cached().keep(forgotten, stats.clone(), good_until);
         Ok(stats)
     }
 
     /// Something changed that who asks next must see.
     pub fn forget(&self) {
-        *self.0.lock().expect("no holder panics") = None;
+        self.cached().forget();
+    }
+
+    fn cached(&self) -> MutexGuard<'_, Cached> {
+        self.0.lock().expect("no holder panics")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_that_began_before_a_change_is_not_kept_after_it() {
+        let mut cached = Cached::default();
+        let (now, later) = (Tick::from_secs(1), Tick::from_secs(9));
+        let began = cached.forgotten;
+        cached.forget(); // while it counts
+        cached.keep(began, Stats::default(), later);
+        assert!(cached.good(now).is_none());
+        cached.keep(cached.forgotten, Stats { files: 1, ..Stats::default() }, later);
+        assert_eq!(cached.good(now).map(|stats| stats.files), Some(1));
+        assert!(cached.good(later).is_none());
     }
 }

@@ -33,6 +33,15 @@ fn number(name: &str) -> Option<u64> {
     (digits.len() <= 15).then(|| digits.parse().ok()).flatten()
 }
 
+/// Whether a name is what a checkpoint had on its way, or SQLite put beside that. A backup that a
+/// person makes in the same directory has another.
+fn is_left_over(name: &str) -> bool {
+    name.split_once(".part").is_some_and(|(whose, _)| {
+        let whose = whose.strip_suffix(".db").unwrap_or(whose);
+        number(&format!("{whose}.db")).is_some()
+    })
+}
+
 /// Makes `dir` ready for a checkpoint of the pool whose authority is `pool`; gives the highest
 /// number there, 0 if there is none. The next must be higher: a rebuilt catalog counts anew, and
 /// what it takes must neither replace nor look older than what was taken before.
@@ -45,7 +54,7 @@ pub fn begin(dir: &Path, pool: &Digest) -> Result<u64, ManagerError> {
     let claimed = is_claimed(&owner, pool).map_err(io)?;
     let mut highest = 0;
     for name in names(dir).map_err(io)? {
-        if name.starts_with("catalog-") && name.contains(".part") {
+        if is_left_over(&name) {
             remove_if_there(&dir.join(&name)).map_err(io)?;
         }
         highest = highest.max(number(&name).unwrap_or(0));
@@ -338,5 +347,14 @@ mod tests {
         begin(&taken, &one).expect("its own still");
         let refused = begin(&taken, &other).expect_err("another's").to_string();
         assert!(refused.contains("another pool"), "{refused}");
+    }
+
+    #[test]
+    fn a_backup_that_a_person_makes_among_checkpoints_is_not_swept() {
+        let (_dir, _catalog, taken) = lab();
+        let theirs = ["catalog-before-the-move.db.part0", "catalog-x.part", "other.db.part0"];
+        theirs.iter().for_each(|name| fs::write(taken.join(name), "half").expect("written"));
+        begin(&taken, &Digest::of(b"authority")).expect("ready");
+        assert_eq!(in_order(&taken), theirs);
     }
 }

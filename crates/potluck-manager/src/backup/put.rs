@@ -7,14 +7,16 @@ use crate::catalog::commit::{self, Batch, PreparedChunk, PreparedFile};
 use crate::catalog::sessions::{self, StoredSession};
 use crate::catalog::versions::Version;
 use crate::catalog::{Durability, Error, chunks, placements, spaces};
-use crate::pool::{Contact, NewSession, Ticketed};
+use crate::config::ManagerConfig;
+use crate::pool::{Contact, NewSession, Pool, Ticketed};
 use crate::service::{InSession, Service};
-use potluck_core::chunk::{ChunkKind, ChunkName, FileDigest};
+use potluck_core::chunk::{ChunkKind, ChunkName, FileDigest, SEAL_OVERHEAD};
+use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, MemberId, SessionId, SpaceId, VersionId};
 use potluck_core::path::{PoolPath, SYSTEM_SPACE};
 use potluck_core::policy::{AckLevel, Mirror, Policy, Redundancy};
 use potluck_core::recipe::Entry;
-use potluck_wire::control::{Condition, DonorState};
+use potluck_wire::control::Condition;
 use potluck_wire::courier::{Courier, CourierError};
 use potluck_wire::ticket::{Caveat, Ops, Receipt, Ticket};
 use rusqlite::Connection;
@@ -50,9 +52,7 @@ impl Put {
         let now = service.time.tick();
         let (new, ticketed) = {
             let mut pool = service.pool();
-            let donors = pool.status(now);
-            let live = donors.iter().filter(|donor| donor.state == DonorState::Live).count() as u32;
-            let copies = service.config.metadata_copies.min(live).max(1);
+            let copies = copies_now(&pool, &service.config, bytes, now);
             let new = NewSession {
                 id: SessionId(service.env.entropy.bytes()),
                 member: MANAGER,
@@ -214,6 +214,14 @@ impl Put {
     }
 }
 
+/// Copies that are asked for of `bytes` of the pool's own metadata when it is written now: on as many
+/// donors as take all of it, for with fewer than are asked for it would not be written at all.
+pub fn copies_now(pool: &Pool, config: &ManagerConfig, bytes: u64, now: Tick) -> u32 {
+    let stored = bytes.div_ceil(PIECE as u64).max(1) * (PIECE as u64 + u64::from(SEAL_OVERHEAD));
+    let takers = pool.takers(now).into_iter().filter(|taker| taker.free >= stored).count();
+    config.metadata_copies.min(takers as u32).max(1)
+}
+
 /// Protects a chunk from garbage collection, and then asks who has it already.
 async fn offer(
     service: Arc<Service>,
@@ -282,5 +290,50 @@ fn system_space(db: &Connection, wall_ms: i64) -> Result<SpaceId, Error> {
             Ok(spaces::named(db, SYSTEM_SPACE)?.id)
         }
         found => Ok(found?.id),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pool::Giving;
+    use crate::pool::tests::{at, pool, register};
+
+    #[test]
+    fn metadata_is_asked_of_donors_that_take_all_of_it() {
+        let mut pool = pool();
+        let config = ManagerConfig::default();
+        let copies = |pool: &Pool, bytes| copies_now(pool, &config, bytes, at(1.0));
+        assert_eq!(copies(&pool, 1), 1, "never none");
+        for donor in 1..=2 {
+            register(&mut pool, donor, 7, 0.0);
+        }
+        assert_eq!(copies(&pool, 1), 2);
+        for donor in 3..=5 {
+            register(&mut pool, donor, 7, 0.0);
+        }
+        assert_eq!(copies(&pool, 1), config.metadata_copies);
+        let giving = Giving {
+            goal: 0,
+            start: 0,
+            at_once: false,
+            lose: [].into(),
+            below: 0,
+            since: Tick::ZERO,
+        };
+        (2..=4).for_each(|donor| pool.give_back(DonorId(donor), Some(giving.clone())));
+        assert_eq!(copies(&pool, 1), 2, "who leaves takes nothing");
+        let policy = Policy { copies: 2, ..policy(2) };
+        let new = |id| NewSession {
+            id: SessionId([id; 16]),
+            member: MANAGER,
+            space: SpaceId(1),
+            policy: policy.clone(),
+            asked: None,
+        };
+        // More than is left when another write was promised most of it.
+        pool.open_session(new(1), Some(900 << 20), at(1.0)).expect("fits");
+        pool.open_session(new(2), Some(90 << 20), at(1.0)).expect("as many as are counted");
+        assert_eq!((copies(&pool, 1), copies(&pool, 90 << 20)), (2, 1));
     }
 }

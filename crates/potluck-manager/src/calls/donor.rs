@@ -183,7 +183,10 @@ async fn believe(
     }
     let now_ms = service.time.now_ms();
     let tell = move |db: &_| placements::tell(db, donor, &told, now_ms);
-    Ok(service.catalog.write(Durability::Process, tell).await?)
+    if service.catalog.write(Durability::Process, tell).await? {
+        service.keeper.changed(service.time.tick());
+    }
+    Ok(())
 }
 
 impl Answer for Inventory {

@@ -164,14 +164,16 @@ pub fn compare(db: &Connection, donor: DonorId, holdings: &[Holding]) -> Result<
     Ok(compared)
 }
 
-/// Writes down what a donor said.
+/// Writes down what a donor said; whether a copy that counted and that a file needs is not there.
 ///
 /// A copy that is gone and that no file needs is forgotten; one that a file needs is kept as
 /// missing, to be counted and repaired.
-pub fn tell(db: &Connection, donor: DonorId, told: &Told, now_ms: u64) -> Result<(), Error> {
+pub fn tell(db: &Connection, donor: DonorId, told: &Told, now_ms: u64) -> Result<bool, Error> {
+    let mut lost = false;
     for name in &told.removed {
         if let Some(chunk) = chunks::get(db, name)? {
             if chunk.refs > 0 {
+                lost |= state_of(db, chunk.id, donor)? == Some(CopyState::Here);
                 // A copy that was to go is no loss.
                 db.prepare_cached(
                     "DELETE FROM placements WHERE chunk = ?1 AND donor = ?2 AND state = 3",
@@ -203,7 +205,7 @@ pub fn tell(db: &Connection, donor: DonorId, told: &Told, now_ms: u64) -> Result
             }
         }
     }
-    Ok(())
+    Ok(lost)
 }
 
 fn mark(db: &Connection, chunk: ChunkId, donor: DonorId, state: CopyState) -> Result<(), Error> {

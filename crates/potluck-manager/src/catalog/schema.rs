@@ -189,6 +189,13 @@ pub fn next_epoch(db: &Connection) -> Result<Epoch, Error> {
     Ok(Epoch(epoch as u64))
 }
 
+/// The epoch of the manager's life, or what it was raised to since.
+pub fn epoch(db: &Connection) -> Result<Epoch, Error> {
+    let mut select = db.prepare_cached("SELECT value FROM meta WHERE key = ?1")?;
+    let epoch: i64 = select.query_row([EPOCH], |row| row.get(0))?;
+    Ok(Epoch(epoch as u64))
+}
+
 /// The next checkpoint's number, a higher one than `above`.
 pub fn next_checkpoint(db: &Connection, above: u64) -> Result<u64, Error> {
     let number: i64 = db.query_row(

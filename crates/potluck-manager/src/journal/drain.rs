@@ -6,8 +6,9 @@ use crate::catalog::entries::{self, DirId, Place};
 use crate::catalog::journal::{self, Op};
 use crate::catalog::units::{self, Root};
 use crate::catalog::versions::{self, Version};
-use crate::catalog::walk::{Walk, What};
+use crate::catalog::walk::{Broken, Walk, What};
 use crate::catalog::{Error, dir_policies, members, schema, spaces};
+use potluck_core::chunk::ChunkName;
 use potluck_core::ids::VersionId;
 use potluck_core::path::{PoolPath, SYSTEM_SPACE};
 use potluck_core::policy::Override;
@@ -57,20 +58,22 @@ impl Out {
         self.cutter.add(&Line { row: self.row, record })
     }
 
-    /// A version at a path, with all that belongs to it before it.
+    /// A version at a path, with all that belongs to it before it. Of one whose record is damaged
+    /// nothing is added.
     fn file(&mut self, db: &Connection, path: PoolPath, version: &Version) -> Result<(), Error> {
         let id = version.id;
         let inline = if version.inline { versions::inline(db, id)? } else { None };
-        for page in versions::pages(db, id)? {
+        let (pages, parity) = (versions::pages(db, id)?, versions::parity(db, version)?);
+        for page in pages {
             self.add(Record::Page { version: id, page: Blob(page) })?;
         }
-        self.parity(db, version)?;
+        self.parity(id, &parity)?;
         self.add(Record::File { path, version: id, about: About::of(version, inline) })
     }
 
-    fn parity(&mut self, db: &Connection, version: &Version) -> Result<(), Error> {
-        for names in versions::parity(db, version)?.chunks(PARITY_NAMES) {
-            self.add(Record::Parity { version: version.id, names: Packed(names.to_vec()) })?;
+    fn parity(&mut self, version: VersionId, parity: &[ChunkName]) -> Result<(), Error> {
+        for names in parity.chunks(PARITY_NAMES) {
+            self.add(Record::Parity { version, names: Packed(names.to_vec()) })?;
         }
         Ok(())
     }
@@ -95,14 +98,18 @@ fn change(db: &Connection, op: Op, out: &mut Out) -> Result<(), Error> {
     match op {
         Op::Files(files) => {
             for (path, id) in files {
-                match versions::find(db, id)? {
-                    Some(version) => out.file(db, path, &version)?,
-                    None => out.add(Record::Passed { path })?,
+                let written = match versions::find(db, id) {
+                    Ok(Some(version)) => out.file(db, path.clone(), &version).map(|()| true),
+                    Ok(None) => Ok(false),
+                    Err(why) => Err(why),
+                };
+                if !sound(written)?.unwrap_or(false) {
+                    out.add(Record::Passed { path })?;
                 }
             }
             Ok(())
         }
-        Op::Version(id) => keeping(db, id, out),
+        Op::Version(id) => sound(keeping(db, id, out)).map(drop),
         Op::Dir(path) => {
             let mtime_ms = made_at(db, &path)?;
             out.add(Record::Dir { path, mtime_ms })
@@ -119,9 +126,22 @@ fn change(db: &Connection, op: Op, out: &mut Out) -> Result<(), Error> {
     }
 }
 
+/// Nothing of a file whose record is damaged: no catalog could be made of it, and the journal goes
+/// on without it. Surveys find it and tell of it.
+fn sound<T>(written: Result<T, Error>) -> Result<Option<T>, Error> {
+    match written {
+        Ok(written) => Ok(Some(written)),
+        Err(Error::Damaged(why)) => {
+            tracing::error!(why, "a damaged record of the catalog is left out of the journal");
+            Ok(None)
+        }
+        Err(why) => Err(why),
+    }
+}
+
 fn keeping(db: &Connection, id: VersionId, out: &mut Out) -> Result<(), Error> {
     let Some(version) = versions::find(db, id)? else { return Ok(()) };
-    out.parity(db, &version)?;
+    out.parity(id, &versions::parity(db, &version)?)?;
     out.add(Record::Keeping { version: id, keeping: Keeping::of(&version) })
 }
 
@@ -185,11 +205,21 @@ impl Base {
         }
         let mut walk = Walk::new(db, space.dir, true, self.cursor.as_deref())?;
         while out.cutter.full() == 0 {
-            let Some(item) = walk.next()? else { return Ok(true) };
+            let item = match walk.next_or_broken()? {
+                None => return Ok(true),
+                Some(Ok(item)) => item,
+                Some(Err(Broken { path, why })) => {
+                    sound::<()>(Err(Error::Damaged(why)))?;
+                    self.cursor = Some(path);
+                    continue;
+                }
+            };
             let path = item.path.split('/').try_fold(root.clone(), |at, name| at.join(name));
             let path = path.map_err(bad)?;
             match item.what {
-                What::File(version) => out.file(db, path, &version)?,
+                What::File(version) => {
+                    sound(out.file(db, path, &version))?;
+                }
                 What::Dir(dir) => {
                     out.add(Record::Dir { path: path.clone(), mtime_ms: item.mtime_ms })?;
                     let over = dir_policies::get(db, dir)?;

@@ -3,15 +3,16 @@
 use super::drain::{self, Base};
 use super::record::Line;
 use super::replay::Replay;
-use super::segment::{self, Lines};
+use super::segment::{self, Extent, Lines, Position};
+use super::{EVERY, after_failure, check_alone};
 use crate::catalog::entries::{self, Place};
 use crate::catalog::members::{self, Member};
 use crate::catalog::names::{self, When};
 use crate::catalog::tests::files::{Fixture, chunk, coded, file, path};
 use crate::catalog::walk::{Walk, What};
 use crate::catalog::{
-    Error, conversions, dir_policies, goals, journal, restored, schema, spaces, trash, units,
-    versions,
+    Error, conversions, dir_policies, goals, journal, notes, restored, schema, spaces, trash,
+    units, versions,
 };
 use potluck_core::chunk::Digest;
 use potluck_core::ids::VersionId;
@@ -318,4 +319,66 @@ fn numbers_of_the_lost_life_are_not_given_again() {
     assert!(member(&target.db, "donor-2").id.0 > known.id.0 + 100);
     assert_eq!(versions::get(&target.db, version).expect("there").id, version);
     assert!(crate::catalog::chunks::get(&target.db, &chunk(1)).expect("read").is_some());
+}
+
+#[test]
+fn a_damaged_file_is_left_out_and_keeps_no_other_from_the_journal() {
+    let mut fixture = Fixture::new();
+    let lost = [
+        fixture.put(file("pot://lab/b", &[2], &[1])),
+        fixture.put(coded("pot://lab/c", "2+1", 2, &[(3, &[1]), (4, &[2]), (11, &[3])])),
+        fixture.put(file("pot://lab/d", &[6], &[1])),
+    ];
+    for at in ["pot://lab/a", "pot://lab/e"] {
+        fixture.put(file(at, &[1], &[1]));
+    }
+    for (version, change) in lost.iter().zip(["digest = x'00'", "parity = x'00'", "copies = 'x'"]) {
+        let update = format!("UPDATE versions SET {change} WHERE id = {}", version.0);
+        fixture.db.execute_batch(&update).expect("damaged");
+    }
+    let lost = ["pot://lab/b", "pot://lab/c", "pot://lab/d"];
+    let there = |db: &Connection, at| entries::resolve(db, &path(at)).expect("resolved").is_some();
+    let (segments, _) = base(&fixture);
+    for segments in [segments, drain(&fixture.db, 1000)] {
+        let mut target = Target::new();
+        spaces::create(&target.db, "lab", &Policy::default(), None, 0).expect("a space");
+        target.apply(&segments);
+        assert_eq!(target.replay.left_out, 0);
+        assert!(there(&target.db, "pot://lab/a") && there(&target.db, "pot://lab/e"));
+        assert!(lost.iter().all(|at| !there(&target.db, at)));
+    }
+}
+
+#[test]
+fn what_fails_again_and_again_is_tried_ever_more_rarely_but_each_minute() {
+    let pauses: Vec<u64> = std::iter::successors(Some(EVERY), |pause| Some(after_failure(*pause)))
+        .map(|pause| pause.as_secs())
+        .take(8)
+        .collect();
+    assert_eq!(pauses, [2, 4, 8, 16, 32, 60, 60, 60]);
+}
+
+#[test]
+fn d5_a_base_that_a_hold_overtook_is_not_noted() {
+    let fixture = Fixture::new();
+    let db = &fixture.db;
+    let epoch = schema::next_epoch(db).expect("begun");
+    assert_eq!(check_alone(db, None, epoch), Ok(()), "the first generation");
+    let position = Position {
+        generation: 1,
+        sequence: 1,
+        last: chunk(1),
+        epoch,
+        attempt: 1,
+        copies: 1,
+        base: Extent::default(),
+        log: Extent::default(),
+    };
+    position.note(db).expect("noted");
+    assert_eq!(check_alone(db, Some(&position), epoch), Ok(()));
+    assert_eq!(check_alone(db, None, epoch), Err(Error::NoSession), "another came between");
+    notes::clear(db, notes::JOURNAL).expect("cleared");
+    assert_eq!(check_alone(db, Some(&position), epoch), Err(Error::NoSession), "a hold");
+    schema::raise_epoch(db, epoch).expect("raised");
+    assert_eq!(check_alone(db, None, epoch), Err(Error::NoSession), "one before the first");
 }

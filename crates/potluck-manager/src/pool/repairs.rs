@@ -37,6 +37,8 @@ const LATELY: Duration = Duration::from_secs(10);
 const UNREACHABLE: &str = "no donor that can be reached has what they are made of";
 /// Why something is stuck that fits nowhere.
 const NO_ROOM: &str = "no donor has room for them";
+/// Why what files are being changed to waits though it would fit.
+const PROMISED_FIRST: &str = "what was promised lacks room, and takes it first";
 /// Sources named in an order besides the first.
 const SPARE_SOURCES: usize = 2;
 
@@ -191,6 +193,13 @@ impl Repairs {
         stuck.for_room |= why == NO_ROOM;
     }
 
+    /// What files are being changed to waits: said where that may take until somebody makes room.
+    fn note_held_back(&mut self) {
+        if self.stuck.for_room {
+            self.changing_stuck.why.get_or_insert(PROMISED_FIRST);
+        }
+    }
+
     /// Whether something that was promised is to be made, or lacks room: what files are being
     /// changed to must not take the room of that.
     fn restores(&self) -> bool {
@@ -334,6 +343,8 @@ impl Pool {
         self.hand_out_jobs(&mut round);
         if !self.repairs.restores() {
             self.hand_out_encodings(&mut round);
+        } else if !self.repairs.encodings.waiting.is_empty() {
+            self.repairs.note_held_back();
         }
     }
 
@@ -349,6 +360,7 @@ impl Pool {
             let Some(job) = self.repairs.waiting(pressed).take(key) else { continue };
             if job.is_goal() && (restores || self.repairs.stuck.for_room) {
                 self.repairs.waiting(pressed).put_back(key, job);
+                self.repairs.note_held_back();
                 continue;
             }
             if let Some(rest) = self.hand_out_job(job, round) {

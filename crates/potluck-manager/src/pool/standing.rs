@@ -348,6 +348,9 @@ impl Pool {
                 }
                 (true, false) => {
                     record.gone = false;
+                    // A life that went on lists nothing again, and from now on counts: its next
+                    // silence is one like any other's. A new one lists first.
+                    record.stale &= !donor.life.as_ref().is_some_and(|life| life.compared);
                     changes.back.push(id);
                 }
                 _ => {}

@@ -11,6 +11,7 @@ use potluck_core::ids::{DonorId, Incarnation, MemberId, SessionId, SpaceId};
 use potluck_core::load::Load;
 use potluck_core::placement::Refusal;
 use potluck_core::policy::Policy;
+use potluck_core::repair_plan::Worth;
 use potluck_wire::control::{DiskFault, DonorState, Heartbeat, Holding, Order, Register};
 use potluck_wire::packed::Packed;
 use potluck_wire::ticket::Secret;
@@ -361,4 +362,30 @@ fn a_member_reports_bad_copies_no_faster_than_donors_can_be_asked_to_read() {
     assert_eq!(heard(ME, at(5)), 5);
     assert_eq!(heard(MemberId(ME.0 + 1), at(5)), 32, "each for itself");
     assert_eq!(heard(ME, at(1000)), 32);
+}
+
+#[test]
+fn a3_a_donor_that_slept_beyond_its_grace_and_went_on_is_waited_for_at_its_next_silence() {
+    let mut pool = pool();
+    let (donor, life) = (DonorId(1), Incarnation(7));
+    let worth = |pool: &Pool, now| pool.standings(at(now)).get(donor).expect("known").worth;
+    register(&mut pool, 1, 7, 0.0);
+    pool.inventory_done(donor, life);
+    assert_eq!(pool.pass_time(at(700.0)).gone, [donor]);
+    assert_eq!(worth(&pool, 700.0), Worth::Lost);
+    assert!(beat(&mut pool, 1, 7, 0, 701.0), "the same life: it registers and lists nothing");
+    assert_eq!(pool.pass_time(at(701.0)).back, [donor]);
+    assert_eq!(worth(&pool, 701.0), Worth::Counts);
+    pool.pass_time(at(711.0));
+    assert_eq!(worth(&pool, 711.0), Worth::Silent, "it has its grace again");
+
+    // A new life counts for nothing before it has listed (PROMISES D6), silent or not.
+    pool.pass_time(at(1400.0));
+    register(&mut pool, 1, 8, 1401.0);
+    pool.pass_time(at(1401.0));
+    assert_eq!(worth(&pool, 1401.0), Worth::Lost);
+    pool.pass_time(at(1411.0));
+    assert_eq!(worth(&pool, 1411.0), Worth::Lost);
+    pool.inventory_done(donor, Incarnation(8));
+    assert_eq!(worth(&pool, 1411.0), Worth::Silent);
 }

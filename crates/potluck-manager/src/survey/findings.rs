@@ -273,10 +273,13 @@ impl Findings {
             self.note_unencoded(version, layout, goal, &copies);
         }
         let was_whole = version.safe_wall_ms.is_some();
-        if was_whole && !whole && self.open.len() < MAX_NOTED {
+        // One with a goal that was safe stays noted as such: else, whole again, it would be taken
+        // for one that was written with less than it should have.
+        let settled = version.goal.is_none();
+        if was_whole && !whole && settled && self.open.len() < MAX_NOTED {
             self.open.push(version.id);
         }
-        if whole && !was_whole && version.goal.is_none() && self.safe.len() < MAX_NOTED {
+        if whole && !was_whole && settled && self.safe.len() < MAX_NOTED {
             self.safe.push(version.id);
         }
         let file = file.done();
@@ -304,7 +307,7 @@ impl Findings {
         if let Some(space) = self.spaces.last_mut() {
             space.files += 1;
             space.unreadable += 1;
-            space.tolerates = None;
+            (space.tolerates, space.tolerates_now) = (None, None);
         }
     }
 

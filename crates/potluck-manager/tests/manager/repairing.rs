@@ -319,3 +319,30 @@ async fn l1_a_survey_that_fails_is_told_of() {
     })
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a3_a_copy_on_its_way_out_that_is_needed_again_counts_or_is_made_elsewhere_soon() {
+    // Nothing but what is told here has the manager look again.
+    let slow = |config: &mut potluck_manager::ManagerConfig| {
+        config.suspect_after = Duration::from_secs(30);
+        config.repair_grace = Duration::from_secs(60);
+    };
+    let mut crew = Crew::with(3, slow).await;
+    crew.copies("pot://lab/a", &[1, 2], &[0, 1]).await;
+    crew.until("surveyed", async |crew: &Crew| crew.tolerates(1).await).await;
+    // The manager was about to have donor 0 delete both, and then donor 1's were lost: of donor 0's
+    // one is there still.
+    meddle(
+        &crew,
+        "UPDATE placements SET state = 3 WHERE donor = (SELECT min(donor) FROM placements)",
+    );
+    crew.members[0].holds.remove(&chunk(2));
+    crew.lab.admin().call(&RepairControl { action: RepairAction::Resume }).await.expect("told");
+    crew.until("whole again", async |crew: &Crew| {
+        (crew.holders(&chunk(2)).len() == 2).then_some(())?;
+        crew.tolerates(1).await
+    })
+    .await;
+    assert_eq!(crew.holders(&chunk(1)), [0, 1], "it only had to stay");
+    assert_eq!(crew.made(), 1);
+}

@@ -131,8 +131,8 @@ pub fn summary(state: &RepairState) -> String {
             format_size(state.changing_bytes)
         ));
     }
-    if state.changing_stuck > 0 {
-        let why = state.changing_stuck_why.as_deref().unwrap_or("nowhere to put them");
+    let nowhere = (state.changing_stuck > 0).then_some("nowhere to put them");
+    if let Some(why) = state.changing_stuck_why.as_deref().or(nowhere) {
         parts.push(format!("that change is stuck: {why}"));
     }
     if parts.is_empty() { "nothing to do".into() } else { parts.join("; ") }

@@ -250,3 +250,27 @@ fn chunks_that_must_wait_do_not_hold_up_those_behind_them() {
     }
     assert_eq!(seen, names);
 }
+
+#[test]
+fn only_a_copy_that_counted_and_that_a_file_uses_is_a_loss() {
+    let mut fixture = Fixture::new();
+    fixture.put(file("pot://lab/a", &[1], &[1, 2]));
+    chunks::insert_unused(&fixture.db, &chunk(9), 0).expect("inserted");
+    placements::tell(
+        &fixture.db,
+        DonorId(1),
+        &Told { sound: vec![chunk(9)], ..Told::default() },
+        0,
+    )
+    .expect("told");
+    let lost = |n, donor| {
+        let removed = Told { removed: vec![chunk(n)], ..Told::default() };
+        placements::tell(&fixture.db, DonorId(donor), &removed, 0).expect("told")
+    };
+    assert!(!lost(9, 1), "garbage");
+    placements::mark_leaving(&fixture.db, &chunk(1), DonorId(2)).expect("marked");
+    assert!(!lost(1, 2), "ordered");
+    assert!(!lost(1, 3), "never there");
+    assert!(lost(1, 1));
+    assert!(!lost(1, 1), "said again");
+}

@@ -7,7 +7,7 @@ use crate::pool::Giving;
 use potluck_core::chunk::PARTS;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, VersionId};
-use potluck_core::policy::Mirror;
+use potluck_core::policy::{Mirror, Redundancy};
 use std::time::Duration;
 
 const WHEN: names::When = names::When { pool_ms: 50, wall_ms: 0 };
@@ -207,4 +207,15 @@ fn the_time_of_safety_begins_anew_after_a_loss() {
     assert_eq!(safe(&fixture, version), None);
     conversions::safe(&fixture.db, &[version], 70).expect("noted");
     assert_eq!(safe(&fixture, version), Some(70));
+}
+
+#[test]
+fn a_file_that_is_safe_and_to_be_changed_is_looked_at_too() {
+    let mut fixture = Fixture::new();
+    let plain = fixture.put(copies("pot://lab/plain", &[1], &[1], 1));
+    fixture.asked = Some(Redundancy::Copies(1));
+    let more = fixture.put(copies("pot://lab/more", &[2], &[1, 2], 2));
+    assert_eq!(safe(&fixture, more), Some(0), "what it is to have it has");
+    let any = |version| conversions::any_open(&fixture.db, &[Ok::<_, ()>(version)]);
+    assert_eq!((any(plain), any(more)), (Ok(false), Ok(true)));
 }

@@ -257,3 +257,22 @@ fn the_rate_needs_no_more_memory_than_its_window() {
     assert!(pool.repairs.lately.len() <= 12, "{}", pool.repairs.lately.len());
     assert_eq!(pool.repair_state(at(999.0)).rate, 11 * CHUNK / 10);
 }
+
+#[test]
+fn what_files_are_changed_to_says_why_it_waits_while_what_was_promised_lacks_room() {
+    let mut pool = with_donors(2);
+    let goal = Job { unit: (VersionId(1), 0, true), ..job(1, 0, 1) };
+    let mut big = job(3, 1, 1);
+    big.shards[0].len = 2 * CHUNK as u32;
+    pool.donors.life_mut(DonorId(2)).expect("registered").room = CHUNK;
+    let why = |pool: &mut Pool, now| {
+        // The first time, what is promised is still to be tried.
+        (0..2).for_each(|_| pool.hand_out(at(now), &|_| None));
+        pool.repair_state(at(now)).changing_stuck_why
+    };
+    pool.repairs.take_findings(&mut found([big, goal.clone()].into_iter()), at(0.0), at(0.0));
+    assert_eq!(why(&mut pool, 0.0).as_deref(), Some(super::PROMISED_FIRST));
+    pool.repairs.take_findings(&mut found([goal].into_iter()), at(1.0), at(1.0));
+    assert_eq!(why(&mut pool, 1.0), None, "nothing else is wanted any more");
+    assert_eq!(making(&pool, 2), [chunk(1)].into());
+}

@@ -1,12 +1,15 @@
 //! What is put off for what, in a pool where not everything can be done.
 
 use super::{Findings, MAX_QUEUED};
-use crate::catalog::units::{Layout, Piece, Unit};
+use crate::catalog::entries::DirId;
+use crate::catalog::units::{Layout, Piece, Root, Unit};
 use crate::catalog::versions::Version;
 use crate::pool::Pool;
 use crate::pool::tests::{at, chunk, pool, register};
+use crate::survey::judge_file;
 use potluck_core::chunk::{ChunkKind, ChunkName, Digest};
-use potluck_core::ids::{DonorId, Incarnation, VersionId};
+use potluck_core::ids::{DonorId, Incarnation, SpaceId, VersionId};
+use potluck_core::policy::Redundancy;
 
 /// Three donors that are there, with room for a GiB or so each.
 fn three() -> Pool {
@@ -69,4 +72,57 @@ fn what_only_a_donor_has_that_failed_lately_takes_no_place_in_the_queue() {
     let queued: Vec<_> = findings.queue.values().map(|job| job.shards[0].name).collect();
     assert_eq!((findings.sourceless, queued), (1, vec![other]));
     assert!(pool.standings(at(31.0)).get(DonorId(1)).expect("known").sends, "only for a while");
+}
+
+#[test]
+fn a_file_that_lost_a_copy_on_its_way_to_a_goal_keeps_its_old_promise_when_it_is_whole_again() {
+    let standings = three().standings(at(1.0));
+    let version = |goal| Version {
+        id: VersionId(1),
+        size: 1000,
+        digest: Digest([0; 32]),
+        mtime_ms: 0,
+        executable: false,
+        chunk_size: 1000,
+        copies: 2,
+        ec: None,
+        goal,
+        safe_wall_ms: Some(5),
+        chunks: 1,
+        inline: false,
+    };
+    let layout = |holders: &[u32]| Layout {
+        pieces: vec![Piece {
+            name: chunk(1),
+            len: 1000,
+            refs: 1,
+            holders: holders.iter().map(|donor| (DonorId(*donor), false)).collect(),
+        }],
+        data: 1,
+        units: vec![Unit { number: 0, group: None, shards: vec![0, 0] }],
+        ..Layout::default()
+    };
+    let opened = |version: &Version| {
+        let mut findings = Findings::new(standings.clone());
+        findings.add(version, ChunkKind::Data, &layout(&[1]));
+        findings.open
+    };
+    let goal = version(Some(Redundancy::Copies(3)));
+    assert_eq!(opened(&goal), []);
+    assert_eq!(opened(&version(None)), [VersionId(1)]);
+    let lacking = judge_file(&goal, &layout(&[1]), &standings);
+    assert!(lacking.is_incomplete() && lacking.health.safe_since_ms.is_none());
+    let whole = judge_file(&goal, &layout(&[1, 2]), &standings);
+    assert!(!whole.is_incomplete(), "{:?}", whole.health);
+}
+
+#[test]
+fn of_a_space_with_damaged_files_nothing_is_known_of_this_moment_either() {
+    let mut findings = Findings::new(three().standings(at(1.0)));
+    let root = Root { space: SpaceId(1), name: "lab".into(), dir: DirId::ROOT };
+    findings.enter(&root, Redundancy::Copies(2));
+    findings.add_damaged(&root, "a", "a recipe");
+    findings.leave();
+    let space = &findings.spaces[0];
+    assert_eq!((space.tolerates, space.tolerates_now, space.unreadable), (None, None, 1));
 }
