@@ -23,8 +23,8 @@ use std::time::Duration;
 use tokio::io::{AsyncWrite, WriteHalf};
 use tokio::sync::{mpsc, oneshot};
 
-/// A donor that owes us something is given up when for this long it took nothing of what we send,
-/// and sent nothing, or hardly anything of a chunk.
+/// A donor that owes us something is given up when for this long it sent nothing, or hardly anything
+/// of a chunk, unless it took what we send meanwhile, and not hardly anything.
 pub const STALL: Duration = Duration::from_secs(8);
 
 /// What a put brings.
@@ -114,6 +114,7 @@ pub struct Wanted {
     pub seal: Option<(SpaceKey, Digest)>,
 }
 
+/// What is to be answered; beside it goes where in all that is sent its request ends.
 enum Owed {
     Put { done: oneshot::Sender<PutResult>, forwarded: bool },
     Route,
@@ -189,11 +190,11 @@ async fn send(
     stream: Counted,
     mut lane: Lane,
     mut queue: mpsc::UnboundedReceiver<Job>,
-    owe: mpsc::UnboundedSender<Owed>,
+    owe: mpsc::UnboundedSender<(Owed, u64)>,
 ) {
     let mut io = StreamIo(tokio::io::join(tokio::io::empty(), stream));
     let mut routes = Routes::default();
-    let mut tag = 0;
+    let (mut tag, mut end) = (0, 0);
     while let Some(job) = queue.recv().await {
         let mut frames = Vec::new();
         match job {
@@ -217,7 +218,8 @@ async fn send(
         for (request, body, owed) in frames {
             let head = request.encode(tag, &mut lane);
             tag = tag.wrapping_add(1);
-            if owe.send(owed).is_err() || io.write(&head, body.bytes()).await.is_err() {
+            end += (head.len() + body.bytes().len()) as u64;
+            if owe.send((owed, end)).is_err() || io.write(&head, body.bytes()).await.is_err() {
                 return;
             }
         }

@@ -36,7 +36,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(5);
 /// After the store could not be listed.
 const LISTING_PAUSE: Duration = Duration::from_secs(10);
 /// How many changes the manager told of is written down so often: each time would cost an fsync a
-/// second in a busy pool. In between a donor that is killed forgets them, and others do not.
+/// second in a busy pool. In between a donor that is killed forgets them; one that is stopped does not.
 const NOTE_EVERY: Duration = Duration::from_secs(10);
 
 /// What a donor says of itself when it registers.
@@ -123,7 +123,7 @@ impl Heart {
     }
 
     /// Reports until dropped.
-    pub async fn beat_for_ever(mut self) {
+    pub async fn beat_for_ever(&mut self) {
         loop {
             match self.step().await {
                 Ok(()) => {
@@ -305,6 +305,14 @@ impl Heart {
             }
         }
         same_epoch && (start == 0 || start == latest.1)
+    }
+
+    /// Writes down what was heard since that was done last. Call before the process ends.
+    pub async fn note(&mut self) {
+        let changes = self.state.heard_changes();
+        if changes > self.noted.1 {
+            self.remember(self.state.heard(), changes).await;
+        }
     }
 
     /// Writes down who is in charge, and how many changes it told of.

@@ -176,7 +176,7 @@ impl Donor {
     }
 
     /// Serves until `shutdown` completes, then lets requests in progress finish.
-    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), DonorError> {
+    pub async fn run(mut self, shutdown: impl Future<Output = ()>) -> Result<(), DonorError> {
         let store = Arc::clone(&self.service.store);
         tokio::select! {
             () = Arc::clone(&self.door).accept(self.listener) => {}
@@ -189,6 +189,7 @@ impl Donor {
         }
         self.door.close(CLOSING_GRACE).await;
         self.service.scrub.save(&self.service.env, &self.disk).await;
+        self.heart.note().await;
         Ok(())
     }
 }

@@ -36,9 +36,15 @@ impl Store {
         }
         let path = self.layout().chunk(name);
         let _alone = self.lock_name(name);
+        if self.gone() {
+            return Buried::Failed; // what is there may be another store, or is being counted
+        }
         let len = match self.disk().len(&path) {
             Ok(len) => len,
-            Err(why) if why.kind() == io::ErrorKind::NotFound && self.present() => {
+            Err(why) if why.kind() == io::ErrorKind::NotFound => {
+                if !self.present() {
+                    return Buried::Failed; // what that means, the look of each second finds out
+                }
                 self.changes().push(Change::Removed(*name));
                 return Buried::Gone;
             }
@@ -50,12 +56,12 @@ impl Store {
         if self.touches().latest(name) > touches {
             return Buried::Touched;
         }
-        self.usage().going(len);
+        let leaving = self.usage().going(len);
         if let Err(why) = self.disk().remove(&path) {
             self.refuse("deleting a chunk", &why);
             return Buried::Failed;
         }
-        self.usage().gone(len);
+        leaving.gone();
         self.changes().push(Change::Removed(*name));
         Buried::Gone
     }
@@ -86,7 +92,7 @@ impl Store {
             let Some((path, len)) = aside.files.pop_front() else { break };
             aside.bytes = aside.bytes.saturating_sub(taken(len));
             drop(aside);
-            self.usage().going(len);
+            let leaving = self.usage().going(len);
             match self.disk().remove(&path) {
                 Err(why) if why.kind() != io::ErrorKind::NotFound => {
                     // Tried again at the next look, after the others.
@@ -95,7 +101,7 @@ impl Store {
                     break;
                 }
                 _ => {
-                    self.usage().gone(len);
+                    leaving.gone();
                     gone += taken(len);
                 }
             }

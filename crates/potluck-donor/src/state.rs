@@ -35,7 +35,7 @@ struct Own {
     heard: Heard,
 }
 
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 struct Heard {
     epoch: Epoch,
@@ -53,7 +53,13 @@ impl State {
             Ok(text) => {
                 let own: Own = serde_json::from_slice(&text)?;
                 let heard = Heard::load(disk, &path.with_file_name(HEARD))?;
-                Ok(Self { heard: heard.unwrap_or_else(|| own.heard.clone()), own, path })
+                let moves = heard.is_none() && own.heard != Heard::default();
+                let heard = heard.unwrap_or_else(|| own.heard.clone());
+                let state = Self { heard, own, path };
+                if moves {
+                    state.save_heard(disk)?; // the next save of the other file forgets it
+                }
+                Ok(state)
             }
             Err(why) if why.kind() == io::ErrorKind::NotFound => {
                 crate::store::make_dirs(disk, dir)?;
@@ -115,6 +121,10 @@ impl State {
     ) -> io::Result<()> {
         let (epoch, start) = manager;
         self.heard = Heard { epoch, start, changes };
+        self.save_heard(disk)
+    }
+
+    fn save_heard(&self, disk: &dyn Disk) -> io::Result<()> {
         let text = serde_json::to_vec_pretty(&self.heard)?;
         replace_durably(disk, &self.path.with_file_name(HEARD), &text)
     }
@@ -167,6 +177,11 @@ mod tests {
         let text = std::fs::read_to_string(&path).expect("read");
         let old = text.replacen('{', r#"{"epoch": 5, "start": 9,"#, 1);
         std::fs::write(&path, old).expect("written");
+        let mut state = load();
+        assert_eq!(state.heard(), (Epoch(5), 9));
+        // It is still known when that file was written anew, before a manager is heard again.
+        let moved = serde_json::from_str(r#"{"id": "0f", "dir": "/new"}"#).expect("a store");
+        state.remember_store(&SystemDisk, moved).expect("kept");
         assert_eq!(load().heard(), (Epoch(5), 9));
     }
 }

@@ -57,50 +57,19 @@ impl Courier {
 
     /// Fetches the chunk `name` of `len` stored bytes, and verifies it.
     pub async fn get(&mut self, name: ChunkName, len: u32) -> Result<Vec<u8>, CourierError> {
-        let mut bytes = Vec::new();
-        let mut verifier = Verifier::new(name);
-        self.get_pieces(name, len, |piece| {
-            verifier.update(piece);
-            bytes.extend_from_slice(piece);
-            Ok::<(), std::convert::Infallible>(())
-        })
-        .await?
-        .unwrap_or_else(|never| match never {});
-        verifier.finish().map_err(|_| CourierError::WrongBytes)?;
-        Ok(bytes)
-    }
-
-    /// Fetches the chunk `name` of `len` stored bytes piece by piece, unverified. An error of
-    /// `take` ends it, and with it the connection's use; it is the inner result.
-    pub async fn get_pieces<E>(
-        &mut self,
-        name: ChunkName,
-        len: u32,
-        take: impl FnMut(&[u8]) -> Result<(), E>,
-    ) -> Result<Result<(), E>, CourierError> {
         let most = PATIENCE + Duration::from_secs((len / SLOWEST).into());
-        let whole = tokio::time::timeout(most, self.get_all(name, len, take)).await;
-        whole.unwrap_or(Err(CourierError::Silent))
-    }
-
-    async fn get_all<E>(
-        &mut self,
-        name: ChunkName,
-        len: u32,
-        mut take: impl FnMut(&[u8]) -> Result<(), E>,
-    ) -> Result<Result<(), E>, CourierError> {
-        self.begin_get(name, len).await?;
-        let mut piece = vec![0; PIECE.min(len as usize)];
-        let mut left = len as usize;
-        while left > 0 {
-            let want = piece.len().min(left);
-            self.read(&mut piece[..want]).await?;
-            if let Err(why) = take(&piece[..want]) {
-                return Ok(Err(why));
+        let whole = async {
+            self.begin_get(name, len).await?;
+            let mut bytes = vec![0; len as usize];
+            let mut verifier = Verifier::new(name);
+            for piece in bytes.chunks_mut(PIECE) {
+                self.read(piece).await?;
+                verifier.update(piece);
             }
-            left -= want;
-        }
-        Ok(Ok(()))
+            verifier.finish().map_err(|_| CourierError::WrongBytes)?;
+            Ok(bytes)
+        };
+        tokio::time::timeout(most, whole).await.unwrap_or(Err(CourierError::Silent))
     }
 
     /// Asks for the chunk `name` of `len` stored bytes, all of which are to be [`read`](Self::read)

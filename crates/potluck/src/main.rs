@@ -56,7 +56,10 @@ fn refuse(why: &clap::Error) -> ExitCode {
         why.exit();
     }
     let text = why.render().to_string();
-    let what = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+    // Which argument it is may stand on the lines below; after an empty one comes how to call it.
+    let lines = text.lines().take_while(|line| !line.is_empty()).map(str::trim);
+    let what = lines.collect::<Vec<_>>().join(" ");
+    let what = what.trim_start_matches("error: ");
     let failure = Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what);
     Output::for_programs().fail(&failure.hint("`potluck --help` shows how commands are called"))
 }

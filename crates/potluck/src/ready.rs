@@ -16,17 +16,25 @@ pub fn announce(file: Option<&Path>, address: SocketAddr) -> Result<(), Failure>
     })
 }
 
-/// Completes when the process is asked to end: Ctrl-C, or the terminate signal.
-pub async fn asked_to_stop() {
-    let stop = |kind| async move {
-        match signal(kind) {
-            Ok(mut signal) => signal.recv().await.unwrap_or_default(),
-            Err(_) => std::future::pending().await,
+/// Completes when the process is asked to end: Ctrl-C, or the terminate signal. From this call on,
+/// and not only while it is waited for, these no longer end the process by themselves.
+pub fn asked_to_stop() -> impl Future<Output = ()> {
+    let stop = |kind| {
+        let signal = signal(kind);
+        async move {
+            match signal {
+                Ok(mut signal) => signal.recv().await.unwrap_or_default(),
+                Err(_) => std::future::pending().await,
+            }
         }
     };
-    tokio::select! {
-        () = stop(SignalKind::interrupt()) => {}
-        () = stop(SignalKind::terminate()) => {}
-        () = stop(SignalKind::hangup()) => {}
+    let interrupt = stop(SignalKind::interrupt());
+    let (terminate, hangup) = (stop(SignalKind::terminate()), stop(SignalKind::hangup()));
+    async move {
+        tokio::select! {
+            () = interrupt => {}
+            () = terminate => {}
+            () = hangup => {}
+        }
     }
 }

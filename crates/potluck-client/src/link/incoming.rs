@@ -16,6 +16,11 @@ use tokio::time::Instant;
 /// Bytes of a chunk that must come within [`STALL`]; at less than this it would take hours.
 const SLOWEST: usize = 64 << 10;
 
+/// Bytes of what we send, all chunks together, that must be taken in the same time. Fewer, for lines
+/// are slower upwards, and a put shares one between several donors; a donor that is well asks for
+/// more than this of whoever sends it a chunk.
+const SLOWEST_TAKEN: u64 = 32 << 10;
+
 /// For what has already arrived.
 const MOMENT: Duration = Duration::from_millis(10);
 
@@ -34,15 +39,15 @@ pub(super) struct Incoming<R> {
 }
 
 impl<R: AsyncRead + AsyncWrite + Send + Unpin> Incoming<R> {
-    pub async fn receive(mut self, mut owed: mpsc::UnboundedReceiver<Owed>) {
+    pub async fn receive(mut self, mut owed: mpsc::UnboundedReceiver<(Owed, u64)>) {
         let mut tag = 0;
-        while let Some(owed) = owed.recv().await {
+        while let Some((owed, end)) = owed.recv().await {
             let stall = match owed {
                 // Its donor waits as long for others as we wait for it.
                 Owed::Put { forwarded: true, .. } => 2 * STALL,
                 _ => STALL,
             };
-            let answer = match self.reply(stall).await {
+            let answer = match self.reply(end, stall).await {
                 Ok(Some((answered, reply))) if answered == tag => Ok(reply),
                 Ok(Some(_)) => Err(LinkError::Away("answered out of turn".into())),
                 Ok(None) => Err(gone()),
@@ -61,9 +66,13 @@ impl<R: AsyncRead + AsyncWrite + Send + Unpin> Incoming<R> {
         }
     }
 
-    /// The next answer. While the donor takes what we send, it need not answer: over a slow line a
-    /// chunk takes longer than any patience.
-    async fn reply(&mut self, stall: Duration) -> Result<Option<(u32, Reply)>, LinkError> {
+    /// The next answer, to the request that ends at `end` of all that is sent. While the donor takes
+    /// what we send, it need not answer: over a slow line a chunk takes longer than any patience.
+    async fn reply(
+        &mut self,
+        end: u64,
+        stall: Duration,
+    ) -> Result<Option<(u32, Reply)>, LinkError> {
         self.kernel.wake_at(1);
         let mut taken = self.taken();
         loop {
@@ -72,8 +81,14 @@ impl<R: AsyncRead + AsyncWrite + Send + Unpin> Incoming<R> {
                 return reply.map_err(|broken| LinkError::Away(broken.to_string()));
             }
             let before = std::mem::replace(&mut taken, self.taken());
-            if taken <= before {
+            let took = taken.saturating_sub(before);
+            // Who has a request whole has as long for the answer, whatever it was that came last.
+            let whole = before < end && end <= taken;
+            if took == 0 {
                 return Err(LinkError::Away(format!("has not answered for {stall:?}")));
+            }
+            if took < SLOWEST_TAKEN && !whole {
+                return Err(LinkError::Away(format!("took {took} bytes in {stall:?}")));
             }
         }
     }

@@ -172,23 +172,47 @@ async fn a2_a_chunk_may_take_longer_than_any_patience_while_it_is_taken() {
     let (link, mut io, mut keys) = link();
     let donor = tokio::spawn(async move {
         let mut inbox = Inbox::new(keys.client, &[]).expect("an inbox");
-        let Ok(Some((tag, Request::Put { len, .. }))) = inbox.request(&mut io).await else {
-            panic!("not a put");
-        };
-        let mut left = len as usize;
-        while left > 0 {
-            tokio::time::sleep(STALL / 8).await;
-            left -= inbox.body(&mut io, &mut [0; 1 << 10]).await.expect("bytes");
+        for _ in 0..3 {
+            let Ok(Some((tag, Request::Put { len, .. }))) = inbox.request(&mut io).await else {
+                panic!("not a put");
+            };
+            let mut left = len as usize;
+            while left > 0 {
+                tokio::time::sleep(STALL / 48).await;
+                let piece = &mut [0; 1 << 10][..left.min(1 << 10)];
+                left -= inbox.body(&mut io, piece).await.expect("bytes");
+            }
+            tokio::time::sleep(STALL * 9 / 10).await; // a slow disk as well
+            let stored = Reply::stored(AckLevel::Memory, Receipt([1; 16]));
+            io.write(&stored.encode(tag, &mut keys.donor), &[]).await.expect("answered");
         }
-        let stored = Reply::stored(AckLevel::Memory, Receipt([1; 16]));
-        io.write(&stored.encode(tag, &mut keys.donor), &[]).await.expect("answered");
         inbox
     });
-    let body = Arc::new(Buffers::new(1 << 20).claim(64 << 10).await.buffer(64 << 10));
+    let body = Arc::new(Buffers::new(1 << 20).claim(150_000).await.buffer(150_000));
     let started = Instant::now();
-    let stored = link.put(ChunkName::of(&body), AckLevel::Memory, body.clone(), None).await;
-    assert!(stored.is_ok() && started.elapsed() > 2 * STALL, "{stored:?}");
+    let put = || link.put(ChunkName::of(&body), AckLevel::Memory, body.clone(), None);
+    let (first, second, third) = tokio::join!(put(), put(), put());
+    assert!(first.is_ok() && second.is_ok() && third.is_ok(), "{first:?}, {second:?}, {third:?}");
+    assert!(started.elapsed() > 9 * STALL);
     drop(donor.await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a2_a_donor_that_takes_hardly_anything_of_a_put_is_given_up() {
+    let (link, mut io, keys) = link();
+    tokio::spawn(async move {
+        let mut inbox = Inbox::new(keys.client, &[]).expect("an inbox");
+        inbox.request(&mut io).await.expect("a frame").expect("a request");
+        while inbox.body(&mut io, &mut [0; 1 << 10]).await.is_ok() {
+            tokio::time::sleep(STALL / 24).await;
+        }
+    });
+    let body = Arc::new(Buffers::new(1 << 20).claim(1 << 20).await.buffer(1 << 20));
+    let put = link.put(ChunkName::of(&body), AckLevel::Memory, body.clone(), None);
+    let answer = tokio::time::timeout(3 * STALL, put).await.expect("an end");
+    let Err(LinkError::Away(why)) = answer else { panic!("{answer:?}") };
+    assert!(why.starts_with("took "), "{why}");
+    assert!(!link.is_open());
 }
 
 #[tokio::test(start_paused = true)]

@@ -12,7 +12,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::Notify;
 
-/// Orders waiting at most; the manager repeats what is not done.
+/// Orders of each kind waiting at most; the manager repeats what is not done.
 const MOST: usize = 65_536;
 /// Orders done per hop to another thread.
 const AT_ONCE: usize = 32;
@@ -68,7 +68,7 @@ impl Orders {
         let mut waiting = self.waiting();
         for order in orders {
             let Some(key) = key(&order) else { continue };
-            if waiting.known.len() < MOST && waiting.known.insert(key) {
+            if waiting.queue(key.0).len() < MOST && waiting.known.insert(key) {
                 waiting.queue(key.0).push_back(order);
             }
         }
@@ -140,5 +140,23 @@ fn obey(store: &Store, order: &Order) {
         // The verdict is reported by heartbeat; an error was logged, and the order comes again.
         Order::Verify { chunk } => drop(store.verify(chunk)),
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use potluck_core::ids::Incarnation;
+
+    #[test]
+    fn looks_that_wait_hold_up_no_deletion() {
+        let orders = Orders::default();
+        let name = |number: u64| ChunkName::of(&number.to_be_bytes());
+        let looks = (0..MOST as u64 + 9).map(|number| Order::Verify { chunk: name(number) });
+        orders.take(looks.collect());
+        assert_eq!(orders.waiting().looks.len(), MOST);
+        let (chunk, incarnation) = (name(0), Incarnation(1));
+        orders.take(vec![Order::Delete { chunk, incarnation, touches: 1 }]);
+        assert_eq!(orders.next(Verb::Delete, AT_ONCE).len(), 1);
     }
 }

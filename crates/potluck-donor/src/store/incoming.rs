@@ -1,7 +1,7 @@
 //! A chunk on its way in.
 
 use super::trailer::{Origin, Trailer};
-use super::usage::Reservation;
+use super::usage::{Leaving, Reservation};
 use super::{Change, Refusal, Store, TRAILER};
 use crate::disk::NewFile;
 use potluck_core::chunk::{ChunkHasher, ChunkName, Verifier};
@@ -157,13 +157,11 @@ impl Whole<'_> {
             store.changes().push(Change::Added(Holding { name, len: self.len }));
             return Ok(false);
         }
-        store
-            .disk()
-            .rename(&self.temp.path, &path)
-            .map_err(|why| store.refuse("naming a chunk", &why))?;
+        let replaced = replaced.map(|len| store.usage().going(len));
+        store.rename(&self.temp.path, &path).map_err(|why| store.refuse("naming a chunk", &why))?;
         self.temp.placed = true;
         self.reservation.keep();
-        replaced.into_iter().for_each(|len| store.usage().gone(len));
+        replaced.into_iter().for_each(Leaving::gone);
         store.count_stored(self.len);
         store.touches().touch(&name);
         store.changes().push(Change::Added(Holding { name, len: self.len }));

@@ -60,13 +60,14 @@ impl Store {
     pub fn recount(&self) -> io::Result<()> {
         self.usage.begin_recount();
         let mut found = taken(self.disk().len(self.layout().marker())?);
-        self.disk().list(self.layout().quarantine(), &mut |entry| {
-            found += entry.file.map_or(0, taken);
-        })?;
         for bucket in 0..=u8::MAX {
             let held = self.bucket(bucket, None)?;
             found += held.iter().map(|holding| taken(file_len(holding.len))).sum::<u64>();
         }
+        // Last: what is set aside meanwhile is seen twice at worst, and never missed.
+        self.disk().list(self.layout().quarantine(), &mut |entry| {
+            found += entry.file.map_or(0, taken);
+        })?;
         if !self.present() {
             return Ok(()); // it went meanwhile, and not what was counted
         }

@@ -7,6 +7,7 @@ use crate::disk::{Space, is_broken};
 use crate::reclaim::leftovers;
 use potluck_wire::control::DiskFault;
 use std::io;
+use std::path::Path;
 
 impl Store {
     /// Looks at the disk, as is done each second: how much is left, and whether it is still the one
@@ -128,6 +129,18 @@ impl Store {
     pub fn present(&self) -> bool {
         let found = marker::read(self.disk(), &self.layout);
         !self.gone() && found.is_ok_and(|found| found.as_ref() == Some(&self.id))
+    }
+
+    /// Gives a file of the store another name there. A directory that somebody removed is made again:
+    /// what was in it is missing, and nothing else is wrong with the disk.
+    pub(super) fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let dir = match (self.disk().rename(from, to), to.parent()) {
+            (Err(why), Some(dir)) if why.kind() == io::ErrorKind::NotFound && self.present() => dir,
+            (renamed, _) => return renamed,
+        };
+        self.disk().make_dir(dir)?;
+        dir.parent().map_or(Ok(()), |above| self.disk().sync_dir(above))?;
+        self.disk().rename(from, to)
     }
 
     /// Whether the store is not there.

@@ -156,6 +156,37 @@ fn an_unreadable_chunk_is_set_aside_and_its_room_stays_taken() {
     assert_eq!((batch.count, batch.spoiled.0.len()), (1, 0));
 }
 
+#[test]
+fn what_is_asked_while_the_store_is_gone_changes_nothing() {
+    let dir = TempDir::new().expect("a directory");
+    let store = store(dir.path());
+    let (whole, spoiled) = (put(&store, 1), put(&store, 2));
+    std::fs::write(store.layout().chunk(&spoiled), [0; 100 + TRAILER]).expect("spoil");
+    // Another store may be mounted there by now.
+    store.broke(Fault::Gone, "pulled");
+    assert_eq!(store.bury(&whole, LIFE, u64::MAX), Buried::Failed);
+    assert_eq!(store.verify(&spoiled), Err(Refusal::Disk));
+    assert!([whole, spoiled].iter().all(|name| store.layout().chunk(name).exists()));
+    store.usage.mended();
+    assert_eq!(store.verify(&spoiled), Ok(Verdict::Spoiled));
+    assert_eq!(store.bury(&whole, LIFE, u64::MAX), Buried::Gone);
+}
+
+#[test]
+fn a_chunk_that_is_not_found_where_the_marker_cannot_be_read_breaks_nothing() {
+    let dir = TempDir::new().expect("a directory");
+    let store = store(dir.path());
+    let (marker, absent) = (store.layout().marker(), ChunkName::of(b"absent"));
+    let text = std::fs::read(marker).expect("a marker");
+    std::fs::remove_file(marker).expect("removed");
+    assert_eq!(store.verify(&absent), Err(Refusal::Disk));
+    assert_eq!(store.bury(&absent, LIFE, u64::MAX), Buried::Failed);
+    assert!(!store.broken() && store.changes().batch().count == 0);
+    std::fs::write(marker, text).expect("written");
+    assert_eq!(store.verify(&absent), Ok(Verdict::Missing));
+    assert_eq!(store.bury(&absent, LIFE, u64::MAX), Buried::Gone);
+}
+
 /// Stores chunks and has them found spoiled.
 fn set_aside(store: &Store, numbers: std::ops::Range<u64>) -> Vec<PathBuf> {
     for number in numbers {

@@ -51,6 +51,8 @@ struct Counts {
     owed: u64,
     /// Taken in this life by files whose promise was kept.
     kept: u64,
+    /// Of files that are being removed.
+    leaving: u64,
     /// Bytes that came or went, or may have, since the last [`Usage::begin_recount`].
     churn: u64,
     /// Why nothing more is taken.
@@ -109,16 +111,12 @@ impl Usage {
     }
 
     /// A file of `len` bytes is about to go: a recount may miss it from now on.
-    pub fn going(&self, len: u64) {
-        self.counts().churn += taken(len);
-    }
-
-    /// A file of `len` bytes is gone. Whether the disk can use its blocks again is left to the next
-    /// [`Usage::sample`].
-    pub fn gone(&self, len: u64) {
+    pub fn going(&self, len: u64) -> Leaving<'_> {
+        let bytes = taken(len);
         let mut counts = self.counts();
-        counts.used = counts.used.saturating_sub(taken(len));
-        counts.churn += taken(len);
+        counts.leaving += bytes;
+        counts.churn += bytes;
+        Leaving { usage: self, bytes }
     }
 
     /// Nothing is known of what is stored: all of it is about to be found again.
@@ -129,7 +127,7 @@ impl Usage {
     /// All files are about to be looked at.
     pub fn begin_recount(&self) {
         let mut counts = self.counts();
-        counts.churn = counts.reserved;
+        counts.churn = counts.reserved + counts.leaving;
     }
 
     /// All files were looked at, and these bytes `found`; gives those that were counted and are not
@@ -249,6 +247,27 @@ impl Drop for Reservation<'_> {
     }
 }
 
+/// A file that is being removed; dropped before it is [`gone`](Leaving::gone), it stays counted.
+#[derive(Debug)]
+pub struct Leaving<'a> {
+    usage: &'a Usage,
+    bytes: u64,
+}
+
+impl Leaving<'_> {
+    /// It is gone. Whether the disk can use its blocks again is left to the next [`Usage::sample`].
+    pub fn gone(self) {
+        let mut counts = self.usage.counts();
+        counts.used = counts.used.saturating_sub(self.bytes);
+    }
+}
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        self.usage.counts().leaving -= self.bytes;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -269,7 +288,7 @@ mod tests {
         assert!(usage.reserve(6 * BLOCK + 1).is_none());
         usage.reserve(6 * BLOCK).expect("to the last byte").keep();
         assert_eq!(usage.report().0.lent_used, 10 * BLOCK);
-        usage.gone(4 * BLOCK);
+        usage.going(4 * BLOCK).gone();
         assert_eq!(usage.report().1, 4 * BLOCK);
     }
 
@@ -324,10 +343,20 @@ mod tests {
         // One is on its way in and may be listed already, one is being removed and may not be.
         let arriving = usage.reserve(BLOCK).expect("room");
         usage.begin_recount();
-        usage.going(BLOCK);
+        let leaving = usage.going(BLOCK);
         arriving.keep();
         assert_eq!(usage.end_recount(6 * BLOCK), 0);
-        usage.gone(BLOCK);
+        leaving.gone();
         assert_eq!(usage.report().0.lent_used, 7 * BLOCK);
+        // The same of one whose removal had begun before.
+        let leaving = usage.going(BLOCK);
+        usage.begin_recount();
+        assert_eq!(usage.end_recount(6 * BLOCK), 0);
+        leaving.gone();
+        assert_eq!(usage.report().0.lent_used, 6 * BLOCK);
+        // One that could not be removed is still there.
+        drop(usage.going(BLOCK));
+        usage.begin_recount();
+        assert_eq!(usage.end_recount(5 * BLOCK), BLOCK, "and nothing is left of that");
     }
 }

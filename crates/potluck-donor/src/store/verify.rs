@@ -49,6 +49,9 @@ impl Store {
             let touched = self.touches().latest(name);
             let verdict = self.look_at(name)?;
             let _alone = self.lock_name(name);
+            if self.gone() {
+                return Err(Refusal::Disk); // what is there may be another store, or is being counted
+            }
             // Put meanwhile, so it may be another file now.
             if verdict != Verdict::Sound && self.touches().latest(name) != touched {
                 continue;
@@ -68,9 +71,8 @@ impl Store {
             Err(why) if why.kind() == io::ErrorKind::NotFound && self.present() => {
                 Ok(Verdict::Missing)
             }
-            Err(why) if why.kind() == io::ErrorKind::NotFound => {
-                Err(self.refuse("opening a chunk", &why))
-            }
+            // What that means, the look of each second finds out.
+            Err(why) if why.kind() == io::ErrorKind::NotFound => Err(Refusal::Disk),
             // Out of files or memory: that says nothing of the chunk.
             Err(why) if !is_broken(&why) => Err(self.refuse("opening a chunk", &why)),
             _ => Ok(Verdict::Spoiled),
@@ -103,7 +105,7 @@ impl Store {
     fn set_aside_spoiled(&self, name: &ChunkName) -> Result<Verdict, Refusal> {
         let aside =
             self.layout().set_aside(&name.to_string(), self.incarnation(), self.next_serial());
-        match self.disk().rename(&self.layout().chunk(name), &aside) {
+        match self.rename(&self.layout().chunk(name), &aside) {
             Ok(()) => {
                 tracing::warn!("chunk {name} is spoiled; kept aside as {}", aside.display());
                 self.changes().push(Change::Spoiled(*name));

@@ -10,7 +10,7 @@ use potluck_wire::control::{Order, OrderFault, OrderOutcome};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -33,6 +33,8 @@ struct Faults {
     len: AtomicU64,
     /// Of every chunk file, only so many bytes can be read; 0: all.
     readable: AtomicU64,
+    /// A file that gets another name once the quarantine was listed.
+    set_aside: Mutex<Option<(PathBuf, PathBuf)>>,
 }
 
 impl Faults {
@@ -161,7 +163,12 @@ impl Disk for Faulty {
         SystemDisk.remove(path)
     }
     fn list(&self, dir: &Path, each: &mut dyn FnMut(Listed<'_>)) -> io::Result<()> {
-        SystemDisk.list(dir, each)
+        SystemDisk.list(dir, each)?;
+        let quarantine = dir.ends_with("quarantine");
+        match self.faults.set_aside.lock().expect("no holder panics").take_if(|_| quarantine) {
+            Some((from, to)) => SystemDisk.rename(&from, &to),
+            None => Ok(()),
+        }
     }
     fn space(&self, dir: &Path) -> io::Result<Space> {
         let space = SystemDisk.space(dir)?;
@@ -252,7 +259,10 @@ async fn deletes_work_on_a_full_disk() {
         let incarnation = book.registers[0].incarnation;
         book.orders = vec![Order::Delete { chunk: name, incarnation, touches: 1 }];
     }
-    pool.manager.beats(3).await;
+    let deleted = |book: &crate::manager::Book| {
+        book.heartbeats.iter().any(|beat| beat.removed.0.contains(&name)).then_some(())
+    };
+    pool.manager.until("that it is deleted", deleted).await;
     assert_eq!(client.get(&name).await, None);
 }
 
@@ -306,6 +316,24 @@ async fn the_owners_reserve_is_left_alone_whoever_fills_the_disk() {
     faults.available.store(20 << 20, Ordering::Relaxed);
     until_room(&pool, true).await;
     assert_eq!(client.put(&content(3, 1), AckLevel::Memory).await, Status::Ok);
+}
+
+#[tokio::test]
+async fn s2_a_chunk_that_is_set_aside_while_all_is_counted_takes_its_room() {
+    let (pool, faults) = pool_on(Faulty::default()).await;
+    let bytes = content(1, 100_000);
+    assert_eq!(pool.client().await.put(&bytes, AckLevel::Memory).await, Status::Ok);
+    let (name, aside) = (ChunkName::of(&bytes), pool.place.lent().join("quarantine/aside"));
+    *faults.set_aside.lock().expect("no holder panics") =
+        Some((pool.place.chunk(&name), aside.clone()));
+    pool.manager.ask(1, Order::Scrub { order: 1, rate: 1 << 30 }).await;
+    let over = |book: &crate::manager::Book| {
+        book.heartbeats.last().filter(|beat| beat.scrub.rounds == 1).map(drop)
+    };
+    pool.manager.until("the end of the round", over).await;
+    pool.manager.beats(2).await; // the disk is looked at before the scrub is
+    let used = pool.manager.book().heartbeats.last().expect("one").disk.lent_used;
+    assert_eq!((aside.exists(), used), (true, 4096 + 25 * 4096));
 }
 
 /// Gets a chunk that breaks off, and waits until the manager hears which.

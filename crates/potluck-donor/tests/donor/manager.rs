@@ -109,9 +109,10 @@ impl Manager {
         self.book().away = true;
     }
 
-    /// Waits until the book shows what is looked for.
+    /// Waits until the book shows what is looked for. For a long time: looks at chunks are made when
+    /// the machine has nothing else to do.
     pub async fn until<T>(&self, what: &str, mut look: impl FnMut(&Book) -> Option<T>) -> T {
-        for _ in 0..500 {
+        for _ in 0..1500 {
             if let Some(found) = look(&self.book()) {
                 return found;
             }

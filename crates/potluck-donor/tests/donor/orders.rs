@@ -1,6 +1,6 @@
 //! Orders, and what the manager is told.
 
-use crate::manager::Manager;
+use crate::manager::{Book, Manager};
 use crate::pool::{Client, GIB, Place, Pool, content};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{Epoch, Incarnation};
@@ -8,6 +8,7 @@ use potluck_core::policy::AckLevel;
 use potluck_donor::disk::SystemDisk;
 use potluck_wire::bulk::Status;
 use potluck_wire::control::{Heartbeat, Holding, Order};
+use std::collections::BTreeSet;
 use std::fs;
 use std::sync::Arc;
 
@@ -25,19 +26,39 @@ fn touches(manager: &Manager) -> u64 {
     manager.book().heartbeats.last().expect("a heartbeat").touches
 }
 
-/// Gives orders, and waits until the donor must have heard and obeyed them.
+/// Gives orders until the donor has said what came of them.
+async fn order_until(manager: &Manager, orders: Vec<Order>, said: impl Fn(&Heard) -> bool) {
+    manager.book().orders = orders;
+    let look = |book: &Book| said(&Heard::of(book)).then_some(());
+    manager.until("what came of the orders", look).await;
+    manager.book().orders.clear();
+}
+
+/// All that heartbeats ever said of chunks.
+struct Heard {
+    removed: BTreeSet<ChunkName>,
+    spoiled: BTreeSet<ChunkName>,
+    sound: BTreeSet<ChunkName>,
+}
+
+impl Heard {
+    fn of(book: &Book) -> Self {
+        let all = |what: fn(&Heartbeat) -> &Vec<ChunkName>| {
+            book.heartbeats.iter().flat_map(|beat| what(beat).clone()).collect()
+        };
+        Self {
+            removed: all(|beat| &beat.removed.0),
+            spoiled: all(|beat| &beat.spoiled.0),
+            sound: all(|beat| &beat.sound.0),
+        }
+    }
+}
+
+/// Gives orders, and waits until the donor must have heard and obeyed or refused them.
 async fn order(manager: &Manager, orders: Vec<Order>) {
     manager.book().orders = orders;
     manager.beats(3).await;
     manager.book().orders.clear();
-}
-
-fn said(manager: &Manager, what: impl Fn(&Heartbeat) -> &Vec<ChunkName>) -> Vec<ChunkName> {
-    let mut all: Vec<_> =
-        manager.book().heartbeats.iter().flat_map(|beat| what(beat).clone()).collect();
-    all.sort();
-    all.dedup();
-    all
 }
 
 #[tokio::test]
@@ -58,13 +79,14 @@ async fn a_tombstone_deletes_what_nobody_touched_since_and_nothing_else() {
     assert!(client.get(&old).await.is_some(), "said to another life");
 
     let absent = ChunkName::of(b"absent");
-    order(manager, [old, again, new, absent].map(|chunk| delete(chunk, mine)).into()).await;
+    let all = [old, again, new, absent].map(|chunk| delete(chunk, mine));
+    let expected = BTreeSet::from([old, absent]);
+    order_until(manager, all.into(), |heard| heard.removed.is_superset(&expected)).await;
     assert_eq!(client.get(&old).await, None);
     assert!(client.get(&again).await.is_some(), "it was put again");
     assert!(client.get(&new).await.is_some(), "it was put later");
-    let mut expected = vec![old, absent];
-    expected.sort();
-    assert_eq!(said(manager, |beat| &beat.removed.0), expected);
+    assert_eq!(Heard::of(&manager.book()).removed, expected);
+    manager.beats(1).await; // the disk is looked at before changes are collected
     let used = manager.book().heartbeats.last().expect("one").disk.lent_used;
     assert_eq!(used, 4096 + 2 * 8192, "its space is given back");
 }
@@ -88,10 +110,11 @@ async fn a_manager_of_an_older_epoch_gives_no_orders_also_after_a_restart() {
     let mut client = pool.client().await;
     order(&pool.manager, vec![delete(&pool.manager)]).await;
     assert!(client.get(&name).await.is_some());
-    assert!(said(&pool.manager, |beat| &beat.removed.0).is_empty());
+    assert!(Heard::of(&pool.manager.book()).removed.is_empty());
 
     pool.manager.book().epoch = Epoch(6);
-    order(&pool.manager, vec![delete(&pool.manager)]).await;
+    let orders = vec![delete(&pool.manager)];
+    order_until(&pool.manager, orders, |heard| heard.removed.contains(&name)).await;
     assert_eq!(client.get(&name).await, None, "a newer manager may");
 }
 
@@ -102,7 +125,7 @@ async fn d5_a_later_manager_is_told_what_was_heard_before_it_also_after_a_restar
     pool.manager.beats(3).await;
     pool.manager.book().changes = 500;
     pool.manager.beats(2).await;
-    let said = |book: &crate::manager::Book, after: usize| {
+    let said = |book: &Book, after: usize| {
         let said = book.registers.get(after..)?.last()?;
         Some((said.heard.0, said.heard.1, said.heard_changes))
     };
@@ -121,6 +144,16 @@ async fn d5_a_later_manager_is_told_what_was_heard_before_it_also_after_a_restar
     let pool = Pool::under(manager, place, GIB, Arc::new(SystemDisk)).await;
     let heard = pool.manager.until("a registration", |book| said(book, told)).await;
     assert_eq!(heard, (Epoch(6), 78, 450));
+
+    // What was heard since it was written down last is written down at the end.
+    pool.manager.beats(1).await;
+    pool.manager.book().changes = 460;
+    pool.manager.beats(2).await;
+    let told = pool.manager.book().registers.len();
+    let (place, manager) = pool.stop().await;
+    let pool = Pool::under(manager, place, GIB, Arc::new(SystemDisk)).await;
+    let heard = pool.manager.until("a registration", |book| said(book, told)).await;
+    assert_eq!(heard, (Epoch(6), 78, 460));
 }
 
 #[tokio::test]
@@ -132,12 +165,15 @@ async fn a_flipped_bit_is_found_reported_and_kept_aside() {
     let mut bytes = fs::read(&path).expect("stored");
     bytes[123_456] ^= 4;
     fs::write(&path, &bytes).expect("spoil");
-    let verify = [spoiled, sound, ChunkName::of(b"absent")].map(|chunk| Order::Verify { chunk });
-    order(&pool.manager, verify.into()).await;
-
-    assert_eq!(said(&pool.manager, |beat| &beat.spoiled.0), [spoiled]);
-    assert_eq!(said(&pool.manager, |beat| &beat.sound.0), [sound]);
-    assert!(said(&pool.manager, |beat| &beat.removed.0).contains(&ChunkName::of(b"absent")));
+    let absent = ChunkName::of(b"absent");
+    let verify = [spoiled, sound, absent].map(|chunk| Order::Verify { chunk });
+    order_until(&pool.manager, verify.into(), |heard| {
+        let found = heard.spoiled.contains(&spoiled) && heard.sound.contains(&sound);
+        found && heard.removed.contains(&absent)
+    })
+    .await;
+    let heard = Heard::of(&pool.manager.book());
+    assert_eq!((heard.spoiled, heard.sound), (BTreeSet::from([spoiled]), BTreeSet::from([sound])));
     assert_eq!(client.get(&spoiled).await, None, "not served any more");
     assert!(client.get(&sound).await.is_some());
     let aside = pool.place.files("quarantine");
@@ -223,10 +259,11 @@ async fn an_owner_who_takes_everything_back_is_left_no_damaged_chunk_either() {
     let spoiled = put(&mut client, 1, 300_000).await;
     let path = pool.place.chunk(&spoiled);
     fs::write(&path, fs::read(&path).expect("stored").split_off(1)).expect("spoil");
-    order(&pool.manager, vec![Order::Verify { chunk: spoiled }]).await;
+    let verify = vec![Order::Verify { chunk: spoiled }];
+    order_until(&pool.manager, verify, |heard| heard.spoiled.contains(&spoiled)).await;
     assert_eq!(pool.place.files("quarantine").len(), 1);
     pool.manager.book().leaving = true;
-    let empty = |book: &crate::manager::Book| {
+    let empty = |book: &Book| {
         let last = book.heartbeats.last().expect("one");
         (last.disk.lent_used == 4096).then_some(())
     };

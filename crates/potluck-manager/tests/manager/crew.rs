@@ -2,6 +2,7 @@
 
 use crate::lab::{Donor, LEN, Lab, chunk, commit, offer};
 use potluck_core::chunk::{ChunkName, Digest};
+use potluck_core::clock::{Clock, SharedClock, SystemClock, Tick, UnixMillis};
 use potluck_core::erasure::Ec;
 use potluck_core::ids::{DonorId, SessionId};
 use potluck_core::policy::{AckLevel, Override};
@@ -11,9 +12,10 @@ use potluck_wire::control::{
     Condition, Health, Holding, Order, OrderFault, OrderOutcome, OrderResult, Outcome, PoolStatus,
     RepairAction, RepairControl, RepairState, RepairStatus, Reserve, Stat, Status,
 };
+use potluck_wire::env::Env;
 use potluck_wire::packed::Packed;
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// A donor with what it holds.
@@ -128,11 +130,58 @@ pub fn parity_of(data: &[ChunkName], ec: Ec) -> Vec<ChunkName> {
     (0..ec.parity()).map(parity).collect()
 }
 
+/// Time goes on so far after everybody has beaten. A member that beats first in one round and last
+/// in the next is silent for twice that.
+const LEASH: Duration = Duration::from_millis(200);
+
+/// The machine's clock, but it stands still while the crew does not beat: however busy the machine
+/// is, only who sleeps is silent.
+#[derive(Default)]
+pub struct Leashed {
+    machine: SystemClock,
+    at: Mutex<At>,
+}
+
+#[derive(Default)]
+struct At {
+    now: Tick,
+    /// What the machine's clock showed then.
+    machine: Tick,
+    end: Tick,
+}
+
+impl Leashed {
+    fn read(&self) -> MutexGuard<'_, At> {
+        let mut at = self.at.lock().expect("no holder panics");
+        let machine = self.machine.now();
+        at.now = (at.now + machine.saturating_sub(at.machine)).min(at.end);
+        at.machine = machine;
+        at
+    }
+
+    /// Lets time go on.
+    pub fn go_on(&self) {
+        let mut at = self.read();
+        at.end = at.now + LEASH;
+    }
+}
+
+impl Clock for Leashed {
+    fn now(&self) -> Tick {
+        self.read().now
+    }
+
+    fn wall(&self) -> UnixMillis {
+        self.machine.wall()
+    }
+}
+
 /// A pool with members at work.
 pub struct Crew {
     pub lab: Lab,
     pub user: Caller,
     pub members: Vec<Member>,
+    pub clock: Arc<Leashed>,
 }
 
 impl Crew {
@@ -142,17 +191,20 @@ impl Crew {
     }
 
     pub async fn with(count: usize, change: impl FnOnce(&mut ManagerConfig)) -> Self {
-        let lab = Lab::with(|config| {
+        let clock = Arc::new(Leashed::default());
+        let env = Env { clock: Arc::clone(&clock) as SharedClock, ..Env::system() };
+        let lab = Lab::within(env, |config| {
             config.suspect_after = Duration::from_millis(500);
             config.repair_grace = Duration::from_millis(1500);
             change(config);
         })
         .await;
         let user = lab.user().await;
-        let mut members = Vec::new();
+        let mut crew = Self { lab, user, members: Vec::new(), clock };
         for at in 0..count {
-            members.push(Member {
-                donor: lab.donor(&format!("d{at}")).await,
+            let donor = crew.lab.donor(&format!("d{at}")).await;
+            crew.members.push(Member {
+                donor,
                 holds: BTreeSet::new(),
                 asleep: false,
                 excess: 0,
@@ -164,8 +216,9 @@ impl Crew {
                 sound: Vec::new(),
                 results: Vec::new(),
             });
+            crew.beat().await;
         }
-        Self { lab, user, members }
+        crew
     }
 
     /// Starts the manager again after it was stopped; who is awake registers anew.
@@ -186,6 +239,7 @@ impl Crew {
         for member in self.members.iter_mut().filter(|member| !member.asleep) {
             member.beat().await;
         }
+        self.clock.go_on();
     }
 
     /// Beats until `done` gives something.
@@ -194,7 +248,7 @@ impl Crew {
         what: &str,
         mut done: impl AsyncFnMut(&Self) -> Option<T>,
     ) -> T {
-        for _ in 0..400 {
+        for _ in 0..1200 {
             self.beat().await;
             if let Some(found) = done(self).await {
                 return found;
@@ -202,16 +256,15 @@ impl Crew {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         let repair = self.repair().await;
-        panic!("did not happen within 20 s: {what}; {repair:?}; {:?}", self.status().await.spaces);
+        panic!("did not happen within 60 s: {what}; {repair:?}; {:?}", self.status().await.spaces);
     }
 
-    /// Beats for so long, by the clock: on a busy machine fewer times, not longer.
+    /// Beats for so long, by the crew's clock.
     pub async fn work(&mut self, time: Duration) {
-        let clock = Arc::clone(&self.lab.env.clock);
-        let end = clock.now() + time;
-        while clock.now() < end {
+        let end = self.clock.now() + time;
+        while self.clock.now() < end {
             self.beat().await;
-            let left = end.saturating_sub(clock.now());
+            let left = end.saturating_sub(self.clock.now());
             tokio::time::sleep(left.min(Duration::from_millis(100))).await;
         }
     }
@@ -237,6 +290,7 @@ impl Crew {
             self.members[*at].holds.extend(chunks.iter().copied().map(chunk));
         }
         self.look().await;
+        self.beat().await;
     }
 
     /// One group of an erasure-coded file, each chunk on the member of its position.
@@ -265,6 +319,7 @@ impl Crew {
         for (member, name) in self.members.iter_mut().zip(&names) {
             member.holds.insert(*name);
         }
+        self.beat().await;
         names
     }
 

@@ -1,6 +1,7 @@
 use crate::crew::{Crew, Member};
 use crate::lab::{LEN, chunk, commit, eventually, file, offer, refused, reserve};
 use potluck_core::ids::MemberId;
+use potluck_manager::ManagerConfig;
 use potluck_wire::control::{
     Away, DonorState, GiveBack, GiveBackStatus, GivingBack, Outcome, RepairAction, RepairControl,
     Revoke,
@@ -222,12 +223,11 @@ async fn s2_an_owner_in_need_gets_spare_copies_at_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn s2_an_owner_in_need_waits_for_no_budget_and_no_pause() {
-    let mut crew = Crew::with(4, |config| {
+    let slow = |config: &mut ManagerConfig| {
         (config.repair_rate, config.repair_donor_rate) = (1, 1);
-        // Nobody beats while the orders are counted.
-        config.suspect_after = Duration::from_secs(30);
-    })
-    .await;
+        config.suspect_after = Duration::from_secs(600);
+    };
+    let mut crew = Crew::with(4, slow).await;
     let chunks: Vec<u64> = (0..60).collect();
     crew.copies("pot://lab/single", &chunks, &[0]).await;
     crew.until("surveyed", async |crew: &Crew| crew.tolerates(0).await).await;
@@ -236,8 +236,12 @@ async fn s2_an_owner_in_need_waits_for_no_budget_and_no_pause() {
 
     crew.members[0].excess = 60 * u64::from(LEN);
     crew.beat().await;
-    eventually("all is handed out", async || (crew.repair().await.under_way == 60).then_some(()))
-        .await;
+    eventually("all is handed out", async || {
+        // Nobody beats meanwhile.
+        crew.clock.go_on();
+        (crew.repair().await.under_way == 60).then_some(())
+    })
+    .await;
     crew.beat().await;
     assert_eq!(crew.made(), 60, "two beats after its owner needed the space");
     let made: Vec<_> = crew.members.iter().map(Member::made).collect();

@@ -20,6 +20,7 @@ use potluck_wire::packed::{Blob, Packed};
 use potluck_wire::ticket::{Acknowledged, Receipt, Secret};
 use potluck_wire::tls::{TlsDial, install_provider};
 use potluck_wire::token::{JoinToken, Role};
+use std::fs;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,6 +48,11 @@ impl Lab {
     }
 
     pub async fn with(change: impl FnOnce(&mut ManagerConfig)) -> Self {
+        Self::within(Env::system(), change).await
+    }
+
+    /// The same where the outside world is `env`.
+    pub async fn within(env: Env, change: impl FnOnce(&mut ManagerConfig)) -> Self {
         install_provider();
         let dir = tempfile::tempdir().expect("a directory");
         let mut config = ManagerConfig {
@@ -54,12 +60,13 @@ impl Lab {
             state: dir.path().join("state"),
             pool_name: "test pool".into(),
             gc_grace: Duration::from_millis(300),
+            // Nobody beats between the calls of a test, however long they take.
+            suspect_after: NEVER_SUSPECT,
             // Donors here store nothing.
             metadata_copies: 0,
             ..ManagerConfig::default()
         };
         change(&mut config);
-        let env = Env::system();
         init(&config, &env).expect("a pool");
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
         let mut lab = Self { _dir: dir, config, env, address, running: None };
@@ -85,6 +92,13 @@ impl Lab {
         let running = self.running.take().expect("running");
         running.stop.send(()).expect("still running");
         running.ended.await.expect("no panic").expect("stopped well");
+        // A query that nobody waits for any more ends in a thread, and then closes the catalog.
+        let open = || {
+            let files = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+            let mut files = files.filter_map(|file| fs::read_link(file.path()).ok());
+            files.any(|path| path.starts_with(&self.config.state))
+        };
+        eventually("all its files to be closed", async || (!open()).then_some(())).await;
     }
 
     pub fn admin_identity(&self) -> Identity {
@@ -154,15 +168,18 @@ impl Lab {
     }
 }
 
+/// Longer than a test takes, unless it waits for that.
+const NEVER_SUSPECT: Duration = Duration::from_secs(600);
+
 /// Waits until `done` gives something.
 pub async fn eventually<T>(what: &str, mut done: impl AsyncFnMut() -> Option<T>) -> T {
-    for _ in 0..200 {
+    for _ in 0..600 {
         if let Some(found) = done().await {
             return found;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    panic!("did not happen within 10 s: {what}");
+    panic!("did not happen within 30 s: {what}");
 }
 
 pub struct Donor {

@@ -22,7 +22,7 @@ async fn answer(mut stream: BoxStream, request: &str) -> String {
     stream.write_all(request.as_bytes()).await.expect("written");
     let mut text = Vec::new();
     let reading = stream.read_to_end(&mut text);
-    let _ = tokio::time::timeout(Duration::from_secs(20), reading).await.expect("no hang");
+    let _ = tokio::time::timeout(Duration::from_secs(30), reading).await.expect("no hang");
     String::from_utf8_lossy(&text).into_owned()
 }
 
@@ -36,7 +36,7 @@ async fn x3_garbage_costs_its_connection_and_nothing_else() {
         let _ = stream.write_all(garbage).await;
         let _ = stream.shutdown().await;
         let mut rest = Vec::new();
-        let read = tokio::time::timeout(Duration::from_secs(10), stream.read_to_end(&mut rest));
+        let read = tokio::time::timeout(Duration::from_secs(30), stream.read_to_end(&mut rest));
         let _ = read.await.expect("closed, not hung");
     }
     for garbage in [
@@ -54,7 +54,7 @@ async fn x3_a_silent_stranger_is_dropped() {
     let lab = Lab::new().await;
     let mut silent = raw(&lab).await;
     let mut byte = [0];
-    let dropped = tokio::time::timeout(Duration::from_secs(8), silent.read(&mut byte));
+    let dropped = tokio::time::timeout(Duration::from_secs(30), silent.read(&mut byte));
     assert!(matches!(dropped.await.expect("dropped in time"), Ok(0) | Err(_)));
 }
 

@@ -1,7 +1,9 @@
 use crate::crew::Crew;
 use crate::lab::{LEN, chunk};
+use potluck_core::clock::Clock;
 use potluck_wire::control::{Away, DonorState, Fsck, GiveBack, Order, RepairAction, RepairControl};
 use rusqlite::Connection;
+use std::sync::Arc;
 use std::time::Duration;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -10,15 +12,19 @@ async fn a3_a_short_absence_moves_nothing_and_a_long_one_is_repaired_and_trimmed
     crew.copies("pot://lab/a", &[1, 2], &[0, 1]).await;
     crew.until("surveyed", async |crew: &Crew| crew.tolerates(1).await).await;
     crew.members[0].asleep = true;
-    crew.work(Duration::from_millis(1000)).await;
+    crew.until("missed", async |crew: &Crew| {
+        (crew.status().await.donors[0].state == DonorState::Suspect).then_some(())
+    })
+    .await;
     crew.members[0].asleep = false;
-    crew.work(Duration::from_millis(1000)).await;
+    // A survey is due by then.
+    crew.work(Duration::from_secs(2)).await;
     assert_eq!(crew.made(), 0, "shorter than the grace");
 
     crew.members[0].asleep = true;
     crew.until("repaired", async |crew: &Crew| {
         let made = crew.repair().await.made;
-        (made == 2 && crew.tolerates(1).await.is_some()).then_some(())
+        (made >= 2 && crew.tolerates(1).await.is_some()).then_some(())
     })
     .await;
     assert_eq!(crew.status().await.donors[0].state, DonorState::Gone);
@@ -52,7 +58,7 @@ async fn a_lost_chunk_of_a_group_is_rebuilt_from_the_others() {
     let safe_since = crew.health("pot://lab/a").await.safe_since_ms.expect("safe at once");
     crew.members[1].asleep = true;
     crew.until("rebuilt", async |crew: &Crew| {
-        (crew.repair().await.made == 1 && crew.tolerates(1).await.is_some()).then_some(())
+        (crew.repair().await.made >= 1 && crew.tolerates(1).await.is_some()).then_some(())
     })
     .await;
     let since = crew
@@ -85,9 +91,12 @@ async fn a_file_that_cannot_be_read_is_listed_by_path() {
     })
     .await;
     let fsck = Fsck { path: "pot://lab".parse().expect("path"), incomplete: false, after: None };
-    let report = crew.user.call(&fsck).await.expect("a report");
-    assert_eq!(report.files, 2);
-    assert_eq!(report.found.len(), 1);
+    let report = crew.until("listed alone", async |crew: &Crew| {
+        let report = crew.user.call(&fsck).await.expect("a report");
+        assert_eq!(report.files, 2);
+        (report.found.len() == 1).then_some(report)
+    });
+    let report = report.await;
     assert_eq!(report.found[0].path, "pot://lab/dir/lost/2");
     assert!(report.found[0].may_return, "its donor is merely away");
     crew.until("an alarm, when its donor's grace is over", async |crew: &Crew| {
@@ -107,8 +116,9 @@ async fn d3_stat_fsck_and_status_judge_alike() {
     crew.copies("pot://lab/a", &[1], &[0, 1]).await;
     crew.until("surveyed", async |crew: &Crew| {
         let space = crew.status().await.spaces.into_iter().find(|space| space.name == "lab")?;
-        (space.surveyed && space.files == 1 && space.incomplete == 1)
-            .then(|| assert_eq!(space.tolerates, Some(0), "both copies stand on one desk"))
+        // Both copies stand on one desk.
+        let found = (space.files, space.incomplete, space.tolerates);
+        (space.surveyed && found == (1, 1, Some(0))).then_some(())
     })
     .await;
     let stat = crew.health("pot://lab/a/1").await;
@@ -126,30 +136,35 @@ async fn d3_stat_fsck_and_status_judge_alike() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a3_what_is_closest_to_loss_is_repaired_first_within_the_budget() {
-    let rate = 8 * u64::from(LEN);
+    let rate = 5 * u64::from(LEN);
     let mut crew = Crew::with(5, |config| config.repair_rate = rate).await;
     // In the order of their paths the safer ones come first.
     crew.copies("pot://lab/a", &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10], &[0, 1, 2]).await;
     crew.copies("pot://lab/b", &[11, 12, 13, 14, 15, 16, 17, 18, 19, 20], &[0, 1]).await;
     crew.until("surveyed", async |crew: &Crew| crew.tolerates(1).await).await;
     crew.members[0].asleep = true;
+    let clock = Arc::clone(&crew.clock);
+    // When nothing was found yet.
+    let mut began = clock.now();
     let waiting = crew
         .until("the loss is found", async |crew: &Crew| {
+            let before = clock.now();
             let queued = crew.repair().await.queued;
-            (queued.iter().sum::<u64>() > 0).then_some(queued)
+            if queued.iter().sum::<u64>() == 0 && crew.made() == 0 {
+                began = before;
+                return None;
+            }
+            Some(queued)
         })
         .await;
     assert_eq!(waiting.len(), 2, "some survive one more loss, some none: {waiting:?}");
-    let clock = std::sync::Arc::clone(&crew.lab.env.clock);
-    let began = clock.now();
-    while crew.repair().await.made < 20 {
-        crew.beat().await;
+    crew.until("all is made", async |crew: &Crew| {
         let due = rate as f64 * ((clock.now() - began).as_secs_f64() + 2.0) + f64::from(LEN);
         let ordered = crew.made() as f64 * f64::from(LEN);
         assert!(ordered <= due, "{ordered} bytes ordered where {due} were due");
-        assert!(clock.now() - began < Duration::from_secs(20), "{:?}", crew.repair().await);
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+        (crew.repair().await.made >= 20).then_some(())
+    })
+    .await;
     let mut orders: Vec<(u64, bool)> = Vec::new();
     for order in crew.members.iter().flat_map(|member| &member.seen) {
         if let Order::Copy { order, chunk: made, .. } = order {
@@ -167,8 +182,12 @@ async fn a4_when_a_switch_dies_repair_waits_for_an_admin() {
     crew.copies("pot://lab/a", &[1], &[0, 2]).await;
     crew.copies("pot://lab/b", &[2], &[1, 3]).await;
     (crew.members[0].asleep, crew.members[1].asleep) = (true, true);
-    crew.until("a pause", async |crew: &Crew| crew.repair().await.paused).await;
-    crew.work(Duration::from_millis(1500)).await;
+    crew.until("a pause with something to do", async |crew: &Crew| {
+        let repair = crew.repair().await;
+        (repair.paused.is_some() && repair.queued.iter().sum::<u64>() >= 2).then_some(())
+    })
+    .await;
+    crew.work(Duration::from_secs(1)).await;
     assert_eq!(crew.made(), 0);
     assert!(crew.status().await.alarms.iter().any(|alarm| alarm.contains("repair rests")));
     let go_on = RepairControl { action: RepairAction::Resume };
@@ -177,11 +196,13 @@ async fn a4_when_a_switch_dies_repair_waits_for_an_admin() {
     crew.lab.stop().await;
     crew.restart().await;
     crew.until("repaired", async |crew: &Crew| {
-        assert_eq!(crew.repair().await.paused, None);
+        if crew.made() < 2 {
+            return None;
+        }
         crew.tolerates(1).await
     })
     .await;
-    assert!(crew.made() >= 2);
+    assert_eq!(crew.repair().await.paused, None);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -191,7 +212,8 @@ async fn an_admin_pauses_repair_over_a_restart_and_an_announced_absence_is_waite
     let away = Away { donor: None, for_ms: 3_600_000 };
     crew.members[0].donor.caller.call(&away).await.expect("announced");
     crew.members[0].asleep = true;
-    crew.work(Duration::from_millis(2500)).await;
+    let grace = crew.lab.config.repair_grace;
+    crew.work(grace + Duration::from_secs(2)).await;
     assert_eq!(crew.status().await.donors[0].state, DonorState::Suspect);
     assert_eq!(crew.made(), 0);
     crew.until("said that one more donor may not go", async |crew: &Crew| {
@@ -209,15 +231,17 @@ async fn an_admin_pauses_repair_over_a_restart_and_an_announced_absence_is_waite
     crew.lab.admin().call(&back).await.expect("ended");
     crew.lab.stop().await;
     crew.restart().await;
-    crew.until("gone", async |crew: &Crew| {
-        (crew.status().await.donors[0].state == DonorState::Gone).then_some(())
+    crew.until("gone with something to do", async |crew: &Crew| {
+        let repair = crew.repair().await;
+        let gone = crew.status().await.donors[0].state == DonorState::Gone;
+        (gone && repair.queued.iter().sum::<u64>() >= 1).then_some(())
     })
     .await;
-    crew.work(Duration::from_millis(1500)).await;
+    crew.work(Duration::from_secs(1)).await;
     assert_eq!(crew.made(), 0, "still paused");
     crew.lab.admin().call(&control(RepairAction::Resume)).await.expect("resumed");
     crew.until("repaired", async |crew: &Crew| crew.tolerates(1).await).await;
-    assert_eq!(crew.made(), 1);
+    assert!(crew.made() >= 1);
 }
 
 /// Changes the catalog below a running manager.
@@ -241,23 +265,27 @@ async fn l1_a_damaged_record_is_told_of_by_path_and_keeps_no_other_file_from_rep
     crew.members[0].asleep = true;
     crew.until("the other is repaired", async |crew: &Crew| {
         let health = crew.health("pot://lab/b/2").await;
-        (crew.repair().await.made == 1 && health.incomplete == 0).then_some(())
+        (crew.repair().await.made >= 1 && health.incomplete == 0).then_some(())
     })
     .await;
-    let status = crew
+    let told = crew
         .until("told", async |crew: &Crew| {
             let status = crew.status().await;
             let space = status.spaces.iter().find(|space| space.name == "lab")?;
-            (space.unreadable == 1 && space.tolerates.is_none()).then(|| status.clone())
+            let told = status.alarms.iter().find(|alarm| alarm.contains("damaged"))?;
+            (space.unreadable == 1 && space.tolerates.is_none()).then(|| told.clone())
         })
         .await;
-    let told = status.alarms.iter().find(|alarm| alarm.contains("damaged")).expect("an alarm");
     assert!(told.contains("pot://lab/a/1"), "{told}");
 
-    let path = "pot://lab".parse().expect("path");
-    let report = crew.user.call(&Fsck { path, incomplete: true, after: None }).await;
-    let report = report.expect("a report");
-    assert_eq!((report.files, report.found.len()), (2, 1), "{report:?}");
+    let fsck = Fsck { path: "pot://lab".parse().expect("path"), incomplete: true, after: None };
+    let report = crew
+        .until("listed alone", async |crew: &Crew| {
+            let report = crew.user.call(&fsck).await.expect("a report");
+            (report.found.len() == 1).then_some(report)
+        })
+        .await;
+    assert_eq!(report.files, 2, "{report:?}");
     assert_eq!(
         (report.found[0].path.as_str(), report.found[0].may_return),
         ("pot://lab/a/1", false)

@@ -4,6 +4,7 @@ use crate::lab::{Lab, chunk, commit, eventually, file, offer, refused, reserve, 
 use potluck_core::ids::Incarnation;
 use potluck_wire::control::{Open, Outcome, Renew, Status};
 use potluck_wire::error::{ErrorKind, code};
+use std::time::Duration;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn d4_a_write_session_goes_on_after_a_restart() {
@@ -84,8 +85,7 @@ async fn d5_an_interrupted_reclaim_goes_on_and_takes_nothing_else() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn l1_nothing_is_called_unreadable_before_its_donors_had_time_to_register() {
-    let grace = std::time::Duration::from_secs(5);
-    let mut lab = Lab::with(|config| config.repair_grace = grace).await;
+    let mut lab = Lab::with(|config| config.repair_grace = Duration::from_secs(15)).await;
     let (user, mut donor) = (lab.user().await, lab.donor("basement").await);
     write(&user, "pot://lab/a", 1, &donor).await;
     lab.stop().await;
@@ -94,10 +94,14 @@ async fn l1_nothing_is_called_unreadable_before_its_donors_had_time_to_register(
         let spaces = lab.admin().call(&Status {}).await.expect("status").spaces;
         spaces.into_iter().find(|space| space.name == "lab").expect("the space")
     };
-    for _ in 0..15 {
-        let space = lab_space(&lab).await;
+    loop {
+        let status = lab.admin().call(&Status {}).await.expect("status");
+        if status.uptime_seconds >= 2 {
+            break;
+        }
+        let space = status.spaces.iter().find(|space| space.name == "lab").expect("the space");
         assert_eq!((space.surveyed, space.unreadable), (false, 0), "{space:?}");
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
     }
     donor.caller = lab.caller(&donor.identity);
     donor.report(&[chunk(1)]).await;
@@ -110,6 +114,7 @@ async fn l1_nothing_is_called_unreadable_before_its_donors_had_time_to_register(
 
     // One that never comes is not waited for longer than the grace, and may come yet.
     lab.stop().await;
+    lab.config.repair_grace = Duration::from_secs(3);
     lab.start().await;
     let space = eventually("a survey without it", async || {
         Some(lab_space(&lab).await).filter(|space| space.surveyed)

@@ -17,9 +17,9 @@ async fn a_donor_that_denies_what_two_others_saw_is_not_trusted() {
     let why = crew
         .until("quarantined", async |crew: &Crew| crew.status().await.donors[0].quarantined.clone())
         .await;
-    assert!(why.contains("2 members"), "{why}");
+    assert!(why.contains("members got wrong bytes of chunks that it calls sound"), "{why}");
     crew.until("made again", async |crew: &Crew| {
-        (crew.repair().await.made == 1 && crew.tolerates(1).await.is_some()).then_some(())
+        (crew.repair().await.made >= 1 && crew.tolerates(1).await.is_some()).then_some(())
     })
     .await;
     assert!(crew.members[2].holds.contains(&chunk(1)));
@@ -32,14 +32,14 @@ async fn a_donor_that_denies_what_two_others_saw_is_not_trusted() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_liar_is_found_by_audits_and_fails_its_test_when_it_is_to_be_trusted_again() {
     let mut crew =
-        Crew::with(4, |config| config.audit_every = std::time::Duration::from_millis(100)).await;
+        Crew::with(4, |config| config.audit_every = std::time::Duration::from_millis(300)).await;
     crew.copies("pot://lab/a", &[1, 2, 3, 4], &[0, 1, 2, 3]).await;
     let liar = crew.members[0].id();
     crew.members.iter_mut().for_each(|member| member.liar = Some(liar));
     let why = crew
         .until("quarantined", async |crew: &Crew| crew.status().await.donors[0].quarantined.clone())
         .await;
-    assert!(why.contains("2 members"), "{why}");
+    assert!(why.contains("members got wrong bytes of chunks that it calls sound"), "{why}");
     let looked = |order: &Order| matches!(order, Order::Verify { .. });
     assert!(crew.members[0].seen.iter().any(looked), "it was told to look first");
     let honest = &crew.status().await.donors[1..];

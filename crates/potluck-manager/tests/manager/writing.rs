@@ -1,4 +1,4 @@
-use crate::lab::{Lab, commit, file, offer, refused, reserve, write};
+use crate::lab::{Lab, commit, eventually, file, offer, refused, reserve, write};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{MemberId, SessionId};
 use potluck_core::policy::Override;
@@ -197,20 +197,19 @@ async fn what_the_pool_holds_need_not_be_sent_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_belongs_to_its_member_and_ends_with_its_lease() {
-    let lab = Lab::with(|config| config.lease = Duration::from_millis(600)).await;
+    let lab = Lab::with(|config| config.lease = Duration::from_secs(3)).await;
     let (ada, eve, _donor) = (lab.user().await, lab.user().await, lab.donor("basement").await);
     let session = reserve(&ada, 1 << 20).await.expect("reserved").session;
     assert_eq!(refused(&eve, &Renew { session }).await.code, code::NO_SESSION);
     eve.call(&Abort { session }).await.expect("says nothing");
-    for _ in 0..4 {
-        tokio::time::sleep(Duration::from_millis(300)).await;
+    for _ in 0..5 {
+        tokio::time::sleep(Duration::from_millis(800)).await;
         ada.call(&Renew { session }).await.expect("renewed");
     }
     let promised = async || lab.admin().call(&Status {}).await.expect("status").donors[0].promised;
     assert!(promised().await > 0);
-    tokio::time::sleep(Duration::from_millis(1200)).await;
+    eventually("its end", async || (promised().await == 0).then_some(())).await;
     assert_eq!(refused(&ada, &Renew { session }).await.code, code::NO_SESSION);
-    assert_eq!(promised().await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

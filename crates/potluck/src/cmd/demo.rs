@@ -60,10 +60,11 @@ struct DonorShare {
 
 pub async fn run(args: Demo, output: &Output) -> Result<Ending, Failure> {
     let sample = Sample::find(args.file.as_deref())?;
+    let stopped = ready::asked_to_stop(); // before there is anything to leave behind
     let mut pool = ThrowawayPool::new(args.dir.as_deref())?;
     let report = tokio::select! {
         report = show(&mut pool, &sample, output) => report.map(Some),
-        () = ready::asked_to_stop() => Ok(None),
+        () = stopped => Ok(None),
     };
     // Before anything is said, so that nothing is left behind however the saying ends.
     pool.close().await;

@@ -35,8 +35,9 @@ pub async fn run(args: Lend, settings: &Settings, output: &Output) -> Result<End
         ..config(args.terms, dir, absolute(&state)?)?
     };
     let donor = start(config, &identity, output).await?;
+    let stopped = ready::asked_to_stop(); // before anybody takes it for ready
     ready::announce(args.ready_file.as_deref(), donor.address())?;
-    donor.run(ready::asked_to_stop()).await.map_err(failed)?;
+    donor.run(stopped).await.map_err(failed)?;
     Ok(Ending::Done)
 }
 

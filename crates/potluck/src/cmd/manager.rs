@@ -29,8 +29,9 @@ pub async fn run(
     }
     let state = args.state.unwrap_or_else(|| settings.manager_dir());
     let manager = start(&args.options, state, output).await?;
+    let stopped = ready::asked_to_stop(); // before anybody takes it for ready
     ready::announce(args.options.ready_file.as_deref(), manager.address())?;
-    manager.run(ready::asked_to_stop()).await.map_err(failed)?;
+    manager.run(stopped).await.map_err(failed)?;
     Ok(Ending::Done)
 }
 

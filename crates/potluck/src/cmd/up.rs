@@ -35,9 +35,10 @@ pub async fn run(args: Up, settings: &Settings, output: &Output) -> Result<Endin
     let donor = async {
         let identity = donor_identity(&admin_dir, &donor_dir, address.port()).await?;
         let donor = lend::start(config, &identity, output).await?;
+        let stopped = ready::asked_to_stop(); // before anybody takes it for ready
         ready::announce(args.manager.ready_file.as_deref(), address)?;
         output.note("next: potluck space create lab; potluck cp FILE pot://lab/; potluck invite --role donor");
-        donor.run(ready::asked_to_stop()).await.map_err(lend::failed)
+        donor.run(stopped).await.map_err(lend::failed)
     };
     let ended = donor.await;
     drop(stop_manager);

@@ -27,7 +27,11 @@ fn flags_are_read_from_the_environment_as_people_set_them() {
 
 #[test]
 fn a_program_reads_why_its_arguments_are_wrong_as_one_line_of_json() {
-    for args in [&["ls", "--json", "--frobnicate"][..], &["--json", "frobnicate"]] {
+    for (args, named) in [
+        (&["ls", "--json", "--frobnicate"][..], "--frobnicate"),
+        (&["--json", "frobnicate"], "frobnicate"),
+        (&["cp", "--json"], "<FROM>"),
+    ] {
         let ran = std::process::Command::new(env!("CARGO_BIN_EXE_potluck"))
             .args(args)
             .output()
@@ -37,7 +41,7 @@ fn a_program_reads_why_its_arguments_are_wrong_as_one_line_of_json() {
         let said: serde_json::Value = serde_json::from_str(&text).expect("JSON");
         assert_eq!(said["exit_code"], 2, "{said}");
         let message = said["error"]["message"].as_str().expect("a message");
-        assert!(message.contains("frobnicate"), "{message}");
+        assert!(message.contains(named), "{message}");
     }
 }
 

@@ -4,7 +4,6 @@ use super::content::{arg, assert_same, file};
 use super::lab::{Lab, Lending};
 use super::waiting::{PATIENCE, wait_until};
 use serde_json::Value;
-use std::time::Duration;
 
 fn made(repair: &Value) -> u64 {
     repair["made"].as_u64().expect("a count")
@@ -159,8 +158,7 @@ fn k04_an_announced_absence_is_waited_for() {
     assert!(status.contains("away for 5"), "{status}");
     // It is not coming back after all.
     lab.cli.ok(&["nodes", "away", "donor-1", "--end"]);
-    let took = lab.cli.wait_safe("pot://lab/f");
-    assert!(took < Duration::from_secs(20), "{took:?}");
+    lab.cli.wait_safe("pot://lab/f");
 }
 
 #[test]

@@ -103,3 +103,23 @@ fn k09_a_tree_copied_from_above_is_kept_as_its_directories_say() {
     lab.cli.ok(&["cp", arg(&input), "pot://lab/tree/archive/a"]);
     assert_eq!(kept_as("pot://lab/tree/archive/a").as_deref(), Some("2+1"));
 }
+
+#[test]
+fn k09_of_a_tree_what_can_be_kept_as_its_directory_says_is_stored_and_the_rest_is_told() {
+    let lab = Lab::with_donors(3);
+    lab.cli.ok(&["space", "create", "lab"]);
+    lab.cli.ok(&["mkdir", "pot://lab/tree/archive", "--parents", "--ec", "4+2"]);
+    let tree = lab.dir().join("tree");
+    std::fs::create_dir_all(tree.join("archive")).expect("directories");
+    let (_, content) = file(&tree, "plain", 12, 1 << 20);
+    let (archived, _) = file(&tree.join("archive"), "a", 13, 1 << 20);
+    let ran = lab.cli.run(&["--json", "cp", "-r", arg(&tree), "pot://lab/"]).exits(4);
+    let said = ran.json();
+    assert_eq!((&said["files"], said["failed"].as_array().map(Vec::len)), (&1.into(), Some(1)));
+    assert_eq!(said["failed"][0]["path"], "pot://lab/tree/archive/a", "{said}");
+    assert_eq!(said["failed"][0]["error"]["code"], "POT-E031", "{said}");
+    assert_same(&lab.cli.cat("pot://lab/tree/plain"), &content, "what could be stored");
+    // Alone it is the command's failure.
+    let refused = lab.cli.fails(6, &["cp", arg(&archived), "pot://lab/tree/archive/a"]);
+    assert_eq!(refused.code, "POT-E031", "{refused:?}");
+}

@@ -73,9 +73,9 @@ fn p02_demo_leaves_nothing_behind_after_ctrl_c() {
     let mut interrupted = 0;
     for round in 0..4 {
         let mut demo = lab.cli.start(&["demo", arg(&input), "--dir", arg(&place)]);
-        // Not before it can have begun; then at any moment of its life.
+        // The moment there is something to leave behind; then at any moment of its life.
         wait_until("the demo to begin", PATIENCE, || !files_of(&place).is_empty());
-        pause(Duration::from_millis(round * 150 + lots.below(300)));
+        pause(Duration::from_millis(round * (100 + lots.below(250))));
         demo.signal(Signal::INT);
         let code = code_of(demo.end("the interrupted demo"));
         assert!([0, 130].contains(&code), "exit code {code}");

@@ -128,13 +128,13 @@ fn p05_a_dead_clients_reservation_and_orphans_are_reclaimed() {
 
 #[test]
 fn p05_a_slow_writer_keeps_its_lease() {
-    let lab = small_chunks(&["--lease", "1s", "--gc-grace", "1s"]);
+    let lab = small_chunks(&["--lease", "3s", "--gc-grace", "1s"]);
     let content = bytes(9, 1 << 20);
     let mut writer = Writer::start(&lab.cli, "pot://lab/slow", &[]);
     writer.feed(&content);
     wait_for_chunks(&lab, 10);
     // Several leases long nothing is fed; the writer must keep its session by itself.
-    super::waiting::pause(std::time::Duration::from_millis(3500));
+    super::waiting::pause(std::time::Duration::from_millis(7500));
     assert_eq!(lab.cli.status()["sessions"], 1);
     assert_eq!(writer.finish(), 0);
     assert_same(&lab.cli.cat("pot://lab/slow"), &content, "the slow writer's file");

@@ -4,7 +4,7 @@ use super::content::{arg, assert_same, file};
 use super::lab::Lab;
 use super::waiting::PATIENCE;
 use std::io::Read;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 #[test]
 fn p07_copies_lie_on_different_donors() {
@@ -51,7 +51,7 @@ fn p07_reads_survive_the_death_of_a_donor_in_mid_file() {
         out.read_to_end(&mut read).expect("the rest");
         assert!(reading.end("the reader").success(), "without {victim}");
         assert_same(&read, &content, &format!("the file without {victim}"));
-        assert!(died.elapsed() < Duration::from_secs(5), "{:?} without {victim}", died.elapsed());
+        assert!(died.elapsed() < PATIENCE, "{:?} without {victim}", died.elapsed());
         lab.start_donor(&victim);
         lab.wait_back(&victim);
     }

@@ -4,7 +4,7 @@
 use super::content::{Lots, arg, assert_same, bytes, file};
 use super::lab::Lab;
 use super::member::Member;
-use super::waiting::{pause, wait_until};
+use super::waiting::{PATIENCE, pause, wait_until};
 use potluck_core::chunk::ChunkName;
 use potluck_core::entropy::SystemEntropy;
 use potluck_core::ids::DonorId;
@@ -98,7 +98,7 @@ fn p12_the_ports_answer_curl() {
     stream
         .write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
         .expect("sent");
-    let said = until_closed(&stream, Duration::from_secs(5));
+    let said = until_closed(&stream, DROPPED_WITHIN);
     assert!(said.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&said));
 }
 
@@ -286,9 +286,7 @@ fn p12_truncated_forged_and_oversized_frames_end_the_connection() {
     let reply = answer.expect("an answer").expect("an answer").1;
     assert_eq!((reply.status, reply.receipt.is_some()), (Status::Mismatch, false));
     assert_eq!(lab.lent("donor-1").chunks().len(), stored, "nothing of all this was stored");
-    wait_until("temporary files to be gone", Duration::from_secs(10), || {
-        lab.lent("donor-1").temp().is_empty()
-    });
+    wait_until("temporary files to be gone", PATIENCE, || lab.lent("donor-1").temp().is_empty());
     assert_serves(&mut lab, "frames");
 }
 

@@ -65,8 +65,13 @@ pub async fn copy(args: &Cp, client: &Client, shown: bool) -> Result<CpReport, F
         return Ok(report);
     }
     let progress = progress_bar::transfer(shown, options.bytes);
-    for (root, files) in by_policy(client, &to, wanted.files).await? {
+    let parts = by_policy(client, &to, wanted.files).await?;
+    let several = parts.len() > 1;
+    let mut ended = None;
+    for (root, files) in parts {
         options.bytes = bytes(&files);
+        let paths = files.iter().filter(|_| several).map(|file| file.path.to_string());
+        let paths: Vec<String> = paths.collect();
         let items = files.into_iter().map(|Wish { path, source, .. }| {
             let input = match source {
                 Source::File(local) => Input::File(local),
@@ -75,9 +80,19 @@ pub async fn copy(args: &Cp, client: &Client, shown: bool) -> Result<CpReport, F
             Item { path, input }
         });
         let progress = Arc::clone(&progress);
-        report.stored(put(client, &root, Box::new(items), &options, progress).await?);
+        match put(client, &root, Box::new(items), &options, progress).await {
+            Ok(done) => report.stored(done),
+            // What else is stored has to be told.
+            Err(failure) if several => {
+                report.failed.extend(
+                    paths.into_iter().map(|path| FailedFile { path, error: failure.clone() }),
+                );
+                ended.get_or_insert(failure);
+            }
+            Err(failure) => return Err(failure),
+        }
     }
-    Ok(report)
+    ended.filter(|_| report.files == 0).map_or(Ok(report), Err)
 }
 
 /// Plaintext bytes of all; `None` while that cannot be known.
