@@ -77,6 +77,12 @@ impl Ec {
         (0..chunks).step_by(self.data()).map(move |at| at..(at + self.data()).min(chunks))
     }
 
+    /// The data chunks of group `number` of `chunks` in all; `None` past the last.
+    pub fn group(self, chunks: usize, number: usize) -> Option<Range<usize>> {
+        let at = number.checked_mul(self.data()).filter(|at| *at < chunks)?;
+        Some(at..(at + self.data()).min(chunks))
+    }
+
     /// How many groups `chunks` data chunks form.
     pub fn group_count(self, chunks: usize) -> usize {
         chunks.div_ceil(self.data())
@@ -250,6 +256,8 @@ mod tests {
         assert_eq!(ec.shard_len(5 << 20, 4 << 20), 5 << 18);
         assert_eq!(ec.shard_len(1, 4 << 20), MIN_SHARD);
         assert_eq!(ec.groups(9).collect::<Vec<_>>(), [0..4, 4..8, 8..9]);
+        let one_by_one = (0..4).map(|number| ec.group(9, number));
+        assert_eq!(one_by_one.collect::<Vec<_>>(), [Some(0..4), Some(4..8), Some(8..9), None]);
         assert_eq!((ec.group_count(0), ec.group_count(8), ec.group_count(9)), (0, 2, 3));
     }
 

@@ -3,7 +3,8 @@
 //! The greedy space fit of FreeLoader §4.1.2: sort the donors by free space, stripe over the top
 //! `width` as far as the smallest of them allows, re-sort, and repeat for the overflow, with a
 //! smaller width when fewer have room. Three things are added. Copies lie on distinct donors, and
-//! on distinct hosts where labels allow it. A section stops early where going on would leave the
+//! in distinct domains where there are enough: by label or else machine, by labels alone where
+//! machines are too few, and in as many labels as there are where those are too few as well. A section stops early where going on would leave the
 //! rest without enough distinct donors, so a refusal means that no placement exists. Near ties in
 //! space go to the less loaded donor (CEFT-PVFS §5.3).
 
@@ -24,7 +25,10 @@ pub struct Candidate {
     pub free: u64,
     /// [`crate::load::Load::score`].
     pub load: f32,
-    /// What fails together with it; unknown counts as apart from all others.
+    /// What its owner says fails together with it; unknown counts as apart from all others.
+    pub label: Option<String>,
+    /// The machine it seems to run on, which says as much of donors without a label where there are
+    /// enough machines.
     pub host: Option<String>,
 }
 
@@ -184,13 +188,13 @@ impl Plan {
         self.sections.iter().flat_map(|section| &section.donors).copied().collect()
     }
 
-    /// Whether no two copies of a chunk lie on one host; unknown hosts count as apart.
-    pub fn is_apart<'a>(&self, host: impl Fn(DonorId) -> Option<&'a str>) -> bool {
+    /// Whether no two copies of a chunk lie in one domain; unknown ones count as apart.
+    pub fn is_apart<'a>(&self, domain: impl Fn(DonorId) -> Option<&'a str>) -> bool {
         self.sections.iter().all(|section| {
             let slots = section.chunks.min(section.donors.len() as u64);
             (0..slots).all(|chunk| {
                 let mut seen = BTreeSet::new();
-                section.slot(chunk, self.copies).filter_map(&host).all(|host| seen.insert(host))
+                section.slot(chunk, self.copies).filter_map(&domain).all(|own| seen.insert(own))
             })
         })
     }

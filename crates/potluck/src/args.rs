@@ -46,7 +46,7 @@ pub struct Global {
     /// Print one JSON object instead of text
     #[arg(long, global = true)]
     pub json: bool,
-    /// Print nothing but errors
+    /// Print nothing but errors; of `invite` also the token
     #[arg(short, long, global = true)]
     pub quiet: bool,
     /// Say more; repeat for still more
@@ -124,10 +124,10 @@ pub enum Command {
     #[command(after_help = "Example:\n  potluck tree pot://lab --depth 2")]
     Tree(Tree),
     /// Make, list or remove spaces
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  potluck space create lab --copies 2")]
     Space(Space),
     /// Show or change how files are stored and kept safe
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  potluck policy set pot://lab/runs --ec 4+2")]
     Policy(Policy),
     /// Show how safe the pool is, and its donors
     #[command(after_help = "Example:\n  potluck status")]
@@ -143,16 +143,16 @@ pub enum Command {
     )]
     Fsck(Fsck),
     /// Look at or steer what makes lost copies again
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  potluck repair status --watch")]
     Repair(Repair),
     /// Have donors read back what they hold
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  potluck scrub now")]
     Scrub(Scrub),
     /// Look at what is reclaimed, or let it go on after a restore
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  potluck gc status")]
     Gc(Gc),
     /// List donors, empty, remove or trust them
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  potluck nodes ls")]
     Nodes(Nodes),
     /// Take back space that this machine lends
     #[command(

@@ -51,6 +51,11 @@ impl Output {
         }
     }
 
+    /// Prints what the command is for and what cannot be had a second time, however quiet.
+    pub fn answer<T: Serialize>(&self, value: &T, text: impl FnOnce(&T) -> String) {
+        Self { quiet: false, ..*self }.result(value, text);
+    }
+
     /// Says something to people only.
     pub fn note(&self, text: &str) {
         if !self.quiet && !self.json {
@@ -84,9 +89,34 @@ impl Output {
 }
 
 fn print(text: &str) {
-    let mut out = io::stdout().lock();
-    let written = writeln!(out, "{text}").and_then(|()| out.flush());
-    if written.is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
+    let mut out = Piped::stdout();
+    // Where not even this can be written, there is nobody to tell.
+    let _ = out.write_all(format!("{text}\n").as_bytes()).and_then(|()| out.flush());
+}
+
+/// Standard output for the bytes of a file. A reader that went away has all it wants: the process
+/// ends quietly, as `head` expects.
+pub struct Piped(io::Stdout);
+
+impl Piped {
+    /// The process's own.
+    pub fn stdout() -> Self {
+        Self(io::stdout())
+    }
+}
+
+impl Write for Piped {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes).inspect_err(end_without_reader)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush().inspect_err(end_without_reader)
+    }
+}
+
+fn end_without_reader(error: &io::Error) {
+    if error.kind() == io::ErrorKind::BrokenPipe {
         std::process::exit(0);
     }
 }
@@ -134,6 +164,11 @@ pub fn duration(seconds: u64) -> String {
 /// escaped. Programs get names as they are.
 pub fn name(name: &str) -> Cow<'_, str> {
     if io::stdout().is_terminal() { escaped(name) } else { name.into() }
+}
+
+/// The same for standard error.
+pub fn told(name: &str) -> Cow<'_, str> {
+    if io::stderr().is_terminal() { escaped(name) } else { name.into() }
 }
 
 fn escaped(name: &str) -> Cow<'_, str> {

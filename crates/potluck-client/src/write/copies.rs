@@ -1,5 +1,6 @@
 //! Which donor takes which copy or chunk of a group: the plan's own slots while they keep up,
-//! otherwise whoever of the plan has room.
+//! otherwise whoever of the plan has room. Off the plan, too, a donor in a domain that has a copy is
+//! taken only when no other domain is left: one that is merely busy is waited for.
 
 use crate::donors::Donors;
 use potluck_core::clock::Tick;
@@ -8,13 +9,15 @@ use potluck_core::pace::{Pace, choose, overdue};
 use potluck_core::placement::Plan;
 use potluck_core::policy::AckLevel;
 use potluck_wire::ticket::Receipt;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The donors a session may write to.
 pub struct Copies {
     donors: Donors,
     plan: Plan,
     usable: BTreeSet<DonorId>,
+    /// Of donors that fail together with others; most pools name none.
+    domains: HashMap<DonorId, String>,
     failed: BTreeSet<DonorId>,
     next_slot: u64,
 }
@@ -46,8 +49,16 @@ impl Spread {
 impl Copies {
     /// Follows `plan`.
     pub fn new(donors: Donors, plan: Plan) -> Self {
-        let usable = plan.donors().into_iter().collect();
-        Self { donors, plan, usable, failed: BTreeSet::new(), next_slot: 0 }
+        let usable = plan.donors();
+        let (domains, failed) = Default::default();
+        let mut copies = Self { donors, plan, usable, domains, failed, next_slot: 0 };
+        copies.learn_domains();
+        copies
+    }
+
+    fn learn_domains(&mut self) {
+        let access = self.usable.iter().filter_map(|donor| self.donors.access(*donor));
+        self.domains.extend(access.filter_map(|access| Some((access.donor, access.domain?))));
     }
 
     /// More of the plan. Donors that were given up and are planned again count as usable.
@@ -57,6 +68,7 @@ impl Copies {
             self.failed.remove(&donor);
         }
         self.plan.extend(plan);
+        self.learn_domains();
     }
 
     /// A new chunk, for the plan's next slot.
@@ -100,7 +112,8 @@ impl Copies {
     /// The donor for the next copy of a chunk of `bytes`; `None` while all have enough to do.
     pub fn pick(&self, spread: &Spread, bytes: u32) -> Option<DonorId> {
         let planned = self.planned(spread.slot);
-        self.pick_of(&planned, |donor| !spread.targets.contains(donor), bytes)
+        let free = |donor: &DonorId| !spread.targets.contains(donor);
+        self.pick_of(&planned, &spread.targets, free, bytes)
     }
 
     /// The donors that the plan has for a slot, one a copy or a chunk of a group. A plan that is
@@ -110,20 +123,47 @@ impl Copies {
     }
 
     /// The first of `planned` that is `free` and has room for `bytes`, or any other; `None` while
-    /// all have enough to do.
+    /// all have enough to do. Donors apart from those that the rest is `with` go before all others,
+    /// even while they have no room.
     pub fn pick_of(
         &self,
         planned: &[DonorId],
+        with: &[DonorId],
         free: impl Fn(&DonorId) -> bool,
         bytes: u32,
     ) -> Option<DonorId> {
         let free = |donor: &DonorId| self.usable.contains(donor) && free(donor);
         self.donors.paces(|paces| {
+            let must_be_apart = self.is_any_apart(with, |at| free(at) && paces.contains_key(at));
+            let fits = |at: &DonorId| free(at) && (!must_be_apart || self.is_apart(at, with));
             let has_room =
                 |donor: &DonorId| paces.get(donor).is_some_and(|pace| pace.has_room(bytes));
-            let preferred = planned.iter().copied().filter(free).find(has_room);
-            preferred.or_else(|| choose(others(paces, free), bytes))
+            let preferred = planned.iter().copied().filter(fits).find(has_room);
+            preferred.or_else(|| choose(others(paces, fits), bytes))
         })
+    }
+
+    /// Whether any donor fails together with others.
+    pub fn knows_domains(&self) -> bool {
+        !self.domains.is_empty()
+    }
+
+    /// Whether a donor may have what goes `with` what these have: it is apart from them, or nobody
+    /// is left that is.
+    pub fn is_fit(&self, donor: &DonorId, with: &[DonorId]) -> bool {
+        self.is_apart(donor, with) || !self.is_any_apart(with, |other| !with.contains(other))
+    }
+
+    /// Whether none of these fails together with a donor.
+    pub fn is_apart(&self, donor: &DonorId, with: &[DonorId]) -> bool {
+        let Some(own) = self.domains.get(donor) else { return true };
+        with.iter().all(|other| other == donor || self.domains.get(other) != Some(own))
+    }
+
+    /// Whether labels matter and a `free` donor is left that is apart.
+    fn is_any_apart(&self, with: &[DonorId], free: impl Fn(&DonorId) -> bool) -> bool {
+        let mut usable = self.usable.iter();
+        self.knows_domains() && usable.any(|donor| free(donor) && self.is_apart(donor, with))
     }
 
     /// How many donors are left that are `free`.
@@ -131,20 +171,41 @@ impl Copies {
         self.usable.iter().filter(|donor| free(donor)).count()
     }
 
-    /// A `free` donor for what `slow` has had since `sent_at`, if waiting is not worth it.
-    pub fn hedge(
+    /// A donor for one more try of a copy that `slow` has had since `sent_at`, if waiting is not
+    /// worth it. Only where it is the last that is waited for does it take the slow one's domain:
+    /// otherwise both could answer before the others, and all copies be in that.
+    pub fn hedge_copy(
         &self,
-        free: impl Fn(&DonorId) -> bool,
+        spread: &Spread,
         slow: DonorId,
         bytes: u32,
         sent_at: Tick,
         now: Tick,
     ) -> Option<DonorId> {
+        let is_last = spread.acks.len() + 1 >= spread.want as usize;
+        let with = spread.targets.iter().copied().filter(|target| !is_last || *target != slow);
+        let with: Vec<DonorId> = with.collect();
+        let free = |donor: &DonorId| !spread.targets.contains(donor);
+        self.hedge(&with, free, (slow, bytes), sent_at, now)
+    }
+
+    /// A `free` donor for the bytes that `slow` has had since `sent_at`, if waiting is not worth it:
+    /// one apart from those that the rest is `with`, unless nobody is and `slow` is not either.
+    pub fn hedge(
+        &self,
+        with: &[DonorId],
+        free: impl Fn(&DonorId) -> bool,
+        (slow, bytes): (DonorId, u32),
+        sent_at: Tick,
+        now: Tick,
+    ) -> Option<DonorId> {
         let free = |donor: &DonorId| self.usable.contains(donor) && free(donor);
+        let must_be_apart = self.is_any_apart(with, |donor| free(donor) || *donor == slow);
+        let fits = |donor: &DonorId| free(donor) && (!must_be_apart || self.is_apart(donor, with));
         self.donors.paces(|paces| {
-            let best = others(paces, free).filter_map(|(_, pace)| pace.rate()).fold(0.0, f64::max);
+            let best = others(paces, fits).filter_map(|(_, pace)| pace.rate()).fold(0.0, f64::max);
             let late = overdue(paces.get(&slow)?, best, bytes, sent_at, now);
-            late.then(|| choose(others(paces, free), bytes)).flatten()
+            late.then(|| choose(others(paces, fits), bytes)).flatten()
         })
     }
 }
@@ -160,7 +221,98 @@ fn others(
 mod tests {
     use super::*;
     use crate::buffer::Buffers;
+    use potluck_core::placement::Section;
+    use potluck_wire::control::DonorAccess;
     use potluck_wire::env::Env;
+
+    const LEN: u32 = 1 << 16;
+
+    /// A session with the donors 1 and so on, under these labels, for two copies.
+    fn labelled(labels: &[Option<&str>]) -> Copies {
+        let donors = Donors::new(Env::system(), Buffers::new(1 << 20));
+        let access = |(number, label): (u32, &Option<&str>)| DonorAccess {
+            donor: DonorId(number),
+            name: format!("d{number}"),
+            address: String::new(),
+            live: true,
+            load: 0.0,
+            ticket: None,
+            domain: label.map(Into::into),
+        };
+        donors.learn((1..).zip(labels).map(access).collect());
+        let all: Vec<DonorId> = (1..=labels.len() as u32).map(DonorId).collect();
+        let section = Section { donors: all, chunks: 1, bytes: LEN.into() };
+        Copies::new(donors, Plan { sections: vec![section], copies: 2, chunk_size: LEN })
+    }
+
+    fn sent(copies: &mut Copies, to: &[u32]) -> Spread {
+        Spread { want: 2, targets: to.iter().copied().map(DonorId).collect(), ..copies.spread() }
+    }
+
+    fn busy(copies: &Copies, donor: u32) {
+        while copies.donors.paces(|paces| paces[&DonorId(donor)].has_room(LEN)) {
+            copies.donors.paces(|paces| {
+                paces.entry(DonorId(donor)).or_default().sent(LEN, Tick::ZERO);
+            });
+        }
+    }
+
+    /// Donors that answer fast, so that others are late.
+    fn fast(copies: &Copies, donors: &[u32]) {
+        for donor in donors {
+            copies.donors.paces(|paces| {
+                let pace = paces.entry(DonorId(*donor)).or_default();
+                pace.sent(LEN, Tick::ZERO);
+                pace.acked(LEN, Tick::ZERO, Tick::from_millis(1));
+            });
+        }
+    }
+
+    #[test]
+    fn a_copy_waits_for_a_busy_donor_of_another_domain_and_shares_one_only_when_none_is_left() {
+        let mut copies = labelled(&[Some("a"), Some("a"), Some("b"), Some("b")]);
+        let spread = sent(&mut copies, &[1]);
+        assert_eq!(copies.pick(&spread, LEN), Some(DonorId(3)), "2 is planned, and of one room");
+        busy(&copies, 3);
+        assert_eq!(copies.pick(&spread, LEN), Some(DonorId(4)));
+        busy(&copies, 4);
+        assert_eq!(copies.pick(&spread, LEN), None);
+        copies.give_up(DonorId(3), true);
+        assert_eq!(copies.pick(&spread, LEN), None, "4 is merely busy");
+        copies.give_up(DonorId(4), true);
+        assert_eq!(copies.pick(&spread, LEN), Some(DonorId(2)));
+    }
+
+    #[test]
+    fn donors_without_a_label_are_apart_from_all() {
+        let mut copies = labelled(&[None, Some("a"), None]);
+        let spread = sent(&mut copies, &[1]);
+        assert_eq!(copies.pick(&spread, LEN), Some(DonorId(2)));
+        busy(&copies, 2);
+        assert_eq!(copies.pick(&spread, LEN), Some(DonorId(3)), "nobody is waited for");
+    }
+
+    #[test]
+    fn a_late_copy_frees_its_domain_once_it_is_the_last() {
+        let mut copies = labelled(&[Some("a"), Some("b"), Some("a"), Some("b")]);
+        let mut spread = sent(&mut copies, &[1, 2]);
+        copies.donors.paces(|paces| {
+            for donor in [1, 2] {
+                paces.entry(DonorId(donor)).or_default().sent(LEN, Tick::ZERO);
+            }
+        });
+        fast(&copies, &[3, 4]);
+        let late = |copies: &Copies, spread: &Spread| {
+            copies.hedge_copy(spread, DonorId(1), LEN, Tick::ZERO, Tick::from_secs(60))
+        };
+        assert_eq!(late(&copies, &spread), None, "both of one room might answer first");
+        spread.acks.push((DonorId(2), AckLevel::Memory, Receipt([0; 16])));
+        assert_eq!(late(&copies, &spread), Some(DonorId(3)));
+        copies.give_up(DonorId(3), true);
+        assert_eq!(late(&copies, &spread), None, "the late one is of another room than the other");
+        copies.give_up(DonorId(1), true);
+        assert_eq!(late(&copies, &spread), Some(DonorId(4)), "nothing better is left");
+    }
 
     #[test]
     fn a_copy_without_a_donor_left_is_not_waited_for() {

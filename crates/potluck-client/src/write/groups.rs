@@ -193,7 +193,7 @@ impl Groups {
         copies: &Copies,
         sends: &mut Vec<Send>,
     ) -> Result<bool, Stranded> {
-        self.seat_where_held(number);
+        self.seat_where_held(number, copies);
         let Some(group) = self.groups.get_mut(&number) else { return Ok(true) };
         let planned = copies.planned(group.slot);
         let mut taken: Vec<DonorId> = group.taken();
@@ -205,7 +205,7 @@ impl Groups {
             }
             let own = planned.get(position..=position).unwrap_or_default();
             let free = |donor: &DonorId| !taken.contains(donor) && !shard.has(donor);
-            match copies.pick_of(own, free, shard.len) {
+            match copies.pick_of(own, &taken, free, shard.len) {
                 Some(donor) => {
                     taken.push(donor);
                     seat.at.push(donor);
@@ -222,8 +222,16 @@ impl Groups {
         Ok(open == 0)
     }
 
-    /// Gives seats the donors that have, or are being sent, their chunks already.
-    fn seat_where_held(&mut self, number: u64) {
+    /// Gives seats the donors that have, or are being sent, their chunks already: those in a domain
+    /// of the group last, and only where no other is left that could be sent the chunk.
+    fn seat_where_held(&mut self, number: u64, copies: &Copies) {
+        self.seat_if_held(number, |donor, taken| copies.is_apart(donor, taken));
+        if copies.knows_domains() {
+            self.seat_if_held(number, |donor, taken| copies.is_fit(donor, taken));
+        }
+    }
+
+    fn seat_if_held(&mut self, number: u64, fits: impl Fn(&DonorId, &[DonorId]) -> bool) {
         let Some(group) = self.groups.get_mut(&number) else { return };
         let mut taken = group.taken();
         let mut done = Vec::new();
@@ -232,7 +240,7 @@ impl Groups {
             if seat.done || !seat.at.is_empty() {
                 continue;
             }
-            let free = |donor: &&DonorId| !taken.contains(donor);
+            let free = |donor: &&DonorId| !taken.contains(donor) && fits(donor, &taken);
             let here = shard.acks.iter().map(|(donor, ..)| donor).chain(&shard.held).find(free);
             if let Some(donor) = here.or_else(|| shard.under_way.iter().find(free)).copied() {
                 taken.push(donor);
@@ -296,7 +304,9 @@ impl Groups {
         };
         let (number, position, taken) = shard.seats.iter().find_map(waiting)?;
         let free = |donor: &DonorId| !taken.contains(donor) && !shard.has(donor);
-        let donor = copies.hedge(free, slow, shard.len, sent_at, now)?;
+        // Whichever of the two answers first has the seat, so that one domain serves both.
+        let with: Vec<DonorId> = taken.iter().copied().filter(|at| *at != slow).collect();
+        let donor = copies.hedge(&with, free, (slow, shard.len), sent_at, now)?;
         shard.under_way.push(donor);
         self.groups.get_mut(&number)?.seats.get_mut(position)?.at.push(donor);
         Some((name, donor))

@@ -9,15 +9,23 @@ struct Room {
     donor: DonorId,
     chunks: u64,
     load: f32,
-    /// Donors with one number fail together.
-    host: usize,
+    /// By [`Apart`]: donors with one number fail together.
+    domains: [usize; 2],
+}
+
+/// What is taken to fail together.
+#[derive(Clone, Copy)]
+enum Apart {
+    /// Donors with one label; of those without, the ones on one machine.
+    ByMachine,
+    /// Donors with one label, which is what safety is judged by.
+    ByLabel,
 }
 
 /// A placement under way.
 pub(super) struct Fit {
     /// Best first after [`Fit::rank`]; only donors with room.
     rooms: Vec<Room>,
-    hosts: usize,
     donors: usize,
     copies: usize,
     width: usize,
@@ -47,17 +55,21 @@ impl Fit {
             a.donor.cmp(&b.donor).then(a.free.cmp(&b.free)).then(a.load.total_cmp(&b.load))
         });
         sorted.dedup_by_key(|candidate| candidate.donor);
-        let mut numbers = HashMap::new();
-        let rooms = sorted.iter().enumerate().map(|(own, candidate)| Room {
-            donor: candidate.donor,
-            chunks: candidate.free / unit,
-            load: candidate.load,
-            host: candidate.host.as_ref().map_or(own, |host| *numbers.entry(host).or_insert(own)),
+        let (mut machines, mut labels) = (HashMap::new(), HashMap::new());
+        let rooms = sorted.iter().enumerate().map(|(own, candidate)| {
+            let (label, host) = (candidate.label.as_ref(), candidate.host.as_ref());
+            let machine = label.or(host).map(|name| *machines.entry(name).or_insert(own));
+            let label = label.map(|name| *labels.entry(name).or_insert(own));
+            Room {
+                donor: candidate.donor,
+                chunks: candidate.free / unit,
+                load: candidate.load,
+                domains: [machine.unwrap_or(own), label.unwrap_or(own)],
+            }
         });
         let rooms = rooms.filter(|room| room.chunks > 0).collect();
         Self {
             rooms,
-            hosts: sorted.len(),
             donors: sorted.len(),
             copies: request.copies as usize,
             width: request.width.max(request.copies) as usize,
@@ -115,7 +127,11 @@ impl Fit {
         self.width = self.width.min(self.rooms.len());
         loop {
             let plain: Vec<usize> = (0..self.width).collect();
-            for stripe in self.apart().into_iter().chain([plain]) {
+            let by_machine = || self.apart(Apart::ByMachine);
+            let by_label = || self.apart(Apart::ByLabel);
+            let ways: [&dyn Fn() -> Option<Vec<usize>>; 4] =
+                [&by_machine, &by_label, &|| self.spread(), &|| Some(plain.clone())];
+            for stripe in ways.into_iter().filter_map(|way| way()) {
                 let chunks = self.whole_turns(self.most_chunks(&stripe), stripe.len());
                 if chunks >= self.left.min(stripe.len() as u64) {
                     return (stripe, chunks);
@@ -184,23 +200,54 @@ impl Fit {
         u128::from(chunks) * self.copies as u128
     }
 
-    /// The widest stripe in which no slot has two copies on one host, if the labels allow any:
-    /// a narrower stripe costs speed once, a shared host costs the file.
-    fn apart(&self) -> Option<Vec<usize>> {
+    /// The widest stripe in which no slot has two copies in one domain, if there are enough: a
+    /// narrower stripe costs speed once, a shared domain costs the file.
+    fn apart(&self, apart: Apart) -> Option<Vec<usize>> {
         if self.copies == 1 {
             return None;
         }
         (self.copies..=self.width).rev().find_map(|width| {
-            let stripe = self.interleave(self.few_per_host(width)?);
-            self.is_apart(&stripe).then_some(stripe)
+            let stripe = self.interleave(self.few_per_domain(width, apart)?, apart);
+            (self.least_domains(&stripe, apart) == self.copies).then_some(stripe)
         })
     }
 
-    /// The best `width` donors with at most as many of one host as can be kept apart.
-    fn few_per_host(&self, width: usize) -> Option<Vec<usize>> {
-        let mut taken = vec![0; self.hosts];
+    /// Where labels are too few to keep copies apart: a stripe whose every slot has copies under as
+    /// many labels as can be, as wide as allowed or else one slot wide.
+    fn spread(&self) -> Option<Vec<usize>> {
+        if self.copies == 1 {
+            return None;
+        }
+        // What cannot take its part of a full turn would make the stripe useless.
+        let turn = self.left.min(self.copies as u64);
+        let mut seen = vec![0_usize; self.donors];
+        let mut evenly: Vec<(usize, usize)> = Vec::with_capacity(self.rooms.len());
+        for (at, room) in self.rooms.iter().enumerate().filter(|(_, room)| room.chunks >= turn) {
+            let seen = &mut seen[room.domains[Apart::ByLabel as usize]];
+            evenly.push((*seen, at));
+            *seen += 1;
+        }
+        evenly.sort_unstable();
+        let labels = evenly.iter().filter(|(nth, _)| *nth == 0).count();
+        if labels == evenly.len() {
+            return None; // there is none to spread over
+        }
+        [self.width, self.copies].into_iter().filter(|width| *width <= evenly.len()).find_map(
+            |width| {
+                let mut donors: Vec<usize> = evenly[..width].iter().map(|(_, at)| *at).collect();
+                donors.sort_unstable();
+                let stripe = self.interleave(donors, Apart::ByLabel);
+                let least = self.least_domains(&stripe, Apart::ByLabel);
+                (least == labels.min(self.copies)).then_some(stripe)
+            },
+        )
+    }
+
+    /// The best `width` donors with at most as many of one domain as can be kept apart.
+    fn few_per_domain(&self, width: usize, apart: Apart) -> Option<Vec<usize>> {
+        let mut taken = vec![0; self.donors];
         let chosen = |room: &usize| {
-            let count: &mut usize = &mut taken[self.rooms[*room].host];
+            let count: &mut usize = &mut taken[self.domain(*room, apart)];
             *count += 1;
             *count <= width / self.copies
         };
@@ -208,28 +255,42 @@ impl Fit {
         (stripe.len() == width).then_some(stripe)
     }
 
-    /// Orders donors so that those of one host are far from each other: always the host with most
-    /// left among those not used for the last copies.
-    fn interleave(&self, mut donors: Vec<usize>) -> Vec<usize> {
-        let host = |room: usize| self.rooms[room].host;
-        let mut left = vec![0_usize; self.hosts];
-        donors.iter().for_each(|room| left[host(*room)] += 1);
+    fn domain(&self, room: usize, apart: Apart) -> usize {
+        self.rooms[room].domains[apart as usize]
+    }
+
+    /// Orders donors so that those of one domain are far from each other: always the domain with
+    /// most left among those used least for the last copies.
+    fn interleave(&self, mut donors: Vec<usize>, apart: Apart) -> Vec<usize> {
+        let domain = |room: usize| self.domain(room, apart);
+        let mut left = vec![0_usize; self.donors];
+        donors.iter().for_each(|room| left[domain(*room)] += 1);
+        let mut recent = vec![0_usize; self.donors];
         let mut stripe: Vec<usize> = Vec::with_capacity(donors.len());
         while !donors.is_empty() {
-            let recent = &stripe[stripe.len().saturating_sub(self.copies - 1)..];
-            let best = (0..donors.len())
-                .filter(|at| recent.iter().all(|room| host(*room) != host(donors[*at])))
-                .max_by_key(|at| (left[host(donors[*at])], std::cmp::Reverse(*at)))
-                .unwrap_or(0);
+            let rank = |at: &usize| {
+                let own = domain(donors[*at]);
+                (recent[own], std::cmp::Reverse(left[own]), *at)
+            };
+            let best = (0..donors.len()).min_by_key(rank).unwrap_or(0);
             let room = donors.remove(best);
-            left[host(room)] -= 1;
+            left[domain(room)] -= 1;
+            recent[domain(room)] += 1;
             stripe.push(room);
+            if let Some(past) = stripe.len().checked_sub(self.copies) {
+                recent[domain(stripe[past])] -= 1;
+            }
         }
         stripe
     }
 
-    fn is_apart(&self, stripe: &[usize]) -> bool {
-        let host = |position: usize| self.rooms[stripe[position % stripe.len()]].host;
-        (0..stripe.len()).all(|at| (1..self.copies).all(|next| host(at) != host(at + next)))
+    /// In how many domains the copies of that slot are which is in the fewest.
+    fn least_domains(&self, stripe: &[usize], apart: Apart) -> usize {
+        let domain = |position: usize| self.domain(stripe[position % stripe.len()], apart);
+        let is_first = |at: usize, copy: usize| {
+            (0..copy).all(|earlier| domain(at + earlier) != domain(at + copy))
+        };
+        let count = |at| (0..self.copies).filter(|copy| is_first(at, *copy)).count();
+        (0..stripe.len()).map(count).min().unwrap_or(0)
     }
 }

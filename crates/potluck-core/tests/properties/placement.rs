@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const MIB: u64 = 1 << 20;
 
 fn candidate(id: u32, free: u64) -> Candidate {
-    Candidate { donor: DonorId(id), free, load: 0.0, host: None }
+    Candidate { donor: DonorId(id), free, load: 0.0, label: None, host: None }
 }
 
 fn frees(frees: &[u64]) -> Vec<Candidate> {
@@ -48,14 +48,16 @@ fn placeable(rooms: &mut Vec<u64>, chunks: u64, copies: usize) -> bool {
 }
 
 fn pool() -> impl Strategy<Value = Vec<Candidate>> {
+    let label = prop::option::of(0..4_u8).prop_map(|room| room.map(|room| format!("room{room}")));
     let host = prop::option::of(0..4_u8).prop_map(|host| host.map(|host| format!("host{host}")));
-    prop::collection::vec((0..60_u64, 0..4_u8, host), 0..12).prop_map(|donors| {
+    prop::collection::vec((0..60_u64, 0..4_u8, label, host), 0..12).prop_map(|donors| {
         let donors = donors.into_iter().zip(1..);
         donors
-            .map(|((free, load, host), id)| Candidate {
+            .map(|((free, load, label, host), id)| Candidate {
                 donor: DonorId(id),
                 free: free * 10 + u64::from(load),
                 load: f32::from(load) / 4.0,
+                label,
                 host,
             })
             .collect()
@@ -116,12 +118,14 @@ proptest! {
         rooms in prop::collection::vec(0..5_u64, 1..6), chunks in 1..8_u64,
         width in 1..6_u32, copies in 1..4_u32,
         loads in prop::collection::vec(0..3_u8, 6), hosts in prop::collection::vec(0..3_u8, 6),
-        labelled: bool,
+        rooms_of in prop::collection::vec(prop::option::of(0..3_u8), 6), labelled: bool,
     ) {
         let mut pool = frees(&rooms);
-        for (candidate, (load, host)) in pool.iter_mut().zip(loads.iter().zip(&hosts)) {
+        let said = loads.iter().zip(&hosts).zip(&rooms_of);
+        for (candidate, ((load, host), room)) in pool.iter_mut().zip(said) {
             candidate.load = f32::from(*load);
             candidate.host = labelled.then(|| host.to_string());
+            candidate.label = room.map(|room| format!("room{room}"));
         }
         let answer = plan(&pool, &request(chunks, 1, width, copies));
         let possible = placeable(&mut rooms.clone(), chunks, copies as usize);
@@ -166,6 +170,31 @@ proptest! {
     }
 
     #[test]
+    fn copies_are_under_as_many_labels_as_there_are_wherever_their_donors_run(
+        rooms in prop::collection::vec(prop::option::of(0..3_u8), 1..10), hosts in 1..4_u32,
+        copies in 1..6_u32, width in 1..9_u32, chunks in 1..50_u64,
+    ) {
+        let label = |id: u32| rooms[id as usize].map(|room| format!("room{room}"));
+        let pool: Vec<Candidate> = (0..rooms.len() as u32)
+            .map(|id| {
+                let host = Some(format!("host{}", id % hosts));
+                Candidate { label: label(id), host, ..candidate(id, 1000) }
+            })
+            .collect();
+        let Ok(plan) = plan(&pool, &request(chunks, 1, width, copies)) else {
+            prop_assert!(rooms.len() < copies as usize);
+            return Ok(());
+        };
+        let domain = |id: u32| label(id).unwrap_or_else(|| format!("donor{id}"));
+        let all: BTreeSet<String> = (0..rooms.len() as u32).map(domain).collect();
+        for chunk in 0..chunks {
+            let slot = plan.slot(chunk).expect("a planned chunk");
+            let seen: BTreeSet<String> = slot.iter().map(|donor| domain(donor.0)).collect();
+            prop_assert_eq!(seen.len(), all.len().min(copies as usize), "{:?}", plan);
+        }
+    }
+
+    #[test]
     fn an_extended_plan_goes_on_where_it_ended(first in 0..200_u64, second in 1..200_u64) {
         let pool = frees(&[5000; 6]);
         let ask = |bytes| plan(&pool, &request(bytes, 10, 4, 2)).expect("ample space");
@@ -188,6 +217,19 @@ fn overflow_goes_to_the_next_donors_and_the_width_shrinks_last() {
     let all = super::placement::plan(&frees(&[30, 5]), &request(35, 1, 2, 1)).expect("all of it");
     let widths: Vec<usize> = all.sections.iter().map(|section| section.donors.len()).collect();
     assert_eq!(widths, [2, 1]);
+}
+
+#[test]
+fn four_copies_on_one_machine_are_apart_by_label() {
+    let rooms = [Some("a"), None, Some("a"), Some("a"), Some("b"), Some("b"), None, None, None];
+    let mut pool = frees(&[1000; 9]);
+    for (candidate, room) in pool.iter_mut().zip(rooms) {
+        candidate.label = room.map(Into::into);
+        candidate.host = Some("127.0.0.1".into());
+    }
+    let plan = plan(&pool, &request(100, 1, 8, 4)).expect("ample space");
+    assert!(plan.is_apart(|donor| rooms[donor.0 as usize - 1]), "{plan:?}");
+    assert_eq!(plan.donors().len(), 8, "as wide as was asked for");
 }
 
 #[test]

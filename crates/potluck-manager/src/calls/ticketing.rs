@@ -69,5 +69,6 @@ fn access<const N: usize>(
         address: contact.address,
         live: contact.live,
         load: contact.load,
+        domain: contact.label,
     }
 }

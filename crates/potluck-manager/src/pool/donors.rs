@@ -63,6 +63,8 @@ pub struct Contact {
     pub live: bool,
     /// [`Load::score`].
     pub load: f32,
+    /// What its owner says fails together with it.
+    pub label: Option<String>,
     /// Its key, once it registered.
     pub key: Option<Secret>,
 }
@@ -292,6 +294,7 @@ impl Pool {
             address: life.map(|life| life.address.clone()).unwrap_or_default(),
             live: self.donors.is_live(id, now, &self.limits),
             load: life.map_or(0.0, |life| life.load.score()),
+            label: donor.record.label.clone(),
             key: life.map(|life| life.key.clone()),
         })
     }
@@ -323,7 +326,8 @@ impl Pool {
                     donor: id,
                     free: self.free_at(id),
                     load: life.load.score(),
-                    host: donor.record.label.clone().or_else(|| host_of(&life.address)),
+                    label: donor.record.label.clone(),
+                    host: host_of(&life.address),
                 })
             })
             .collect()

@@ -585,7 +585,7 @@ impl Findings {
     ) {
         let Redundancy::Ec(ec) = goal else { return };
         for group in &layout.unencoded {
-            let Some(range) = ec.groups(layout.data).nth(*group as usize) else { continue };
+            let Some(range) = ec.group(layout.data, *group as usize) else { continue };
             let longest = range.clone().map(|piece| layout.pieces[piece].len).max().unwrap_or(0);
             self.lacking_goal_bytes += parity_bytes(longest, ec);
             if self.encode.len() >= MAX_ENCODE {

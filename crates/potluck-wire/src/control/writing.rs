@@ -90,6 +90,10 @@ pub struct DonorAccess {
     /// since the manager's start.
     #[serde(default)]
     pub ticket: Option<Ticket>,
+    /// Its label: donors with one domain fail together, one without is apart from all others. An
+    /// older manager tells of none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domain: Option<String>,
 }
 
 /// Asks which of these chunks the pool holds already; keeps the session alive, and protects the

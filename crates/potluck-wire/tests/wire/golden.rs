@@ -14,9 +14,9 @@ use potluck_core::placement::{Plan, Section};
 use potluck_core::policy::{AckLevel, Mirror, Override, Policy, Race};
 use potluck_core::seal::SpaceKey;
 use potluck_wire::control::{
-    Beat, Commit, Condition, DonorAccess, FileCommit, GiveBack, Heartbeat, Holding, Join, Locate,
-    Located, Offer, OpenFile, Opened, Order, OrderFault, OrderOutcome, OrderResult, PolicySet,
-    Register, Reserve, Reserved, Scrubbed, Shard, Source,
+    Beat, Commit, Condition, DonorAccess, FileCommit, GiveBack, Grown, Heartbeat, Holding, Join,
+    Locate, Located, Offer, OpenFile, Opened, Order, OrderFault, OrderOutcome, OrderResult,
+    PolicySet, Register, Reserve, Reserved, Scrubbed, Shard, Source,
 };
 use potluck_wire::packed::{Blob, Packed};
 use potluck_wire::ticket::{Acknowledged, Caveat, Ops, Receipt, Secret, Ticket};
@@ -66,6 +66,7 @@ fn access() -> DonorAccess {
         live: true,
         load: 0.5,
         ticket: Some(Ticket::issue(&Secret::from_bytes([9; 32]), entropy, &caveats)),
+        domain: None,
     }
 }
 
@@ -317,6 +318,14 @@ fn u1_messages_of_release_0_2_are_still_read() {
             excess: 9,
             scrub: Scrubbed { done: 1, of: 2, rounds: 3, spoiled: 4, hurried: true },
             disk_fault: None,
+        },
+    );
+    let section = Section { donors: vec![DonorId(2), DonorId(3)], chunks: 3, bytes: 12 };
+    check(
+        "0.2/grown.json",
+        &Grown {
+            plan: Plan { sections: vec![section], copies: 2, chunk_size: 4 },
+            donors: vec![DonorAccess { domain: Some("room-12".into()), ..access() }],
         },
     );
     check("0.2/locate.json", &Locate { donor: DonorId(2) });

@@ -2,16 +2,16 @@
 
 use super::Ending;
 use crate::args::Cat;
+use crate::output::Piped;
 use potluck_client::get::{self, ByteRange};
 use potluck_client::pool::Client;
 use potluck_client::progress::Quiet;
 use potluck_wire::error::{ErrorKind, Failure, code};
-use std::io;
 use std::sync::Arc;
 
 pub async fn run(args: Cat, client: &Client) -> Result<Ending, Failure> {
     let range = args.range.as_deref().map_or(Ok(ByteRange::ALL), parse_range)?;
-    get::cat(client, &args.path, range, io::stdout(), Arc::new(Quiet)).await?;
+    get::cat(client, &args.path, range, Piped::stdout(), Arc::new(Quiet)).await?;
     Ok(Ending::Done)
 }
 

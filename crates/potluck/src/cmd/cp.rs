@@ -6,7 +6,7 @@ mod outward;
 
 use super::Ending;
 use crate::args::{Cp, PolicyOptions};
-use crate::output::Output;
+use crate::output::{Output, told};
 use potluck_client::pool::Client;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Override;
@@ -93,11 +93,11 @@ fn finish(report: &CpReport, output: &Output) -> Result<Ending, Failure> {
     }
     for failed in &report.failed {
         let mut failure = failed.error.clone();
-        failure.message = format!("{}: {}", failed.path, failure.message);
+        failure.message = format!("{}: {}", told(&failed.path), failure.message);
         output.complain(&failure);
     }
     for skipped in &report.skipped {
-        output.note(&format!("skipped {skipped}"));
+        output.note(&format!("skipped {}", told(skipped)));
     }
     output.result(report, |report| {
         let size = potluck_core::size::format_size(report.bytes);

@@ -47,7 +47,9 @@ struct DemoReport {
 struct Phase {
     seconds: f64,
     mib_s: f64,
-    cpu_s_per_gib: f64,
+    /// Not of so little that starting the work costs more than the work.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cpu_s_per_gib: Option<f64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -129,8 +131,12 @@ async fn measured(
     Ok(Phase {
         seconds,
         mib_s: bytes as f64 / f64::from(1 << 20) / seconds,
-        cpu_s_per_gib: cpu / (bytes as f64 / f64::from(1 << 30)),
+        cpu_s_per_gib: per_gib(cpu, bytes),
     })
+}
+
+fn per_gib(cpu_seconds: f64, bytes: u64) -> Option<f64> {
+    (bytes >= 1 << 20).then(|| cpu_seconds / (bytes as f64 / f64::from(1 << 30)))
 }
 
 /// CPU seconds spent between two looks, by processes that were there at both.
@@ -201,7 +207,7 @@ fn text(report: &DemoReport) -> String {
         vec![
             name.to_string(),
             format!("{:.0}", phase.mib_s),
-            format!("{:.2}", phase.cpu_s_per_gib),
+            phase.cpu_s_per_gib.map_or("-".into(), |cost| format!("{cost:.2}")),
             format!("{:.2}", phase.seconds),
         ]
     };

@@ -3,7 +3,7 @@
 use super::Ending;
 use super::health::{Standing, sentence, standing};
 use crate::args;
-use crate::output::{Output, count};
+use crate::output::{Output, count, name};
 use crate::progress_bar;
 use potluck_client::pool::Client;
 use potluck_core::path::PoolPath;
@@ -84,7 +84,7 @@ pub fn text(findings: &Findings) -> String {
             Some(why) => format!("the catalog's records of it are damaged: {why}"),
             None => sentence(&damage.health) + hope,
         };
-        text.push_str(&format!("{word}  {}  {what}\n", damage.path));
+        text.push_str(&format!("{word}  {}  {what}\n", name(&damage.path)));
     }
     if findings.metadata > 0 {
         text.push_str(&format!(

@@ -5,7 +5,7 @@ use super::Ending;
 use super::donors::percent_given;
 use crate::args::{self, GiveBackPace};
 use crate::confirm::confirm;
-use crate::output::{Output, count};
+use crate::output::{self, Output, count, told};
 use crate::progress_bar;
 use potluck_client::pool::Client;
 use potluck_core::ids::DonorId;
@@ -154,7 +154,7 @@ fn plan(place: &Place<'_>, bytes: Option<u64>, now: bool, planned: &GivingBack) 
     }
     let _ = write!(text, "\n{} would be lost for ever:", count(planned.lost_files, "file"));
     for path in &planned.lost {
-        let _ = write!(text, "\n  {path}");
+        let _ = write!(text, "\n  {}", told(&output::name(path)));
     }
     let more = planned.lost_files.saturating_sub(planned.lost.len() as u64);
     if more > 0 {

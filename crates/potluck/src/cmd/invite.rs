@@ -26,7 +26,7 @@ pub async fn run(
     };
     let is_local = token.manager.starts_with("127.") || token.manager.starts_with("localhost");
     let shown = serde_json::json!({ "token": token.to_string(), "role": args.role, "ttl_seconds": args.ttl.as_secs() });
-    output.result(&shown, |_| format!("potluck join {token}"));
+    output.answer(&shown, |_| format!("potluck join {token}"));
     let then = match args.role {
         Role::Donor => ", and then `potluck lend DIR --max 200GiB`",
         _ => "",

@@ -4,7 +4,7 @@ use super::Ending;
 use super::fsck::{self, Findings};
 use super::health::{sentence, window};
 use crate::args::Verify;
-use crate::output::{Output, count};
+use crate::output::{Output, count, name, told};
 use crate::progress_bar;
 use potluck_client::get::{self, ByteRange};
 use potluck_client::pool::Client;
@@ -60,7 +60,7 @@ pub async fn run(
     let verified = Verified { findings, health, read };
     output.result(&verified, text);
     for failed in verified.read.iter().flat_map(|read| &read.failed) {
-        let message = format!("{}: {}", failed.path, failed.error.message);
+        let message = format!("{}: {}", told(&failed.path), failed.error.message);
         output.complain(&Failure { message, ..failed.error.clone() });
     }
     ending(&verified)
@@ -176,7 +176,7 @@ fn text(verified: &Verified) -> String {
     let mut text = match &verified.health {
         Some(health) => format!(
             "{}  {}\nunsafe window: {}",
-            verified.findings.path,
+            name(&verified.findings.path),
             sentence(health),
             window(health)
         ),

@@ -7,8 +7,10 @@ use super::waiting::{PATIENCE, wait_until};
 use rustix::process::Signal;
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
+use std::process::Stdio;
 
 #[test]
 fn flags_are_read_from_the_environment_as_people_set_them() {
@@ -100,6 +102,33 @@ fn every_promised_exit_code_comes_from_a_real_situation() {
 }
 
 #[test]
+fn a_reader_that_went_away_is_no_error() {
+    let lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab"]);
+    let (input, content) = file(lab.dir(), "input", 7, 4 << 20);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    for args in [&["cat", "pot://lab/f"][..], &["cp", "pot://lab/f", "-"]] {
+        let mut command = lab.cli.command();
+        command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut running = command.spawn().expect("it starts");
+        let mut head = [0; 10];
+        running.stdout.take().expect("a pipe").read_exact(&mut head).expect("the first bytes");
+        assert_eq!(head[..], content[..10]);
+        let ended = running.wait_with_output().expect("its end");
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!((ended.status.code(), &*said), (Some(0), ""), "{args:?}");
+    }
+}
+
+#[test]
+fn a_quiet_invitation_still_gives_its_token() {
+    let lab = Lab::manager_only(&[]);
+    let ran = lab.cli.ok(&["-q", "invite"]);
+    assert!(ran.text().starts_with("potluck join "), "{}", ran.text());
+    assert_eq!(ran.stderr, "");
+}
+
+#[test]
 fn every_verb_has_help_with_an_example() {
     let lab = Lab::empty();
     // All of it: `Ran::text` is cut for people.
@@ -136,6 +165,7 @@ fn every_verb_has_help_with_an_example() {
         ("policy", &["show", "set"]),
         ("repair", &["status", "pause", "resume", "now"]),
         ("scrub", &["now", "status"]),
+        ("gc", &["status", "resume"]),
         ("nodes", &["ls", "drain", "away", "trust", "rm"]),
     ] {
         assert!(help.contains(&format!("  {verb} ")), "no {verb} in:\n{help}");
@@ -143,6 +173,8 @@ fn every_verb_has_help_with_an_example() {
             let own = said(&[verb, part, "--help"]);
             assert!(own.contains("Example"), "{verb} {part} --help shows no example:\n{own}");
         }
+        let own = said(&[verb, "--help"]);
+        assert!(own.contains("Example"), "{verb} --help shows no example:\n{own}");
     }
     assert!(lab.cli.ok(&["--version"]).text().starts_with("potluck "));
 }

@@ -2,8 +2,10 @@
 
 use super::content::{arg, assert_same, file};
 use super::lab::{Lab, Lending};
+use super::small_disk::SmallDisk;
 use super::waiting::{PATIENCE, wait_until};
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 fn made(repair: &Value) -> u64 {
     repair["made"].as_u64().expect("a count")
@@ -159,6 +161,52 @@ fn k04_an_announced_absence_is_waited_for() {
     // It is not coming back after all.
     lab.cli.ok(&["nodes", "away", "donor-1", "--end"]);
     lab.cli.wait_safe("pot://lab/f");
+}
+
+#[test]
+fn k04_a_write_keeps_rooms_apart_on_one_machine_and_around_a_full_donor() {
+    const NAME: &str = "k04_a_write_keeps_rooms_apart";
+    let mut lab = Lab::manager_only(&["--repair-grace", "1h"]);
+    // The donor's own directories, and ten chunks: with most room by far it is in every plan, and
+    // it cannot know better before the system says so.
+    let options = format!("size=512m,nr_inodes={}", 1 + 256 + 5 + 10);
+    let Some(disk) = SmallDisk::mount(NAME, lab.dir().join("disk"), &options) else { return };
+    let rooms = [("a-1", "a"), ("a-2", "a"), ("b-1", "b"), ("b-2", "b"), ("c", ""), ("d", "")];
+    for (name, room) in rooms {
+        let options = match room {
+            "" => Vec::new(),
+            room => vec!["--label".to_string(), room.into()],
+        };
+        let dir = (name == "b-1").then(|| disk.path().join("lent"));
+        let max = if dir.is_some() { "1GiB" } else { "256MiB" }.into();
+        lab.lend(name, Lending { options, dir, max, ..Lending::default() });
+    }
+    lab.wait_live();
+    // What a write leaves together, repair would take apart while it is looked at.
+    lab.cli.ok(&["repair", "pause"]);
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
+    let status = lab.cli.status();
+    let donors = status["donors"].as_array().expect("donors");
+    let room_of = |id: &Value| {
+        let donor = donors.iter().find(|donor| donor["donor"] == *id).expect("a known donor");
+        donor["label"].as_str().map_or_else(|| id.to_string(), Into::into)
+    };
+    for (seed, kept_as) in
+        [["--copies", "4"], ["--copies", "2"], ["--ec", "2+1"]].iter().enumerate()
+    {
+        let (input, _) = file(lab.dir(), kept_as[1], 60 + seed as u64, 4 << 20);
+        let path = format!("pot://lab/{seed}");
+        lab.cli.ok(&[&["cp", arg(&input), &path], &kept_as[..]].concat());
+        lab.cli.ok(&["verify", &path]);
+        let stated = lab.cli.json(&["stat", "--chunks", &path]);
+        for chunk in stated["chunk_list"].as_array().expect("chunks") {
+            let donors = chunk["donors"].as_array().expect("donors");
+            let seen: BTreeSet<String> = donors.iter().map(room_of).collect();
+            assert_eq!(seen.len(), donors.len(), "{kept_as:?}: {chunk}");
+        }
+    }
+    let taken = lab.lent("b-1").chunks().len();
+    assert!((1..=10).contains(&taken), "it was written to until it was full: {taken}");
 }
 
 #[test]

@@ -65,6 +65,19 @@ fn p02_demo_prints_a_short_table_for_people() {
 }
 
 #[test]
+fn p02_demo_of_next_to_nothing_invents_no_figures() {
+    let lab = Lab::empty();
+    let place = place(&lab);
+    let (input, _) = file(lab.dir(), "input", 2, 0);
+    let ran = lab.cli.ok(&["demo", arg(&input), "--dir", arg(&place)]);
+    assert!(!ran.text().contains("NaN"), "{}", ran.text());
+    let report = lab.cli.json(&["demo", arg(&input), "--dir", arg(&place)]);
+    for phase in ["store", "read_back"] {
+        assert!(report[phase].get("cpu_s_per_gib").is_none(), "{report}");
+    }
+}
+
+#[test]
 fn p02_demo_leaves_nothing_behind_after_ctrl_c() {
     let lab = Lab::empty();
     let place = place(&lab);

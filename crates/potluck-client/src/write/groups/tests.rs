@@ -12,6 +12,12 @@ const LEN: usize = 4096;
 
 /// A session with the donors 1 to `count`, all of them idle.
 fn copies(count: u32) -> (Copies, Donors) {
+    labelled(count, &[])
+}
+
+/// The same where donors fail together with others.
+fn labelled(count: u32, labels: &[(u32, &str)]) -> (Copies, Donors) {
+    let label = |number| labels.iter().find(|(of, _)| *of == number);
     let donors = Donors::new(Env::system(), Buffers::new(1 << 20));
     let access = |number| DonorAccess {
         donor: DonorId(number),
@@ -20,6 +26,7 @@ fn copies(count: u32) -> (Copies, Donors) {
         live: true,
         load: 0.0,
         ticket: None,
+        domain: label(number).map(|(_, label)| (*label).into()),
     };
     donors.learn((1..=count).map(access).collect());
     let section =
@@ -161,4 +168,38 @@ async fn a_late_chunk_goes_to_a_donor_outside_its_group_and_counts_once() {
     groups.acked(&name(1), ack(DonorId(7)));
     groups.acked(&name(1), ack(DonorId(1)));
     assert_eq!(groups.take_seated().len(), 1);
+}
+
+#[tokio::test]
+async fn a_chunk_whose_donor_fails_goes_to_another_domain_than_the_rest_of_its_group() {
+    let rooms = [(1, "a"), (2, "b"), (7, "a"), (8, "b")];
+    let (mut copies, _donors) = labelled(8, &rooms);
+    let mut groups = Groups::default();
+    group(&mut groups, 0, &[1, 2, 3, 4, 5, 6]).await;
+    let sends = groups.seat(&copies).expect("enough donors");
+    for (name, donor) in &sends {
+        match donor {
+            DonorId(2) => groups.failed(name, *donor),
+            donor => groups.acked(name, ack(*donor)),
+        }
+    }
+    copies.give_up(DonorId(2), true);
+    assert_eq!(groups.seat(&copies), Ok(vec![(name(2), DonorId(8))]), "7 is in the room of 1");
+    groups.failed(&name(2), DonorId(8));
+    copies.give_up(DonorId(8), true);
+    assert_eq!(groups.seat(&copies), Ok(vec![(name(2), DonorId(7))]), "nobody else is left");
+}
+
+#[tokio::test]
+async fn a_chunk_held_in_a_domain_of_its_group_is_sent_elsewhere_if_it_can_be() {
+    let rooms = [(1, "a"), (2, "a")];
+    for (count, sent_again) in [(7, 1), (6, 0)] {
+        let (copies, _donors) = labelled(count, &rooms);
+        let mut groups = Groups::default();
+        group(&mut groups, 0, &[1, 2, 3, 4, 5, 6]).await;
+        (1..=6).for_each(|at| groups.held(&name(at), vec![DonorId(at.into())]));
+        assert_eq!(deliver(&mut groups, &copies).len(), sent_again);
+        assert_eq!(groups.take_seated().len(), 6);
+        assert!(groups.is_empty());
+    }
 }

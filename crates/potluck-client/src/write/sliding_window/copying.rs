@@ -232,8 +232,7 @@ impl Window {
             let chunk = self.chunks.get(&name).filter(|chunk| chunk.body.is_some());
             // One after the other: two late copies of a chunk must not both go to the same donor.
             let to = chunk.and_then(|chunk| {
-                let free = |donor: &DonorId| !chunk.spread.targets.contains(donor);
-                self.copies.hedge(free, slow, chunk.len, sent_at, now)
+                self.copies.hedge_copy(&chunk.spread, slow, chunk.len, sent_at, now)
             });
             if let Some(donor) = to {
                 self.send_to(name, donor);

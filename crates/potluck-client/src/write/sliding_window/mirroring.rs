@@ -49,8 +49,9 @@ impl Window {
         let planned = self.copies.planned(chunk.spread.slot);
         let mut to = Vec::new();
         for _ in 1..chunk.spread.want {
-            let free = |donor: &_| !chunk.spread.targets.contains(donor);
-            let Some(donor) = self.copies.pick_of(&planned, free, chunk.len) else { break };
+            let taken = &chunk.spread.targets;
+            let free = |donor: &_| !taken.contains(donor);
+            let Some(donor) = self.copies.pick_of(&planned, taken, free, chunk.len) else { break };
             let Some(access) = self.donors.access(donor) else { continue };
             let Some(ticket) = access.ticket else { continue };
             chunk.spread.targets.push(donor);

@@ -2,13 +2,13 @@
 
 use super::{CpReport, FailedFile, kind_of, usage};
 use crate::args::Cp;
+use crate::output::Piped;
 use crate::progress_bar;
 use potluck_client::get::{self, ByteRange, GetReport};
 use potluck_client::pool::Client;
 use potluck_core::path::PoolPath;
 use potluck_wire::control::EntryKind;
 use potluck_wire::error::{ErrorKind, Failure, code};
-use std::io;
 use std::path::{Path, PathBuf};
 
 pub async fn copy(args: &Cp, client: &Client, shown: bool) -> Result<CpReport, Failure> {
@@ -53,7 +53,7 @@ async fn copy_one(
 ) -> Result<GetReport, Failure> {
     let progress = progress_bar::transfer(shown, Some(0));
     if args.to == "-" {
-        return get::cat(client, path, ByteRange::ALL, io::stdout(), progress).await;
+        return get::cat(client, path, ByteRange::ALL, Piped::stdout(), progress).await;
     }
     let name = path.file_name().unwrap_or(path.space());
     let target: PathBuf = if into_dir { to.join(name) } else { to.to_path_buf() };
