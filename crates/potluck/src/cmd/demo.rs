@@ -28,6 +28,8 @@ use throwaway::ThrowawayPool;
 /// Two, so that one donor may die.
 const COPIES: u32 = 2;
 const SPACE: &str = "demo";
+/// How long donors may take to tell what they were sent; then the figures are as they are.
+const TELLING: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Serialize)]
 struct DemoReport {
@@ -94,9 +96,11 @@ async fn show(
         sample.files.len(),
         sample.what
     ));
-    let store = measured(pool, &client, sample.bytes, store(&client, sample, output)).await?;
+    let mut sent = Sent::default();
+    let storing = store(&client, sample, output, &mut sent);
+    let store = measured(pool, &client, sample.bytes, storing).await?;
 
-    let lying = client.call(&Status {}).await?;
+    let lying = told(&client, &sent).await?;
     let killed = pool.kill_fullest(&lying).await?;
     output.note(&format!(
         "killed {killed} with SIGKILL; reading everything back, compared byte by byte"
@@ -145,7 +149,19 @@ fn spent(before: &BTreeMap<u32, Duration>, after: &BTreeMap<u32, Duration>) -> f
     both.sum::<Duration>().as_secs_f64()
 }
 
-async fn store(client: &Client, sample: &Sample, output: &Output) -> Result<(), Failure> {
+/// What went to donors, copies not counted.
+#[derive(Default)]
+struct Sent {
+    chunks: u64,
+    bytes: u64,
+}
+
+async fn store(
+    client: &Client,
+    sample: &Sample,
+    output: &Output,
+    sent: &mut Sent,
+) -> Result<(), Failure> {
     let items: Vec<_> = sample
         .files
         .iter()
@@ -159,9 +175,26 @@ async fn store(client: &Client, sample: &Sample, output: &Output) -> Result<(), 
     let options = PutOptions { bytes: Some(sample.bytes), ..PutOptions::default() };
     let progress = progress_bar::transfer(output.wants_progress(), Some(sample.bytes));
     let report = put(client, &root, Box::new(items.into_iter()), &options, progress).await?;
+    *sent = Sent { chunks: report.sent_chunks, bytes: report.sent_bytes };
     match report.failed.into_iter().next() {
         Some((_, failure)) => Err(failure),
         None => Ok(()),
+    }
+}
+
+/// Where everything lies, once donors have told of all that was sent: they do so each second.
+async fn told(client: &Client, sent: &Sent) -> Result<PoolStatus, Failure> {
+    let until = client.env.clock.now() + TELLING;
+    loop {
+        let status = client.call(&Status {}).await?;
+        let chunks: u64 = status.donors.iter().map(|donor| donor.chunks).sum();
+        let bytes: u64 = status.donors.iter().map(|donor| donor.used).sum();
+        let copies = u64::from(COPIES);
+        let all = chunks >= copies * sent.chunks && bytes >= copies * sent.bytes;
+        if all || client.env.clock.now() >= until {
+            return Ok(status);
+        }
+        tokio::time::sleep(TELLING / 50).await;
     }
 }
 

@@ -44,6 +44,8 @@ fn p02_demo_leaves_nothing_behind() {
     let killed: Vec<_> = donors.iter().filter(|donor| donor["killed"] == true).collect();
     assert_eq!(killed.len(), 1, "{report}");
     assert!(killed[0]["chunks"].as_u64() > Some(0), "the kill must cost something: {report}");
+    let stored: u64 = donors.iter().filter_map(|donor| donor["stored_bytes"].as_u64()).sum();
+    assert!(stored >= 2 * content.len() as u64, "all copies are told of: {report}");
     for phase in ["store", "read_back"] {
         for figure in ["mib_s", "cpu_s_per_gib"] {
             assert!(report[phase][figure].as_f64() > Some(0.0), "{phase} {figure}: {report}");
