@@ -88,6 +88,23 @@ fn a_tombstone_and_a_put_never_both_win() {
 }
 
 #[test]
+fn d5_a_chunk_that_goes_while_it_is_looked_at_is_not_called_sound() {
+    let dir = TempDir::new().expect("a directory");
+    let store = store(dir.path());
+    for round in 0..1000 {
+        let name = put(&store, round);
+        let counted = store.touches().count();
+        let (verdict, buried) = std::thread::scope(|scope| {
+            let look = scope.spawn(|| store.verify(&name).expect("a verdict"));
+            let bury = scope.spawn(|| store.bury(&name, LIFE, counted));
+            (look.join().expect("no panic"), bury.join().expect("no panic"))
+        });
+        let there = store.find(&name).expect("readable").is_some();
+        assert_eq!(verdict == Verdict::Sound, there, "round {round}: {verdict:?}, {buried:?}");
+    }
+}
+
+#[test]
 fn d5_a_chunk_that_was_looked_at_by_order_outlives_the_tombstones_of_before() {
     let dir = TempDir::new().expect("a directory");
     let store = store(dir.path());

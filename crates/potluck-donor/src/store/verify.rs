@@ -6,7 +6,7 @@ use potluck_core::chunk::{ChunkName, Verifier};
 use potluck_wire::bulk::PIECE;
 use std::io;
 
-/// How often a verification begins again because the chunk was put meanwhile.
+/// How often a verification begins again because the chunk was put or deleted meanwhile.
 const TRIES: usize = 3;
 
 /// What a look at a chunk found.
@@ -51,6 +51,10 @@ impl Store {
             let _alone = self.lock_name(name);
             if self.gone() {
                 return Err(Refusal::Disk); // what is there may be another store, or is being counted
+            }
+            // Deleted meanwhile: what was read says nothing of what is there.
+            if verdict != Verdict::Missing && self.disk().len(&self.layout().chunk(name)).is_err() {
+                continue;
             }
             // Put meanwhile, so it may be another file now.
             if verdict != Verdict::Sound && self.touches().latest(name) != touched {
