@@ -23,6 +23,7 @@ const TOOLS: &[Tool] = &[
     tool("mount", &["mount"], false, "tests of full and vanishing disks"),
     tool("strace", &["strace"], false, "the sweep of a manager's system calls"),
     tool("unshare", &["util-linux"], false, "tests in their own namespace"),
+    tool("nsenter", &["util-linux"], false, "tests on machines of their own"),
     tool("ip", &["iproute2"], false, "tests of cut networks"),
     tool("tc", &["iproute2"], false, "tests of slow networks"),
 ];
