@@ -15,9 +15,12 @@ pub struct Running {
 impl Running {
     /// Starts `command`.
     pub fn start(command: &mut Command) -> Self {
-        // SAFETY: prctl is async-signal-safe, and nothing else happens between fork and exec.
+        // SAFETY: signal and prctl are async-signal-safe, and nothing else happens between fork and exec.
         unsafe {
             command.pre_exec(|| {
+                // A script that runs the tests in its background has them ignore Ctrl-C, and what
+                // is ignored is inherited; the tests send it to their children.
+                libc::signal(libc::SIGINT, libc::SIG_DFL);
                 Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?)
             });
         }
