@@ -260,7 +260,7 @@ impl Fetcher {
         if reasons.is_empty() {
             let what = format!("no donor that is known holds chunk {chunk}…");
             return Failure::new(ErrorKind::Retry, code::UNREADABLE, what).hint(
-                "`potluck fsck` tells whether what is missing is on donors that are away: then try \
+                "`potluck fsck` tells whether what is missing is on donors that do not answer: then try \
                  again when they are back; else store the file again from its source",
             );
         }

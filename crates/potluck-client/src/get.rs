@@ -10,6 +10,7 @@ use futures_util::stream::{self, StreamExt};
 use local::{LocalFile, Writer};
 use potluck_core::path::{PoolPath, check_name};
 use potluck_core::seal::SpaceKey;
+use potluck_core::size::count;
 use potluck_wire::control::{Open, OpenFile, Opened};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::io::{self, Write};
@@ -49,10 +50,12 @@ impl ByteRange {
     /// The whole file.
     pub const ALL: Self = Self::From(0, None);
 
-    fn resolve(self, size: u64) -> Range<u64> {
+    /// The bytes meant of a file of `size` bytes; `None` where it begins after their end.
+    fn resolve(self, size: u64) -> Option<Range<u64>> {
         match self {
-            Self::From(start, end) => start.min(size)..end.unwrap_or(size).min(size),
-            Self::Last(bytes) => size.saturating_sub(bytes)..size,
+            Self::From(start, _) if start > 0 && start >= size => None,
+            Self::From(start, end) => Some(start..end.unwrap_or(size).min(size)),
+            Self::Last(bytes) => Some(size.saturating_sub(bytes)..size),
         }
     }
 }
@@ -69,7 +72,13 @@ pub async fn cat<W: Write + Send + 'static>(
     progress: Arc<dyn Progress>,
 ) -> Result<GetReport, Failure> {
     let (fetcher, recipe) = open_one(client, path).await?;
-    let range = range.resolve(recipe.file.size);
+    let size = recipe.file.size;
+    let range = range.resolve(size).ok_or_else(|| {
+        let bytes = count(size, "byte");
+        let what = format!("the range begins after the end of {path}, which has {bytes}");
+        Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
+            .hint("bytes are counted from 0; -COUNT names the last ones")
+    })?;
     progress.expect(range.end.saturating_sub(range.start));
     stream_range(client, &fetcher, &recipe, range.clone(), out, progress).await?;
     let bytes = range.end.saturating_sub(range.start);
@@ -194,7 +203,7 @@ async fn open_one(client: &Client, path: &PoolPath) -> Result<(Fetcher, Recipe),
     let mut opened = client.open(path).await?;
     let file = opened.files.pop().ok_or_else(|| {
         let what = format!("{path} is a directory");
-        Failure::new(ErrorKind::Usage, code::WRONG_KIND, what).hint("add -r to copy directories")
+        Failure::new(ErrorKind::Usage, code::NOT_RECURSIVE, what).hint("add -r to copy directories")
     })?;
     let recipe = Recipe::check(file, opened.space_key.as_ref())?;
     let client = client.for_reading(recipe.largest_unit());

@@ -11,6 +11,7 @@
 mod fit;
 
 use crate::ids::DonorId;
+use crate::size::count;
 use crate::size::format_size;
 use fit::{Fit, turns};
 use serde::{Deserialize, Serialize};
@@ -79,7 +80,8 @@ pub enum Refusal {
     NoDonors,
     /// The chunks of a slot need as many donors.
     #[error(
-        "{need} donors are needed and {have} are available: add donors or ask for less redundancy"
+        "{} needed, {have} available: add donors or ask for less redundancy",
+        count(u64::from(*need), "donor")
     )]
     TooFewDonors {
         /// Donors there are.

@@ -1,4 +1,4 @@
-//! Sizes as people write and read them.
+//! Sizes and counts as people write and read them.
 
 /// Units by name in lower case. A bare letter is binary, as `dd` and `truncate` take it.
 const UNITS: [(&str, u64); 17] = [
@@ -98,4 +98,15 @@ pub fn exact_size(bytes: u64) -> String {
     let unit = if bytes == 0 { 0 } else { (bytes.trailing_zeros() / 10).min(5) };
     let name = if unit == 0 { "" } else { IEC[unit as usize] };
     format!("{}{name}", bytes >> (10 * unit))
+}
+
+/// `1 file`, `2 files`; `1 directory`, `2 directories`.
+pub fn count(number: u64, one: &str) -> String {
+    if number == 1 {
+        return format!("{number} {one}");
+    }
+    match one.strip_suffix('y').filter(|stem| !stem.ends_with(['a', 'e', 'o', 'u'])) {
+        Some(stem) => format!("{number} {stem}ies"),
+        None => format!("{number} {one}s"),
+    }
 }

@@ -20,8 +20,8 @@ pub struct ManagerConfig {
     pub gc_grace: Duration,
     /// A donor silent for longer is a suspect: nobody waits on it.
     pub suspect_after: Duration,
-    /// A donor silent for longer is away.
-    pub away_after: Duration,
+    /// A donor silent for longer is called that, and no longer a suspect only.
+    pub silent_after: Duration,
     /// The catalog is checkpointed so often, if it changed.
     pub backup_every: Duration,
     /// Where checkpoints are kept as files; `None`: in the state directory.
@@ -50,7 +50,7 @@ impl Default for ManagerConfig {
             lease: Duration::from_secs(30),
             gc_grace: Duration::from_secs(60),
             suspect_after: Duration::from_secs(5),
-            away_after: Duration::from_secs(60),
+            silent_after: Duration::from_secs(60),
             backup_every: Duration::from_secs(60),
             backup_dir: None,
             metadata_copies: 3,

@@ -1,5 +1,6 @@
 //! Why a manager does not start, or stops.
 
+use potluck_core::size::count;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::io;
 use std::path::PathBuf;
@@ -47,7 +48,9 @@ pub enum ManagerError {
     NotInPool(String),
     /// Nothing to restore from.
     #[error(
-        "{answered} donors answered, with {found} checkpoints of this pool, none of them whole"
+        "{} answered, with {} of this pool, none of them whole",
+        count(*answered as u64, "donor"),
+        count(*found as u64, "checkpoint")
     )]
     NothingFound {
         /// Donors that said what they have.
@@ -57,7 +60,9 @@ pub enum ManagerError {
     },
     /// Nothing to rebuild from.
     #[error(
-        "{answered} donors answered, with nothing of this pool's journal that can be read, and {unread} segments that cannot"
+        "{} answered, with nothing of this pool's journal that can be read, and {} that cannot",
+        count(*answered as u64, "donor"),
+        count(*unread, "segment")
     )]
     NoJournal {
         /// Donors that said what they have.

@@ -6,6 +6,7 @@ use crate::pool::{NoSession, OutOfOrder};
 use potluck_core::path::BadPath;
 use potluck_core::placement::Refusal;
 use potluck_core::policy::{BadPolicy, Redundancy};
+use potluck_core::size::count;
 use potluck_wire::error::{ErrorKind, Failure, code};
 
 /// What the catalog says.
@@ -23,7 +24,7 @@ pub fn of_catalog(why: Error) -> Failure {
         Error::SpaceNotEmpty { .. } => failure(
             K::Conflict,
             code::NOT_EMPTY,
-            "remove its files first, or lose them with `potluck space rm --force`",
+            "remove its files first, or lose them with `potluck space rm -r`",
         ),
         Error::NoEntry(_) => {
             failure(K::NotFound, code::NO_ENTRY, "`potluck ls` shows what is there")
@@ -42,10 +43,15 @@ pub fn of_catalog(why: Error) -> Failure {
         Error::IsADirectory(_) => {
             failure(K::Conflict, code::WRONG_KIND, "name a file in it, or ask for the whole tree")
         }
+        Error::NotRecursive(_) => failure(
+            K::Usage,
+            code::NOT_RECURSIVE,
+            "add -r to take it with all that is in it, or name a file in it",
+        ),
         Error::NotEmpty(_) => failure(
             K::Conflict,
             code::NOT_EMPTY,
-            "remove it with all that is in it: `potluck rm -r`",
+            "choose another target, end it with / to move into it, or remove it first",
         ),
         Error::OutsideSpaces(_) => failure(
             K::Usage,
@@ -140,22 +146,24 @@ pub fn of_inventory(_: OutOfOrder) -> Failure {
 /// A plan for files kept by `redundancy` that cannot be made; `joined` donors are of the pool, live
 /// or not.
 pub fn of_placement(why: Refusal, redundancy: Redundancy, joined: usize) -> Failure {
-    // What is short now may be enough when the donors are back.
-    let kind = |need: usize| if joined >= need { ErrorKind::Retry } else { ErrorKind::NoSpace };
     match why {
         Refusal::NoDonors if joined == 0 => {
             Failure::new(ErrorKind::NoSpace, code::NO_DONORS, "nobody lends disk to this pool yet")
                 .hint("lend some with `potluck lend` on any machine of the pool")
         }
         Refusal::NoDonors => {
-            let what = format!("none of the pool's {joined} donors can be written to now");
-            Failure::new(ErrorKind::Retry, code::NO_DONORS, what).hint(
-                "`potluck status` shows who is away; wait for one, or lend more with `potluck lend`",
-            )
+            let donors = count(joined as u64, "donor");
+            let what = format!("of the pool's {donors} none can be written to now");
+            Failure::new(ErrorKind::Retry, code::DONORS_SILENT, what)
+                .hint("`potluck status` shows why; wait for one, or lend more with `potluck lend`")
         }
         Refusal::TooFewDonors { have, need } => {
-            let what = too_few_donors(redundancy, have as usize);
-            Failure::new(kind(need as usize), code::TOO_FEW_DONORS, what).hint(
+            // What is short now may be enough when the donors are back.
+            let (kind, code) = match joined >= need as usize {
+                true => (ErrorKind::Retry, code::DONORS_SILENT),
+                false => (ErrorKind::NoSpace, code::TOO_FEW_DONORS),
+            };
+            Failure::new(kind, code, too_few_donors(redundancy, have as usize)).hint(
                 "ask for less redundancy, wait for donors to return, or lend more with `potluck lend`",
             )
         }
@@ -174,7 +182,8 @@ pub fn too_few_donors(redundancy: Redundancy, have: usize) -> String {
         _ => "needs",
     };
     let are = if have == 1 { "is" } else { "are" };
-    format!("{redundancy} {needs} {} donors and {have} {are} available", redundancy.donors())
+    let donors = count(redundancy.donors().into(), "donor");
+    format!("{redundancy} {needs} {donors} and {have} {are} available")
 }
 
 /// A policy that the pool, with `joined` donors, cannot keep.

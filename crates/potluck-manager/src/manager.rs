@@ -199,7 +199,7 @@ fn rebuild(config: &ManagerConfig, left: &Left, now: Tick) -> Pool {
     let mut pool = Pool::new(Limits {
         lease: config.lease,
         suspect_after: config.suspect_after,
-        away_after: config.away_after,
+        silent_after: config.silent_after,
         grace: config.repair_grace,
         repair_rate: config.repair_rate,
         repair_donor_rate: config.repair_donor_rate,

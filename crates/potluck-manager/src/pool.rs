@@ -44,8 +44,8 @@ pub struct Limits {
     pub lease: Duration,
     /// How long a donor is believed alive without a word.
     pub suspect_after: Duration,
-    /// How long until it counts as away.
-    pub away_after: Duration,
+    /// How long until it is silent and no longer a suspect only.
+    pub silent_after: Duration,
     /// How long until it is given up and what it holds is made again elsewhere.
     pub grace: Duration,
     /// Bytes a second that repair makes in all, …

@@ -119,12 +119,18 @@ pub mod code {
     pub const NOT_EMPTY: &str = "POT-E023";
     /// More would be lost, or something else, than was agreed to.
     pub const NOT_AGREED: &str = "POT-E024";
+    /// A directory, and the command was not told to take whole trees.
+    pub const NOT_RECURSIVE: &str = "POT-E025";
+    /// A stream without a single byte would replace a file that has content.
+    pub const EMPTY_INPUT: &str = "POT-E026";
     /// No donor is lending.
     pub const NO_DONORS: &str = "POT-E030";
-    /// Fewer donors than copies.
+    /// The pool has fewer donors than the redundancy needs.
     pub const TOO_FEW_DONORS: &str = "POT-E031";
     /// The bytes do not fit.
     pub const FULL: &str = "POT-E032";
+    /// The pool has enough donors, and too few of them can be written to now.
+    pub const DONORS_SILENT: &str = "POT-E033";
     /// The write session is over.
     pub const NO_SESSION: &str = "POT-E040";
     /// A commit names chunks nobody acknowledged.

@@ -94,23 +94,27 @@ pub enum Command {
     )]
     Cp(Cp),
     /// List a directory, a space, or all spaces
-    #[command(after_help = "Example:\n  potluck ls -l pot://lab/runs")]
+    #[command(
+        after_help = "Examples:\n  potluck ls -l pot://lab/runs\n  potluck ls -l --bytes pot://lab/runs     (exact sizes)"
+    )]
     Ls(Ls),
     /// Show everything known of a path: digest, version, how safe it is, donors
     #[command(
         after_help = "Examples:\n  potluck stat pot://lab/data.tar\n  potluck stat pot://lab/data.tar --chunks     (who holds which chunk)"
     )]
     Stat(Stat),
-    /// Write a file, or a part of it, to standard output
+    /// Write files, or a part of each, to standard output
     #[command(
-        after_help = "Examples:\n  potluck cat pot://lab/notes.txt\n  potluck cat pot://lab/big.bin --range 0-1023      (the first KiB)\n  potluck cat pot://lab/run.log --range -4096       (the last 4 KiB)"
+        after_help = "Examples:\n  potluck cat pot://lab/notes.txt\n  potluck cat pot://lab/part-1 pot://lab/part-2 > whole\n  potluck cat pot://lab/big.bin --range 0-1023      (the first KiB)\n  potluck cat pot://lab/run.log --range -4096       (the last 4 KiB)"
     )]
     Cat(Cat),
     /// Move or rename a file or directory inside a space
     #[command(after_help = "Example:\n  potluck mv pot://lab/tmp/run7 pot://lab/runs/")]
     Mv(Mv),
     /// Remove files or directories
-    #[command(after_help = "Example:\n  potluck rm -r pot://lab/old")]
+    #[command(
+        after_help = "Examples:\n  potluck rm pot://lab/old.h5\n  potluck rm -r pot://lab/old -n     (what would go)\n  potluck rm -r pot://lab/old        (asks on a terminal)\n\nOf several paths those that fail are told and the others are removed: exit code 4."
+    )]
     Rm(Rm),
     /// Make a directory
     #[command(

@@ -3,12 +3,17 @@
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::io::{self, BufRead, IsTerminal, Write};
 
+/// Whether somebody sits at the terminal.
+pub fn can_ask() -> bool {
+    io::stdin().is_terminal() && io::stderr().is_terminal()
+}
+
 /// Asks `question` at the terminal and goes on if the answer is yes. `advice` says how to go on
 /// without one.
 ///
 /// Errors: the answer is another, or there is nobody to ask.
 pub async fn confirm(question: &str, advice: &str) -> Result<(), Failure> {
-    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+    if !can_ask() {
         let what = format!("nobody is here to be asked: {question}");
         return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what).hint(advice));
     }

@@ -1,6 +1,7 @@
 //! What people and programs read: text or JSON on standard output, errors on standard error.
 
 use crate::args::Global;
+pub use potluck_core::size::count;
 use potluck_wire::error::Failure;
 use serde::Serialize;
 use std::borrow::Cow;
@@ -155,9 +156,13 @@ pub fn duration(seconds: u64) -> String {
         7_200..172_800 => 3_600,
         _ => 86_400,
     };
-    let rounded = std::time::Duration::from_secs(seconds / whole * whole);
+    let rounded = seconds / whole * whole;
     // As `potluck away` takes them.
-    humantime::format_duration(rounded).to_string().replace("days", "d").replace("day", "d")
+    let units = [("d", 86_400, u64::MAX), ("h", 3_600, 24), ("m", 60, 60), ("s", 1, 60)];
+    let parts = units.map(|(unit, length, most)| (rounded / length % most, unit));
+    let parts = parts.into_iter().filter(|(number, _)| *number > 0);
+    let text = parts.map(|(number, unit)| format!("{number}{unit}")).collect::<Vec<_>>().join(" ");
+    if text.is_empty() { "0s".into() } else { text }
 }
 
 /// A name as a terminal may show it: what would move its cursor, or be taken for another line, is
@@ -182,12 +187,6 @@ fn escaped(name: &str) -> Cow<'_, str> {
     name.chars().map(one).collect()
 }
 
-/// `1 file`, `2 files`.
-pub fn count(number: u64, one: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{number} {one}{plural}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -199,6 +198,8 @@ mod tests {
         assert_eq!(duration(3_725), "1h 2m");
         assert_eq!(duration(100_000), "1d 3h");
         assert_eq!(duration(3 * 86_400 + 7_000), "3d");
+        assert_eq!(duration(86_400), "1d");
+        assert_eq!(duration(400 * 86_400), "400d");
     }
 
     #[test]

@@ -15,6 +15,7 @@ use potluck_core::policy::Race;
 use potluck_core::read_plan::{GroupStep, Source, Standing, next_of_group};
 use potluck_core::recipe::Entry;
 use potluck_core::seal::{Meaning, SpaceKey};
+use potluck_core::size::count;
 use potluck_wire::bulk::PIECE;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::collections::BTreeSet;
@@ -281,8 +282,8 @@ impl Fetcher {
             .collect();
         let unknown = lost().filter(|shard| shard.sources.is_empty()).count();
         let mut what = format!(
-            "of a group of {} chunks that needs {}, {} cannot be had",
-            group.data.len() + group.ec.parity(),
+            "of a group of {} that needs {}, {} cannot be had",
+            count((group.data.len() + group.ec.parity()) as u64, "chunk"),
             group.data.len(),
             lost().count()
         );

@@ -6,6 +6,7 @@ use crate::give_back::{self, Loss};
 use crate::members::Caller;
 use crate::service::Service;
 use potluck_core::policy::Redundancy;
+use potluck_core::size::count;
 use potluck_wire::control::{GiveBack, GiveBackStatus, GivingBack};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::sync::Arc;
@@ -51,8 +52,8 @@ fn not_agreed(loss: &Loss) -> Failure {
     let shown = loss.paths.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
     let more = if loss.files > 3 { ", …" } else { "" };
     let what = format!(
-        "what would be lost is not what was agreed to: by now it is {} files, {shown}{more}",
-        loss.files
+        "what would be lost is not what was agreed to: by now it is {}, {shown}{more}",
+        count(loss.files, "file")
     );
     Failure::new(ErrorKind::Conflict, code::NOT_AGREED, what)
         .hint("look at the whole list with `-n`, and decide again")

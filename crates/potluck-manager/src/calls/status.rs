@@ -8,6 +8,7 @@ use crate::members::Caller;
 use crate::pool::Pool;
 use crate::service::Service;
 use crate::survey::Damaged;
+use potluck_core::size::count;
 use potluck_wire::control::{
     DonorState, DonorStatus, PoolStatus, RepairState, SpaceHealth, SpaceInfo, Status,
 };
@@ -98,9 +99,10 @@ fn unseen(service: &Service) -> Vec<String> {
     let Damaged { files, first } = &kept.damaged;
     let damaged = (*files > 0).then(|| {
         format!(
-            "the catalog's records of {files} files are damaged, first {first}; `potluck fsck` lists \
+            "the catalog's records of {} are damaged, first {first}; `potluck fsck` lists \
              all. No copy in excess is deleted meanwhile. Stop the manager and bring its catalog \
-             back with `potluck manager restore`"
+             back with `potluck manager restore`",
+            count(*files, "file")
         )
     });
     failed.into_iter().chain(damaged).collect()
@@ -114,7 +116,8 @@ fn troubles(pool: &Pool, repair: &RepairState) -> Vec<String> {
     });
     let stuck = (repair.stuck > 0).then(|| {
         let why = repair.stuck_why.as_deref().unwrap_or("no donor can take them");
-        format!("{} chunks cannot be repaired: {why}; `potluck fsck` lists the files", repair.stuck)
+        let chunks = count(repair.stuck, "chunk");
+        format!("{chunks} cannot be repaired: {why}; `potluck fsck` lists the files")
     });
     let changing = (repair.changing_stuck > 0).then(|| {
         let why = repair.changing_stuck_why.as_deref().unwrap_or("no donor can take them");

@@ -3,6 +3,7 @@
 use potluck_core::erasure::Ec;
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
+use potluck_core::size::count;
 
 /// Why a catalog operation did not happen.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -14,7 +15,7 @@ pub enum Error {
     #[error("the space “{0}” exists already")]
     SpaceExists(String),
     /// The space has files.
-    #[error("the space “{name}” holds {files} files")]
+    #[error("the space “{name}” is not empty: it holds {}", count(*files, "file"))]
     SpaceNotEmpty {
         /// Which.
         name: String,
@@ -43,6 +44,9 @@ pub enum Error {
     /// A directory is where a file is needed.
     #[error("{0} is a directory")]
     IsADirectory(PoolPath),
+    /// A directory that has entries, or is to be read, and nobody asked for a whole tree.
+    #[error("{0} is a directory")]
+    NotRecursive(PoolPath),
     /// The directory has entries.
     #[error("the directory {0} is not empty")]
     NotEmpty(PoolPath),
@@ -80,9 +84,7 @@ pub enum Error {
         index: usize,
     },
     /// A chunk of the file has fewer copies than its policy asks for.
-    #[error(
-        "chunk {index} of {path} has {have} copies on distinct donors, and {need} are asked for"
-    )]
+    #[error("chunk {index} of {path} is on {have} of the {need} distinct donors asked for")]
     TooFewCopies {
         /// Which file.
         path: PoolPath,

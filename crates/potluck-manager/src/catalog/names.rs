@@ -117,7 +117,7 @@ pub fn remove(
             dir_policies::forget(db, dir)?;
             Ok(Removed::default())
         }
-        Place::Dir(_) if !recursive => Err(Error::NotEmpty(path.clone())),
+        Place::Dir(_) if !recursive => Err(Error::NotRecursive(path.clone())),
         Place::Dir(dir) => {
             let sums = sum(db, dir)?;
             entries::delete(db, parent, name)?;

@@ -57,7 +57,7 @@ pub fn open(
             let version = versions::get(db, version)?;
             page.files.push(open_file(db, String::new(), &version, policy.race)?);
         }
-        Place::Dir(_) if !recursive => return Err(Error::IsADirectory(path.clone())),
+        Place::Dir(_) if !recursive => return Err(Error::NotRecursive(path.clone())),
         Place::Dir(dir) => {
             let mut walk = Walk::new(db, dir, true, after)?;
             let mut inherited = Inherited::new(db, dir, policy)?;

@@ -128,7 +128,7 @@ impl Donors {
     }
 
     pub fn state(&self, id: DonorId, now: Tick, limits: &Limits) -> DonorState {
-        let Some(donor) = self.all.get(&id) else { return DonorState::Away };
+        let Some(donor) = self.all.get(&id) else { return DonorState::Silent };
         let heard = donor.heard.map(|heard| now.saturating_sub(heard));
         if !donor.diskless() && heard.is_some_and(|silent| silent <= limits.suspect_after) {
             return DonorState::Live;
@@ -140,8 +140,9 @@ impl Donors {
             return DonorState::Gone;
         }
         match heard {
-            Some(silent) if silent <= limits.away_after => DonorState::Suspect,
-            _ => DonorState::Away,
+            _ if announced => DonorState::Away,
+            Some(silent) if silent <= limits.silent_after => DonorState::Suspect,
+            _ => DonorState::Silent,
         }
     }
 

@@ -34,7 +34,7 @@ pub(crate) fn pool() -> Pool {
     Pool::new(Limits {
         lease: at(30.0),
         suspect_after: at(5.0),
-        away_after: at(60.0),
+        silent_after: at(60.0),
         grace: at(600.0),
         repair_rate: 400 << 20,
         repair_donor_rate: 100 << 20,
@@ -105,15 +105,15 @@ fn deletions(pool: &mut Pool, now: f64) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn silence_makes_a_suspect_and_then_an_absentee() {
+fn silence_makes_a_suspect_and_then_a_silent_donor() {
     let mut pool = pool();
     pool.add_donor(DonorId(1), "d1");
     let state = |pool: &Pool, now| pool.status(at(now))[0].state;
-    assert_eq!(state(&pool, 0.0), DonorState::Away);
+    assert_eq!(state(&pool, 0.0), DonorState::Silent);
     register(&mut pool, 1, 7, 10.0);
     assert_eq!(state(&pool, 15.0), DonorState::Live);
     assert_eq!(state(&pool, 15.1), DonorState::Suspect);
-    assert_eq!(state(&pool, 70.1), DonorState::Away);
+    assert_eq!(state(&pool, 70.1), DonorState::Silent);
     assert!(beat(&mut pool, 1, 7, 0, 80.0));
     assert_eq!(state(&pool, 80.0), DonorState::Live);
     assert!(!pool.contact(DonorId(1), at(86.0)).expect("known").live);

@@ -5,6 +5,7 @@ use super::Pool;
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
+use potluck_core::size::count;
 use potluck_wire::control::{OrderFault, OrderOutcome};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -50,8 +51,9 @@ impl Pool {
         let Some(trial) = self.trials.0.get(&donor) else { return };
         let right = trial.of - trial.left.len();
         let told = format!(
-            "{}; it is being tested: other donors found {right} of {} chunks right",
-            trial.why, trial.of
+            "{}; it is being tested: other donors found {right} of {} right",
+            trial.why,
+            count(trial.of as u64, "chunk")
         );
         if let Some(donor) = self.donors.get_mut(donor) {
             donor.record.quarantined = Some(told);

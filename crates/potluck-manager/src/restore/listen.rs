@@ -13,6 +13,7 @@ use crate::service::Service;
 use crate::state_dir::{CATALOG, StateDir};
 use potluck_core::clock::Tick;
 use potluck_core::ids::Epoch;
+use potluck_core::size::count;
 use potluck_wire::env::Env;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -90,7 +91,7 @@ impl Listening {
         loop {
             let (progress, now) = (self.collecting.progress(), self.service.time.tick());
             if progress.answered > waiting.known.answered {
-                tell(&format!("{} donors have answered", progress.answered));
+                tell(&format!("answered so far: {}", count(progress.answered as u64, "donor")));
             }
             if waiting.is_over(progress, self.is_owed(now), patience, now) {
                 return;

@@ -100,8 +100,10 @@ pub enum DonorState {
     Live,
     /// Silent for some seconds; nobody waits on it.
     Suspect,
-    /// Not heard from since the manager started, or for long.
+    /// Not heard from since the manager started, or for long, and nobody announced that.
     #[default]
+    Silent,
+    /// Not there, as its owner or an admin announced.
     Away,
     /// Silent beyond its grace: what it holds is being made again elsewhere.
     Gone,

@@ -1,6 +1,6 @@
 //! Commands about files and directories.
 
-use super::PolicyOptions;
+use super::{Caution, PolicyOptions};
 use potluck_core::path::PoolPath;
 
 #[derive(Debug, clap::Args)]
@@ -31,6 +31,9 @@ pub struct Ls {
     /// Sizes, times and versions
     #[arg(short, long)]
     pub long: bool,
+    /// With -l, sizes in bytes, not rounded
+    #[arg(short, long, requires = "long")]
+    pub bytes: bool,
     /// Everything below
     #[arg(short, long)]
     pub recursive: bool,
@@ -53,9 +56,10 @@ pub struct Stat {
 
 #[derive(Debug, clap::Args)]
 pub struct Cat {
-    /// pot://SPACE/PATH
-    pub path: PoolPath,
-    /// First and last byte as in HTTP: 0-1023, 4096-, or -100 for the last 100 bytes
+    /// pot://SPACE/PATH, one after the other
+    #[arg(required = true)]
+    pub paths: Vec<PoolPath>,
+    /// First and last byte of each, as in HTTP: 0-1023, 4096-, or -100 for the last 100 bytes
     #[arg(long, value_name = "RANGE", allow_hyphen_values = true)]
     pub range: Option<String>,
 }
@@ -79,9 +83,11 @@ pub struct Rm {
     /// Directories with what is in them
     #[arg(short, long)]
     pub recursive: bool,
-    /// Say nothing if it is not there
+    /// Say nothing if it is not there, and do not ask
     #[arg(short, long)]
     pub force: bool,
+    #[command(flatten)]
+    pub caution: Caution,
 }
 
 #[derive(Debug, clap::Args)]

@@ -44,7 +44,7 @@ pub struct Watch {
 pub enum Scrub {
     /// Read back what donors hold, now
     #[command(
-        after_help = "Examples:\n  potluck scrub now                    (all donors)\n  potluck scrub now bench-7 --rate 200MiB"
+        after_help = "Examples:\n  potluck scrub now                    (all donors)\n  potluck scrub now bench-7 --rate 200MiB\n  potluck scrub now --wait             (for cron: exit code 4 if something was spoiled)"
     )]
     Now(ScrubNow),
     /// How far the donors' reading is, and what it found
@@ -59,6 +59,9 @@ pub struct ScrubNow {
     /// Bytes a second that each reads, at least 64KiB
     #[arg(long, default_value = "100MiB", value_name = "SIZE", value_parser = parse_size)]
     pub rate: u64,
+    /// Stay until all is read: exit code 4 if something was found spoiled, or a donor went silent
+    #[arg(long)]
+    pub wait: bool,
 }
 
 #[derive(Debug, clap::Args)]

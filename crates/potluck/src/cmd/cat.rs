@@ -1,18 +1,23 @@
-//! `potluck cat`: a file, or a part of it, on standard output.
+//! `potluck cat`: files, or a part of each, on standard output.
 
 use super::Ending;
+use super::several::Several;
 use crate::args::Cat;
-use crate::output::Piped;
+use crate::output::{Output, Piped};
 use potluck_client::get::{self, ByteRange};
 use potluck_client::pool::Client;
 use potluck_client::progress::Quiet;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::sync::Arc;
 
-pub async fn run(args: Cat, client: &Client) -> Result<Ending, Failure> {
+pub async fn run(args: Cat, client: &Client, output: &Output) -> Result<Ending, Failure> {
     let range = args.range.as_deref().map_or(Ok(ByteRange::ALL), parse_range)?;
-    get::cat(client, &args.path, range, Piped::stdout(), Arc::new(Quiet)).await?;
-    Ok(Ending::Done)
+    let mut several = Several::default();
+    for path in &args.paths {
+        let written = get::cat(client, path, range, Piped::stdout(), Arc::new(Quiet)).await;
+        several.note(path, written.map(drop));
+    }
+    several.end(output)
 }
 
 /// Reads a range as in HTTP: `FIRST-LAST` (both included), `FIRST-`, or `-COUNT`.

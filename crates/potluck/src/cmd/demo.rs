@@ -7,7 +7,7 @@ mod throwaway;
 
 use super::Ending;
 use crate::args::Demo;
-use crate::output::{Output, table};
+use crate::output::{Output, count, table};
 use crate::{progress_bar, ready};
 use compare::Compare;
 use potluck_client::get::{self, ByteRange};
@@ -92,8 +92,8 @@ async fn show(
     client.call(&SpaceCreate { name: SPACE.into(), policy }).await?;
 
     output.note(&format!(
-        "storing {} files, {size}, {COPIES} copies, sealed: {}",
-        sample.files.len(),
+        "storing {}, {size}, {COPIES} copies, sealed: {}",
+        count(sample.files.len() as u64, "file"),
         sample.what
     ));
     let mut sent = Sent::default();
@@ -267,11 +267,12 @@ fn text(report: &DemoReport) -> String {
         .collect();
     let lost = report.donors.iter().find(|donor| donor.killed).map_or(0, |donor| donor.chunks);
     format!(
-        "{phases}\n{}\nWhat the kill changed: {lost} chunks have one copy left instead of {}; {} reads were\nanswered by the other copy; {} files, {}, came back identical.\n",
+        "{phases}\n{}\nWhat the kill changed: one copy instead of {} left of {}; {} answered by\nthe other copy; {}, {}, came back identical.\n",
         table(&["donor", "chunks", "stored", ""], &[1, 2], &donors),
         report.copies,
-        report.failovers,
-        report.files,
+        count(lost, "chunk"),
+        count(report.failovers, "read"),
+        count(report.files, "file"),
         format_size(report.bytes),
     )
 }

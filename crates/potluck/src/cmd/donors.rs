@@ -48,14 +48,15 @@ pub fn state(donor: &DonorStatus) -> String {
             "gone: it lost its disk".into()
         }
         (_, None, _) if fault.is_some_and(|fault| fault.gone) => "its disk is gone".into(),
+        (DonorState::Live, Some(left), _) => {
+            format!("live, announced away for {} more", duration(left))
+        }
         (DonorState::Live, ..) => "live".to_string(),
         (DonorState::Gone, _, Some(silent)) => format!("gone: silent for {silent}"),
         (DonorState::Gone, ..) => "gone".into(),
         (_, Some(left), _) => format!("away for {} more", duration(left)),
-        (DonorState::Suspect, _, Some(silent)) => format!("silent for {silent}"),
-        (DonorState::Suspect, ..) => "silent".into(),
-        (DonorState::Away | DonorState::Unknown, _, Some(silent)) => format!("away for {silent}"),
-        (DonorState::Away | DonorState::Unknown, ..) => "away".into(),
+        (_, _, Some(silent)) => format!("silent for {silent}"),
+        _ => "silent".into(),
     };
     if fault.is_some_and(|fault| !fault.gone) {
         text.push_str(", disk takes no writes");

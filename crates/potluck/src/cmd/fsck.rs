@@ -78,8 +78,11 @@ pub fn text(findings: &Findings) -> String {
             Standing::Unreadable => "unreadable",
             _ => "incomplete",
         };
-        let hope =
-            if damage.may_return { "; what is missing is on donors that are away" } else { "" };
+        let hope = if damage.may_return {
+            "; what is missing is on donors that do not answer"
+        } else {
+            ""
+        };
         let what = match &damage.damaged {
             Some(why) => format!("the catalog's records of it are damaged: {why}"),
             None => sentence(&damage.health) + hope,
@@ -112,7 +115,7 @@ pub fn ending(findings: &Findings) -> Result<Ending, Failure> {
                 (true, _) => {
                     "stop the manager and bring its catalog back with `potluck manager restore`"
                 }
-                (_, true) => "bring back the donors that are away: `potluck nodes ls`",
+                (_, true) => "bring back the donors that do not answer: `potluck nodes ls`",
                 (_, false) => {
                     "what is missing is on no donor: store these files again from their source"
                 }

@@ -2,7 +2,7 @@
 
 use super::Ending;
 use crate::args::Gc;
-use crate::output::Output;
+use crate::output::{Output, count};
 use potluck_client::pool::Client;
 use potluck_wire::control::{GcResume, Status};
 use potluck_wire::error::Failure;
@@ -36,11 +36,11 @@ fn text(state: &State) -> String {
         ),
         None => "chunks that no file uses are reclaimed\n".to_owned(),
     };
-    text += &format!("{} chunks wait to be reclaimed\n", state.condemned_chunks);
+    text += &format!("to be reclaimed: {}\n", count(state.condemned_chunks, "chunk"));
     if state.unclaimed_chunks > 0 {
         text += &format!(
-            "{} chunks on donors are unknown to this catalog and are kept; emptying a donor and lending anew gives their space back (docs/restore.md)\n",
-            state.unclaimed_chunks
+            "on donors, unknown to this catalog and kept: {}; emptying a donor and lending anew gives their space back (docs/restore.md)\n",
+            count(state.unclaimed_chunks, "chunk")
         );
     }
     text

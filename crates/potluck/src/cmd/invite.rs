@@ -2,7 +2,7 @@
 
 use super::Ending;
 use crate::args;
-use crate::output::Output;
+use crate::output::{Output, duration};
 use crate::settings::Settings;
 use potluck_client::pool::Client;
 use potluck_wire::control::Invite;
@@ -31,7 +31,7 @@ pub async fn run(
         Role::Donor => ", and then `potluck lend DIR --max 200GiB`",
         _ => "",
     };
-    let ttl = humantime::format_duration(args.ttl);
+    let ttl = duration(args.ttl.as_secs());
     output.note(&format!("Run this on the other machine within {ttl}{then}. It works once."));
     if is_local {
         output.note("The token names this machine by its loopback address: give --manager HOST:PORT for other machines.");

@@ -20,7 +20,7 @@ pub async fn run(args: Ls, client: &Client, output: &Output) -> Result<Ending, F
     let entries = list_all(client, &args.path, args.recursive).await?;
     let listed = Entries { path: args.path.to_string(), entries };
     output.result(&listed, |listed| match args.long {
-        true => long(&args.path, &listed.entries),
+        true => long(&args.path, &listed.entries, args.bytes),
         false => short(&args.path, &listed.entries),
     });
     Ok(Ending::Done)
@@ -62,12 +62,13 @@ fn kept_as(entry: &Entry) -> Option<String> {
     entry.ec.map(|ec| ec.to_string()).or(entry.copies.map(|copies| copies.to_string()))
 }
 
-fn long(asked: &PoolPath, entries: &[Entry]) -> String {
+fn long(asked: &PoolPath, entries: &[Entry], exact: bool) -> String {
+    let shown = |size: u64| if exact { size.to_string() } else { format_size(size) };
     let rows: Vec<_> = entries
         .iter()
         .map(|entry| {
             let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".into());
-            let size = (entry.kind == EntryKind::File).then(|| format_size(entry.size));
+            let size = (entry.kind == EntryKind::File).then(|| shown(entry.size));
             vec![
                 or_dash(size),
                 time(entry.mtime_ms),

@@ -22,6 +22,7 @@ mod policy;
 mod repair;
 mod rm;
 mod scrub;
+mod several;
 mod space;
 mod stat;
 mod status;
@@ -98,7 +99,7 @@ async fn with_client(
     let shown = settings.progress && output.wants_progress();
     match command {
         Command::Cp(args) => cp::run(args, client, output, shown).await,
-        Command::Cat(args) => cat::run(args, client).await,
+        Command::Cat(args) => cat::run(args, client, output).await,
         Command::Ls(args) => ls::run(args, client, output).await,
         Command::Stat(args) => stat::run(args, client, output).await,
         Command::Mv(args) => mv::run(args, client, output).await,

@@ -1,24 +1,80 @@
 //! `potluck rm`: remove files or directories.
 
 use super::Ending;
+use super::several::Several;
 use crate::args::Rm;
-use crate::output::Output;
+use crate::confirm::{can_ask, confirm};
+use crate::output::{Output, count};
 use potluck_client::pool::Client;
-use potluck_wire::control::{Remove, Removed};
-use potluck_wire::error::{Failure, code};
+use potluck_core::path::PoolPath;
+use potluck_core::size::format_size;
+use potluck_wire::control::{EntryKind, Remove, Removed, Stat, Usage};
+use potluck_wire::error::{ErrorKind, Failure, code};
+use serde::Serialize;
+
+#[derive(Serialize)]
+struct Report<'a> {
+    #[serde(flatten)]
+    removed: Removed,
+    #[serde(flatten)]
+    several: &'a Several,
+}
 
 pub async fn run(args: Rm, client: &Client, output: &Output) -> Result<Ending, Failure> {
-    let mut all = Removed::default();
-    for path in args.paths {
-        match client.call(&Remove { path, recursive: args.recursive }).await {
-            Ok(removed) => {
-                all.files += removed.files;
-                all.bytes += removed.bytes;
-            }
-            Err(failure) if args.force && failure.code == code::NO_ENTRY => {}
-            Err(failure) => return Err(failure),
+    let (mut removed, mut several) = (Removed::default(), Several::default());
+    for path in &args.paths {
+        let one = match remove(&args, path, client).await {
+            Err(failure) if args.force && failure.code == code::NO_ENTRY => Ok(Removed::default()),
+            result => result,
+        };
+        if let Ok(Removed { files, bytes }) = &one {
+            removed.files += files;
+            removed.bytes += bytes;
+        }
+        several.note(path, one.map(drop));
+    }
+    let ending = several.end(output)?;
+    output.result(&Report { removed: removed.clone(), several: &several }, |_| {
+        match args.caution.dry_run {
+            true => format!("would remove {}", sums(&removed)),
+            false => String::new(),
+        }
+    });
+    Ok(ending)
+}
+
+/// Removes what is at `path`, or only looks. A person is asked before a tree goes; a script that
+/// says -r means it.
+async fn remove(args: &Rm, path: &PoolPath, client: &Client) -> Result<Removed, Failure> {
+    let asks = args.recursive && !args.caution.yes && !args.force && can_ask();
+    if asks || args.caution.dry_run {
+        let would = look(path, args.recursive, client).await?;
+        if args.caution.dry_run {
+            return Ok(would);
+        }
+        if would.files > 0 {
+            let question = format!("remove {path} with {} for ever?", sums(&would));
+            confirm(&question, "add -y to do it without asking, or -n to only look").await?;
         }
     }
-    output.result(&all, |_| String::new());
-    Ok(Ending::Done)
+    client.call(&Remove { path: path.clone(), recursive: args.recursive }).await
+}
+
+/// What would be removed.
+async fn look(path: &PoolPath, recursive: bool, client: &Client) -> Result<Removed, Failure> {
+    let entry = client.call(&Stat { path: path.clone(), chunks: false }).await?.entry;
+    if entry.kind == EntryKind::File {
+        return Ok(Removed { files: 1, bytes: entry.size });
+    }
+    let used = client.call(&Usage { path: path.clone() }).await?;
+    if !recursive && used.files + used.dirs > 0 {
+        let what = format!("{path} is a directory");
+        return Err(Failure::new(ErrorKind::Usage, code::NOT_RECURSIVE, what)
+            .hint("add -r to take it with all that is in it"));
+    }
+    Ok(Removed { files: used.files, bytes: used.bytes })
+}
+
+fn sums(removed: &Removed) -> String {
+    format!("{}, {}", count(removed.files, "file"), format_size(removed.bytes))
 }

@@ -2,12 +2,16 @@
 
 use super::{Ending, donors};
 use crate::args::{Scrub, ScrubNow};
-use crate::output::{Output, table};
+use crate::output::{Output, count, table};
 use potluck_client::pool::Client;
 use potluck_core::size::format_size;
-use potluck_wire::control::{self, DonorStatus, SLOWEST_SCRUB, Scrubbed, Status};
+use potluck_wire::control::{self, DonorState, DonorStatus, SLOWEST_SCRUB, Scrubbed, Status};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;
+use std::time::Duration;
+
+/// From one look at the donors to the next; their heartbeats bring news each second.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 #[derive(Serialize)]
 struct DonorScrub {
@@ -41,7 +45,14 @@ async fn now(args: ScrubNow, client: &Client, output: &Output) -> Result<Ending,
         None => None,
     };
     let which = donor.as_ref().map(|donor| donor.donor);
+    let before = client.call(&Status {}).await?.donors;
     client.call(&control::ScrubNow { donor: which, rate: args.rate }).await?;
+    if args.wait {
+        let asked = |donor: &DonorStatus| which.is_none_or(|which| which == donor.donor);
+        let live = |donor: &DonorStatus| donor.state == DonorState::Live;
+        let before = before.into_iter().filter(|donor| asked(donor) && live(donor)).collect();
+        return finished(before, client, output).await;
+    }
     let who = donor.map_or("every live donor".into(), |donor| donor.name);
     output.result(&serde_json::json!({ "donor": which, "rate": args.rate }), |_| {
         format!(
@@ -50,6 +61,57 @@ async fn now(args: ScrubNow, client: &Client, output: &Output) -> Result<Ending,
         )
     });
     Ok(Ending::Done)
+}
+
+/// What a whole round of a donor came to.
+#[derive(Serialize)]
+struct Found {
+    donor: String,
+    /// Whether it read all it holds.
+    finished: bool,
+    /// Chunks found spoiled in this round.
+    spoiled: u64,
+}
+
+/// Waits until each donor has finished a round more than `before`, or is silent.
+async fn finished(
+    before: Vec<DonorStatus>,
+    client: &Client,
+    output: &Output,
+) -> Result<Ending, Failure> {
+    let mut found: Vec<Found> = Vec::new();
+    let mut reading = before;
+    while !reading.is_empty() {
+        tokio::time::sleep(LOOK_AGAIN).await;
+        let now = client.call_patiently(&Status {}).await?.donors;
+        reading.retain(|before| {
+            let now = now.iter().find(|donor| donor.donor == before.donor);
+            let finished = now.is_some_and(|now| now.scrub.rounds > before.scrub.rounds);
+            let there =
+                now.is_some_and(|now| matches!(now.state, DonorState::Live | DonorState::Suspect));
+            if finished || !there {
+                let spoiled = now.map_or(0, |now| now.scrub.spoiled - before.scrub.spoiled);
+                found.push(Found { donor: before.name.clone(), finished, spoiled });
+            }
+            !finished && there
+        });
+    }
+    let well = found.iter().all(|found| found.finished && found.spoiled == 0);
+    output.result(&serde_json::json!({ "donors": found }), |_| {
+        let line = |found: &Found| match found.finished {
+            true => format!(
+                "{} read back all it holds, and found {} spoiled\n",
+                found.donor,
+                count(found.spoiled, "chunk")
+            ),
+            false => format!("{} went silent before it had read all\n", found.donor),
+        };
+        found.iter().map(line).collect()
+    });
+    if found.iter().any(|found| found.spoiled > 0) {
+        output.note("what is spoiled is made again from other copies: `potluck repair status`");
+    }
+    Ok(if well { Ending::Done } else { Ending::Partial })
 }
 
 fn of_donor(donor: &DonorStatus) -> DonorScrub {

@@ -9,12 +9,21 @@ use potluck_core::policy::Redundancy;
 use potluck_core::size::format_size;
 use potluck_wire::control::{ChunkFacts, EntryKind, MirrorState, Stat, Stated};
 use potluck_wire::error::Failure;
+use serde::Serialize;
 use std::fmt::Write;
 
 pub async fn run(args: args::Stat, client: &Client, output: &Output) -> Result<Ending, Failure> {
     let stated = client.call(&Stat { path: args.path.clone(), chunks: args.chunks }).await?;
-    output.result(&stated, |stated| text(&args.path.to_string(), stated));
+    let shown = Shown { path: args.path.to_string(), stated };
+    output.result(&shown, |shown| text(&shown.path, &shown.stated));
     Ok(Ending::Done)
+}
+
+#[derive(Serialize)]
+struct Shown {
+    path: String,
+    #[serde(flatten)]
+    stated: Stated,
 }
 
 fn text(path: &str, stated: &Stated) -> String {
@@ -31,7 +40,7 @@ fn text(path: &str, stated: &Stated) -> String {
         line("policy", health::policy(policy));
         return text;
     }
-    line("size", format!("{} ({} bytes)", format_size(entry.size), entry.size));
+    line("size", format!("{} ({})", format_size(entry.size), count(entry.size, "byte")));
     line("modified", format!("{} UTC", time(entry.mtime_ms)));
     if let (Some(version), Some(digest)) = (entry.version, entry.digest) {
         line("version", version.to_string());
@@ -61,7 +70,7 @@ fn text(path: &str, stated: &Stated) -> String {
             .donors
             .iter()
             .map(|share| {
-                let state = if share.live { "live" } else { "away" };
+                let state = if share.live { "live" } else { "silent" };
                 vec![
                     share.name.clone(),
                     state.into(),

@@ -30,12 +30,12 @@ fn text(status: &PoolStatus) -> String {
     let live = || status.donors.iter().filter(|donor| donor.state == DonorState::Live);
     let room: u64 = live().map(donors::free).sum();
     let mut text = format!(
-        "pool {}: {}, {}; {} of {} donors live, {} free; {}\n",
+        "pool {}: {}, {}; {} of {} live, {} free; {}\n",
         status.pool,
         count(status.files, "file"),
         format_size(status.bytes),
         live().count(),
-        status.donors.len(),
+        count(status.donors.len() as u64, "donor"),
         format_size(room),
         count(status.sessions, "open write session"),
     );
@@ -110,7 +110,7 @@ fn backups(status: &PoolStatus) -> Option<String> {
     };
     let journal = status.journal_waiting.map(|waiting| match waiting {
         0 => "journal on donors complete".to_owned(),
-        waiting => format!("{waiting} changes not in the journal on donors yet"),
+        waiting => format!("{} not in the journal on donors yet", count(waiting, "change")),
     });
     let ages = [
         age("into the pool", status.backup_pool_seconds),

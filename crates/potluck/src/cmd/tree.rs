@@ -5,7 +5,7 @@ use super::ls::list_all;
 use crate::args::Tree;
 use crate::output::{self, Output};
 use potluck_client::pool::Client;
-use potluck_core::size::format_size;
+use potluck_core::size::{count, format_size};
 use potluck_wire::control::{Entry, EntryKind};
 use potluck_wire::error::Failure;
 use serde::Serialize;
@@ -39,8 +39,11 @@ pub async fn run(args: Tree, client: &Client, output: &Output) -> Result<Ending,
         }
         let mut text = format!("{}\n", drawn.path);
         root.draw("", &mut text);
-        let of = |kind| drawn.entries.iter().filter(|entry| entry.kind == kind).count();
-        text + &format!("\n{} directories, {} files\n", of(EntryKind::Dir), of(EntryKind::File))
+        let of = |kind, one| {
+            count(drawn.entries.iter().filter(|entry| entry.kind == kind).count() as u64, one)
+        };
+        let (dirs, files) = (of(EntryKind::Dir, "directory"), of(EntryKind::File, "file"));
+        text + &format!("\n{dirs}, {files}\n")
     });
     Ok(Ending::Done)
 }

@@ -91,7 +91,7 @@ async fn one(
 }
 
 fn is_directory(path: &PoolPath) -> Failure {
-    Failure::new(ErrorKind::Usage, code::WRONG_KIND, format!("{path} is a directory"))
+    Failure::new(ErrorKind::Usage, code::NOT_RECURSIVE, format!("{path} is a directory"))
         .hint("add -r to verify all that is below it")
 }
 

@@ -103,7 +103,7 @@ fn k01_fewer_donors_than_a_group_needs_are_refused_clearly() {
     lab.kill_donor("donor-6");
     wait_until("the dead donor to be noticed", PATIENCE, || lab.cli.live_donors().len() == 5);
     let refused = lab.cli.fails(5, &["cp", arg(&input), "pot://lab/g"]);
-    assert_eq!(refused.code, "POT-E031", "{refused:?}");
+    assert_eq!(refused.code, "POT-E033", "{refused:?}");
     for path in ["pot://lab/less", "pot://lab/f"] {
         assert_same(&lab.cli.cat(path), &content, path);
     }

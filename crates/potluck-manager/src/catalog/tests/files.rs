@@ -162,7 +162,7 @@ pub fn donors_there(donors: u32) -> Pool {
     let mut pool = Pool::new(Limits {
         lease: second,
         suspect_after: second,
-        away_after: second,
+        silent_after: second,
         grace: 10 * second,
         repair_rate: 1,
         repair_donor_rate: 1,

@@ -81,7 +81,7 @@ fn opening_a_tree_pages_through_all_of_it() {
     assert_eq!((files, pages), (2100, 3));
     assert_eq!(dirs, ["d0", "d1", "d2", "empty"]);
     let dir = open::open(&fixture.db, &path("pot://lab/d0"), false, None);
-    assert_eq!(dir.expect_err("a directory"), Error::IsADirectory(path("pot://lab/d0")));
+    assert_eq!(dir.expect_err("a directory"), Error::NotRecursive(path("pot://lab/d0")));
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn directories_are_made_and_removed_as_asked() {
     assert!(make("pot://lab", false).is_err());
 
     let remove = |at: &str, all| names::remove(&fixture.db, &path(at), all, WHEN);
-    assert_eq!(remove("pot://lab/b", false).err(), Some(Error::NotEmpty(path("pot://lab/b"))));
+    assert_eq!(remove("pot://lab/b", false).err(), Some(Error::NotRecursive(path("pot://lab/b"))));
     assert!(matches!(remove("pot://lab", true), Err(Error::OutsideSpaces(_))));
     remove("pot://lab/x/y/z", false).expect("an empty one");
     assert_eq!(remove("pot://lab/b", true).expect("removed").files, 3);

@@ -90,7 +90,7 @@ fn d3_copies_count_by_distinct_donors_known_and_proven() {
     let why = refused(fixture.commit(vec![copies("pot://lab/a", &[1, 2], &[1, 1], 2)]));
     let path = path("pot://lab/a");
     assert_eq!(why, Error::TooFewCopies { path, index: 0, have: 1, need: 2 });
-    assert!(why.to_string().contains("1 copies on distinct donors, and 2"), "{why}");
+    assert!(why.to_string().contains("on 1 of the 2 distinct donors"), "{why}");
     let first = fixture.put(copies("pot://lab/a", &[1, 2], &[1], 1));
     assert_eq!(safe(&fixture, first), Some(0));
     // What the pool holds counts towards what is asked.

@@ -174,9 +174,9 @@ fn find(args: &Cp, to: &PoolPath, kind: Option<EntryKind>) -> Result<Wanted, Fai
         let target = if is_dir { to.join(&name_of(local)?).map_err(bad_path)? } else { to.clone() };
         if about.is_dir() {
             if !args.recursive {
-                return Err(
-                    usage(&format!("{from} is a directory")).hint("add -r to copy directories")
-                );
+                let what = format!("{from} is a directory");
+                return Err(Failure::new(ErrorKind::Usage, code::NOT_RECURSIVE, what)
+                    .hint("add -r to copy directories"));
             }
             if kind == Some(EntryKind::File) {
                 return Err(Failure::new(

@@ -94,12 +94,12 @@ fn text(restored: &Restored) -> String {
         _ => "a copy of the catalog".to_owned(),
     };
     let mut text = format!(
-        "pool {} restored from {from}: {} files, {} in {} spaces, {} donors\n",
+        "pool {} restored from {from}: {}, {} in {}, {}\n",
         restored.pool,
-        restored.files,
+        count(restored.files, "file"),
         format_size(restored.bytes),
-        restored.spaces,
-        restored.donors,
+        count(restored.spaces, "space"),
+        count(restored.donors, "donor"),
     );
     match &restored.journal {
         Some(journal) => text += &journal_text(journal),
@@ -110,8 +110,8 @@ fn text(restored: &Restored) -> String {
     }
     if let Some(unlisted) = restored.unlisted.as_ref().filter(|unlisted| unlisted.files > 0) {
         text += &format!(
-            "{} files, {}, cannot be read from what the donors that answered have:\n",
-            unlisted.files,
+            "{}, {}, cannot be read from what the donors that answered have:\n",
+            count(unlisted.files, "file"),
             format_size(unlisted.bytes)
         );
         unlisted.first.iter().for_each(|path| text += &format!("  {path}\n"));
@@ -125,9 +125,9 @@ fn text(restored: &Restored) -> String {
 fn journal_text(journal: &Replayed) -> String {
     let mut text = match journal.until_ms {
         Some(until) => format!(
-            "the journal was replayed to {} UTC, {} segments; what changed later is lost\n",
+            "the journal was replayed to {} UTC, {}; what changed later is lost\n",
             time(until),
-            journal.segments
+            count(journal.segments, "segment")
         ),
         None => "the journal on the donors has nothing later\n".to_owned(),
     };

@@ -122,7 +122,10 @@ fn degraded(status: &PoolStatus) -> Option<Verdict> {
             "{files} less safe than promised; {} cannot be made again now: {why}",
             count(repair.stuck, "chunk")
         );
-        return verdict(what, "bring back donors that are away, or lend more with `potluck lend`");
+        return verdict(
+            what,
+            "bring back donors that do not answer, or lend more with `potluck lend`",
+        );
     }
     if incomplete > 0 {
         let spaces = named(&status.spaces, |space| space.incomplete > 0);
@@ -154,15 +157,14 @@ fn degraded(status: &PoolStatus) -> Option<Verdict> {
         .min()
     {
         let spaces = named(&status.spaces, fewer);
+        // Donors that answer may be of no use too: in quarantine, or without their disk.
+        let while_so = match absent(status).as_str() {
+            "" => "as the donors stand now".to_owned(),
+            names => format!("while {names} cannot be reached"),
+        };
         let what = match now {
-            0 => format!(
-                "while {} cannot be reached, one more makes files in {spaces} unreadable",
-                absent(status)
-            ),
-            _ => format!(
-                "while {} cannot be reached, fewer others may go than {spaces} promises",
-                absent(status)
-            ),
+            0 => format!("{while_so}, one more makes files in {spaces} unreadable"),
+            _ => format!("{while_so}, fewer others may go than {spaces} promises"),
         };
         return verdict(what, &wait_no_longer(status));
     }
@@ -254,6 +256,10 @@ mod tests {
             silent.reason,
             "while donor-2 cannot be reached, one more makes files in lab unreadable"
         );
+
+        let nobody = pool(&[Live, Live], SpaceHealth { ..silent_pool.spaces[0].clone() });
+        let reason = judge(&nobody).reason;
+        assert_eq!(reason, "as the donors stand now, one more makes files in lab unreadable");
 
         let mut worse =
             pool(&[Live, Gone], SpaceHealth { incomplete: 2, ..SpaceHealth::default() });

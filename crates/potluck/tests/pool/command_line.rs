@@ -1,0 +1,137 @@
+//! What commands say and how they end, in the small things that scripts and people trip over.
+
+use super::content::{arg, file};
+use super::lab::Lab;
+use super::waiting::{PATIENCE, wait_until};
+use std::fs;
+use std::os::unix::fs::FileExt;
+
+fn with_small_files(names: &[&str]) -> Lab {
+    let lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
+    for name in names {
+        let (input, _) = file(lab.dir(), "input", name.len() as u64, 10);
+        lab.cli.ok(&["cp", arg(&input), &format!("pot://lab/{name}")]);
+    }
+    lab
+}
+
+#[test]
+fn rm_of_several_goes_on_after_one_that_fails_and_exits_4() {
+    let lab = with_small_files(&["a", "b", "dir/c"]);
+    let ran = lab.cli.run(&["rm", "pot://lab/a", "pot://lab/nope", "pot://lab/b"]).exits(4);
+    assert!(ran.stderr.contains("pot://lab/nope") && ran.stderr.contains("POT-E010"), "{ran:?}");
+    lab.cli.fails(3, &["stat", "pot://lab/a"]);
+    lab.cli.fails(3, &["stat", "pot://lab/b"]);
+    // None at all is a failure of its kind, and a program is told of each.
+    let all = lab.cli.fails(3, &["rm", "pot://lab/a", "pot://lab/b"]);
+    assert_eq!(all.code, "POT-E082");
+    let ran = lab.cli.run(&["--json", "rm", "-r", "pot://lab/dir", "pot://lab/nope"]).exits(4);
+    let said = ran.json();
+    assert_eq!((&said["files"], &said["failed"][0]["path"]), (&1.into(), &"pot://lab/nope".into()));
+}
+
+#[test]
+fn rm_looks_before_it_leaps() {
+    let lab = with_small_files(&["dir/a", "dir/b"]);
+    let would = lab.cli.json(&["rm", "-r", "-n", "pot://lab/dir"]);
+    assert_eq!((&would["files"], &would["bytes"]), (&2.into(), &20.into()), "{would}");
+    let said = lab.cli.ok(&["rm", "-r", "-n", "pot://lab/dir"]).text();
+    assert!(said.contains("would remove 2 files, 20 B"), "{said}");
+    assert_eq!(lab.cli.fails(2, &["rm", "-n", "pot://lab/dir"]).code, "POT-E025");
+    lab.cli.ok(&["stat", "pot://lab/dir/a"]);
+}
+
+#[test]
+fn cat_writes_several_files_one_after_the_other() {
+    let lab = with_small_files(&["a", "bb"]);
+    let (one, two) = (lab.cli.cat("pot://lab/a"), lab.cli.cat("pot://lab/bb"));
+    let both = lab.cli.ok(&["cat", "pot://lab/a", "pot://lab/bb"]).stdout;
+    assert_eq!(both, [one.clone(), two.clone()].concat());
+    let parts = lab.cli.ok(&["cat", "--range", "0-1", "pot://lab/a", "pot://lab/bb"]).stdout;
+    assert_eq!(parts, [&one[..2], &two[..2]].concat());
+    let ran = lab.cli.run(&["cat", "pot://lab/nope", "pot://lab/bb"]).exits(4);
+    assert_eq!((ran.stdout, ran.stderr.contains("POT-E010")), (two, true));
+}
+
+#[test]
+fn a_range_past_the_end_is_said_to_be() {
+    let lab = with_small_files(&["a"]);
+    let refused = lab.cli.fails(2, &["cat", "pot://lab/a", "--range", "10-"]);
+    assert!(refused.message.contains("after the end") && refused.message.contains("10 bytes"));
+    assert_eq!(lab.cli.ok(&["cat", "pot://lab/a", "--range", "9-100"]).stdout.len(), 1);
+    assert_eq!(lab.cli.ok(&["cat", "pot://lab/a", "--range", "-100"]).stdout.len(), 10);
+}
+
+#[test]
+fn a_directory_without_r_ends_every_command_alike() {
+    let lab = with_small_files(&["dir/a"]);
+    let out = lab.dir().join("out");
+    for command in [
+        &["cp", "/etc", "pot://lab/etc"][..],
+        &["cp", "pot://lab/dir", arg(&out)],
+        &["cat", "pot://lab/dir"],
+        &["rm", "pot://lab/dir"],
+        &["verify", "pot://lab/dir"],
+    ] {
+        let refused = lab.cli.fails(2, command);
+        assert_eq!(refused.code, "POT-E025", "{command:?}: {refused:?}");
+        assert!(refused.hint.contains("-r"), "{command:?}: {refused:?}");
+    }
+}
+
+#[test]
+fn stat_tells_programs_its_path_and_ls_exact_sizes_on_request() {
+    let lab = with_small_files(&[]);
+    let (input, _) = file(lab.dir(), "input", 3, 123_456);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    assert_eq!(lab.cli.json(&["stat", "pot://lab//f"])["path"], "pot://lab/f");
+    assert!(lab.cli.ok(&["ls", "-l", "pot://lab"]).text().contains("120.6 KiB"));
+    assert!(lab.cli.ok(&["ls", "-l", "--bytes", "pot://lab"]).text().contains("123456"));
+}
+
+#[test]
+fn one_of_a_thing_is_not_called_several() {
+    let lab = with_small_files(&["dir/a"]);
+    for (command, said) in [
+        (&["tree", "pot://lab"][..], "1 directory, 1 file"),
+        (&["status"], "1 file, 10 B; 1 of 1 donor live"),
+        (&["rm", "-r", "-n", "pot://lab/dir"], "1 file, 10 B"),
+    ] {
+        let text = lab.cli.ok(command).text();
+        assert!(text.contains(said), "no “{said}” in: {text}");
+    }
+    assert!(lab.cli.ok(&["invite", "--ttl", "24h"]).stderr.contains("within 1d"));
+}
+
+#[test]
+fn scrub_now_waits_for_what_the_donors_find() {
+    let lab = with_small_files(&[]);
+    let (input, _) = file(lab.dir(), "input", 3, 300_000);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    let clean = lab.cli.json(&["scrub", "now", "--wait"]);
+    assert_eq!(clean["donors"][0]["finished"], true, "{clean}");
+    assert_eq!(clean["donors"][0]["spoiled"], 0, "{clean}");
+    let path = lab.lent("donor-1").chunks().into_iter().next().expect("a chunk");
+    let chunk = fs::File::options().write(true).open(path).expect("a chunk file");
+    chunk.write_all_at(b"damage", 1000).expect("damage");
+    let ran = lab.cli.run(&["scrub", "now", "--wait"]).exits(4);
+    assert!(ran.text().contains("1 chunk spoiled"), "{}", ran.text());
+}
+
+#[test]
+fn only_an_announced_absence_is_called_away() {
+    let mut lab = Lab::with_donors(2);
+    lab.cli.ok(&["nodes", "away", "donor-1", "2h"]);
+    let shown = |lab: &Lab| lab.cli.ok(&["nodes", "ls"]).text();
+    assert!(shown(&lab).contains("live, announced away for 1h 59m more"), "{}", shown(&lab));
+    lab.kill_donor("donor-1");
+    lab.kill_donor("donor-2");
+    wait_until("both to be missed", PATIENCE, || lab.cli.live_donors().is_empty());
+    assert_eq!(lab.cli.donor("donor-1")["state"], "away");
+    assert_ne!(lab.cli.donor("donor-2")["state"], "away");
+    let text = shown(&lab);
+    let of = |name: &str| text.lines().find(|line| line.contains(name)).unwrap_or_default();
+    assert!(of("donor-1").contains("away for 1h 59m more"), "{text}");
+    assert!(of("donor-2").contains("silent for"), "{text}");
+}
