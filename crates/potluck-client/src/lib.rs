@@ -8,6 +8,7 @@ pub mod donors;
 pub mod fetch;
 pub mod get;
 pub mod link;
+pub mod patience;
 pub mod pool;
 pub mod progress;
 pub mod put;

@@ -2,10 +2,12 @@
 
 use crate::buffer::Buffers;
 use crate::donors::Donors;
+use crate::patience::{Patience, Pauses};
+use crate::progress::{Progress, Quiet};
 use crate::source::Cutter;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Policy;
-use potluck_wire::call::Caller;
+use potluck_wire::call::{Caller, Unanswered};
 use potluck_wire::control::{Call, Open, Opened};
 use potluck_wire::env::Env;
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -17,10 +19,8 @@ use tokio::task::JoinSet;
 /// quarter of this. Enough for four donors' full windows and a batch of offers.
 const MEMORY: usize = 96 << 20;
 
-/// How long work that is under way waits for a manager that is away, such as one that restarts.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// How long it waits for donors to report to a manager that has just started; one that is silent
-/// for longer is away, and its absence is an error within 30 s (PROMISES A2).
+/// How long work that is under way waits for donors to report to a manager that has just started;
+/// one that is silent for longer is away.
 const DONORS_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A client of one pool. Cheap to clone; clones share connections and memory.
@@ -32,13 +32,29 @@ pub struct Client {
     pub caller: Caller,
     /// Memory for chunks.
     pub buffers: Buffers,
+    /// How long it waits for those who do not answer.
+    pub patience: Patience,
+    /// Is told whom it waits for.
+    pub watcher: Arc<dyn Progress>,
     aside: Arc<Mutex<JoinSet<()>>>,
 }
 
 impl Client {
     /// A client that calls its manager through `caller`.
     pub fn new(env: Env, caller: Caller) -> Self {
-        Self { env, caller, buffers: Buffers::new(MEMORY), aside: Arc::default() }
+        Self {
+            env,
+            caller,
+            buffers: Buffers::new(MEMORY),
+            patience: Patience::default(),
+            watcher: Arc::new(Quiet),
+            aside: Arc::default(),
+        }
+    }
+
+    /// The same client, which tells `watcher` whom it waits for.
+    pub fn watched(&self, watcher: Arc<dyn Progress>) -> Self {
+        Self { watcher, ..self.clone() }
     }
 
     /// The same client with memory of its own, for one read whose chunks or groups take `unit`
@@ -80,23 +96,54 @@ impl Client {
         Donors::new(self.env.clone(), self.buffers.clone())
     }
 
-    /// Calls the manager once.
+    /// Calls the manager; one that is away, such as one that restarts, is waited for as long as
+    /// [`Patience::at_first`] says.
     pub async fn call<C: Call>(&self, request: &C) -> Result<C::Reply, Failure> {
-        self.caller.call(request).await
+        let at_first = self.patience.at_first;
+        self.repeat(request, |failure| match failure.code.as_str() {
+            code::NO_MANAGER => at_first,
+            _ => Duration::ZERO,
+        })
+        .await
     }
 
     /// Calls the manager for work that is under way: while it is away, or its donors have not
     /// reported yet, asks again.
     pub async fn call_patiently<C: Call>(&self, request: &C) -> Result<C::Reply, Failure> {
-        let started = self.env.clock.now();
-        let mut pause = Duration::from_millis(100);
+        let under_way = self.patience.under_way;
+        self.repeat(request, |failure| match failure.code.as_str() {
+            code::NO_MANAGER => under_way,
+            // Over is over.
+            code::NO_SESSION => Duration::ZERO,
+            _ if failure.kind == ErrorKind::Retry => DONORS_PATIENCE,
+            _ => Duration::ZERO,
+        })
+        .await
+    }
+
+    /// Asks again for as long as `patience` has with the failure, counted from the first try.
+    async fn repeat<C: Call>(
+        &self,
+        request: &C,
+        patience: impl Fn(&Failure) -> Duration,
+    ) -> Result<C::Reply, Failure> {
+        let mut pauses = Pauses::new(self, self.env.clock.now());
         loop {
-            match self.caller.call(request).await {
-                Err(failure) if self.env.clock.now() - started < patience(&failure) => {
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(Duration::from_secs(2));
+            let Unanswered { failure, sent } = match self.caller.attempt(request).await {
+                Ok(reply) => return Ok(reply),
+                Err(unanswered) => unanswered,
+            };
+            if sent && !C::REPEATABLE {
+                return Err(perhaps_done(failure));
+            }
+            let why = match failure.code.as_str() {
+                code::NO_MANAGER => {
+                    format!("the manager at {} does not answer", self.caller.manager())
                 }
-                result => return result,
+                _ => failure.message.clone(),
+            };
+            if !pauses.pause(&why, patience(&failure)).await {
+                return Err(failure);
             }
         }
     }
@@ -107,13 +154,12 @@ impl Client {
     }
 }
 
-/// How long after the first try a call that failed like this is tried again.
-fn patience(failure: &Failure) -> Duration {
+/// The failure of a request that nobody may repeat unseen.
+fn perhaps_done(failure: Failure) -> Failure {
     match failure.code.as_str() {
-        code::NO_MANAGER => PATIENCE,
-        // Over is over.
-        code::NO_SESSION => Duration::ZERO,
-        _ if failure.kind == ErrorKind::Retry => DONORS_PATIENCE,
-        _ => Duration::ZERO,
+        code::NO_MANAGER => failure.hint(
+            "the connection was lost after the request had left: look whether it was done, before you repeat it",
+        ),
+        _ => failure,
     }
 }

@@ -1,5 +1,7 @@
 //! How long work tells about itself.
 
+use crate::patience::Wait;
+
 /// Told as bytes are done; called often and from any thread, so it must be quick.
 pub trait Progress: Send + Sync {
     /// The work has grown by this many bytes.
@@ -8,6 +10,8 @@ pub trait Progress: Send + Sync {
     fn advance(&self, bytes: u64);
     /// A remark that does not end the work, such as a skipped file.
     fn warn(&self, text: &str);
+    /// Somebody is waited for, told about once a second; `None` when that is over.
+    fn waits(&self, _wait: Option<&Wait>) {}
 }
 
 /// Tells nobody.

@@ -32,7 +32,9 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const SHORTEST: Duration = Duration::from_millis(200);
 /// The first pause after a call failed; doubles up to [`MAX_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const MAX_PAUSE: Duration = Duration::from_secs(5);
+/// A manager that restarts holds its clients up until its donors have reported, so that they must
+/// not be long about it; more often than with each heartbeat it is not asked.
+const MAX_PAUSE: Duration = Duration::from_secs(2);
 /// After the store could not be listed.
 const LISTING_PAUSE: Duration = Duration::from_secs(10);
 /// How many changes the manager told of is written down so often: each time would cost an fsync a

@@ -14,6 +14,7 @@ mod prepare;
 mod reading;
 mod repair;
 mod session;
+mod settling;
 mod space;
 mod status;
 mod ticketing;

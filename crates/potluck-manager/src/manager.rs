@@ -216,6 +216,7 @@ fn rebuild(config: &ManagerConfig, left: &Left, now: Tick) -> Pool {
     for known in &left.donors {
         pool.recall(known.donor, recalled(known, left.saved_ms.unwrap_or(0), now));
     }
+    pool.expect_donors();
     pool.resume_switch(left.switch.clone());
     for (session, offered) in &left.sessions {
         let known = NewSession {

@@ -5,6 +5,7 @@
 //! and heartbeats, the sessions' part from the catalog.
 
 mod donors;
+mod expected;
 mod inventory;
 mod numbered;
 mod offered;
@@ -24,6 +25,7 @@ pub use trials::Verdict;
 
 use crate::catalog::chunks::InUseAgain;
 use donors::Donors;
+use expected::Expected;
 use offered::Offered;
 use orders::Orders;
 use potluck_core::chunk::ChunkName;
@@ -59,6 +61,7 @@ pub struct Limits {
 pub struct Pool {
     limits: Limits,
     donors: Donors,
+    expected: Expected,
     sessions: BTreeMap<SessionId, Session>,
     ledger: Ledger,
     offered: Offered,
@@ -103,6 +106,7 @@ impl Pool {
         Self {
             limits,
             donors: Donors::default(),
+            expected: Expected::default(),
             sessions: BTreeMap::new(),
             ledger: Ledger::default(),
             offered: Offered::default(),

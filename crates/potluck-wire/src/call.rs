@@ -11,6 +11,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Calls one manager. Cheap to clone; clones share connections.
@@ -34,6 +35,16 @@ enum Broken {
     Failed(Failure),
 }
 
+/// A call that brought no reply of its type.
+#[derive(Debug, Clone)]
+pub struct Unanswered {
+    /// What the manager refused, or why it did not answer.
+    pub failure: Failure,
+    /// Whether the request may have reached the manager. What is asked for may be done then, also
+    /// when no answer came.
+    pub sent: bool,
+}
+
 impl Caller {
     /// Will call the manager at `host:port`.
     pub fn new(net: SharedNet, dial: Arc<dyn Dial>, manager: impl Into<String>) -> Self {
@@ -50,25 +61,40 @@ impl Caller {
     ///
     /// Errors: what the manager refused; [`ErrorKind::Retry`] when no manager answers.
     pub async fn call<C: Call>(&self, request: &C) -> Result<C::Reply, Failure> {
-        let body = serde_json::to_vec(request)
-            .map_err(|why| Failure::new(ErrorKind::Usage, code::BAD_REQUEST, why.to_string()))?;
-        match tokio::time::timeout(C::DEADLINE, self.exchange::<C>(body.into())).await {
-            Ok(result) => result,
-            Err(_) => Err(self.away("it did not answer in time")),
+        self.attempt(request).await.map_err(|unanswered| unanswered.failure)
+    }
+
+    /// The same for a caller that may ask again, and has to know whether it was heard.
+    pub async fn attempt<C: Call>(&self, request: &C) -> Result<C::Reply, Unanswered> {
+        let sent = AtomicBool::new(false);
+        let unanswered = |failure| Unanswered { failure, sent: sent.load(Ordering::Relaxed) };
+        let body = serde_json::to_vec(request).map_err(|why| {
+            unanswered(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, why.to_string()))
+        })?;
+        let exchange = self.exchange::<C>(body.into(), &sent);
+        match tokio::time::timeout(C::DEADLINE, exchange).await {
+            Ok(result) => result.map_err(unanswered),
+            Err(_) => Err(unanswered(self.away("it did not answer in time"))),
         }
     }
 
-    async fn exchange<C: Call>(&self, body: Bytes) -> Result<C::Reply, Failure> {
+    async fn exchange<C: Call>(&self, body: Bytes, sent: &AtomicBool) -> Result<C::Reply, Failure> {
         loop {
             let kept = self.shared.idle.lock().expect("no holder panics").pop();
             let (sender, fresh) = match kept {
                 Some(sender) => (sender, false),
                 None => (self.connect().await.map_err(|why| self.unreachable(&why))?, true),
             };
+            sent.store(true, Ordering::Relaxed);
             match self.send::<C>(sender, body.clone()).await {
                 Ok(reply) => return Ok(reply),
-                Err(Broken::NotSent(_)) if !fresh => {} // the kept connection had been closed
-                Err(Broken::NotSent(why)) => return Err(self.away(&why)),
+                Err(Broken::NotSent(why)) => {
+                    sent.store(false, Ordering::Relaxed);
+                    if fresh {
+                        return Err(self.away(&why));
+                    }
+                    // The kept connection had been closed: asked again on another.
+                }
                 Err(Broken::Failed(failure)) => return Err(failure),
             }
         }

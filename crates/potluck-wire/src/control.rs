@@ -48,6 +48,9 @@ pub trait Call: Serialize + DeserializeOwned + Send + Sync + 'static {
     const NAME: &'static str;
     /// How long the caller waits for the reply before it counts the manager as away.
     const DEADLINE: Duration = Duration::from_secs(15);
+    /// Whether a request that may have been carried out can be repeated without harm and with the
+    /// same reply. Of what moves or removes names a repetition finds that it was done before.
+    const REPEATABLE: bool = true;
     /// What comes back.
     type Reply: Serialize + DeserializeOwned + Send + 'static;
 }
@@ -56,6 +59,13 @@ macro_rules! call {
     ($request:ident => $reply:ty, $name:literal) => {
         impl Call for $request {
             const NAME: &'static str = $name;
+            type Reply = $reply;
+        }
+    };
+    ($request:ident => $reply:ty, $name:literal, once) => {
+        impl Call for $request {
+            const NAME: &'static str = $name;
+            const REPEATABLE: bool = false;
             type Reply = $reply;
         }
     };

@@ -20,6 +20,7 @@ pub use safety::{Caution, Fsck, Repair, Scrub, ScrubNow, Verify, Watch};
 
 use clap::builder::FalseyValueParser;
 use clap::{ArgAction, Parser, Subcommand};
+use std::time::Duration;
 
 /// Pool the spare disk of the machines you already have.
 #[derive(Debug, Parser)]
@@ -60,6 +61,16 @@ pub struct Global {
         value_parser = FalseyValueParser::new()
     )]
     pub no_progress: bool,
+    /// How long to wait for a manager or for donors that do not answer; default: 30s before
+    /// anything was moved, 10m in the middle of a transfer
+    #[arg(
+        long,
+        global = true,
+        env = "POTLUCK_PATIENCE",
+        value_name = "TIME",
+        value_parser = humantime::parse_duration
+    )]
+    pub patience: Option<Duration>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -13,6 +13,8 @@ pub struct ConfigFile {
     pub pool: Option<String>,
     /// Whether to draw progress bars.
     pub progress: Option<bool>,
+    /// How long to wait for those who do not answer, such as `10m`.
+    pub patience: Option<String>,
 }
 
 impl ConfigFile {
@@ -38,14 +40,18 @@ impl ConfigFile {
     }
 
     fn over(self, lower: Self) -> Self {
-        Self { pool: self.pool.or(lower.pool), progress: self.progress.or(lower.progress) }
+        Self {
+            pool: self.pool.or(lower.pool),
+            progress: self.progress.or(lower.progress),
+            patience: self.patience.or(lower.patience),
+        }
     }
 }
 
 fn bad(place: &Path, why: &str) -> Failure {
     let what = format!("cannot use the configuration in {}: {why}", place.display());
     Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
-        .hint("correct the file; it may hold `pool = \"NAME\"` and `progress = false`")
+        .hint("correct the file; it may hold `pool = \"NAME\"`, `progress = false` and `patience = \"10m\"`")
 }
 
 #[cfg(test)]

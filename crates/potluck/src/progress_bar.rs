@@ -1,8 +1,10 @@
 //! A progress bar with rate and time left, on a terminal's standard error.
 
 use indicatif::{ProgressBar, ProgressStyle};
+use potluck_client::patience::Wait;
 use potluck_client::progress::{Progress, Quiet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 struct Bar(ProgressBar);
 
@@ -14,12 +16,48 @@ pub fn transfer(shown: bool, total: Option<u64>) -> Arc<dyn Progress> {
     let (bar, template) = match total {
         Some(total) => (
             ProgressBar::new(total),
-            "{bar:30} {binary_bytes}/{binary_total_bytes}  {binary_bytes_per_sec}  {eta} left",
+            "{bar:30} {binary_bytes}/{binary_total_bytes}  {binary_bytes_per_sec}  {eta} left  {msg}",
         ),
-        None => (ProgressBar::new_spinner(), "{spinner} {binary_bytes}  {binary_bytes_per_sec}"),
+        None => {
+            (ProgressBar::new_spinner(), "{spinner} {binary_bytes}  {binary_bytes_per_sec}  {msg}")
+        }
     };
     bar.set_style(ProgressStyle::with_template(template).expect("a fixed template"));
     Arc::new(Bar(bar))
+}
+
+/// A line that says whom a command waits for, drawn only while it does; silent unless `shown`.
+pub fn waits(shown: bool) -> Arc<dyn Progress> {
+    if shown { Arc::new(Waits::default()) } else { Arc::new(Quiet) }
+}
+
+#[derive(Default)]
+struct Waits(Mutex<Option<Line>>);
+
+impl Progress for Waits {
+    fn expect(&self, _bytes: u64) {}
+    fn advance(&self, _bytes: u64) {}
+    fn warn(&self, _text: &str) {}
+    fn waits(&self, wait: Option<&Wait>) {
+        let mut drawn = self.0.lock().expect("no holder panics");
+        match wait {
+            Some(wait) => {
+                drawn.get_or_insert_with(|| line(true)).say(&told(wait, "Ctrl-C gives up"));
+            }
+            None => *drawn = None,
+        }
+    }
+}
+
+/// `donor-3 does not answer, waiting 0:42 of 10:00, Ctrl-C keeps what was sent`
+fn told(wait: &Wait, interrupted: &str) -> String {
+    let Wait { why, waited, limit } = wait;
+    format!("{why}, waiting {} of {}, {interrupted}", minutes(*waited), minutes(*limit))
+}
+
+fn minutes(time: Duration) -> String {
+    let seconds = time.as_secs();
+    format!("{}:{:02}", seconds / 60, seconds % 60)
 }
 
 /// One line that says how something stands.
@@ -88,6 +126,10 @@ impl Progress for Bar {
     }
     fn warn(&self, text: &str) {
         self.0.suspend(|| eprintln!("potluck: {text}"));
+    }
+    fn waits(&self, wait: Option<&Wait>) {
+        let text = wait.map(|wait| told(wait, "Ctrl-C gives up"));
+        self.0.set_message(text.unwrap_or_default());
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::args::Global;
 use crate::config::ConfigFile;
 use etcetera::BaseStrategy;
+use potluck_client::patience::Patience;
 use potluck_client::pool::Client;
 use potluck_wire::call::Caller;
 use potluck_wire::env::Env;
@@ -12,6 +13,7 @@ use potluck_wire::tls::TlsDial;
 use potluck_wire::token::Role;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Everything a command needs to know of where it runs.
 pub struct Settings {
@@ -23,6 +25,8 @@ pub struct Settings {
     pub data_dir: PathBuf,
     /// Whether to draw progress bars on a terminal.
     pub progress: bool,
+    /// How long to wait for those who do not answer.
+    pub patience: Patience,
     pool: Option<String>,
 }
 
@@ -41,6 +45,7 @@ impl Settings {
             state_dir,
             data_dir: base.data_dir().join("potluck"),
             progress: !global.no_progress && file.progress.unwrap_or(true),
+            patience: patience(global, &file)?,
             // Set to nothing is how shells unset it for one command.
             pool: global.pool.clone().filter(|pool| !pool.is_empty()).or(file.pool),
         })
@@ -112,14 +117,34 @@ impl Settings {
     pub fn donor_client(&self, state: Option<&Path>) -> Result<Client, Failure> {
         let default = self.donor_dir();
         let identity = Self::donor_identity(state.unwrap_or(&default))?;
-        Ok(Client::new(Env::system(), caller(&identity)?))
+        self.client_of(&identity)
     }
 
     /// A client of the pool.
     pub fn client(&self) -> Result<Client, Failure> {
-        let identity = self.identity()?;
-        Ok(Client::new(Env::system(), caller(&identity)?))
+        self.client_of(&self.identity()?)
     }
+
+    fn client_of(&self, identity: &Identity) -> Result<Client, Failure> {
+        let mut client = Client::new(Env::system(), caller(identity)?);
+        client.patience = self.patience;
+        Ok(client)
+    }
+}
+
+/// How long commands wait. What was asked for holds at every moment; by default a command that has
+/// not begun says within half a minute that it cannot (PROMISES A2).
+fn patience(global: &Global, file: &ConfigFile) -> Result<Patience, Failure> {
+    let written = file.patience.as_deref().map(humantime::parse_duration).transpose();
+    let written = written.map_err(|why| {
+        let what = format!("`patience` in the configuration is not a time: {why}");
+        Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what).hint("write it as 90s, 10m or 2h")
+    })?;
+    let asked = global.patience.or(written);
+    Ok(Patience {
+        at_first: asked.unwrap_or(Duration::from_secs(30)),
+        under_way: asked.unwrap_or(Duration::from_secs(600)),
+    })
 }
 
 /// Reads an identity.

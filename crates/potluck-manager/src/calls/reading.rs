@@ -1,5 +1,6 @@
 //! Opening files for reading, and reports of copies that could not be read.
 
+use super::settling::settled;
 use super::{Answer, ticketing};
 use crate::catalog::placements::CopyState;
 use crate::catalog::{Error, chunks, open, placements};
@@ -21,6 +22,7 @@ impl Answer for Open {
         let holders =
             page.files.iter().flat_map(|file| file.holders.iter().chain(&file.parity_holders));
         let everybody: BTreeSet<DonorId> = holders.flatten().copied().collect();
+        settled(&service, |pool| everybody.iter().any(|donor| pool.expects_report(*donor))).await;
         let contacts = {
             let now = service.time.tick();
             ticketing::contacts(&service.pool(), everybody, now)

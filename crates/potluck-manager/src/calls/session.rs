@@ -1,5 +1,6 @@
 //! Write sessions: reserve, offer, grow, renew, abort.
 
+use super::settling::settled;
 use super::{Answer, ticketing};
 use crate::catalog::commit::check_condition;
 use crate::catalog::dir_policies;
@@ -9,7 +10,7 @@ use crate::catalog::spaces::{self, Space};
 use crate::catalog::{Durability, Error, chunks, placements};
 use crate::failure;
 use crate::members::Caller;
-use crate::pool::{NewSession, Ticketed};
+use crate::pool::{NewSession, Pool, Ticketed};
 use crate::service::{InSession, Service};
 use potluck_core::chunk::{ChunkName, INLINE_MAX};
 use potluck_core::ids::{DonorId, SessionId};
@@ -57,6 +58,9 @@ impl Answer for Reserve {
         };
         // What lives in the catalog needs no donor.
         let bytes = self.bytes.map(|bytes| if bytes <= INLINE_MAX { 0 } else { bytes });
+        if bytes != Some(0) {
+            settled(&service, Pool::expects_reports).await;
+        }
         let redundancy = new.policy.redundancy();
         let (ticketed, contacts) = {
             let now = service.time.tick();
@@ -122,6 +126,7 @@ async fn keep(service: &Service, new: &NewSession, ticketed: &Ticketed) -> Resul
 impl Answer for Grow {
     async fn answer(self, service: Arc<Service>, caller: Caller) -> Result<Grown, Failure> {
         let (entered, _in_session) = enter(&service, self.session, &caller)?;
+        settled(&service, Pool::expects_reports).await;
         let (session, redundancy) = (self.session, entered.policy.redundancy());
         let (plan, ticketed, contacts) = {
             let now = service.time.tick();
@@ -164,6 +169,8 @@ impl Answer for Abort {
 impl Answer for Offer {
     async fn answer(self, service: Arc<Service>, caller: Caller) -> Result<Offered, Failure> {
         let (_, _in_session) = enter(&service, self.session, &caller)?;
+        // Copies of a donor that has not listed them count for nothing: all would be sent again.
+        settled(&service, Pool::expects_listings).await;
         let (session, names, ack) = (self.session, self.chunks.0, self.ack);
         // First the protection, then the question: what is found in use now stays (pool.rs).
         let new = service.pool().offer(&session, &names);

@@ -220,6 +220,7 @@ impl Pool {
     /// A donor was removed from the pool.
     pub fn remove_donor(&mut self, donor: DonorId) {
         self.donors.all.remove(&donor);
+        self.expected.forget(donor);
         self.orders.forget(donor);
         self.forget_numbered(donor);
     }
@@ -260,6 +261,7 @@ impl Pool {
             fault: register.disk_fault.clone(),
         });
         donor.hear(now, &self.limits);
+        self.expected.registered(id);
         if again {
             return Enlisted::Again;
         }

@@ -101,6 +101,7 @@ impl Pool {
         if let Some(life) = self.donors.life_of(donor, incarnation) {
             life.taking = None;
             life.compared = true;
+            self.expected.compared(donor);
             if let Some(donor) = self.donors.get_mut(donor) {
                 donor.record.stale = false;
             }

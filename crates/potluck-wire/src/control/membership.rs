@@ -18,7 +18,7 @@ pub struct Join {
     /// What people call this machine or person.
     pub name: String,
 }
-call!(Join => Joined, "join");
+call!(Join => Joined, "join", once);
 
 /// Membership.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -43,7 +43,7 @@ pub struct Invite {
     /// Seconds until it expires.
     pub ttl_seconds: u64,
 }
-call!(Invite => Invited, "invite");
+call!(Invite => Invited, "invite", once);
 
 /// A fresh token's secret; the caller knows the rest of the token itself.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -58,4 +58,4 @@ pub struct Revoke {
     /// Who.
     pub member: MemberId,
 }
-call!(Revoke => Done, "revoke");
+call!(Revoke => Done, "revoke", once);

@@ -198,7 +198,7 @@ pub struct MakeDir {
     #[serde(default)]
     pub parents: bool,
 }
-call!(MakeDir => Done, "make-dir");
+call!(MakeDir => Done, "make-dir", once);
 
 /// Moves a file or directory inside a space, atomically.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -211,7 +211,7 @@ pub struct Move {
     #[serde(default)]
     pub no_replace: bool,
 }
-call!(Move => Done, "move");
+call!(Move => Done, "move", once);
 
 /// Removes a file, or with `recursive` a directory.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -222,7 +222,7 @@ pub struct Remove {
     #[serde(default)]
     pub recursive: bool,
 }
-call!(Remove => Removed, "remove");
+call!(Remove => Removed, "remove", once);
 
 /// What was removed.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

@@ -12,7 +12,7 @@ pub struct SpaceCreate {
     /// Its policy.
     pub policy: Policy,
 }
-call!(SpaceCreate => Done, "space-create");
+call!(SpaceCreate => Done, "space-create", once);
 
 /// Removes a space (admins); refused while it holds files unless `force`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -23,7 +23,7 @@ pub struct SpaceRemove {
     #[serde(default)]
     pub force: bool,
 }
-call!(SpaceRemove => Done, "space-remove");
+call!(SpaceRemove => Done, "space-remove", once);
 
 /// Lists the spaces.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -32,6 +32,7 @@ mod verify;
 
 use crate::args::Command;
 use crate::output::Output;
+use crate::progress_bar;
 use crate::ready;
 use crate::settings::Settings;
 use potluck_client::pool::Client;
@@ -54,6 +55,8 @@ pub async fn run(
     settings: &Settings,
     output: &Output,
 ) -> Result<Ending, Failure> {
+    let shown = settings.progress && output.wants_progress();
+    let watched = |client: Client| client.watched(progress_bar::waits(shown));
     match command {
         Command::Demo(args) => demo::run(args, output).await,
         Command::Up(args) => up::run(args, settings, output).await,
@@ -61,17 +64,16 @@ pub async fn run(
         Command::Lend(args) => lend::run(args, settings, output).await,
         Command::Join(args) => join::run(args, settings, output).await,
         Command::GiveBack(args) => {
-            let client = settings.donor_client(args.state.as_deref())?;
-            let shown = settings.progress && output.wants_progress();
+            let client = watched(settings.donor_client(args.state.as_deref())?);
             until_stopped(&client, give_back::run(args, &client, output, shown)).await
         }
         Command::Away(args) => {
-            let client = settings.donor_client(args.state.as_deref())?;
+            let client = watched(settings.donor_client(args.state.as_deref())?);
             until_stopped(&client, away::run(args, &client, output)).await
         }
         command => {
-            let client = settings.client()?;
-            until_stopped(&client, with_client(command, &client, settings, output)).await
+            let client = watched(settings.client()?);
+            until_stopped(&client, with_client(command, &client, settings, output, shown)).await
         }
     }
 }
@@ -95,8 +97,8 @@ async fn with_client(
     client: &Client,
     settings: &Settings,
     output: &Output,
+    shown: bool,
 ) -> Result<Ending, Failure> {
-    let shown = settings.progress && output.wants_progress();
     match command {
         Command::Cp(args) => cp::run(args, client, output, shown).await,
         Command::Cat(args) => cat::run(args, client, output).await,

@@ -45,7 +45,7 @@ fn p12_no_manager() {
     for command in
         [&["ls"][..], &["status"], &["cp", arg(&input), "pot://lab/f"], &["cat", "pot://lab/f"]]
     {
-        let refused = lab.cli.fails(5, command);
+        let refused = lab.cli.fails(5, &[&["--patience", "1s"], command].concat());
         assert_eq!(refused.code, "POT-E070", "{command:?}: {refused:?}");
         assert!(!refused.hint.is_empty(), "{refused:?}");
     }

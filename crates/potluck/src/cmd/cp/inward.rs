@@ -65,6 +65,7 @@ pub async fn copy(args: &Cp, client: &Client, shown: bool) -> Result<CpReport, F
         return Ok(report);
     }
     let progress = progress_bar::transfer(shown, options.bytes);
+    let client = &client.watched(Arc::clone(&progress));
     let parts = by_policy(client, &to, wanted.files).await?;
     let several = parts.len() > 1;
     let mut ended = None;

@@ -10,6 +10,7 @@ use potluck_core::path::PoolPath;
 use potluck_wire::control::EntryKind;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 pub async fn copy(args: &Cp, client: &Client, shown: bool) -> Result<CpReport, Failure> {
     let to = Path::new(&args.to);
@@ -52,6 +53,7 @@ async fn copy_one(
     shown: bool,
 ) -> Result<GetReport, Failure> {
     let progress = progress_bar::transfer(shown, Some(0));
+    let client = &client.watched(Arc::clone(&progress));
     if args.to == "-" {
         return get::cat(client, path, ByteRange::ALL, Piped::stdout(), progress).await;
     }
