@@ -3,6 +3,7 @@
 //! A checkpoint is a whole copy of one moment. It is taken each minute in which something changed,
 //! and more rarely where taking one costs more than a twentieth of the time.
 
+pub mod adapting;
 pub mod authority;
 pub mod checksum;
 pub mod file;
@@ -17,7 +18,6 @@ use crate::service::Service;
 use potluck_core::clock::Tick;
 use potluck_core::ids::Epoch;
 use potluck_core::placement::Refusal;
-use potluck_wire::control::DonorState;
 use potluck_wire::courier::CourierError;
 use potluck_wire::identity::fingerprint;
 use serde::{Deserialize, Serialize};
@@ -37,6 +37,8 @@ struct State {
     pool: Option<Tick>,
     failed: Option<String>,
     journal_failed: Option<String>,
+    /// What donors had of checkpoints is lost: the next is taken though nothing changed.
+    anew: bool,
 }
 
 impl Backups {
@@ -61,6 +63,15 @@ impl Backups {
     /// Why the last checkpoint failed, if it did.
     pub fn failed(&self) -> Option<String> {
         self.state().failed
+    }
+
+    /// Has the next checkpoint taken also if nothing changed since the last.
+    pub fn begin_anew(&self) {
+        self.change(|state| state.anew = true);
+    }
+
+    fn take_anew(&self) -> bool {
+        std::mem::take(&mut self.0.lock().expect("no holder panics").anew)
     }
 
     /// Notes how the last round of the journal ended.
@@ -142,11 +153,15 @@ struct Covered {
 
 /// Takes a checkpoint if something changed since the last.
 async fn round(service: &Arc<Service>, covered: &mut Covered) -> Result<(), ManagerError> {
-    let look = |db: &_| Ok((journal::last(db)?, Position::of(db)?.is_some()));
+    if service.backups.take_anew() {
+        covered.pool = None;
+    }
+    let journalled = |db: &_| Ok::<_, Error>(Position::of(db)?.is_some_and(|at| !at.lost));
+    let look = move |db: &_| Ok((journal::last(db)?, journalled(db)?));
     let (last, journalled) = service.catalog.read(look).await?;
     // One that does not know where it is in the journal could not be gone on from: the journal's
     // first generation comes before it, seconds after the first donor.
-    let wants_pool = service.config.metadata_copies > 0 && any_donor(service) && journalled;
+    let wants_pool = service.config.metadata_copies > 0 && any_taker(service) && journalled;
     if covered.file == Some(last) && (covered.pool == Some(last) || !wants_pool) {
         return Ok(());
     }
@@ -178,10 +193,9 @@ async fn round(service: &Arc<Service>, covered: &mut Covered) -> Result<(), Mana
     Ok(())
 }
 
-/// Whether a donor is there to take anything.
-pub fn any_donor(service: &Service) -> bool {
-    let now = service.time.tick();
-    service.pool().status(now).iter().any(|donor| donor.state == DonorState::Live)
+/// Whether a donor is there that takes anything.
+pub fn any_taker(service: &Service) -> bool {
+    !service.pool().takers(service.time.tick()).is_empty()
 }
 
 /// Why the pool did not take a part of its own metadata.

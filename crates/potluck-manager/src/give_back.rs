@@ -16,6 +16,7 @@ use crate::service::Service;
 use crate::survey::judge_file;
 use potluck_core::chunk::{Digest, PARTS};
 use potluck_core::ids::{DonorId, VersionId};
+use potluck_core::path::SYSTEM_SPACE;
 use potluck_core::policy::Redundancy;
 use potluck_wire::control::GivingBack;
 use rusqlite::Connection;
@@ -62,6 +63,7 @@ pub async fn progress(service: &Service, donor: DonorId) -> Result<GivingBack, E
     let now = service.time.tick();
     let mut pool = service.pool();
     let (held, unclaimed) = (pool.held(donor), pool.unclaimed(donor));
+    let last_donor = pool.stayers(donor, now) == 0;
     let Some(giving) = pool.giving(donor) else {
         return Ok(GivingBack {
             held,
@@ -69,6 +71,7 @@ pub async fn progress(service: &Service, donor: DonorId) -> Result<GivingBack, E
             to_move: used,
             room_elsewhere: Some(pool.room(Some(donor), now)),
             silent: !pool.is_heard(donor, now),
+            last_donor,
             ..GivingBack::default()
         });
     };
@@ -97,6 +100,7 @@ pub async fn progress(service: &Service, donor: DonorId) -> Result<GivingBack, E
         to_move_bytes: moving.bytes.min(held),
         room_elsewhere,
         silent,
+        last_donor,
         stuck,
         stuck_why: (stuck > 0).then_some(repair.stuck_why).flatten(),
         unclaimed,
@@ -133,8 +137,9 @@ impl Loss {
 /// Lists what is lost because all that a donor has goes at once.
 pub async fn would_lose(service: &Service, donor: DonorId) -> Result<Loss, Error> {
     let mut looking = Looking::new(service, donor);
+    // The pool's own metadata is written anew where it is lost (backup::adapting).
     let roots = service.catalog.read(units::roots).await?;
-    for root in roots {
+    for root in roots.into_iter().filter(|root| root.name != SYSTEM_SPACE) {
         let mut cursor: Option<String> = None;
         loop {
             let root = root.clone();

@@ -12,8 +12,8 @@ pub mod record;
 pub mod replay;
 pub mod segment;
 
-use crate::backup::put::{Put, copies_now, prepared};
-use crate::backup::{Trouble, any_donor, kit};
+use crate::backup::put::{Put, prepared};
+use crate::backup::{Trouble, any_taker, kit};
 use crate::catalog::commit::PreparedFile;
 use crate::catalog::entries::{self, Place};
 use crate::catalog::names::{self, When};
@@ -41,7 +41,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Rows drained at once.
 const ROWS: usize = 1000;
 /// The directory of segments.
-const DIR: &str = "journal";
+pub const DIR: &str = "journal";
 
 /// Keeps the journal until dropped.
 pub async fn run(service: Arc<Service>) {
@@ -92,7 +92,7 @@ async fn discard(service: &Service) -> Result<(), Error> {
 /// Writes all changes so far to donors, and a new base when it is time. `attempts` counts the
 /// writes of this start.
 async fn drain_all(service: &Arc<Service>, attempts: &mut u64) -> Result<(), Trouble> {
-    if !any_donor(service) {
+    if !any_taker(service) {
         return Ok(());
     }
     loop {
@@ -108,20 +108,9 @@ async fn drain_all(service: &Arc<Service>, attempts: &mut u64) -> Result<(), Tro
         let drained = service.catalog.read(|db| drain::changes(db, ROWS)).await?;
         match drained {
             Some(changes) => append(service, position, changes, *attempts).await?,
-            // After the changes: they do not wait for what fails perhaps.
-            None if is_thin(service, &position)? => {
-                begin_generation(service, Some(position), *attempts).await?;
-            }
             None => return Ok(()),
         }
     }
-}
-
-/// Whether the base has fewer copies than it would have if it was written now.
-fn is_thin(service: &Service, position: &Position) -> Result<bool, Trouble> {
-    let size = std::fs::metadata(service.state.catalog())?.len();
-    let now = service.time.tick();
-    Ok(position.is_thin(copies_now(&service.pool(), &service.config, size, now)))
 }
 
 /// Writes changes as further segments.
@@ -264,7 +253,7 @@ impl<'s> Write<'s> {
                 last: name,
                 epoch,
                 attempt,
-                copies,
+                lost: false,
                 base: Extent::default(),
                 log: Extent::default(),
             },

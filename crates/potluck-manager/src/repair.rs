@@ -2,6 +2,7 @@
 //! it. What is decided stands in core's `repair_plan`, `survey` and `pool`; here it is waited.
 
 use crate::audit;
+use crate::backup::adapting;
 use crate::catalog::conversions::{self, Encoded};
 use crate::catalog::{Durability, Error, notes, placements};
 use crate::pool::{Changes, Group, Purpose, Switch};
@@ -12,7 +13,7 @@ use crate::{calls, converting, trial};
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, MemberId};
-use potluck_wire::control::{OrderFault, OrderOutcome, OrderResult, SpaceHealth};
+use potluck_wire::control::{MetadataHealth, OrderFault, OrderOutcome, OrderResult, SpaceHealth};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -42,6 +43,8 @@ pub struct Keeper(Mutex<Kept>);
 pub struct Kept {
     /// Each space, as of the last survey.
     pub spaces: BTreeMap<String, SpaceHealth>,
+    /// The pool's own metadata, as of the last survey.
+    pub metadata: MetadataHealth,
     /// What leaves each donor.
     pub moving: BTreeMap<DonorId, survey::Moving>,
     /// When the last survey began that ended.
@@ -140,6 +143,7 @@ impl Kept {
         self.spaces = spaces.collect();
         self.moving = std::mem::take(&mut findings.moving);
         self.damaged = findings.damaged.clone();
+        self.metadata = findings.metadata.health.clone();
         self.began = Some(began);
     }
 
@@ -262,6 +266,7 @@ async fn look_at_everything(
     };
     learn(service, forsaken.into_iter().map(Computed::Doubtful).collect()).await?;
     let arrived = conclude(service, &mut findings).await?;
+    let adapted = adapting::adapt(service, &findings.metadata).await?;
     let excess = std::mem::take(&mut findings.excess);
     let trimmed = if findings.damaged.files == 0 {
         trim::trim(service, excess).await?
@@ -274,7 +279,7 @@ async fn look_at_everything(
     service.pool().repairs.note_excess(trimmed.waiting);
     let more_excess = findings.more_excess && findings.damaged.files == 0;
     // What is kept back is made by nobody: whether it is there is seen when its donors have looked.
-    if trimmed.ordered > 0 || arrived > 0 || more_excess || kept_back {
+    if trimmed.ordered > 0 || arrived > 0 || adapted || more_excess || kept_back {
         service.keeper.changed(now);
     }
     Ok(true)

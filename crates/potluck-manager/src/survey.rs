@@ -8,10 +8,12 @@
 pub mod excess;
 pub mod file;
 pub mod findings;
+pub mod metadata;
 
 pub use excess::Excess;
 pub use file::{chunk_facts, judge_file, reaches_goal};
 pub use findings::{Damaged, Encode, Findings, Job, Lacking, Moving, ShardAt, parity_bytes};
+pub use metadata::{Metadata, judge_own_file};
 
 use crate::catalog::units::{self, Met, Root};
 use crate::catalog::walk::Walk;
@@ -57,6 +59,7 @@ pub async fn survey(service: &Service, haste: Haste) -> Result<Option<Findings>,
     }
     let standings = service.pool().standings(service.time.tick());
     let mut findings = Findings::new(standings);
+    findings.metadata.health.asked = service.config.metadata_copies;
     let roots = service.catalog.read(units::roots).await?;
     for root in roots {
         let Some(found) = walk(service, root, findings, haste).await? else { return Ok(None) };
@@ -118,9 +121,15 @@ pub fn page(
         match met {
             Met::Dir => {}
             Met::File(version, layout) => {
-                findings.add(&version, kind_of(root, &path), &layout);
                 chunks += version.chunks;
+                let kind = kind_of(root, &path);
+                if findings.own {
+                    findings.add_own(&version, kind, &path, &layout);
+                } else {
+                    findings.add(&version, kind, &layout);
+                }
             }
+            Met::Damaged(_) if findings.own => findings.add_own_damaged(&path),
             Met::Damaged(why) => findings.add_damaged(root, &path, &why),
         }
         entries += 1;

@@ -29,7 +29,7 @@ pub use safety::{
     Trust,
 };
 pub use spaces::{SpaceCreate, SpaceInfo, SpaceList, SpaceRemove, Spaces};
-pub use status::{DonorState, DonorStatus, PoolStatus, SpaceHealth, Status};
+pub use status::{DonorState, DonorStatus, MetadataHealth, PoolStatus, SpaceHealth, Status};
 pub use writing::{
     Abort, Commit, Committed, Condition, DonorAccess, FileCommit, Grow, Grown, Held, Offer,
     Offered, Outcome, Renew, Reserve, Reserved,

@@ -27,7 +27,7 @@ use std::sync::Arc;
 /// Checkpoints kept in the pool: the last, and the one before in case that it cannot be read.
 const KEPT: usize = 2;
 /// The directory of checkpoints.
-const DIR: &str = "checkpoints";
+pub const DIR: &str = "checkpoints";
 
 /// What the head of a checkpoint says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

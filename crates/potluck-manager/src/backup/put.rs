@@ -6,7 +6,7 @@ use crate::backup::Trouble;
 use crate::catalog::commit::{self, Batch, PreparedChunk, PreparedFile};
 use crate::catalog::sessions::{self, StoredSession};
 use crate::catalog::versions::Version;
-use crate::catalog::{Durability, Error, chunks, placements, spaces};
+use crate::catalog::{Durability, Error, chunks, conversions, placements, spaces};
 use crate::config::ManagerConfig;
 use crate::pool::{Contact, NewSession, Pool, Ticketed};
 use crate::service::{InSession, Service};
@@ -198,13 +198,18 @@ impl Put {
             let commit::Outcome::Fresh { files, again } = outcome else {
                 return Err(Error::Bug("a batch of the manager's own was repeated".into()));
             };
+            let open = conversions::any_open(db, &files)?;
             match files.into_iter().find_map(Result::err) {
-                None => Ok(again),
+                None => Ok((again, open)),
                 Some(commit::Refused::Here(why)) => Err(why),
                 Some(commit::Refused::Before(never)) => match never {},
             }
         };
-        let again = service.catalog.write(Durability::Disk, work).await?;
+        let (again, open) = service.catalog.write(Durability::Disk, work).await?;
+        if open {
+            // A donor that took a copy has died or begun to leave meanwhile.
+            service.keeper.changed(service.time.tick());
+        }
         let mut pool = service.pool();
         pool.in_use_again(&again, service.time.tick());
         pool.end_session(&self.session);

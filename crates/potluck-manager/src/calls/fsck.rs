@@ -9,7 +9,7 @@ use crate::catalog::walk::Walk;
 use crate::members::Caller;
 use crate::pool::Standings;
 use crate::service::Service;
-use crate::survey::judge_file;
+use crate::survey::{judge_file, judge_own_file};
 use potluck_core::path::{PoolPath, SYSTEM_SPACE};
 use potluck_wire::control::{Damage, Fsck, FsckReport, Health};
 use potluck_wire::error::Failure;
@@ -60,7 +60,7 @@ impl Look<'_> {
                 Met::Dir => {}
                 Met::File(version, layout) if is_metadata(path, &at) => {
                     chunks += version.chunks;
-                    let judged = judge_file(&version, &layout, &self.standings);
+                    let judged = judge_own_file(&version, &layout, &self.standings);
                     let ails = judged.health.unreadable > 0 || judged.is_incomplete();
                     self.report.metadata += u64::from(ails);
                 }

@@ -107,6 +107,8 @@ impl Answer for Revoke {
         for session in sessions {
             super::session::end(&service, session).await?;
         }
+        // What a donor held is not there any more.
+        service.keeper.hurry(service.time.tick());
         Ok(Done {})
     }
 }

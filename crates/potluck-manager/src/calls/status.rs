@@ -10,7 +10,8 @@ use crate::service::Service;
 use crate::survey::Damaged;
 use potluck_core::size::count;
 use potluck_wire::control::{
-    DonorState, DonorStatus, PoolStatus, RepairState, SpaceHealth, SpaceInfo, Status,
+    DonorState, DonorStatus, MetadataHealth, PoolStatus, RepairState, SpaceHealth, SpaceInfo,
+    Status,
 };
 use potluck_wire::error::Failure;
 use potluck_wire::version;
@@ -62,6 +63,7 @@ impl Answer for Status {
             repair,
             backup_file_seconds: service.backups.file_seconds(now),
             backup_pool_seconds: service.backups.pool_seconds(now),
+            metadata: metadata(&service),
             journal_waiting: (service.config.metadata_copies > 0).then_some(waiting),
             gc_held: held,
             catalog_fault: fault,
@@ -85,6 +87,13 @@ fn verdicts(service: &Service, spaces: Vec<SpaceInfo>) -> Vec<SpaceHealth> {
         }
     };
     spaces.into_iter().map(health).collect()
+}
+
+/// The pool's own metadata on donors, if any is to be there.
+fn metadata(service: &Service) -> Option<MetadataHealth> {
+    let kept = service.keeper.kept();
+    let asked = service.config.metadata_copies > 0;
+    (asked && kept.began.is_some()).then(|| kept.metadata.clone())
 }
 
 /// What surveys could not see.

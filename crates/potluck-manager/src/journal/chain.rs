@@ -314,7 +314,7 @@ mod tests {
             last: name(sequence, epoch),
             epoch: Epoch(epoch),
             attempt: 0,
-            copies: 1,
+            lost: false,
             base,
             log: base,
         }

@@ -139,9 +139,10 @@ pub struct Position {
     /// The attempt that wrote it.
     #[serde(default)]
     pub attempt: u64,
-    /// Copies that the base was written with, or is to have; 0 where it is not said.
+    /// Whether some of the generation is on no donor any more: nothing can be read after it, and a
+    /// new one takes its place.
     #[serde(default)]
-    pub copies: u32,
+    pub lost: bool,
     /// Segments and lines of the base.
     pub base: Extent,
     /// Segments and lines since.
@@ -184,16 +185,12 @@ impl Position {
         notes::set(db, notes::JOURNAL, &text)
     }
 
-    /// Whether the changes outweigh the base, so that a new base is cheaper than reading them.
+    /// Whether a new generation is due: some of this one is lost, or its changes outweigh the base, so
+    /// that a new base is cheaper than reading them.
     pub fn is_worn(&self) -> bool {
-        self.log.lines > MIN_LINES.max(self.base.lines)
+        self.lost
+            || self.log.lines > MIN_LINES.max(self.base.lines)
             || self.log.segments > MIN_SEGMENTS.max(4 * self.base.segments)
-    }
-
-    /// Whether a base written now, with `copies`, would have more of them. The first is written as
-    /// soon as one donor is there, and would be lost with it however many join.
-    pub fn is_thin(&self, copies: u32) -> bool {
-        self.copies < copies
     }
 }
 
@@ -250,7 +247,7 @@ mod tests {
             last: name,
             epoch,
             attempt: 1,
-            copies: 2,
+            lost: false,
             base,
             log,
         };
@@ -259,18 +256,7 @@ mod tests {
         assert!(at(extent(1, 10), extent(900, 20_001)).is_worn());
         assert!(!at(extent(9, 500_000), extent(900, 500_000)).is_worn());
         assert!(at(extent(1, 10), extent(1025, 1025)).is_worn(), "many small ones");
-    }
-
-    #[test]
-    fn a_generation_is_thin_when_donors_joined_that_its_base_is_not_on() {
-        let said = r#"{"generation":1,"sequence":1,"last":"NAME","copies":1,
-            "base":{"segments":1,"lines":1},"log":{"segments":0,"lines":0}}"#;
-        let said = said.replace("NAME", &ChunkName::of(b"last").to_string());
-        let read = |text: &str| serde_json::from_str::<Position>(text).expect("a note");
-        assert!(!read(&said).is_thin(1));
-        assert!(read(&said).is_thin(2), "the second joined");
-        assert!(!Position { copies: 3, ..read(&said) }.is_thin(2), "one is away");
-        let earlier = said.replace(r#""copies":1,"#, "");
-        assert!(read(&earlier).is_thin(1), "an earlier release did not say");
+        let lost = Position { lost: true, ..at(extent(1, 10), extent(0, 0)) };
+        assert!(lost.is_worn(), "not all of it is on donors");
     }
 }

@@ -370,7 +370,7 @@ fn d5_a_base_that_a_hold_overtook_is_not_noted() {
         last: chunk(1),
         epoch,
         attempt: 1,
-        copies: 1,
+        lost: false,
         base: Extent::default(),
         log: Extent::default(),
     };

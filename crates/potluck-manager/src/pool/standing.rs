@@ -50,6 +50,11 @@ impl Record {
     pub fn is_willing(&self) -> bool {
         self.quarantined.is_none() && self.giving.is_none() && self.excess == 0
     }
+
+    /// Whether it gives all back.
+    pub fn leaves(&self) -> bool {
+        self.giving.as_ref().is_some_and(|giving| giving.goal == 0)
+    }
 }
 
 /// A give-back.
@@ -316,10 +321,16 @@ impl Pool {
     pub fn stayers(&self, but: DonorId, now: Tick) -> usize {
         let stays = |(id, donor): &(DonorId, &Donor)| {
             let record = &donor.record;
-            let leaves = record.giving.is_some() || record.quarantined.is_some();
+            let leaves = record.leaves() || record.quarantined.is_some();
             *id != but && !leaves && !self.is_gone(*id, now)
         };
         self.donors.iter().filter(stays).count()
+    }
+
+    /// Whether a donor leaves, and no other stays.
+    pub fn all_leave(&self, now: Tick) -> bool {
+        let mut leaving = self.donors.iter().filter(|(_, donor)| donor.record.leaves());
+        leaving.next().is_some_and(|(id, _)| self.stayers(id, now) == 0)
     }
 
     /// Donors that can take copies, and what fails with each.

@@ -42,6 +42,17 @@ pub(crate) fn pool() -> Pool {
 }
 
 pub(crate) fn register(pool: &mut Pool, donor: u32, life: u64, now: f64) -> Enlisted {
+    register_in(pool, donor, life, now, None)
+}
+
+/// The same of a donor whose owner says what fails together with it.
+pub(crate) fn register_in(
+    pool: &mut Pool,
+    donor: u32,
+    life: u64,
+    now: f64,
+    label: Option<&str>,
+) -> Enlisted {
     pool.add_donor(DonorId(donor), &format!("d{donor}"));
     let register = Register {
         incarnation: Incarnation(life),
@@ -50,7 +61,7 @@ pub(crate) fn register(pool: &mut Pool, donor: u32, life: u64, now: f64) -> Enli
         version: "0.1".into(),
         disk: DiskState::default(),
         room: 1000 * MIB,
-        label: None,
+        label: label.map(str::to_owned),
         grace_ms: None,
         heard: Default::default(),
         heard_changes: 0,

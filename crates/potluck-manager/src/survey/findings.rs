@@ -2,12 +2,14 @@
 
 use super::excess::{Excess, Ground, MAX_EXCESS, MAX_VOTES, Vote};
 use super::file::{File, copies, goal_is_there, judged, least};
+use super::metadata::Metadata;
 use crate::catalog::units::{Layout, Root, Unit};
 use crate::catalog::versions::Version;
 use crate::pool::{Group, Rule, Standing, Standings};
 use potluck_core::chunk::{ChunkKind, ChunkName};
 use potluck_core::erasure::Ec;
 use potluck_core::ids::{DonorId, VersionId};
+use potluck_core::path::SYSTEM_SPACE;
 use potluck_core::policy::Redundancy;
 use potluck_core::repair_plan::{Copy, Domain, Judged, Stand, Worth};
 use potluck_wire::control::SpaceHealth;
@@ -148,8 +150,12 @@ pub struct Damaged {
 pub struct Findings {
     /// The donors as they were when it began.
     pub standings: Standings,
-    /// Each space.
+    /// Each space of users.
     pub spaces: Vec<SpaceHealth>,
+    /// The pool's own metadata.
+    pub metadata: Metadata,
+    /// Whether it is what is being walked.
+    pub own: bool,
     /// Units to be made whole, the most urgent first; last those that nobody could take.
     pub queue: BTreeMap<(u32, u64), Job>,
     /// Those of which copies are to leave a donor whose owner needs the space.
@@ -204,15 +210,15 @@ struct Taker {
 }
 
 /// A unit under the survey's eyes.
-struct Look<'a> {
-    version: &'a Version,
-    kind: ChunkKind,
-    layout: &'a Layout,
-    unit: &'a Unit,
-    judged: Judged,
-    copies: &'a [Vec<Copy>],
+pub(super) struct Look<'a> {
+    pub(super) version: &'a Version,
+    pub(super) kind: ChunkKind,
+    pub(super) layout: &'a Layout,
+    pub(super) unit: &'a Unit,
+    pub(super) judged: Judged,
+    pub(super) copies: &'a [Vec<Copy>],
     /// Whether it is of what the version is being changed to.
-    goal: bool,
+    pub(super) goal: bool,
 }
 
 /// Copies that must be there when another is deleted.
@@ -264,6 +270,10 @@ impl Findings {
 
     /// The next space is walked.
     pub fn enter(&mut self, root: &Root, policy: Redundancy) {
+        self.own = root.name == SYSTEM_SPACE;
+        if self.own {
+            return;
+        }
         self.spaces.push(SpaceHealth {
             name: root.name.clone(),
             policy: Some(policy),
@@ -337,7 +347,7 @@ impl Findings {
 
     /// The space entered last was walked to its end.
     pub fn leave(&mut self) {
-        if let Some(space) = self.spaces.last_mut()
+        if let Some(space) = self.spaces.last_mut().filter(|_| !self.own)
             && space.tolerates == Some(u32::MAX)
         {
             // Nothing in it is on donors.
@@ -346,7 +356,7 @@ impl Findings {
         }
     }
 
-    fn unit(&mut self, look: &Look<'_>) {
+    pub(super) fn unit(&mut self, look: &Look<'_>) {
         if !look.judged.complete() {
             self.enqueue(look);
         }
@@ -478,7 +488,7 @@ impl Findings {
     }
 
     /// Says of every copy in the unit whether the unit can do without it.
-    fn vote(&mut self, look: &Look<'_>) {
+    pub(super) fn vote(&mut self, look: &Look<'_>) {
         let unit = look.unit;
         // Copies of one chunk are one occurrence of it; each shard of a group is one.
         let occurrences = if unit.group.is_none() { 1 } else { unit.shards.len() };

@@ -201,6 +201,8 @@ pub struct GivingBack {
     pub too_narrow: Option<String>,
     /// Whether the donor is not heard now: nothing moves until it is.
     pub silent: bool,
+    /// Whether no other donor stays: the pool's own metadata is then on the manager's own disk only.
+    pub last_donor: bool,
     /// Chunks there that this pool's catalog does not know; never deleted for that.
     pub unclaimed: u64,
     /// Nothing that the pool needs is there any more: the machine may go. Only said when true.

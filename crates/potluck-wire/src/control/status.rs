@@ -51,6 +51,10 @@ pub struct PoolStatus {
     /// See above.
     #[serde(default)]
     pub backup_pool_seconds: Option<u64>,
+    /// The pool's own metadata on donors, as of the last survey; `None` where none is to be there, or
+    /// before the first survey.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<MetadataHealth>,
     /// Changes that are not in the journal on donors yet; `None` where none is kept.
     #[serde(default)]
     pub journal_waiting: Option<u64>,
@@ -90,6 +94,23 @@ pub struct SpaceHealth {
     pub changing: u64,
     /// Whether it was surveyed since the manager's start.
     pub surveyed: bool,
+}
+
+/// How safe the pool's own metadata is: the checkpoints and the journal of its catalog, from which a
+/// lost manager is brought back.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MetadataHealth {
+    /// Copies that were asked for. There are fewer where there are fewer donors to hold one.
+    pub asked: u32,
+    /// Copies there are of each part of it, at least; `None`: it is on no donor.
+    pub copies: Option<u32>,
+    /// Files it consists of.
+    pub files: u64,
+    /// Of these, files that lack copies which donors could hold.
+    pub incomplete: u64,
+    /// Files that cannot be read now.
+    pub unreadable: u64,
 }
 
 /// What the manager thinks of a donor.

@@ -131,6 +131,9 @@ fn plan(place: &Place<'_>, bytes: Option<u64>, now: bool, planned: &GivingBack) 
     let (name, held) = (place.name, format_size(planned.held));
     let mut text = format!("{name} holds {held} and would keep {}", format_size(kept));
     let _ = write!(text, "\n{}", meaning(place));
+    if bytes.is_none() && planned.last_donor {
+        let _ = write!(text, "\n! {LAST_DONOR}");
+    }
     if !now {
         text.push_str("\nwhat other donors lack of it moves to them first; nothing is lost");
         let to_move = planned.held - kept;
@@ -162,6 +165,10 @@ fn plan(place: &Place<'_>, bytes: Option<u64>, now: bool, planned: &GivingBack) 
     }
     text
 }
+
+/// What becomes of the pool's own metadata when no donor stays.
+const LAST_DONOR: &str = "no other donor stays: the pool's own metadata is then on the manager's own \
+     disk only; keep a copy of it elsewhere (`potluck manager backup`, and the recovery kit)";
 
 /// What a give-back means to a donor's lent space until it is called off.
 fn meaning(place: &Place<'_>) -> String {
@@ -289,6 +296,9 @@ fn outcome(place: &Place<'_>, back: &GivingBack) -> String {
         let chunks = count(back.unclaimed, "chunk");
         let _ =
             write!(text, "\n{chunks} there are unknown to the pool's catalog and stay untouched");
+    }
+    if back.all && back.last_donor {
+        let _ = write!(text, "\n! {LAST_DONOR}");
     }
     if back.safe_to_remove {
         let _ = write!(text, "\nsafe to remove: the pool needs nothing of {} any more", place.name);

@@ -7,7 +7,9 @@ use super::{Ending, donors, repair};
 use crate::output::{Output, count, duration, table};
 use potluck_client::pool::Client;
 use potluck_core::size::format_size;
-use potluck_wire::control::{DonorState, DonorStatus, PoolStatus, SpaceHealth, Status};
+use potluck_wire::control::{
+    DonorState, DonorStatus, MetadataHealth, PoolStatus, SpaceHealth, Status,
+};
 use potluck_wire::error::Failure;
 use serde::Serialize;
 use verdict::Verdict;
@@ -52,6 +54,9 @@ fn text(status: &PoolStatus) -> String {
     text.push_str(&format!("\nrepair: {}\n", repair::summary(&status.repair)));
     if let Some(backups) = backups(status) {
         text.push_str(&format!("backup of the catalog: {backups}\n"));
+    }
+    if let Some(metadata) = &status.metadata {
+        text.push_str(&format!("the pool's own metadata: {}\n", own_metadata(metadata)));
     }
     let unclaimed: u64 = status.donors.iter().map(|donor| donor.unclaimed).sum();
     if unclaimed > 0 {
@@ -101,6 +106,18 @@ fn donor_row(donor: &DonorStatus) -> Vec<String> {
         format!("{:.0} %", donor.load.score() * 100.0),
         donor.address.clone(),
     ]
+}
+
+/// On how many donors that lies which brings a lost manager back.
+fn own_metadata(metadata: &MetadataHealth) -> String {
+    match metadata.copies {
+        None => "on no donor, only on the manager's own disk".into(),
+        Some(copies) => {
+            let copies = if copies == 1 { "1 copy".into() } else { format!("{copies} copies") };
+            let asked = metadata.asked;
+            format!("{copies} on donors, {asked} asked")
+        }
+    }
 }
 
 /// How old the copies of the catalog are, and whether its journal is complete.

@@ -10,18 +10,18 @@ use rustix::process::Signal;
 use std::fs;
 
 /// The person whose machine a donor is: without an identity of the pool but the donor's own.
-struct Owner {
-    cli: Cli,
-    state: String,
+pub struct Owner {
+    pub cli: Cli,
+    pub state: String,
 }
 
 impl Owner {
-    fn of(lab: &Lab, donor: &str) -> Self {
+    pub fn of(lab: &Lab, donor: &str) -> Self {
         let cli = lab.cli.at_home(&lab.dir().join(format!("owner-of-{donor}")));
         Self { cli, state: arg(&lab.donor_state(donor)).to_owned() }
     }
 
-    fn run(&self, args: &[&str]) -> Ran {
+    pub fn run(&self, args: &[&str]) -> Ran {
         self.cli.run(&[&["give-back", "--state", &self.state], args].concat())
     }
 }

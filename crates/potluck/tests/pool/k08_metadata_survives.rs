@@ -219,7 +219,6 @@ fn k08_a_new_generation_of_the_journal_takes_the_place_of_the_old_one() {
 
 #[test]
 fn k08_what_was_written_after_the_last_checkpoint_comes_back_from_the_journal() {
-    // One copy: with two, a generation that begins when the second donor comes is taken alone.
     let mut lab = Lab::with_options(3, &["--backup-every", "1s", "--metadata-copies", "1"]);
     lab.cli.ok(&["space", "create", "lab", "--copies", "2"]);
     // Also the first one, taken before most of the journal was there, can be gone on from.

@@ -1,0 +1,244 @@
+//! The pool's own metadata under the survey's eyes.
+//!
+//! It has as many copies as were asked for, or as there are donors that can hold one: nobody
+//! promised more, and a copy that cannot be made must keep no donor from leaving. Each donor counts
+//! by itself here, also where several fail together: with all of a pool in one room two copies there
+//! are still better than one.
+
+use super::file::{File, copies, judged};
+use super::findings::{Findings, Look};
+use crate::catalog::units::{Layout, Unit};
+use crate::catalog::versions::Version;
+use crate::pool::Standings;
+use potluck_core::chunk::ChunkKind;
+use potluck_core::ids::VersionId;
+use potluck_core::repair_plan::{Copy, Judged, Stand};
+use potluck_wire::control::MetadataHealth;
+use std::collections::BTreeSet;
+
+/// Files that are told apart for one purpose; more are found by the next survey.
+const MAX_NOTED: usize = 16_384;
+
+/// What a survey found of the pool's own metadata.
+#[derive(Debug, Default)]
+pub struct Metadata {
+    /// How safe it is.
+    pub health: MetadataHealth,
+    /// Versions that get another number of copies from now on: fewer, because nobody can hold more,
+    /// or more, because they are there.
+    pub adapted: Vec<(VersionId, u32)>,
+    /// Files of which something has no copy anywhere, by their path in the space.
+    pub lost: Vec<String>,
+    /// Files that no donor can hold, because those that do leave.
+    pub homeless: u64,
+}
+
+/// Copies, each of which fails alone.
+fn apart(layout: &Layout, standings: &Standings) -> Vec<Vec<Copy>> {
+    let mut copies = copies(layout, standings);
+    for copy in copies.iter_mut().flatten() {
+        copy.domain = copy.donor.0;
+    }
+    copies
+}
+
+/// The unit with so many copies.
+fn with_copies(unit: &Unit, copies: u32) -> Unit {
+    Unit { shards: vec![unit.shards[0]; copies as usize], ..unit.clone() }
+}
+
+/// Judges a file of the pool's own metadata by the copies it is to have now.
+pub fn judge_own_file(version: &Version, layout: &Layout, standings: &Standings) -> File {
+    let copies = apart(layout, standings);
+    let mut file = File::new(version);
+    for unit in &layout.units {
+        file.count(unit, &judged(unit, &copies), &copies);
+    }
+    file.done()
+}
+
+impl Findings {
+    /// A file of the pool's own metadata, at `path` in its space.
+    pub fn add_own(&mut self, version: &Version, kind: ChunkKind, path: &str, layout: &Layout) {
+        let copies = apart(layout, &self.standings);
+        let able = self.able(layout, &copies);
+        let wanted = self.metadata.health.asked.min(able).max(1);
+        let units: Vec<Unit> = layout.units.iter().map(|unit| with_copies(unit, wanted)).collect();
+        let all: Vec<Judged> = units.iter().map(|unit| judged(unit, &copies)).collect();
+        let whole = all.iter().all(Judged::complete);
+        let adapts = wanted < version.copies || whole && wanted > version.copies;
+        let has = if adapts { wanted } else { version.copies };
+        if adapts && self.metadata.adapted.len() < MAX_NOTED {
+            self.metadata.adapted.push((version.id, wanted));
+        }
+        let version = &Version { copies: has, ..version.clone() };
+        let mut file = File::new(version);
+        for (unit, judged_wide) in units.iter().zip(all) {
+            let narrow = with_copies(unit, has);
+            file.count(&narrow, &judged(&narrow, &copies), &copies);
+            let there = judged_wide.shards.iter().filter(|stand| **stand != Stand::Missing);
+            let there = there.count() as u32;
+            let least = &mut self.metadata.health.copies;
+            *least = Some(least.map_or(there, |least| least.min(there)));
+            let look = Look {
+                version,
+                kind,
+                layout,
+                unit,
+                judged: judged_wide,
+                copies: &copies,
+                goal: false,
+            };
+            // What nobody can hold is not stuck: it goes with the last donor.
+            if able > 0 {
+                self.unit(&look);
+            }
+        }
+        let file = file.done();
+        let found = &mut self.metadata;
+        found.health.files += 1;
+        found.health.unreadable += u64::from(file.health.unreadable > 0);
+        found.health.incomplete += u64::from(file.is_incomplete());
+        found.homeless += u64::from(able == 0);
+        if file.lost && found.lost.len() < MAX_NOTED {
+            found.lost.push(path.into());
+        }
+    }
+
+    /// A file of the pool's own metadata whose records in the catalog are damaged.
+    pub fn add_own_damaged(&mut self, path: &str) {
+        self.metadata.health.files += 1;
+        self.metadata.health.unreadable += 1;
+        self.metadata.lost.push(path.into());
+    }
+
+    /// How many donors can hold all chunks of a file, each at least as well as the others: those that
+    /// do and stay, and those that would take one.
+    fn able(&self, layout: &Layout, copies: &[Vec<Copy>]) -> u32 {
+        let of = |unit: &Unit| {
+            let piece = unit.shards[0];
+            let held = copies[piece].iter().filter(|copy| copy.worth.counts());
+            let mut donors: BTreeSet<_> = held.map(|copy| copy.donor).collect();
+            let len = u64::from(layout.pieces[piece].len);
+            let roomy = self.standings.iter().filter(|(_, at)| at.takes && at.free >= len);
+            donors.extend(roomy.map(|(donor, _)| donor));
+            donors.len() as u32
+        };
+        layout.units.iter().map(of).min().unwrap_or(u32::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::units::Piece;
+    use crate::pool::tests::{at, chunk, pool, register, register_in};
+    use crate::pool::{Giving, Pool};
+    use potluck_core::chunk::{Digest, PARTS};
+    use potluck_core::clock::Tick;
+    use potluck_core::ids::{DonorId, Incarnation};
+
+    fn donors(count: u32) -> Pool {
+        let mut pool = pool();
+        for donor in 1..=count {
+            register(&mut pool, donor, 7, 0.0);
+            pool.inventory_done(DonorId(donor), Incarnation(7));
+        }
+        pool
+    }
+
+    fn leaves(pool: &mut Pool, donor: u32) {
+        let giving = Giving {
+            goal: 0,
+            start: 0,
+            at_once: false,
+            lose: [].into(),
+            below: PARTS,
+            since: Tick::ZERO,
+        };
+        pool.give_back(DonorId(donor), Some(giving));
+    }
+
+    /// Looks at one segment that has `copies`, at these donors.
+    fn look(pool: &Pool, now: f64, copies: u32, holders: &[u32]) -> Findings {
+        let version = Version {
+            id: VersionId(1),
+            size: 1000,
+            digest: Digest([0; 32]),
+            mtime_ms: 0,
+            executable: false,
+            chunk_size: 1000,
+            copies,
+            ec: None,
+            goal: None,
+            safe_wall_ms: None,
+            chunks: 1,
+            inline: false,
+        };
+        let holders = holders.iter().map(|donor| (DonorId(*donor), false)).collect();
+        let layout = Layout {
+            pieces: vec![Piece { name: chunk(1), len: 1000, refs: 1, holders }],
+            data: 1,
+            units: vec![Unit { number: 0, group: None, shards: vec![0; copies as usize] }],
+            ..Layout::default()
+        };
+        let mut findings = Findings::new(pool.standings(at(now)));
+        findings.metadata.health.asked = 3;
+        findings.own = true;
+        findings.add_own(&version, ChunkKind::Journal, "journal/1", &layout);
+        findings
+    }
+
+    #[test]
+    fn copies_follow_the_donors_that_stay_and_those_that_join() {
+        let mut pool = donors(3);
+        let well = look(&pool, 1.0, 3, &[1, 2, 3]);
+        assert_eq!((well.metadata.adapted.len(), well.metadata.health.copies), (0, Some(3)));
+        leaves(&mut pool, 3);
+        let two = look(&pool, 1.0, 3, &[1, 2, 3]);
+        assert_eq!(two.metadata.adapted, [(VersionId(1), 2)]);
+        assert_eq!((two.metadata.health.copies, two.metadata.health.incomplete), (Some(2), 0));
+        assert!(two.queue.is_empty() && two.moving.is_empty(), "nothing is lacking or stuck");
+        let goes: Vec<_> = two.excess.iter().filter(|(_, excess)| excess.is_agreed()).collect();
+        assert_eq!(goes.len(), 1);
+        assert_eq!(goes[0].0.1, DonorId(3), "the donor may go");
+        // It stays after all: a third copy is made, and nothing is called incomplete meanwhile.
+        pool.give_back(DonorId(3), None);
+        let more = look(&pool, 1.0, 2, &[1, 2]);
+        assert_eq!((more.queue.len(), more.metadata.health.incomplete), (1, 0));
+        assert!(more.metadata.adapted.is_empty(), "not before it is there");
+        assert_eq!(look(&pool, 1.0, 2, &[1, 2, 3]).metadata.adapted, [(VersionId(1), 3)]);
+    }
+
+    #[test]
+    fn a_donor_that_is_silent_for_a_moment_takes_no_copy_away() {
+        let mut pool = donors(2);
+        register(&mut pool, 3, 7, 0.0);
+        // The third has not told what it holds yet.
+        let held = look(&pool, 1.0, 3, &[1, 2, 3]);
+        assert_eq!((held.metadata.adapted.len(), held.queue.len()), (0, 0));
+    }
+
+    #[test]
+    fn rooms_do_not_count() {
+        let mut pool = pool();
+        for donor in 1..=2 {
+            register_in(&mut pool, donor, 7, 0.0, Some("room"));
+            pool.inventory_done(DonorId(donor), Incarnation(7));
+        }
+        let found = look(&pool, 1.0, 2, &[1, 2]);
+        assert_eq!((found.metadata.health.copies, found.metadata.health.incomplete), (Some(2), 0));
+        assert!(found.queue.is_empty());
+    }
+
+    #[test]
+    fn what_the_last_donor_holds_is_homeless_and_not_stuck() {
+        let mut pool = donors(1);
+        leaves(&mut pool, 1);
+        let found = look(&pool, 1.0, 1, &[1]);
+        assert_eq!((found.metadata.homeless, found.queue.len(), found.sourceless), (1, 0, 0));
+        assert!(found.moving.is_empty(), "nothing of users waits");
+        assert!(found.metadata.lost.is_empty());
+        assert_eq!(look(&pool, 1.0, 1, &[]).metadata.lost, ["journal/1"]);
+    }
+}
