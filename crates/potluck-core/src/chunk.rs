@@ -87,6 +87,11 @@ impl Digest {
     pub fn of(bytes: &[u8]) -> Self {
         Self(*blake3::hash(bytes).as_bytes())
     }
+
+    /// Its first eight hex digits: enough for a person to tell a few of them apart.
+    pub fn short(&self) -> String {
+        self.0[..4].iter().map(|byte| format!("{byte:02x}")).collect()
+    }
 }
 
 /// Hashes a chunk piece by piece, while its bytes are warm in the cache.

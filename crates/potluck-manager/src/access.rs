@@ -9,7 +9,11 @@ use potluck_wire::token::Role;
 fn may(role: Role, verb: Verb) -> bool {
     match verb {
         Verb::Join => true,
+        Verb::Leave => true,
         Verb::Invite
+        | Verb::InvitationList
+        | Verb::InvitationRemove
+        | Verb::MemberList
         | Verb::Revoke
         | Verb::SpaceCreate
         | Verb::SpaceRemove

@@ -2,7 +2,7 @@
 //! pool's time.
 
 use crate::calls::end_session;
-use crate::catalog::{Durability, Error, commit, donors, schema, sessions, trash};
+use crate::catalog::{Durability, Error, commit, donors, members, schema, sessions, trash};
 use crate::gc::{self, Gc};
 use crate::pool_time::SAVE_EVERY;
 use crate::service::Service;
@@ -111,7 +111,7 @@ async fn empty_trash(service: &Service) -> Result<(), Error> {
     Ok(())
 }
 
-/// Saves the pool's time now, and when donors were heard.
+/// Saves the pool's time now, when donors were heard, and when members were seen.
 pub async fn save_time(service: &Service) -> Result<(), Error> {
     let now_ms = service.time.now_ms();
     let silences = service.pool().silences(service.time.tick());
@@ -120,8 +120,10 @@ pub async fn save_time(service: &Service) -> Result<(), Error> {
         .map(|(donor, silent)| (donor, now_ms.saturating_sub(silent.as_millis() as u64)))
         .collect();
     // Together, so that how long a donor was silent can be told from both after a crash.
+    let seen = service.members.seen();
     let save = move |db: &_| {
         schema::save_pool_time(db, now_ms)?;
+        members::seen(db, &seen)?;
         donors::heard(db, &heard)
     };
     service.catalog.write(Durability::Process, save).await

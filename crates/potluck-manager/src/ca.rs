@@ -4,6 +4,7 @@
 //! (PROMISES C1); rights end by the member list, never by a date.
 
 use crate::error::ManagerError;
+use potluck_core::chunk::Digest;
 use potluck_core::ids::MemberId;
 use potluck_wire::identity::{pem, write_private};
 use potluck_wire::tls::MANAGER_NAME;
@@ -45,6 +46,11 @@ impl ProvenKey {
         CertificateSigningRequestParams::from_der(&der)
             .map(|request| Self(request.public_key))
             .map_err(|why| BadRequest(why.to_string()))
+    }
+
+    /// What the key is known by.
+    pub fn digest(&self) -> Digest {
+        Digest::of(self.0.der_bytes())
     }
 }
 

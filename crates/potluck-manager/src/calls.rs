@@ -91,7 +91,7 @@ macro_rules! calls {
     };
 }
 calls! {
-    Join Invite Revoke SpaceCreate SpaceRemove SpaceList
+    Join Invite InvitationList InvitationRemove MemberList Revoke Leave SpaceCreate SpaceRemove SpaceList
     Reserve Offer Grow Renew Commit Abort Open Report
     List Stat MakeDir Move Remove Usage Status PolicySet
     Register Inventory Heartbeat Locate

@@ -29,6 +29,7 @@ pub mod schema;
 pub mod sessions;
 pub mod spaces;
 pub mod stats;
+pub mod tokens;
 pub mod trash;
 pub mod units;
 pub mod versions;

@@ -83,7 +83,14 @@ pub fn of_catalog(why: Error) -> Failure {
             failure(K::Usage, code::BAD_REQUEST, "join again with this release of Potluck")
         }
         Error::NoMember(_) => {
-            failure(K::NotFound, code::NO_ENTRY, "`potluck status` lists the donors")
+            failure(K::NotFound, code::NO_ENTRY, "`potluck members ls` lists the members")
+        }
+        Error::NoToken(_) => {
+            failure(K::NotFound, code::NO_ENTRY, "`potluck invite ls` lists the invitations")
+        }
+        Error::TokenOfMember { member, .. } => {
+            let hint = format!("to end that membership: `potluck members rm {member}`");
+            failure(K::Conflict, code::ALREADY_JOINED, &hint)
         }
         Error::LastAdmin(_) => {
             failure(K::Conflict, code::NOT_ALLOWED, "invite another admin first")

@@ -2,7 +2,8 @@
 
 use crate::backup::{authority, kit};
 use crate::ca::{Ca, ProvenKey};
-use crate::catalog::{Error, members, schema};
+use crate::catalog::members::{self, NewMember};
+use crate::catalog::{Error, schema};
 use crate::config::ManagerConfig;
 use crate::error::ManagerError;
 use crate::state_dir::StateDir;
@@ -32,7 +33,13 @@ pub fn init(config: &ManagerConfig, env: &Env) -> Result<(), ManagerError> {
             let tx = db.unchecked_transaction()?;
             let address = address_guess(config);
             authority::note(&tx, &fingerprint(ca.certificate()))?;
-            make_admin(&state, &ca, &tx, &config.pool_name, FIRST_ADMIN, &address)?;
+            let admin = NewAdmin {
+                pool: &config.pool_name,
+                name: FIRST_ADMIN,
+                manager: &address,
+                joined_wall_ms: env.clock.wall(),
+            };
+            make_admin(&state, &ca, &tx, admin)?;
             Ok(tx.commit()?)
         };
         add().map_err(catalog)?;
@@ -44,20 +51,32 @@ pub fn init(config: &ManagerConfig, env: &Env) -> Result<(), ManagerError> {
     kit::keep(&state, &pool, &address_guess(config), &*env.entropy)
 }
 
-/// Makes an admin called `name` whose identity lies in the state directory. The identity is written
+/// An admin that nobody invites.
+pub struct NewAdmin<'a> {
+    /// The pool's name.
+    pub pool: &'a str,
+    /// What people call them.
+    pub name: &'a str,
+    /// The manager's `host:port`.
+    pub manager: &'a str,
+    /// Wall time.
+    pub joined_wall_ms: i64,
+}
+
+/// Makes an admin whose identity lies in the state directory. The identity is written
 /// before its member is, so that a pool with a member has an admin whose identity is there.
 pub fn make_admin(
     state: &StateDir,
     ca: &Ca,
     db: &Connection,
-    pool: &str,
-    name: &str,
-    manager: &str,
+    new: NewAdmin<'_>,
 ) -> Result<(), Error> {
+    let NewAdmin { pool, name, manager, joined_wall_ms } = new;
     let bug = |why: String| Error::Bug(format!("an admin's identity: {why}"));
     let (key, request) = new_key_and_request().map_err(|why| bug(why.to_string()))?;
     let proven = ProvenKey::of_request(&request).map_err(|why| bug(why.to_string()))?;
-    members::add(db, Role::Admin, name, |id| {
+    let member = NewMember { role: Role::Admin, name, joined_wall_ms, invited_by: None };
+    members::add(db, member, |id| {
         let certificate = ca
             .certify(&proven, id, Role::Admin)
             .map_err(|why| Error::BadCertificateRequest(why.to_string()))?;

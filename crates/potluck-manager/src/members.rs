@@ -8,56 +8,100 @@ use potluck_wire::token::Role;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::RwLock;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 /// The member list, in step with the catalog's.
 #[derive(Debug, Default)]
-pub struct Members(RwLock<HashMap<Digest, Member>>);
+pub struct Members(RwLock<HashMap<Digest, Entry>>);
+
+#[derive(Debug)]
+struct Entry {
+    member: Member,
+    /// Wall time of the last call; 0: none yet.
+    seen_wall_ms: AtomicI64,
+}
+
+impl Entry {
+    fn new(member: Member) -> Self {
+        Self { seen_wall_ms: member.seen_wall_ms.unwrap_or(0).into(), member }
+    }
+
+    fn seen(&self) -> Option<i64> {
+        Some(self.seen_wall_ms.load(Ordering::Relaxed)).filter(|seen| *seen != 0)
+    }
+}
 
 impl Members {
     /// The list of these members.
     pub fn new(members: Vec<Member>) -> Self {
-        let by_fingerprint = members.into_iter().map(|member| (member.fingerprint, member));
-        Self(RwLock::new(by_fingerprint.collect()))
+        let by_fingerprint = |member: Member| (member.fingerprint, Entry::new(member));
+        Self(RwLock::new(members.into_iter().map(by_fingerprint).collect()))
     }
 
     /// A member joined, or changed.
-    pub fn put(&self, member: Member) {
-        self.0.write().expect("no holder panics").insert(member.fingerprint, member);
+    pub fn put(&self, mut member: Member) {
+        let mut members = self.0.write().expect("no holder panics");
+        let seen = members.get(&member.fingerprint).and_then(Entry::seen);
+        member.seen_wall_ms = seen.max(member.seen_wall_ms);
+        members.insert(member.fingerprint, Entry::new(member));
+    }
+
+    /// All members that ever were, by number, and when they were seen last.
+    pub fn all(&self) -> Vec<Member> {
+        let members = self.0.read().expect("no holder panics");
+        let now = |entry: &Entry| Member { seen_wall_ms: entry.seen(), ..entry.member.clone() };
+        let mut all: Vec<_> = members.values().map(now).collect();
+        all.sort_by_key(|member| member.id);
+        all
+    }
+
+    /// When members were seen last, of those that were.
+    pub fn seen(&self) -> Vec<(MemberId, i64)> {
+        let members = self.0.read().expect("no holder panics");
+        members.values().filter_map(|entry| Some((entry.member.id, entry.seen()?))).collect()
     }
 
     /// Takes somebody for a donor of whom nothing but a certificate of the pool is known: while a
     /// lost manager's metadata is collected there is no member list.
     pub fn admit_donor(&self, fingerprint: &Digest) {
         let mut members = self.0.write().expect("no holder panics");
-        let id = MemberId(members.values().map(|member| member.id.0).max().unwrap_or(0) + 1);
-        members.entry(*fingerprint).or_insert_with(|| Member {
-            id,
-            role: Role::Donor,
-            name: format!("donor {id}"),
-            fingerprint: *fingerprint,
-            revoked: false,
+        let last = members.values().map(|entry| entry.member.id.0).max();
+        let id = MemberId(last.unwrap_or(0) + 1);
+        members.entry(*fingerprint).or_insert_with(|| {
+            Entry::new(Member {
+                id,
+                role: Role::Donor,
+                name: format!("donor {id}"),
+                fingerprint: *fingerprint,
+                revoked: false,
+                joined_wall_ms: 0,
+                invited_by: None,
+                seen_wall_ms: None,
+            })
         });
     }
 
-    /// Who shows the certificate with this fingerprint. Asked for each request, so that a
-    /// revocation ends open connections too (PROMISES X5).
-    pub fn identify(&self, fingerprint: &Digest) -> Result<Who, Failure> {
+    /// Who shows the certificate with this fingerprint, at this wall time. Asked for each request,
+    /// so that a revocation ends open connections too (PROMISES X5).
+    pub fn identify(&self, fingerprint: &Digest, wall_ms: i64) -> Result<Who, Failure> {
         let members = self.0.read().expect("no holder panics");
-        let auth = |what: &str| Failure::new(ErrorKind::Auth, code::NOT_A_MEMBER, what);
-        match members.get(fingerprint) {
-            None => Err(auth(
-                "this certificate is of the pool, but the manager does not know its member",
-            )
-            .hint("join again with a new token from `potluck invite`")),
-            Some(member) if member.revoked => Err(auth(&format!(
-                "{} {} ({}) was removed from the pool",
-                member.role, member.id, member.name
-            ))
-            .hint("ask an admin for a new token (`potluck invite`) to join again")),
-            Some(member) => {
-                Ok(Who { member: member.id, role: member.role, name: member.name.clone() })
-            }
+        let Some(entry) = members.get(fingerprint) else {
+            let what = "this certificate is of the pool, but the manager does not know its member";
+            return Err(Failure::new(ErrorKind::Auth, code::NOT_A_MEMBER, what).hint(
+                "ask an admin for a new token (`potluck invite`); `potluck leave` takes this \
+                 identity away, so that it can be joined with",
+            ));
+        };
+        let Member { id, role, name, revoked, .. } = &entry.member;
+        if *revoked {
+            let what = format!("{role} {id} ({name}) was removed from the pool, or left it");
+            return Err(Failure::new(ErrorKind::Auth, code::REVOKED, what).hint(
+                "to join again: `potluck leave` takes what is left of this membership away, then \
+                 ask an admin for a new token (`potluck invite`)",
+            ));
         }
+        entry.seen_wall_ms.store(wall_ms, Ordering::Relaxed);
+        Ok(Who { member: *id, role: *role, name: name.clone() })
     }
 }
 

@@ -22,10 +22,11 @@ use crate::backup::{BY_HAND, Taken};
 use crate::ca::Ca;
 use crate::catalog::{Error, restored, schema};
 use crate::error::ManagerError;
-use crate::init::make_admin;
+use crate::init::{NewAdmin, make_admin};
 use crate::journal::chain::Gaps;
 use crate::state_dir::{KIT, StateDir};
 use potluck_core::ids::Epoch;
+use potluck_wire::env::Env;
 use potluck_wire::identity::fingerprint;
 use rusqlite::Connection;
 use serde::Serialize;
@@ -251,7 +252,13 @@ impl Site {
         schema::raise_epoch(&tx, above)?;
         let pool = schema::pool_name(&tx)?;
         authority::note(&tx, &fingerprint(self.ca.certificate()))?;
-        make_admin(&self.state, &self.ca, &tx, &pool, ADMIN, &address)?;
+        let admin = NewAdmin {
+            pool: &pool,
+            name: ADMIN,
+            manager: &address,
+            joined_wall_ms: Env::system().clock.wall(),
+        };
+        make_admin(&self.state, &self.ca, &tx, admin)?;
         let content = restored::content(&tx)?;
         tx.commit()?;
         Ok(Restored {

@@ -197,7 +197,9 @@ async fn answer(
         service.members.admit_donor(certificate);
     }
     let who = match peer.certificate {
-        Some(certificate) if verb != Verb::Join => Some(service.members.identify(&certificate)?),
+        Some(certificate) if verb != Verb::Join => {
+            Some(service.members.identify(&certificate, service.time.wall_ms())?)
+        }
         _ => None,
     };
     let caller = Caller { who, peer: peer.address.ip() };

@@ -78,8 +78,8 @@ impl Service {
     }
 
     /// The moment by which tokens are judged.
-    pub fn moment(&self) -> crate::catalog::members::Moment {
-        crate::catalog::members::Moment {
+    pub fn moment(&self) -> crate::catalog::tokens::Moment {
+        crate::catalog::tokens::Moment {
             epoch: self.epoch(),
             pool_ms: self.time.now_ms(),
             wall_ms: self.time.wall_ms(),

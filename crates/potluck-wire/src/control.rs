@@ -17,7 +17,10 @@ pub use donors::{
     Beat, DiskFault, Heartbeat, Holding, INVENTORY_PAGE, Inventory, Locate, Located, Order,
     OrderFault, OrderOutcome, OrderResult, Register, Registered, Scrubbed, Shard, Source,
 };
-pub use membership::{Invite, Invited, Join, Joined, Revoke};
+pub use membership::{
+    Invitation, InvitationList, InvitationRemove, Invitations, Invite, Invited, Join, Joined,
+    Leave, MemberAbout, MemberList, Members, Revoke,
+};
 pub use names::{
     ChildUse, ChunkFacts, Entry, EntryKind, Health, List, Listing, MakeDir, MirrorState, Move,
     Remove, Removed, Share, Stat, Stated, Usage, Used,

@@ -147,6 +147,10 @@ pub mod code {
     pub const NOT_ALLOWED: &str = "POT-E062";
     /// The peer is not the pool that was pinned.
     pub const WRONG_POOL: &str = "POT-E063";
+    /// An identity is there already.
+    pub const ALREADY_JOINED: &str = "POT-E064";
+    /// The membership has ended.
+    pub const REVOKED: &str = "POT-E065";
     /// No manager answers.
     pub const NO_MANAGER: &str = "POT-E070";
     /// The catalog failed.

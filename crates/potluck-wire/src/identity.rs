@@ -69,6 +69,11 @@ pub fn new_key_and_request() -> Result<(PrivateKeyDer<'static>, Vec<u8>), rcgen:
     Ok((der, request.der().to_vec()))
 }
 
+/// A key that was kept as PKCS#8 in DER.
+pub fn key_of_pkcs8(der: Vec<u8>) -> PrivateKeyDer<'static> {
+    PrivateKeyDer::Pkcs8(der.into())
+}
+
 impl Identity {
     /// The identity that these certificates, in DER, and this key make.
     pub fn new(
@@ -78,6 +83,11 @@ impl Identity {
         key: PrivateKeyDer<'static>,
     ) -> Self {
         Self { about, ca: ca.into(), certificate: certificate.into(), key }
+    }
+
+    /// Which pool it is of: its CA's fingerprint.
+    pub fn pool(&self) -> Digest {
+        fingerprint(&self.ca)
     }
 
     /// Reads the identity in `dir`.

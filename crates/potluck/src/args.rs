@@ -11,7 +11,7 @@ mod safety;
 pub use daemons::{Demo, Lend, LendTerms, Manager, ManagerOptions, Up};
 pub use donors::{Away, Drain, GiveBack, GiveBackPace, NodeAway, NodeName, NodeRemove, Nodes};
 pub use files::{Cat, Cp, Ls, Mkdir, Mv, PathArgs, Rm, Stat, Tree};
-pub use members::{Invite, Join};
+pub use members::{Invite, InviteAction, Join, Members, MembersLs, MembersRm, NewToken};
 pub use metadata::{
     Asking, Gc, ManagerAction, ManagerBackup, ManagerRebuild, ManagerRestore, NewPlace,
 };
@@ -93,9 +93,14 @@ pub enum Command {
         after_help = "Example:\n  potluck join pot1.…                        (once, with a donor token)\n  potluck lend /data/lent --max 200GiB --keep-free 15%"
     )]
     Lend(Lend),
-    /// Make a token that lets a machine or person join
-    #[command(after_help = "Example:\n  potluck invite --role donor --ttl 2h")]
+    /// Make a token that lets a machine or person join; list or remove such tokens
+    #[command(
+        after_help = "Examples:\n  potluck invite --role donor --ttl 2h\n  potluck invite ls\n  potluck invite rm 7"
+    )]
     Invite(Invite),
+    /// List the pool's members, or remove some
+    #[command(subcommand, after_help = "Examples:\n  potluck members ls\n  potluck members rm ada")]
+    Members(Members),
     /// Join a pool with a token from `potluck invite`
     #[command(after_help = "Example:\n  potluck join pot1.eyJtIjoi…")]
     Join(Join),
@@ -201,6 +206,10 @@ mod tests {
             "potluck repair now --watch",
             "potluck scrub now --rate 1MiB",
             "potluck fsck",
+            "potluck invite --role donor",
+            "potluck invite ls",
+            "potluck invite rm 3 4",
+            "potluck members rm ada 7 -y",
         ] {
             assert!(parse(good).is_ok(), "{good}: {:?}", parse(good));
         }
@@ -214,6 +223,9 @@ mod tests {
             "potluck cp a pot://lab/ --ec 4+2 --copies 2",
             "potluck cp a pot://lab/ --ec 1+1",
             "potluck cp a pot://lab/ --mirror sideways",
+            "potluck invite --role donor ls",
+            "potluck invite rm",
+            "potluck members rm",
         ] {
             assert!(parse(bad).is_err(), "{bad}");
         }

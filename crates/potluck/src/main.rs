@@ -4,6 +4,7 @@ mod args;
 mod cmd;
 mod config;
 mod confirm;
+mod enrolment;
 mod output;
 mod progress_bar;
 mod ready;

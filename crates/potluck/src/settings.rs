@@ -5,10 +5,11 @@ use crate::config::ConfigFile;
 use etcetera::BaseStrategy;
 use potluck_client::patience::Patience;
 use potluck_client::pool::Client;
+use potluck_core::chunk::Digest;
 use potluck_wire::call::Caller;
 use potluck_wire::env::Env;
 use potluck_wire::error::{ErrorKind, Failure, code};
-use potluck_wire::identity::Identity;
+use potluck_wire::identity::{About, Identity};
 use potluck_wire::tls::TlsDial;
 use potluck_wire::token::Role;
 use std::path::{Path, PathBuf};
@@ -67,24 +68,34 @@ impl Settings {
     }
 
     /// The directory of the identity to act under.
-    fn identity_dir(&self) -> Result<PathBuf, Failure> {
-        if let Some(pool) = &self.pool {
-            let named = self.pools_dir().join(pool);
-            return [PathBuf::from(pool), named].into_iter().find(|dir| Identity::exists(dir)).ok_or_else(|| {
-                let what = format!("“{pool}” is neither a pool you joined nor the directory of an identity");
-                Failure::new(ErrorKind::NotFound, code::NOT_A_MEMBER, what)
-                    .hint("join it with `potluck join TOKEN`, or look in the pools directory of your configuration")
-            });
+    pub fn identity_dir(&self) -> Result<PathBuf, Failure> {
+        let named = self.pool.as_deref();
+        // A name never leads to the current directory, where a stranger's identity may lie.
+        if let Some(dir) = named.map(Path::new).filter(|dir| dir.components().count() > 1) {
+            return match Identity::exists(dir) {
+                true => Ok(dir.into()),
+                false => Err(unknown(&dir.display().to_string(), "is no directory of an identity")),
+            };
         }
-        let joined = joined_pools(&self.pools_dir());
-        let local = self.manager_dir().join("admin");
-        match joined.as_slice() {
-            [one] => Ok(one.clone()),
-            [] if Identity::exists(&local) => Ok(local),
-            [] => Err(Failure::new(ErrorKind::Auth, code::NOT_A_MEMBER, "you have not joined a pool")
-                .hint("start one with `potluck up`, or ask its admin for a token and run `potluck join TOKEN`")),
-            _ => Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, "you have joined several pools")
-                .hint("say which with --pool NAME, or put `pool = \"NAME\"` into config.toml")),
+        let mut own = joined(&self.pools_dir());
+        let local = Joined::load(&self.manager_dir().join("admin"));
+        match (named, &own[..]) {
+            (Some(name), _) => {
+                // The first admin may have joined their own pool as somebody else.
+                own.extend(local.filter(|local| own.iter().all(|own| own.ca != local.ca)));
+                pick(own, name)
+            }
+            (None, [one]) => Ok(one.dir.clone()),
+            (None, []) => match local {
+                Some(local) => Ok(local.dir),
+                None => Err(Failure::new(ErrorKind::Auth, code::NOT_A_MEMBER, "you have not joined a pool")
+                    .hint("start one with `potluck up`, or ask its admin for a token and run `potluck join TOKEN`")),
+            },
+            (None, several) => {
+                let what = format!("you have joined several pools: {}", listed(several));
+                Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
+                    .hint("say which with --pool NAME, or put `pool = \"NAME\"` into config.toml"))
+            }
         }
     }
 
@@ -169,10 +180,99 @@ pub fn caller(identity: &Identity) -> Result<Caller, Failure> {
     Ok(Caller::new(Env::system().net, Arc::new(dial), &identity.about.manager))
 }
 
-fn joined_pools(dir: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    let mut pools: Vec<_> =
-        entries.map(|entry| entry.path()).filter(|path| Identity::exists(path)).collect();
-    pools.sort();
-    pools
+/// A pool that this user joined.
+#[derive(Debug, Clone)]
+pub struct Joined {
+    /// Where the identity is.
+    pub dir: PathBuf,
+    /// Whose it is.
+    pub about: About,
+    /// The pool, by its CA's fingerprint.
+    pub ca: Digest,
+}
+
+impl Joined {
+    fn load(dir: &Path) -> Option<Self> {
+        let load = Identity::exists(dir).then(|| Identity::load(dir))?;
+        let unusable = |why| tracing::warn!("the identity in {} is unusable: {why}", dir.display());
+        let identity = load.map_err(unusable).ok()?;
+        Some(Self { dir: dir.into(), ca: identity.pool(), about: identity.about })
+    }
+
+    /// What no other pool is called.
+    fn full_name(&self) -> String {
+        format!("{}-{}", self.about.pool, self.ca.short())
+    }
+}
+
+/// The identities directly below `pools`, in the order of their directories' names.
+pub fn joined(pools: &Path) -> Vec<Joined> {
+    let entries = std::fs::read_dir(pools).into_iter().flatten().flatten();
+    // A hidden one is about to be made.
+    let whole = entries.filter(|entry| !entry.file_name().to_string_lossy().starts_with('.'));
+    let mut dirs: Vec<_> = whole.map(|entry| entry.path()).collect();
+    dirs.sort();
+    dirs.iter().filter_map(|dir| Joined::load(dir)).collect()
+}
+
+/// The directory of the pool that is called `name`.
+fn pick(own: Vec<Joined>, name: &str) -> Result<PathBuf, Failure> {
+    let by = |is: &dyn Fn(&Joined) -> bool| -> Vec<Joined> {
+        own.iter().filter(|own| is(own)).cloned().collect()
+    };
+    let exact = by(&|own| own.full_name() == name);
+    let found = if exact.is_empty() { by(&|own| own.about.pool == name) } else { exact };
+    match &found[..] {
+        [one] => Ok(one.dir.clone()),
+        [] => Err(unknown(name, "is no pool that you joined")),
+        several => {
+            let what =
+                format!("you have joined several pools called “{name}”: {}", listed(several));
+            Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
+                .hint(format!("say which: --pool {}", several[0].full_name())))
+        }
+    }
+}
+
+fn unknown(named: &str, what: &str) -> Failure {
+    Failure::new(ErrorKind::NotFound, code::NOT_A_MEMBER, format!("“{named}” {what}")).hint(
+        "join it with `potluck join TOKEN`, or look in the pools directory of your configuration",
+    )
+}
+
+fn listed(own: &[Joined]) -> String {
+    let one = |own: &Joined| {
+        let About { manager, role, name, .. } = &own.about;
+        format!("{} ({role} “{name}”, manager at {manager})", own.full_name())
+    };
+    own.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use potluck_core::ids::MemberId;
+
+    #[test]
+    fn pools_of_one_name_are_told_apart_by_their_authority() {
+        let pool = |name: &str, ca: u8| Joined {
+            dir: PathBuf::from(format!("/{name}/{ca}")),
+            about: About {
+                pool: name.into(),
+                manager: "lab:7700".into(),
+                member: MemberId(2),
+                role: Role::User,
+                name: "ada".into(),
+            },
+            ca: Digest([ca; 32]),
+        };
+        let own = || vec![pool("pool", 1), pool("pool", 2), pool("lab", 3)];
+        assert_eq!(pick(own(), "lab"), Ok("/lab/3".into()));
+        assert_eq!(pick(own(), "lab-03030303"), Ok("/lab/3".into()));
+        assert_eq!(pick(own(), "pool-02020202"), Ok("/pool/2".into()));
+        let why = pick(own(), "pool").expect_err("two of them");
+        assert_eq!(why.kind, ErrorKind::Usage);
+        assert!(why.message.contains("pool-01010101") && why.message.contains("pool-02020202"));
+        assert_eq!(pick(own(), "nope").expect_err("none").kind, ErrorKind::NotFound);
+    }
 }

@@ -1,16 +1,21 @@
-//! Joining, inviting, revoking.
+//! Inviting, joining, leaving, revoking.
 
 use super::Answer;
 use crate::ca::ProvenKey;
-use crate::catalog::members::{self, Member};
+use crate::catalog::members::{self, Member, NewMember};
+use crate::catalog::tokens::{self, Certified, NewToken, Token};
 use crate::catalog::{Durability, Error};
 use crate::failure;
+use crate::give_back::{self, Loss};
 use crate::members::Caller;
 use crate::service::Service;
 use potluck_core::chunk::Digest;
-use potluck_core::ids::DonorId;
-use potluck_wire::control::{Done, Invite, Invited, Join, Joined, Revoke};
-use potluck_wire::error::Failure;
+use potluck_core::ids::{DonorId, MemberId};
+use potluck_wire::control::{
+    Done, Invitation, InvitationList, InvitationRemove, Invitations, Invite, Invited, Join, Joined,
+    Leave, MemberAbout, MemberList, Members, Revoke,
+};
+use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::identity::fingerprint;
 use potluck_wire::packed::Blob;
 use potluck_wire::token::Role;
@@ -32,27 +37,33 @@ impl Answer for Join {
             )?;
         let (now, shared) = (service.moment(), Arc::clone(&service));
         let join = move |db: &_| {
-            let mut certificate = None;
-            let member = members::use_token(db, &self.secret, now, |role| {
-                members::add(db, role, &name, |id| {
+            tokens::use_up(db, &self.secret, &key.digest(), now, |invited| {
+                let mut certificate = Vec::new();
+                let new = NewMember {
+                    role: invited.role,
+                    name: &name,
+                    joined_wall_ms: now.wall_ms,
+                    invited_by: Some(invited.by),
+                };
+                let member = members::add(db, new, |id| {
                     let issued = shared
                         .ca
-                        .certify(&key, id, role)
+                        .certify(&key, id, invited.role)
                         .map_err(|why| Error::BadCertificateRequest(why.to_string()))?;
-                    let print = fingerprint(&issued);
-                    certificate = Some(issued);
-                    Ok(print)
-                })
-            })?;
-            Ok((member, certificate.ok_or_else(|| Error::Bug("nothing was certified".into()))?))
+                    certificate = issued.to_vec();
+                    Ok(fingerprint(&issued))
+                })?;
+                Ok(Certified { member, certificate })
+            })
         };
-        let (member, certificate) = service.catalog.write(Durability::Disk, join).await?;
+        let Certified { member, certificate } =
+            service.catalog.write(Durability::Disk, join).await?;
         tracing::info!(member = %member.id, role = %member.role, name = member.name, "joined");
         enlist(&service, &member);
         Ok(Joined {
             member: member.id,
             role: member.role,
-            certificate: Blob(certificate.to_vec()),
+            certificate: Blob(certificate),
             ca: Blob(service.ca.certificate().to_vec()),
             pool: service.pool_name.clone(),
         })
@@ -77,38 +88,107 @@ fn checked_name(name: &str) -> Result<String, Failure> {
 }
 
 impl Answer for Invite {
-    async fn answer(self, service: Arc<Service>, _: Caller) -> Result<Invited, Failure> {
+    async fn answer(self, service: Arc<Service>, caller: Caller) -> Result<Invited, Failure> {
         if !(1..=MAX_TTL_SECONDS).contains(&self.ttl_seconds) {
             return Err(failure::bad_request(format!(
                 "a token is good for 1 to {MAX_TTL_SECONDS} seconds, not {}",
                 self.ttl_seconds
             )));
         }
-        let secret = Digest(service.env.entropy.bytes());
-        let (now, role, ttl_ms) = (service.moment(), self.role, self.ttl_seconds * 1000);
-        let add = move |db: &_| members::add_token(db, &secret, role, now, ttl_ms);
-        service.catalog.write(Durability::Disk, add).await?;
-        Ok(Invited { secret })
+        let (by, secret) = (caller.member()?.member, Digest(service.env.entropy.bytes()));
+        let (now, new) =
+            (service.moment(), NewToken { role: self.role, by, ttl_ms: self.ttl_seconds * 1000 });
+        let add = move |db: &_| tokens::add(db, &secret, new, now);
+        let invitation = service.catalog.write(Durability::Disk, add).await?;
+        Ok(Invited { secret, invitation })
+    }
+}
+
+impl Answer for InvitationList {
+    async fn answer(self, service: Arc<Service>, _: Caller) -> Result<Invitations, Failure> {
+        let now = service.moment();
+        let about = |token: Token| Invitation {
+            invitation: token.id,
+            role: token.role,
+            by: token.made_by,
+            made_wall_ms: token.made_wall_ms,
+            left_seconds: token.left_ms(now).div_ceil(1000),
+            used_by: token.used_by,
+        };
+        let all = service.catalog.read(tokens::all).await?;
+        Ok(Invitations { invitations: all.into_iter().map(about).collect() })
+    }
+}
+
+impl Answer for InvitationRemove {
+    async fn answer(self, service: Arc<Service>, _: Caller) -> Result<Done, Failure> {
+        let id = self.invitation;
+        service.catalog.write(Durability::Disk, move |db| tokens::remove(db, id)).await?;
+        tracing::info!(invitation = id, "an invitation was removed");
+        Ok(Done {})
+    }
+}
+
+impl Answer for MemberList {
+    async fn answer(self, service: Arc<Service>, _: Caller) -> Result<Members, Failure> {
+        let about = |member: Member| MemberAbout {
+            member: member.id,
+            name: member.name,
+            role: member.role,
+            joined_wall_ms: member.joined_wall_ms,
+            invited_by: member.invited_by,
+            seen_wall_ms: member.seen_wall_ms,
+            revoked: member.revoked,
+        };
+        Ok(Members { members: service.members.all().into_iter().map(about).collect() })
     }
 }
 
 impl Answer for Revoke {
     async fn answer(self, service: Arc<Service>, _: Caller) -> Result<Done, Failure> {
-        let id = self.member;
-        let member =
-            service.catalog.write(Durability::Disk, move |db| members::revoke(db, id)).await?;
-        tracing::info!(%member.id, role = %member.role, name = member.name, "revoked");
-        service.members.put(member);
-        let sessions = {
-            let mut pool = service.pool();
-            pool.remove_donor(DonorId(id.0));
-            pool.sessions_of(id)
-        };
-        for session in sessions {
-            super::session::end(&service, session).await?;
-        }
-        // What a donor held is not there any more.
-        service.keeper.hurry(service.time.tick());
-        Ok(Done {})
+        revoke(&service, self.member).await
     }
+}
+
+impl Answer for Leave {
+    async fn answer(self, service: Arc<Service>, caller: Caller) -> Result<Done, Failure> {
+        let who = caller.member()?;
+        if who.role == Role::Donor {
+            let loss = give_back::would_lose(&service, DonorId(who.member.0)).await?;
+            if loss.files > 0 && self.agreed != Some(loss.digest()) {
+                return Err(still_needed(&who.name, &loss));
+            }
+        }
+        revoke(&service, who.member).await
+    }
+}
+
+/// Files would be lost with a donor that wants to leave.
+fn still_needed(name: &str, loss: &Loss) -> Failure {
+    let shown = loss.paths.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
+    let more = if loss.files > 3 { ", …" } else { "" };
+    let what = match loss.files {
+        1 => format!("1 file needs what only {name} holds: {shown}"),
+        files => format!("{files} files need what only {name} holds: {shown}{more}"),
+    };
+    Failure::new(ErrorKind::Conflict, code::NOT_AGREED, what)
+        .hint("give all back first (`potluck give-back --all`), or look at the list again and decide anew")
+}
+
+/// Ends a membership, and what the member has open.
+async fn revoke(service: &Arc<Service>, id: MemberId) -> Result<Done, Failure> {
+    let member = service.catalog.write(Durability::Disk, move |db| members::revoke(db, id)).await?;
+    tracing::info!(%member.id, role = %member.role, name = member.name, "revoked");
+    service.members.put(member);
+    let sessions = {
+        let mut pool = service.pool();
+        pool.remove_donor(DonorId(id.0));
+        pool.sessions_of(id)
+    };
+    for session in sessions {
+        super::session::end(service, session).await?;
+    }
+    // What a donor held is not there any more.
+    service.keeper.hurry(service.time.tick());
+    Ok(Done {})
 }

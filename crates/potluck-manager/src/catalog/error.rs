@@ -114,7 +114,9 @@ pub enum Error {
         index: usize,
     },
     /// Nobody issued this token.
-    #[error("this join token is not one of this pool")]
+    #[error(
+        "this pool knows no such join token: it was removed, or made before a restore, or for another pool"
+    )]
     UnknownToken,
     /// Somebody joined with the token.
     #[error("this join token has been used already")]
@@ -122,10 +124,21 @@ pub enum Error {
     /// The token's time is over.
     #[error("this join token has expired")]
     ExpiredToken,
+    /// No such token.
+    #[error("there is no invitation {0}")]
+    NoToken(u32),
+    /// A token that is more than a token by now.
+    #[error("invitation {token} was used: it made member {member}")]
+    TokenOfMember {
+        /// Which.
+        token: u32,
+        /// Who joined with it.
+        member: u32,
+    },
     /// A request that cannot be certified.
     #[error("{0}")]
     BadCertificateRequest(String),
-    /// No such member, or revoked already.
+    /// No such member.
     #[error("there is no member {0}")]
     NoMember(u32),
     /// The pool would be left without an admin.

@@ -14,13 +14,15 @@ const SPARE_MEMBERS: u32 = 1000;
 /// Ends everything that belonged to the life the copy was taken from, and holds garbage collection.
 ///
 /// Chunks that no file uses are forgotten, with the sessions that offered them: a newer catalog may
-/// have used them since. On their donors they are unclaimed from now on, and kept.
+/// have used them since. On their donors they are unclaimed from now on, and kept. Tokens are
+/// forgotten, for they may have been used or removed since.
 pub fn settle(db: &Connection, why: &str) -> Result<(), Error> {
     db.execute_batch(
         "DELETE FROM sessions; DELETE FROM offers; DELETE FROM commits;
          DELETE FROM placements WHERE chunk IN (SELECT id FROM chunks WHERE refs = 0);
          DELETE FROM chunks WHERE refs = 0;
-         DELETE FROM journal;",
+         DELETE FROM journal;
+         DELETE FROM tokens;",
     )?;
     Counter::Version.take(db, SPARE_VERSIONS)?;
     members::skip(db, SPARE_MEMBERS)?;

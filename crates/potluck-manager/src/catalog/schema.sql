@@ -10,22 +10,33 @@ CREATE TABLE pool (
 );
 
 CREATE TABLE members (
-    id          INTEGER PRIMARY KEY AUTOINCREMENT,
-    role        TEXT NOT NULL,
-    name        TEXT NOT NULL,
-    fingerprint BLOB NOT NULL UNIQUE,
-    revoked     INTEGER NOT NULL DEFAULT 0
+    id             INTEGER PRIMARY KEY AUTOINCREMENT,
+    role           TEXT NOT NULL,
+    name           TEXT NOT NULL,
+    fingerprint    BLOB NOT NULL UNIQUE,
+    revoked        INTEGER NOT NULL DEFAULT 0,
+    joined_wall_ms INTEGER NOT NULL,
+    -- Whose token it was; NULL: made with the pool, or at a restore.
+    invited_by     INTEGER,
+    -- When a call came last, saved now and then; NULL: never.
+    seen_wall_ms   INTEGER
 );
 
--- Known by the hash of their secrets only.
+-- Known by the hash of their secrets only. key: digest of the public key that used it, so that the
+-- same join is answered again, with the same certificate, when the first reply was lost.
 CREATE TABLE tokens (
-    hash            BLOB PRIMARY KEY,
+    id              INTEGER PRIMARY KEY AUTOINCREMENT,
+    hash            BLOB NOT NULL UNIQUE,
     role            TEXT NOT NULL,
+    made_by         INTEGER NOT NULL,
+    made_wall_ms    INTEGER NOT NULL,
     epoch           INTEGER NOT NULL,
     expires_ms      INTEGER NOT NULL,
     expires_wall_ms INTEGER NOT NULL,
-    used_by         INTEGER
-) WITHOUT ROWID;
+    used_by         INTEGER,
+    key             BLOB,
+    certificate     BLOB
+);
 
 CREATE TABLE spaces (
     id     INTEGER PRIMARY KEY AUTOINCREMENT,

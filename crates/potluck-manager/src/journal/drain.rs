@@ -120,7 +120,7 @@ fn change(db: &Connection, op: Op, out: &mut Out) -> Result<(), Error> {
         Op::SpaceRemoved(name) => out.add(Record::SpaceRemoved { name }),
         Op::Policy(path, over) => out.add(Record::Policy { path, over }),
         Op::Member(id) => match members::get(db, id)? {
-            Some(member) => out.add(Record::member(member)),
+            Some(member) => out.add(Record::Member(member)),
             None => Err(Error::Damaged(format!("member {id} is missing"))),
         },
     }
@@ -175,7 +175,7 @@ impl Base {
             units::roots(&db)?.into_iter().filter(|root| root.name != SYSTEM_SPACE).collect();
         let mut out = Out::default();
         for member in members::all(&db)? {
-            out.add(Record::member(member))?;
+            out.add(Record::Member(member))?;
         }
         Ok(Self { db, last, spaces, cursor: None, out })
     }

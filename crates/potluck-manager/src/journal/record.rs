@@ -7,12 +7,11 @@ use crate::catalog::members::Member;
 use crate::catalog::versions::Version;
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::erasure::Ec;
-use potluck_core::ids::{MemberId, VersionId};
+use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{Override, Policy, Redundancy};
 use potluck_core::seal::SpaceKey;
 use potluck_wire::packed::{Blob, Packed};
-use potluck_wire::token::Role;
 use serde::{Deserialize, Serialize};
 
 /// Names of parity chunks in one record.
@@ -101,18 +100,7 @@ pub enum Record {
         path: PoolPath,
     },
     /// A member, as they are now.
-    Member {
-        /// Their number.
-        id: MemberId,
-        /// What they may do.
-        role: Role,
-        /// What people call them.
-        name: String,
-        /// Their certificate's fingerprint.
-        fingerprint: Digest,
-        /// Whether their rights ended.
-        revoked: bool,
-    },
+    Member(Member),
 }
 
 /// A version without recipe and parity.
@@ -206,14 +194,6 @@ impl Keeping {
             Some(ec) => Redundancy::Ec(ec),
             None => Redundancy::Copies(self.copies),
         }
-    }
-}
-
-impl Record {
-    /// Of a member as the catalog has them.
-    pub fn member(member: Member) -> Self {
-        let Member { id, role, name, fingerprint, revoked } = member;
-        Self::Member { id, role, name, fingerprint, revoked }
     }
 }
 

@@ -7,7 +7,7 @@
 use super::record::{About, Keeping, Line, Record};
 use crate::catalog::chunks::Book;
 use crate::catalog::entries::{self, Place};
-use crate::catalog::members::{self, Member};
+use crate::catalog::members;
 use crate::catalog::names::{self, When};
 use crate::catalog::schema::Counter;
 use crate::catalog::spaces::{self, Sums};
@@ -104,9 +104,7 @@ impl Replay {
                 }
             }
             Record::Moved { from, to } => moved(db, &from, &to),
-            Record::Member { id, role, name, fingerprint, revoked } => {
-                members::put(db, &Member { id, role, name, fingerprint, revoked })
-            }
+            Record::Member(member) => members::put(db, &member),
         }
     }
 

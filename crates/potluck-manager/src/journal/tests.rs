@@ -6,7 +6,7 @@ use super::replay::Replay;
 use super::segment::{self, Extent, Lines, Position};
 use super::{EVERY, after_failure, check_alone};
 use crate::catalog::entries::{self, Place};
-use crate::catalog::members::{self, Member};
+use crate::catalog::members::{self, Member, NewMember};
 use crate::catalog::names::{self, When};
 use crate::catalog::tests::files::{Fixture, chunk, coded, file, path};
 use crate::catalog::walk::{Walk, What};
@@ -15,7 +15,7 @@ use crate::catalog::{
     units, versions,
 };
 use potluck_core::chunk::Digest;
-use potluck_core::ids::VersionId;
+use potluck_core::ids::{MemberId, VersionId};
 use potluck_core::policy::{Override, Policy, Redundancy};
 use potluck_core::seal::SpaceKey;
 use potluck_wire::token::Role;
@@ -114,7 +114,9 @@ fn told(db: &Connection) -> Vec<String> {
 }
 
 fn member(db: &Connection, name: &str) -> Member {
-    members::add(db, Role::Donor, name, |_| Ok(Digest::of(name.as_bytes()))).expect("a member")
+    let (joined_wall_ms, invited_by) = (1_700_000_000_000, Some(MemberId(1)));
+    let new = NewMember { role: Role::Donor, name, joined_wall_ms, invited_by };
+    members::add(db, new, |_| Ok(Digest::of(name.as_bytes()))).expect("a member")
 }
 
 fn small(at: &str, content: &[u8]) -> crate::catalog::commit::PreparedFile {
@@ -180,6 +182,7 @@ fn steps() -> Vec<fn(&mut Fixture)> {
         |f| {
             let joined = member(&f.db, "donor-1");
             member(&f.db, "donor-2");
+            members::seen(&f.db, &[(joined.id, 1_700_000_000_001)]).expect("seen");
             members::revoke(&f.db, joined.id).expect("revoked");
         },
         |f| {

@@ -122,11 +122,11 @@ async fn x5_a_revoked_member_is_refused_on_its_open_connections_too() {
     lab.admin().call(&Revoke { member: ada.about.member }).await.expect("revoked");
     for caller in [caller, lab.caller(&ada)] {
         let failure = refused(&caller, &SpaceList {}).await;
-        assert_eq!((failure.kind, failure.code.as_str()), (ErrorKind::Auth, code::NOT_A_MEMBER));
+        assert_eq!((failure.kind, failure.code.as_str()), (ErrorKind::Auth, code::REVOKED));
     }
     let donor = lab.donor("basement").await;
     lab.admin().call(&Revoke { member: donor.identity.about.member }).await.expect("revoked");
-    assert_eq!(refused(&donor.caller, &donor.heartbeat(1)).await.code, code::NOT_A_MEMBER);
+    assert_eq!(refused(&donor.caller, &donor.heartbeat(1)).await.code, code::REVOKED);
     assert!(lab.admin().call(&Status {}).await.expect("status").donors.is_empty());
     let last = refused(&lab.admin(), &Revoke { member: MemberId(1) }).await;
     assert_eq!(last.kind, ErrorKind::Conflict);

@@ -50,7 +50,86 @@ call!(Invite => Invited, "invite", once);
 pub struct Invited {
     /// Goes into the [`crate::token::JoinToken`].
     pub secret: Digest,
+    /// What people call the invitation.
+    pub invitation: u32,
 }
+
+/// Lists the tokens that can be used, and those that could until lately (admins).
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct InvitationList {}
+call!(InvitationList => Invitations, "invitations");
+
+/// What became of tokens.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Invitations {
+    /// The oldest first.
+    pub invitations: Vec<Invitation>,
+}
+
+/// A token without its secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Invitation {
+    /// What people call it.
+    pub invitation: u32,
+    /// The role it gives.
+    pub role: Role,
+    /// Who made it.
+    pub by: MemberId,
+    /// When, wall time.
+    pub made_wall_ms: i64,
+    /// Seconds until it expires; 0: it has.
+    pub left_seconds: u64,
+    /// Who joined with it.
+    pub used_by: Option<MemberId>,
+}
+
+/// Forgets a token that nobody used (admins).
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct InvitationRemove {
+    /// Which.
+    pub invitation: u32,
+}
+call!(InvitationRemove => Done, "uninvite");
+
+/// Lists all members that ever were (admins).
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct MemberList {}
+call!(MemberList => Members, "members");
+
+/// All members.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Members {
+    /// By number.
+    pub members: Vec<MemberAbout>,
+}
+
+/// A member.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberAbout {
+    /// Their number.
+    pub member: MemberId,
+    /// What people call them.
+    pub name: String,
+    /// What they may do.
+    pub role: Role,
+    /// When they joined, wall time.
+    pub joined_wall_ms: i64,
+    /// Whose invitation it was; `None` for an admin that was made with the pool or at a restore.
+    pub invited_by: Option<MemberId>,
+    /// When a call of theirs came last, wall time.
+    pub seen_wall_ms: Option<i64>,
+    /// Whether their membership has ended.
+    pub revoked: bool,
+}
+
+/// Ends the caller's own membership (anybody). A donor's is refused while files are lost by it.
+/// Called again, it is refused as everything is to somebody who is no member.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Leave {
+    /// The list of files, by its digest, that its owner agreed to lose: [`super::GivingBack::listing`].
+    pub agreed: Option<Digest>,
+}
+call!(Leave => Done, "leave");
 
 /// Takes a member's rights away (admins).
 #[derive(Debug, Clone, Serialize, Deserialize)]

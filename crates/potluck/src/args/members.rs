@@ -1,11 +1,72 @@
 //! Commands about who belongs to the pool.
 
+use super::Caution;
+use clap::Subcommand;
 use potluck_wire::token::Role;
 use std::path::PathBuf;
 use std::time::Duration;
 
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Invite {
+    #[command(subcommand)]
+    pub action: Option<InviteAction>,
+    #[command(flatten)]
+    pub token: NewToken,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum InviteAction {
+    /// List the tokens that can be used, and those that could until yesterday
+    #[command(after_help = "Example:\n  potluck invite ls")]
+    Ls,
+    /// Remove tokens that nobody used: nobody can join with them any more
+    #[command(after_help = "Example:\n  potluck invite rm 7")]
+    Rm(InviteRm),
+}
+
+#[derive(Debug, clap::Args)]
+pub struct InviteRm {
+    /// Which, by the numbers that `potluck invite ls` shows
+    #[arg(required = true, value_name = "NUMBER")]
+    pub invitations: Vec<u32>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Members {
+    /// List users, admins and donors: who they are, who invited them, when they were seen
+    #[command(
+        after_help = "Examples:\n  potluck members ls\n  potluck members ls --role user --revoked"
+    )]
+    Ls(MembersLs),
+    /// Remove members for ever: every later call of theirs is refused
+    #[command(
+        after_help = "Examples:\n  potluck members rm ada -n\n  potluck members rm ada 12\n\nCalls are refused at once, also on open connections. What a client was promised at donors before \n(tickets for chunks) stays good until it expires, minutes later. A donor is removed only when \nno file needs it: empty it first with `potluck nodes drain`. The last admin cannot be removed."
+    )]
+    Rm(MembersRm),
+}
+
+#[derive(Debug, clap::Args)]
+pub struct MembersLs {
+    /// Only these: donor, user or admin
+    #[arg(long)]
+    pub role: Option<Role>,
+    /// Also those who were removed, or left
+    #[arg(long)]
+    pub revoked: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct MembersRm {
+    /// Who, by name or number
+    #[arg(required = true, value_name = "NAME|NUMBER")]
+    pub members: Vec<String>,
+    #[command(flatten)]
+    pub caution: Caution,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct NewToken {
     /// What the token's bearer may do: donor, user or admin
     #[arg(long, default_value = "user")]
     pub role: Role,

@@ -1,17 +1,58 @@
 //! `potluck invite`: a token that lets a machine or person join.
 
 use super::Ending;
-use crate::args;
-use crate::output::{Output, duration};
+use super::members::called;
+use crate::args::{self, InviteAction, NewToken};
+use crate::output::{Output, duration, table, time};
 use crate::settings::Settings;
 use potluck_client::pool::Client;
-use potluck_wire::control::Invite;
+use potluck_wire::control::{
+    Invitation, InvitationList, InvitationRemove, Invitations, Invite, MemberList,
+};
 use potluck_wire::error::Failure;
 use potluck_wire::identity::fingerprint;
 use potluck_wire::token::{JoinToken, Role};
 
 pub async fn run(
     args: args::Invite,
+    client: &Client,
+    settings: &Settings,
+    output: &Output,
+) -> Result<Ending, Failure> {
+    match args.action {
+        None => invite(args.token, client, settings, output).await,
+        Some(InviteAction::Ls) => list(client, output).await,
+        Some(InviteAction::Rm(args)) => {
+            for invitation in &args.invitations {
+                client.call(&InvitationRemove { invitation: *invitation }).await?;
+            }
+            output.result(&serde_json::json!({ "removed": args.invitations }), |_| String::new());
+            Ok(Ending::Done)
+        }
+    }
+}
+
+async fn list(client: &Client, output: &Output) -> Result<Ending, Failure> {
+    let all = client.call(&MemberList {}).await?.members;
+    let invitations = client.call(&InvitationList {}).await?;
+    output.result(&invitations, |Invitations { invitations }| {
+        let row = |token: &Invitation| {
+            let state = match (token.used_by, token.left_seconds) {
+                (Some(member), _) => format!("used: {} joined", called(member, &all)),
+                (None, 0) => "expired".into(),
+                (None, left) => format!("open for {}", duration(left)),
+            };
+            let (by, made) = (called(token.by, &all), time(token.made_wall_ms));
+            vec![token.invitation.to_string(), token.role.to_string(), by, made, state]
+        };
+        let rows: Vec<_> = invitations.iter().map(row).collect();
+        table(&["no", "role", "by", "made (UTC)", "state"], &[0], &rows)
+    });
+    Ok(Ending::Done)
+}
+
+async fn invite(
+    args: NewToken,
     client: &Client,
     settings: &Settings,
     output: &Output,
@@ -25,14 +66,14 @@ pub async fn run(
         secret: invited.secret,
     };
     let is_local = token.manager.starts_with("127.") || token.manager.starts_with("localhost");
-    let shown = serde_json::json!({ "token": token.to_string(), "role": args.role, "ttl_seconds": args.ttl.as_secs() });
+    let shown = serde_json::json!({ "token": token.to_string(), "invitation": invited.invitation, "role": args.role, "ttl_seconds": args.ttl.as_secs() });
     output.answer(&shown, |_| format!("potluck join {token}"));
     let then = match args.role {
         Role::Donor => ", and then `potluck lend DIR --max 200GiB`",
         _ => "",
     };
     let ttl = duration(args.ttl.as_secs());
-    output.note(&format!("Run this on the other machine within {ttl}{then}. It works once."));
+    output.note(&format!("Run this on the other machine within {ttl}{then}. It works once. To take it back: `potluck invite rm {}`.", invited.invitation));
     if is_local {
         output.note("The token names this machine by its loopback address: give --manager HOST:PORT for other machines.");
     }

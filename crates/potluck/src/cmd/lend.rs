@@ -23,9 +23,8 @@ const DEFAULT_MAX: u64 = 500 << 30;
 
 pub async fn run(args: Lend, settings: &Settings, output: &Output) -> Result<Ending, Failure> {
     let state = args.state.unwrap_or_else(|| settings.donor_dir());
-    if let Some(token) = args.token.as_deref().filter(|_| !Identity::exists(&state)) {
-        let identity = join::join(&join::parse(token)?, args.name).await?;
-        join::save(&identity, &state)?;
+    if let Some(token) = &args.token {
+        join::donor(token, args.name, &state).await?;
     }
     let identity = Settings::donor_identity(&state)?;
     let dir = absolute(&args.dir)?;

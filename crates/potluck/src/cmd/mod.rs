@@ -15,6 +15,7 @@ mod join;
 mod lend;
 mod ls;
 mod manager;
+mod members;
 mod mkdir;
 mod mv;
 mod nodes;
@@ -119,6 +120,7 @@ async fn with_client(
         Command::Nodes(args) => nodes::run(args, client, output, shown).await,
         Command::Status => status::run(client, output).await,
         Command::Invite(args) => invite::run(args, client, settings, output).await,
+        Command::Members(args) => members::run(args, client, settings, output).await,
         Command::Demo(_)
         | Command::Up(_)
         | Command::Manager(_)

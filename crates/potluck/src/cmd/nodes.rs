@@ -155,12 +155,16 @@ async fn remove(args: NodeRemove, client: &Client, output: &Output) -> Result<En
     }
     client.call(&Revoke { member: MemberId(donor.donor.0) }).await?;
     output.result(&report(true), |_| {
-        format!("{} is removed; its lent directory may be deleted", donor.name)
+        format!(
+            "{} is removed; on its machine, `potluck leave` takes away what is left there",
+            donor.name
+        )
     });
     Ok(Ending::Done)
 }
 
-fn only_there(name: &str, loss: &GivingBack) -> String {
+/// What nobody but one donor has.
+pub fn only_there(name: &str, loss: &GivingBack) -> String {
     let shown = loss.lost.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
     let more = if loss.lost_files > 3 { ", …" } else { "" };
     let files = if loss.lost_files == 1 { "file needs" } else { "files need" };

@@ -58,6 +58,12 @@ async fn donor_identity(
     let manager = format!("127.0.0.1:{port}");
     if Identity::exists(donor_dir) {
         let mut identity = settings::load_identity(donor_dir)?;
+        // The admin's identity may be kept elsewhere.
+        if Identity::exists(admin_dir)
+            && settings::load_identity(admin_dir)?.pool() != identity.pool()
+        {
+            return Err(another_pools(donor_dir, &identity));
+        }
         identity.about.manager = manager;
         return Ok(identity);
     }
@@ -71,7 +77,16 @@ async fn donor_identity(
         role: Role::Donor,
         secret: invited.secret,
     };
-    let identity = join::join(&token, None).await?;
-    join::save(&identity, donor_dir)?;
-    Ok(identity)
+    join::donor(&token.to_string(), None, donor_dir).await
+}
+
+/// This machine lends to another pool already.
+fn another_pools(donor_dir: &Path, identity: &Identity) -> Failure {
+    let place = donor_dir.display();
+    let what =
+        format!("this machine is a donor of another pool, {} ({place})", identity.about.pool);
+    Failure::new(ErrorKind::Conflict, code::ALREADY_JOINED, what).hint(format!(
+        "to have both, start this pool with --state DIR; to end that membership first: \
+         `potluck leave --state {place}`"
+    ))
 }

@@ -140,6 +140,7 @@ fn every_verb_has_help_with_an_example() {
         "manager",
         "lend",
         "invite",
+        "members",
         "join",
         "cp",
         "ls",

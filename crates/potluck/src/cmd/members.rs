@@ -1,0 +1,209 @@
+//! `potluck members`: who belongs to the pool.
+
+use super::Ending;
+use super::give_back::{self, Place};
+use super::nodes::only_there;
+use crate::args::{self, MembersLs, MembersRm};
+use crate::confirm::confirm;
+use crate::output::{Output, count, table, time};
+use crate::settings::Settings;
+use potluck_client::pool::Client;
+use potluck_core::ids::{DonorId, MemberId};
+use potluck_wire::control::{MemberAbout, MemberList, Members, Revoke};
+use potluck_wire::error::{ErrorKind, Failure, code};
+use potluck_wire::token::Role;
+use serde::Serialize;
+
+pub async fn run(
+    args: args::Members,
+    client: &Client,
+    settings: &Settings,
+    output: &Output,
+) -> Result<Ending, Failure> {
+    let all = client.call(&MemberList {}).await?.members;
+    match args {
+        args::Members::Ls(args) => {
+            list(&args, all, output);
+            Ok(Ending::Done)
+        }
+        args::Members::Rm(args) => {
+            remove(&args, &all, settings.identity()?.about.member, client, output).await
+        }
+    }
+}
+
+fn list(args: &MembersLs, all: Vec<MemberAbout>, output: &Output) {
+    let shown = |member: &&MemberAbout| {
+        (args.revoked || !member.revoked) && args.role.is_none_or(|role| role == member.role)
+    };
+    let members = Members { members: all.iter().filter(shown).cloned().collect() };
+    output.result(&members, |members| {
+        let mut head = vec!["no", "name", "role", "joined (UTC)", "invited by", "last seen (UTC)"];
+        let mut rows: Vec<_> = members.members.iter().map(|member| row(member, &all)).collect();
+        if args.revoked {
+            head.push("");
+            for (row, member) in rows.iter_mut().zip(&members.members) {
+                row.push(if member.revoked { "removed, or left" } else { "" }.into());
+            }
+        }
+        table(&head, &[0], &rows)
+    });
+}
+
+fn row(member: &MemberAbout, all: &[MemberAbout]) -> Vec<String> {
+    vec![
+        member.member.to_string(),
+        member.name.clone(),
+        member.role.to_string(),
+        time(member.joined_wall_ms),
+        member.invited_by.map_or_else(|| "-".into(), |by| called(by, all)),
+        member.seen_wall_ms.map_or_else(|| "never".into(), time),
+    ]
+}
+
+/// A member by number and name.
+pub fn called(id: MemberId, all: &[MemberAbout]) -> String {
+    match all.iter().find(|member| member.member == id) {
+        Some(member) => format!("{} ({id})", member.name),
+        None => id.to_string(),
+    }
+}
+
+#[derive(Serialize)]
+struct RemovedMembers<'a> {
+    members: &'a [&'a MemberAbout],
+    removed: bool,
+}
+
+async fn remove(
+    args: &MembersRm,
+    all: &[MemberAbout],
+    own: MemberId,
+    client: &Client,
+    output: &Output,
+) -> Result<Ending, Failure> {
+    // All of them before anything is done.
+    let mut named = Vec::new();
+    for text in &args.members {
+        let member = pick(all, text)?;
+        if !named.contains(&member) {
+            named.push(member);
+        }
+    }
+    if named.iter().any(|member| member.member == own) {
+        let what = "one of them is you";
+        return Err(Failure::new(ErrorKind::Conflict, code::NOT_ALLOWED, what)
+            .hint("`potluck leave` ends your own membership"));
+    }
+    for member in named.iter().filter(|member| member.role == Role::Donor && !member.revoked) {
+        keep_what_is_needed(member, client).await?;
+    }
+    if args.caution.dry_run {
+        output.result(&RemovedMembers { members: &named, removed: false }, |_| {
+            format!("{} would be removed from the pool:\n{}", members(&named), rows(&named, all))
+        });
+        return Ok(Ending::Done);
+    }
+    if !args.caution.yes {
+        output.note(rows(&named, all).trim_end());
+        let question = format!("remove {} from the pool for ever?", members(&named));
+        confirm(&question, "add -y to do it without asking, or -n to only look").await?;
+    }
+    for member in &named {
+        client.call(&Revoke { member: member.member }).await?;
+    }
+    output.result(&RemovedMembers { members: &named, removed: true }, |_| {
+        let names: Vec<_> = named.iter().map(|member| called(member.member, all)).collect();
+        let mut text = format!("removed: {}", names.join(", "));
+        if named.iter().any(|member| member.role == Role::Donor) {
+            text.push_str("\non a donor's machine, `potluck leave` takes away what is left there");
+        }
+        text
+    });
+    Ok(Ending::Done)
+}
+
+fn rows(named: &[&MemberAbout], all: &[MemberAbout]) -> String {
+    let rows: Vec<_> = named.iter().map(|member| row(member, all)).collect();
+    table(&["no", "name", "role", "joined (UTC)", "invited by", "last seen (UTC)"], &[0], &rows)
+}
+
+fn members(named: &[&MemberAbout]) -> String {
+    match named {
+        [one] => format!("{} “{}” ({})", one.role, one.name, one.member),
+        several => count(several.len() as u64, "member"),
+    }
+}
+
+/// Refuses to remove a donor that holds what no other has.
+async fn keep_what_is_needed(donor: &MemberAbout, client: &Client) -> Result<(), Failure> {
+    let MemberAbout { member, name, .. } = donor;
+    let place = Place { donor: Some(DonorId(member.0)), name, cancel: String::new() };
+    let loss = client.call(&give_back::look(&place)).await?;
+    if loss.lost_files == 0 {
+        return Ok(());
+    }
+    Err(Failure::new(ErrorKind::Conflict, code::NOT_EMPTY, only_there(name, &loss)).hint(format!(
+        "empty it first: `potluck nodes drain {member}`; to lose these files: `potluck nodes rm {member} --force`"
+    )))
+}
+
+/// The member that a person means: by name, or by number. One that was removed is meant by number
+/// only: removing it again changes nothing.
+fn pick<'a>(all: &'a [MemberAbout], text: &str) -> Result<&'a MemberAbout, Failure> {
+    let named: Vec<_> =
+        all.iter().filter(|member| !member.revoked && member.name == text).collect();
+    match &named[..] {
+        [one] => Ok(one),
+        [] => all.iter().find(|member| member.member.to_string() == text).ok_or_else(|| {
+            let what = format!("no member is called “{text}”");
+            Failure::new(ErrorKind::NotFound, code::NO_ENTRY, what)
+                .hint("`potluck members ls` lists their names and numbers")
+        }),
+        several => {
+            let one = |member: &&MemberAbout| format!("{} ({})", member.member, member.role);
+            let numbers = several.iter().map(one).collect::<Vec<_>>().join(", ");
+            let what = format!("{} members are called “{text}”: numbers {numbers}", several.len());
+            Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
+                .hint("say which by its number; `potluck members ls` tells more of them"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn member(number: u32, name: &str, revoked: bool) -> MemberAbout {
+        MemberAbout {
+            member: MemberId(number),
+            name: name.into(),
+            role: Role::User,
+            joined_wall_ms: 0,
+            invited_by: Some(MemberId(1)),
+            seen_wall_ms: None,
+            revoked,
+        }
+    }
+
+    #[test]
+    fn a_name_that_several_have_is_refused_with_their_numbers() {
+        let all = [
+            member(2, "ada", false),
+            member(3, "eve", true),
+            member(4, "eve", false),
+            member(5, "bob", false),
+            member(6, "bob", false),
+            member(7, "2", false),
+        ];
+        let picked = |text| pick(&all, text).map(|member| member.member.0);
+        assert_eq!(picked("ada"), Ok(2));
+        assert_eq!(picked("eve"), Ok(4), "the other was removed");
+        assert_eq!(picked("3"), Ok(3));
+        assert_eq!(picked("2"), Ok(7), "a name goes first");
+        let why = picked("bob").expect_err("two");
+        assert_eq!(why.kind, ErrorKind::Usage);
+        assert!(why.message.contains("5 (user), 6 (user)"), "{why}");
+        assert_eq!(picked("nobody").expect_err("none").kind, ErrorKind::NotFound);
+    }
+}

@@ -1,0 +1,266 @@
+//! From a join token to an identity in a directory.
+//!
+//! The manager uses a token up for one key. So the key is written down before the manager is asked:
+//! whatever breaks afterwards, the same command run again asks with the same key, and the manager
+//! answers it again. An identity that is there is never replaced, and what can be found out without
+//! the manager is found out before the token is used.
+
+use crate::settings::{self, Joined};
+use potluck_core::chunk::Digest;
+use potluck_wire::call::Caller;
+use potluck_wire::control::Join;
+use potluck_wire::env::Env;
+use potluck_wire::error::{ErrorKind, Failure, code};
+use potluck_wire::identity::{About, Identity, key_of_pkcs8, new_key_and_request, write_private};
+use potluck_wire::packed::Blob;
+use potluck_wire::tls::TlsDial;
+use potluck_wire::token::JoinToken;
+use rustix::fs::FlockOperation;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What was begun, until the identity is there.
+const PENDING: &str = "joining.json";
+
+/// Where an identity goes.
+pub enum Place<'a> {
+    /// Into this directory.
+    Dir(&'a Path),
+    /// Into one below this directory that is called by the pool's name.
+    Pools(&'a Path),
+}
+
+/// A join that was begun: its request is repeated until it is answered.
+#[derive(Serialize, Deserialize)]
+struct Pending {
+    /// Digest of the token's secret.
+    token: Digest,
+    name: String,
+    /// PKCS#8 in DER.
+    key: Blob,
+    /// PKCS#10 in DER.
+    request: Blob,
+}
+
+/// A directory that this process alone joins in.
+struct Seat {
+    dir: PathBuf,
+    _lock: File,
+}
+
+/// Joins with a token; gives the identity and the directory it is in now.
+///
+/// Errors: the directory has an identity, or this user has one of the pool among `Place::Pools`
+/// (neither uses the token up); the directory cannot be written; what the manager refuses.
+pub async fn join(
+    token: &JoinToken,
+    name: Option<String>,
+    place: Place<'_>,
+) -> Result<(Identity, PathBuf), Failure> {
+    match place {
+        Place::Dir(dir) => {
+            let seat = Seat::take(dir)?;
+            if Identity::exists(dir) {
+                return Err(is_taken(dir));
+            }
+            let identity = seat.enrol(token, name).await?;
+            seat.forget_pending();
+            Ok((identity, dir.to_owned()))
+        }
+        // The pool's name is known only afterwards.
+        Place::Pools(pools) => {
+            let seat = Seat::take(&pools.join(format!(".joining-{}", token.ca.short())))?;
+            let begun = seat.pending().filter(|begun| begun.token == Digest::of(&token.secret.0));
+            if Identity::exists(&seat.dir) {
+                // Interrupted before it had its name.
+                let identity = settings::load_identity(&seat.dir)?;
+                let dir = seat.settle(pools, &identity)?;
+                if begun.is_some() {
+                    return Ok((identity, dir));
+                }
+            }
+            let member = settings::joined(pools).into_iter().find(|own| own.ca == token.ca);
+            if let Some(own) = member {
+                let _ = fs::remove_dir(&seat.dir); // nothing is in it
+                return Err(is_member(&own));
+            }
+            let identity = seat.enrol(token, name).await?;
+            let dir = seat.settle(pools, &identity)?;
+            Ok((identity, dir))
+        }
+    }
+}
+
+impl Seat {
+    /// Makes the directory and takes its lock, which ends with the process.
+    fn take(dir: &Path) -> Result<Self, Failure> {
+        fs::create_dir_all(dir).map_err(|why| unwritable(dir, &why))?;
+        let lock = File::open(dir).map_err(|why| unwritable(dir, &why))?;
+        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Self { dir: dir.to_owned(), _lock: lock }),
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                let what = format!("another `potluck join` is at work in {}", dir.display());
+                Err(Failure::new(ErrorKind::Conflict, code::ALREADY_JOINED, what)
+                    .hint("wait for its end; this token is not used"))
+            }
+            Err(why) => Err(unwritable(dir, &why.into())),
+        }
+    }
+
+    fn pending(&self) -> Option<Pending> {
+        let text = fs::read(self.dir.join(PENDING)).ok()?;
+        serde_json::from_slice(&text).ok()
+    }
+
+    fn forget_pending(&self) {
+        // Whatever stays of it is worth nothing: its token is used up.
+        let _ = fs::remove_file(self.dir.join(PENDING));
+    }
+
+    /// Asks the manager, and writes the identity down.
+    async fn enrol(&self, token: &JoinToken, name: Option<String>) -> Result<Identity, Failure> {
+        let pending = self.begin(token, name)?;
+        let identity = ask(token, &pending).await.inspect_err(|why| {
+            // Only what the manager refused for good is over.
+            if matches!(why.kind, ErrorKind::Auth | ErrorKind::Usage) {
+                self.forget_pending();
+                let _ = fs::remove_dir(&self.dir); // unless something else is in it
+            }
+        })?;
+        identity.save(&self.dir).map_err(|why| {
+            let what = format!("cannot write the identity to {}: {why}", self.dir.display());
+            Failure::new(ErrorKind::Other, code::LOCAL_IO, what).hint(
+                "mend that and run the same command again: until the token expires, the pool \
+                 answers this machine once more",
+            )
+        })?;
+        Ok(identity)
+    }
+
+    /// The key and request for this token: those of an earlier run, or new ones, written down.
+    fn begin(&self, token: &JoinToken, name: Option<String>) -> Result<Pending, Failure> {
+        let token = Digest::of(&token.secret.0);
+        if let Some(pending) = self.pending().filter(|pending| pending.token == token) {
+            return Ok(pending);
+        }
+        let (key, request) = new_key_and_request().map_err(|why| {
+            Failure::new(ErrorKind::Other, code::LOCAL_IO, format!("cannot make a key: {why}"))
+        })?;
+        let name = name.unwrap_or_else(machine_name);
+        let key = Blob(key.secret_der().to_vec());
+        let pending = Pending { token, name, key, request: Blob(request) };
+        let text = serde_json::to_vec(&pending).expect("plain data");
+        write_private(&self.dir.join(PENDING), &text).map_err(|why| unwritable(&self.dir, &why))?;
+        Ok(pending)
+    }
+
+    /// Gives the directory the name of its pool, or one beside it where another pool has that.
+    fn settle(&self, pools: &Path, identity: &Identity) -> Result<PathBuf, Failure> {
+        self.forget_pending();
+        let plain = directory_name(&identity.about.pool);
+        let full = format!("{}-{}", plain.unwrap_or("pool"), identity.pool().short());
+        let names = plain.map(str::to_owned).into_iter().chain([full]);
+        let mut last = None;
+        for dir in names.map(|name| pools.join(name)) {
+            // An empty directory is replaced, and one with anything in it is not.
+            match fs::rename(&self.dir, &dir).and_then(|()| File::open(pools)?.sync_all()) {
+                Ok(()) => return Ok(dir),
+                Err(why) => last = Some((dir, why)),
+            }
+        }
+        let (dir, why) = last.expect("there was a name to try");
+        let what = format!("cannot name the identity {}: {why}", dir.display());
+        Err(Failure::new(ErrorKind::Other, code::LOCAL_IO, what)
+            .hint("mend that and run the same command again"))
+    }
+}
+
+/// What a pool is called, where that can be a directory's name.
+fn directory_name(pool: &str) -> Option<&str> {
+    let odd = |c: char| c == '/' || c.is_control();
+    (!pool.is_empty() && !pool.starts_with('.') && pool.len() < 200 && !pool.contains(odd))
+        .then_some(pool)
+}
+
+/// Makes the call. The manager proves the token's CA before anything is sent.
+async fn ask(token: &JoinToken, pending: &Pending) -> Result<Identity, Failure> {
+    let dial = Arc::new(TlsDial::joining(token.ca));
+    let caller = Caller::new(Env::system().net, dial, &token.manager);
+    let call =
+        Join { secret: token.secret, request: pending.request.clone(), name: pending.name.clone() };
+    let joined = caller.call(&call).await?;
+    if Digest::of(&joined.ca.0) != token.ca {
+        return Err(Failure::new(
+            ErrorKind::Auth,
+            code::WRONG_POOL,
+            "the manager sent another CA than the token pins",
+        ));
+    }
+    let about = About {
+        pool: joined.pool,
+        manager: token.manager.clone(),
+        member: joined.member,
+        role: joined.role,
+        name: pending.name.clone(),
+    };
+    let key = key_of_pkcs8(pending.key.0.clone());
+    Ok(Identity::new(about, joined.ca.0, joined.certificate.0, key))
+}
+
+/// What this machine is called.
+fn machine_name() -> String {
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    if name.is_empty() { "unnamed".into() } else { name }
+}
+
+fn unwritable(dir: &Path, why: &io::Error) -> Failure {
+    let what = format!("cannot keep an identity in {}: {why}", dir.display());
+    Failure::new(ErrorKind::Other, code::LOCAL_IO, what).hint(
+        "the token is not used: make the directory writable, or name another with --state DIR",
+    )
+}
+
+/// The directory has an identity.
+pub fn is_taken(dir: &Path) -> Failure {
+    let place = dir.display();
+    let what = match Identity::load(dir) {
+        Ok(identity) => format!("{place} is {} already", who(&identity.about)),
+        Err(why) => format!("{place} has an identity already, which cannot be read: {why}"),
+    };
+    Failure::new(ErrorKind::Conflict, code::ALREADY_JOINED, what).hint(format!(
+        "the token is not used. To go on as that member, do not join again; to join as a further \
+         one, name another directory: --state DIR; to end that membership first: \
+         `potluck leave --state {place}`"
+    ))
+}
+
+/// This user is a member of the pool.
+fn is_member(own: &Joined) -> Failure {
+    let place = own.dir.display();
+    let what = format!("you are {} already, by the identity in {place}", who(&own.about));
+    Failure::new(ErrorKind::Conflict, code::ALREADY_JOINED, what).hint(format!(
+        "the token is not used. To join as a further member, name another directory: --state DIR; \
+         to end this membership first: `potluck leave --state {place}`"
+    ))
+}
+
+fn who(about: &About) -> String {
+    let About { pool, member, role, name, .. } = about;
+    format!("member {member} of pool {pool}, the {role} “{name}”")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pools_name_leads_nowhere_else() {
+        for name in ["../../etc", "a/b", "", ".", "..", ".joining-0", "a\nb"] {
+            assert_eq!(directory_name(name), None, "{name:?}");
+        }
+        assert_eq!(directory_name("climate lab"), Some("climate lab"));
+    }
+}
