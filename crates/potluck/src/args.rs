@@ -3,6 +3,7 @@
 mod daemons;
 mod donors;
 mod files;
+mod manuals;
 mod members;
 mod metadata;
 mod policies;
@@ -11,6 +12,7 @@ mod safety;
 pub use daemons::{Demo, Lend, LendTerms, Manager, ManagerOptions, Up};
 pub use donors::{Away, Drain, GiveBack, GiveBackPace, NodeAway, NodeName, NodeRemove, Nodes};
 pub use files::{Cat, Cp, Ls, Mkdir, Mv, PathArgs, Rm, Stat, Tree};
+pub use manuals::{Completion, Man};
 pub use members::{Invite, InviteAction, Join, Members, MembersLs, MembersRm, NewToken};
 pub use metadata::{
     Asking, Gc, ManagerAction, ManagerBackup, ManagerRebuild, ManagerRestore, NewPlace,
@@ -40,6 +42,7 @@ pub struct Args {
 
 /// Flags of every command.
 #[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Global options")]
 pub struct Global {
     /// The pool to use: its name, or the directory of an identity
     #[arg(long, global = true, env = "POTLUCK_POOL", value_name = "NAME|DIR")]
@@ -182,6 +185,16 @@ pub enum Command {
     /// Announce that this machine will be away: repair waits that long
     #[command(after_help = "Examples:\n  potluck away 3d\n  potluck away --end")]
     Away(Away),
+    /// Print what a shell needs to complete command lines
+    #[command(
+        after_help = "Examples:\n  source <(potluck completion bash)\n  potluck completion zsh > ~/.zfunc/_potluck\n  potluck completion fish > ~/.config/fish/completions/potluck.fish"
+    )]
+    Completion(Completion),
+    /// Print the manual page, or write the pages of all commands into a directory
+    #[command(
+        after_help = "Examples:\n  potluck man | man -l -\n  potluck man ~/.local/share/man/man1     (then `man potluck-cp`)"
+    )]
+    Man(Man),
 }
 
 #[cfg(test)]

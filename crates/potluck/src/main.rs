@@ -28,6 +28,12 @@ fn main() -> ExitCode {
     };
     log_to_stderr(args.global.verbose);
     let output = Output::new(&args.global);
+    // What only writes texts works where there is no home, no configuration and no pool.
+    match &args.command {
+        Command::Completion(args) => return end(cmd::completion::run(args), &output),
+        Command::Man(args) => return end(cmd::man::run(args, &output), &output),
+        _ => {}
+    }
     let settings = match settings::Settings::resolve(&args.global) {
         Ok(settings) => settings,
         Err(failure) => return output.fail(&failure),
@@ -42,6 +48,11 @@ fn main() -> ExitCode {
     let done = runtime.block_on(cmd::run(args.command, &settings, &output));
     // Threads that are stuck in a system call must not keep the process from ending.
     runtime.shutdown_background();
+    end(done, &output)
+}
+
+/// The exit code of what a command came to; a failure is told.
+fn end(done: Result<cmd::Ending, Failure>, output: &Output) -> ExitCode {
     match done {
         Ok(cmd::Ending::Done) => ExitCode::SUCCESS,
         Ok(cmd::Ending::Partial) => ErrorKind::Partial.exit_code().into(),

@@ -36,6 +36,7 @@ mod pool {
     mod k08_metadata_survives;
     mod k09_policy_set;
     mod manager_restart;
+    mod manuals;
     mod membership;
     mod metadata_adapts;
     mod p01_workspace;

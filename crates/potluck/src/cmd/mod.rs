@@ -2,6 +2,7 @@
 
 mod away;
 mod cat;
+pub mod completion;
 mod cp;
 mod demo;
 mod donors;
@@ -14,6 +15,7 @@ mod invite;
 mod join;
 mod lend;
 mod ls;
+pub mod man;
 mod manager;
 mod members;
 mod mkdir;
@@ -127,6 +129,8 @@ async fn with_client(
         | Command::Lend(_)
         | Command::GiveBack(_)
         | Command::Away(_)
-        | Command::Join(_) => unreachable!("not a client's command"),
+        | Command::Join(_)
+        | Command::Completion(_)
+        | Command::Man(_) => unreachable!("not a client's command"),
     }
 }

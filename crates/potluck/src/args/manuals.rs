@@ -1,0 +1,17 @@
+//! Commands that write what a package installs beside the program.
+
+use clap_complete::Shell;
+use std::path::PathBuf;
+
+#[derive(Debug, clap::Args)]
+pub struct Completion {
+    /// The shell that will read it
+    pub shell: Shell,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Man {
+    /// Where to write a page for each command; made if need be. Without it potluck(1) goes to
+    /// standard output
+    pub dir: Option<PathBuf>,
+}

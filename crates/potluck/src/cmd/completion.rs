@@ -1,0 +1,19 @@
+//! `potluck completion`: what a shell reads to complete command lines.
+
+use super::Ending;
+use crate::args::{Args, Completion};
+use crate::output::Piped;
+use clap::CommandFactory;
+use potluck_wire::error::{ErrorKind, Failure, code};
+use std::io::Write;
+
+pub fn run(args: &Completion) -> Result<Ending, Failure> {
+    // Generated in memory: the generator panics when its writer fails.
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Args::command(), "potluck", &mut script);
+    Piped::stdout().write_all(&script).map_err(|error| {
+        let what = format!("cannot write to standard output: {error}");
+        Failure::new(ErrorKind::Other, code::LOCAL_IO, what)
+    })?;
+    Ok(Ending::Done)
+}
