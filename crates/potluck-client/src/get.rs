@@ -1,5 +1,6 @@
 //! Reading files: to a stream in order, or to local files, one or a whole tree.
 
+mod leftovers;
 mod local;
 
 use crate::fetch::{Fetched, Fetcher};
@@ -8,6 +9,7 @@ use crate::progress::Progress;
 use crate::recipe::{Recipe, largest_unit};
 use futures_util::stream::{self, StreamExt};
 use local::{LocalFile, Writer};
+use potluck_core::ids::VersionId;
 use potluck_core::path::{PoolPath, check_name};
 use potluck_core::seal::SpaceKey;
 use potluck_core::size::count;
@@ -53,11 +55,20 @@ impl ByteRange {
     /// The bytes meant of a file of `size` bytes; `None` where it begins after their end.
     fn resolve(self, size: u64) -> Option<Range<u64>> {
         match self {
-            Self::From(start, _) if start > 0 && start >= size => None,
+            Self::From(start, _) if start > size => None,
             Self::From(start, end) => Some(start..end.unwrap_or(size).min(size)),
             Self::Last(bytes) => Some(size.saturating_sub(bytes)..size),
         }
     }
+}
+
+/// What must be so, or else nothing is read or written.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct GetOptions {
+    /// Nothing may be where the copy is to be.
+    pub if_absent: bool,
+    /// The file must be at this version.
+    pub if_version: Option<VersionId>,
 }
 
 /// Writes a range of a file to `out`, in order.
@@ -68,10 +79,11 @@ pub async fn cat<W: Write + Send + 'static>(
     client: &Client,
     path: &PoolPath,
     range: ByteRange,
+    if_version: Option<VersionId>,
     out: W,
     progress: Arc<dyn Progress>,
 ) -> Result<GetReport, Failure> {
-    let (fetcher, recipe) = open_one(client, path).await?;
+    let (fetcher, recipe) = open_one(client, path, if_version).await?;
     let size = recipe.file.size;
     let range = range.resolve(size).ok_or_else(|| {
         let bytes = count(size, "byte");
@@ -91,30 +103,63 @@ pub async fn get_file(
     client: &Client,
     path: &PoolPath,
     to: &Path,
+    options: GetOptions,
     progress: Arc<dyn Progress>,
 ) -> Result<GetReport, Failure> {
-    let (fetcher, recipe) = open_one(client, path).await?;
+    if options.if_absent {
+        check_absent(to)?;
+    }
+    let (fetcher, recipe) = open_one(client, path, options.if_version).await?;
+    if let Some(dir) = to.parent() {
+        leftovers::remove(if dir.as_os_str().is_empty() { Path::new(".") } else { dir });
+    }
     progress.expect(recipe.file.size);
     let recipe = Arc::new(recipe);
     if let Some(device) = local::open_device(to).map_err(|error| local_failure(to, &error))? {
         let all = 0..recipe.file.size;
         stream_range(client, &fetcher, &recipe, all, device, progress).await?;
     } else {
-        write_file(client, &fetcher, &recipe, to, &progress).await?;
+        write_file(client, &fetcher, &recipe, to, !options.if_absent, &progress).await?;
     }
     let bytes = recipe.file.size;
     Ok(GetReport { files: 1, bytes, failed: Vec::new(), failovers: fetcher.failovers() })
 }
 
-/// Copies everything below `path` into the local directory `to`, which is made if need be.
+/// Copies everything below `path` into the local directory `to`, which is made if need be; with
+/// `if_absent` only files that are not there.
 pub async fn get_tree(
     client: &Client,
     path: &PoolPath,
     to: &Path,
+    if_absent: bool,
     progress: Arc<dyn Progress>,
 ) -> Result<GetReport, Failure> {
-    std::fs::create_dir_all(to).map_err(|error| local_failure(to, &error))?;
-    tree(client, path, Some(to), progress).await
+    make_dir(to)?;
+    tree(client, path, Some(Target { dir: to, if_absent }), progress).await
+}
+
+/// The local directory that a tree is copied to.
+#[derive(Clone, Copy)]
+struct Target<'a> {
+    dir: &'a Path,
+    if_absent: bool,
+}
+
+/// Makes a directory with those above it, and removes what killed downloads left in it.
+fn make_dir(dir: &Path) -> Result<(), Failure> {
+    if dir.exists() && !dir.is_dir() {
+        return Err(local_failure(dir, &io::ErrorKind::NotADirectory.into()));
+    }
+    std::fs::create_dir_all(dir).map_err(|error| local_failure(dir, &error))?;
+    leftovers::remove(dir);
+    Ok(())
+}
+
+fn check_absent(to: &Path) -> Result<(), Failure> {
+    match to.symlink_metadata() {
+        Ok(_) => Err(local_failure(to, &io::ErrorKind::AlreadyExists.into())),
+        Err(_) => Ok(()), // what else is wrong with it, writing says
+    }
 }
 
 /// Reads and checks every byte of everything below `path`, and keeps none of it.
@@ -129,7 +174,7 @@ pub async fn check_tree(
 async fn tree(
     client: &Client,
     path: &PoolPath,
-    to: Option<&Path>,
+    to: Option<Target<'_>>,
     progress: Arc<dyn Progress>,
 ) -> Result<GetReport, Failure> {
     let mut report = GetReport::default();
@@ -140,8 +185,10 @@ async fn tree(
         let page: Opened = client.call_patiently(&open).await?;
         progress.expect(page.files.iter().map(|file| file.size).sum());
         for (dir, to) in page.dirs.iter().filter_map(|dir| Some((dir, to?))) {
-            let local = local_path(to, dir)?;
-            std::fs::create_dir_all(&local).map_err(|error| local_failure(&local, &error))?;
+            // The files below it fail, each by itself, and the others are copied.
+            if let Err(failure) = local_path(to.dir, dir).and_then(|local| make_dir(&local)) {
+                report.failed.push((dir.clone(), failure));
+            }
         }
         let largest = page.files.iter().map(largest_unit).max().unwrap_or(0);
         if let Some(small) = fetcher.take_if(|fetcher| !fetcher.has_memory_for(largest)) {
@@ -178,16 +225,21 @@ async fn get_one(
     fetcher: &Fetcher,
     file: OpenFile,
     key: Option<&SpaceKey>,
-    to: Option<&Path>,
+    to: Option<Target<'_>>,
     progress: &Arc<dyn Progress>,
 ) -> (String, Result<u64, Failure>) {
     let name = file.path.clone();
     let copied = async {
-        let local = to.map(|to| local_path(to, &name)).transpose()?;
+        let local = to.map(|to| Ok((local_path(to.dir, &name)?, to.if_absent))).transpose()?;
+        if let Some((local, true)) = &local {
+            check_absent(local)?;
+        }
         let recipe = Arc::new(Recipe::check(file, key)?);
         let all = 0..recipe.file.size;
         match local {
-            Some(local) => write_file(client, fetcher, &recipe, &local, progress).await?,
+            Some((local, if_absent)) => {
+                write_file(client, fetcher, &recipe, &local, !if_absent, progress).await?;
+            }
             None => {
                 let progress = Arc::clone(progress);
                 stream_range(client, fetcher, &recipe, all, io::sink(), progress).await?;
@@ -199,12 +251,21 @@ async fn get_one(
     (name, result)
 }
 
-async fn open_one(client: &Client, path: &PoolPath) -> Result<(Fetcher, Recipe), Failure> {
+async fn open_one(
+    client: &Client,
+    path: &PoolPath,
+    if_version: Option<VersionId>,
+) -> Result<(Fetcher, Recipe), Failure> {
     let mut opened = client.open(path).await?;
     let file = opened.files.pop().ok_or_else(|| {
         let what = format!("{path} is a directory");
         Failure::new(ErrorKind::Usage, code::NOT_RECURSIVE, what).hint("add -r to copy directories")
     })?;
+    if let Some(expected) = if_version.filter(|expected| *expected != file.version) {
+        let what = format!("{path} is at version {}, not {expected}", file.version);
+        return Err(Failure::new(ErrorKind::Conflict, code::WRONG_VERSION, what)
+            .hint("somebody wrote it meanwhile: look with `potluck stat` and decide anew"));
+    }
     let recipe = Recipe::check(file, opened.space_key.as_ref())?;
     let client = client.for_reading(recipe.largest_unit());
     let fetcher = Fetcher::new(&client, opened.space_key);
@@ -255,6 +316,7 @@ async fn write_file(
     fetcher: &Fetcher,
     recipe: &Arc<Recipe>,
     to: &Path,
+    replace: bool,
     progress: &Arc<dyn Progress>,
 ) -> Result<(), Failure> {
     let failed = |error: io::Error| local_failure(to, &error);
@@ -283,7 +345,7 @@ async fn write_file(
         result?;
     }
     drop(written);
-    file.finish(recipe.file.mtime_ms).map_err(failed)
+    file.finish(recipe.file.mtime_ms, replace).map_err(failed)
 }
 
 async fn write_chunk(client: &Client, writer: Writer, fetched: Fetched, at: u64) -> io::Result<()> {
@@ -315,10 +377,25 @@ fn local_path(to: &Path, relative: &str) -> Result<PathBuf, Failure> {
 }
 
 fn local_failure(path: &Path, error: &io::Error) -> Failure {
-    let what = format!("cannot write {}: {error}", path.display());
+    let shown = path.display();
+    let conflict =
+        |code, what, hint: &str| Failure::new(ErrorKind::Conflict, code, what).hint(hint);
     let kind = match error.kind() {
+        io::ErrorKind::AlreadyExists => {
+            let what = format!("{shown} exists already");
+            return conflict(code::EXISTS, what, "choose another name, or leave out --if-absent");
+        }
+        io::ErrorKind::IsADirectory => {
+            let what = format!("{shown} is a directory");
+            return conflict(code::WRONG_KIND, what, "choose another target for the file");
+        }
+        io::ErrorKind::NotADirectory => {
+            let what = format!("{shown} is, or lies below, what is no directory");
+            return conflict(code::WRONG_KIND, what, "choose another target");
+        }
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::NoSpace,
         _ => ErrorKind::Other,
     };
+    let what = format!("cannot write {shown}: {error}");
     Failure::new(kind, code::LOCAL_IO, what).hint("check the directory's rights and free space")
 }

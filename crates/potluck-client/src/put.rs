@@ -22,6 +22,8 @@ pub struct PutOptions {
     pub condition: Condition,
     /// Plaintext bytes of all files together, if known.
     pub bytes: Option<u64>,
+    /// Whether a stream that brings nothing replaces no file that has content.
+    pub spare_content: bool,
 }
 
 /// What a put did.
@@ -79,5 +81,5 @@ pub async fn put_visible(
     };
     let session = WriteSession::open(client, &reserve).await?;
     let client = client.for_writing(&session.reserved.policy);
-    sliding_window::write(&client, session, items, options.condition, progress).await
+    sliding_window::write(&client, session, items, options, progress).await
 }

@@ -101,6 +101,8 @@ pub struct Facts {
     pub mtime_ms: Option<i64>,
     /// Whether its owner may execute it.
     pub executable: bool,
+    /// Whether its length was not known when it was opened.
+    pub stream: bool,
     /// The content, when it fits the catalog; sealed in a sealed space.
     pub inline: Option<Vec<u8>>,
 }
@@ -128,6 +130,7 @@ struct Current {
     digest: FileDigest,
     mtime_ms: Option<i64>,
     executable: bool,
+    stream: bool,
 }
 
 impl Cutter {
@@ -320,8 +323,18 @@ impl Current {
                 (Box::new(opened), left, mtime, executable)
             }
         };
-        let digest = FileDigest::default();
-        Ok(Self { file, path, reader, left, ended: false, size: 0, digest, mtime_ms, executable })
+        Ok(Self {
+            file,
+            path,
+            reader,
+            left,
+            ended: false,
+            size: 0,
+            digest: FileDigest::default(),
+            mtime_ms,
+            executable,
+            stream: left.is_none(),
+        })
     }
 
     fn end(self, inline: Option<Vec<u8>>) -> Cut {
@@ -331,6 +344,7 @@ impl Current {
             digest: self.digest.finish(),
             mtime_ms: self.mtime_ms,
             executable: self.executable,
+            stream: self.stream,
             inline,
         };
         Cut::End { file: self.file, facts }

@@ -37,6 +37,11 @@ pub fn of_catalog(why: Error) -> Failure {
             code::WRONG_VERSION,
             "somebody wrote it meanwhile: read it again and decide anew",
         ),
+        Error::HasContent { .. } => failure(
+            K::Conflict,
+            code::EMPTY_INPUT,
+            "look why its producer wrote nothing; --allow-empty replaces it all the same",
+        ),
         Error::NotADirectory(_) => {
             failure(K::Conflict, code::WRONG_KIND, "choose a path whose parents are directories")
         }

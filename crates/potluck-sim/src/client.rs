@@ -233,7 +233,8 @@ impl Actor {
         let begun = self.now();
         let out = Sink::default();
         let range = ByteRange::From(from, None);
-        let read = cat(&self.client, &pool_path(path), range, out.clone(), Arc::new(Quiet)).await;
+        let read =
+            cat(&self.client, &pool_path(path), range, None, out.clone(), Arc::new(Quiet)).await;
         match read {
             Ok(report) => {
                 let bytes = std::mem::take(&mut *out.0.lock().expect("no holder panics"));

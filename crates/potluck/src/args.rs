@@ -17,7 +17,7 @@ pub use members::{Invite, InviteAction, Join, Members, MembersLs, MembersRm, New
 pub use metadata::{
     Asking, Gc, ManagerAction, ManagerBackup, ManagerRebuild, ManagerRestore, NewPlace,
 };
-pub use policies::{Policy, PolicyOptions, PolicySet, PolicyShow, Space, SpaceCreate};
+pub use policies::{Policy, PolicyOptions, PolicySet, PolicyShow, Space, SpaceCreate, SpaceRm};
 pub use safety::{Caution, Fsck, Repair, Scrub, ScrubNow, Verify, Watch};
 
 use clap::builder::FalseyValueParser;
@@ -109,7 +109,7 @@ pub enum Command {
     Join(Join),
     /// Copy files into the pool or out of it; `-` is standard input or output
     #[command(
-        after_help = "Examples:\n  potluck cp era5.nc pot://climate/\n  potluck cp -r runs/ pot://lab/runs --copies 2\n  potluck cp raw.h5 pot://lab/raw.h5 --ec 4+2\n  tar c data | potluck cp - pot://lab/data.tar\n  potluck cp pot://lab/data.tar - | tar x"
+        after_help = "Examples:\n  potluck cp era5.nc pot://climate/\n  potluck cp -r runs/ pot://lab/runs --copies 2\n  potluck cp raw.h5 pot://lab/raw.h5 --ec 4+2\n  tar c data | potluck cp - pot://lab/data.tar\n  potluck cp pot://lab/data.tar - | tar x\n  potluck cp -r pot://lab/runs pot://archive/runs\n\nWhere a copy lands:\n  cp FILE X       X, or X/FILE if X is a directory\n  cp FILE X/      X/FILE\n  cp -r DIR X     X: what is in DIR becomes what is in X, also when run again\n  cp -r DIR X/    X/DIR\n  cp -r DIR/. X/  what is in DIR goes into X\n  cp A B X/       X/A and X/B\nA space (pot://lab) and . take in as if they ended in /. Files that are there are replaced one by\none; nothing is removed. --if-absent leaves them as they are and exits with 10, of some with 4."
     )]
     Cp(Cp),
     /// List a directory, a space, or all spaces
@@ -128,7 +128,9 @@ pub enum Command {
     )]
     Cat(Cat),
     /// Move or rename a file or directory inside a space
-    #[command(after_help = "Example:\n  potluck mv pot://lab/tmp/run7 pot://lab/runs/")]
+    #[command(
+        after_help = "Examples:\n  potluck mv pot://lab/tmp/run7 pot://lab/runs/      (becomes runs/run7)\n  potluck mv pot://lab/tmp/run7 pot://lab/runs/best  (becomes runs/best)\n\nA file goes into a directory that is there; a directory only with / at the end of the target. On a\nterminal it asks before a file is replaced, elsewhere it refuses without -y."
+    )]
     Mv(Mv),
     /// Remove files or directories
     #[command(

@@ -266,7 +266,7 @@ impl Stage {
     /// processes end when asked, and none is left.
     pub fn strike(&mut self) -> Result<()> {
         for space in self.plan.spaces.clone() {
-            self.pool.run(&["space", "rm", &space.name, "--force"])?.ok()?;
+            self.pool.run(&["space", "rm", "-r", "-y", &space.name])?.ok()?;
         }
         self.wait_clean()?;
         let sound: Vec<PathBuf> = (0..self.plan.donors)

@@ -1,16 +1,20 @@
 //! A local file that appears whole or not at all.
 
+use super::leftovers::{self, PartName};
 use potluck_core::entropy::Entropy;
-use std::fs::{File, FileTimes, OpenOptions};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
+use std::fs::{self, File, FileTimes, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 /// A file under a temporary name; removed unless [`LocalFile::finish`] gives it its own. It
 /// belongs to who waits for the copy: a thread that still writes has the open file only, so that
-/// it leaves nothing behind when nobody waits any more.
+/// it leaves nothing behind when nobody waits any more. The lock on it tells what a killed process
+/// left from what another is still writing ([`leftovers`]).
 pub struct LocalFile {
     file: Arc<File>,
     temp: PathBuf,
@@ -19,19 +23,22 @@ pub struct LocalFile {
 }
 
 impl LocalFile {
-    /// Starts the file `to` in its directory.
+    /// Starts the file `to` in its directory. Where `to` is a link, the file is made in the place
+    /// that it leads to, as `cp` does.
     pub fn create(to: &Path, executable: bool, entropy: &dyn Entropy) -> io::Result<Self> {
+        let to = if to.is_symlink() { fs::canonicalize(to)? } else { to.to_path_buf() };
         if to.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
         }
-        let name = to.file_name().ok_or(io::ErrorKind::InvalidFilename)?.to_string_lossy();
-        // A name of 255 bytes must leave room for what makes the temporary one unique.
-        let short: String = name.chars().take(40).collect();
-        let temp = to.with_file_name(format!(".{short}.{:016x}.part", entropy.u64()));
         let mode = if executable { 0o777 } else { 0o666 };
-        let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&temp)?;
-        let file = Arc::new(file);
-        Ok(Self { file, temp, to: to.to_path_buf(), finished: false })
+        loop {
+            let temp = PartName::of(&to, entropy.u64())?.path();
+            let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&temp)?;
+            // Before it is locked it looks left behind, and another process may just remove it.
+            if leftovers::lock(&file) && file.metadata()?.nlink() > 0 {
+                return Ok(Self { file: Arc::new(file), temp, to, finished: false });
+            }
+        }
     }
 
     /// What writes to it.
@@ -39,15 +46,31 @@ impl LocalFile {
         Writer(Arc::clone(&self.file))
     }
 
-    /// Gives the file its modification time and its name. All is written.
-    pub fn finish(mut self, mtime_ms: i64) -> io::Result<()> {
+    /// Gives the file its modification time and its name. All is written. Without `replace` this
+    /// fails with [`io::ErrorKind::AlreadyExists`] where something of that name is there.
+    pub fn finish(mut self, mtime_ms: i64, replace: bool) -> io::Result<()> {
         if let Ok(since) = u64::try_from(mtime_ms) {
             let modified = UNIX_EPOCH + Duration::from_millis(since);
             self.file.set_times(FileTimes::new().set_modified(modified))?;
         }
-        std::fs::rename(&self.temp, &self.to)?;
+        match replace {
+            true => fs::rename(&self.temp, &self.to)?,
+            false => rename_new(&self.temp, &self.to)?,
+        }
         self.finished = true;
         Ok(())
+    }
+}
+
+/// Renames unless something is there, in one step.
+fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        // Network file systems know no such rename; a second name is refused there just as well.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
+            fs::hard_link(from, to)?;
+            fs::remove_file(from)
+        }
+        result => Ok(result?),
     }
 }
 
@@ -65,14 +88,19 @@ impl Writer {
 impl Drop for LocalFile {
     fn drop(&mut self) {
         if !self.finished {
-            let _ = std::fs::remove_file(&self.temp); // nothing more can be done about it here
+            let _ = fs::remove_file(&self.temp); // nothing more can be done about it here
         }
     }
 }
 
-/// Opens `to` for writing in place if it exists and is neither a file nor a directory.
+/// Opens `to` for writing in place if it exists and is neither a file nor a directory. A disk is
+/// refused: everything on it would be gone for a slip of one letter.
 pub fn open_device(to: &Path) -> io::Result<Option<File>> {
-    match std::fs::metadata(to) {
+    match fs::metadata(to) {
+        Ok(about) if about.file_type().is_block_device() => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is a whole disk; `potluck cat` writes to one when its output is redirected there",
+        )),
         Ok(about) if !about.is_file() && !about.is_dir() => {
             OpenOptions::new().write(true).open(to).map(Some)
         }
@@ -88,7 +116,7 @@ mod tests {
     #[test]
     fn d2_a_copy_that_nobody_waits_for_leaves_nothing_though_a_thread_still_writes() {
         let dir = tempfile::tempdir().expect("a directory");
-        let files = || std::fs::read_dir(dir.path()).expect("listed").count();
+        let files = || fs::read_dir(dir.path()).expect("listed").count();
         let entropy = SeededEntropy::new(1);
         let create = || LocalFile::create(&dir.path().join("f"), false, &entropy).expect("made");
         let file = create();
@@ -99,10 +127,27 @@ mod tests {
         writer.write_at(b"late", 4096).expect("into nowhere");
         let file = create();
         file.writer().write_at(b"all", 0).expect("written");
-        file.finish(7).expect("named");
-        assert_eq!(
-            (files(), std::fs::read(dir.path().join("f")).expect("there")),
-            (1, b"all".into())
-        );
+        file.finish(7, false).expect("named");
+        assert_eq!((files(), fs::read(dir.path().join("f")).expect("there")), (1, b"all".into()));
+        let late = create().finish(8, false).expect_err("somebody was first");
+        assert_eq!((late.kind(), files()), (io::ErrorKind::AlreadyExists, 1));
+        create().finish(8, true).expect("replaced");
+    }
+
+    #[test]
+    fn a_copy_to_a_link_replaces_what_it_leads_to() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (real, link) = (dir.path().join("real"), dir.path().join("link"));
+        fs::write(&real, "old").expect("written");
+        std::os::unix::fs::symlink(&real, &link).expect("linked");
+        let entropy = SeededEntropy::new(1);
+        let file = LocalFile::create(&link, false, &entropy).expect("made");
+        file.writer().write_at(b"new", 0).expect("written");
+        file.finish(7, true).expect("named");
+        assert!(link.is_symlink());
+        assert_eq!(fs::read(&real).expect("there"), b"new");
+        fs::remove_file(&real).expect("gone");
+        let dangling = LocalFile::create(&link, false, &entropy).map(drop);
+        assert_eq!(dangling.expect_err("nowhere").kind(), io::ErrorKind::NotFound);
     }
 }

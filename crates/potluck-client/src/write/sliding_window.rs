@@ -27,7 +27,7 @@ use crate::donors::Donors;
 use crate::link::PutResult;
 use crate::pool::Client;
 use crate::progress::Progress;
-use crate::put::PutReport;
+use crate::put::{PutOptions, PutReport};
 use crate::source::{Cut, CutError, Cutter, Facts, Items};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use potluck_core::chunk::ChunkName;
@@ -49,10 +49,10 @@ pub async fn write(
     client: &Client,
     session: WriteSession,
     items: Items,
-    condition: Condition,
+    options: &PutOptions,
     progress: Arc<dyn Progress>,
 ) -> Result<(PutReport, Settling), Failure> {
-    let mut window = Window::new(client, session, condition, progress);
+    let mut window = Window::new(client, session, options, progress);
     window.cut_next(Cutter::new(
         items,
         &window.session.reserved.policy,
@@ -105,6 +105,7 @@ struct Window {
     /// Copies of visible chunks that found no donor.
     abandoned: u64,
     condition: Condition,
+    spare_content: bool,
     progress: Arc<dyn Progress>,
     events: FuturesUnordered<BoxFuture<'static, Event>>,
 
@@ -170,7 +171,7 @@ impl Window {
     fn new(
         client: &Client,
         session: WriteSession,
-        condition: Condition,
+        options: &PutOptions,
         progress: Arc<dyn Progress>,
     ) -> Self {
         let donors = client.donors();
@@ -186,7 +187,8 @@ impl Window {
             mirror,
             forwarded_later: 0,
             abandoned: 0,
-            condition,
+            condition: options.condition,
+            spare_content: options.spare_content,
             progress,
             events: FuturesUnordered::new(),
             cutter: None,

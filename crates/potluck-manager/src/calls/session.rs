@@ -99,7 +99,7 @@ fn admissible(db: &Connection, path: &PoolPath, condition: Condition) -> Result<
         Some(Place::File(version)) => Some(version),
         None => None,
     };
-    check_condition(path, condition, there)?;
+    check_condition(db, path, condition, there)?;
     Ok(space)
 }
 

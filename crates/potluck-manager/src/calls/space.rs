@@ -26,7 +26,7 @@ impl Answer for SpaceCreate {
 
 impl Answer for SpaceRemove {
     async fn answer(self, service: Arc<Service>, _: Caller) -> Result<Done, Failure> {
-        let remove = move |db: &_| spaces::remove(db, &self.name, self.force);
+        let remove = move |db: &_| spaces::remove(db, &self.name, self.recursive);
         service.catalog.write(Durability::Disk, remove).await?;
         service.chores.notify_one();
         Ok(Done {})

@@ -169,6 +169,7 @@ fn is_refusal(why: &Error) -> bool {
         Error::NoSpaceNamed(_)
             | Error::Exists(_)
             | Error::WrongVersion { .. }
+            | Error::HasContent { .. }
             | Error::NotADirectory(_)
             | Error::IsADirectory(_)
             | Error::OutsideSpaces(_)
@@ -181,6 +182,7 @@ fn is_refusal(why: &Error) -> bool {
 
 /// Whether what is at a path may be replaced.
 pub fn check_condition(
+    db: &Connection,
     path: &PoolPath,
     condition: Condition,
     found: Option<VersionId>,
@@ -192,6 +194,11 @@ pub fn check_condition(
         Condition::IfVersion(expected) if found == Some(expected) => Ok(()),
         Condition::IfVersion(expected) => {
             Err(Error::WrongVersion { path: path.clone(), expected, found })
+        }
+        Condition::IfEmpty => {
+            let bytes =
+                found.map_or(Ok(0), |version| versions::get(db, version).map(|v| v.size))?;
+            if bytes > 0 { Err(Error::HasContent { path: path.clone(), bytes }) } else { Ok(()) }
         }
     }
 }
@@ -230,7 +237,7 @@ impl Work<'_> {
             Some(Place::File(version)) => Some(version),
             None => None,
         };
-        check_condition(&file.path, file.condition, replaced)?;
+        check_condition(self.db, &file.path, file.condition, replaced)?;
         let standing = acknowledged::check(&mut self.book, &file, self.mirror, self.standings)?;
 
         // From here on the file is accepted.

@@ -44,6 +44,14 @@ pub enum Error {
     /// A directory is where a file is needed.
     #[error("{0} is a directory")]
     IsADirectory(PoolPath),
+    /// An empty file would take the place of one that has content, and nobody asked for that.
+    #[error("{path} has {}, and what was to replace it is empty", count(*bytes, "byte"))]
+    HasContent {
+        /// Which file.
+        path: PoolPath,
+        /// Its size.
+        bytes: u64,
+    },
     /// A directory that has entries, or is to be read, and nobody asked for a whole tree.
     #[error("{0} is a directory")]
     NotRecursive(PoolPath),

@@ -70,12 +70,12 @@ pub fn move_entry(
     let from_dir = entries::existing_dir(db, &from_above)?;
     let to_dir = entries::existing_dir(db, &to_above)?;
     let target = entries::lookup(db, to_dir, to_name)?;
-    if target.is_some() && no_replace {
-        return Err(Error::Exists(to.clone()));
-    }
     let mut replaced = None;
     match (moved.place, target.map(|target| target.place)) {
         (_, None) => {}
+        (Place::File(_), Some(Place::File(_))) if no_replace => {
+            return Err(Error::Exists(to.clone()));
+        }
         (Place::File(_), Some(Place::File(version))) => replaced = Some(version),
         (Place::Dir(_), Some(Place::Dir(dir))) => {
             if entries::has_children(db, dir)? {

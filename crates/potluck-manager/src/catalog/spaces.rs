@@ -120,10 +120,10 @@ pub fn create(
     journal::append(db, &Op::Space(name.into()))
 }
 
-/// Removes a space, with its files only if `force`.
-pub fn remove(db: &Connection, name: &str, force: bool) -> Result<(), Error> {
+/// Removes a space, with what is in it only if `recursive`.
+pub fn remove(db: &Connection, name: &str, recursive: bool) -> Result<(), Error> {
     let space = named(db, name)?;
-    if !force && entries::has_children(db, space.root)? {
+    if !recursive && entries::has_children(db, space.root)? {
         let files = space.sums.files.max(0) as u64;
         return Err(Error::SpaceNotEmpty { name: name.into(), files });
     }

@@ -14,14 +14,14 @@ pub struct SpaceCreate {
 }
 call!(SpaceCreate => Done, "space-create", once);
 
-/// Removes a space (admins); refused while it holds files unless `force`.
+/// Removes a space (admins); refused while anything is in it unless `recursive`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SpaceRemove {
     /// Its name.
     pub name: String,
-    /// Remove its files too.
+    /// Remove what is in it too.
     #[serde(default)]
-    pub force: bool,
+    pub recursive: bool,
 }
 call!(SpaceRemove => Done, "space-remove", once);
 

@@ -50,6 +50,9 @@ pub enum Condition {
     IfAbsent,
     /// Only if this version is there.
     IfVersion(VersionId),
+    /// Only if nothing is there, or a file without content: for a stream that brought nothing,
+    /// which is more often a producer that failed than what somebody wants to keep.
+    IfEmpty,
 }
 
 /// An open write session.

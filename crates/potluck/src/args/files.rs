@@ -2,25 +2,29 @@
 
 use super::{Caution, PolicyOptions};
 use potluck_core::path::PoolPath;
+use std::ffi::OsString;
 
 #[derive(Debug, clap::Args)]
 pub struct Cp {
-    /// What to copy: local paths, or pot:// paths, or `-`
+    /// What to copy: local paths, or pot:// paths, or `-`; DIR/. means what is in DIR
     #[arg(required = true)]
-    pub from: Vec<String>,
-    /// Where to
-    pub to: String,
+    pub from: Vec<OsString>,
+    /// Where to: the name of the copy, or with / at its end the directory that takes it in
+    pub to: OsString,
     /// Copy directories with what is in them
     #[arg(short, long)]
     pub recursive: bool,
     #[command(flatten)]
     pub policy: PolicyOptions,
-    /// Only if nothing is there (exit code 10 otherwise)
+    /// Only if nothing is at the target, in the pool or here (exit code 10 otherwise)
     #[arg(long, conflicts_with = "if_version")]
     pub if_absent: bool,
-    /// Only if this version is there (exit code 10 otherwise)
+    /// Only if the file in the pool, written or read, is at this version (exit code 10 otherwise)
     #[arg(long, value_name = "VERSION")]
     pub if_version: Option<u64>,
+    /// Let a stream that brings nothing, as of a command that failed, replace a file that has content
+    #[arg(long)]
+    pub allow_empty: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -68,11 +72,14 @@ pub struct Cat {
 pub struct Mv {
     /// What
     pub from: PoolPath,
-    /// Where to; an existing directory takes it in
-    pub to: PoolPath,
-    /// Do not replace an existing file (exit code 10)
-    #[arg(short, long)]
+    /// Where to: the new name, or with / at its end the directory that takes it in
+    pub to: OsString,
+    /// Never replace a file (exit code 10), and do not ask
+    #[arg(short, long, alias = "if-absent", conflicts_with = "yes")]
     pub no_replace: bool,
+    /// Replace a file that is there without asking
+    #[arg(short, long)]
+    pub yes: bool,
 }
 
 #[derive(Debug, clap::Args)]

@@ -42,7 +42,9 @@ pub enum Space {
     )]
     Create(SpaceCreate),
     /// Remove a space
-    #[command(after_help = "Example:\n  potluck space rm scratch --force")]
+    #[command(
+        after_help = "Examples:\n  potluck space rm scratch           (an empty one)\n  potluck space rm -r scratch -n     (what would be lost)\n  potluck space rm -r scratch        (asks)"
+    )]
     Rm(SpaceRm),
     /// List the spaces
     #[command(after_help = "Example:\n  potluck space ls --json")]
@@ -67,9 +69,11 @@ pub struct SpaceCreate {
 pub struct SpaceRm {
     /// Its name
     pub name: String,
-    /// Also if it holds files
-    #[arg(long)]
-    pub force: bool,
+    /// With all that is in it
+    #[arg(short, long)]
+    pub recursive: bool,
+    #[command(flatten)]
+    pub caution: Caution,
 }
 
 #[derive(Debug, Subcommand)]

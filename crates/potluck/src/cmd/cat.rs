@@ -14,7 +14,7 @@ pub async fn run(args: Cat, client: &Client, output: &Output) -> Result<Ending, 
     let range = args.range.as_deref().map_or(Ok(ByteRange::ALL), parse_range)?;
     let mut several = Several::default();
     for path in &args.paths {
-        let written = get::cat(client, path, range, Piped::stdout(), Arc::new(Quiet)).await;
+        let written = get::cat(client, path, range, None, Piped::stdout(), Arc::new(Quiet)).await;
         several.note(path, written.map(drop));
     }
     several.end(output)

@@ -3,10 +3,13 @@
 mod directories;
 mod inward;
 mod outward;
+mod place;
+
+pub use place::{At, Landing, Place, target};
 
 use super::Ending;
 use crate::args::{Cp, PolicyOptions};
-use crate::output::{Output, told};
+use crate::output::{Output, count, told};
 use potluck_client::pool::Client;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Override;
@@ -59,24 +62,36 @@ pub async fn run(
     shown: bool,
 ) -> Result<Ending, Failure> {
     let started = client.env.clock.now();
-    let into_pool = PoolPath::is_pool_path(&args.to);
-    let from_pool = args.from.iter().filter(|from| PoolPath::is_pool_path(from)).count();
-    let mut report = match (into_pool, from_pool) {
-        (true, 0) => inward::copy(&args, client, shown).await?,
-        (false, n) if n == args.from.len() => outward::copy(&args, client, shown).await?,
-        (true, _) => {
+    let from: Vec<_> =
+        args.from.iter().map(|from| Place::source(from)).collect::<Result<_, _>>()?;
+    let to = Place::target(&args.to)?;
+    if args.if_version.is_some() && from.len() > 1 {
+        return Err(one_version());
+    }
+    if args.if_absent && to.at == At::Stdio {
+        return Err(usage("--if-absent says nothing about standard output"));
+    }
+    let from_pool = from.iter().filter(|from| matches!(from.at, At::Pool(_))).count();
+    let mut report = match (&to.at, from_pool) {
+        (At::Pool(path), 0) => inward::copy(&args, &from, path, to.into, client, shown).await?,
+        (At::Pool(_), _) => {
             return Err(usage("copying inside the pool is not possible yet").hint(
                 "to move, use `potluck mv`; to copy, pipe `potluck cat A` into `potluck cp - B`",
             ));
         }
-        (false, _) => {
+        (_, n) if n == from.len() => outward::copy(&args, &from, &to, client, shown).await?,
+        (_, 0) => {
             return Err(usage("neither side is in the pool").hint("pool paths start with pot://"));
+        }
+        _ => {
+            return Err(usage("some sources are in the pool and some are not")
+                .hint("copy them with two commands"));
         }
     };
     report.timed(client.env.clock.now() - started);
     // What is read from standard output is the file and nothing else.
     let quiet = Output::silent();
-    finish(&report, if args.to == "-" { &quiet } else { output })
+    finish(&report, if to.at == At::Stdio { &quiet } else { output })
 }
 
 impl CpReport {
@@ -101,14 +116,14 @@ fn finish(report: &CpReport, output: &Output) -> Result<Ending, Failure> {
     }
     output.result(report, |report| {
         let size = potluck_core::size::format_size(report.bytes);
-        let files = if report.files == 1 { "file" } else { "files" };
-        let mut text = format!("{} {files}, {size}, {:.0} MiB/s", report.files, report.mib_s);
+        let mut text =
+            format!("{}, {size}, {:.0} MiB/s", count(report.files, "file"), report.mib_s);
         if let Some(held) = report.held_chunks.filter(|held| *held > 0) {
             let sent = report.sent_chunks.unwrap_or_default();
-            text.push_str(&format!(" ({held} chunks were there already, {sent} sent)"));
+            text.push_str(&format!(" (there already: {}, sent: {sent})", count(held, "chunk")));
         }
         if let Some(failovers) = report.failovers.filter(|times| *times > 0) {
-            text.push_str(&format!(" ({failovers} times another copy stood in)"));
+            text.push_str(&format!(" (another copy stood in {})", count(failovers, "time")));
         }
         text
     });
@@ -127,6 +142,10 @@ fn finish(report: &CpReport, output: &Output) -> Result<Ending, Failure> {
         }
         _ => Ok(Ending::Partial),
     }
+}
+
+fn one_version() -> Failure {
+    usage("--if-version is about one file").hint("use it for a single file, without -r")
 }
 
 fn usage(what: &str) -> Failure {

@@ -208,7 +208,8 @@ async fn read_back(
     for (number, local) in sample.files.iter().enumerate() {
         let (compare, verdict) = Compare::with(local)?;
         let path = stored_path(number);
-        let report = get::cat(client, &path, ByteRange::ALL, compare, progress.clone()).await?;
+        let report =
+            get::cat(client, &path, ByteRange::ALL, None, compare, progress.clone()).await?;
         *failovers += report.failovers;
         if !verdict.is_equal() {
             let what = format!("{path} differs from {}", local.display());

@@ -3,8 +3,9 @@
 use super::Ending;
 use super::cp::policy_override;
 use super::policy::too_few;
-use crate::args::{Space, SpaceCreate};
-use crate::output::{Output, table};
+use crate::args::{Space, SpaceCreate, SpaceRm};
+use crate::confirm::confirm;
+use crate::output::{Output, count, table};
 use potluck_client::pool::Client;
 use potluck_core::policy::Policy;
 use potluck_core::size::format_size;
@@ -14,10 +15,7 @@ use potluck_wire::error::{ErrorKind, Failure, code};
 pub async fn run(args: Space, client: &Client, output: &Output) -> Result<Ending, Failure> {
     match args {
         Space::Create(args) => create(args, client, output).await?,
-        Space::Rm(args) => {
-            client.call(&SpaceRemove { name: args.name.clone(), force: args.force }).await?;
-            output.result(&serde_json::json!({ "removed": args.name }), |_| String::new());
-        }
+        Space::Rm(args) => remove(args, client, output).await?,
         Space::Ls => output.result(&client.call(&SpaceList {}).await?, text),
     }
     Ok(Ending::Done)
@@ -38,6 +36,29 @@ async fn create(args: SpaceCreate, client: &Client, output: &Output) -> Result<(
     if live < need as usize {
         output.note(&too_few(policy.redundancy(), live as u32));
     }
+    Ok(())
+}
+
+/// Removes a space. An empty one is soon made again; of any other a person says yes to what goes.
+async fn remove(args: SpaceRm, client: &Client, output: &Output) -> Result<(), Failure> {
+    let SpaceRm { name, recursive, caution } = args;
+    let spaces = client.call(&SpaceList {}).await?.spaces;
+    let (files, bytes) = match spaces.iter().find(|space| space.name == name) {
+        Some(space) => (space.files, space.bytes),
+        None => (0, 0), // the manager says what is wrong with the name
+    };
+    let losing = format!("{name} with {}, {}", count(files, "file"), format_size(bytes));
+    let done = |removed| serde_json::json!({ "space": name, "removed": removed, "files": files, "bytes": bytes });
+    if caution.dry_run {
+        output.result(&done(false), |_| format!("would remove the space {losing}"));
+        return Ok(());
+    }
+    if files > 0 && recursive && !caution.yes {
+        let question = format!("remove the space {losing} for ever?");
+        confirm(&question, "add -y to do it without asking, or -n to only look").await?;
+    }
+    client.call(&SpaceRemove { name: name.clone(), recursive }).await?;
+    output.result(&done(true), |_| String::new());
     Ok(())
 }
 

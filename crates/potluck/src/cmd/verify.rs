@@ -154,7 +154,7 @@ impl ReadBack {
     }
 
     async fn file(&mut self, path: &PoolPath, client: &Client, progress: &Arc<dyn Progress>) {
-        match get::cat(client, path, ByteRange::ALL, io::sink(), Arc::clone(progress)).await {
+        match get::cat(client, path, ByteRange::ALL, None, io::sink(), Arc::clone(progress)).await {
             Ok(done) => {
                 self.files += 1;
                 self.bytes += done.bytes;

@@ -83,11 +83,11 @@ fn p04_trees_keep_their_shape() {
     lab.cli.ok(&["cp", "-r", "pot://lab/runs", arg(&back)]);
     assert_eq!(tree_of(&back), tree_of(&from));
 
-    // Into a directory that is there: the tree goes below it, as with `cp`; both ways.
-    lab.cli.ok(&["cp", "-r", arg(&from), "pot://lab/runs"]);
+    // Into a directory, when that is said: the tree goes below it; both ways.
+    lab.cli.ok(&["cp", "-r", arg(&from), "pot://lab/runs/"]);
     let into = lab.dir().join("into");
     fs::create_dir(&into).expect("a directory");
-    lab.cli.ok(&["cp", "-r", "pot://lab/runs/from", arg(&into)]);
+    lab.cli.ok(&["cp", "-r", "pot://lab/runs/from", &format!("{}/", arg(&into))]);
     assert_eq!(tree_of(&into.join("from")), tree_of(&from));
 
     // Several at once need a directory.

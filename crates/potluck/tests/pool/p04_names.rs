@@ -99,7 +99,7 @@ fn p04_mv_moves_files_and_directories() {
     // A file replaces a file, unless it must not.
     let refused = lab.cli.fails(10, &["mv", "-n", "pot://lab/z/b/uno", "pot://lab/four"]);
     assert_eq!(refused.code, "POT-E020");
-    lab.cli.ok(&["mv", "pot://lab/z/b/uno", "pot://lab/four"]);
+    lab.cli.ok(&["mv", "-y", "pot://lab/z/b/uno", "pot://lab/four"]);
     assert_eq!(lab.cli.cat("pot://lab/four"), one);
     // What makes no sense.
     lab.cli.fails(3, &["mv", "pot://lab/gone", "pot://lab/x"]);
@@ -191,7 +191,7 @@ fn p04_spaces_are_made_listed_and_removed() {
     let (input, _) = file(lab.dir(), "input", 11, 10);
     lab.cli.ok(&["cp", arg(&input), "pot://open/f"]);
     assert_eq!(lab.cli.fails(10, &["space", "rm", "open"]).code, "POT-E023");
-    lab.cli.ok(&["space", "rm", "open", "--force"]);
+    lab.cli.ok(&["space", "rm", "-r", "-y", "open"]);
     lab.cli.ok(&["space", "rm", "lab"]);
     assert_eq!(lab.cli.json(&["space", "ls"])["spaces"], Value::Array(Vec::new()));
     assert_eq!(lab.cli.fails(3, &["space", "rm", "lab"]).code, "POT-E011");

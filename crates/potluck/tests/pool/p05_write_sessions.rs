@@ -222,7 +222,7 @@ fn p05_a_space_that_is_removed_under_a_writer_takes_nothing() {
     let mut writer = Writer::start(&lab.cli, "pot://lab/f", &[]);
     writer.feed(&bytes(17, 1 << 20));
     wait_for_chunks(&lab, 10);
-    lab.cli.ok(&["space", "rm", "lab", "--force"]);
+    lab.cli.ok(&["space", "rm", "-r", "-y", "lab"]);
     assert_ne!(writer.finish(), 0);
     lab.wait_clean(0);
 }

@@ -165,7 +165,7 @@ fn p11_kill_9_of_a_donor_loses_no_committed_byte() {
         });
     }
     lab.wait_settled();
-    lab.cli.ok(&["space", "rm", "lab", "--force"]);
+    lab.cli.ok(&["space", "rm", "-r", "-y", "lab"]);
     lab.wait_clean(0);
 }
 
@@ -194,7 +194,7 @@ fn p11_kill_9_of_the_manager_loses_no_committed_byte() {
     assert_eq!(lab.cli.status()["epoch"], KILLS + 1);
     book.check(&lab, len);
     lab.wait_settled();
-    lab.cli.ok(&["space", "rm", "lab", "--force"]);
+    lab.cli.ok(&["space", "rm", "-r", "-y", "lab"]);
     lab.wait_clean(0);
 }
 
@@ -235,7 +235,7 @@ fn p11_kill_9_of_everything_at_once_loses_no_committed_byte() {
         }
     }
     lab.wait_settled();
-    lab.cli.ok(&["space", "rm", "lab", "--force"]);
+    lab.cli.ok(&["space", "rm", "-r", "-y", "lab"]);
     lab.wait_clean(0);
 }
 

@@ -28,7 +28,7 @@ fn p12_no_donor() {
     wait_until("the dead donor to be noticed", PATIENCE, || lab.cli.live_donors().is_empty());
     let (other, _) = file(lab.dir(), "other", 13, 1 << 20);
     let refused = lab.cli.fails(5, &["cp", arg(&other), "pot://lab/g"]);
-    assert_eq!(refused.code, "POT-E030", "{refused:?}");
+    assert_eq!(refused.code, "POT-E033", "{refused:?}");
     let refused = lab.cli.fails(5, &["cat", "pot://lab/f"]);
     assert_eq!(refused.code, "POT-E050", "{refused:?}");
     lab.start_donor("donor-1");

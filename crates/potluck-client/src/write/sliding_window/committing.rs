@@ -1,14 +1,23 @@
 //! Committing: files become visible in batches.
 
 use super::{Event, FileState, Window};
+use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use potluck_core::recipe::{self, PAGE_ENTRIES};
-use potluck_wire::control::{Committed, FileCommit, Outcome};
+use potluck_wire::control::{Committed, Condition, FileCommit, Outcome};
+use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::packed::{Blob, Packed};
 use potluck_wire::ticket::Acknowledged;
 
 /// Files that become visible in one transaction.
 const COMMIT_FILES: usize = 512;
+
+/// An empty stream is not what somebody means who names the version to be replaced.
+fn nothing_came(version: VersionId) -> Failure {
+    let what = format!("what was to replace version {version} is empty");
+    Failure::new(ErrorKind::Conflict, code::EMPTY_INPUT, what)
+        .hint("look why its producer wrote nothing; --allow-empty replaces it all the same")
+}
 
 impl Window {
     /// Moves a file that is read and stored on to the next commit.
@@ -19,6 +28,15 @@ impl Window {
         }
         let Some(mut state) = self.files.remove(&file) else { return };
         let Some(facts) = state.facts.take() else { return };
+        let came_empty = self.spare_content && facts.stream && facts.size == 0;
+        let condition = match self.condition {
+            Condition::Always if came_empty => Condition::IfEmpty,
+            Condition::IfVersion(version) if came_empty => {
+                self.report.failed.push((facts.path, nothing_came(version)));
+                return;
+            }
+            condition => condition,
+        };
         let FileState { entries, parity, mut acknowledged, parity_acknowledged, .. } = state;
         // Parity counts on after the data.
         let after = entries.len() as u32;
@@ -48,7 +66,7 @@ impl Window {
             },
             pages,
             acknowledged: Packed(acknowledged),
-            condition: self.condition,
+            condition,
         });
     }
 

@@ -1,14 +1,18 @@
 //! From local files, trees or standard input into the pool.
 
 use super::directories::Policies;
-use super::{CpReport, FailedFile, StoredVersion, kind_of, policy_override, usage};
+use super::place::{bad_path, not_utf8, own_name, target};
+use super::{
+    At, CpReport, FailedFile, Landing, Place, StoredVersion, kind_of, one_version, policy_override,
+    usage,
+};
 use crate::args::Cp;
 use crate::progress_bar;
 use potluck_client::pool::Client;
 use potluck_client::put::{PutOptions, PutReport, put};
 use potluck_client::source::{Input, Item};
 use potluck_core::ids::VersionId;
-use potluck_core::path::{BadPath, PoolPath};
+use potluck_core::path::PoolPath;
 use potluck_wire::control::{Condition, EntryKind, MakeDir};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::collections::BTreeSet;
@@ -39,14 +43,20 @@ enum Source {
     Stdin,
 }
 
-pub async fn copy(args: &Cp, client: &Client, shown: bool) -> Result<CpReport, Failure> {
-    let to: PoolPath = args.to.parse().map_err(bad_path)?;
+pub async fn copy(
+    args: &Cp,
+    from: &[Place],
+    to: &PoolPath,
+    into: bool,
+    client: &Client,
+    shown: bool,
+) -> Result<CpReport, Failure> {
     if to.space().is_empty() {
         return Err(usage("files live in spaces")
             .hint("write pot://SPACE/PATH; `potluck ls` shows the spaces"));
     }
-    let kind = kind_of(client, &to).await?;
-    let wanted = find(args, &to, kind)?;
+    let kind = kind_of(client, to).await?;
+    let wanted = find(args, from, to, into, kind)?;
     let mut options = PutOptions {
         policy: policy_override(&args.policy)?,
         condition: match (args.if_absent, args.if_version) {
@@ -55,6 +65,7 @@ pub async fn copy(args: &Cp, client: &Client, shown: bool) -> Result<CpReport, F
             _ => Condition::Always,
         },
         bytes: bytes(&wanted.files),
+        spare_content: !args.allow_empty,
     };
     let mut report =
         CpReport { skipped: wanted.skipped, failed: wanted.failed, ..CpReport::default() };
@@ -66,7 +77,7 @@ pub async fn copy(args: &Cp, client: &Client, shown: bool) -> Result<CpReport, F
     }
     let progress = progress_bar::transfer(shown, options.bytes);
     let client = &client.watched(Arc::clone(&progress));
-    let parts = by_policy(client, &to, wanted.files).await?;
+    let parts = by_policy(client, to, wanted.files).await?;
     let several = parts.len() > 1;
     let mut ended = None;
     for (root, files) in parts {
@@ -152,45 +163,49 @@ impl CpReport {
     }
 }
 
-fn find(args: &Cp, to: &PoolPath, kind: Option<EntryKind>) -> Result<Wanted, Failure> {
-    let is_dir = kind == Some(EntryKind::Dir) || args.to.ends_with('/');
-    if args.from.len() > 1 && !is_dir {
-        return Err(
-            usage("several files need a directory to go to").hint("end the last path with /")
-        );
-    }
+fn find(
+    args: &Cp,
+    from: &[Place],
+    to: &PoolPath,
+    into: bool,
+    kind: Option<EntryKind>,
+) -> Result<Wanted, Failure> {
+    let is_dir = kind == Some(EntryKind::Dir);
+    let landing = Landing { into, is_dir, several: from.len() > 1 };
+    landing.check()?;
     let mut wanted = Wanted::default();
-    for from in &args.from {
-        if from == "-" {
-            if is_dir {
+    for source in from {
+        let At::Local(local) = &source.at else {
+            if landing.takes_in(false) {
                 return Err(
                     usage("standard input has no name").hint("name the file: pot://SPACE/PATH")
                 );
             }
             wanted.files.push(Wish { path: to.clone(), source: Source::Stdin, bytes: None });
             continue;
-        }
-        let local = Path::new(from);
+        };
         let about = std::fs::metadata(local).map_err(|error| cannot_read(local, &error))?;
-        let target = if is_dir { to.join(&name_of(local)?).map_err(bad_path)? } else { to.clone() };
-        if about.is_dir() {
-            if !args.recursive {
-                let what = format!("{from} is a directory");
-                return Err(Failure::new(ErrorKind::Usage, code::NOT_RECURSIVE, what)
-                    .hint("add -r to copy directories"));
-            }
-            if kind == Some(EntryKind::File) {
-                return Err(Failure::new(
-                    ErrorKind::Conflict,
-                    code::WRONG_KIND,
-                    format!("{to} is a file"),
-                )
-                .hint("choose another target for the directory"));
-            }
-            wanted.walk(local, &target);
-        } else {
-            wanted.add_file(target, local.to_path_buf(), about.is_file().then_some(about.len()));
+        let takes_in = landing.takes_in(about.is_dir()) && !source.contents;
+        let name = takes_in.then(|| own_name(local)).transpose()?;
+        let path = target(to, name.as_deref())?;
+        if !about.is_dir() {
+            wanted.add_file(path, local.clone(), about.is_file().then_some(about.len()));
+            continue;
         }
+        if !args.recursive {
+            let what = format!("{} is a directory", local.display());
+            return Err(Failure::new(ErrorKind::Usage, code::NOT_RECURSIVE, what)
+                .hint("add -r to copy directories"));
+        }
+        if args.if_version.is_some() {
+            return Err(one_version());
+        }
+        if kind == Some(EntryKind::File) {
+            let what = format!("{to} is a file");
+            return Err(Failure::new(ErrorKind::Conflict, code::WRONG_KIND, what)
+                .hint("choose another target for the directory"));
+        }
+        wanted.walk(local, &path);
     }
     Ok(wanted)
 }
@@ -261,24 +276,8 @@ fn pool_path(target: &PoolPath, local: &Path, base: &Path) -> Result<PoolPath, F
     Ok(path)
 }
 
-fn name_of(local: &Path) -> Result<String, Failure> {
-    let whole = local.canonicalize().map_err(|error| cannot_read(local, &error))?;
-    // The name as the caller wrote it, unless that is “.” or “..”.
-    let name = local.file_name().or(whole.file_name()).unwrap_or_default();
-    name.to_str().map(str::to_string).ok_or_else(|| not_utf8(local))
-}
-
-fn not_utf8(local: &Path) -> Failure {
-    let what = format!("the name of {} is not UTF-8", local.display());
-    Failure::new(ErrorKind::Usage, code::BAD_PATH, what)
-        .hint("rename it: the pool's names are UTF-8")
-}
-
-fn bad_path(why: BadPath) -> Failure {
-    Failure::new(ErrorKind::Usage, code::BAD_PATH, why.to_string())
-}
-
-fn cannot_read(local: &Path, error: &io::Error) -> Failure {
+/// A local file or directory that cannot be read.
+pub(super) fn cannot_read(local: &Path, error: &io::Error) -> Failure {
     let what = format!("cannot read {}: {error}", local.display());
     let kind = match error.kind() {
         io::ErrorKind::NotFound => ErrorKind::NotFound,

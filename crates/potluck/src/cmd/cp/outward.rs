@@ -1,33 +1,48 @@
 //! From the pool to local files, trees or standard output.
 
-use super::{CpReport, FailedFile, kind_of, usage};
+use super::{At, CpReport, FailedFile, Landing, Place, kind_of, one_version};
 use crate::args::Cp;
 use crate::output::Piped;
 use crate::progress_bar;
-use potluck_client::get::{self, ByteRange, GetReport};
+use potluck_client::get::{self, ByteRange, GetOptions, GetReport};
 use potluck_client::pool::Client;
+use potluck_client::progress::Progress;
+use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use potluck_wire::control::EntryKind;
 use potluck_wire::error::{ErrorKind, Failure, code};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-pub async fn copy(args: &Cp, client: &Client, shown: bool) -> Result<CpReport, Failure> {
-    let to = Path::new(&args.to);
-    let into_dir = to.is_dir() || args.to.ends_with('/');
-    if args.from.len() > 1 && !into_dir {
-        return Err(
-            usage("several files need a directory to go to").hint("end the last path with /")
-        );
+pub async fn copy(
+    args: &Cp,
+    from: &[Place],
+    to: &Place,
+    client: &Client,
+    shown: bool,
+) -> Result<CpReport, Failure> {
+    let is_dir = matches!(&to.at, At::Local(local) if local.is_dir());
+    let landing = Landing { into: to.into, is_dir, several: from.len() > 1 };
+    if to.at != At::Stdio {
+        landing.check()?;
     }
     let mut report = CpReport { failovers: Some(0), ..CpReport::default() };
-    for from in &args.from {
-        let path: PoolPath = from.parse().map_err(|why: potluck_core::path::BadPath| {
-            Failure::new(ErrorKind::Usage, code::BAD_PATH, why.to_string())
-        })?;
-        match copy_one(args, client, &path, to, into_dir, shown).await {
+    for source in from {
+        let At::Pool(path) = &source.at else { continue };
+        let progress = progress_bar::transfer(shown, Some(0));
+        let client = &client.watched(Arc::clone(&progress));
+        let copied = match &to.at {
+            At::Local(local) => {
+                copy_one(args, source, path, local, landing, client, progress).await
+            }
+            _ => {
+                let version = args.if_version.map(VersionId);
+                get::cat(client, path, ByteRange::ALL, version, Piped::stdout(), progress).await
+            }
+        };
+        match copied {
             Ok(done) => report.add(done),
-            Err(failure) if args.from.len() == 1 => return Err(failure),
+            Err(failure) if from.len() == 1 => return Err(failure),
             Err(error) => report.failed.push(FailedFile { path: path.to_string(), error }),
         }
     }
@@ -46,27 +61,30 @@ impl CpReport {
 
 async fn copy_one(
     args: &Cp,
-    client: &Client,
+    source: &Place,
     path: &PoolPath,
     to: &Path,
-    into_dir: bool,
-    shown: bool,
+    landing: Landing,
+    client: &Client,
+    progress: Arc<dyn Progress>,
 ) -> Result<GetReport, Failure> {
-    let progress = progress_bar::transfer(shown, Some(0));
-    let client = &client.watched(Arc::clone(&progress));
-    if args.to == "-" {
-        return get::cat(client, path, ByteRange::ALL, Piped::stdout(), progress).await;
-    }
-    let name = path.file_name().unwrap_or(path.space());
-    let target: PathBuf = if into_dir { to.join(name) } else { to.to_path_buf() };
-    if into_dir {
+    let is_dir = args.recursive && kind_of(client, path).await? == Some(EntryKind::Dir);
+    let takes_in = landing.takes_in(is_dir) && !source.contents;
+    let mut target = to.to_path_buf();
+    if takes_in {
+        target.push(path.file_name().unwrap_or(path.space()));
         std::fs::create_dir_all(to).map_err(|error| {
             let what = format!("cannot make {}: {error}", to.display());
             Failure::new(ErrorKind::Other, code::LOCAL_IO, what)
         })?;
     }
-    if args.recursive && kind_of(client, path).await? == Some(EntryKind::Dir) {
-        return get::get_tree(client, path, &target, progress).await;
+    if !is_dir {
+        let if_version = args.if_version.map(VersionId);
+        let options = GetOptions { if_absent: args.if_absent, if_version };
+        return get::get_file(client, path, &target, options, progress).await;
     }
-    get::get_file(client, path, &target, progress).await
+    if args.if_version.is_some() {
+        return Err(one_version());
+    }
+    get::get_tree(client, path, &target, args.if_absent, progress).await
 }

@@ -1,0 +1,149 @@
+//! What `cp` and `mv` were told: places in the pool, on this machine, or the standard streams, and
+//! where exactly each source lands. The rules are the table in docs/files.md.
+
+use potluck_core::path::{BadPath, PoolPath, SCHEME};
+use potluck_wire::error::{ErrorKind, Failure, code};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+/// One argument, as written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// Where that is.
+    pub at: At,
+    /// Of a source: `DIR/.` means what is in the directory and not the directory.
+    pub contents: bool,
+    /// Of a target: things go into it, whatever is there. A trailing slash says so, and so do a
+    /// space and `.`, which no copy can be called.
+    pub into: bool,
+}
+
+/// Where a [`Place`] is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum At {
+    /// Standard input or output.
+    Stdio,
+    /// On this machine. The name need not be UTF-8.
+    Local(PathBuf),
+    /// In the pool.
+    Pool(PoolPath),
+}
+
+impl Place {
+    /// Reads a source.
+    pub fn source(text: &OsStr) -> Result<Self, Failure> {
+        Self::parse(text, true)
+    }
+
+    /// Reads a target.
+    pub fn target(text: &OsStr) -> Result<Self, Failure> {
+        Self::parse(text, false)
+    }
+
+    fn parse(text: &OsStr, is_source: bool) -> Result<Self, Failure> {
+        let bytes = text.as_encoded_bytes();
+        let ends = |end: &[u8]| bytes.ends_with(end);
+        let contents = is_source && ends(b"/.");
+        if bytes == b"-" {
+            return Ok(Self { at: At::Stdio, contents: false, into: false });
+        }
+        if !bytes.starts_with(SCHEME.as_bytes()) {
+            let into = [&b"/"[..], b"/.", b"/.."].into_iter().any(ends)
+                || [".", ".."].contains(&text.to_str().unwrap_or(""));
+            return Ok(Self { at: At::Local(text.into()), contents, into });
+        }
+        let text = text.to_str().ok_or_else(|| {
+            let what = format!("{} is not UTF-8", text.display());
+            Failure::new(ErrorKind::Usage, code::BAD_PATH, what).hint("names in the pool are UTF-8")
+        })?;
+        let named = text.strip_suffix('.').filter(|_| contents).unwrap_or(text);
+        let path: PoolPath = named.parse().map_err(bad_path)?;
+        let into = text.ends_with('/') || path.names().is_empty();
+        Ok(Self { at: At::Pool(path), contents, into })
+    }
+}
+
+/// What is known of a target before anything is copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Landing {
+    /// As [`Place::into`].
+    pub into: bool,
+    /// Whether a directory is there.
+    pub is_dir: bool,
+    /// Whether there are several sources.
+    pub several: bool,
+}
+
+impl Landing {
+    /// Whether a source goes into the target under its own name; otherwise the target is the name
+    /// of the copy. That of a directory never depends on what is there, so that the same command
+    /// gives the same tree when it is run again.
+    pub fn takes_in(self, source_is_dir: bool) -> bool {
+        self.into || self.several || (self.is_dir && !source_is_dir)
+    }
+
+    /// Refuses several sources for a target that is no directory and was not said to become one.
+    pub fn check(self) -> Result<(), Failure> {
+        if self.several && !self.into && !self.is_dir {
+            let what = "several sources need a directory to go to";
+            return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
+                .hint("end the last path with /"));
+        }
+        Ok(())
+    }
+}
+
+/// The place of a source in the pool below or at `to`; `name` is its own.
+pub fn target(to: &PoolPath, name: Option<&str>) -> Result<PoolPath, Failure> {
+    name.map_or(Ok(to.clone()), |name| to.join(name)).map_err(bad_path)
+}
+
+/// The own name of something local: as its caller wrote it, unless that is “.” or “..”.
+pub fn own_name(local: &Path) -> Result<String, Failure> {
+    let whole = local.canonicalize().map_err(|error| super::inward::cannot_read(local, &error))?;
+    let name = local.file_name().or(whole.file_name()).unwrap_or_default();
+    name.to_str().map(str::to_string).ok_or_else(|| not_utf8(local))
+}
+
+/// A name that the pool cannot hold.
+pub fn not_utf8(local: &Path) -> Failure {
+    let what = format!("the name of {} is not UTF-8, as names in the pool are", local.display());
+    Failure::new(ErrorKind::Usage, code::BAD_PATH, what)
+        .hint("store it under a name of your choice: potluck cp FILE pot://SPACE/NAME")
+}
+
+/// A path that cannot be one.
+pub fn bad_path(why: BadPath) -> Failure {
+    Failure::new(ErrorKind::Usage, code::BAD_PATH, why.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_takes_in_what_its_form_says() {
+        let into = |text: &str| Place::target(OsStr::new(text)).expect(text).into;
+        for text in ["pot://lab", "pot://lab/", "pot://lab/a/", ".", "..", "a/", "a/..", "/"] {
+            assert!(into(text), "{text}");
+        }
+        for text in ["pot://lab/a", "a", "a/b", "-", "a.", "..."] {
+            assert!(!into(text), "{text}");
+        }
+        let contents = |text: &str| Place::source(OsStr::new(text)).expect(text).contents;
+        assert!(contents("a/.") && contents("pot://lab/a/.") && contents("./."));
+        assert!(!contents(".") && !contents("a/..") && !contents("a/b."));
+        assert!(Place::source(OsStr::new("pot://lab/../x")).is_err());
+        assert!(Place::target(OsStr::new("pot://lab/.")).is_err());
+    }
+
+    #[test]
+    fn where_a_directory_lands_does_not_depend_on_what_is_there() {
+        for is_dir in [false, true] {
+            let landing = |into| Landing { into, is_dir, several: false };
+            assert!(!landing(false).takes_in(true) && landing(true).takes_in(true));
+            assert_eq!(landing(false).takes_in(false), is_dir, "a file, as with cp");
+        }
+        assert!(Landing { into: false, is_dir: false, several: true }.check().is_err());
+    }
+}
