@@ -251,6 +251,12 @@ impl Bucket {
         self.level = self.level.saturating_sub(whole(bytes));
     }
 
+    /// Fills at another rate from now on; a debt is paid at that rate.
+    pub fn set_rate(&mut self, rate: u64) {
+        self.rate = rate;
+        self.level = self.level.min(whole(rate));
+    }
+
     /// Bytes a second.
     pub fn rate(&self) -> u64 {
         self.rate

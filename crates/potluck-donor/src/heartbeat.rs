@@ -25,6 +25,7 @@ use potluck_wire::packed::Packed;
 use potluck_wire::version;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::watch;
 
 /// From one heartbeat to the next.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -42,6 +43,7 @@ const LISTING_PAUSE: Duration = Duration::from_secs(10);
 const NOTE_EVERY: Duration = Duration::from_secs(10);
 
 /// What a donor says of itself when it registers.
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct About {
     /// Where bulk connections are taken.
     pub address: String,
@@ -65,7 +67,7 @@ pub(crate) struct Heart {
     disk: Arc<dyn Disk>,
     caller: Caller,
     state: State,
-    about: About,
+    about: watch::Receiver<About>,
     /// Away while a sample is taken on another thread.
     sampler: Option<Sampler>,
     tasks: Tasks,
@@ -99,7 +101,7 @@ impl Heart {
         disk: Arc<dyn Disk>,
         caller: Caller,
         state: State,
-        about: About,
+        about: watch::Receiver<About>,
         tasks: Tasks,
     ) -> Self {
         let sampler = Some(Sampler::new(&*disk, service.env.clock.clone()));
@@ -148,6 +150,9 @@ impl Heart {
 
     /// One call, or the wait until it is time for one.
     async fn step(&mut self) -> Result<(), Failure> {
+        if self.about.has_changed().unwrap_or(false) {
+            self.registered = false; // so that the manager hears of it
+        }
         if !self.registered || self.service.store.changes().overflowed() {
             return self.register().await;
         }
@@ -185,17 +190,18 @@ impl Heart {
 
     async fn register(&mut self) -> Result<(), Failure> {
         let (_, disk, room) = self.look().await;
+        let about = self.about.borrow_and_update().clone();
         let registered = self
             .caller
             .call(&Register {
                 incarnation: self.service.store.incarnation(),
                 key: self.service.key.clone(),
-                address: self.about.address.clone(),
+                address: about.address,
                 version: version::PRODUCT.into(),
                 disk,
                 room,
-                label: self.about.label.clone(),
-                grace_ms: self.about.grace.map(|grace| grace.as_millis() as u64),
+                label: about.label,
+                grace_ms: about.grace.map(|grace| grace.as_millis() as u64),
                 heard: self.state.heard(),
                 heard_changes: self.state.heard_changes(),
                 disk_fault: self.service.store.fault(),

@@ -64,6 +64,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use store::{KnownStore, Store};
+use tokio::sync::watch;
 
 /// How long requests in progress may take to finish when the donor goes down.
 const CLOSING_GRACE: Duration = Duration::from_secs(5);
@@ -121,6 +122,35 @@ pub struct Donor {
     orders: Arc<Orders>,
     errands: Arc<Errands>,
     disk: Arc<dyn Disk>,
+    controls: Controls,
+}
+
+/// Changes a donor that runs.
+#[derive(Clone)]
+pub struct Controls {
+    service: Arc<Service>,
+    about: Arc<watch::Sender<About>>,
+}
+
+impl Controls {
+    /// Bytes that its store takes now.
+    pub fn used(&self) -> u64 {
+        self.service.store.report().0.lent_used
+    }
+
+    /// Goes by `config` from now on, apart from what is fixed at the start: the directories, and where it
+    /// is reached.
+    pub fn retune(&self, config: &DonorConfig) {
+        self.service.store.limit(config.limits);
+        self.service.scrub.take(config.scrub_every);
+        self.about.send_if_modified(|about| {
+            let address = about.address.clone();
+            let now = About { address, label: config.label.clone(), grace: config.grace };
+            let changes = *about != now;
+            *about = now;
+            changes
+        });
+    }
 }
 
 impl Donor {
@@ -159,15 +189,22 @@ impl Donor {
         let errands = Arc::new(Errands::default());
         let tasks = Tasks { orders: Arc::clone(&orders), errands: Arc::clone(&errands) };
         let about = About { address: advertised, label: config.label, grace: config.grace };
+        let (about, heard) = watch::channel(about);
         let heart =
-            Heart::new(Arc::clone(&service), Arc::clone(&disk), caller, state, about, tasks);
+            Heart::new(Arc::clone(&service), Arc::clone(&disk), caller, state, heard, tasks);
+        let controls = Controls { service: Arc::clone(&service), about: Arc::new(about) };
         let door = Door::new(Arc::clone(&service));
-        Ok(Self { address, listener, service, door, heart, orders, errands, disk })
+        Ok(Self { address, listener, service, door, heart, orders, errands, disk, controls })
     }
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// What changes it while it runs.
+    pub fn controls(&self) -> Controls {
+        self.controls.clone()
     }
 
     /// Bytes it can store now, within its limits.

@@ -76,7 +76,7 @@ impl Store {
     /// Removes what was set aside, the oldest first, while the owner's limits do not hold or
     /// there is more of it than its part of what is lent. Whether anything was removed.
     pub(crate) fn shed(&self) -> bool {
-        let more = self.aside().bytes.saturating_sub(self.usage().lent() / ASIDE_PART);
+        let more = self.aside().bytes.saturating_sub(self.usage().limits().max / ASIDE_PART);
         self.remove_aside(self.excess().max(more))
     }
 

@@ -43,8 +43,9 @@ const STACK: usize = 256 << 10;
 /// The scrub of one store.
 pub(crate) struct Scrub {
     path: PathBuf,
-    every: Duration,
+    every: Mutex<Duration>,
     round: Mutex<Round>,
+    /// Wakes the scrub: a round was ordered, or how long one takes was changed.
     hurried: Notify,
 }
 
@@ -107,7 +108,7 @@ impl Scrub {
             round.begin(None);
             round
         });
-        Self { path, every, round: Mutex::new(round), hurried: Notify::new() }
+        Self { path, every: Mutex::new(every), round: Mutex::new(round), hurried: Notify::new() }
     }
 
     fn round(&self) -> MutexGuard<'_, Round> {
@@ -118,6 +119,17 @@ impl Scrub {
     pub fn hurry(&self, rate: u64) {
         self.round().begin(Some(rate.max(SLOWEST_SCRUB)));
         self.hurried.notify_one();
+    }
+
+    fn every(&self) -> Duration {
+        *self.every.lock().expect("no holder panics")
+    }
+
+    /// A round takes so long from now on.
+    pub fn take(&self, every: Duration) {
+        if std::mem::replace(&mut *self.every.lock().expect("no holder panics"), every) != every {
+            self.hurried.notify_one();
+        }
     }
 
     /// How far it is.
@@ -174,14 +186,14 @@ impl Scrub {
         let round = self.round();
         match round.rate {
             Some(rate) => (rate, HURRIED_TURN),
-            None => (round.polite(used, self.every, wall), TURN),
+            None => (round.polite(used, self.every(), wall), TURN),
         }
     }
 
     /// How long to wait between two rounds; begins the next when it is time.
     fn rest(&self, wall: UnixMillis) -> Duration {
         let mut round = self.round();
-        let left = self.every.saturating_sub(Duration::from_secs(round.elapsed(wall)));
+        let left = self.every().saturating_sub(Duration::from_secs(round.elapsed(wall)));
         if left.is_zero() {
             round.begin(None);
         }

@@ -283,6 +283,11 @@ impl Store {
         self.usage.excess()
     }
 
+    /// Keeps other limits from now on.
+    pub fn limit(&self, limits: Limits) {
+        self.usage.limit(limits);
+    }
+
     /// Bytes served to readers and stored for writers in this life.
     pub fn traffic(&self) -> (u64, u64) {
         (self.served.load(Ordering::Relaxed), self.stored.load(Ordering::Relaxed))

@@ -27,7 +27,7 @@ pub type Answers = BTreeMap<(ChunkName, [u8; 32]), (DonorId, Digest)>;
 
 /// Challenges some donors again and again.
 pub async fn run(service: &Arc<Service>) {
-    let mut interval = tokio::time::interval(service.config.audit_every);
+    let mut interval = tokio::time::interval(service.config().audit_every);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut turn = 0;
     loop {

@@ -121,11 +121,10 @@ impl Taken {
 
 /// Takes checkpoints until dropped.
 pub async fn run(service: Arc<Service>) {
-    let every = service.config.backup_every;
-    let mut pause = every;
+    let mut took = Duration::ZERO;
     let mut covered = Covered::default();
     loop {
-        tokio::time::sleep(pause).await;
+        service.pause(|config| next_pause(config.backup_every, took)).await;
         let began = service.time.tick();
         match round(&service, &mut covered).await {
             Ok(()) => service.backups.change(|state| state.failed = None),
@@ -135,8 +134,7 @@ pub async fn run(service: Arc<Service>) {
                 service.backups.change(|state| state.failed = Some(why.to_string()));
             }
         }
-        let took = service.time.tick().saturating_sub(began);
-        pause = next_pause(every, took);
+        took = service.time.tick().saturating_sub(began);
     }
 }
 
@@ -161,12 +159,12 @@ async fn round(service: &Arc<Service>, covered: &mut Covered) -> Result<(), Mana
     let (last, journalled) = service.catalog.read(look).await?;
     // One that does not know where it is in the journal could not be gone on from: the journal's
     // first generation comes before it, seconds after the first donor.
-    let wants_pool = service.config.metadata_copies > 0 && any_taker(service) && journalled;
+    let wants_pool = service.config().metadata_copies > 0 && any_taker(service) && journalled;
     if covered.file == Some(last) && (covered.pool == Some(last) || !wants_pool) {
         return Ok(());
     }
     let (epoch, wall_ms) = (service.epoch(), service.time.wall_ms());
-    let dir = service.config.backup_dir.clone().unwrap_or_else(|| service.state.backups());
+    let dir = service.config().backup_dir.clone().unwrap_or_else(|| service.state.backups());
     let (at, pool) = (dir.clone(), fingerprint(service.ca.certificate()));
     let highest = service.env.offload.run(move || file::begin(&at, &pool)).await?;
     let begin = move |db: &_| {

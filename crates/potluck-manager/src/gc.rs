@@ -105,7 +105,7 @@ impl Gc {
 
     /// Condemns chunks that no file has used for the grace period; whether there were any.
     async fn condemn(&mut self, service: &Service) -> Result<bool, Error> {
-        let grace = service.config.gc_grace.as_millis() as u64;
+        let grace = service.config().gc_grace.as_millis() as u64;
         let Some(before) = service.time.now_ms().checked_sub(grace) else { return Ok(false) };
         let after = self.unused;
         let page = service.catalog.read(move |db| gc::unused(db, before, after, PER_STEP)).await?;

@@ -48,7 +48,7 @@ pub async fn run(service: Arc<Service>) {
     let (mut attempts, mut pause) = (0, EVERY);
     loop {
         tokio::time::sleep(pause).await;
-        let done = match service.config.metadata_copies {
+        let done = match service.config().metadata_copies {
             0 => discard(&service).await.map_err(Trouble::from),
             _ => drain_all(&service, &mut attempts).await,
         };

@@ -40,7 +40,7 @@ pub use config::ManagerConfig;
 pub use error::ManagerError;
 pub use init::init;
 pub use journal::chain::Gaps;
-pub use manager::Manager;
+pub use manager::{Controls, Manager};
 pub use restore::{
     Patience, Replayed, Restore, Restored, Unlisted, Verdict, rebuild, restore_file, restore_pool,
 };

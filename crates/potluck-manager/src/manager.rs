@@ -27,9 +27,9 @@ use potluck_wire::tls::{Admit, TlsAdmit};
 use potluck_wire::token::Role;
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 /// A manager that listens, and serves once it is run.
 pub struct Manager {
@@ -95,7 +95,8 @@ impl Manager {
         tracing::info!(%address, epoch = %left.epoch, pool = left.pool_name, "manager started");
 
         let service = Service {
-            config,
+            config: RwLock::new(Arc::new(config)),
+            retuned: watch::Sender::new(()),
             env,
             time,
             epoch: AtomicU64::new(left.epoch.0),
@@ -133,6 +134,11 @@ impl Manager {
         (Arc::clone(&self.service), self.service.collecting.clone().unwrap_or_default())
     }
 
+    /// What changes it while it runs.
+    pub fn controls(&self) -> Controls {
+        Controls(Arc::clone(&self.service))
+    }
+
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -158,6 +164,18 @@ impl Manager {
         service.catalog.close().await;
         tracing::info!("manager stopped");
         Ok(())
+    }
+}
+
+/// Changes a manager that runs.
+#[derive(Clone)]
+pub struct Controls(Arc<Service>);
+
+impl Controls {
+    /// Goes by `config` from now on, apart from what is fixed at the start: the state directory, the
+    /// pool's name, where it listens and what it advertises.
+    pub fn retune(&self, config: ManagerConfig) {
+        self.0.retune(config);
     }
 }
 
@@ -196,14 +214,7 @@ fn next_life(db: &rusqlite::Connection, start: u64) -> Result<Left, Error> {
 }
 
 fn rebuild(config: &ManagerConfig, left: &Left, now: Tick) -> Pool {
-    let mut pool = Pool::new(Limits {
-        lease: config.lease,
-        suspect_after: config.suspect_after,
-        silent_after: config.silent_after,
-        grace: config.repair_grace,
-        repair_rate: config.repair_rate,
-        repair_donor_rate: config.repair_donor_rate,
-    });
+    let mut pool = Pool::new(Limits::of(config));
     pool.begin(now);
     // Numbers of different lives are far apart.
     pool.repairs.orders.begin_at(left.epoch.0 << 32);

@@ -24,6 +24,7 @@ pub use standing::{Changes, Giving, Record, Rule, Standing, Standings, Switch};
 pub use trials::Verdict;
 
 use crate::catalog::chunks::InUseAgain;
+use crate::config::ManagerConfig;
 use donors::Donors;
 use expected::Expected;
 use offered::Offered;
@@ -54,6 +55,20 @@ pub struct Limits {
     pub repair_rate: u64,
     /// … and asks of one donor.
     pub repair_donor_rate: u64,
+}
+
+impl Limits {
+    /// Those of a configuration.
+    pub fn of(config: &ManagerConfig) -> Self {
+        Self {
+            lease: config.lease,
+            suspect_after: config.suspect_after,
+            silent_after: config.silent_after,
+            grace: config.repair_grace,
+            repair_rate: config.repair_rate,
+            repair_donor_rate: config.repair_donor_rate,
+        }
+    }
 }
 
 /// The soft state of a manager.
@@ -117,6 +132,12 @@ impl Pool {
             trials: Trials::default(),
             repairs: Repairs::new(limits.repair_rate, limits.repair_donor_rate, Tick::ZERO),
         }
+    }
+
+    /// Decides by other limits from now on.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+        self.repairs.set_rates(limits.repair_rate, limits.repair_donor_rate);
     }
 
     /// A donor's second. `false`: this life did not register, and nothing was believed.

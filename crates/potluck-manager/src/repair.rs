@@ -85,17 +85,17 @@ impl Keeper {
 
     /// Whether a survey is due, and how it may go about it.
     fn due(&self, now: Tick, service: &Service) -> Option<Haste> {
-        let settle = SETTLE.min(service.config.repair_grace / 4);
+        let settle = SETTLE.min(service.config().repair_grace / 4);
         let (stuck, assembled) = {
             let pool = service.pool();
             (pool.repairs.is_stuck(), pool.assembled(now))
         };
         let kept = self.kept();
-        let patience = ASSEMBLING.min(service.config.repair_grace);
+        let patience = ASSEMBLING.min(service.config().repair_grace);
         if kept.began.is_none() && !kept.hurry && !assembled && service.time.uptime() < patience {
             return None;
         }
-        kept.due(now, settle, service.config.survey_every, stuck)
+        kept.due(now, settle, service.config().survey_every, stuck)
     }
 
     /// Whether a survey is due that something waits for.

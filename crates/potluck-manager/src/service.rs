@@ -5,7 +5,7 @@ use crate::ca::Ca;
 use crate::catalog::Catalog;
 use crate::config::ManagerConfig;
 use crate::members::Members;
-use crate::pool::Pool;
+use crate::pool::{Limits, Pool};
 use crate::pool_time::PoolTime;
 use crate::repair::Keeper;
 use crate::restore::Collecting;
@@ -14,13 +14,16 @@ use crate::stats_cache::StatsCache;
 use potluck_core::ids::{Epoch, SessionId};
 use potluck_wire::env::Env;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
-use tokio::sync::Notify;
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use std::time::Duration;
+use tokio::sync::{Notify, watch};
 
 /// A running manager's parts.
 pub struct Service {
-    /// How it was told to run.
-    pub config: ManagerConfig,
+    /// How it was told to run; replaced whole when its owner changes their mind.
+    pub(crate) config: RwLock<Arc<ManagerConfig>>,
+    /// Wakes whoever waits as long as the configuration says: it changed.
+    pub(crate) retuned: watch::Sender<()>,
     /// The outside.
     pub env: Env,
     /// The pool's time.
@@ -56,6 +59,42 @@ impl Service {
     /// Soft state. Never held while waiting, nor while a catalog job is submitted: jobs may take it.
     pub fn pool(&self) -> MutexGuard<'_, Pool> {
         self.pool.lock().expect("no holder panics")
+    }
+
+    /// How it was last told to run.
+    pub fn config(&self) -> Arc<ManagerConfig> {
+        Arc::clone(&self.config.read().expect("no holder panics"))
+    }
+
+    /// Runs as `config` says from now on; what is fixed at the start stays as it is.
+    pub(crate) fn retune(&self, config: ManagerConfig) {
+        let now = self.config();
+        let config = ManagerConfig {
+            listen: now.listen.clone(),
+            state: now.state.clone(),
+            pool_name: now.pool_name.clone(),
+            advertise: now.advertise.clone(),
+            ..config
+        };
+        self.pool().set_limits(Limits::of(&config));
+        *self.config.write().expect("no holder panics") = Arc::new(config);
+        self.retuned.send_replace(());
+        self.chores.notify_one();
+    }
+
+    /// Sleeps as long as `time` says of the configuration, or until that is shorter and over.
+    pub(crate) async fn pause(&self, time: impl Fn(&ManagerConfig) -> Duration) {
+        let (began, mut retuned) = (self.time.tick(), self.retuned.subscribe());
+        loop {
+            let left = time(&self.config()).saturating_sub(self.time.tick().saturating_sub(began));
+            if left.is_zero() {
+                return;
+            }
+            tokio::select! {
+                () = tokio::time::sleep(left) => return,
+                _ = retuned.changed() => {}
+            }
+        }
     }
 
     /// This start's number. It grows within one start only when a newer catalog ran before.

@@ -59,7 +59,7 @@ pub async fn survey(service: &Service, haste: Haste) -> Result<Option<Findings>,
     }
     let standings = service.pool().standings(service.time.tick());
     let mut findings = Findings::new(standings);
-    findings.metadata.health.asked = service.config.metadata_copies;
+    findings.metadata.health.asked = service.config().metadata_copies;
     let roots = service.catalog.read(units::roots).await?;
     for root in roots {
         let Some(found) = walk(service, root, findings, haste).await? else { return Ok(None) };

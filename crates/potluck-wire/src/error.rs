@@ -103,6 +103,8 @@ pub mod code {
     pub const BAD_PATH: &str = "POT-E002";
     /// A policy nobody can keep.
     pub const BAD_POLICY: &str = "POT-E003";
+    /// A setting or a settings file that cannot be used.
+    pub const BAD_SETTINGS: &str = "POT-E004";
     /// No such file or directory.
     pub const NO_ENTRY: &str = "POT-E010";
     /// No such space.

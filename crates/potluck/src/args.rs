@@ -3,15 +3,17 @@
 mod daemons;
 mod donors;
 mod files;
+mod keyed;
 mod manuals;
 mod members;
 mod metadata;
 mod policies;
 mod safety;
 
-pub use daemons::{Demo, Lend, LendTerms, Manager, ManagerOptions, Up};
+pub use daemons::{Demo, Lend, Manager, ManagerOptions, Set, Up};
 pub use donors::{Away, Drain, GiveBack, GiveBackPace, NodeAway, NodeName, NodeRemove, Nodes};
 pub use files::{Cat, Cp, Ls, Mkdir, Mv, PathArgs, Rm, Stat, Tree};
+pub use keyed::Given;
 pub use manuals::{Completion, Man};
 pub use members::{Invite, InviteAction, Join, Members, MembersLs, MembersRm, NewToken};
 pub use metadata::{
@@ -96,6 +98,11 @@ pub enum Command {
         after_help = "Example:\n  potluck join pot1.…                        (once, with a donor token)\n  potluck lend /data/lent --max 200GiB --keep-free 15%"
     )]
     Lend(Lend),
+    /// Show or change what a daemon of this machine was told; it goes by it at once
+    #[command(
+        after_help = "Examples:\n  potluck set                          (all settings: value, default, meaning)\n  potluck set manager.repair-grace 1h\n  potluck set lend.max 500GiB\n  potluck set lend.label --unset\n\nThe settings are kept in settings.toml in the daemon's state directory, which you may\nalso change by hand."
+    )]
+    Set(Set),
     /// Make a token that lets a machine or person join; list or remove such tokens
     #[command(
         after_help = "Examples:\n  potluck invite --role donor --ttl 2h\n  potluck invite ls\n  potluck invite rm 7"

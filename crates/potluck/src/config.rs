@@ -1,13 +1,24 @@
 //! Configuration files as they are written. Flags and environment are read by `clap` (args.rs);
 //! settings.rs puts all of it together.
+//!
+//! No file in the working directory is among them: it may be a stranger's, and would say to which pool
+//! the user's files go.
 
-use potluck_wire::error::{ErrorKind, Failure, code};
-use serde::Deserialize;
+use crate::checked_toml::{self, Source};
+use crate::keys::Kind;
+use potluck_wire::error::Failure;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+use toml_edit::Item;
+
+const KEYS: [(&str, Kind); 3] = [
+    ("pool", Kind::Text),
+    ("progress", Kind::Flag),
+    ("patience", Kind::Time { least: Duration::ZERO }),
+];
 
 /// One configuration file; every field may be absent.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ConfigFile {
     /// The pool to use: a name, or the directory of an identity.
     pub pool: Option<String>,
@@ -20,23 +31,21 @@ pub struct ConfigFile {
 impl ConfigFile {
     /// Reads the files in the order of their precedence, lowest first, and lets later ones win.
     pub fn load(config_dir: &Path) -> Result<Self, Failure> {
-        let places = [
-            PathBuf::from("/etc/potluck/config.toml"),
-            config_dir.join("config.toml"),
-            PathBuf::from(".potluck.toml"),
-        ];
-        places.iter().try_fold(Self::default(), |lower, place| Ok(Self::read(place)?.over(lower)))
+        let places = [PathBuf::from("/etc/potluck/config.toml"), config_dir.join("config.toml")];
+        places.iter().try_fold(Self::default(), |lower, place| {
+            let text = checked_toml::read(place)?;
+            Ok(Self::parse(Source { path: place, text: &text })?.over(lower))
+        })
     }
 
-    fn read(place: &Path) -> Result<Self, Failure> {
-        let text = match std::fs::read_to_string(place) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                return Ok(Self::default());
-            }
-            Err(error) => return Err(bad(place, &error.to_string())),
-        };
-        toml::from_str(&text).map_err(|why| bad(place, why.message()))
+    fn parse(source: Source<'_>) -> Result<Self, Failure> {
+        let document = source.parse()?;
+        source.check(document.as_table(), &KEYS, &[])?;
+        Ok(Self {
+            pool: document.get("pool").and_then(Item::as_str).map(str::to_owned),
+            progress: document.get("progress").and_then(Item::as_bool),
+            patience: document.get("patience").and_then(Item::as_str).map(str::to_owned),
+        })
     }
 
     fn over(self, lower: Self) -> Self {
@@ -48,22 +57,20 @@ impl ConfigFile {
     }
 }
 
-fn bad(place: &Path, why: &str) -> Failure {
-    let what = format!("cannot use the configuration in {}: {why}", place.display());
-    Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
-        .hint("correct the file; it may hold `pool = \"NAME\"`, `progress = false` and `patience = \"10m\"`")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn higher_files_win_and_unknown_keys_are_refused() {
-        let low: ConfigFile = toml::from_str("pool = 'a'\nprogress = false").expect("low");
-        let high: ConfigFile = toml::from_str("pool = 'b'").expect("high");
-        let both = high.over(low);
+        let parse = |text| ConfigFile::parse(Source { path: Path::new("config.toml"), text });
+        let low = parse("pool = 'a'\nprogress = false").expect("low");
+        let both = parse("pool = 'b'").expect("high").over(low);
         assert_eq!((both.pool.as_deref(), both.progress), (Some("b"), Some(false)));
-        assert!(toml::from_str::<ConfigFile>("poool = 'a'").is_err());
+        let why = parse("poool = 'a'").expect_err("unknown");
+        assert_eq!(
+            (why.message.as_str(), why.hint.as_str()),
+            ("config.toml, line 1: unknown key “poool”", "did you mean “pool”?")
+        );
     }
 }

@@ -1,14 +1,18 @@
 //! Potluck: pools the spare disk of machines that people already have.
 
 mod args;
+mod checked_toml;
 mod cmd;
 mod config;
 mod confirm;
 mod enrolment;
+mod keys;
 mod output;
 mod progress_bar;
 mod ready;
+mod running;
 mod settings;
+mod settings_file;
 
 use args::{Args, Command};
 use clap::Parser;
@@ -98,6 +102,8 @@ fn log_to_stderr(verbose: u8) {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        // It would say on standard error, and panic, that standard error is gone.
+        .log_internal_errors(false)
         .with_ansi(output::colours_wanted())
         .init();
 }

@@ -60,7 +60,8 @@ impl Output {
     /// Says something to people only.
     pub fn note(&self, text: &str) {
         if !self.quiet && !self.json {
-            eprintln!("{text}");
+            // A daemon goes on when the terminal is gone that it was started from.
+            let _ = writeln!(io::stderr(), "{text}");
         }
     }
 

@@ -1,10 +1,10 @@
-//! Daemons: telling others that they serve, and hearing that they should stop.
+//! Daemons: telling others that they serve, and hearing that they should stop or read their settings.
 
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::identity::write_private;
 use std::net::SocketAddr;
 use std::path::Path;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Writes `{"pid", "address"}` to `file`, at once and whole.
 pub fn announce(file: Option<&Path>, address: SocketAddr) -> Result<(), Failure> {
@@ -16,25 +16,58 @@ pub fn announce(file: Option<&Path>, address: SocketAddr) -> Result<(), Failure>
     })
 }
 
-/// Completes when the process is asked to end: Ctrl-C, or the terminate signal. From this call on,
-/// and not only while it is waited for, these no longer end the process by themselves.
+/// Completes when a command is asked to end: Ctrl-C, the terminate signal, or a terminal that is gone.
+/// From this call on, and not only while it is waited for, these no longer end the process by
+/// themselves.
 pub fn asked_to_stop() -> impl Future<Output = ()> {
-    let stop = |kind| {
-        let signal = signal(kind);
-        async move {
-            match signal {
-                Ok(mut signal) => signal.recv().await.unwrap_or_default(),
-                Err(_) => std::future::pending().await,
-            }
+    let hangup = next(SignalKind::hangup());
+    let stopped = told_to_stop();
+    async move {
+        tokio::select! {
+            () = stopped => {}
+            () = hangup => {}
         }
-    };
-    let interrupt = stop(SignalKind::interrupt());
-    let (terminate, hangup) = (stop(SignalKind::terminate()), stop(SignalKind::hangup()));
+    }
+}
+
+/// The same for a daemon, which a hangup does not end: it outlives the terminal that it was started
+/// from, and reads its settings again. Call before anybody takes it for ready.
+pub fn daemon_signals() -> (impl Future<Output = ()>, Hangups) {
+    (told_to_stop(), Hangups(signal(SignalKind::hangup()).ok()))
+}
+
+fn told_to_stop() -> impl Future<Output = ()> {
+    let (interrupt, terminate) = (next(SignalKind::interrupt()), next(SignalKind::terminate()));
     async move {
         tokio::select! {
             () = interrupt => {}
             () = terminate => {}
-            () = hangup => {}
+        }
+    }
+}
+
+fn next(kind: SignalKind) -> impl Future<Output = ()> {
+    let signal = signal(kind);
+    async move {
+        match signal {
+            Ok(mut signal) => signal.recv().await.unwrap_or_default(),
+            Err(_) => std::future::pending().await,
+        }
+    }
+}
+
+/// Hangups that a daemon gets.
+pub struct Hangups(Option<Signal>);
+
+impl Hangups {
+    /// Does `what` at each, for ever.
+    pub async fn each<T>(mut self, mut what: impl AsyncFnMut()) -> T {
+        loop {
+            match &mut self.0 {
+                Some(signal) => signal.recv().await.unwrap_or_default(),
+                None => std::future::pending().await,
+            }
+            what().await;
         }
     }
 }

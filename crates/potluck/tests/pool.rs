@@ -58,5 +58,6 @@ mod pool {
     mod p12_damaged_disks;
     mod p12_full_disks;
     mod p12_hostile_peers;
+    mod settings;
     mod slips;
 }

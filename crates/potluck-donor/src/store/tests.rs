@@ -225,8 +225,7 @@ fn s2_what_is_set_aside_makes_room_before_any_chunk_must_the_oldest_first() {
     store.look();
     assert!(aside.iter().all(|path| path.exists()), "kept while there is room");
     // As after a start with a lower cap: the marker, the chunks and two files may stay.
-    let mut store = store;
-    store.usage.lend(103 * 4096);
+    store.limit(Limits { max: 103 * 4096, ..store.usage.limits() });
     assert_eq!(store.excess(), 2 * 4096);
     store.look();
     assert_eq!(store.excess(), 0);
@@ -246,8 +245,8 @@ fn what_is_set_aside_takes_its_part_of_what_is_lent_and_no_more_over_restarts_to
     let first = store(dir.path());
     let aside = set_aside(&first, 0..6);
     drop(first);
-    let mut second = store(dir.path());
-    second.usage.lend(4 * 4096 * 20);
+    let second = store(dir.path());
+    second.limit(Limits { max: 4 * 4096 * 20, ..second.usage.limits() });
     second.look();
     assert_eq!(aside.iter().filter(|path| path.exists()).count(), 4);
     let newer = set_aside(&second, 6..8);

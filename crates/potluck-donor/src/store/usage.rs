@@ -34,12 +34,12 @@ struct Broken {
 /// Counts what is stored, and what is promised to chunks on their way in.
 #[derive(Debug)]
 pub struct Usage {
-    limits: Limits,
     counts: Mutex<Counts>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Counts {
+    limits: Limits,
     /// Taken by files that are there.
     used: u64,
     /// Promised to files that are being written.
@@ -69,8 +69,8 @@ impl Counts {
         }
     }
 
-    fn room(&self, limits: &Limits) -> u64 {
-        if self.broken.is_some() { 0 } else { room(limits, &self.state()) }
+    fn room(&self) -> u64 {
+        if self.broken.is_some() { 0 } else { room(&self.limits, &self.state()) }
     }
 }
 
@@ -83,7 +83,19 @@ pub struct Asking {
 impl Usage {
     /// Nothing stored yet on a disk that has this `space`.
     pub fn new(limits: Limits, space: Space) -> Self {
-        let usage = Self { limits, counts: Mutex::default() };
+        let counts = Counts {
+            limits,
+            used: 0,
+            reserved: 0,
+            total: 0,
+            available: 0,
+            owed: 0,
+            kept: 0,
+            leaving: 0,
+            churn: 0,
+            broken: None,
+        };
+        let usage = Self { counts: Mutex::new(counts) };
         usage.sample(usage.asking(), space);
         usage
     }
@@ -96,7 +108,7 @@ impl Usage {
     pub fn reserve(&self, len: u64) -> Option<Reservation<'_>> {
         let bytes = taken(len);
         let mut counts = self.counts();
-        if counts.room(&self.limits) < bytes {
+        if counts.room() < bytes {
             return None;
         }
         counts.reserved += bytes;
@@ -159,15 +171,14 @@ impl Usage {
         counts.owed = counts.reserved + (counts.kept - asking.kept);
     }
 
-    /// Lends another amount.
-    #[cfg(test)]
-    pub fn lend(&mut self, max: u64) {
-        self.limits.max = max;
+    /// Keeps other limits from now on.
+    pub fn limit(&self, limits: Limits) {
+        self.counts().limits = limits;
     }
 
-    /// Bytes that are lent at most.
-    pub fn lent(&self) -> u64 {
-        self.limits.max
+    /// The owner's limits.
+    pub fn limits(&self) -> Limits {
+        self.counts().limits
     }
 
     /// The disk was found full; believed until the next sample.
@@ -202,7 +213,7 @@ impl Usage {
     /// The disk, and the bytes Potluck may still write.
     pub fn report(&self) -> (DiskState, u64) {
         let counts = self.counts();
-        (counts.state(), counts.room(&self.limits))
+        (counts.state(), counts.room())
     }
 }
 
@@ -215,7 +226,7 @@ impl Usage {
         if counts.broken.is_some() {
             return 0; // nothing can be removed either
         }
-        excess(&self.limits, &DiskState { available: counts.available, ..counts.state() })
+        excess(&counts.limits, &DiskState { available: counts.available, ..counts.state() })
     }
 }
 

@@ -52,7 +52,7 @@ pub async fn adapt(service: &Service, found: &Metadata) -> Result<bool, Error> {
 /// Whether it is to be on no donor: nobody asks for it, or all that hold it leave, and nothing of
 /// users waits there that would be found again by it.
 fn has_no_place(service: &Service, found: &Metadata) -> bool {
-    if service.config.metadata_copies == 0 {
+    if service.config().metadata_copies == 0 {
         return true;
     }
     let users_wait = service.keeper.kept().moving.values().any(|moving| moving.chunks > 0);

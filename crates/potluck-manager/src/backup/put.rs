@@ -52,7 +52,7 @@ impl Put {
         let now = service.time.tick();
         let (new, ticketed) = {
             let mut pool = service.pool();
-            let copies = copies_now(&pool, &service.config, bytes, now);
+            let copies = copies_now(&pool, &service.config(), bytes, now);
             let new = NewSession {
                 id: SessionId(service.env.entropy.bytes()),
                 member: MANAGER,

@@ -75,7 +75,7 @@ impl Answer for Reserve {
         keep(&service, &new, &ticketed).await?;
         Ok(Reserved {
             session: new.id,
-            lease_ms: service.config.lease.as_millis() as u64,
+            lease_ms: service.config().lease.as_millis() as u64,
             policy: new.policy,
             space: space.id,
             space_key: space.key,

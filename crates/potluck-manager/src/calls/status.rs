@@ -64,7 +64,7 @@ impl Answer for Status {
             backup_file_seconds: service.backups.file_seconds(now),
             backup_pool_seconds: service.backups.pool_seconds(now),
             metadata: metadata(&service),
-            journal_waiting: (service.config.metadata_copies > 0).then_some(waiting),
+            journal_waiting: (service.config().metadata_copies > 0).then_some(waiting),
             gc_held: held,
             catalog_fault: fault,
         })
@@ -92,7 +92,7 @@ fn verdicts(service: &Service, spaces: Vec<SpaceInfo>) -> Vec<SpaceHealth> {
 /// The pool's own metadata on donors, if any is to be there.
 fn metadata(service: &Service) -> Option<MetadataHealth> {
     let kept = service.keeper.kept();
-    let asked = service.config.metadata_copies > 0;
+    let asked = service.config().metadata_copies > 0;
     (asked && kept.began.is_some()).then(|| kept.metadata.clone())
 }
 

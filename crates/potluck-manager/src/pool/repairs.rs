@@ -313,6 +313,14 @@ impl Repairs {
         }
     }
 
+    /// Makes so many bytes a second at most from now on, in all and of one donor.
+    pub fn set_rates(&mut self, pool_rate: u64, donor_rate: u64) {
+        self.pool.set_rate(pool_rate);
+        self.donor_rate = donor_rate;
+        let buckets = self.readers.values_mut().chain(self.writers.values_mut());
+        buckets.for_each(|bucket| bucket.set_rate(donor_rate));
+    }
+
     fn rate(&mut self, now: Tick) -> u64 {
         self.forget_earlier(now);
         self.lately.iter().map(|(_, bytes)| bytes).sum::<u64>() / LATELY.as_secs()

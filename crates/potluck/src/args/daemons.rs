@@ -1,10 +1,8 @@
 //! Commands that run a daemon.
 
+use super::keyed::{Given, OfDonor, OfDonorAlone, OfManager};
 use super::metadata::ManagerAction;
-use potluck_core::budget::KeepFree;
-use potluck_core::size::parse_size;
 use std::path::PathBuf;
-use std::time::Duration;
 
 #[derive(Debug, clap::Args)]
 pub struct Demo {
@@ -17,64 +15,14 @@ pub struct Demo {
 
 #[derive(Debug, clap::Args)]
 pub struct ManagerOptions {
-    /// Where to listen
-    #[arg(long, default_value = "0.0.0.0:7700", value_name = "HOST:PORT")]
-    pub listen: String,
-    /// How others reach this manager, if not by this machine's name
-    #[arg(long, value_name = "HOST:PORT")]
-    pub advertise: Option<String>,
+    #[command(flatten)]
+    pub given: Given<OfManager>,
     /// Name of the pool, when it is made
     #[arg(long, default_value = "pool", value_name = "NAME")]
     pub name: String,
-    /// How long chunks that no file uses are kept
-    #[arg(long, default_value = "60s", value_name = "TIME", value_parser = humantime::parse_duration)]
-    pub gc_grace: Duration,
-    /// How long a write session outlives its last sign of life
-    #[arg(long, default_value = "30s", value_name = "TIME", value_parser = humantime::parse_duration)]
-    pub lease: Duration,
-    /// How often the catalog is checkpointed, if it changed
-    #[arg(long, default_value = "60s", value_name = "TIME", value_parser = humantime::parse_duration)]
-    pub backup_every: Duration,
-    /// Where checkpoints are kept; default: backups in the manager's state directory. Another disk
-    /// is better
-    #[arg(long, value_name = "DIR")]
-    pub backup_dir: Option<PathBuf>,
-    /// Copies of the catalog's checkpoints and journal that donors keep, sealed; 0: none
-    #[arg(long, default_value = "3", value_name = "N")]
-    pub metadata_copies: u32,
-    /// How long a donor may be silent before what it holds is made again elsewhere
-    #[arg(long, default_value = "10m", value_name = "TIME", value_parser = humantime::parse_duration)]
-    pub repair_grace: Duration,
-    /// Bytes a second that repair makes in the whole pool at most
-    #[arg(long, default_value = "400MiB", value_name = "SIZE", value_parser = parse_size)]
-    pub repair_rate: u64,
-    /// Bytes a second that repair reads from one donor, or writes to it, at most
-    #[arg(long, default_value = "100MiB", value_name = "SIZE", value_parser = parse_size)]
-    pub repair_donor_rate: u64,
     /// Write {"pid", "address"} here once it serves
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,
-}
-
-#[derive(Debug, clap::Args)]
-pub struct LendTerms {
-    /// The most that is lent; default: a quarter of what is free now, at most 500GiB
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    pub max: Option<u64>,
-    /// What always stays free on the disk: a share such as 10% or a size such as 50GiB
-    #[arg(long, default_value = "15%", value_name = "SHARE")]
-    pub keep_free: KeepFree,
-    /// What fails together with this machine: a room, a switch. No two chunks of a group, and no
-    /// two copies, are counted on for one label
-    #[arg(long, value_name = "NAME")]
-    pub label: Option<String>,
-    /// How long this machine may be silent before what it holds is made again elsewhere, where
-    /// that is longer than the pool's grace: 3d for one that sleeps over the weekend
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
-    pub away: Option<Duration>,
-    /// How long reading back everything takes, again and again
-    #[arg(long, default_value = "30d", value_name = "TIME", value_parser = humantime::parse_duration)]
-    pub scrub_every: Duration,
 }
 
 #[derive(Debug, clap::Args)]
@@ -82,7 +30,7 @@ pub struct Up {
     #[command(flatten)]
     pub manager: ManagerOptions,
     #[command(flatten)]
-    pub terms: LendTerms,
+    pub terms: Given<OfDonorAlone>,
     /// What to lend; default: potluck/lent in your data directory
     #[arg(long, value_name = "DIR")]
     pub lend: Option<PathBuf>,
@@ -105,16 +53,10 @@ pub struct Manager {
 
 #[derive(Debug, clap::Args)]
 pub struct Lend {
-    /// The directory to lend; made if need be, and Potluck's alone
-    pub dir: PathBuf,
+    /// The directory to lend; made if need be, and Potluck's alone. By default the one lent before
+    pub dir: Option<PathBuf>,
     #[command(flatten)]
-    pub terms: LendTerms,
-    /// Where to listen
-    #[arg(long, default_value = "0.0.0.0:0", value_name = "HOST:PORT")]
-    pub listen: String,
-    /// How others reach this donor, if not by the address the manager sees
-    #[arg(long, value_name = "HOST:PORT")]
-    pub advertise: Option<String>,
+    pub given: Given<OfDonor>,
     /// Join with this donor token first, unless joined already
     #[arg(long, value_name = "TOKEN")]
     pub token: Option<String>,
@@ -127,4 +69,22 @@ pub struct Lend {
     /// Write {"pid", "address"} here once it serves
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Set {
+    /// What to set, such as manager.repair-grace or lend.max; without it all settings are shown
+    pub key: Option<String>,
+    /// What to set it to; without it the setting is shown
+    #[arg(conflicts_with = "unset")]
+    pub value: Option<String>,
+    /// Go by the default again
+    #[arg(long, requires = "key")]
+    pub unset: bool,
+    /// Of which lent directory, where there are several
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Where the daemon's state lives; default: potluck in your state directory, or /var/lib/potluck
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
 }

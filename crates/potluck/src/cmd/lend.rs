@@ -2,41 +2,41 @@
 
 use super::Ending;
 use super::join;
-use crate::args::{Lend, LendTerms};
+use crate::args::{Given, Lend};
+use crate::keys::{self, Daemon};
 use crate::output::Output;
 use crate::ready;
+use crate::running::Running;
 use crate::settings::{self, Settings};
-use potluck_core::budget::Limits;
-use potluck_core::size::format_size;
+use crate::settings_file::SettingsFile;
+use potluck_core::budget::{KeepFree, Limits};
+use potluck_core::size::{exact_size, format_size, parse_size};
 use potluck_donor::disk::SystemDisk;
-use potluck_donor::{Donor, DonorConfig};
+use potluck_donor::{Controls, Donor, DonorConfig};
 use potluck_wire::env::Env;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::identity::Identity;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Less is a mistake: it holds no chunk of the usual size.
-const LEAST_MAX: u64 = 1 << 20;
 /// Never lend more than this unless told to.
 const DEFAULT_MAX: u64 = 500 << 30;
 
 pub async fn run(args: Lend, settings: &Settings, output: &Output) -> Result<Ending, Failure> {
-    let state = args.state.unwrap_or_else(|| settings.donor_dir());
+    let (stopped, hangups) = ready::daemon_signals();
+    let state = absolute(&args.state.unwrap_or_else(|| settings.donor_dir()))?;
     if let Some(token) = &args.token {
         join::donor(token, args.name, &state).await?;
     }
     let identity = Settings::donor_identity(&state)?;
-    let dir = absolute(&args.dir)?;
-    let config = DonorConfig {
-        listen: args.listen,
-        advertise: args.advertise,
-        ..config(args.terms, dir, absolute(&state)?)?
-    };
-    let donor = start(config, &identity, output).await?;
-    let stopped = ready::asked_to_stop(); // before anybody takes it for ready
+    let (donor, mut tuning) =
+        start(&args.given, args.dir.as_deref(), state, &identity, output).await?;
     ready::announce(args.ready_file.as_deref(), donor.address())?;
-    donor.run(stopped).await.map_err(failed)?;
+    let ended = tokio::select! {
+        ended = donor.run(stopped) => ended,
+        ended = hangups.each(async || tuning.reload()) => ended,
+    };
+    ended.map_err(failed)?;
     Ok(Ending::Done)
 }
 
@@ -48,20 +48,82 @@ pub fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     })
 }
 
-/// Starts a donor and says what it lends.
-pub async fn start(
-    config: DonorConfig,
+/// Has a running donor go by its settings file.
+pub struct Tuning {
+    state: PathBuf,
+    dir: PathBuf,
+    controls: Controls,
+    running: Running,
+}
+
+impl Tuning {
+    /// Reads the settings again.
+    pub fn reload(&mut self) {
+        let read = SettingsFile::read(Daemon::Donor, &self.state);
+        let done = read.and_then(|file| self.tune(&file));
+        self.running.reloaded(done);
+    }
+
+    fn tune(&self, file: &SettingsFile) -> Result<(), Failure> {
+        let config = config(file, &self.dir, &self.state, self.controls.used())?;
+        self.controls.retune(&config);
+        Ok(())
+    }
+}
+
+/// Starts a donor and says what it lends. What it was told is kept in its settings file, with how much
+/// is lent at most, which would be less at the next start for what is stored until then.
+pub async fn start<O>(
+    given: &Given<O>,
+    dir: Option<&Path>,
+    state: PathBuf,
     identity: &Identity,
     output: &Output,
-) -> Result<Donor, Failure> {
-    let (dir, limits) = (config.dir.display().to_string(), config.limits);
+) -> Result<(Donor, Tuning), Failure> {
+    let mut file = SettingsFile::read(Daemon::Donor, &state)?;
+    let known = file.lent();
+    let dir = match (dir, known.as_slice()) {
+        (Some(dir), _) => absolute(dir)?,
+        (None, [known, ..]) => known.clone(),
+        (None, []) => {
+            let what = "nothing is lent: no directory was named, and none is in the settings";
+            return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
+                .hint("name the directory to lend: potluck lend DIR --max 200GiB"));
+        }
+    };
+    let put = |file: &mut SettingsFile| {
+        file.lent().iter().filter(|lent| **lent != dir).for_each(|lent| file.lend_no_more(lent));
+        file.lend(&dir);
+        given.put_into_of(file, std::slice::from_ref(&dir));
+    };
+    put(&mut file);
+    let config = config(&file, &dir, &state, 0)?;
     let caller = settings::caller(identity)?;
-    let donor =
-        Donor::start(config, Env::system(), Arc::new(SystemDisk), caller).await.map_err(failed)?;
+    let start = Donor::start(config, Env::system(), Arc::new(SystemDisk), caller);
+    let donor = start.await.map_err(failed)?;
+    let mut running = Running::take(Daemon::Donor, &state).await?;
+    let controls = donor.controls();
+    let limits = limits(&file, &dir, controls.used())?;
+    let keep = |file: &mut SettingsFile| {
+        put(file);
+        file.set_lent(&dir, keys::key("lend.max"), Some(&exact_size(limits.max)));
+    };
+    keep(&mut file);
+    let kept = SettingsFile::edit(Daemon::Donor, &state, |file| {
+        keep(file);
+        Ok(())
+    });
+    if let Err(why) = kept {
+        tracing::warn!("what was given on the command line holds for this start only: {why}");
+    }
+    running.serves(donor.address());
+    let tuning = Tuning { state, dir, controls, running };
+    tuning.tune(&file)?;
     output.note(&format!(
-        "lending up to {} in {dir} to pool {}, always leaving {} of the disk free; {} can be \
-         stored now; at {}",
+        "lending up to {} in {} to pool {}, always leaving {} of the disk free; {} can be stored now; \
+         at {}",
         format_size(limits.max),
+        tuning.dir.display(),
         identity.about.pool,
         limits.keep_free,
         format_size(donor.room()),
@@ -73,49 +135,45 @@ pub async fn start(
              other terms (--max, --keep-free)",
         );
     }
-    Ok(donor)
+    Ok((donor, tuning))
 }
 
-/// A donor that lends on these terms; by default a quarter of what is free now.
+/// A donor that lends `dir`, whose store takes `used` bytes, as its settings say.
 ///
 /// Errors: terms on which nothing could ever be lent.
-pub fn config(terms: LendTerms, dir: PathBuf, state: PathBuf) -> Result<DonorConfig, Failure> {
-    let disk = disk_of(&dir)?;
-    let refused = |what: String, hint: &str| {
-        Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what).hint(hint))
-    };
-    if let Some(max) = terms.max.filter(|max| *max < LEAST_MAX) {
-        let (max, least) = (format_size(max), format_size(LEAST_MAX));
-        return refused(
-            format!("--max {max} is too little to lend: at least {least}"),
-            "give a unit, such as 200GiB; to lend nothing, do not run `potluck lend`",
-        );
-    }
-    if terms.keep_free.floor(disk.total) >= disk.total {
-        let (keep, total) = (terms.keep_free, format_size(disk.total));
-        return refused(
-            format!(
-                "--keep-free {keep} leaves nothing to lend: the disk of {} has {total}",
-                dir.display()
-            ),
-            "keep less free, or mount the disk if another one belongs there",
-        );
-    }
-    let label = terms.label.map(|label| label.trim().to_owned());
-    if label.as_deref() == Some("") {
-        return refused(
-            "--label names nothing".into(),
-            "name what fails together with this machine, such as room-12, or leave --label out",
-        );
-    }
-    let max = terms.max.unwrap_or_else(|| (disk.free / 4).min(DEFAULT_MAX));
-    let limits = Limits { max, keep_free: terms.keep_free };
+fn config(
+    file: &SettingsFile,
+    dir: &Path,
+    state: &Path,
+    used: u64,
+) -> Result<DonorConfig, Failure> {
+    let default = DonorConfig::new(dir.to_owned(), state.to_owned(), limits(file, dir, used)?);
     Ok(DonorConfig {
-        label,
-        grace: terms.away,
-        scrub_every: terms.scrub_every,
-        ..DonorConfig::new(dir, state, limits)
+        listen: file.text_of("lend.listen").unwrap_or(default.listen),
+        advertise: file.text_of("lend.advertise"),
+        label: file.text_of("lend.label"),
+        grace: file.time("lend.away"),
+        scrub_every: file.time("lend.scrub-every").unwrap_or(default.scrub_every),
+        ..default
     })
+}
+
+/// How much of the disk of `dir` is lent; by default a quarter of what its owner does not use.
+fn limits(file: &SettingsFile, dir: &Path, used: u64) -> Result<Limits, Failure> {
+    let disk = disk_of(dir)?;
+    let set_to = |full| file.lent_text_of(dir, full);
+    let max = set_to("lend.max").and_then(|text| parse_size(&text).ok());
+    let keep_free = set_to("lend.keep-free").and_then(|text| text.parse().ok());
+    let keep_free = keep_free.unwrap_or(KeepFree::Percent(0.0));
+    if keep_free.floor(disk.total) >= disk.total {
+        let (dir, total) = (dir.display(), format_size(disk.total));
+        let what =
+            format!("keep-free {keep_free} leaves nothing to lend: the disk of {dir} has {total}");
+        return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
+            .hint("keep less free, or mount the disk if another one belongs there"));
+    }
+    let max = max.unwrap_or_else(|| ((disk.free + used) / 4).min(DEFAULT_MAX));
+    Ok(Limits { max, keep_free })
 }
 
 /// A disk in bytes.
@@ -151,8 +209,12 @@ mod tests {
         let args = [&["potluck", "lend", "/tmp"], line].concat();
         let args = Args::try_parse_from(args).map_err(|why| why.to_string())?;
         let Command::Lend(lend) = args.command else { panic!("another command") };
+        let state = tempfile::tempdir().expect("a directory");
+        let mut file = SettingsFile::read(Daemon::Donor, state.path()).expect("none");
+        file.lend(Path::new("/tmp"));
+        lend.given.put_into_of(&mut file, &["/tmp".into()]);
         let refused = |why: Failure| format!("{why}; {}", why.hint);
-        config(lend.terms, lend.dir, PathBuf::from("/state")).map_err(refused)
+        config(&file, Path::new("/tmp"), state.path(), 0).map_err(refused)
     }
 
     #[test]
@@ -163,8 +225,8 @@ mod tests {
             (["--keep-free", "0.1"], "10%"),
             (["--keep-free", "100%"], "leaves nothing"),
             (["--keep-free", "8000PiB"], "leaves nothing"),
-            (["--label", ""], "such as room-12"),
-            (["--label", "  "], "such as room-12"),
+            (["--label", ""], "names nothing"),
+            (["--label", "  "], "names nothing"),
         ] {
             let why = terms(&line).expect_err("refused");
             assert!(why.contains(said), "{line:?}: {why}");
@@ -173,5 +235,14 @@ mod tests {
         assert!(terms(&["--max", "1PiB", "--keep-free", "10%"]).is_ok());
         let labelled = terms(&["--max", "1GiB", "--label", " room-12 "]).expect("fine");
         assert_eq!(labelled.label.as_deref(), Some("room-12"));
+        assert_eq!(
+            terms(&["--max", "1GiB"]).expect("fine").scrub_every,
+            default_of_donor().scrub_every
+        );
+    }
+
+    fn default_of_donor() -> DonorConfig {
+        let limits = Limits { max: 0, keep_free: KeepFree::Percent(0.0) };
+        DonorConfig::new("/tmp".into(), "/state".into(), limits)
     }
 }

@@ -4,13 +4,16 @@ mod restore;
 
 use super::Ending;
 use crate::args::{self, ManagerAction, ManagerOptions};
+use crate::keys::Daemon;
 use crate::output::Output;
 use crate::ready;
+use crate::running::Running;
 use crate::settings::Settings;
-use potluck_manager::{Manager, ManagerConfig};
+use crate::settings_file::SettingsFile;
+use potluck_manager::{Controls, Manager, ManagerConfig};
 use potluck_wire::env::Env;
 use potluck_wire::error::Failure;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub async fn run(
     args: args::Manager,
@@ -27,40 +30,56 @@ pub async fn run(
         Some(ManagerAction::Backup(args)) => return restore::backup(args, settings, output).await,
         None => {}
     }
+    let (stopped, hangups) = ready::daemon_signals();
     let state = args.state.unwrap_or_else(|| settings.manager_dir());
-    let manager = start(&args.options, state, output).await?;
-    let stopped = ready::asked_to_stop(); // before anybody takes it for ready
+    let (manager, mut tuning) = start(&args.options, state, output).await?;
     ready::announce(args.options.ready_file.as_deref(), manager.address())?;
-    manager.run(stopped).await.map_err(failed)?;
+    let ended = tokio::select! {
+        ended = manager.run(stopped) => ended,
+        ended = hangups.each(async || tuning.reload()) => ended,
+    };
+    ended.map_err(failed)?;
     Ok(Ending::Done)
 }
 
-/// Starts a manager and says where it is.
+/// Has a running manager go by its settings file.
+pub struct Tuning {
+    state: PathBuf,
+    controls: Controls,
+    running: Running,
+}
+
+impl Tuning {
+    /// Reads the settings again.
+    pub fn reload(&mut self) {
+        let read = SettingsFile::read(Daemon::Manager, &self.state);
+        self.running.reloaded(read.map(|file| self.controls.retune(config(&file, &self.state))));
+    }
+}
+
+/// Starts a manager and says where it is. What it was told is kept in its settings file.
 pub async fn start(
     options: &ManagerOptions,
     state: PathBuf,
     output: &Output,
-) -> Result<Manager, Failure> {
-    let config = ManagerConfig {
-        listen: options.listen.clone(),
-        pool_name: options.name.clone(),
-        advertise: options.advertise.clone(),
-        lease: options.lease,
-        gc_grace: options.gc_grace,
-        backup_every: options.backup_every,
-        metadata_copies: options.metadata_copies,
-        backup_dir: options.backup_dir.clone(),
-        repair_grace: options.repair_grace,
-        repair_rate: options.repair_rate,
-        repair_donor_rate: options.repair_donor_rate,
-        state: state.clone(),
-        ..ManagerConfig::default()
-    };
+) -> Result<(Manager, Tuning), Failure> {
+    let mut file = SettingsFile::read(Daemon::Manager, &state)?;
+    options.given.put_into(&mut file);
+    let config = ManagerConfig { pool_name: options.name.clone(), ..config(&file, &state) };
     let env = Env::system();
     let kit = state.join(potluck_manager::KIT);
     let kit_is_new = !kit.exists();
     potluck_manager::init(&config, &env).map_err(failed)?;
     let manager = Manager::start(config, env, None).await.map_err(failed)?;
+    let mut running = Running::take(Daemon::Manager, &state).await?;
+    let kept = SettingsFile::edit(Daemon::Manager, &state, |file| {
+        options.given.put_into(file);
+        Ok(())
+    });
+    if let Err(why) = kept {
+        tracing::warn!("what was given on the command line holds for this start only: {why}");
+    }
+    running.serves(manager.address());
     output.note(&format!(
         "manager at {}; its state and the first admin's identity are in {}",
         manager.address(),
@@ -72,10 +91,45 @@ pub async fn start(
             kit.display()
         ));
     }
-    Ok(manager)
+    let controls = manager.controls();
+    Ok((manager, Tuning { state, controls, running }))
+}
+
+/// A manager that runs as its settings say.
+fn config(file: &SettingsFile, state: &Path) -> ManagerConfig {
+    let default = ManagerConfig::default();
+    ManagerConfig {
+        state: state.to_owned(),
+        listen: file.text_of("manager.listen").unwrap_or(default.listen),
+        advertise: file.text_of("manager.advertise"),
+        lease: file.time("manager.lease").unwrap_or(default.lease),
+        gc_grace: file.time("manager.gc-grace").unwrap_or(default.gc_grace),
+        backup_every: file.time("manager.backup-every").unwrap_or(default.backup_every),
+        backup_dir: file.text_of("manager.backup-dir").map(PathBuf::from),
+        metadata_copies: file.count("manager.metadata-copies").unwrap_or(default.metadata_copies),
+        repair_grace: file.time("manager.repair-grace").unwrap_or(default.repair_grace),
+        repair_rate: file.size("manager.repair-rate").unwrap_or(default.repair_rate),
+        repair_donor_rate: file
+            .size("manager.repair-donor-rate")
+            .unwrap_or(default.repair_donor_rate),
+        ..ManagerConfig::default()
+    }
 }
 
 /// A manager that cannot go on.
 pub fn failed(error: potluck_manager::ManagerError) -> Failure {
     error.failure()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_of_the_table_are_those_of_the_manager() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = SettingsFile::read(Daemon::Manager, dir.path()).expect("none");
+        let plain = ManagerConfig { state: dir.path().to_owned(), ..ManagerConfig::default() };
+        assert_eq!(format!("{:?}", config(&file, dir.path())), format!("{plain:?}"));
+    }
 }

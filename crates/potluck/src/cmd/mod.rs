@@ -25,6 +25,7 @@ mod policy;
 mod repair;
 mod rm;
 mod scrub;
+mod set;
 mod several;
 mod space;
 mod stat;
@@ -66,6 +67,7 @@ pub async fn run(
         Command::Manager(args) => manager::run(args, settings, output).await,
         Command::Lend(args) => lend::run(args, settings, output).await,
         Command::Join(args) => join::run(args, settings, output).await,
+        Command::Set(args) => set::run(args, settings, output).await,
         Command::GiveBack(args) => {
             let client = watched(settings.donor_client(args.state.as_deref())?);
             until_stopped(&client, give_back::run(args, &client, output, shown)).await
@@ -127,6 +129,7 @@ async fn with_client(
         | Command::Up(_)
         | Command::Manager(_)
         | Command::Lend(_)
+        | Command::Set(_)
         | Command::GiveBack(_)
         | Command::Away(_)
         | Command::Join(_)

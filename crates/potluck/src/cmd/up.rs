@@ -2,9 +2,11 @@
 
 use super::{Ending, join, lend, manager};
 use crate::args::Up;
+use crate::keys::Daemon;
 use crate::output::Output;
 use crate::ready;
 use crate::settings::{self, Settings};
+use crate::settings_file::SettingsFile;
 use potluck_wire::control::Invite;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::identity::{Identity, fingerprint};
@@ -15,17 +17,18 @@ use std::path::Path;
 const OWN_TOKEN_SECONDS: u64 = 60;
 
 pub async fn run(args: Up, settings: &Settings, output: &Output) -> Result<Ending, Failure> {
+    let (stopped, hangups) = ready::daemon_signals();
     let (manager_dir, donor_dir) = match &args.state {
         Some(state) => (state.join("manager"), state.join("donor")),
         None => (settings.manager_dir(), settings.donor_dir()),
     };
     let admin_dir = manager_dir.join("admin");
-    let lent =
-        lend::absolute(&args.lend.clone().unwrap_or_else(|| settings.data_dir.join("lent")))?;
     let donor_dir = lend::absolute(&donor_dir)?;
-    let config = lend::config(args.terms, lent, donor_dir.clone())?;
+    let lent_before = SettingsFile::read(Daemon::Donor, &donor_dir)?.lent();
+    let default = || lent_before.is_empty().then(|| settings.data_dir.join("lent"));
+    let lent = args.lend.or_else(default);
 
-    let manager = manager::start(&args.manager, manager_dir, output).await?;
+    let (manager, mut of_manager) = manager::start(&args.manager, manager_dir, output).await?;
     let address = manager.address();
     let (stop_manager, manager_stopped) = tokio::sync::oneshot::channel::<()>();
     let serving = tokio::spawn(manager.run(async {
@@ -34,11 +37,19 @@ pub async fn run(args: Up, settings: &Settings, output: &Output) -> Result<Endin
 
     let donor = async {
         let identity = donor_identity(&admin_dir, &donor_dir, address.port()).await?;
-        let donor = lend::start(config, &identity, output).await?;
-        let stopped = ready::asked_to_stop(); // before anybody takes it for ready
+        let (donor, mut of_donor) =
+            lend::start(&args.terms, lent.as_deref(), donor_dir, &identity, output).await?;
         ready::announce(args.manager.ready_file.as_deref(), address)?;
         output.note("next: potluck space create lab; potluck cp FILE pot://lab/; potluck invite --role donor");
-        donor.run(stopped).await.map_err(lend::failed)
+        let reload = async || {
+            of_manager.reload();
+            of_donor.reload();
+        };
+        let ended = tokio::select! {
+            ended = donor.run(stopped) => ended,
+            ended = hangups.each(reload) => ended,
+        };
+        ended.map_err(lend::failed)
     };
     let ended = donor.await;
     drop(stop_manager);

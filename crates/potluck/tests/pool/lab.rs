@@ -510,7 +510,7 @@ impl Drop for Lab {
 
 /// Starts a daemon, waits until it serves, and gives its address. Its port may be taken for a
 /// moment by some outgoing connection of this machine; then it is tried again.
-fn start_daemon(cli: &Cli, dir: &Path, name: &str, args: &[&str]) -> (Running, String) {
+pub fn start_daemon(cli: &Cli, dir: &Path, name: &str, args: &[&str]) -> (Running, String) {
     let (log, ready) = (dir.join(format!("logs/{name}.log")), dir.join(format!("{name}.ready")));
     let _ = fs::remove_file(&ready); // of an earlier life
     let started = Instant::now();

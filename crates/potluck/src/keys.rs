@@ -1,0 +1,306 @@
+//! What can be set of a daemon. From this one table come the daemons' options on the command line, the
+//! keys of their settings files, what `potluck set` shows, and the list in docs/settings.md.
+
+mod kind;
+
+pub use kind::Kind;
+
+use std::time::Duration;
+
+/// The file with what was set, in a daemon's state directory.
+pub const FILE: &str = "settings.toml";
+
+/// Which daemon a key is for. `potluck up` is both in one process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Daemon {
+    /// `potluck manager`.
+    Manager,
+    /// `potluck lend`.
+    Donor,
+}
+
+impl Daemon {
+    /// What people call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Manager => "manager",
+            Self::Donor => "donor",
+        }
+    }
+}
+
+/// What holds while a key is not set.
+#[derive(Debug, Clone, Copy)]
+pub enum Unset {
+    /// This value.
+    Value(&'static str),
+    /// What these words say; the daemon finds it out by itself.
+    Words(&'static str),
+}
+
+/// When a running daemon goes by a new value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Applies {
+    /// At once.
+    AtOnce,
+    /// When it is started again.
+    AtRestart,
+}
+
+impl Applies {
+    /// As it stands in lists.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::AtOnce => "at once",
+            Self::AtRestart => "at the next start",
+        }
+    }
+}
+
+/// One thing that can be set.
+#[derive(Debug)]
+pub struct Key {
+    /// As `potluck set` takes it: `manager.` or `lend.`, then its name.
+    pub full: &'static str,
+    /// What it may be set to.
+    pub kind: Kind,
+    /// What holds while it is not set.
+    pub unset: Unset,
+    /// When a running daemon goes by it.
+    pub applies: Applies,
+    /// Whether each lent directory has its own.
+    pub per_dir: bool,
+    /// For people.
+    pub meaning: &'static str,
+}
+
+impl Key {
+    const fn new(full: &'static str, kind: Kind, unset: Unset, meaning: &'static str) -> Self {
+        Self { full, kind, unset, applies: Applies::AtOnce, per_dir: false, meaning }
+    }
+
+    const fn at_restart(self) -> Self {
+        Self { applies: Applies::AtRestart, ..self }
+    }
+
+    const fn per_dir(self) -> Self {
+        Self { per_dir: true, ..self }
+    }
+
+    /// As the settings file and the command line have it.
+    pub fn name(&self) -> &'static str {
+        self.full.split_once('.').map_or(self.full, |(_, name)| name)
+    }
+
+    /// Whose it is.
+    pub fn daemon(&self) -> Daemon {
+        match self.full.starts_with("manager.") {
+            true => Daemon::Manager,
+            false => Daemon::Donor,
+        }
+    }
+
+    /// What holds while it is not set, for people.
+    pub fn default(&self) -> &'static str {
+        match self.unset {
+            Unset::Value(text) | Unset::Words(text) => text,
+        }
+    }
+}
+
+const MORE_THAN_NOTHING: Duration = Duration::from_millis(1);
+
+/// Everything that can be set, in the order in which it is shown.
+pub static KEYS: &[Key] = &[
+    Key::new(
+        "manager.listen",
+        Kind::Address,
+        Unset::Value("0.0.0.0:7700"),
+        "Where the manager listens",
+    )
+    .at_restart(),
+    Key::new(
+        "manager.advertise",
+        Kind::Text,
+        Unset::Words("where it listens"),
+        "How others reach the manager, HOST or HOST:PORT",
+    )
+    .at_restart(),
+    Key::new(
+        "manager.repair-grace",
+        Kind::Time { least: Duration::ZERO },
+        Unset::Value("10m"),
+        "How long a donor may be silent before what it holds is made again elsewhere",
+    ),
+    Key::new(
+        "manager.repair-rate",
+        Kind::Size { least: 1 },
+        Unset::Value("400MiB"),
+        "Bytes a second that repair makes in the whole pool at most",
+    ),
+    Key::new(
+        "manager.repair-donor-rate",
+        Kind::Size { least: 1 },
+        Unset::Value("100MiB"),
+        "Bytes a second that repair reads from one donor, or writes to it, at most",
+    ),
+    Key::new(
+        "manager.metadata-copies",
+        Kind::Count,
+        Unset::Value("3"),
+        "Copies of the catalog's checkpoints and journal that donors keep, sealed; 0: none",
+    ),
+    Key::new(
+        "manager.backup-every",
+        Kind::Time { least: MORE_THAN_NOTHING },
+        Unset::Value("60s"),
+        "How often the catalog is checkpointed, if it changed",
+    ),
+    Key::new(
+        "manager.backup-dir",
+        Kind::Path,
+        Unset::Words("backups in the manager's state directory"),
+        "Where checkpoints are kept; another disk is better",
+    ),
+    Key::new(
+        "manager.gc-grace",
+        Kind::Time { least: Duration::ZERO },
+        Unset::Value("60s"),
+        "How long chunks that no file uses are kept",
+    ),
+    Key::new(
+        "manager.lease",
+        Kind::Time { least: MORE_THAN_NOTHING },
+        Unset::Value("30s"),
+        "How long a write session outlives its last sign of life",
+    ),
+    Key::new(
+        "lend.max",
+        Kind::Size { least: 1 << 20 },
+        Unset::Words("a quarter of what is free when the directory is first lent, at most 500GiB"),
+        "The most that is lent of a directory's disk",
+    )
+    .per_dir(),
+    Key::new(
+        "lend.keep-free",
+        Kind::Share,
+        Unset::Value("15%"),
+        "What always stays free on the disk: a share such as 10% or a size such as 50GiB",
+    )
+    .per_dir(),
+    Key::new(
+        "lend.away",
+        Kind::Time { least: Duration::ZERO },
+        Unset::Words("the pool's grace"),
+        "How long this machine may be silent before what it holds is made again elsewhere, where that \
+         is longer than the pool's grace: 3d for one that sleeps over the weekend",
+    ),
+    Key::new(
+        "lend.label",
+        Kind::Text,
+        Unset::Words("none"),
+        "What fails together with this machine: a room, a switch. No two chunks of a group, and no two \
+         copies, are counted on for one label",
+    ),
+    Key::new(
+        "lend.scrub-every",
+        Kind::Time { least: MORE_THAN_NOTHING },
+        Unset::Value("30d"),
+        "How long reading back everything takes, again and again",
+    ),
+    Key::new("lend.listen", Kind::Address, Unset::Value("0.0.0.0:0"), "Where the donor listens")
+        .at_restart(),
+    Key::new(
+        "lend.advertise",
+        Kind::Address,
+        Unset::Words("the address that the manager sees"),
+        "How others reach the donor",
+    )
+    .at_restart(),
+];
+
+/// The keys of one daemon.
+pub fn of(daemon: Daemon) -> impl Iterator<Item = &'static Key> {
+    KEYS.iter().filter(move |key| key.daemon() == daemon)
+}
+
+/// The key with this full name. Only for names that stand in the table.
+pub fn key(full: &str) -> &'static Key {
+    KEYS.iter().find(|key| key.full == full).expect("a key of the table")
+}
+
+/// The key that somebody named, in full or without its daemon where only one daemon has it; otherwise
+/// the names that may be meant.
+pub fn named(text: &str) -> Result<&'static Key, Vec<&'static str>> {
+    let wanted = text.trim();
+    let mut found = KEYS.iter().filter(|key| key.full == wanted || key.name() == wanted);
+    match (found.next(), found.next()) {
+        (Some(key), None) => Ok(key),
+        (Some(_), Some(_)) => {
+            Err(KEYS.iter().filter(|key| key.name() == wanted).map(|key| key.full).collect())
+        }
+        (None, _) => Err(nearest(wanted, KEYS.iter().map(|key| (key.full, key.full)))
+            .or_else(|| nearest(wanted, KEYS.iter().map(|key| (key.name(), key.full))))
+            .into_iter()
+            .collect()),
+    }
+}
+
+/// Of pairs of a name and what to suggest for it, the suggestion whose name is most like `text`.
+pub fn nearest(
+    text: &str,
+    names: impl Iterator<Item = (&'static str, &'static str)>,
+) -> Option<&'static str> {
+    let likeness = |name: &str| strsim::jaro_winkler(text, name);
+    let best = names.max_by(|one, other| likeness(one.0).total_cmp(&likeness(other.0)))?;
+    (likeness(best.0) > 0.8).then_some(best.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fmt::Write;
+
+    #[test]
+    fn every_default_is_a_value_that_could_be_set() {
+        for key in KEYS {
+            if let Unset::Value(text) = key.unset {
+                assert_eq!(key.kind.check(text), Ok(text.to_owned()), "{}", key.full);
+            }
+        }
+    }
+
+    #[test]
+    fn a_key_is_found_by_its_name_and_a_misspelt_one_is_guessed() {
+        assert_eq!(named("manager.lease").expect("known").full, "manager.lease");
+        assert_eq!(named("keep-free").expect("of one daemon").full, "lend.keep-free");
+        assert_eq!(named("listen").expect_err("of two"), ["manager.listen", "lend.listen"]);
+        assert_eq!(named("manager.repair-grece").expect_err("misspelt"), ["manager.repair-grace"]);
+        assert_eq!(named("scrub_every").expect_err("misspelt"), ["lend.scrub-every"]);
+        assert!(named("colour").expect_err("nothing like it").is_empty());
+    }
+
+    #[test]
+    fn the_documentation_lists_exactly_these_keys() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/settings.md");
+        let doc = std::fs::read_to_string(path).expect("docs/settings.md");
+        let is_row = |line: &&str| line.starts_with("| `manager.") || line.starts_with("| `lend.");
+        let documented: Vec<_> = doc.lines().filter(is_row).collect();
+        let mut table = String::new();
+        for key in KEYS {
+            let default = match key.unset {
+                Unset::Value(text) => format!("`{text}`"),
+                Unset::Words(text) => text.to_owned(),
+            };
+            let (full, applies, meaning) = (key.full, key.applies.words(), key.meaning);
+            writeln!(
+                table,
+                "| `{full}` | {} | {default} | {applies} | {meaning} |",
+                key.kind.placeholder()
+            )
+            .expect("a string takes it");
+        }
+        let keys: Vec<_> = table.lines().collect();
+        assert_eq!(documented, keys, "docs/settings.md should hold this table:\n{table}");
+    }
+}

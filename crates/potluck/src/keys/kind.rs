@@ -1,0 +1,199 @@
+//! What a key can be set to. Values are kept as text, as people write it; the checks here are the same
+//! for the command line, the settings file and `potluck set`.
+
+use potluck_core::budget::KeepFree;
+use potluck_core::size::{format_size, parse_size};
+use std::path::Path;
+use std::time::Duration;
+use toml_edit::{Array, Value};
+
+/// What a key can be set to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A time, such as `10m`, no shorter than this.
+    Time {
+        /// The shortest.
+        least: Duration,
+    },
+    /// A size in bytes, such as `200GiB`, no less than this.
+    Size {
+        /// The least.
+        least: u64,
+    },
+    /// A share of a disk, or a size.
+    Share,
+    /// A whole number.
+    Count,
+    /// Any words.
+    Text,
+    /// A directory of this machine.
+    Path,
+    /// `HOST:PORT`.
+    Address,
+    /// Some of `HOST` and `HOST:PORT`, with commas between them; a list in the file.
+    #[allow(dead_code)]
+    Addresses,
+    /// Yes or no.
+    Flag,
+}
+
+impl Kind {
+    /// What stands for a value in help texts.
+    pub fn placeholder(self) -> &'static str {
+        match self {
+            Self::Time { .. } => "TIME",
+            Self::Size { .. } => "SIZE",
+            Self::Share => "SHARE",
+            Self::Count => "N",
+            Self::Text => "NAME",
+            Self::Path => "DIR",
+            Self::Address => "HOST:PORT",
+            Self::Addresses => "HOST:PORT,…",
+            Self::Flag => "true|false",
+        }
+    }
+
+    /// The text as it is kept, if it is a value of this kind; otherwise what is wrong with it and what
+    /// to write instead.
+    pub fn check(self, text: &str) -> Result<String, String> {
+        let text = text.trim();
+        match self {
+            Self::Time { least } => {
+                let time = humantime::parse_duration(text).map_err(|why| {
+                    format!("“{text}” is not a time ({why}): write 30s, 10m or 3d")
+                })?;
+                if time < least {
+                    return Err(format!("“{text}” is too short: write 30s, 10m or 3d"));
+                }
+            }
+            Self::Size { least } => {
+                let size = parse_size(text).map_err(|why| why.to_string())?;
+                if size < least {
+                    let least = format_size(least);
+                    return Err(format!(
+                        "{} is too little: at least {least}; give a unit, such as 200GiB",
+                        format_size(size)
+                    ));
+                }
+            }
+            Self::Share => {
+                text.parse::<KeepFree>().map_err(|why| why.to_string())?;
+            }
+            Self::Count => {
+                text.parse::<u32>().map_err(|_| format!("“{text}” is not a whole number"))?;
+            }
+            Self::Text if text.is_empty() => return Err("it names nothing".into()),
+            Self::Path if !Path::new(text).is_absolute() => {
+                return Err(format!("“{text}” is not a path from the root, such as /srv/potluck"));
+            }
+            Self::Address => check_address(text)?,
+            Self::Addresses => return check_addresses(text),
+            Self::Flag if !["true", "false"].contains(&text) => {
+                return Err(format!("“{text}” is neither true nor false"));
+            }
+            Self::Text | Self::Path | Self::Flag => {}
+        }
+        Ok(text.to_owned())
+    }
+
+    /// The same of a word on the command line, where a path may begin where one is.
+    pub fn check_typed(self, text: &str) -> Result<String, String> {
+        match self {
+            Self::Path => {
+                let path = std::path::absolute(text)
+                    .map_err(|why| format!("“{text}” names no directory: {why}"))?;
+                let path = path.to_str().ok_or("its name is not UTF-8")?;
+                self.check(path)
+            }
+            _ => self.check(text),
+        }
+    }
+
+    /// What a file says, as text; `None` when it is not even of the right form.
+    pub fn text_of(self, value: &Value) -> Option<String> {
+        match (self, value) {
+            (Self::Flag, Value::Boolean(flag)) => Some(flag.value().to_string()),
+            (Self::Flag, _) => None,
+            (Self::Addresses, Value::Array(list)) => {
+                let words: Option<Vec<_>> = list.iter().map(Value::as_str).collect();
+                Some(words?.join(","))
+            }
+            (_, Value::String(text)) => Some(text.value().clone()),
+            (Self::Count | Self::Size { .. }, Value::Integer(number)) => {
+                Some(number.value().to_string())
+            }
+            (Self::Share, Value::Float(number)) => Some(number.value().to_string()),
+            (Self::Share, Value::Integer(number)) => Some(number.value().to_string()),
+            _ => None,
+        }
+    }
+
+    /// Text of this kind as a file has it.
+    pub fn value_of(self, text: &str) -> Value {
+        match self {
+            Self::Count => text.parse::<i64>().map_or_else(|_| text.into(), Value::from),
+            Self::Flag => (text == "true").into(),
+            Self::Addresses => text.split(',').collect::<Array>().into(),
+            _ => text.into(),
+        }
+    }
+}
+
+fn check_address(text: &str) -> Result<(), String> {
+    let port = text.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port);
+    match port.map(str::parse::<u16>) {
+        Some(Ok(_)) => Ok(()),
+        _ => Err(format!("“{text}” is not an address: write HOST:PORT, such as 0.0.0.0:7700")),
+    }
+}
+
+fn check_addresses(text: &str) -> Result<String, String> {
+    let addresses: Vec<_> =
+        text.split(',').map(str::trim).filter(|word| !word.is_empty()).collect();
+    if addresses.is_empty() || addresses.iter().any(|word| word.contains(char::is_whitespace)) {
+        return Err(format!(
+            "“{text}” holds no address: write HOST or HOST:PORT, with commas between"
+        ));
+    }
+    Ok(addresses.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_value_is_refused_with_what_to_write_instead() {
+        let time = Kind::Time { least: Duration::from_millis(1) };
+        for (kind, text, said) in [
+            (time, "10", "10m"),
+            (time, "0s", "too short"),
+            (Kind::Size { least: 1 << 20 }, "10", "such as 200GiB"),
+            (Kind::Size { least: 1 << 20 }, "0", "too little"),
+            (Kind::Share, "0.1", "10%"),
+            (Kind::Count, "-1", "whole number"),
+            (Kind::Text, "  ", "names nothing"),
+            (Kind::Path, "backups", "from the root"),
+            (Kind::Address, "lab-head", "HOST:PORT"),
+            (Kind::Addresses, ",", "HOST"),
+            (Kind::Flag, "yes", "true"),
+        ] {
+            let why = kind.check(text).expect_err(text);
+            assert!(why.contains(said), "{text}: {why}");
+        }
+    }
+
+    #[test]
+    fn a_value_comes_back_from_a_file_as_it_was_set() {
+        for (kind, text) in [
+            (Kind::Count, "3"),
+            (Kind::Flag, "true"),
+            (Kind::Addresses, "a:1,b"),
+            (Kind::Text, "room-12"),
+            (Kind::Size { least: 0 }, "1.5TB"),
+        ] {
+            let kept = kind.check(text).expect("a value");
+            assert_eq!(kind.text_of(&kind.value_of(&kept)).as_deref(), Some(text));
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Which daemon runs on a state directory, and how it is told to read its settings again.
+//!
+//! A daemon holds a lock on `daemon.json` in its state directory for as long as it runs, and says there
+//! who it is and what became of its settings. Whoever finds the file unlocked knows that nobody runs: a
+//! signal never reaches a stranger that was given the number of a daemon that ended.
+
+use crate::keys::Daemon;
+use potluck_wire::error::{ErrorKind, Failure, code};
+use rustix::process::{Pid, Signal, kill_process};
+use serde::{Deserialize, Serialize};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const FILE: &str = "daemon.json";
+/// How long a daemon may take to read its settings.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// From one look at what it says to the next.
+const LOOK: Duration = Duration::from_millis(20);
+/// Whoever looks whether a daemon runs holds the lock for a moment.
+const TRIES: u32 = 50;
+
+/// What a daemon says of itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Said {
+    /// Its number.
+    pub pid: u32,
+    /// Where it listens, once it does.
+    pub address: Option<SocketAddr>,
+    /// How often it has read its settings again.
+    pub reloads: u64,
+    /// What was wrong with them the last time, if anything; then it goes by those of before.
+    pub refused: Option<String>,
+}
+
+/// Held by a daemon while it runs.
+#[derive(Debug)]
+pub struct Running {
+    file: File,
+    path: PathBuf,
+    said: Said,
+}
+
+impl Running {
+    /// Takes the state directory `dir` for this process.
+    ///
+    /// Errors: another daemon has it.
+    pub async fn take(daemon: Daemon, dir: &Path) -> Result<Self, Failure> {
+        let path = dir.join(FILE);
+        let failed = |why: io::Error| {
+            let what = format!("cannot write {}: {why}", path.display());
+            Failure::new(ErrorKind::Other, code::LOCAL_IO, what)
+        };
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let file = options.open(&path).map_err(failed)?;
+        let mut tries = 0;
+        loop {
+            match file.try_lock() {
+                Ok(()) => break,
+                Err(TryLockError::WouldBlock) if tries < TRIES => tries += 1,
+                Err(TryLockError::WouldBlock) => {
+                    let (name, dir) = (daemon.name(), dir.display());
+                    let what = format!("another {name} is running on {dir}");
+                    return Err(Failure::new(ErrorKind::Conflict, code::EXISTS, what)
+                        .hint("stop it first, or give --state with another directory"));
+                }
+                Err(TryLockError::Error(why)) => return Err(failed(why)),
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        let said = Said { pid: std::process::id(), ..Said::default() };
+        let mut running = Self { file, path, said };
+        running.say(|_| {});
+        Ok(running)
+    }
+
+    /// It serves now.
+    pub fn serves(&mut self, address: SocketAddr) {
+        self.say(|said| said.address = Some(address));
+    }
+
+    /// It has read its settings again.
+    pub fn reloaded(&mut self, done: Result<(), Failure>) {
+        match &done {
+            Ok(()) => tracing::info!("the settings were read again"),
+            Err(why) => {
+                tracing::error!("{why}. The settings of before stay in force. {}", why.hint);
+            }
+        }
+        self.say(|said| {
+            said.reloads += 1;
+            said.refused = done.err().map(|why| why.message);
+        });
+    }
+
+    fn say(&mut self, change: impl FnOnce(&mut Said)) {
+        change(&mut self.said);
+        let mut text = serde_json::to_vec(&self.said).expect("plain data");
+        text.push(b'\n');
+        // In place, for the lock is on this file. What is half written does not parse and is read again.
+        let written = self.file.set_len(0).and_then(|()| self.file.write_all_at(&text, 0));
+        if let Err(why) = written {
+            tracing::warn!("cannot write {}: {why}", self.path.display());
+        }
+    }
+}
+
+/// Which daemon runs on the state directory `dir`, if one does.
+pub fn find(dir: &Path) -> io::Result<Option<Said>> {
+    let path = dir.join(FILE);
+    let file = match File::open(&path) {
+        Ok(file) => file,
+        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(why) => return Err(why),
+    };
+    match file.try_lock_shared() {
+        Ok(()) => Ok(None),
+        Err(TryLockError::WouldBlock) => {
+            // Not yet written, or being written: it is there all the same.
+            let said = std::fs::read(&path)?;
+            Ok(Some(serde_json::from_slice(&said).unwrap_or_default()))
+        }
+        Err(TryLockError::Error(why)) => Err(why),
+    }
+}
+
+/// What became of settings that were changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Told {
+    /// No daemon runs.
+    Nobody,
+    /// It goes by them.
+    Took,
+    /// It goes by those of before.
+    Refused(String),
+    /// It could not be told, or did not answer.
+    Unheard(String),
+}
+
+/// Has the daemon on the state directory `dir`, if one runs, read its settings again.
+pub async fn reload(dir: &Path) -> Told {
+    let unheard = |why: String| Told::Unheard(why);
+    let before = match find(dir) {
+        Ok(None) => return Told::Nobody,
+        Ok(Some(said)) => said,
+        Err(why) => return unheard(why.to_string()),
+    };
+    let Some(pid) = i32::try_from(before.pid).ok().and_then(Pid::from_raw) else {
+        return unheard("it is just starting".into());
+    };
+    if let Err(why) = kill_process(pid, Signal::HUP) {
+        return unheard(why.to_string());
+    }
+    let answered = async {
+        loop {
+            match find(dir) {
+                Ok(Some(said)) if said.pid == before.pid && said.reloads > before.reloads => {
+                    return said.refused.map_or(Told::Took, Told::Refused);
+                }
+                Ok(None) => return Told::Nobody,
+                Ok(Some(_)) | Err(_) => tokio::time::sleep(LOOK).await,
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, answered)
+        .await
+        .unwrap_or_else(|_| unheard("it did not answer in time".into()))
+}

@@ -1,0 +1,321 @@
+//! A daemon's settings file: what it was told on the command line, by `potluck set`, or by hand. It
+//! holds only what was set; comments and order are people's own and stay.
+
+use crate::checked_toml::{self, Source};
+use crate::keys::{self, Daemon, FILE, Key, Kind, Unset};
+use potluck_core::size::parse_size;
+use potluck_wire::error::{ErrorKind, Failure, code};
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, Value};
+
+/// The directories that a donor lends: `[[lend]]` with `dir`, and what holds for that one.
+const LEND: &str = "lend";
+const DIR: &str = "dir";
+
+const ABOUT: &str = "# What this daemon was told. Change it here or with `potluck set`; `potluck set` alone lists all\n\
+                     # keys. After a change by hand: systemctl reload, or kill -HUP.\n";
+
+/// What is set in a state directory.
+#[derive(Debug, Clone)]
+pub struct SettingsFile {
+    path: PathBuf,
+    daemon: Daemon,
+    document: DocumentMut,
+    read: String,
+}
+
+impl SettingsFile {
+    /// Reads the settings of a daemon whose state is in `dir`; without a file nothing is set.
+    ///
+    /// Errors: unknown keys and bad values, with file, line and key.
+    pub fn read(daemon: Daemon, dir: &Path) -> Result<Self, Failure> {
+        let path = dir.join(FILE);
+        let text = checked_toml::read(&path)?;
+        let document = parse(daemon, Source { path: &path, text: &text })?;
+        Ok(Self { path, daemon, document, read: text })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn text(&self) -> String {
+        let text = self.document.to_string();
+        match text.is_empty() || !self.read.is_empty() {
+            true => text,
+            false => format!("{ABOUT}{text}"),
+        }
+    }
+
+    /// What a key of the whole daemon is set to.
+    pub fn set_to(&self, key: &Key) -> Option<String> {
+        self.document.get(key.name()).and_then(Item::as_value).and_then(|it| key.kind.text_of(it))
+    }
+
+    /// Sets a key of the whole daemon; the text was checked.
+    pub fn set(&mut self, key: &Key, text: &str) {
+        put(self.document.as_table_mut(), key.name(), Some(key.kind.value_of(text)));
+    }
+
+    /// Goes by the default again.
+    pub fn unset(&mut self, key: &Key) {
+        put(self.document.as_table_mut(), key.name(), None);
+    }
+
+    /// What is to be gone by of a key of the whole daemon; `None` when the daemon finds that out.
+    pub fn text_of(&self, full: &str) -> Option<String> {
+        let key = keys::key(full);
+        debug_assert_eq!((key.daemon(), key.per_dir), (self.daemon, false));
+        self.set_to(key).or_else(|| default_of(key))
+    }
+
+    /// The same of one that is a time.
+    pub fn time(&self, full: &str) -> Option<Duration> {
+        self.text_of(full).and_then(|text| humantime::parse_duration(&text).ok())
+    }
+
+    /// The same of one that is a size.
+    pub fn size(&self, full: &str) -> Option<u64> {
+        self.text_of(full).and_then(|text| parse_size(&text).ok())
+    }
+
+    /// The same of one that is a number.
+    pub fn count(&self, full: &str) -> Option<u32> {
+        self.text_of(full).and_then(|text| text.parse().ok())
+    }
+
+    /// The lent directories.
+    pub fn lent(&self) -> Vec<PathBuf> {
+        self.tables().filter_map(dir_of).collect()
+    }
+
+    /// What a key of one lent directory is set to.
+    pub fn lent_set_to(&self, dir: &Path, key: &Key) -> Option<String> {
+        let table = self.tables().find(|table| dir_of(table).as_deref() == Some(dir))?;
+        table.get(key.name()).and_then(Item::as_value).and_then(|it| key.kind.text_of(it))
+    }
+
+    /// What is to be gone by of a key of one lent directory; `None` when the daemon finds that out.
+    pub fn lent_text_of(&self, dir: &Path, full: &str) -> Option<String> {
+        let key = keys::key(full);
+        self.lent_set_to(dir, key).or_else(|| default_of(key))
+    }
+
+    /// Lends `dir`, too, unless it is lent.
+    pub fn lend(&mut self, dir: &Path) {
+        if self.lent().iter().any(|lent| lent == dir) {
+            return;
+        }
+        let mut table = Table::new();
+        table.insert(DIR, toml_edit::value(dir.to_string_lossy().into_owned()));
+        let lent = self.document.entry(LEND).or_insert_with(|| ArrayOfTables::new().into());
+        lent.as_array_of_tables_mut().expect("checked when it was read").push(table);
+    }
+
+    /// Lends `dir` no more.
+    pub fn lend_no_more(&mut self, dir: &Path) {
+        if let Some(tables) = self.document.get_mut(LEND).and_then(Item::as_array_of_tables_mut) {
+            tables.retain(|table| dir_of(table).as_deref() != Some(dir));
+        }
+    }
+
+    /// Sets a key of one lent directory, or with `None` goes by its default again.
+    pub fn set_lent(&mut self, dir: &Path, key: &Key, text: Option<&str>) {
+        let tables = self.document.get_mut(LEND).and_then(Item::as_array_of_tables_mut);
+        let mut tables = tables.into_iter().flat_map(ArrayOfTables::iter_mut);
+        if let Some(table) = tables.find(|table| dir_of(table).as_deref() == Some(dir)) {
+            put(table, key.name(), text.map(|text| key.kind.value_of(text)));
+        }
+    }
+
+    fn tables(&self) -> impl Iterator<Item = &Table> {
+        let tables = self.document.get(LEND).and_then(Item::as_array_of_tables);
+        tables.into_iter().flat_map(ArrayOfTables::iter)
+    }
+
+    /// Changes the file of the daemon whose state is in `dir`, and nobody else's change is lost. What
+    /// `change` refuses is not written.
+    pub fn edit(
+        daemon: Daemon,
+        dir: &Path,
+        change: impl FnOnce(&mut Self) -> Result<(), Failure>,
+    ) -> Result<Self, Failure> {
+        let failed = |path: &Path, why: io::Error| {
+            let what = format!("cannot write the settings to {}: {why}", path.display());
+            Failure::new(ErrorKind::Other, code::LOCAL_IO, what)
+                .hint("run this as whom the daemon runs as, or as root")
+        };
+        let alone = File::open(dir).and_then(|dir| dir.lock().map(|()| dir));
+        let _alone = alone.map_err(|why| failed(dir, why))?;
+        let mut file = Self::read(daemon, dir)?;
+        change(&mut file)?;
+        let text = file.text();
+        if text != file.read {
+            replace(&file.path, text.as_bytes()).map_err(|why| failed(&file.path, why))?;
+            file.read = text;
+        }
+        Ok(file)
+    }
+}
+
+/// What holds of a key that is not set, where that is a value.
+pub fn default_of(key: &Key) -> Option<String> {
+    match key.unset {
+        Unset::Value(text) => Some(text.to_owned()),
+        Unset::Words(_) => None,
+    }
+}
+
+fn dir_of(table: &Table) -> Option<PathBuf> {
+    table.get(DIR).and_then(Item::as_str).map(PathBuf::from)
+}
+
+/// Sets a value, keeping the comments around it, or removes it.
+fn put(table: &mut Table, name: &str, value: Option<Value>) {
+    let Some(mut value) = value else {
+        table.remove(name);
+        return;
+    };
+    match table.get_mut(name).and_then(Item::as_value_mut) {
+        Some(old) => {
+            *value.decor_mut() = old.decor().clone();
+            *old = value;
+        }
+        None => {
+            table.insert(name, Item::Value(value));
+        }
+    }
+}
+
+/// Reads and checks a settings file.
+fn parse(daemon: Daemon, source: Source<'_>) -> Result<DocumentMut, Failure> {
+    let document = source.parse()?;
+    let known = |per_dir| {
+        let keys = keys::of(daemon).filter(move |key| key.per_dir == per_dir);
+        keys.map(|key| (key.name(), key.kind)).collect::<Vec<_>>()
+    };
+    let tables: &[&str] = if daemon == Daemon::Donor { &[LEND] } else { &[] };
+    source.check(document.as_table(), &known(false), tables)?;
+    let Some(lend) = document.get(LEND) else { return Ok(document.into_mut()) };
+    let Some(lent) = lend.as_array_of_tables() else {
+        let hint = "write [[lend]] on a line of its own, and dir = \"/the/directory\" below it";
+        return Err(source.wrong(lend.span(), "lend: this is not a lent directory", hint));
+    };
+    let mut keys = known(true);
+    keys.push((DIR, Kind::Path));
+    let mut seen = BTreeSet::new();
+    for table in lent {
+        source.check(table, &keys, &[])?;
+        let hint = "each [[lend]] has one: dir = \"/the/directory\"";
+        match dir_of(table) {
+            None => return Err(source.wrong(table.span(), "lend: dir is missing", hint)),
+            Some(dir) if !seen.insert(dir.clone()) => {
+                let what = format!("lend: {} is here twice", dir.display());
+                return Err(source.wrong(table.span(), &what, "keep one of them"));
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(document.into_mut())
+}
+
+/// Replaces a file durably; it then belongs to whom its directory belongs.
+fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    // A file that is kept elsewhere and linked here stays a link.
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let dir = path.parent().unwrap_or(Path::new("/"));
+    let temp = path.with_extension("toml.tmp");
+    let mut file =
+        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temp)?;
+    let (owner, ours) = (fs::metadata(dir)?, file.metadata()?);
+    if (owner.uid(), owner.gid()) != (ours.uid(), ours.gid()) {
+        fchown(&file, Some(owner.uid()), Some(owner.gid()))?;
+    }
+    file.write_all(content)?;
+    file.sync_all()?;
+    fs::rename(&temp, &path)?;
+    File::open(dir)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(daemon: Daemon, text: &str) -> String {
+        let source = Source { path: Path::new("/state/settings.toml"), text };
+        let why = parse(daemon, source).expect_err(text);
+        format!("{} {}", why.message, why.hint)
+    }
+
+    #[test]
+    fn what_is_wrong_in_a_file_is_said_with_its_line_its_key_and_what_may_be_meant() {
+        for (daemon, text, said) in [
+            (
+                Daemon::Manager,
+                "# a\n\nrepair-grase = \"1h\"\n",
+                "line 3: unknown key “repair-grase” did you mean “repair-grace”?",
+            ),
+            (
+                Daemon::Manager,
+                "lease = \"1m\"\nrepair-grace = \"soon\"",
+                "settings.toml, line 2: repair-grace: “soon”",
+            ),
+            (
+                Daemon::Manager,
+                "repair-grace = 10",
+                "line 1: repair-grace: this is not of the right form",
+            ),
+            (Daemon::Manager, "max = \"1GiB\"", "unknown key “max”"),
+            (Daemon::Manager, "lease = = 3", "line 1"),
+            (Daemon::Donor, "max = \"1GiB\"", "unknown key “max”"),
+            (Daemon::Donor, "[[lend]]\nmax = \"1GiB\"", "dir is missing"),
+            (Daemon::Donor, "[lend]\ndir = \"/a\"", "[[lend]]"),
+            (
+                Daemon::Donor,
+                "[[lend]]\ndir = \"a\"",
+                "line 2: dir: “a” is not a path from the root",
+            ),
+            (
+                Daemon::Donor,
+                "[[lend]]\ndir = \"/a\"\n[[lend]]\ndir = \"/a\"",
+                "line 3: lend: /a is here twice",
+            ),
+            (
+                Daemon::Donor,
+                "[[lend]]\ndir = \"/a\"\nkeep_free = \"1%\"",
+                "did you mean “keep-free”?",
+            ),
+            (Daemon::Donor, "label = \"\"", "label: it names nothing"),
+        ] {
+            let why = refused(daemon, text);
+            assert!(why.contains(said), "{text:?}: {why}");
+        }
+    }
+
+    #[test]
+    fn comments_and_order_outlive_a_change() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let text = "# by hand\nlabel = \"room-1\" # ours\n\n# the big one\n[[lend]]\ndir = \"/big\"\nmax = \"1TiB\" # much\n";
+        fs::write(dir.path().join(FILE), text).expect("written");
+        let edited = SettingsFile::edit(Daemon::Donor, dir.path(), |file| {
+            file.set(keys::key("lend.label"), "room-2");
+            file.set(keys::key("lend.away"), "3d");
+            file.set_lent(Path::new("/big"), keys::key("lend.max"), Some("2TiB"));
+            file.lend(Path::new("/small"));
+            Ok(())
+        });
+        let edited = edited.expect("edited");
+        assert_eq!(edited.lent(), [PathBuf::from("/big"), PathBuf::from("/small")]);
+        let now = fs::read_to_string(dir.path().join(FILE)).expect("read");
+        assert_eq!(
+            now,
+            "# by hand\nlabel = \"room-2\" # ours\naway = \"3d\"\n\n# the big one\n[[lend]]\ndir = \"/big\"\nmax = \"2TiB\" # much\n\n[[lend]]\ndir = \"/small\"\n"
+        );
+    }
+}

@@ -1,0 +1,231 @@
+//! What daemons are told is kept, can be changed while they run, and comes from nowhere else.
+
+use super::content::{arg, file};
+use super::lab::{Cli, Lab, Lending, start_daemon, stop};
+use super::program::Running;
+use super::waiting::{PATIENCE, wait_until};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+const GIB: u64 = 1 << 30;
+
+/// What `potluck set KEY` shows of the daemon whose state is in `state`.
+fn shown(cli: &Cli, state: &Path, key: &str) -> Value {
+    let shown = cli.json(&["set", key, "--state", arg(state)]);
+    shown["settings"][0].clone()
+}
+
+/// A user who has joined nothing, for daemons that are started by hand.
+fn nobody(lab: &Lab) -> Cli {
+    lab.cli.at_home(&lab.dir().join("nobody"))
+}
+
+/// A donor that is started with nothing but its state directory.
+fn start_bare(lab: &Lab, name: &str) -> (Running, String) {
+    let state = lab.donor_state(name);
+    start_daemon(&nobody(lab), lab.dir(), name, &["lend", "--state", arg(&state)])
+}
+
+#[test]
+fn what_a_donor_was_told_holds_at_its_next_start_until_it_is_told_otherwise() {
+    let mut lab = Lab::manager_only(&[]);
+    let options = ["--label", "room-1", "--away", "3d"].map(str::to_owned).to_vec();
+    lab.lend("a", Lending { max: "2GiB".into(), options, ..Lending::default() });
+    lab.wait_live();
+    let state = lab.donor_state("a");
+    assert_eq!(lab.cli.donor("a")["label"], "room-1");
+    assert_eq!(shown(&lab.cli, &state, "lend.away")["value"], "3d");
+    assert_eq!(shown(&lab.cli, &state, "lend.scrub-every")["set"], false, "nobody said that");
+
+    lab.kill_donor("a");
+    let (mut running, address) = start_bare(&lab, "a");
+    wait_until("the donor at its new address", PATIENCE, || {
+        let donor = lab.cli.donor("a");
+        donor["address"] == address.as_str() && donor["state"] == "live"
+    });
+    let donor = lab.cli.donor("a");
+    assert_eq!(donor["label"], "room-1");
+    assert!(donor["room"].as_u64() > Some(GIB), "of 2 GiB: {donor}");
+    assert_eq!(stop(&mut running, Signal::TERM), 0);
+
+    // A flag wins, and is kept.
+    let args = ["lend", "--state", arg(&state), "--label", "room-2"];
+    let (mut running, _) = start_daemon(&nobody(&lab), lab.dir(), "a", &args);
+    assert_eq!(stop(&mut running, Signal::TERM), 0);
+    let label = shown(&lab.cli, &state, "lend.label");
+    assert_eq!((&label["value"], &label["set"]), (&"room-2".into(), &true.into()));
+    let text = fs::read_to_string(state.join("settings.toml")).expect("a settings file");
+    assert!(!text.contains("room-1"), "{text}");
+}
+
+#[test]
+fn a_running_donor_takes_new_settings_without_a_restart() {
+    let mut lab = Lab::with_donors(1);
+    let (state, pid) = (lab.donor_state("donor-1"), lab.donor("donor-1").pid());
+    let set = |line: &[&str]| lab.cli.json(&[&["set"], line, &["--state", arg(&state)]].concat());
+    let changed = set(&["lend.max", "3GiB"]);
+    assert_eq!((&changed["running"], &changed["applies"]), (&true.into(), &"at once".into()));
+    wait_until("room beyond the old limit", PATIENCE, || {
+        lab.cli.donor("donor-1")["room"].as_u64() > Some(2 * GIB)
+    });
+    set(&["lend.label", "room-9"]);
+    wait_until("the new label", PATIENCE, || lab.cli.donor("donor-1")["label"] == "room-9");
+    set(&["label", "--unset"]);
+    wait_until("no label", PATIENCE, || lab.cli.donor("donor-1")["label"].is_null());
+    let listen = set(&["lend.listen", "127.0.0.1:0"]);
+    assert_eq!(listen["applies"], "at the next start");
+    assert_eq!(lab.donor("donor-1").pid(), pid);
+    assert!(lab.donor("donor-1").ended().is_none());
+}
+
+#[test]
+fn a_running_manager_takes_new_settings_without_a_restart() {
+    let mut lab = Lab::with_options(2, &["--gc-grace", "1d", "--lease", "2s"]);
+    lab.cli.ok(&["space", "create", "lab", "--copies", "2"]);
+    let (input, _) = file(lab.dir(), "input", 3, 1 << 20);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    lab.cli.ok(&["rm", "pot://lab/f"]);
+    wait_until("condemned chunks", PATIENCE, || lab.cli.status()["condemned_chunks"] != 0);
+    assert!(lab.chunk_files() > 0);
+    let state = lab.manager_dir();
+    lab.cli.ok(&["set", "manager.gc-grace", "2s", "--state", arg(&state)]);
+    lab.wait_clean(0);
+    assert!(lab.manager().ended().is_none());
+}
+
+#[test]
+fn a_hangup_reads_the_settings_again_and_a_bad_file_changes_nothing() {
+    let mut lab = Lab::with_donors(1);
+    let state = lab.donor_state("donor-1");
+    let path = state.join("settings.toml");
+    let good = fs::read_to_string(&path).expect("a settings file");
+    let reloads = || -> u64 {
+        let said = fs::read(state.join("daemon.json")).expect("what it says");
+        let said = serde_json::from_slice::<Value>(&said).unwrap_or_default();
+        said["reloads"].as_u64().unwrap_or_default()
+    };
+    fs::write(&path, format!("label = \"by-hand\"\n{good}")).expect("written");
+    lab.donor("donor-1").signal(Signal::HUP);
+    wait_until("the label that was set by hand", PATIENCE, || {
+        lab.cli.donor("donor-1")["label"] == "by-hand"
+    });
+    let before = reloads();
+    fs::write(&path, format!("labell = \"misspelt\"\n{good}")).expect("written");
+    lab.donor("donor-1").signal(Signal::HUP);
+    wait_until("one more reload", PATIENCE, || reloads() > before);
+    assert_eq!(lab.cli.donor("donor-1")["label"], "by-hand");
+    // The command line says the same of it: the file, the line, the key, and what may be meant.
+    let why = lab.cli.fails(2, &["set", "lend.away", "3d", "--state", arg(&state)]);
+    assert_eq!(why.code, "POT-E004");
+    assert!(why.message.contains("settings.toml, line 1: unknown key “labell”"), "{why:?}");
+    assert!(why.hint.contains("“label”"), "{why:?}");
+    let logs = lab.logs();
+    assert!(logs.iter().any(|(_, text)| text.contains("labell")), "an error is logged");
+    // A manager that hears one goes on as well.
+    lab.manager().signal(Signal::HUP);
+    lab.manager().signal(Signal::HUP);
+    lab.cli.ok(&["space", "create", "lab"]);
+    fs::write(&path, good).expect("written");
+}
+
+#[test]
+fn a_daemon_outlives_the_terminal_it_was_started_from() {
+    let lab = Lab::empty();
+    let (state, ready) = (lab.dir().join("manager"), lab.dir().join("ready"));
+    let mut command = lab.cli.command();
+    command.args(["manager", "--listen", "127.0.0.1:0", "--state", arg(&state), "--ready-file"]);
+    command.arg(&ready).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut running = Running::start(&mut command);
+    wait_until("the manager to serve", PATIENCE, || ready.exists());
+    // What a terminal does that goes: nobody reads any more, and a hangup.
+    drop(running.child().stderr.take());
+    fs::write(state.join("settings.toml"), "nonsense = 1\n").expect("written");
+    running.signal(Signal::HUP);
+    let heard = |count: u64| {
+        let said = fs::read(state.join("daemon.json")).unwrap_or_default();
+        let said = serde_json::from_slice::<Value>(&said).unwrap_or_default();
+        said["reloads"].as_u64() == Some(count) && said["refused"].is_string()
+    };
+    wait_until("an error that nobody can read", PATIENCE, || heard(1));
+    running.signal(Signal::HUP);
+    wait_until("another", PATIENCE, || heard(2));
+    let admin = lab.cli.under(&state.join("admin"));
+    admin.ok(&["space", "create", "lab"]);
+    assert_eq!(stop(&mut running, Signal::TERM), 0);
+}
+
+#[test]
+fn a_setting_that_makes_no_sense_is_refused_and_nothing_is_written() {
+    let lab = Lab::with_donors(1);
+    let state = lab.donor_state("donor-1");
+    let before = fs::read(state.join("settings.toml")).expect("a settings file");
+    for (line, said) in [
+        (&["lend.maxx", "1GiB"][..], "lend.max"),
+        (&["listen", "0.0.0.0:1"], "manager.listen or lend.listen"),
+        (&["lend.max", "10"], ""),
+        (&["lend.scrub-every", "soon"], ""),
+        (&["lend.max", "1GiB", "--dir", "/nowhere"], "lent are"),
+    ] {
+        let line = [&["set"], line, &["--state", arg(&state)]].concat();
+        let why = lab.cli.fails(2, &line);
+        assert!(why.code == "POT-E004" && why.hint.contains(said), "{line:?}: {why:?}");
+    }
+    // A reload that cannot be kept to is said, too.
+    let why = lab.cli.fails(2, &["set", "lend.keep-free", "100%", "--state", arg(&state)]);
+    assert!(why.message.contains("leaves nothing to lend"), "{why:?}");
+    lab.cli.ok(&["set", "lend.keep-free", "0%", "--state", arg(&state)]);
+    assert_eq!(fs::read(state.join("settings.toml")).expect("a settings file"), before);
+    let why =
+        lab.cli.fails(3, &["set", "lend.max", "1GiB", "--state", arg(&lab.dir().join("none"))]);
+    assert!(why.hint.contains("potluck lend"), "{why:?}");
+}
+
+#[test]
+fn all_in_one_keeps_what_it_was_told_of_both_its_daemons() {
+    let lab = Lab::empty();
+    let state = lab.dir().join("state");
+    let lent: PathBuf = lab.dir().join("lent");
+    let up = |more: &[&str]| {
+        let args = [&["up", "--state", arg(&state)], more].concat();
+        start_daemon(&lab.cli, lab.dir(), "up", &args).0
+    };
+    let mut running = up(&[
+        "--listen",
+        "127.0.0.1:0",
+        "--lend",
+        arg(&lent),
+        "--max",
+        "1GiB",
+        "--keep-free",
+        "0%",
+        "--repair-grace",
+        "1h",
+    ]);
+    assert_eq!(stop(&mut running, Signal::TERM), 0);
+    let mut running = up(&[]);
+    assert_eq!(shown(&lab.cli, &state, "manager.repair-grace")["value"], "1h");
+    let max = shown(&lab.cli, &state, "lend.max");
+    assert_eq!((max["value"].as_str(), max["dir"].as_str()), (Some("1GiB"), lent.to_str()));
+    let donors = lab.cli.under(&state.join("manager/admin"));
+    wait_until("the donor", PATIENCE, || !donors.live_donors().is_empty());
+    lab.cli.ok(&["set", "lend.label", "here", "--state", arg(&state)]);
+    wait_until("the label", PATIENCE, || donors.status()["donors"][0]["label"] == "here");
+    assert_eq!(stop(&mut running, Signal::TERM), 0);
+}
+
+#[test]
+fn a_file_in_the_working_directory_configures_nothing() {
+    let lab = Lab::with_donors(1);
+    let home = lab.dir().join("user");
+    let user = lab.cli.at_home(&home);
+    user.ok(&["join", &lab.token("user")]);
+    fs::write(lab.dir().join(".potluck.toml"), "pool = \"elsewhere\"\n").expect("written");
+    user.ok(&["ls"]);
+    // One in the user's own place does, so that the name is not merely misspelt here.
+    let own = home.join("config/potluck/config.toml");
+    fs::write(own, "pool = \"elsewhere\"\n").expect("written");
+    assert!(user.fails(3, &["ls"]).message.contains("elsewhere"));
+}
