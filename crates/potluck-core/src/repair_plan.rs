@@ -96,6 +96,11 @@ impl Judged {
         self.matching == self.shards.len()
     }
 
+    /// Shards of which a copy counts, also where they fail together.
+    pub fn there(&self) -> usize {
+        self.shards.iter().filter(|stand| **stand != Stand::Missing).count()
+    }
+
     /// The shards that need a copy elsewhere.
     pub fn lacking(&self) -> impl Iterator<Item = usize> + '_ {
         let stands = self.shards.iter().enumerate();

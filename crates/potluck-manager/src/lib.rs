@@ -14,6 +14,7 @@ mod calls;
 mod catalog;
 mod config;
 mod converting;
+mod departure;
 mod error;
 mod failure;
 mod gc;

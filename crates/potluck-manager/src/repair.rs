@@ -9,7 +9,7 @@ use crate::pool::{Changes, Group, Purpose, Switch};
 use crate::service::Service;
 use crate::survey::{self, Damaged, Encode, Findings, Haste};
 use crate::trim::{self, Trimmed};
-use crate::{calls, converting, trial};
+use crate::{calls, converting, departure, trial};
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, MemberId};
@@ -47,6 +47,12 @@ pub struct Kept {
     pub metadata: MetadataHealth,
     /// What leaves each donor.
     pub moving: BTreeMap<DonorId, survey::Moving>,
+    /// What of that no other donor takes.
+    blocked: BTreeMap<DonorId, survey::Blocked>,
+    /// Files that donors which were given up may bring back.
+    awaited: BTreeMap<DonorId, u64>,
+    /// What it means that a donor leaves, found when it began to; a survey that began later knows.
+    foreseen: BTreeMap<DonorId, (Tick, survey::Moving, survey::Blocked)>,
     /// When the last survey began that ended.
     pub began: Option<Tick>,
     /// When one last began, whatever came of it.
@@ -110,7 +116,41 @@ struct Due {
     hurry: bool,
 }
 
+/// What is known of what leaves a donor.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Leaving {
+    /// What has to be made elsewhere first.
+    pub moving: survey::Moving,
+    /// What of that no other donor takes.
+    pub blocked: survey::Blocked,
+    /// Files that only its return brings back.
+    pub awaited: u64,
+}
+
 impl Kept {
+    /// What leaves a donor.
+    pub fn of(&self, donor: DonorId) -> Leaving {
+        let awaited = self.awaited.get(&donor).copied().unwrap_or_default();
+        if let Some((_, moving, blocked)) = self.foreseen.get(&donor) {
+            return Leaving { moving: *moving, blocked: *blocked, awaited };
+        }
+        Leaving {
+            moving: self.moving.get(&donor).copied().unwrap_or_default(),
+            blocked: self.blocked.get(&donor).copied().unwrap_or_default(),
+            awaited,
+        }
+    }
+
+    /// Whether it is known what leaves a donor that began to at `since`.
+    pub fn knows(&self, donor: DonorId, since: Tick) -> bool {
+        self.began.is_some_and(|began| began >= since) || self.foreseen.contains_key(&donor)
+    }
+
+    /// What was found before a donor began to leave at `since`.
+    pub fn foresee(&mut self, donor: DonorId, since: Tick, found: &departure::Outlook) {
+        self.foreseen.insert(donor, (since, found.moving, found.blocked));
+    }
+
     fn due(&self, now: Tick, settle: Duration, every: Duration, stuck: bool) -> Option<Haste> {
         let failed = self.failed.is_some();
         let since = self.tried.map(|tried| now.saturating_sub(tried));
@@ -142,6 +182,9 @@ impl Kept {
         let spaces = findings.spaces.iter().map(|space| (space.name.clone(), space.clone()));
         self.spaces = spaces.collect();
         self.moving = std::mem::take(&mut findings.moving);
+        self.blocked = std::mem::take(&mut findings.blocked);
+        self.awaited = std::mem::take(&mut findings.awaited);
+        self.foreseen.retain(|_, (since, ..)| *since > began);
         self.damaged = findings.damaged.clone();
         self.metadata = findings.metadata.health.clone();
         self.began = Some(began);

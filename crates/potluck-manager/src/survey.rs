@@ -8,11 +8,13 @@
 pub mod excess;
 pub mod file;
 pub mod findings;
+pub mod leaving;
 pub mod metadata;
 
 pub use excess::Excess;
 pub use file::{chunk_facts, judge_file, reaches_goal};
-pub use findings::{Damaged, Encode, Findings, Job, Lacking, Moving, ShardAt, parity_bytes};
+pub use findings::{Damaged, Encode, Findings, Job, Lacking, ShardAt, parity_bytes};
+pub use leaving::{Blocked, Moving};
 pub use metadata::{Metadata, judge_own_file};
 
 use crate::catalog::units::{self, Met, Root};
@@ -122,12 +124,7 @@ pub fn page(
             Met::Dir => {}
             Met::File(version, layout) => {
                 chunks += version.chunks;
-                let kind = kind_of(root, &path);
-                if findings.own {
-                    findings.add_own(&version, kind, &path, &layout);
-                } else {
-                    findings.add(&version, kind, &layout);
-                }
+                findings.add_any(&version, kind_of(root, &path), &path, &layout);
             }
             Met::Damaged(_) if findings.own => findings.add_own_damaged(&path),
             Met::Damaged(why) => findings.add_damaged(root, &path, &why),
@@ -141,7 +138,7 @@ pub fn page(
 }
 
 /// What a file's chunks are to the pool: its own metadata is found again by kind (backup).
-fn kind_of(root: &Root, path: &str) -> ChunkKind {
+pub fn kind_of(root: &Root, path: &str) -> ChunkKind {
     if root.name != SYSTEM_SPACE {
         ChunkKind::Data
     } else if path.starts_with("journal/") {

@@ -27,9 +27,9 @@ pub use names::{
 };
 pub use reading::{CopyFault, Open, OpenFile, Opened, Report};
 pub use safety::{
-    Away, Damage, Fsck, FsckReport, GcResume, GiveBack, GiveBackStatus, GivingBack, PolicyChanged,
-    PolicySet, RepairAction, RepairControl, RepairState, RepairStatus, SLOWEST_SCRUB, ScrubNow,
-    Trust,
+    Away, Damage, Fsck, FsckReport, GcResume, GiveBack, GiveBackStatus, GivingBack, Going, MayGo,
+    PolicyChanged, PolicySet, RepairAction, RepairControl, RepairState, RepairStatus,
+    SLOWEST_SCRUB, ScrubNow, Trust,
 };
 pub use spaces::{SpaceCreate, SpaceInfo, SpaceList, SpaceRemove, Spaces};
 pub use status::{DonorState, DonorStatus, MetadataHealth, PoolStatus, SpaceHealth, Status};

@@ -25,6 +25,7 @@ mod pool {
     mod two_machines;
     mod waiting;
 
+    mod agreeing_verdicts;
     mod command_line;
     mod exit_codes;
     mod k01_erasure_coding;

@@ -1,11 +1,10 @@
 //! Taking lent space back.
 
 use super::{Answer, concerned};
-use crate::failure;
-use crate::give_back::{self, Loss};
+use crate::departure::{self, Loss};
+use crate::give_back;
 use crate::members::Caller;
 use crate::service::Service;
-use potluck_core::policy::Redundancy;
 use potluck_core::size::count;
 use potluck_wire::control::{GiveBack, GiveBackStatus, GivingBack};
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -16,13 +15,11 @@ impl Answer for GiveBack {
         let donor = concerned(&service, &caller, self.donor)?;
         if self.cancel {
             give_back::cancel(&service, donor).await?;
-            return Ok(give_back::progress(&service, donor).await?);
+            return Ok(give_back::progress(&service, donor, None).await?);
         }
         // Before anything is asked of the donor: afterwards the files are not told apart.
-        let loss = match self.now || self.dry_run {
-            true => give_back::would_lose(&service, donor).await?,
-            false => Loss::default(),
-        };
+        let outlook = departure::look(&service, donor).await?;
+        let loss = if self.now || self.dry_run { outlook.loss.clone() } else { Loss::default() };
         let listing = loss.digest();
         if !self.dry_run {
             if self.now && self.agreed.is_some_and(|agreed| agreed != listing) && loss.files > 0 {
@@ -31,17 +28,13 @@ impl Answer for GiveBack {
             let held = service.pool().held(donor);
             let goal = self.bytes.map_or(0, |bytes| held.saturating_sub(bytes));
             let lose = self.now.then_some(loss.versions);
-            give_back::begin(&service, donor, goal, lose).await?;
+            give_back::begin(&service, donor, goal, lose, &outlook).await?;
         }
-        let others = service.pool().stayers(donor, service.time.tick());
-        let narrow = |wide: &Redundancy| wide.donors() as usize > others;
-        let too_narrow = loss.widest.filter(|wide| self.dry_run && narrow(wide));
-        let progress = give_back::progress(&service, donor).await?;
+        let progress = give_back::progress(&service, donor, Some(&outlook)).await?;
         Ok(GivingBack {
             lost: loss.paths,
             lost_files: loss.files,
             listing: Some(listing),
-            too_narrow: too_narrow.map(|wide| failure::too_few_donors(wide, others)),
             ..progress
         })
     }
@@ -62,6 +55,6 @@ fn not_agreed(loss: &Loss) -> Failure {
 impl Answer for GiveBackStatus {
     async fn answer(self, service: Arc<Service>, caller: Caller) -> Result<GivingBack, Failure> {
         let donor = concerned(&service, &caller, self.donor)?;
-        Ok(give_back::progress(&service, donor).await?)
+        Ok(give_back::progress(&service, donor, None).await?)
     }
 }

@@ -5,8 +5,8 @@ use crate::ca::ProvenKey;
 use crate::catalog::members::{self, Member, NewMember};
 use crate::catalog::tokens::{self, Certified, NewToken, Token};
 use crate::catalog::{Durability, Error};
+use crate::departure::{self, Loss};
 use crate::failure;
-use crate::give_back::{self, Loss};
 use crate::members::Caller;
 use crate::service::Service;
 use potluck_core::chunk::Digest;
@@ -154,7 +154,7 @@ impl Answer for Leave {
     async fn answer(self, service: Arc<Service>, caller: Caller) -> Result<Done, Failure> {
         let who = caller.member()?;
         if who.role == Role::Donor {
-            let loss = give_back::would_lose(&service, DonorId(who.member.0)).await?;
+            let loss = departure::look(&service, DonorId(who.member.0)).await?.loss;
             if loss.files > 0 && self.agreed != Some(loss.digest()) {
                 return Err(still_needed(&who.name, &loss));
             }

@@ -31,7 +31,7 @@ impl Answer for Status {
             donor.bad = copies.bad;
             let giving = service.pool().giving(donor.donor).is_some();
             if giving {
-                donor.giving_back = Some(give_back::progress(&service, donor.donor).await?);
+                donor.giving_back = Some(give_back::progress(&service, donor.donor, None).await?);
             }
         }
         let disks: Vec<String> = donors.iter().filter_map(disk_alarm).collect();

@@ -3,7 +3,7 @@
 
 use super::Pool;
 use super::donors::Donor;
-use potluck_core::chunk::ChunkName;
+use potluck_core::chunk::{ChunkName, PARTS};
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_core::repair_plan::{Copy, Domain, Helper, Worth};
@@ -183,6 +183,15 @@ impl Standings {
             (standing.worth, standing.worth_leaving) = (Worth::Lost, Worth::Lost);
         }
         without
+    }
+
+    /// The same if all that one donor has left it, made elsewhere first.
+    pub fn leaving(&self, donor: DonorId) -> Self {
+        let mut leaving = self.clone();
+        if let Some(standing) = leaving.0.get_mut(&donor) {
+            (standing.below, standing.rule, standing.takes) = (PARTS, Rule::WhenWhole, false);
+        }
+        leaving
     }
 
     /// The same without what leaves at once any donor but this one.

@@ -2,6 +2,7 @@
 
 use super::excess::{Excess, Ground, MAX_EXCESS, MAX_VOTES, Vote};
 use super::file::{File, copies, goal_is_there, judged, least};
+use super::leaving::{Blocked, Moving};
 use super::metadata::Metadata;
 use crate::catalog::units::{Layout, Root, Unit};
 use crate::catalog::versions::Version;
@@ -13,7 +14,7 @@ use potluck_core::path::SYSTEM_SPACE;
 use potluck_core::policy::Redundancy;
 use potluck_core::repair_plan::{Copy, Domain, Judged, Stand, Worth};
 use potluck_wire::control::SpaceHealth;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Units that wait to be made whole; the least urgent beyond that wait for the next survey.
 const MAX_QUEUED: usize = 16_384;
@@ -102,15 +103,6 @@ impl Job {
     }
 }
 
-/// What is still to leave a donor.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Moving {
-    /// Chunks that have to be made elsewhere first, counted for each use.
-    pub chunks: u64,
-    /// Their stored bytes.
-    pub bytes: u64,
-}
-
 /// A group whose parity is to be computed.
 #[derive(Debug, Clone)]
 pub struct Encode {
@@ -191,6 +183,10 @@ pub struct Findings {
     pub encode: Vec<Encode>,
     /// What leaves each donor.
     pub moving: BTreeMap<DonorId, Moving>,
+    /// What of that nobody takes.
+    pub blocked: BTreeMap<DonorId, Blocked>,
+    /// Files that cannot be read and that donors which were given up may bring back.
+    pub awaited: BTreeMap<DonorId, u64>,
     takers: Vec<Taker>,
     /// Copies that were counted as lacking, under how many deaths.
     counted: BTreeMap<Lacking, usize>,
@@ -252,6 +248,20 @@ impl Look<'_> {
         !self.goal || piece >= self.layout.data
     }
 
+    /// Whether the unit, lacking as it is, would be no safer if a copy that leaves stayed: all the
+    /// others fail together, and so would this one.
+    fn adds_nothing(&self, piece: usize, copy: &Copy) -> bool {
+        let with = |worth| {
+            let mut copies = self.copies.to_vec();
+            for other in copies[piece].iter_mut().filter(|other| other.donor == copy.donor) {
+                other.worth = worth;
+            }
+            let judged = judged(self.unit, &copies);
+            (judged.matching, judged.there(), judged.readable)
+        };
+        self.judged.readable && with(Worth::Counts) == with(Worth::Lost)
+    }
+
     fn shard(&self, piece: usize, position: u8) -> ShardAt {
         shard_at(self.layout, self.copies, piece, position)
     }
@@ -268,9 +278,14 @@ impl Findings {
         Self { standings, takers, ..Self::default() }
     }
 
+    /// Files that are added from now on are of this space.
+    pub fn walk(&mut self, root: &Root) {
+        self.own = root.name == SYSTEM_SPACE;
+    }
+
     /// The next space is walked.
     pub fn enter(&mut self, root: &Root, policy: Redundancy) {
-        self.own = root.name == SYSTEM_SPACE;
+        self.walk(root);
         if self.own {
             return;
         }
@@ -282,6 +297,15 @@ impl Findings {
             surveyed: true,
             ..SpaceHealth::default()
         });
+    }
+
+    /// A file of users, or one of the pool's own at `path`.
+    pub fn add_any(&mut self, version: &Version, kind: ChunkKind, path: &str, layout: &Layout) {
+        if self.own {
+            self.add_own(version, kind, path, layout);
+        } else {
+            self.add(version, kind, layout);
+        }
     }
 
     /// A file of the space entered last.
@@ -318,6 +342,12 @@ impl Findings {
         }
         let file = file.done();
         let health = &file.health;
+        if health.unreadable > 0 && file.may_return {
+            let lost = copies.iter().flatten().filter(|copy| copy.worth == Worth::Lost);
+            for donor in lost.map(|copy| copy.donor).collect::<BTreeSet<_>>() {
+                *self.awaited.entry(donor).or_default() += 1;
+            }
+        }
         if let Some(space) = self.spaces.last_mut() {
             space.files += 1;
             space.unreadable += u64::from(health.unreadable > 0);
@@ -404,6 +434,9 @@ impl Findings {
             used: relied.filter_map(domain).collect(),
             make,
         };
+        if !look.goal {
+            self.note_blocked(look.version, &job);
+        }
         self.push(job);
     }
 
@@ -467,7 +500,7 @@ impl Findings {
     }
 
     /// Whether some donor could take a copy to make (core's `repair_plan::target`).
-    fn is_takeable(&self, job: &Job, make: &Make) -> bool {
+    pub(super) fn is_takeable(&self, job: &Job, make: &Make) -> bool {
         let shard = &job.shards[make.shard];
         let able = || self.takers.iter().filter(|taker| !shard.at.contains(&taker.donor));
         let roomy = |taker: &Taker| taker.free >= u64::from(shard.len);
@@ -538,6 +571,13 @@ impl Findings {
         if let Some(ground) = ground {
             let keep = look.relied(|other, stand| apart(stand).filter(|_| other == piece));
             return Some((ground, keep));
+        }
+        if leaves && look.adds_nothing(piece, copy) {
+            let keep = look.relied(|_, stand| match stand {
+                Stand::Apart(donor) | Stand::Crowded(donor) => Some(donor),
+                Stand::Missing => None,
+            });
+            return Some((Ground::Leaves(standing.rule), keep));
         }
         let safe = judged.matching > judged.need && judged.readable;
         (leaves && standing.rule == Rule::WhenSafe && safe)

@@ -12,7 +12,7 @@ use crate::catalog::versions::Version;
 use crate::pool::Standings;
 use potluck_core::chunk::ChunkKind;
 use potluck_core::ids::VersionId;
-use potluck_core::repair_plan::{Copy, Judged, Stand};
+use potluck_core::repair_plan::{Copy, Judged};
 use potluck_wire::control::MetadataHealth;
 use std::collections::BTreeSet;
 
@@ -76,8 +76,7 @@ impl Findings {
         for (unit, judged_wide) in units.iter().zip(all) {
             let narrow = with_copies(unit, has);
             file.count(&narrow, &judged(&narrow, &copies), &copies);
-            let there = judged_wide.shards.iter().filter(|stand| **stand != Stand::Missing);
-            let there = there.count() as u32;
+            let there = judged_wide.there() as u32;
             let least = &mut self.metadata.health.copies;
             *least = Some(least.map_or(there, |least| least.min(there)));
             let look = Look {

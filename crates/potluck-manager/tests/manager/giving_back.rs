@@ -3,8 +3,8 @@ use crate::lab::{LEN, chunk, commit, eventually, file, offer, refused, reserve};
 use potluck_core::ids::MemberId;
 use potluck_manager::ManagerConfig;
 use potluck_wire::control::{
-    Away, DonorState, GiveBack, GiveBackStatus, GivingBack, Outcome, RepairAction, RepairControl,
-    Revoke,
+    Away, DonorState, GiveBack, GiveBackStatus, GivingBack, Going, Outcome, RepairAction,
+    RepairControl, Revoke,
 };
 use potluck_wire::error::{ErrorKind, code};
 use std::time::Duration;
@@ -97,13 +97,13 @@ async fn that_too_few_would_stay_is_said_before_it_begins() {
     crew.copies("pot://lab/double", &[2], &[0, 1]).await;
     let look = async |at| {
         let dry = GiveBack { dry_run: true, ..give_back(&crew, at) };
-        crew.lab.admin().call(&dry).await.expect("told").too_narrow
+        crew.lab.admin().call(&dry).await.expect("told").may_go
     };
-    let why = look(2).await.expect("three copies need three");
-    assert!(why.contains("3 donors") && why.contains("2 are available"), "{why}");
-    crew.lab.admin().call(&give_back(&crew, 2)).await.expect("begun");
-    let begun = progress(&crew, 2).await;
-    assert_eq!(begun.too_narrow, None, "what is stuck is said of one under way");
+    let told = look(2).await;
+    assert_eq!(told.verdict, Going::Stuck, "three copies need three");
+    assert!(told.why.contains("3 donors") && told.why.contains("2 are available"), "{told:?}");
+    let begun = crew.lab.admin().call(&give_back(&crew, 2)).await.expect("begun").may_go;
+    assert_eq!((&begun, progress(&crew, 2).await.may_go), (&told, begun.clone()), "and goes on so");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -196,9 +196,8 @@ pub struct GivingBack {
     /// Bytes that other donors can take now; `None` from older managers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub room_elsewhere: Option<u64>,
-    /// With `dry_run`: why it would not come to its end in the pool as it is, if so.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub too_narrow: Option<String>,
+    /// Whether the donor may leave the pool; of a part that is given back nothing is said.
+    pub may_go: MayGo,
     /// Whether the donor is not heard now: nothing moves until it is.
     pub silent: bool,
     /// Whether no other donor stays: the pool's own metadata is then on the manager's own disk only.
@@ -216,6 +215,35 @@ pub struct GivingBack {
     /// What names the whole list of these, to be agreed to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub listing: Option<Digest>,
+}
+
+/// Whether a donor may leave the pool: one judgement, which `status`, `nodes rm`, `nodes drain` and
+/// `give-back` show.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MayGo {
+    /// Whether it may.
+    pub verdict: Going,
+    /// Why, or why not.
+    pub why: String,
+    /// What to do; empty where nothing is to be done.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub advice: String,
+}
+
+/// Whether a donor may go.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Going {
+    /// It cannot be told yet.
+    #[default]
+    NotKnown,
+    /// It may: nothing is less safe without it.
+    Now,
+    /// When what it holds has been moved to others, which take it.
+    AfterMoving,
+    /// What it holds cannot be moved in the pool as it is.
+    Stuck,
 }
 
 /// A donor announces its absence, or an admin does for it: repair waits that long.

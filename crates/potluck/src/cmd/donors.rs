@@ -2,7 +2,7 @@
 
 use crate::output::{count, duration};
 use potluck_client::pool::Client;
-use potluck_wire::control::{DonorState, DonorStatus, GivingBack, PoolStatus, Status};
+use potluck_wire::control::{DonorState, DonorStatus, GivingBack, Going, PoolStatus, Status};
 use potluck_wire::error::{ErrorKind, Failure, code};
 
 /// The donor that a person means: by its name, or where several have it by its number.
@@ -68,6 +68,9 @@ pub fn state(donor: &DonorStatus) -> String {
         text.push_str(&match (back.safe_to_remove, back.done) {
             (true, _) => ", empty: safe to remove".to_string(),
             (_, true) => ", gave back".into(),
+            _ if back.may_go.verdict == Going::Stuck => {
+                format!(", giving back {} %, stuck: {}", percent_given(back), back.may_go.why)
+            }
             _ => format!(", giving back {} %", percent_given(back)),
         });
     }

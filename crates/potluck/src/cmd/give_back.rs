@@ -10,7 +10,7 @@ use crate::progress_bar;
 use potluck_client::pool::Client;
 use potluck_core::ids::DonorId;
 use potluck_core::size::format_size;
-use potluck_wire::control::{GiveBack, GiveBackStatus, GivingBack};
+use potluck_wire::control::{GiveBack, GiveBackStatus, GivingBack, Going, MayGo};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::fmt::Write;
 use std::time::Duration;
@@ -98,6 +98,7 @@ pub async fn empty(
         return Ok(Ending::Done);
     }
     let background = GoesOn { output, place, over: false };
+    hindrances(place, &begun).iter().for_each(|what| output.note(what));
     wait(place, client, background, shown).await
 }
 
@@ -137,16 +138,14 @@ fn plan(place: &Place<'_>, bytes: Option<u64>, now: bool, planned: &GivingBack) 
     if !now {
         text.push_str("\nwhat other donors lack of it moves to them first; nothing is lost");
         let to_move = planned.held - kept;
-        if let Some(room) = planned.room_elsewhere.filter(|room| *room < to_move) {
+        let room = planned.room_elsewhere.filter(|room| bytes.is_some() && *room < to_move);
+        if let Some(room) = room {
             let (to_move, room) = (format_size(to_move), format_size(room));
             let _ = write!(
                 text,
                 "\n! up to {to_move} move, and the others have {room} free: lend more elsewhere, \
                  or it waits for room"
             );
-        }
-        if let Some(why) = &planned.too_narrow {
-            let _ = write!(text, "\n! it cannot come to its end: {why}; lend more elsewhere first");
         }
         hindrances(place, planned).iter().for_each(|what| text.push_str(&format!("\n! {what}")));
         return text;
@@ -178,8 +177,18 @@ fn meaning(place: &Place<'_>) -> String {
     )
 }
 
+/// Why a donor may not go now, and what to do; `None` where it may or all goes its way.
+fn why_not(back: &GivingBack) -> Option<String> {
+    let MayGo { verdict, why, advice } = &back.may_go;
+    let stuck = *verdict == Going::Stuck;
+    stuck.then(|| format!("it cannot come to its end: {why}; {advice}"))
+}
+
 /// What keeps a give-back from going on.
 fn hindrances(place: &Place<'_>, back: &GivingBack) -> Vec<String> {
+    if let Some(why) = why_not(back) {
+        return vec![why];
+    }
     let silent = back.silent.then(|| {
         format!(
             "{} is not heard, and nothing moves until it is: start `potluck lend` there first",
@@ -330,11 +339,13 @@ mod tests {
             GivingBack { held: 9 << 20, room_elsewhere: Some(1 << 20), ..GivingBack::default() };
         let text = plan(&place(), None, false, &planned);
         assert!(text.contains("nothing new is stored there until"), "{text}");
+        let text = plan(&place(), Some(9 << 20), false, &planned);
         assert!(text.contains("9.0 MiB move, and the others have 1.0 MiB free"), "{text}");
-        let narrow = GivingBack { too_narrow: Some("too few".into()), ..planned.clone() };
+        let may_go = |verdict| MayGo { verdict, why: "too few".into(), advice: "lend".into() };
+        let narrow = GivingBack { may_go: may_go(Going::Stuck), ..planned.clone() };
         let text = plan(&place(), None, false, &narrow);
-        assert!(text.contains("cannot come to its end: too few; lend more"), "{text}");
-        let roomy = GivingBack { room_elsewhere: Some(9 << 20), ..planned };
+        assert!(text.contains("! it cannot come to its end: too few; lend"), "{text}");
+        let roomy = GivingBack { may_go: may_go(Going::AfterMoving), ..planned };
         assert!(!plan(&place(), None, false, &roomy).contains('!'));
         let back = GivingBack { silent: true, stuck: 47, ..GivingBack::default() };
         let hindered = hindrances(&place(), &back);

@@ -9,7 +9,7 @@ use crate::output::{Output, count, table};
 use potluck_client::pool::Client;
 use potluck_core::ids::MemberId;
 use potluck_core::size::format_size;
-use potluck_wire::control::{DonorStatus, GivingBack, Revoke, Status, Trust};
+use potluck_wire::control::{DonorStatus, GivingBack, Going, MayGo, Revoke, Status, Trust};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;
 
@@ -110,6 +110,7 @@ async fn drain(
 struct RemovedDonor<'a> {
     donor: &'a str,
     removed: bool,
+    may_go: &'a MayGo,
     lost: &'a [String],
     lost_files: u64,
 }
@@ -118,36 +119,35 @@ struct RemovedDonor<'a> {
 async fn remove(args: NodeRemove, client: &Client, output: &Output) -> Result<Ending, Failure> {
     let donor = donors::named(client, &args.donor).await?;
     let place = Place { donor: Some(donor.donor), name: &donor.name, cancel: String::new() };
-    let loss = client.call(&give_back::look(&place)).await?;
+    let look = client.call(&give_back::look(&place)).await?;
     let report = |removed| RemovedDonor {
         donor: &donor.name,
         removed,
-        lost: &loss.lost,
-        lost_files: loss.lost_files,
+        may_go: &look.may_go,
+        lost: &look.lost,
+        lost_files: look.lost_files,
     };
     if args.caution.dry_run {
-        output.result(&report(false), |_| match loss.lost_files {
-            0 => format!("{} can be removed: no file is lost with it", donor.name),
-            _ => only_there(&donor.name, &loss),
-        });
+        output.result(&report(false), |_| removable(&donor.name, &look));
         return Ok(Ending::Done);
     }
-    if loss.lost_files > 0 {
-        if !args.force {
-            return Err(Failure::new(
-                ErrorKind::Conflict,
-                code::NOT_EMPTY,
-                only_there(&donor.name, &loss),
-            )
-            .hint(format!(
-                "empty it first: `potluck nodes drain {}`; --force loses these files",
-                donor.name
-            )));
-        }
-        output.note(&only_there(&donor.name, &loss));
+    if look.lost_files > 0 && !args.force {
+        let what = only_there(&donor.name, &look);
+        return Err(Failure::new(ErrorKind::Conflict, code::NOT_EMPTY, what).hint(format!(
+            "empty it first: `potluck nodes drain {}`; --force loses these files",
+            donor.name
+        )));
+    }
+    if look.may_go.verdict == Going::NotKnown && !args.force {
+        let what = format!("whether {} may go is not known yet: {}", donor.name, look.may_go.why);
+        return Err(Failure::new(ErrorKind::Retry, code::STUCK, what)
+            .hint("ask again in a moment; --force removes it all the same"));
+    }
+    if look.may_go.verdict != Going::Now {
+        output.note(&removable(&donor.name, &look));
     }
     if !args.caution.yes {
-        let question = match loss.lost_files {
+        let question = match look.lost_files {
             0 => format!("remove {} from the pool for ever?", donor.name),
             lost => format!("remove {} and lose {} for ever?", donor.name, count(lost, "file")),
         };
@@ -161,6 +161,26 @@ async fn remove(args: NodeRemove, client: &Client, output: &Output) -> Result<En
         )
     });
     Ok(Ending::Done)
+}
+
+/// Whether a donor may be removed as it is, and what that would mean.
+fn removable(name: &str, look: &GivingBack) -> String {
+    let MayGo { verdict, why, advice } = &look.may_go;
+    let means = match look.lost_files {
+        0 => "removed now, no file is lost with it; some are less safe until they are repaired"
+            .into(),
+        _ => only_there(name, look),
+    };
+    match verdict {
+        Going::Now => format!("{name} may go: {why}"),
+        Going::AfterMoving => {
+            format!("{name} may go once it is drained: {why} ({advice})\n{means}")
+        }
+        Going::Stuck => format!("{name} may not go now: {why}; {advice}\n{means}"),
+        Going::NotKnown => {
+            format!("whether {name} may go is not known yet: {why}; {advice}\n{means}")
+        }
+    }
 }
 
 /// What nobody but one donor has.

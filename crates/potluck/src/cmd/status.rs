@@ -113,9 +113,7 @@ fn own_metadata(metadata: &MetadataHealth) -> String {
     match metadata.copies {
         None => "on no donor, only on the manager's own disk".into(),
         Some(copies) => {
-            let copies = if copies == 1 { "1 copy".into() } else { format!("{copies} copies") };
-            let asked = metadata.asked;
-            format!("{copies} on donors, {asked} asked")
+            format!("{} on donors, {} asked", count(copies.into(), "copy"), metadata.asked)
         }
     }
 }

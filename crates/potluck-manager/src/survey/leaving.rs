@@ -1,0 +1,48 @@
+//! What leaves donors, as a survey finds it.
+
+use super::findings::{Findings, Job, Make};
+use crate::catalog::versions::Version;
+use crate::pool::Standing;
+use potluck_core::policy::Redundancy;
+use potluck_core::repair_plan::Worth;
+
+/// What is still to leave a donor.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Moving {
+    /// Chunks that have to be made elsewhere first, counted for each use.
+    pub chunks: u64,
+    /// Their stored bytes.
+    pub bytes: u64,
+}
+
+/// What of that cannot be made elsewhere in the pool as it is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Blocked {
+    /// Chunks that no other donor takes.
+    pub chunks: u64,
+    /// What keeps those of them that need most donors.
+    pub widest: Option<Redundancy>,
+}
+
+impl Findings {
+    /// Counts what is to leave donors and nobody else takes.
+    pub(super) fn note_blocked(&mut self, version: &Version, job: &Job) {
+        let stays = |make: &&Make| !self.is_takeable(job, make);
+        for make in job.make.iter().filter(stays).collect::<Vec<_>>() {
+            let shard = &job.shards[make.shard];
+            let leaves = |at: &Standing| at.leaves(&shard.name) && at.worth != Worth::Lost;
+            for donor in &shard.at {
+                if !self.standings.get(*donor).is_some_and(leaves) {
+                    continue;
+                }
+                let blocked = self.blocked.entry(*donor).or_default();
+                blocked.chunks += 1;
+                let wide = Some(version.redundancy());
+                let donors = |wide: Option<Redundancy>| wide.map(Redundancy::donors);
+                if donors(wide) > donors(blocked.widest) {
+                    blocked.widest = wide;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Every command tells the same of what may go and of what is safe, at every moment.
+
+use super::content::{arg, file};
+use super::k05_give_back::Owner;
+use super::lab::{Lab, Lending};
+use super::waiting::{PATIENCE, wait_until};
+use serde_json::Value;
+
+/// Whether a donor may go, as each command tells it.
+#[derive(Debug)]
+struct Told {
+    removal: Value,
+    drain: Value,
+    owner: Value,
+    /// Of a donor that gives back.
+    status: Option<Value>,
+}
+
+impl Told {
+    fn ask(lab: &Lab, donor: &str) -> Self {
+        let removal = lab.cli.json(&["nodes", "rm", donor, "-n"]);
+        let drain = lab.cli.json(&["nodes", "drain", donor, "-n"]);
+        let owner = Owner::of(lab, donor).run(&["--json", "--all", "-n"]).ok().json();
+        let status = lab.cli.donor(donor)["giving_back"].clone();
+        let status = status.is_object().then_some(status);
+        Self { removal, drain, owner, status }
+    }
+
+    fn verdicts(&self) -> Vec<&Value> {
+        let status = self.status.iter();
+        let all = [&self.removal, &self.drain, &self.owner].into_iter().chain(status);
+        all.map(|told| &told["may_go"]["verdict"]).collect()
+    }
+}
+
+/// Asks every command about a donor, and fails unless all say `verdict`; gives the reason.
+#[track_caller]
+fn assert_all_say(lab: &Lab, stage: &str, donor: &str, verdict: &str) -> String {
+    let mut told = Told::ask(lab, donor);
+    // Two questions are not asked in one moment: a change between them is no disagreement.
+    for _ in 0..3 {
+        if told.verdicts().iter().all(|said| **said == verdict) {
+            break;
+        }
+        told = Told::ask(lab, donor);
+    }
+    let why = told.removal["may_go"]["why"].as_str().expect("a reason").to_owned();
+    let said = told.verdicts();
+    assert!(said.iter().all(|said| **said == verdict), "{stage}: {donor}: {told:#?}");
+    if let Some(status) = &told.status {
+        assert_eq!(status["safe_to_remove"], verdict == "now", "{stage}: {status:#}");
+    }
+    why
+}
+
+fn store(lab: &Lab, name: &str, seed: u64, options: &[&str]) {
+    let (input, _) = file(lab.dir(), name, seed, 1 << 20);
+    let to = format!("pot://lab/{name}");
+    lab.cli.ok(&[&["cp", arg(&input), &to], options].concat());
+}
+
+fn wait_surveyed(lab: &Lab) {
+    wait_until("a first look at everything", PATIENCE, || {
+        lab.cli.repair()["surveyed_seconds"].is_u64()
+    });
+}
+
+fn lab(donors: usize) -> Lab {
+    let lab = Lab::with_options(donors, &["--gc-grace", "1s", "--repair-grace", "2s"]);
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB", "--width", "8"]);
+    wait_surveyed(&lab);
+    lab
+}
+
+#[test]
+fn what_may_go_is_the_same_by_every_command_while_a_donor_is_emptied() {
+    let mut lab = lab(3);
+    assert_all_say(&lab, "with nothing stored", "donor-1", "now");
+    store(&lab, "once", 1, &[]);
+    assert_all_say(&lab, "right after a commit", "donor-1", "after_moving");
+    store(&lab, "thrice", 2, &["--copies", "3"]);
+    let why = assert_all_say(&lab, "three copies on three donors", "donor-1", "stuck");
+    assert!(why.contains("3 copies need 3 donors and 2 are available"), "{why}");
+    let owner = Owner::of(&lab, "donor-1");
+    let begun = owner.run(&["--all", "--no-wait"]).ok();
+    assert!(begun.text().contains("3 copies need 3 donors"), "at once: {}", begun.text());
+    let why = assert_all_say(&lab, "giving back, stuck", "donor-1", "stuck");
+    assert!(why.contains("3 copies need 3 donors"), "{why}");
+    assert_all_say(&lab, "another while one leaves", "donor-2", "stuck");
+
+    lab.lend("donor-4", Lending::default());
+    lab.wait_live();
+    wait_until("room for it to move", PATIENCE, || {
+        lab.cli.donor("donor-1")["giving_back"]["may_go"]["verdict"] != "stuck"
+    });
+    wait_until("all to have left", PATIENCE, || {
+        let told = Told::ask(&lab, "donor-1");
+        let safe = told.status.as_ref().is_some_and(|back| back["safe_to_remove"] == true);
+        assert!(!safe || lab.cli.is_safe("pot://lab/thrice"), "{told:#?}");
+        safe
+    });
+    assert_all_say(&lab, "emptied", "donor-1", "now");
+    lab.cli.ok(&["nodes", "rm", "donor-1", "-y"]);
+    assert!(lab.cli.is_safe("pot://lab/once") && lab.cli.is_safe("pot://lab/thrice"));
+}
+
+#[test]
+fn what_may_go_is_the_same_by_every_command_of_donors_that_died() {
+    let mut lab = lab(4);
+    store(&lab, "coded", 3, &["--ec", "2+1"]);
+    store(&lab, "twice", 4, &["--copies", "2"]);
+    for donor in lab.donor_names() {
+        assert_all_say(&lab, "four donors", &donor, "after_moving");
+    }
+    lab.kill_donor("donor-4");
+    wait_until("it to be given up", PATIENCE, || lab.cli.donor("donor-4")["state"] == "gone");
+    wait_until("repair to end", PATIENCE, || {
+        lab.cli.is_safe("pot://lab/coded") && lab.cli.is_safe("pot://lab/twice")
+    });
+    assert_all_say(&lab, "dead and made up for", "donor-4", "now");
+    let why = assert_all_say(&lab, "a code on all that live", "donor-3", "stuck");
+    assert!(why.contains("2+1 needs 3 donors and 2 are available"), "{why}");
+    store(&lab, "once", 5, &["--width", "1"]);
+    let holder = lab.cli.shares("pot://lab/once").into_keys().next().expect("a donor");
+    lab.kill_donor(&holder);
+    wait_until("it to be given up", PATIENCE, || lab.cli.donor(&holder)["state"] == "gone");
+    wait_until("that to be seen", PATIENCE, || lab.cli.space("lab")["unreadable"] == 1);
+    let why = assert_all_say(&lab, "dead with the only copy", &holder, "stuck");
+    assert!(why.contains("1 file needs what only it has"), "{why}");
+}
+
+#[test]
+fn what_may_go_is_not_known_before_the_first_look_at_everything() {
+    let mut lab = lab(2);
+    store(&lab, "once", 6, &[]);
+    lab.kill_donor("donor-2");
+    lab.kill_manager();
+    lab.start_manager();
+    // The manager waits for the second donor before it judges.
+    let told = Told::ask(&lab, "donor-1");
+    let surveyed = lab.cli.repair()["surveyed_seconds"].is_u64();
+    let known = told.verdicts().iter().all(|said| **said != "not_known");
+    assert!(known || told.verdicts().windows(2).all(|two| two[0] == two[1]), "{told:#?}");
+    assert!(!known || surveyed, "{told:#?}");
+    lab.start_donor("donor-2");
+    lab.wait_live();
+    wait_surveyed(&lab);
+    assert_all_say(&lab, "after it", "donor-1", "after_moving");
+}
+
+#[test]
+fn a_donor_of_a_pool_in_one_room_may_go_though_files_are_less_apart_than_promised() {
+    let mut lab = Lab::manager_only(&["--gc-grace", "1s"]);
+    for donor in ["donor-1", "donor-2", "donor-3"] {
+        let options = vec!["--label".into(), "room-12".into()];
+        lab.lend(donor, Lending { options, ..Lending::default() });
+    }
+    lab.wait_live();
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB", "--copies", "2"]);
+    wait_surveyed(&lab);
+    store(&lab, "twice", 7, &[]);
+    let holder = lab.cli.shares("pot://lab/twice").into_keys().next().expect("a donor");
+    assert_all_say(&lab, "one room", &holder, "after_moving");
+    Owner::of(&lab, &holder).run(&["--all"]).ok();
+    assert_all_say(&lab, "emptied", &holder, "now");
+    assert_eq!(lab.cli.shares("pot://lab/twice").len(), 2, "two copies, as before");
+}
