@@ -41,7 +41,8 @@ mod store;
 mod tickets;
 
 pub use error::DonorError;
-pub use store::StoreError;
+pub use state::{STATE_FILES, lent_dirs};
+pub use store::{Claiming, Owner, Removed, StoreError, remove as remove_store};
 
 use disk::Disk;
 use errands::Errands;
@@ -63,7 +64,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use store::{KnownStore, Store};
+use store::{Claimant, KnownStore, Store};
 use tokio::sync::watch;
 
 /// How long requests in progress may take to finish when the donor goes down.
@@ -94,6 +95,15 @@ pub struct DonorConfig {
     pub grace: Option<Duration>,
     /// How long reading back everything takes.
     pub scrub_every: Duration,
+}
+
+/// Who lends.
+#[derive(Debug, Clone)]
+pub struct Lender {
+    /// The membership that the donor acts under: its store is nobody else's.
+    pub owner: Owner,
+    /// What it may make of the lent directory.
+    pub claiming: Claiming,
 }
 
 impl DonorConfig {
@@ -159,6 +169,7 @@ impl Donor {
     /// Errors: the directory is not this donor's to lend, its disk failed, or the port is taken.
     pub async fn start(
         config: DonorConfig,
+        lender: Lender,
         env: Env,
         disk: Arc<dyn Disk>,
         caller: Caller,
@@ -170,7 +181,7 @@ impl Donor {
         }
         let (state, store, scrub) = {
             let (config, disk, entropy) = (config.clone(), Arc::clone(&disk), env.entropy.clone());
-            env.offload.run(move || open(&config, disk, &*entropy)).await?
+            env.offload.run(move || open(&config, &lender, disk, &*entropy)).await?
         };
         let cannot_listen = |why| DonorError::Listen { address: config.listen.clone(), why };
         let listener = env.net.listen(&config.listen).await.map_err(cannot_listen)?;
@@ -233,12 +244,15 @@ impl Donor {
 
 fn open(
     config: &DonorConfig,
+    lender: &Lender,
     disk: Arc<dyn Disk>,
     entropy: &dyn Entropy,
 ) -> Result<(State, Store, Scrub), DonorError> {
     let cannot_keep = |why| DonorError::State { dir: config.state.clone(), why };
-    let mut state = State::load(&*disk, entropy, &config.state).map_err(cannot_keep)?;
-    let claim = store::claim(&*disk, entropy, &config.dir, state.store(), state.path())?;
+    let Lender { owner, claiming } = lender;
+    let mut state = State::load(&*disk, entropy, &config.state, owner).map_err(cannot_keep)?;
+    let claimant = Claimant { owner, known: state.store(), claiming: *claiming };
+    let claim = store::claim(&*disk, entropy, &config.dir, claimant)?;
     let known = KnownStore { id: claim.id.clone(), dir: config.dir.clone() };
     // Before anything is stored there: a store that nobody remembers could be mistaken for none.
     state.remember_store(&*disk, known).map_err(cannot_keep)?;

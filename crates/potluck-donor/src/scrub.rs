@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 
-const FILE: &str = "scrub.json";
+pub(crate) const FILE: &str = "scrub.json";
 const MAX_FILE: u64 = 4096;
 /// So many times as fast as a machine that is always on may one read that seldom is. That keeps up
 /// with three hours a day, and 1 TiB is read at 4 MB/s then.

@@ -2,9 +2,9 @@
 //! the manager of the highest epoch it has heard. What it heard changes all the time and has a file of
 //! its own, so that no power cut on a disk that lies about what it synced takes the key with it.
 
-use crate::disk::{Disk, read_small, replace_durably};
+use crate::disk::{Disk, SystemDisk, read_small, replace_durably};
 use crate::standing::ManagerLife;
-use crate::store::KnownStore;
+use crate::store::{KnownStore, Owner};
 use potluck_core::entropy::Entropy;
 use potluck_core::ids::Epoch;
 use potluck_wire::ticket::Secret;
@@ -26,13 +26,12 @@ pub(crate) struct State {
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Own {
+    /// Whose memory it is.
+    owner: Owner,
     /// Shared with the manager alone; tickets and receipts are worth nothing without it.
     key: Secret,
     #[serde(default)]
     store: Option<KnownStore>,
-    /// Where releases up to 0.2 kept it.
-    #[serde(flatten, skip_serializing)]
-    heard: Heard,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -45,32 +44,46 @@ struct Heard {
     changes: u64,
 }
 
-impl State {
-    /// Reads the state in `dir`, or begins it with a new key.
-    pub fn load(disk: &dyn Disk, entropy: &dyn Entropy, dir: &Path) -> io::Result<Self> {
-        let path = dir.join(FILE);
-        match read_small(disk, &path, MAX_STATE) {
-            Ok(text) => {
-                let own: Own = serde_json::from_slice(&text)?;
-                let heard = Heard::load(disk, &path.with_file_name(HEARD))?;
-                let moves = heard.is_none() && own.heard != Heard::default();
-                let heard = heard.unwrap_or_else(|| own.heard.clone());
-                let state = Self { heard, own, path };
-                if moves {
-                    state.save_heard(disk)?; // the next save of the other file forgets it
-                }
-                Ok(state)
-            }
-            Err(why) if why.kind() == io::ErrorKind::NotFound => {
-                crate::store::make_dirs(disk, dir)?;
-                let key = Secret::generate(entropy);
-                let own = Own { key, store: None, heard: Heard::default() };
-                let state = Self { path, own, heard: Heard::default() };
-                state.save(disk)?;
-                Ok(state)
-            }
-            Err(why) => Err(why),
+/// The directories that the donor whose state is in `dir` lends, as far as it remembers.
+pub fn lent_dirs(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    match read_small(&SystemDisk, &dir.join(FILE), MAX_STATE) {
+        Ok(text) => {
+            let own: Own = serde_json::from_slice(&text)?;
+            Ok(own.store.into_iter().map(|store| store.dir).collect())
         }
+        Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(why) => Err(why),
+    }
+}
+
+/// What a donor keeps in its state directory, by name.
+pub const STATE_FILES: [&str; 3] = [FILE, HEARD, crate::scrub::FILE];
+
+impl State {
+    /// Reads the state in `dir`, or begins it with a new key. What another membership left there is
+    /// not this one's: neither its store nor the managers it heard.
+    pub fn load(
+        disk: &dyn Disk,
+        entropy: &dyn Entropy,
+        dir: &Path,
+        owner: &Owner,
+    ) -> io::Result<Self> {
+        let path = dir.join(FILE);
+        let own = match read_small(disk, &path, MAX_STATE) {
+            Ok(text) => Some(serde_json::from_slice::<Own>(&text)?),
+            Err(why) if why.kind() == io::ErrorKind::NotFound => None,
+            Err(why) => return Err(why),
+        };
+        if let Some(own) = own.filter(|own| own.owner.is(owner)) {
+            let heard = Heard::load(disk, &path.with_file_name(HEARD))?.unwrap_or_default();
+            return Ok(Self { path, own, heard });
+        }
+        crate::store::make_dirs(disk, dir)?;
+        let own = Own { owner: owner.clone(), key: Secret::generate(entropy), store: None };
+        let state = Self { path, own, heard: Heard::default() };
+        state.save_heard(disk)?; // first: what is there may be of another pool
+        state.save(disk)?;
+        Ok(state)
     }
 
     /// The file.
@@ -154,34 +167,38 @@ impl Heard {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::SystemDisk;
+    use potluck_core::chunk::Digest;
     use potluck_core::entropy::SeededEntropy;
+    use potluck_core::ids::DonorId;
+
+    fn owner(donor: u32) -> Owner {
+        let (pool_name, name) = ("lab".into(), "desk".into());
+        Owner { pool: Digest([1; 32]), donor: DonorId(donor), pool_name, name }
+    }
 
     #[test]
     fn what_was_heard_may_be_damaged_and_the_key_stays() {
         let dir = tempfile::tempdir().expect("a directory");
-        let load = || State::load(&SystemDisk, &SeededEntropy::new(1), dir.path()).expect("loaded");
+        let entropy = SeededEntropy::new(1);
+        let load_as =
+            |owner: &Owner| State::load(&SystemDisk, &entropy, dir.path(), owner).expect("loaded");
+        let load = || load_as(&owner(1));
         let mut state = load();
         let key = state.key().clone();
         state.remember_manager(&SystemDisk, (Epoch(3), 7), 11).expect("kept");
         let again = load();
         assert_eq!((again.heard(), again.heard_changes()), ((Epoch(3), 7), 11));
         std::fs::write(dir.path().join(HEARD), b"").expect("damaged");
-        let again = load();
-        assert_eq!((again.heard(), again.heard_changes()), (ManagerLife::default(), 0));
-        assert!(*again.key() == key);
-
-        // Of a release that kept both in one file.
-        std::fs::remove_file(dir.path().join(HEARD)).expect("removed");
-        let path = dir.path().join(FILE);
-        let text = std::fs::read_to_string(&path).expect("read");
-        let old = text.replacen('{', r#"{"epoch": 5, "start": 9,"#, 1);
-        std::fs::write(&path, old).expect("written");
         let mut state = load();
-        assert_eq!(state.heard(), (Epoch(5), 9));
-        // It is still known when that file was written anew, before a manager is heard again.
+        assert_eq!((state.heard(), state.heard_changes()), (ManagerLife::default(), 0));
+        assert!(*state.key() == key);
+
+        // Of another membership, nothing is taken over.
         let moved = serde_json::from_str(r#"{"id": "0f", "dir": "/new"}"#).expect("a store");
         state.remember_store(&SystemDisk, moved).expect("kept");
-        assert_eq!(load().heard(), (Epoch(5), 9));
+        state.remember_manager(&SystemDisk, (Epoch(5), 9), 1).expect("kept");
+        let another = load_as(&owner(2));
+        assert_eq!((another.heard(), another.store()), (ManagerLife::default(), None));
+        assert!(*another.key() != key);
     }
 }

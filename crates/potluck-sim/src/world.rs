@@ -10,8 +10,10 @@ use crate::net::BelieveWho;
 use crate::plan::Plan;
 use crate::stage::Stage;
 use potluck_core::budget::{KeepFree, Limits};
+use potluck_core::chunk::Digest;
+use potluck_core::ids::DonorId;
 use potluck_core::policy::Redundancy;
-use potluck_donor::{Donor, DonorConfig};
+use potluck_donor::{Claiming, Donor, DonorConfig, Lender, Owner};
 use potluck_manager::{Manager, ManagerConfig};
 use std::collections::BTreeMap;
 use std::future::pending;
@@ -145,7 +147,15 @@ impl World {
             };
             async move {
                 host.join(&stage.invitations).await;
-                let donor = Donor::start(config, host.env(), Arc::new(disk), host.caller()).await?;
+                let owner = Owner {
+                    pool: Digest::of(b"the pool"),
+                    donor: DonorId(number.into()),
+                    pool_name: "simulated".into(),
+                    name: who.to_string(),
+                };
+                let lender = Lender { owner, claiming: Claiming::Own };
+                let (env, caller) = (host.env(), host.caller());
+                let donor = Donor::start(config, lender, env, Arc::new(disk), caller).await?;
                 donor.run(pending()).await?;
                 Ok(())
             }

@@ -153,6 +153,8 @@ pub mod code {
     pub const ALREADY_JOINED: &str = "POT-E064";
     /// The membership has ended.
     pub const REVOKED: &str = "POT-E065";
+    /// The directory is not this donor's to lend.
+    pub const NOT_OURS: &str = "POT-E066";
     /// No manager answers.
     pub const NO_MANAGER: &str = "POT-E070";
     /// The catalog failed.

@@ -124,6 +124,17 @@ impl Identity {
         self.save_about(dir)
     }
 
+    /// Removes the identity in `dir`, if there is one; other files stay.
+    pub fn remove(dir: &Path) -> io::Result<()> {
+        for file in [KEY, CERTIFICATE, CA, ABOUT] {
+            match fs::remove_file(dir.join(file)) {
+                Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(why),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     /// Writes only what is not secret, after it changed.
     pub fn save_about(&self, dir: &Path) -> io::Result<()> {
         let about = serde_json::to_vec_pretty(&self.about).map_err(io::Error::other)?;

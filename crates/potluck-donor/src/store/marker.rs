@@ -2,8 +2,11 @@
 
 use super::layout::{Layout, MARKER};
 use crate::disk::{Disk, TEMP_EXTENSION, read_small, replace_durably};
+use potluck_core::chunk::Digest;
 use potluck_core::entropy::Entropy;
+use potluck_core::ids::DonorId;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -32,16 +35,57 @@ pub struct KnownStore {
     pub dir: PathBuf,
 }
 
+/// Whose a store is: one membership of one pool. Two donors never have one store, whatever
+/// directory or machine it is reached by.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Owner {
+    /// The pool, by its CA's fingerprint.
+    pub pool: Digest,
+    /// The donor's number there.
+    pub donor: DonorId,
+    /// What the pool is called, for people.
+    pub pool_name: String,
+    /// What people call the donor.
+    pub name: String,
+}
+
+impl Owner {
+    /// Whether both are one membership, whatever it is called.
+    pub fn is(&self, other: &Self) -> bool {
+        (self.pool, self.donor) == (other.pool, other.donor)
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "donor {} (“{}”) of pool {}", self.donor, self.name, self.pool_name)
+    }
+}
+
+/// What a donor may make of the directory it is to lend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Claiming {
+    /// Its own store; a new one only where it never had one.
+    #[default]
+    Own,
+    /// Also a store of this pool that was another donor's, or its own before.
+    Adopt,
+    /// A new store in place of its own, which is lost.
+    Anew,
+}
+
 #[derive(Debug, Serialize, Deserialize)]
 struct Marker {
     format: u32,
     store: StoreId,
+    owner: Owner,
     #[serde(default)]
     about: String,
 }
 
-const ABOUT: &str = "Potluck keeps chunks of other people's files here. Leave the directory alone; \
-                     to take it back, stop the donor, let the pool repair what it held, and delete it whole.";
+const ABOUT: &str = "Potluck keeps chunks of other people's files here. Leave the directory alone. \
+                     To take it back, run `potluck leave` as its donor: that moves what is needed \
+                     to other donors first, and then takes away what is here.";
 
 /// Why a directory cannot be lent.
 #[derive(Debug, thiserror::Error)]
@@ -63,30 +107,44 @@ pub enum StoreError {
     #[error("{} is not empty and not a Potluck store: lend an empty directory, so that your files and the pool's never mix", .0.display())]
     Foreign(PathBuf),
     /// It was a store and is not one now.
-    #[error("{} should hold this donor's store, but its {MARKER} is missing: mount the disk if it is not mounted, then start again. If the store is lost for good, delete {} and start again; the pool then repairs what it held", dir.display(), state.display())]
-    Missing {
-        /// The lent directory.
-        dir: PathBuf,
-        /// What to delete.
-        state: PathBuf,
-    },
+    #[error("{dir} should hold this donor's store, but its {MARKER} is missing: mount the disk if it is not mounted, then start again. If the store is lost for good, `potluck lend {dir} --new-store` begins an empty one, and the pool makes what it held again from other copies", dir = .0.display())]
+    Missing(PathBuf),
     /// The donor's store is elsewhere.
-    #[error("this donor's store is at {}, not at {}: lend the former, or move the store there. To begin an empty store instead, delete {}", known.display(), dir.display(), state.display())]
+    #[error("this donor's store is at {}, not at {dir}: lend the former, or move the store there whole while no donor runs. If it is lost for good, `potluck lend {dir} --new-store` begins an empty one", known.display(), dir = dir.display())]
     Elsewhere {
         /// The lent directory.
         dir: PathBuf,
         /// Where the store was.
         known: PathBuf,
-        /// What to delete.
-        state: PathBuf,
     },
-    /// It is some other donor's store.
-    #[error("{} is the store of another donor: lend the directory that this donor used before. To take over this store instead, delete {}", dir.display(), state.display())]
+    /// The donor has a store, and it is asked to take another.
+    #[error("this donor's store is at {}, and is there: a donor has one. Lend that, or give it back first: `potluck leave`", .0.display())]
+    HasOne(PathBuf),
+    /// It is a store that this donor had before.
+    #[error("{dir} is a store that this donor had before; the one it has now is at {}: lend that. If that is lost for good, `potluck lend {dir} --adopt-store` takes this one, with all that is in it", known.display(), dir = dir.display())]
+    Earlier {
+        /// The lent directory.
+        dir: PathBuf,
+        /// Where the store is that it has now.
+        known: PathBuf,
+    },
+    /// It is the store of another donor of this pool.
+    #[error("{dir} is the store of {owner}, and this is donor {own}: lend an empty directory, or start that donor, with its --state. If its identity is lost for good, `potluck lend {dir} --adopt-store` takes the store over, with all that is in it", dir = dir.display())]
     Other {
         /// The lent directory.
         dir: PathBuf,
-        /// What to delete.
-        state: PathBuf,
+        /// Whose it is.
+        owner: Box<Owner>,
+        /// Who would lend it.
+        own: DonorId,
+    },
+    /// It is a store of another pool.
+    #[error("{} is the store of {owner}, which is another pool: lend an empty directory. `potluck leave`, as that donor, gives back what is here", dir.display())]
+    OtherPool {
+        /// The lent directory.
+        dir: PathBuf,
+        /// Whose it is.
+        owner: Box<Owner>,
     },
     /// Written by a newer release.
     #[error("the store in {} has format {format}, and this Potluck reads up to {FORMAT}: use the newer Potluck that wrote it", dir.display())]
@@ -105,21 +163,33 @@ pub(crate) struct Claim {
     pub lock: Box<dyn Send + Sync>,
 }
 
-/// Makes `dir` this donor's store, or finds that it is; `known` is what the donor's state, in the
-/// file `state`, remembers.
+/// Who claims a directory.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Claimant<'a> {
+    pub owner: &'a Owner,
+    /// The store that the donor's state remembers.
+    pub known: Option<&'a KnownStore>,
+    pub claiming: Claiming,
+}
+
+/// Makes `dir` this donor's store, or finds that it is.
+///
+/// Its lock is held before the marker is read, and a store that is taken over gets another name: a
+/// donor that had it before finds that out, whenever it looks again.
 pub(crate) fn claim(
     disk: &dyn Disk,
     entropy: &dyn Entropy,
     dir: &Path,
-    known: Option<&KnownStore>,
-    state: &Path,
+    claimant: Claimant<'_>,
 ) -> Result<Claim, StoreError> {
     let layout = Layout::new(dir);
-    let missing = |known: &KnownStore| missing(known, dir, state);
+    let Claimant { owner, known, claiming } = claimant;
     let absent = |why: &io::Error| why.kind() == io::ErrorKind::NotFound;
     let lock = match (lock(disk, dir), known) {
-        (Err(why), Some(known)) if absent(&why) => return Err(missing(known)),
-        (Err(why), None) if absent(&why) => {
+        (Err(why), Some(known)) if absent(&why) && claiming != Claiming::Anew => {
+            return Err(missing(known, dir));
+        }
+        (Err(why), _) if absent(&why) => {
             make_dirs(disk, dir).map_err(|why| layout.failed("making the directory", why))?;
             lock_dir(disk, &layout)?
         }
@@ -130,18 +200,57 @@ pub(crate) fn claim(
     };
     let found =
         read_marker(disk, &layout).map_err(|why| layout.failed("reading the marker", why))?;
+    let begin = || begin(disk, entropy, &layout, owner);
     let id = match (found, known) {
         (Some(marker), _) if marker.format > FORMAT => {
             return Err(StoreError::TooNew { dir: dir.to_owned(), format: marker.format });
         }
-        (Some(marker), Some(known)) if marker.store != known.id => {
-            return Err(StoreError::Other { dir: dir.to_owned(), state: state.to_owned() });
+        (Some(Marker { owner: other, .. }), _) if other.pool != owner.pool => {
+            return Err(StoreError::OtherPool { dir: dir.to_owned(), owner: Box::new(other) });
         }
-        (Some(marker), _) => marker.store,
-        (None, Some(known)) => return Err(missing(known)),
-        (None, None) => begin(disk, entropy, &layout)?,
+        (Some(marker), known) => {
+            let another = known.filter(|known| known.id != marker.store);
+            match (marker.owner.is(owner), another, claiming) {
+                (true, None, _) => marker.store,
+                (_, Some(known), Claiming::Adopt) if is_there(disk, known) => {
+                    return Err(StoreError::HasOne(known.dir.clone()));
+                }
+                (_, _, Claiming::Adopt) => adopt(disk, entropy, &layout, owner)?,
+                (true, Some(known), _) => {
+                    let known = known.dir.clone();
+                    return Err(StoreError::Earlier { dir: dir.to_owned(), known });
+                }
+                (false, ..) => {
+                    let (dir, other) = (dir.to_owned(), Box::new(marker.owner));
+                    return Err(StoreError::Other { dir, owner: other, own: owner.donor });
+                }
+            }
+        }
+        (None, Some(known)) if claiming == Claiming::Anew => {
+            if is_there(disk, known) {
+                return Err(StoreError::HasOne(known.dir.clone()));
+            }
+            begin()?
+        }
+        (None, Some(known)) => return Err(missing(known, dir)),
+        (None, None) => begin()?,
     };
     Ok(Claim { layout, id, lock })
+}
+
+/// Whether the store that a donor remembers is where it was.
+fn is_there(disk: &dyn Disk, known: &KnownStore) -> bool {
+    let found = read_marker(disk, &Layout::new(&known.dir));
+    found.is_ok_and(|found| found.is_some_and(|marker| marker.store == known.id))
+}
+
+fn adopt(
+    disk: &dyn Disk,
+    entropy: &dyn Entropy,
+    layout: &Layout,
+    owner: &Owner,
+) -> Result<StoreId, StoreError> {
+    write(disk, entropy, layout, owner).map_err(|why| layout.failed("taking the store over", why))
 }
 
 fn lock(disk: &dyn Disk, dir: &Path) -> io::Result<Box<dyn Send + Sync>> {
@@ -155,12 +264,12 @@ fn lock_dir(disk: &dyn Disk, layout: &Layout) -> Result<Box<dyn Send + Sync>, St
     })
 }
 
-fn missing(known: &KnownStore, dir: &Path, state: &Path) -> StoreError {
-    let (dir, state) = (dir.to_owned(), state.to_owned());
+fn missing(known: &KnownStore, dir: &Path) -> StoreError {
+    let dir = dir.to_owned();
     if known.dir == dir {
-        StoreError::Missing { dir, state }
+        StoreError::Missing(dir)
     } else {
-        StoreError::Elsewhere { dir, known: known.dir.clone(), state }
+        StoreError::Elsewhere { dir, known: known.dir.clone() }
     }
 }
 
@@ -175,7 +284,12 @@ pub(crate) fn make_dirs(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
     }
 }
 
-fn begin(disk: &dyn Disk, entropy: &dyn Entropy, layout: &Layout) -> Result<StoreId, StoreError> {
+fn begin(
+    disk: &dyn Disk,
+    entropy: &dyn Entropy,
+    layout: &Layout,
+    owner: &Owner,
+) -> Result<StoreId, StoreError> {
     let failed = |why| layout.failed("beginning the store", why);
     let unfinished = Path::new(MARKER).with_extension(TEMP_EXTENSION);
     let mut foreign = false;
@@ -187,10 +301,20 @@ fn begin(disk: &dyn Disk, entropy: &dyn Entropy, layout: &Layout) -> Result<Stor
     if foreign {
         return Err(StoreError::Foreign(layout.root().to_owned()));
     }
+    write(disk, entropy, layout, owner).map_err(failed)
+}
+
+/// Writes a marker with a new name for the store.
+fn write(
+    disk: &dyn Disk,
+    entropy: &dyn Entropy,
+    layout: &Layout,
+    owner: &Owner,
+) -> io::Result<StoreId> {
     let id = StoreId::generate(entropy);
-    let marker = Marker { format: FORMAT, store: id.clone(), about: ABOUT.into() };
-    let text = serde_json::to_vec_pretty(&marker).map_err(|why| failed(why.into()))?;
-    replace_durably(disk, layout.marker(), &text).map_err(failed)?;
+    let (store, owner) = (id.clone(), owner.clone());
+    let marker = Marker { format: FORMAT, store, owner, about: ABOUT.into() };
+    replace_durably(disk, layout.marker(), &serde_json::to_vec_pretty(&marker)?)?;
     Ok(id)
 }
 
@@ -200,6 +324,11 @@ fn read_marker(disk: &dyn Disk, layout: &Layout) -> io::Result<Option<Marker>> {
         Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(why) => Err(why),
     }
+}
+
+/// Whose the store in `dir` is, if there is one.
+pub(crate) fn owner_of(disk: &dyn Disk, layout: &Layout) -> io::Result<Option<Owner>> {
+    Ok(read_marker(disk, layout)?.map(|marker| marker.owner))
 }
 
 /// The id in the marker, if there is one.

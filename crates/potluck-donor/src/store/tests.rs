@@ -4,9 +4,9 @@ use crate::reclaim::Buried;
 use crate::store::incoming::NotPlaced;
 use crate::store::verify::Verdict;
 use potluck_core::budget::KeepFree;
-use potluck_core::chunk::ChunkKind;
+use potluck_core::chunk::{ChunkKind, Digest};
 use potluck_core::entropy::{Entropy, SeededEntropy};
-use potluck_core::ids::SessionId;
+use potluck_core::ids::{DonorId, SessionId};
 use std::path::Path;
 use tempfile::TempDir;
 
@@ -15,7 +15,10 @@ const SESSION: SessionId = SessionId([1; 16]);
 
 fn store(dir: &Path) -> Store {
     let entropy = SeededEntropy::new(1);
-    let claim = claim(&SystemDisk, &entropy, dir, None, Path::new("/state")).expect("claimed");
+    let (pool_name, donor) = ("lab".into(), DonorId(1));
+    let owner = Owner { pool: Digest([1; 32]), donor, pool_name, name: "desk".into() };
+    let claimant = Claimant { owner: &owner, known: None, claiming: Claiming::Own };
+    let claim = claim(&SystemDisk, &entropy, dir, claimant).expect("claimed");
     let limits = Limits { max: 1 << 30, keep_free: KeepFree::Bytes(0) };
     Store::open(Arc::new(SystemDisk), claim, limits, LIFE).expect("opened")
 }

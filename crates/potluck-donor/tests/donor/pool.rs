@@ -2,12 +2,12 @@
 
 use crate::manager::{DONOR, Manager};
 use potluck_core::budget::{KeepFree, Limits};
-use potluck_core::chunk::ChunkName;
+use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::entropy::{Entropy, SeededEntropy, SystemEntropy};
-use potluck_core::ids::SessionId;
+use potluck_core::ids::{DonorId, SessionId};
 use potluck_core::policy::AckLevel;
 use potluck_donor::disk::{Disk, SystemDisk};
-use potluck_donor::{Donor, DonorConfig, DonorError};
+use potluck_donor::{Claiming, Donor, DonorConfig, DonorError, Lender, Owner};
 use potluck_wire::bulk::{BulkIo, FrameError, Reply, Request, Status};
 use potluck_wire::control::Source;
 use potluck_wire::env::Env;
@@ -70,6 +70,12 @@ impl Place {
     }
 }
 
+/// A donor of the tests' pool.
+pub fn lender(donor: DonorId, claiming: Claiming) -> Lender {
+    let (pool_name, name) = ("lab".into(), format!("donor {donor}"));
+    Lender { owner: Owner { pool: Digest([1; 32]), donor, pool_name, name }, claiming }
+}
+
 /// Sizes of all files below `dir` together.
 pub fn bytes_below(dir: &Path) -> u64 {
     let mut sum = 0;
@@ -119,9 +125,15 @@ impl Pool {
 
     async fn run(manager: Manager, place: Place, config: DonorConfig, disk: Arc<dyn Disk>) -> Self {
         let registered = manager.book().registers.len();
-        let donor = Donor::start(config, Env::system(), disk, manager.caller())
-            .await
-            .expect("the donor starts");
+        let donor = Donor::start(
+            config,
+            lender(DONOR, Claiming::Own),
+            Env::system(),
+            disk,
+            manager.caller(),
+        )
+        .await
+        .expect("the donor starts");
         let address = donor.address();
         let (stop, stopped) = oneshot::channel();
         let running = tokio::spawn(donor.run(async { drop(stopped.await) }));

@@ -1,11 +1,12 @@
 //! What a donor does and refuses when it starts.
 
-use crate::manager::Manager;
-use crate::pool::{GIB, Place, Pool, content};
-use potluck_core::chunk::ChunkName;
+use crate::manager::{DONOR, Manager};
+use crate::pool::{GIB, Place, Pool, content, lender};
+use potluck_core::chunk::{ChunkName, Digest};
+use potluck_core::ids::DonorId;
 use potluck_core::policy::AckLevel;
 use potluck_donor::disk::{SystemDisk, conformance};
-use potluck_donor::{Donor, DonorConfig, DonorError, StoreError};
+use potluck_donor::{Claiming, Donor, DonorConfig, DonorError, Removed, StoreError, remove_store};
 use potluck_wire::bulk::Status;
 use potluck_wire::env::Env;
 use std::fs;
@@ -15,7 +16,22 @@ use std::sync::Arc;
 
 async fn start(config: DonorConfig) -> Result<Donor, DonorError> {
     let caller = Manager::start().await.caller();
-    Donor::start(config, Env::system(), Arc::new(SystemDisk), caller).await
+    Donor::start(config, lender(DONOR, Claiming::Own), Env::system(), Arc::new(SystemDisk), caller)
+        .await
+}
+
+async fn start_as(
+    donor: DonorId,
+    config: DonorConfig,
+    claiming: Claiming,
+) -> Result<Donor, StoreError> {
+    let caller = Manager::start().await.caller();
+    let lender = lender(donor, claiming);
+    match Donor::start(config, lender, Env::system(), Arc::new(SystemDisk), caller).await {
+        Ok(donor) => Ok(donor),
+        Err(DonorError::Store(why)) => Err(why),
+        Err(other) => panic!("{other}"),
+    }
 }
 
 async fn refusal(place: &Place) -> StoreError {
@@ -77,12 +93,67 @@ async fn only_this_donors_store_is_taken() {
     let (other, _) = used().await;
     fs::remove_dir_all(place.lent()).expect("remove");
     fs::rename(other.lent(), place.lent()).expect("swap");
-    assert!(matches!(refusal(&place).await, StoreError::Other { .. }));
+    assert!(matches!(refusal(&place).await, StoreError::Earlier { .. }));
 
     let mut moved = other.config(GIB);
     moved.dir = other.lent().with_extension("new");
     let why = start(moved).await.err().expect("refused").to_string();
     assert!(why.contains("store is at"), "{why}");
+}
+
+#[tokio::test]
+async fn a_store_is_taken_over_when_that_is_asked_for_and_by_one_donor_only() {
+    let (place, name) = used().await;
+    let other = DonorId(DONOR.0 + 1);
+    // Its state and identity are lost, and it joined again: as somebody else.
+    let second = |claiming| {
+        let config =
+            DonorConfig { state: place.state().with_extension("new"), ..place.config(GIB) };
+        start_as(other, config, claiming)
+    };
+    for claiming in [Claiming::Own, Claiming::Anew] {
+        let why = second(claiming).await.err().expect("refused");
+        assert!(matches!(why, StoreError::Other { .. }), "{why}");
+        assert!(why.to_string().contains("--adopt-store"), "{why}");
+    }
+    drop(second(Claiming::Adopt).await.expect("taken over"));
+    assert!(place.chunk(&name).exists());
+    // Whoever had it before finds that out.
+    let why = start_as(DONOR, place.config(GIB), Claiming::Own).await.err().expect("refused");
+    assert!(matches!(why, StoreError::Other { .. }), "{why}");
+    drop(second(Claiming::Own).await.expect("its own by now"));
+    let removed = remove_store(&place.lent(), &lender(DONOR, Claiming::Own).owner);
+    assert!(matches!(removed, Err(StoreError::Other { .. })));
+    assert!(place.chunk(&name).exists());
+    let removed = remove_store(&place.lent(), &lender(other, Claiming::Own).owner);
+    assert!(matches!(removed, Ok(Removed::All)));
+    assert!(!place.lent().exists());
+}
+
+#[tokio::test]
+async fn a_store_of_another_pool_is_never_taken_over() {
+    let (place, name) = used().await;
+    let mut stranger = lender(DONOR, Claiming::Adopt);
+    stranger.owner.pool = Digest([99; 32]);
+    let config = DonorConfig { state: place.state().with_extension("new"), ..place.config(GIB) };
+    let caller = Manager::start().await.caller();
+    let started = Donor::start(config, stranger, Env::system(), Arc::new(SystemDisk), caller).await;
+    let why = started.err().expect("refused");
+    assert!(matches!(why, DonorError::Store(StoreError::OtherPool { .. })), "{why}");
+    assert!(place.chunk(&name).exists());
+}
+
+#[tokio::test]
+async fn a_store_that_is_lost_is_begun_anew_only_when_asked_and_never_beside_one_that_is_there() {
+    let (place, _) = used().await;
+    let elsewhere = DonorConfig { dir: place.lent().with_extension("new"), ..place.config(GIB) };
+    let why = start_as(DONOR, elsewhere.clone(), Claiming::Anew).await.err().expect("refused");
+    assert!(matches!(why, StoreError::HasOne(_)), "{why}");
+    fs::remove_dir_all(place.lent()).expect("lost");
+    let why = start_as(DONOR, elsewhere.clone(), Claiming::Own).await.err().expect("refused");
+    assert!(why.to_string().contains("--new-store"), "{why}");
+    drop(start_as(DONOR, elsewhere.clone(), Claiming::Anew).await.expect("begun"));
+    drop(start_as(DONOR, elsewhere, Claiming::Own).await.expect("its own"));
 }
 
 #[tokio::test]

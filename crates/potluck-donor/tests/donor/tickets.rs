@@ -194,9 +194,11 @@ async fn before_the_manager_was_heard_nobody_is_let_in() {
     );
     let env = potluck_wire::env::Env::system();
     let disk = std::sync::Arc::new(potluck_donor::disk::SystemDisk);
-    let donor = potluck_donor::Donor::start(place.config(crate::pool::GIB), env, disk, nobody)
-        .await
-        .expect("starts without a manager");
+    let lender = crate::pool::lender(DONOR, potluck_donor::Claiming::Own);
+    let donor =
+        potluck_donor::Donor::start(place.config(crate::pool::GIB), lender, env, disk, nobody)
+            .await
+            .expect("starts without a manager");
     let address = donor.address().to_string();
     tokio::spawn(donor.run(std::future::pending()));
     let entropy: &dyn Entropy = &SystemEntropy;

@@ -60,6 +60,14 @@ pub struct Lend {
     /// Join with this donor token first, unless joined already
     #[arg(long, value_name = "TOKEN")]
     pub token: Option<String>,
+    /// Take the directory over with all that is in it, where it is the store of a donor whose
+    /// identity is lost, or one that this donor had before. It is nobody else's from then on
+    #[arg(long)]
+    pub adopt_store: bool,
+    /// Begin an empty store where this donor's own is lost for good: what it held is made again
+    /// from other copies
+    #[arg(long, conflicts_with = "adopt_store")]
+    pub new_store: bool,
     /// What people call this donor, when it joins; default: this machine's name
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,

@@ -10,9 +10,12 @@ use crate::running::Running;
 use crate::settings::{self, Settings};
 use crate::settings_file::SettingsFile;
 use potluck_core::budget::{KeepFree, Limits};
+use potluck_core::ids::DonorId;
 use potluck_core::size::{exact_size, format_size, parse_size};
 use potluck_donor::disk::SystemDisk;
-use potluck_donor::{Controls, Donor, DonorConfig};
+use potluck_donor::{
+    Claiming, Controls, Donor, DonorConfig, DonorError, Lender, Owner, StoreError,
+};
 use potluck_wire::env::Env;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::identity::Identity;
@@ -29,8 +32,13 @@ pub async fn run(args: Lend, settings: &Settings, output: &Output) -> Result<End
         join::donor(token, args.name, &state).await?;
     }
     let identity = Settings::donor_identity(&state)?;
+    let claiming = match (args.adopt_store, args.new_store) {
+        (true, _) => Claiming::Adopt,
+        (_, true) => Claiming::Anew,
+        _ => Claiming::Own,
+    };
     let (donor, mut tuning) =
-        start(&args.given, args.dir.as_deref(), state, &identity, output).await?;
+        start(&args.given, args.dir.as_deref(), claiming, state, &identity, output).await?;
     ready::announce(args.ready_file.as_deref(), donor.address())?;
     let ended = tokio::select! {
         ended = donor.run(stopped) => ended,
@@ -76,6 +84,7 @@ impl Tuning {
 pub async fn start<O>(
     given: &Given<O>,
     dir: Option<&Path>,
+    claiming: Claiming,
     state: PathBuf,
     identity: &Identity,
     output: &Output,
@@ -99,7 +108,8 @@ pub async fn start<O>(
     put(&mut file);
     let config = config(&file, &dir, &state, 0)?;
     let caller = settings::caller(identity)?;
-    let start = Donor::start(config, Env::system(), Arc::new(SystemDisk), caller);
+    let lender = Lender { owner: owner(identity), claiming };
+    let start = Donor::start(config, lender, Env::system(), Arc::new(SystemDisk), caller);
     let donor = start.await.map_err(failed)?;
     let mut running = Running::take(Daemon::Donor, &state).await?;
     let controls = donor.controls();
@@ -194,9 +204,28 @@ fn disk_of(dir: &Path) -> Result<DiskSize, Failure> {
     Ok(DiskSize { total: bytes(about.f_blocks), free: bytes(about.f_bavail) })
 }
 
+/// The owner of what is lent under an identity.
+pub fn owner(identity: &Identity) -> Owner {
+    let about = &identity.about;
+    Owner {
+        pool: identity.pool(),
+        donor: DonorId(about.member.0),
+        pool_name: about.pool.clone(),
+        name: about.name.clone(),
+    }
+}
+
 /// A donor that cannot go on.
-pub fn failed(error: potluck_donor::DonorError) -> Failure {
-    Failure::new(ErrorKind::Other, code::LOCAL_IO, error.to_string())
+pub fn failed(error: DonorError) -> Failure {
+    use StoreError as S;
+    let (kind, code) = match &error {
+        DonorError::Store(S::Io { .. } | S::TooNew { .. } | S::Missing(_)) => {
+            (ErrorKind::Other, code::LOCAL_IO)
+        }
+        DonorError::Store(_) => (ErrorKind::Conflict, code::NOT_OURS),
+        _ => (ErrorKind::Other, code::LOCAL_IO),
+    };
+    Failure::new(kind, code, error.to_string())
 }
 
 #[cfg(test)]

@@ -1,0 +1,60 @@
+//! Taking a store away once its donor has left the pool.
+
+use super::layout::Layout;
+use super::marker::{self, Owner, StoreError};
+use crate::disk::{Disk, SystemDisk};
+use std::fs;
+use std::io;
+use std::path::Path;
+
+/// What became of a lent directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Removed {
+    /// It is gone, or was before.
+    All,
+    /// Potluck's files are gone; others are there, which are not touched.
+    OthersStay,
+    /// It is no store, and is not touched.
+    NotAStore,
+}
+
+/// Removes the store of `owner` from `dir`, and the directory if nothing else is in it. May be
+/// called again after it was interrupted: the marker goes last.
+///
+/// Errors: it is another's store, a donor runs on it, or the file system fails.
+pub fn remove(dir: &Path, owner: &Owner) -> Result<Removed, StoreError> {
+    let layout = Layout::new(dir);
+    let failed = |why| layout.failed("removing the store", why);
+    let lock = match SystemDisk.lock(dir) {
+        Ok(lock) => lock,
+        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(Removed::All),
+        Err(why) if why.kind() == io::ErrorKind::WouldBlock => {
+            return Err(StoreError::Locked(dir.to_owned()));
+        }
+        Err(why) => return Err(failed(why)),
+    };
+    match marker::owner_of(&SystemDisk, &layout).map_err(failed)? {
+        None => return Ok(Removed::NotAStore),
+        Some(other) if other.pool != owner.pool => {
+            return Err(StoreError::OtherPool { dir: dir.to_owned(), owner: Box::new(other) });
+        }
+        Some(other) if !other.is(owner) => {
+            let (dir, other) = (dir.to_owned(), Box::new(other));
+            return Err(StoreError::Other { dir, owner: other, own: owner.donor });
+        }
+        Some(_) => {}
+    }
+    for part in [layout.chunks(), layout.temp(), layout.quarantine()] {
+        match fs::remove_dir_all(part) {
+            Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(failed(why)),
+            _ => {}
+        }
+    }
+    fs::remove_file(layout.marker()).map_err(failed)?;
+    drop(lock);
+    Ok(match fs::remove_dir(dir) {
+        Ok(()) => Removed::All,
+        // Other files, or a mount point.
+        Err(_) => Removed::OthersStay,
+    })
+}

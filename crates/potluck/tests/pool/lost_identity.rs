@@ -1,0 +1,79 @@
+//! One lent directory has one donor, whatever becomes of identities, and what is advised loses
+//! nothing.
+
+use super::content::{arg, file};
+use super::lab::{Cli, Lab, Lending};
+use super::waiting::{PATIENCE, wait_until};
+use std::fs;
+use std::os::unix::fs::symlink;
+
+/// A pool whose only donor holds a file, and the file's content.
+fn with_file() -> (Lab, Vec<u8>) {
+    let lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab"]);
+    let (input, content) = file(lab.dir(), "input", 5, 3_000_000);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    (lab, content)
+}
+
+#[test]
+fn a_store_is_lent_under_no_second_identity_and_by_no_second_name() {
+    let (mut lab, content) = with_file();
+    let (lent, second) = (lab.lent("donor-1").0, lab.dir().join("second"));
+    lab.cli.ok(&["join", &lab.token("donor"), "--state", arg(&second), "--name", "second"]);
+    let link = lab.dir().join("link");
+    symlink(&lent, &link).expect("a link");
+    let lend = |cli: &Cli, dir| {
+        cli.fails(10, &["lend", dir, "--state", arg(&second), "--listen", "127.0.0.1:0"])
+    };
+    // While its donor runs, and when it does not.
+    assert!(lend(&lab.cli, arg(&link)).message.contains("another donor is running"));
+    lab.kill_donor("donor-1");
+    for dir in [&lent, &link] {
+        let why = lend(&lab.cli, arg(dir));
+        assert_eq!(why.code, "POT-E066");
+        assert!(why.message.contains("store of donor 2 (“donor-1”) of pool pool"), "{why:?}");
+        assert!(why.message.contains("lend an empty directory"), "{why:?}");
+        assert!(!why.message.contains("delete") && !why.message.contains("rm "), "{why:?}");
+    }
+    lab.start_donor("donor-1");
+    lab.wait_live();
+    assert_eq!(lab.cli.cat("pot://lab/f"), content);
+}
+
+#[test]
+fn a_donor_whose_identity_is_lost_gets_its_store_back_with_all_that_is_in_it() {
+    let (mut lab, content) = with_file();
+    lab.kill_donor("donor-1");
+    fs::remove_dir_all(lab.donor_state("donor-1")).expect("lost");
+    let dir = Some(lab.lent("donor-1").0);
+    let options = vec!["--adopt-store".into()];
+    lab.lend("again", Lending { dir, options, ..Lending::default() });
+    wait_until("the donor to serve under its new identity", PATIENCE, || {
+        lab.cli.run(&["cat", "pot://lab/f"]).stdout == content
+    });
+    // What it held is counted for the new one, so the old one can go; and that is all that goes.
+    wait_until("nothing to need the old identity", PATIENCE, || {
+        lab.cli.run(&["members", "rm", "donor-1", "-y"]).code == 0
+    });
+    assert_eq!(lab.cli.cat("pot://lab/f"), content);
+    assert_eq!(lab.cli.live_donors(), ["again"]);
+}
+
+#[test]
+fn a_lost_store_is_begun_anew_by_an_option_and_no_file_is_deleted_by_hand() {
+    let (mut lab, _) = with_file();
+    lab.cli.ok(&["rm", "pot://lab/f"]);
+    lab.kill_donor("donor-1");
+    let (lent, state) = (lab.lent("donor-1").0, lab.donor_state("donor-1"));
+    fs::remove_dir_all(&lent).expect("lost");
+    let lend = ["lend", arg(&lent), "--state", arg(&state), "--listen", "127.0.0.1:0"];
+    let why = lab.cli.fails(1, &lend);
+    assert!(why.message.contains("mount the disk"), "{why:?}");
+    assert!(why.message.contains("--new-store"), "{why:?}");
+    assert!(!lent.exists(), "nothing is made where a disk may be mounted");
+    let mut options = lab.cli.start(&[&lend[..], &["--new-store"]].concat());
+    wait_until("the donor", PATIENCE, || lab.cli.live_donors() == ["donor-1"]);
+    options.kill_9();
+    assert!(lent.join("potluck-store.json").exists());
+}
