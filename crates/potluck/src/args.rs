@@ -15,7 +15,7 @@ pub use donors::{Away, Drain, GiveBack, GiveBackPace, NodeAway, NodeName, NodeRe
 pub use files::{Cat, Cp, Ls, Mkdir, Mv, PathArgs, Rm, Stat, Tree};
 pub use keyed::Given;
 pub use manuals::{Completion, Man};
-pub use members::{Invite, InviteAction, Join, Members, MembersLs, MembersRm, NewToken};
+pub use members::{Invite, InviteAction, Join, Leave, Members, MembersLs, MembersRm, NewToken};
 pub use metadata::{
     Asking, Gc, ManagerAction, ManagerBackup, ManagerRebuild, ManagerRestore, NewPlace,
 };
@@ -191,6 +191,11 @@ pub enum Command {
         after_help = "Examples:\n  potluck give-back 50GiB\n  potluck give-back --all             (moves all to other donors, says when the machine may go)\n  potluck give-back --all --now -n    (what would be lost)\n  potluck give-back --cancel"
     )]
     GiveBack(GiveBack),
+    /// End this machine's membership: give back, stop, and take away what is here
+    #[command(
+        after_help = "Examples:\n  potluck leave -n\n  potluck leave                                    (a donor's data moves to others first)\n  potluck leave --state ~/.config/potluck/pools/lab"
+    )]
+    Leave(Leave),
     /// Announce that this machine will be away: repair waits that long
     #[command(after_help = "Examples:\n  potluck away 3d\n  potluck away --end")]
     Away(Away),

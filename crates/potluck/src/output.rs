@@ -35,6 +35,11 @@ impl Output {
         Self { json: false, quiet: true }
     }
 
+    /// For one of several steps: to programs, only what comes of them all is told.
+    pub fn of_step(&self) -> Self {
+        Self { json: false, quiet: self.quiet || self.json }
+    }
+
     /// Whether a progress bar makes sense.
     pub fn wants_progress(&self) -> bool {
         !self.json && !self.quiet && io::stderr().is_terminal()

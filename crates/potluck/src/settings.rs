@@ -67,6 +67,20 @@ impl Settings {
         self.state_dir.join("donor")
     }
 
+    /// The directory of the identity that this user joined with; not the first admin's, which is the
+    /// manager's.
+    pub fn joined_dir(&self) -> Result<PathBuf, Failure> {
+        let dir = self.identity_dir()?;
+        if dir != self.manager_dir().join("admin") {
+            return Ok(dir);
+        }
+        let what = "you have not joined a pool on this machine";
+        Err(Failure::new(ErrorKind::NotFound, code::NOT_A_MEMBER, what).hint(format!(
+            "the first admin's identity is in {}: name it with --state if that is meant",
+            dir.display()
+        )))
+    }
+
     /// The directory of the identity to act under.
     pub fn identity_dir(&self) -> Result<PathBuf, Failure> {
         let named = self.pool.as_deref();
@@ -163,7 +177,7 @@ pub fn load_identity(dir: &Path) -> Result<Identity, Failure> {
     Identity::load(dir).map_err(|error| {
         let what = format!("cannot use the identity in {}: {error}", dir.display());
         Failure::new(ErrorKind::Auth, code::NOT_A_MEMBER, what)
-            .hint("join again with a new token from `potluck invite`")
+            .hint("bring its files back from a copy; if they are lost, move that directory away and join as a new member (`potluck invite` makes a token): a donor then takes its store over with `potluck lend DIR --adopt-store`")
     })
 }
 
@@ -175,7 +189,7 @@ pub fn caller(identity: &Identity) -> Result<Caller, Failure> {
             code::NOT_A_MEMBER,
             format!("the identity is unusable: {why}"),
         )
-        .hint("join again with a new token from `potluck invite`")
+        .hint("bring its files back from a copy, or move that directory away and join as a new member")
     })?;
     Ok(Caller::new(Env::system().net, Arc::new(dial), &identity.about.manager))
 }

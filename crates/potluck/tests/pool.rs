@@ -36,6 +36,7 @@ mod pool {
     mod k06_scrub_audit;
     mod k08_metadata_survives;
     mod k09_policy_set;
+    mod leaving;
     mod lost_identity;
     mod manager_restart;
     mod manuals;

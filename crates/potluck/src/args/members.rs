@@ -66,6 +66,21 @@ pub struct MembersRm {
 }
 
 #[derive(Debug, clap::Args)]
+pub struct Leave {
+    /// Move nothing to other donors first; what is lost by that is listed and asked about
+    #[arg(long)]
+    pub now: bool,
+    /// Ask no manager, for the pool is gone for good: only take away what is here
+    #[arg(long, conflicts_with = "now")]
+    pub pool_is_gone: bool,
+    #[command(flatten)]
+    pub caution: Caution,
+    /// The directory of the identity, if this machine has several
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
 pub struct NewToken {
     /// What the token's bearer may do: donor, user or admin
     #[arg(long, default_value = "user")]

@@ -13,6 +13,7 @@ mod give_back;
 mod health;
 mod invite;
 mod join;
+mod leave;
 mod lend;
 mod ls;
 pub mod man;
@@ -72,6 +73,10 @@ pub async fn run(
             let client = watched(settings.donor_client(args.state.as_deref())?);
             until_stopped(&client, give_back::run(args, &client, output, shown)).await
         }
+        Command::Leave(args) => {
+            let shown = settings.progress && output.wants_progress();
+            until_stopped_alone(leave::run(args, settings, output, shown)).await
+        }
         Command::Away(args) => {
             let client = watched(settings.donor_client(args.state.as_deref())?);
             until_stopped(&client, away::run(args, &client, output)).await
@@ -80,6 +85,16 @@ pub async fn run(
             let client = watched(settings.client()?);
             until_stopped(&client, with_client(command, &client, settings, output, shown)).await
         }
+    }
+}
+
+/// Lets something work until its user stops it, and may leave it as it is then.
+async fn until_stopped_alone(
+    work: impl Future<Output = Result<Ending, Failure>>,
+) -> Result<Ending, Failure> {
+    tokio::select! {
+        ending = work => ending,
+        () = ready::asked_to_stop() => Ok(Ending::Interrupted),
     }
 }
 
@@ -132,6 +147,7 @@ async fn with_client(
         | Command::Set(_)
         | Command::GiveBack(_)
         | Command::Away(_)
+        | Command::Leave(_)
         | Command::Join(_)
         | Command::Completion(_)
         | Command::Man(_) => unreachable!("not a client's command"),

@@ -39,7 +39,8 @@ pub async fn run(args: Up, settings: &Settings, output: &Output) -> Result<Endin
     let donor = async {
         let identity = donor_identity(&admin_dir, &donor_dir, address.port()).await?;
         let (donor, mut of_donor) =
-            lend::start(&args.terms, lent.as_deref(), Claiming::Own, donor_dir, &identity, output).await?;
+            lend::start(&args.terms, lent.as_deref(), Claiming::Own, donor_dir, &identity, output)
+                .await?;
         ready::announce(args.manager.ready_file.as_deref(), address)?;
         output.note("next: potluck space create lab; potluck cp FILE pot://lab/; potluck invite --role donor");
         let reload = async || {

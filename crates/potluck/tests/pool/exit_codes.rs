@@ -141,6 +141,7 @@ fn every_verb_has_help_with_an_example() {
         "lend",
         "invite",
         "members",
+        "leave",
         "join",
         "cp",
         "ls",

@@ -72,8 +72,10 @@ fn a_lost_store_is_begun_anew_by_an_option_and_no_file_is_deleted_by_hand() {
     assert!(why.message.contains("mount the disk"), "{why:?}");
     assert!(why.message.contains("--new-store"), "{why:?}");
     assert!(!lent.exists(), "nothing is made where a disk may be mounted");
-    let mut options = lab.cli.start(&[&lend[..], &["--new-store"]].concat());
-    wait_until("the donor", PATIENCE, || lab.cli.live_donors() == ["donor-1"]);
-    options.kill_9();
-    assert!(lent.join("potluck-store.json").exists());
+    let mut anew = lab.cli.start(&[&lend[..], &["--new-store"]].concat());
+    let marker = lent.join("potluck-store.json");
+    wait_until("the store to be begun anew", PATIENCE, || marker.exists());
+    anew.kill_9();
+    let said = fs::read_to_string(marker).expect("a marker");
+    assert!(said.contains("donor-1") && !said.contains("delete"), "{said}");
 }

@@ -1,0 +1,146 @@
+//! `potluck leave`: a membership ends on the machine that has it, and nothing is lost by that.
+
+use super::content::{arg, file};
+use super::lab::Lab;
+use super::waiting::{PATIENCE, wait_until};
+use std::fs;
+use std::path::PathBuf;
+
+/// A pool of donors with a file in as many chunks as all of them take some of, and its content.
+fn with_file(donors: usize) -> (Lab, Vec<u8>) {
+    let lab = Lab::with_donors(donors);
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB", "--copies", "1"]);
+    let (input, content) = file(lab.dir(), "input", 9, 4_000_000);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    (lab, content)
+}
+
+/// Donors and users that are members now.
+fn members(lab: &Lab) -> Vec<String> {
+    let said = lab.cli.json(&["members", "ls"]);
+    let members = said["members"].as_array().expect("members").iter();
+    members.map(|member| member["name"].as_str().expect("a name").to_owned()).collect()
+}
+
+fn paths(said: &serde_json::Value) -> Vec<PathBuf> {
+    let paths = said.as_array().expect("a list").iter();
+    paths.map(|path| path.as_str().expect("a path").into()).collect()
+}
+
+#[test]
+fn a_donor_leaves_with_everything_moved_and_nothing_of_it_left_behind() {
+    let (mut lab, content) = with_file(2);
+    assert!(lab.cli.shares("pot://lab/f").contains_key("donor-1"));
+    let (lent, state) = (lab.lent("donor-1").0, lab.donor_state("donor-1"));
+    lab.cli.fails(2, &["leave", "--state", arg(&state)]); // nobody is there to be asked
+    let plan = lab.cli.ok(&["leave", "--state", arg(&state), "-n"]).text();
+    assert!(plan.contains("moves to them first") && plan.contains(arg(&lent)), "{plan}");
+    assert_eq!(members(&lab), ["admin", "donor-1", "donor-2"]);
+
+    let left = lab.cli.json(&["leave", "--state", arg(&state), "-y"]);
+    assert_eq!((&left["left"], &left["name"]), (&true.into(), &"donor-1".into()), "{left}");
+    assert_eq!(paths(&left["removed"]), [lent.clone(), state.clone()]);
+    lab.donor("donor-1").end("a donor that left");
+    assert!(!lent.exists() && !state.exists());
+    assert_eq!(members(&lab), ["admin", "donor-2"]);
+    assert_eq!(lab.cli.live_donors(), ["donor-2"]);
+    assert_eq!(lab.cli.cat("pot://lab/f"), content);
+    // Again: there is nothing to leave.
+    lab.cli.fails(3, &["leave", "--state", arg(&state), "-y"]);
+}
+
+#[test]
+fn leaving_that_was_killed_goes_on_where_it_was() {
+    let (mut lab, content) = with_file(2);
+    let (lent, state) = (lab.lent("donor-1").0, lab.donor_state("donor-1"));
+    let leave = ["leave", "--state", arg(&state), "-y"];
+    let mut killed = lab.cli.start(&leave);
+    wait_until("the give-back to begin", PATIENCE, || {
+        let status = lab.cli.status();
+        let donors = status["donors"].as_array().expect("donors");
+        donors.len() == 1 || donors.iter().any(|donor| donor["giving_back"]["active"] == true)
+    });
+    killed.kill_9();
+    // The donor goes down as well; where it had not given all back, it must be there for that.
+    if !state.join("leaving.json").exists() && state.join("identity.json").exists() {
+        lab.kill_donor("donor-1");
+        lab.start_donor("donor-1");
+    }
+    let again = lab.cli.run(&leave);
+    assert!([0, 3].contains(&again.code), "{}", again.stderr);
+    assert!(!lent.exists() && !state.exists());
+    assert_eq!(members(&lab), ["admin", "donor-2"]);
+    assert_eq!(lab.cli.cat("pot://lab/f"), content);
+}
+
+#[test]
+fn a_donor_that_was_removed_or_whose_manager_is_away_is_cleaned_up_only_when_that_is_safe() {
+    let (mut lab, content) = with_file(2);
+    let (lent, state) = (lab.lent("donor-1").0, lab.donor_state("donor-1"));
+    lab.kill_manager();
+    let away = lab.cli.run(&["--patience", "1s", "leave", "--state", arg(&state), "-y"]);
+    assert_eq!(away.code, 5, "{}", away.stderr);
+    assert!(state.join("identity.json").exists() && lent.join("potluck-store.json").exists());
+    lab.start_manager();
+    lab.wait_live();
+
+    lab.cli.ok(&["nodes", "drain", "donor-1"]);
+    lab.cli.ok(&["nodes", "rm", "donor-1", "-y"]);
+    fs::write(lent.join("a file of its owner"), "42").expect("written");
+    let left = lab.cli.run(&["--json", "leave", "--state", arg(&state), "-y"]).exits(4).json();
+    assert_eq!(left["stays"][0]["path"], arg(&lent), "{left}");
+    let stays: Vec<_> = super::lent::files_of(&lent);
+    assert_eq!(stays, [lent.join("a file of its owner")]);
+    assert!(!state.exists());
+    assert_eq!(lab.cli.cat("pot://lab/f"), content);
+}
+
+#[test]
+fn leaving_at_once_lists_what_is_lost_and_asks() {
+    let (lab, _) = with_file(1);
+    let state = lab.donor_state("donor-1");
+    let leave = ["leave", "--now", "--state", arg(&state)];
+    let plan = lab.cli.ok(&[&leave[..], &["-n"]].concat()).text();
+    assert!(plan.contains("1 file would be lost for ever:\n  pot://lab/f"), "{plan}");
+    lab.cli.fails(2, &leave);
+    assert_eq!(members(&lab), ["admin", "donor-1"]);
+    lab.cli.ok(&[&leave[..], &["-y"]].concat());
+    assert_eq!(members(&lab), ["admin"]);
+    assert!(!state.exists());
+    lab.cli.ok(&["rm", "pot://lab/f"]);
+}
+
+#[test]
+fn a_user_leaves_and_the_last_admin_does_not() {
+    let lab = Lab::manager_only(&[]);
+    let home = lab.dir().join("ada");
+    let ada = lab.cli.at_home(&home);
+    ada.ok(&["join", &lab.token("user"), "--name", "ada"]);
+    ada.ok(&["space", "ls"]);
+    ada.ok(&["leave", "-y"]);
+    assert_eq!(members(&lab), ["admin"]);
+    assert_eq!(ada.fails(8, &["space", "ls"]).code, "POT-E061");
+    assert!(super::lent::files_of(&home.join("config/potluck/pools")).is_empty());
+    // And joins again, as a new member.
+    let again = ada.json(&["join", &lab.token("user"), "--name", "ada"]);
+    assert_eq!(again["member"], 3);
+
+    let admin = lab.manager_dir().join("admin");
+    let refused = lab.cli.fails(10, &["leave", "--state", arg(&admin), "-y"]);
+    assert!(refused.message.contains("last admin"), "{refused:?}");
+    lab.cli.ok(&["members", "ls"]);
+}
+
+#[test]
+fn a_machine_with_two_identities_is_asked_which_one_leaves() {
+    let lab = Lab::manager_only(&[]);
+    let ada = lab.cli.at_home(&lab.dir().join("ada"));
+    ada.ok(&["join", &lab.token("user"), "--name", "ada"]);
+    ada.ok(&["join", &lab.token("donor"), "--name", "desk"]);
+    let refused = ada.fails(2, &["leave", "-y"]);
+    assert!(refused.hint.contains("--state"), "{refused:?}");
+    let donor = lab.dir().join("ada/state/potluck/donor");
+    ada.ok(&["leave", "--state", arg(&donor), "-y"]); // it never lent anything
+    ada.ok(&["leave", "-y"]);
+    assert_eq!(members(&lab), ["admin"]);
+}
