@@ -4,6 +4,7 @@
 
 mod bench;
 mod cargo;
+mod package;
 mod setup;
 mod steps;
 mod test;
@@ -41,6 +42,8 @@ enum Verb {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Make what people install: a Debian package and a Python wheel
+    Package(package::Options),
     /// Kill, fill up, spoil and deceive pools of real processes
     Torture(torture::Options),
     /// Let every system call of the manager for one write fail, or be its last
@@ -57,6 +60,7 @@ fn main() -> Result<ExitCode> {
             Ok(if found == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         Verb::Bench { args } => bench::run(&args),
+        Verb::Package(options) => package::run(&options).map(|()| ExitCode::SUCCESS),
         Verb::Torture(options) => torture::run(&options),
         Verb::Sweep => torture::sweep::run(),
     }

@@ -25,6 +25,8 @@ const TOOLS: &[Tool] = &[
     tool("unshare", &["util-linux"], false, "tests in their own namespace"),
     tool("nsenter", &["util-linux"], false, "tests on machines of their own"),
     tool("ip", &["iproute2"], false, "tests of cut networks"),
+    tool("dpkg-shlibdeps", &["dpkg-dev"], false, "Debian packages"),
+    tool("mmdebstrap", &["mmdebstrap"], false, "installing the Debian package in a fresh root"),
     tool("tc", &["iproute2"], false, "tests of slow networks"),
 ];
 
@@ -116,7 +118,7 @@ fn find(program: &str) -> Option<PathBuf> {
 }
 
 /// Whether we act as root, by the owner of our own process entry: no crate is needed for that.
-fn is_root() -> bool {
+pub fn is_root() -> bool {
     use std::os::unix::fs::MetadataExt;
     Path::new("/proc/self").metadata().is_ok_and(|entry| entry.uid() == 0)
 }

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 
 use crate::cargo::cargo;
 use crate::steps::{Steps, run_command};
-use crate::{setup, test_output, tidy, torture};
+use crate::{package, setup, test_output, tidy, torture};
 
 /// One step, as `--only` names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -20,6 +20,8 @@ pub enum Step {
     Tidy,
     /// Everything and its tests compile, then all tests: unit, property, integration, simulation
     Test,
+    /// The Debian package and the wheel install, work and go without a trace
+    Package,
     /// Pools of real processes keep every promise through hundreds of kills and other faults
     Torture,
     /// One write and commit survives trouble at every system call of the manager
@@ -69,6 +71,9 @@ pub fn run(only: Option<Step>) -> ExitCode {
         } else {
             steps.not_run("test", "the build failed");
         }
+    }
+    if wanted(Step::Package) {
+        steps.run("package", package::test);
     }
     if wanted(Step::Torture) {
         steps.run("torture", || torture::test(SEEDS, KILLS));
