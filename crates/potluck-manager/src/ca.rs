@@ -109,8 +109,8 @@ impl Ca {
 
     /// Reads the authority in `dir`.
     pub fn load(dir: &Path) -> Result<Self, ManagerError> {
-        let path = dir.join(KEY);
-        let key = fs::read_to_string(&path).map_err(|source| ManagerError::Io { path, source })?;
+        let key = fs::read_to_string(dir.join(KEY))
+            .map_err(|why| bad(dir)(format!("{KEY} cannot be read: {why}")))?;
         let key = KeyPair::from_pem(&key).map_err(bad(dir))?;
         let certificate = CertificateDer::from_pem_file(dir.join(CERTIFICATE)).map_err(bad(dir))?;
         Self::new(certificate, key).map_err(bad(dir))

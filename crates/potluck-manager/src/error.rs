@@ -15,8 +15,27 @@ pub enum ManagerError {
     #[error("another manager runs on {}", .0.display())]
     InUse(PathBuf),
     /// A directory that should be new has something in it.
-    #[error("{} is not empty", .0.display())]
-    NotEmpty(PathBuf),
+    #[error("{} {}", path.display(), if *holds_pool { "holds a pool" } else { "is not empty" })]
+    NotEmpty {
+        /// Which directory.
+        path: PathBuf,
+        /// Whether that is a pool.
+        holds_pool: bool,
+    },
+    /// A pool was to come back in the directory, and has not.
+    #[error("a restore into {} was not finished", .0.display())]
+    UnfinishedRestore(PathBuf),
+    /// A state directory that has lost its catalog.
+    #[error("{} holds the authority of a pool, and not its catalog", .0.display())]
+    NoCatalog(PathBuf),
+    /// A checkpoint that is not as it was written.
+    #[error("the checkpoint {} is damaged: {detail}", path.display())]
+    BadCheckpoint {
+        /// Which file.
+        path: PathBuf,
+        /// What was found.
+        detail: String,
+    },
     /// A copy of the catalog that would lie in a state directory.
     #[error("{} lies in the manager's state directory {}", file.display(), state.display())]
     InState {
@@ -134,10 +153,30 @@ impl ManagerError {
                 code::CATALOG,
                 "make a pool there first, with `potluck up` or `potluck manager`; if it is elsewhere, name its directory with --state",
             ),
-            Self::NotEmpty(_) => failure(
+            Self::NotEmpty { holds_pool: true, .. } => failure(
+                ErrorKind::Conflict,
+                code::EXISTS,
+                "if a restore into it succeeded, start it: `potluck manager --state` with this directory; to restore once more, name a new directory with --state, for nothing that is there is written over",
+            ),
+            Self::NotEmpty { .. } => failure(
                 ErrorKind::Conflict,
                 code::EXISTS,
                 "name a new directory with --state; nothing that is there is written over",
+            ),
+            Self::UnfinishedRestore(_) => failure(
+                ErrorKind::Conflict,
+                code::UNFINISHED_RESTORE,
+                "run the `potluck manager restore` or `rebuild` with this --state again: it begins anew by itself; only to make a new, empty pool there, remove the directory first",
+            ),
+            Self::NoCatalog(_) => failure(
+                ErrorKind::Integrity,
+                code::UNFINISHED_RESTORE,
+                "a manager started here would be an empty pool that all donors obey: put catalog.db back, or bring the pool back in a new directory with `potluck manager restore --kit` and the recovery.kit that is here; docs/restore.md shows how",
+            ),
+            Self::BadCheckpoint { .. } => failure(
+                ErrorKind::Integrity,
+                code::CATALOG,
+                "run it again with the checkpoint before it (the manager keeps the last three), or with `--from pool`; the same --state will do",
             ),
             Self::InState { .. } => failure(
                 ErrorKind::Usage,
@@ -192,6 +231,11 @@ impl ManagerError {
                 code::LOCAL_IO,
                 "check the name; a relative one begins at the current directory",
             ),
+            Self::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => failure(
+                ErrorKind::NoSpace,
+                code::FULL,
+                "make room on that disk, or name a directory on another, and run it again",
+            ),
             Self::Io { .. } => failure(
                 ErrorKind::Other,
                 code::LOCAL_IO,
@@ -200,7 +244,7 @@ impl ManagerError {
             Self::Certificates { .. } => failure(
                 ErrorKind::Integrity,
                 code::LOCAL_IO,
-                "restore the ca directory from a copy; without it no member can be verified",
+                "put the ca directory back from a copy, or bring the pool back in a new directory with `potluck manager restore`; without it no member can be verified",
             ),
             Self::Listen { .. } => failure(
                 ErrorKind::Other,

@@ -20,15 +20,17 @@ const FIRST_ADMIN: &str = "admin";
 /// identity in `admin/`. A directory that holds a whole pool is left as it is; one where this was
 /// interrupted is completed.
 ///
-/// Refused while a manager runs there.
+/// Refused while a manager runs there, and where a restore was not finished or a catalog is missing.
 pub fn init(config: &ManagerConfig, env: &Env) -> Result<(), ManagerError> {
     let state = StateDir::take(&config.state)?;
-    let ca = Ca::create(&state.ca(), &config.pool_name)?;
+    state.refuse_unfinished()?;
     schema::create(&state.catalog(), &config.pool_name)?;
     let db = schema::open_existing(&state.catalog())?;
     let catalog =
         |why: Error| ManagerError::Catalog { path: state.catalog(), detail: why.to_string() };
+    // An authority is made for a pool without members only: all others know theirs.
     if members::all(&db).map_err(catalog)?.is_empty() {
+        let ca = Ca::create(&state.ca(), &config.pool_name)?;
         let add = || -> Result<(), Error> {
             let tx = db.unchecked_transaction()?;
             let address = address_guess(config);

@@ -6,6 +6,7 @@
 //! admin/            the first admin's identity, for the local command line
 //! recovery.kit      what no donor has, to be copied elsewhere
 //! backups/          checkpoints of the catalog, the last few
+//! restoring/        what a restore makes, until it is finished; then nothing starts here
 //! lock              held while a manager runs
 //! probe             there for moments, after the disk took no writes
 //! ```
@@ -20,6 +21,14 @@ use std::path::{Path, PathBuf};
 pub const CATALOG: &str = "catalog.db";
 /// The recovery kit's file in a state directory.
 pub const KIT: &str = "recovery.kit";
+/// The directory of the pool's own keys and certificates in a state directory.
+pub const CA: &str = "ca";
+/// The directory of the first admin's identity in a state directory.
+pub const ADMIN: &str = "admin";
+/// The file by which one process at a time has a state directory.
+pub const LOCK: &str = "lock";
+/// The directory in a state directory where a restore makes what it brings back.
+pub const RESTORING: &str = "restoring";
 
 /// A state directory that this process alone may use, until this is dropped.
 #[derive(Debug)]
@@ -42,7 +51,7 @@ impl StateDir {
             }
             _ => {}
         }
-        let path = root.join("lock");
+        let path = root.join(LOCK);
         let lock = File::options()
             .create(true)
             .truncate(false)
@@ -54,6 +63,32 @@ impl StateDir {
             Err(TryLockError::WouldBlock) => Err(ManagerError::InUse(root.into())),
             Err(TryLockError::Error(why)) => Err(failed(&path, why)),
         }
+    }
+
+    /// Refuses to make a pool where one was to come back, or where one lost its catalog: it would
+    /// be an empty one that every donor and every user takes for the pool they know. A pool is made
+    /// by writing its catalog first, and restored by writing it last.
+    pub fn refuse_unfinished(&self) -> Result<(), ManagerError> {
+        let staging = self.root.ancestors().filter(|dir| dir.ends_with(RESTORING));
+        let mut restored = staging.filter_map(Path::parent).filter(|dir| dir.join(LOCK).exists());
+        if let Some(state) = restored.next() {
+            return Err(ManagerError::UnfinishedRestore(state.into()));
+        }
+        if self.catalog().exists() {
+            return Ok(());
+        }
+        if self.restoring().exists() {
+            return Err(ManagerError::UnfinishedRestore(self.root.clone()));
+        }
+        if self.ca().exists() || self.kit().exists() {
+            return Err(ManagerError::NoCatalog(self.root.clone()));
+        }
+        Ok(())
+    }
+
+    /// Where a restore makes what it brings back.
+    pub fn restoring(&self) -> PathBuf {
+        self.root.join(RESTORING)
     }
 
     /// The catalog's file.
@@ -68,12 +103,12 @@ impl StateDir {
 
     /// The directory of the pool's own keys and certificates.
     pub fn ca(&self) -> PathBuf {
-        self.root.join("ca")
+        self.root.join(CA)
     }
 
     /// The directory of the first admin's identity.
     pub fn admin(&self) -> PathBuf {
-        self.root.join("admin")
+        self.root.join(ADMIN)
     }
 
     /// The recovery kit.

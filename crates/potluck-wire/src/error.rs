@@ -165,4 +165,6 @@ pub mod code {
     pub const SOME_FAILED: &str = "POT-E082";
     /// Work that is not done, and cannot go on now.
     pub const STUCK: &str = "POT-E083";
+    /// A state directory in which a pool was to come back, or that lost its catalog.
+    pub const UNFINISHED_RESTORE: &str = "POT-E084";
 }

@@ -10,6 +10,8 @@
 #![allow(clippy::disallowed_methods)]
 
 mod pool {
+    mod restoring_again;
+
     mod content;
     #[allow(dead_code)] // until the documents are typed on machines
     mod docs;

@@ -2,7 +2,7 @@
 
 use super::collect::{Collecting, Progress};
 use super::journal::clear;
-use super::{Restore, Site};
+use super::staging::Staging;
 use crate::backup::kit;
 use crate::ca::Ca;
 use crate::catalog::schema;
@@ -27,8 +27,8 @@ use tokio::task::JoinHandle;
 const LONGEST: u32 = 20;
 /// Between two looks at who has answered.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// The listening manager's directory, inside the new state directory.
-pub const SCRATCH: &str = "collecting";
+/// The listening manager's directory, inside the staging directory.
+const SCRATCH: &str = "collecting";
 
 /// How long donors are waited for.
 #[derive(Debug, Clone)]
@@ -56,22 +56,20 @@ pub struct Listening {
 impl Listening {
     /// Begins to listen.
     pub async fn begin(
-        site: &Site,
-        ask: &Restore,
+        staging: &Staging,
         patience: &Patience,
         env: Env,
     ) -> Result<Self, ManagerError> {
-        let scratch = ask.state.join(SCRATCH);
-        clear(&scratch)?;
+        let scratch = staging.scratch(SCRATCH);
         let state = StateDir::take(&scratch)?;
-        Ca::restore(&state.ca(), &site.kit.ca_certificate, &site.kit.ca_key)?;
-        kit::keep_key(&state, &site.kit.recovery_key())?;
-        schema::create(&scratch.join(CATALOG), &site.kit.pool)?;
+        Ca::restore(&state.ca(), &staging.kit.ca_certificate, &staging.kit.ca_key)?;
+        kit::keep_key(&state, &staging.kit.recovery_key())?;
+        schema::create(&scratch.join(CATALOG), &staging.kit.pool)?;
         drop(state);
         let config = ManagerConfig {
             listen: patience.listen.clone(),
             state: scratch.clone(),
-            pool_name: site.kit.pool.clone(),
+            pool_name: staging.kit.pool.clone(),
             metadata_copies: 0,
             ..ManagerConfig::default()
         };

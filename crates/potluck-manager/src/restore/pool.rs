@@ -5,8 +5,9 @@ use super::collect::{Collecting, Seen};
 use super::fetch::Fetch;
 use super::journal::Segments;
 use super::listen::{Listening, Patience};
+use super::staging::Staging;
 use super::unlisted::unlisted;
-use super::{Replayed, Restore, Restored, Site};
+use super::{Replayed, Restore, Restored};
 use crate::backup::Taken;
 use crate::backup::pool::Head;
 use crate::catalog::{journal, schema};
@@ -14,6 +15,7 @@ use crate::error::ManagerError;
 use crate::journal::chain::{self, Chain};
 use crate::journal::replay::Replay;
 use crate::journal::segment::Position;
+use crate::state_dir::CATALOG;
 use potluck_core::ids::Epoch;
 use potluck_core::recipe::{self, Entry};
 use potluck_core::seal::{Meaning, RecordKind};
@@ -67,30 +69,28 @@ async fn from_donors(
     tell: &impl Fn(&str),
     source: Source,
 ) -> Result<Restored, ManagerError> {
-    let site = Site::prepare(ask)?;
-    let listening = Listening::begin(&site, ask, patience, env).await?;
+    let staging = Staging::begin(ask)?;
+    let listening = Listening::begin(&staging, patience, env).await?;
     listening.wait(patience, tell).await;
-    let temp = site.state.catalog().with_extension("part");
-    let made = make(&site, &listening, &temp, tell, source).await;
+    let made = make(&staging, &listening, tell, source).await;
     let listed = listening.collecting.take_listed();
     let above = listening.end().await?;
     let replayed = made?;
     let report = Restored { journal: replayed, ..Restored::default() };
-    let report = site.finish(ask, &temp, above, report)?;
-    let db = schema::open_reader(&site.state.catalog())?;
+    let report = staging.finish(ask, above, report)?;
+    let db = schema::open_reader(&ask.state.join(CATALOG))?;
     Ok(Restored { unlisted: Some(unlisted(&db, &listed)?), ..report })
 }
 
-/// Makes the catalog in the file `temp` from what donors have.
+/// Makes the catalog from what donors have.
 async fn make(
-    site: &Site,
+    staging: &Staging,
     listening: &Listening,
-    temp: &Path,
     tell: &impl Fn(&str),
     source: Source,
 ) -> Result<Option<Replayed>, ManagerError> {
-    let collecting = &listening.collecting;
-    let mut fetch = Fetch::new(&listening.service, site.kit.recovery_key());
+    let (collecting, temp) = (&listening.collecting, &staging.catalog());
+    let mut fetch = Fetch::new(&listening.service, staging.kit.recovery_key());
     if source == Source::Checkpoint {
         newest(&mut fetch, collecting, temp, tell).await?;
     }
@@ -107,7 +107,7 @@ async fn make(
     };
     let Some(chain) = alone else { return go_on(temp, &segments).map(Some) };
     super::remove_database(temp)?;
-    schema::create(temp, &site.kit.pool)?;
+    schema::create(temp, &staging.kit.pool)?;
     tell(&format!("replaying {} segments of the journal", chain.segments.len()));
     let db = schema::open_existing(temp)?;
     let overtaken = source == Source::Checkpoint;

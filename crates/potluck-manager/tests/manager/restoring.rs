@@ -159,16 +159,15 @@ async fn a_copy_made_by_hand_is_restored_with_what_lies_beside_it_also_after_an_
     fs::remove_dir_all(&state).expect("lost");
 
     // What a restore leaves that was killed while it finished.
-    fs::create_dir_all(state.join("admin")).expect("made");
-    for left in ["catalog.part", "catalog.part-wal", "catalog.part-shm", "recovery.tmp"] {
+    for left in ["admin", "ca", "restoring"] {
+        fs::create_dir_all(state.join(left)).expect("made");
+    }
+    for left in ["recovery.kit", "restoring/catalog.part", "restoring/catalog.part-wal"] {
         fs::write(state.join(left), "half").expect("written");
     }
     let restored = restore_file(&ask(&lab, kit.clone()), &copy).expect("restored");
     assert_eq!((restored.files, restored.no_checksum), (1, true));
-    assert!(fs::read_dir(&state).expect("listed").flatten().all(|entry| {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        !name.starts_with("catalog.part") && !name.ends_with(".tmp")
-    }));
+    assert!(!state.join("restoring").exists());
     // Who joined after the copy was taken keeps a number that nobody else gets.
     lab.start().await;
     let next = lab.join(Role::User, "later").await.about.member.0;

@@ -65,8 +65,8 @@ pub struct Asking {
 /// Where a manager comes back.
 #[derive(Debug, clap::Args)]
 pub struct NewPlace {
-    /// Where the manager's state will live; new or empty. Default: potluck/manager in your state
-    /// directory
+    /// Where the manager's state will live: a new or empty directory, or one where a restore was
+    /// interrupted. Default: potluck/manager in your state directory
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
     /// How others reach the manager from now on, if that changes

@@ -1,0 +1,248 @@
+//! A state directory while it is restored.
+//!
+//! Everything is made in the directory [`RESTORING`] inside the new state directory. At the end its
+//! entries move to their places one by one, the catalog last: that one rename makes a pool of the
+//! state directory. Until then nothing starts there, whatever interrupted the restore
+//! ([`StateDir::refuse_unfinished`]), and the next restore into it removes what the last one left.
+//! Renaming the whole directory would be simpler; but a state directory may be a mount point, or the
+//! only one above which this user may not write.
+
+use super::{Restore, Restored, close};
+use crate::backup::authority::{self, Authority};
+use crate::backup::kit::{self, Kit};
+use crate::backup::{BY_HAND, Taken};
+use crate::ca::Ca;
+use crate::catalog::{Error, restored, schema};
+use crate::error::ManagerError;
+use crate::init::{NewAdmin, make_admin};
+use crate::state_dir::{ADMIN, CA, CATALOG, KIT, LOCK, RESTORING, StateDir};
+use potluck_core::ids::Epoch;
+use potluck_wire::env::Env;
+use potluck_wire::identity::fingerprint;
+use rusqlite::Connection;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What people call the admin that a restore makes.
+const NEW_ADMIN: &str = "admin after restore";
+/// The catalog while it is made: not under its own name, so that the staging directory is no pool
+/// either.
+const UNDER_WAY: &str = "catalog.part";
+/// What moves out of the staging directory before the catalog does.
+const MOVED_FIRST: [&str; 3] = [CA, ADMIN, KIT];
+
+/// A state directory that is being filled, which only this process uses meanwhile.
+pub struct Staging {
+    /// What the admin has of the pool.
+    pub kit: Kit,
+    /// The staging directory, laid out as a state directory is.
+    state: StateDir,
+    /// The state directory itself.
+    place: StateDir,
+    ca: Ca,
+}
+
+impl Staging {
+    /// Removes what an interrupted restore left, and begins with all that the kit has.
+    pub fn begin(ask: &Restore) -> Result<Self, ManagerError> {
+        refuse_used(&ask.state)?;
+        let place = StateDir::take(&ask.state)?;
+        refuse_used(&ask.state)?; // somebody may have finished one meanwhile
+        clear_interrupted(&ask.state)?;
+        // Before anything that can fail: where a restore was asked for, no empty pool is made.
+        let state = StateDir::take(&place.restoring())?;
+        let kit = Kit::load(&ask.kit)?;
+        let ca = Ca::restore(&state.ca(), &kit.ca_certificate, &kit.ca_key);
+        let ca = ca.map_err(|why| match why {
+            ManagerError::Certificates { detail, .. } => {
+                let detail = format!("its authority cannot be read: {detail}");
+                ManagerError::BadKit { path: ask.kit.clone(), detail }
+            }
+            other => other,
+        })?;
+        kit::keep_key(&state, &kit.recovery_key())?;
+        kit.save(&state.kit())?;
+        Ok(Self { kit, state, place, ca })
+    }
+
+    /// Where the catalog is to be made.
+    pub fn catalog(&self) -> PathBuf {
+        self.state.root().join(UNDER_WAY)
+    }
+
+    /// A directory in the staging directory.
+    pub fn scratch(&self, name: &str) -> PathBuf {
+        self.state.root().join(name)
+    }
+
+    /// Checks the catalog that was made, ends its former life, and makes a pool of the state
+    /// directory. The catalog's epoch becomes a later one than `above`, so that donors obey it. The
+    /// rest of `report` is found in the catalog.
+    pub fn finish(
+        self,
+        ask: &Restore,
+        above: Epoch,
+        report: Restored,
+    ) -> Result<Restored, ManagerError> {
+        let path = self.catalog();
+        let db = schema::open_whole(&path)?;
+        let bad = |why: Error| match why {
+            Error::Damaged(detail) => ManagerError::Damaged { path: path.clone(), detail },
+            other => ManagerError::Catalog { path: path.clone(), detail: other.to_string() },
+        };
+        self.check_pool(ask, &authority::of(&db).map_err(bad)?)?;
+        let address = ask.advertise.clone().unwrap_or_else(|| self.kit.address.clone());
+        let report = self.revive(&db, address, above, report).map_err(bad)?;
+        close(db).map_err(bad)?;
+        self.put_in_place().map_err(StateDir::io(ask.state.clone()))?;
+        Ok(report)
+    }
+
+    /// Donors would obey the kit's pool, and lose what the checkpoint's does not know (PROMISES D5).
+    fn check_pool(&self, ask: &Restore, found: &Authority) -> Result<(), ManagerError> {
+        let ours = Authority::new(&self.kit.pool, &fingerprint(self.ca.certificate()));
+        if found.may_be(&ours) {
+            return Ok(());
+        }
+        Err(ManagerError::OtherPool {
+            kit: ask.kit.clone(),
+            kit_of: ours.to_string(),
+            checkpoint_of: found.to_string(),
+        })
+    }
+
+    fn revive(
+        &self,
+        db: &Connection,
+        address: String,
+        above: Epoch,
+        report: Restored,
+    ) -> Result<Restored, Error> {
+        let taken = Taken::of(db)?;
+        let tx = db.unchecked_transaction()?;
+        let why = match taken {
+            None if report.journal.is_some() => "the catalog was rebuilt from its journal".into(),
+            Some(Taken { sequence, .. }) if sequence != BY_HAND => {
+                format!("the catalog was restored from checkpoint {sequence}")
+            }
+            _ => "the catalog was restored from a copy".into(),
+        };
+        restored::settle(&tx, &why)?;
+        schema::raise_epoch(&tx, above)?;
+        let pool = schema::pool_name(&tx)?;
+        authority::note(&tx, &fingerprint(self.ca.certificate()))?;
+        let admin = NewAdmin {
+            pool: &pool,
+            name: NEW_ADMIN,
+            manager: &address,
+            joined_wall_ms: Env::system().clock.wall(),
+        };
+        make_admin(&self.state, &self.ca, &tx, admin)?;
+        let content = restored::content(&tx)?;
+        tx.commit()?;
+        Ok(Restored {
+            pool,
+            address,
+            spaces: content.spaces,
+            files: content.files,
+            bytes: content.bytes,
+            donors: content.donors,
+            checkpoint: taken.and_then(|taken| taken.number()),
+            taken_ms: taken.map(|taken| taken.wall_ms),
+            ..report
+        })
+    }
+
+    /// Makes all that was made durable, and moves it to its place.
+    fn put_in_place(self) -> io::Result<()> {
+        let (from, to) = (self.state.root(), self.place.root());
+        File::open(from.join(UNDER_WAY))?.sync_all()?;
+        // The files in them were made durable one by one.
+        for dir in [&self.state.ca(), &self.state.admin(), from] {
+            File::open(dir)?.sync_all()?;
+        }
+        for name in MOVED_FIRST {
+            fs::rename(from.join(name), to.join(name))?;
+        }
+        File::open(to)?.sync_all()?;
+        fs::rename(from.join(UNDER_WAY), self.place.catalog())?;
+        File::open(to)?.sync_all()?;
+        // It is a pool now, and starts. What is left says nothing.
+        let _ = fs::remove_dir_all(from);
+        Ok(())
+    }
+}
+
+/// Nothing is ever written over: a state directory that has something may be somebody's last copy.
+/// What lies beside a staging directory was moved out of it, because it began in an empty one.
+fn refuse_used(state: &Path) -> Result<(), ManagerError> {
+    let names = names(state)?;
+    let interrupted = names.iter().any(|name| name == RESTORING);
+    let ours = |name: &str| {
+        name == LOCK || interrupted && (name == RESTORING || MOVED_FIRST.contains(&name))
+    };
+    if names.iter().all(|name| ours(name)) {
+        return Ok(());
+    }
+    let holds_pool = names.iter().any(|name| name == CATALOG);
+    Err(ManagerError::NotEmpty { path: state.into(), holds_pool })
+}
+
+/// Removes what an interrupted restore left; the staging directory last, because it shows whose the
+/// rest is.
+fn clear_interrupted(state: &Path) -> Result<(), ManagerError> {
+    if !state.join(RESTORING).exists() {
+        return Ok(());
+    }
+    for name in MOVED_FIRST.into_iter().chain([RESTORING]) {
+        let path = state.join(name);
+        let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { remove_file(&path) };
+        removed.map_err(StateDir::io(path))?;
+    }
+    Ok(())
+}
+
+/// Removes a file, if it is there.
+fn remove_file(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(why) if why.kind() != io::ErrorKind::NotFound => Err(why),
+        _ => Ok(()),
+    }
+}
+
+fn names(dir: &Path) -> Result<Vec<String>, ManagerError> {
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(source) => return Err(ManagerError::Io { path: dir.into(), source }),
+    };
+    let name = |entry: fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
+    Ok(entries.flatten().map(name).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_an_interrupted_restore_left_is_removed() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (state, make) = (dir.path(), |name: &str| fs::create_dir(dir.path().join(name)));
+        make(ADMIN).expect("made");
+        let somebodys = |state| matches!(refuse_used(state), Err(ManagerError::NotEmpty { .. }));
+        assert!(somebodys(state), "an identity");
+        make(RESTORING).expect("made");
+        for name in [KIT, "lock", "restoring/catalog.part-wal"] {
+            fs::write(state.join(name), "").expect("written");
+        }
+        refuse_used(state).expect("all of a restore that was killed while it moved things");
+        fs::write(state.join("notes.txt"), "").expect("written");
+        assert!(somebodys(state), "a file of somebody else");
+        fs::remove_file(state.join("notes.txt")).expect("removed");
+        clear_interrupted(state).expect("cleared");
+        assert_eq!(names(state).expect("listed"), ["lock"]);
+        fs::write(state.join(CATALOG), "").expect("written");
+        assert!(somebodys(state), "a pool");
+    }
+}

@@ -1,0 +1,238 @@
+//! A restore that failed or was killed leaves nothing that starts, and is simply run again.
+
+use super::content::arg;
+use super::lab::Lab;
+use super::lent::flip;
+use super::program::{Ran, Running, code_of};
+use super::small_disk::SmallDisk;
+use super::waiting::{PATIENCE, has_program, skip, wait_until};
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What the admin of a pool has left after its manager's disk is lost.
+struct Lost {
+    lab: Lab,
+    kit: PathBuf,
+    checkpoint: PathBuf,
+    /// Where the manager is to come back.
+    state: PathBuf,
+}
+
+impl Lost {
+    /// A pool with one file that lies in the catalog.
+    fn new(donors: usize) -> Self {
+        let options = ["--backup-every", "300ms", "--metadata-copies", "2"];
+        let mut lab = Lab::with_options(donors, &options);
+        lab.cli.ok(&["space", "create", "lab"]);
+        let note = lab.dir().join("note");
+        fs::write(&note, "kept in the catalog").expect("written");
+        if donors > 0 {
+            lab.cli.ok(&["cp", arg(&note), "pot://lab/note"]);
+            wait_until("a checkpoint in the pool with all that", PATIENCE, || {
+                let status = lab.cli.status();
+                status["journal_waiting"] == 0 && status["backup_pool_seconds"].is_u64()
+            });
+        }
+        let [kit, checkpoint] = ["kit", "checkpoint.db"].map(|name| lab.dir().join(name));
+        let manager = lab.manager_dir();
+        fs::copy(manager.join("recovery.kit"), &kit).expect("a kit");
+        lab.cli.ok(&["manager", "backup", arg(&checkpoint), "--state", arg(&manager)]);
+        lab.kill_manager();
+        fs::remove_dir_all(manager).expect("lost");
+        let state = lab.dir().join("new/manager");
+        Self { lab, kit, checkpoint, state }
+    }
+
+    fn restore_args<'a>(&'a self, kit: &'a Path, from: &'a Path) -> Vec<&'a str> {
+        let (kit, from, state) = (arg(kit), arg(from), arg(&self.state));
+        vec!["manager", "restore", "--kit", kit, "--from", from, "--state", state]
+    }
+
+    /// Restores from the checkpoint's file.
+    #[track_caller]
+    fn restore(&self) -> Ran {
+        self.alone(&self.restore_args(&self.kit, &self.checkpoint))
+    }
+
+    /// Runs a command of somebody who has no identity of the pool.
+    #[track_caller]
+    fn alone(&self, args: &[&str]) -> Ran {
+        self.lab.cli.at_home(&self.lab.dir().join("alone")).run(args)
+    }
+
+    /// Nothing starts in the state directory: neither a manager nor `up`.
+    #[track_caller]
+    fn assert_nothing_starts(&self, when: &str) {
+        let above = self.state.parent().expect("a directory above");
+        let staging = self.state.join("restoring");
+        for (verb, state) in [("manager", &*self.state), ("up", above), ("manager", &staging)] {
+            let ran = self.alone(&[verb, "--state", arg(state), "--listen", "127.0.0.1:0"]);
+            assert_eq!(ran.code, 10, "{when}: `{verb}` did not refuse: {}", ran.stderr);
+            assert!(ran.stderr.contains("POT-E084"), "{when}: {}", ran.stderr);
+            assert!(ran.stderr.contains("potluck manager restore"), "{when}: {}", ran.stderr);
+            assert!(!state.join("catalog.db").exists(), "{when}: an empty pool was made");
+        }
+    }
+
+    /// The manager that came back serves, where the lost one was.
+    fn assert_serves(&mut self) {
+        let place = self.lab.manager_dir();
+        fs::rename(&self.state, &place).expect("moved to where the lab starts it");
+        self.lab.start_manager();
+        let spaces = self.lab.cli.ok(&["space", "ls"]).text();
+        assert!(spaces.contains("lab"), "{spaces}");
+        let gc = self.lab.cli.json(&["gc", "status"]);
+        assert!(gc["held"].is_string(), "{gc}");
+    }
+}
+
+#[test]
+fn a_restore_with_a_wrong_kit_or_checkpoint_leaves_nothing_that_starts_and_is_run_again() {
+    let mut lost = Lost::new(0);
+    let damaged = lost.checkpoint.with_extension("damaged");
+    fs::copy(&lost.checkpoint, &damaged).expect("a copy");
+    flip(&damaged, 40_000);
+    let other = Lab::manager_only(&[]);
+    let foreign = other.manager_dir().join("recovery.kit");
+    let nowhere = lost.lab.dir().join("nowhere");
+    for (kit, from, code, names) in [
+        (&lost.checkpoint, &lost.checkpoint, 2, "no recovery kit"),
+        (&nowhere, &lost.checkpoint, 3, "nowhere"),
+        (&lost.kit, &nowhere, 3, "nowhere"),
+        (&lost.kit, &damaged, 7, "checkpoint.damaged is damaged"),
+        (&lost.kit, &lost.kit, 7, "kit is damaged"),
+        (&foreign, &lost.checkpoint, 2, "(authority "),
+    ] {
+        let ran = lost.alone(&lost.restore_args(kit, from)).exits(code);
+        assert!(ran.stderr.contains(names), "{names} is not in: {}", ran.stderr);
+        lost.assert_nothing_starts(names);
+    }
+    lost.restore().ok();
+    // Run once more, after the answer was lost: it says that all is done.
+    let again = lost.restore().exits(10);
+    assert!(again.stderr.contains("holds a pool"), "{}", again.stderr);
+    lost.assert_serves();
+}
+
+#[test]
+fn a_restore_that_no_donor_answered_leaves_nothing_that_starts_and_is_run_again() {
+    let mut lost = Lost::new(2);
+    let address = lost.lab.address().to_owned();
+    let pool = Path::new("pool");
+    let elsewhere = ["--listen", "127.0.0.1:0", "--wait", "1s"];
+    let restore = lost.restore_args(&lost.kit, pool);
+    lost.alone(&[&restore[..], &elsewhere].concat()).exits(5);
+    lost.assert_nothing_starts("no donor found it");
+    let state = arg(&lost.state);
+    let rebuild = ["manager", "rebuild", "--kit", arg(&lost.kit), "--state", state];
+    lost.alone(&[&rebuild[..], &elsewhere].concat()).exits(5);
+    lost.assert_nothing_starts("no donor found a rebuild either");
+    let listen = ["--listen", &address, "--donors", "2"];
+    lost.alone(&[&restore[..], &listen].concat()).ok();
+    lost.assert_serves();
+    lost.lab.wait_live();
+    assert_eq!(lost.lab.cli.cat("pot://lab/note"), b"kept in the catalog");
+}
+
+#[test]
+fn a_restore_that_fills_the_disk_leaves_nothing_that_starts_and_is_run_again() {
+    let name = "a_restore_that_fills_the_disk_leaves_nothing_that_starts_and_is_run_again";
+    let mut lost = Lost::new(0);
+    let disk = lost.lab.dir().join("small");
+    lost.state = disk.join("manager");
+    let mut kib = 16;
+    loop {
+        // The next disk is a little larger, so that each fills at another step.
+        let mounted = SmallDisk::mount(name, disk.clone(), &format!("size={kib}k"));
+        let Some(mounted) = mounted else { return };
+        let ran = lost.restore();
+        if ran.code == 0 {
+            // Moved off the disk that goes.
+            let copy = lost.lab.dir().join("copy");
+            let mut cp = Command::new("cp");
+            assert!(cp.arg("-a").args([&lost.state, &copy]).status().expect("cp").success());
+            lost.state = copy;
+            break;
+        }
+        assert!([1, 6].contains(&ran.code), "{kib} KiB: exit code {}: {}", ran.code, ran.stderr);
+        if lost.state.join("restoring").exists() {
+            lost.assert_nothing_starts(&format!("with {kib} KiB"));
+            make_room(mounted.path());
+            lost.restore().ok();
+        }
+        kib += kib / 4;
+        assert!(kib < 1 << 16, "it never fits: {}", ran.stderr);
+    }
+    assert!(kib > 64, "small disks were filled");
+    lost.assert_serves();
+}
+
+/// Makes a small disk large.
+fn make_room(disk: &Path) {
+    let mut mount = Command::new("mount");
+    let mounted = mount.args(["-o", "remount,size=64m"]).arg(disk).status().expect("mount");
+    assert!(mounted.success());
+}
+
+/// System calls that change something on a disk.
+const CHANGES: [&str; 8] =
+    ["mkdir", "openat", "write", "pwrite64", "fsync", "fdatasync", "rename", "unlink"];
+
+#[test]
+fn a_restore_killed_at_any_moment_leaves_nothing_that_starts_and_is_run_again() {
+    let name = "a_restore_killed_at_any_moment_leaves_nothing_that_starts_and_is_run_again";
+    if !has_program("strace") {
+        return skip(name, "killing at a chosen system call needs strace");
+    }
+    let mut lost = Lost::new(0);
+    let mut killed = 0;
+    for call in CHANGES {
+        for nth in 1.. {
+            let code = restore_killed_at(&lost, call, nth);
+            let when = format!("killed at {call} number {nth}");
+            let begun = lost.state.join("restoring").exists();
+            let finished = lost.state.join("catalog.db").exists();
+            if begun && !finished {
+                killed += 1;
+                lost.assert_nothing_starts(&when);
+            }
+            if finished {
+                for part in ["ca/ca.pem", "ca/recovery.key", "admin/identity.json", "recovery.kit"]
+                {
+                    assert!(lost.state.join(part).exists(), "{when}: no {part}");
+                }
+                fs::remove_dir_all(&lost.state).expect("for the next one to begin in");
+            }
+            if code == 0 {
+                break; // it does so fewer times
+            }
+        }
+    }
+    assert!(killed > 40, "killed {killed} times between beginning and end");
+    restore_killed_at(&lost, "rename", 1);
+    lost.restore().ok();
+    lost.assert_serves();
+}
+
+/// Restores, and is killed when one of its threads begins its `nth` system call `call`, if it does.
+fn restore_killed_at(lost: &Lost, call: &str, nth: u32) -> i32 {
+    let restore = lost.lab.cli.at_home(&lost.lab.dir().join("alone"));
+    let restore = restore.command();
+    let inject = format!("inject={call}:signal=KILL:when={nth}");
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={call}"), "-e", &inject]);
+    strace.arg(restore.get_program()).args(lost.restore_args(&lost.kit, &lost.checkpoint));
+    for (name, value) in restore.get_envs() {
+        match value {
+            Some(value) => strace.env(name, value),
+            None => strace.env_remove(name),
+        };
+    }
+    strace.process_group(0);
+    let said = File::create(lost.lab.dir().join("said")).expect("a file");
+    strace.stdout(said.try_clone().expect("the same file")).stderr(said);
+    let mut running = Running::start(&mut strace);
+    code_of(running.end("a restore under strace"))
+}
