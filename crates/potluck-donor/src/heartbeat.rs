@@ -94,6 +94,14 @@ struct Listing {
     not_before: Tick,
 }
 
+/// What a step of the heart came to.
+enum Stepped {
+    /// The manager answered the call that shows that it is there.
+    Heard,
+    /// Nothing was learnt of that.
+    Waited,
+}
+
 impl Heart {
     /// Will report to `caller`'s manager what it is asked, and `about` itself.
     pub fn new(
@@ -130,7 +138,8 @@ impl Heart {
     pub async fn beat_for_ever(&mut self) {
         loop {
             match self.step().await {
-                Ok(()) => {
+                Ok(Stepped::Waited) => {}
+                Ok(Stepped::Heard) => {
                     if self.complained.take().is_some() {
                         tracing::info!("the manager at {} answers again", self.caller.manager());
                     }
@@ -149,27 +158,27 @@ impl Heart {
     }
 
     /// One call, or the wait until it is time for one.
-    async fn step(&mut self) -> Result<(), Failure> {
+    async fn step(&mut self) -> Result<Stepped, Failure> {
         if self.about.has_changed().unwrap_or(false) {
             self.registered = false; // so that the manager hears of it
         }
         if !self.registered || self.service.store.changes().overflowed() {
-            return self.register().await;
+            return self.register().await.map(|()| Stepped::Heard);
         }
         let now = self.service.env.clock.now();
         if now >= self.next_beat {
             (self.last_beat, self.next_beat) = (now, now + INTERVAL);
-            return self.beat().await;
+            return self.beat().await.map(|()| Stepped::Heard);
         }
         let (rounds, there) = (self.service.scrub.rounds(), !self.service.store.gone());
         if there && self.listing.is_none() && self.listed != Some(rounds) {
-            return self.list_again(rounds).await;
+            return self.list_again(rounds).await.map(|()| Stepped::Waited);
         }
         match self.listing.take_if(|listing| there && listing.not_before <= now) {
-            Some(listing) => self.send_page(listing).await,
+            Some(listing) => self.send_page(listing).await.map(|()| Stepped::Waited),
             None => {
                 self.wait(now).await;
-                Ok(())
+                Ok(Stepped::Waited)
             }
         }
     }

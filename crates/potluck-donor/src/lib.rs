@@ -205,6 +205,12 @@ impl Donor {
             Heart::new(Arc::clone(&service), Arc::clone(&disk), caller, state, heard, tasks);
         let controls = Controls { service: Arc::clone(&service), about: Arc::new(about) };
         let door = Door::new(Arc::clone(&service));
+        tracing::info!(
+            "the donor of {} serves at {address}, and asks to be reached at {}; version {}",
+            config.dir.display(),
+            controls.about.borrow().address,
+            potluck_wire::version::PRODUCT
+        );
         Ok(Self { address, listener, service, door, heart, orders, errands, disk, controls })
     }
 
@@ -238,6 +244,7 @@ impl Donor {
         self.door.close(CLOSING_GRACE).await;
         self.service.scrub.save(&self.service.env, &self.disk).await;
         self.heart.note().await;
+        tracing::info!("the donor has stopped");
         Ok(())
     }
 }

@@ -61,15 +61,19 @@ impl Door {
 
     /// Accepts connections until dropped.
     pub async fn accept(self: Arc<Self>, mut listener: Box<dyn Listener>) {
+        let mut failing = false;
         loop {
             match listener.accept().await {
                 Ok((stream, _)) => {
+                    failing = false;
                     if let Ok(permit) = Arc::clone(&self.strangers).try_acquire_owned() {
                         tokio::spawn(Arc::clone(&self).talk(stream, Arc::new(permit)));
                     }
                 }
                 Err(why) => {
-                    tracing::warn!("cannot accept a connection: {why}");
+                    if !std::mem::replace(&mut failing, true) {
+                        tracing::warn!("cannot accept connections: {why}");
+                    }
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }

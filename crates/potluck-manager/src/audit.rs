@@ -8,6 +8,7 @@
 
 use crate::catalog::placements;
 use crate::catalog::{Durability, Error, donors};
+use crate::outcomes::Outcomes;
 use crate::pool::Purpose;
 use crate::service::Service;
 use potluck_core::chunk::{ChunkName, Digest};
@@ -29,7 +30,7 @@ pub type Answers = BTreeMap<(ChunkName, [u8; 32]), (DonorId, Digest)>;
 pub async fn run(service: &Arc<Service>) {
     let mut interval = tokio::time::interval(service.config().audit_every);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut turn = 0;
+    let (mut turn, mut outcomes) = (0, Outcomes::default());
     loop {
         interval.tick().await;
         let live = service.pool().live_donors(service.time.tick());
@@ -37,10 +38,7 @@ pub async fn run(service: &Arc<Service>) {
         for _ in 0..live.len().div_ceil(SHARE) {
             let donor = live[turn % live.len()];
             turn += 1;
-            match challenge(service, donor, &live).await {
-                Ok(()) | Err(Error::Closed) => {}
-                Err(why) => tracing::error!(%why, "an audit could not be made"),
-            }
+            outcomes.note("auditing", challenge(service, donor, &live).await);
         }
     }
 }
@@ -141,7 +139,6 @@ pub fn answered(service: &Service, donor: DonorId, purpose: Purpose, outcome: Or
 
 /// Stops to trust a donor, for a reason that is kept.
 pub async fn quarantine(service: &Service, donor: DonorId, why: String) -> Result<(), Error> {
-    tracing::error!(%donor, why, "a donor is not trusted any more");
     service.pool().quarantine(donor, Some(why.clone()));
     service.keeper.hurry(service.time.tick());
     let keep = move |db: &_| donors::quarantine(db, donor, Some(&why));

@@ -4,6 +4,7 @@
 use crate::calls::end_session;
 use crate::catalog::{Durability, Error, commit, donors, members, schema, sessions, trash};
 use crate::gc::{self, Gc};
+use crate::outcomes::Outcomes;
 use crate::pool_time::SAVE_EVERY;
 use crate::service::Service;
 use std::sync::Arc;
@@ -36,7 +37,7 @@ pub enum Step {
 
 /// Works until dropped.
 pub async fn run(service: Arc<Service>) {
-    let mut gc = Gc::default();
+    let (mut gc, mut outcomes) = (Gc::default(), Outcomes::default());
     let mut interval = tokio::time::interval(EVERY);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut saved = service.time.tick();
@@ -46,29 +47,22 @@ pub async fn run(service: Arc<Service>) {
             _ = interval.tick() => {}
             () = service.chores.notified() => {}
         }
-        log("ending sessions", end_expired(&service).await);
-        log("closing sessions", account_ended(&service).await);
-        log("emptying the trash", empty_trash(&service).await);
+        outcomes.note("ending sessions", end_expired(&service).await);
+        outcomes.note("closing sessions", account_ended(&service).await);
+        outcomes.note("emptying the trash", empty_trash(&service).await);
         if round % GC_ROUNDS == 0 {
-            log("collecting garbage", gc.step(&service).await.map(|_| ()));
+            outcomes.note("collecting garbage", gc.step(&service).await.map(|_| ()));
         }
         let now = service.time.tick();
         if service.catalog.disk_fault().is_some() && now.saturating_sub(probed) >= PROBE_EVERY {
             probed = now;
-            log("trying the catalog's disk", probe(&service).await);
+            outcomes.note("trying the catalog's disk", probe(&service).await);
         }
         if now.saturating_sub(saved) >= SAVE_EVERY {
             saved = now;
-            log("saving the time", save_time(&service).await);
-            log("pruning", prune(&service).await);
+            outcomes.note("saving the time", save_time(&service).await);
+            outcomes.note("pruning", prune(&service).await);
         }
-    }
-}
-
-fn log(what: &str, result: Result<(), Error>) {
-    match result {
-        Ok(()) | Err(Error::Closed) => {}
-        Err(why) => tracing::error!(%why, "{what} failed; trying again"),
     }
 }
 
@@ -138,7 +132,6 @@ pub async fn probe(service: &Arc<Service>) -> Result<(), Error> {
         return Ok(());
     }
     save_time(service).await?;
-    tracing::info!("the disk that holds the catalog takes writes again");
     service.catalog.disk_recovered();
     Ok(())
 }

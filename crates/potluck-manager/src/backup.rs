@@ -130,7 +130,6 @@ pub async fn run(service: Arc<Service>) {
             Ok(()) => service.backups.change(|state| state.failed = None),
             Err(ManagerError::Closing) => {}
             Err(why) => {
-                tracing::error!(%why, "the catalog could not be checkpointed; trying again");
                 service.backups.change(|state| state.failed = Some(why.to_string()));
             }
         }

@@ -41,7 +41,7 @@ pub async fn compare(service: &Service, donor: DonorId, heard: Life) -> Result<(
          not know all that it did: it is older than one that ran before",
         heard.epoch
     );
-    tracing::error!(%donor, ?heard, %own, "a newer catalog ran before; nothing is reclaimed");
+    tracing::debug!(%donor, ?heard, %own, "a newer catalog ran before");
     begin(service, why, heard.epoch).await
 }
 
@@ -92,9 +92,6 @@ pub async fn end(service: &Service) -> Result<(), Error> {
         notes::clear(db, notes::GC_HELD)
     };
     service.catalog.write(Durability::Disk, clear).await?;
-    if let Some(why) = service.gc_held() {
-        tracing::warn!(why, "garbage collection goes on by an admin's order");
-    }
     service.hold_gc(None);
     Ok(())
 }

@@ -62,9 +62,6 @@ pub async fn run(service: Arc<Service>) {
             Err(Trouble::Catalog(why)) if why.is_disks() => pause = after_failure(pause),
             Err(why) => {
                 pause = after_failure(pause);
-                if service.backups.journal_failed().is_none() {
-                    tracing::error!(%why, "the journal could not be written; trying again");
-                }
                 service.backups.journal(Some(why.to_string()));
             }
         }
@@ -177,7 +174,7 @@ async fn begin_generation(
     }
     write.segment(Part::BaseEnd, &end).await?;
     let (when, epoch) = (service.when(), write.epoch);
-    tracing::info!(lines = extent.lines, "the journal begins a new generation");
+    tracing::debug!(lines = extent.lines, "the journal begins a new generation");
     write
         .commit(move |db, position| {
             check_alone(db, before.as_ref(), epoch)?;

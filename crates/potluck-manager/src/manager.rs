@@ -4,6 +4,7 @@ use crate::background;
 use crate::backup::{self, Backups, authority};
 use crate::ca::{self, Ca};
 use crate::catalog::{Catalog, Durability, Error, donors, lives, members, notes, schema, sessions};
+use crate::chronicle;
 use crate::config::ManagerConfig;
 use crate::error::ManagerError;
 use crate::init::{advertised, update_admin_address};
@@ -25,6 +26,7 @@ use potluck_wire::identity::fingerprint;
 use potluck_wire::net::Listener;
 use potluck_wire::tls::{Admit, TlsAdmit};
 use potluck_wire::token::Role;
+use potluck_wire::version;
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, RwLock};
@@ -92,7 +94,12 @@ impl Manager {
         let told = advertised(&config, address);
         update_admin_address(&state, &told)?;
         backup::kit::keep(&state, &left.pool_name, &told, &*env.entropy)?;
-        tracing::info!(%address, epoch = %left.epoch, pool = left.pool_name, "manager started");
+        tracing::info!(
+            "the manager of the pool {} serves at {address}, and is reached at {told}; version {}, start {}",
+            left.pool_name,
+            version::PRODUCT,
+            left.epoch
+        );
 
         let service = Service {
             config: RwLock::new(Arc::new(config)),
@@ -157,12 +164,13 @@ impl Manager {
             () = backup::run(Arc::clone(&service)) => {}
             () = journal::run(Arc::clone(&service)) => {}
             () = repair::run(Arc::clone(&service)) => {}
+            () = chronicle::run(Arc::clone(&service)) => {}
         }
         if let Err(why) = background::save_time(&service).await {
             tracing::error!(%why, "the pool's time could not be saved");
         }
         service.catalog.close().await;
-        tracing::info!("manager stopped");
+        tracing::info!("the manager has stopped");
         Ok(())
     }
 }

@@ -5,6 +5,7 @@ use crate::audit;
 use crate::backup::adapting;
 use crate::catalog::conversions::{self, Encoded};
 use crate::catalog::{Durability, Error, notes, placements};
+use crate::outcomes::Outcomes;
 use crate::pool::{Changes, Group, Purpose, Switch};
 use crate::service::Service;
 use crate::survey::{self, Damaged, Encode, Findings, Haste};
@@ -201,23 +202,19 @@ pub async fn run(service: Arc<Service>) {
     tokio::join!(hand_out(&service), look(&service), audit::run(&service));
 }
 
-fn log(what: &str, result: Result<(), Error>) {
-    match result {
-        Ok(()) | Err(Error::Closed) => {}
-        Err(why) => tracing::error!(%why, "{what} failed; trying again"),
-    }
-}
-
 /// Hands out what waits, in step with time.
 async fn hand_out(service: &Service) {
     let mut interval = tokio::time::interval(EVERY);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut outcomes = Outcomes::default();
     let mut switch = service.pool().switch();
     loop {
         interval.tick().await;
         let now = service.time.tick();
         let changes = service.pool().pass_time(now);
-        announce(service, &changes, now);
+        if changes != Changes::default() {
+            service.keeper.changed(now);
+        }
         trial::go_on(service);
         let (after, more) = {
             let mut pool = service.pool();
@@ -229,7 +226,8 @@ async fn hand_out(service: &Service) {
         }
         if after != switch {
             switch = after;
-            log("noting the donors that went at once", note_switch(service, &switch).await);
+            let noted = note_switch(service, &switch).await;
+            outcomes.note("noting the donors that went at once", noted);
         }
     }
 }
@@ -244,26 +242,15 @@ pub async fn note_switch(service: &Service, switch: &Switch) -> Result<(), Error
     service.catalog.write(Durability::Process, set).await
 }
 
-fn announce(service: &Service, changes: &Changes, now: Tick) {
-    for donor in &changes.gone {
-        tracing::warn!(%donor, "a donor is gone: silent beyond its grace; what it holds is made again elsewhere");
-    }
-    for donor in &changes.back {
-        tracing::info!(%donor, "a donor that was gone is back");
-    }
-    if *changes != Changes::default() {
-        service.keeper.changed(now);
-    }
-}
-
 /// Looks at everything whenever that is due.
 async fn look(service: &Arc<Service>) {
+    let mut outcomes = Outcomes::default();
     let mut interval = tokio::time::interval(EVERY);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         interval.tick().await;
         if let Some(haste) = service.keeper.due(service.time.tick(), service) {
-            log("looking at everything", look_once(service, haste).await);
+            outcomes.note("looking at everything", look_once(service, haste).await);
         }
     }
 }
@@ -408,7 +395,7 @@ fn failed(
     source: Option<DonorId>,
     now: Tick,
 ) {
-    tracing::warn!(%donor, %chunk, ?why, ?source, "an order of repair failed");
+    tracing::debug!(%donor, %chunk, ?why, ?source, "an order of repair failed");
     let mut pool = service.pool();
     match (why, source) {
         (OrderFault::SourceMissing | OrderFault::SourceWrong, Some(source)) => {

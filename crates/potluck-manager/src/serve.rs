@@ -66,9 +66,11 @@ pub async fn serve(
 }
 
 async fn accept(listener: &mut dyn Listener, door: &Arc<Door>, stopped: &watch::Receiver<()>) {
+    let mut failing = false;
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
+                failing = false;
                 // Too many strangers: better to turn one away than to keep everybody waiting.
                 let Ok(permit) = Arc::clone(&door.strangers).try_acquire_owned() else {
                     tracing::debug!(%peer, "too many connections without a certificate");
@@ -78,7 +80,9 @@ async fn accept(listener: &mut dyn Listener, door: &Arc<Door>, stopped: &watch::
             }
             Err(why) => {
                 // Out of files or memory: connections that end will help.
-                tracing::warn!(%why, "cannot accept connections");
+                if !std::mem::replace(&mut failing, true) {
+                    tracing::warn!(%why, "cannot accept connections");
+                }
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }

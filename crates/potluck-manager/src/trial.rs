@@ -58,7 +58,6 @@ pub async fn heard(
 }
 
 async fn release(service: &Service, donor: DonorId) -> Result<(), Error> {
-    tracing::info!(%donor, "a donor is trusted again");
     let keep = move |db: &_| donors::quarantine(db, donor, None);
     service.catalog.write(Durability::Disk, keep).await?;
     service.pool().forgive(donor);

@@ -7,6 +7,7 @@ mod config;
 mod confirm;
 mod enrolment;
 mod keys;
+mod log;
 mod output;
 mod progress_bar;
 mod ready;
@@ -19,7 +20,6 @@ use clap::Parser;
 use output::Output;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::process::ExitCode;
-use tracing_subscriber::EnvFilter;
 
 /// The exit code of something interrupted by its user (DESIGN §9).
 const INTERRUPTED: u8 = 130;
@@ -30,7 +30,7 @@ fn main() -> ExitCode {
         Ok(args) => args,
         Err(why) => return refuse(&why),
     };
-    log_to_stderr(args.global.verbose);
+    log::begin(&args);
     let output = Output::new(&args.global);
     // What only writes texts works where there is no home, no configuration and no pool.
     match &args.command {
@@ -89,21 +89,4 @@ fn runtime_for(command: &Command) -> std::io::Result<tokio::runtime::Runtime> {
     };
     let workers = std::thread::available_parallelism().map_or(2, |cores| cores.get().clamp(2, 8));
     builder.worker_threads(workers).enable_all().build()
-}
-
-fn log_to_stderr(verbose: u8) {
-    let default = match verbose {
-        0 => "warn",
-        1 => "info",
-        2 => "debug",
-        _ => "trace",
-    };
-    let filter = EnvFilter::try_from_env("POTLUCK_LOG").unwrap_or_else(|_| EnvFilter::new(default));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        // It would say on standard error, and panic, that standard error is gone.
-        .log_internal_errors(false)
-        .with_ansi(output::colours_wanted())
-        .init();
 }

@@ -10,6 +10,7 @@
 #![allow(clippy::disallowed_methods)]
 
 mod pool {
+    mod logs;
     mod restoring_again;
 
     mod content;

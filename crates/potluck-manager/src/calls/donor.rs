@@ -35,13 +35,20 @@ impl Answer for Register {
         let heard = Life { epoch, start, changes: self.heard_changes };
         hold::compare(&service, donor, heard).await?;
         let now = service.time.tick();
+        let told = (address.clone(), self.version.clone());
         let enlisted = service.pool().register(donor, &self, address, now);
         match enlisted {
             Enlisted::Again => tracing::debug!(%donor, "registered again"),
-            Enlisted::Anew => tracing::info!(%donor, "registered"),
+            Enlisted::Anew => tracing::info!(
+                "{} registered anew, at {}, of version {}",
+                service.pool().called(donor),
+                told.0,
+                told.1
+            ),
             Enlisted::WhileAlive => tracing::warn!(
-                %donor,
-                "a new life registered while the last was alive: it restarted, or two machines use one identity"
+                "{} registered anew while it was still heard, at {}: it restarted, or two machines use one identity",
+                service.pool().called(donor),
+                told.0
             ),
         }
         Ok(Registered {
@@ -163,8 +170,9 @@ async fn believe(
     if told.is_empty() {
         return Ok(());
     }
-    for chunk in &told.spoiled {
-        tracing::warn!(%donor, %chunk, "a copy is spoiled and was set aside");
+    if let Some(first) = told.spoiled.first() {
+        let (named, count) = (service.pool().called(donor), told.spoiled.len());
+        tracing::warn!("{named} set {count} spoiled copies aside, first that of chunk {first}");
     }
     let (mut told, compared) = service
         .catalog
@@ -247,7 +255,10 @@ async fn sweep(
         }
     }
     if missing > 0 {
-        tracing::warn!(%donor, missing, "chunks that should be there were not in its inventory");
+        let named = service.pool().called(donor);
+        tracing::warn!(
+            "{named} has lost {missing} chunks that it had: they were not in its inventory"
+        );
     }
     Ok(())
 }

@@ -58,7 +58,7 @@ impl Answer for Join {
         };
         let Certified { member, certificate } =
             service.catalog.write(Durability::Disk, join).await?;
-        tracing::info!(member = %member.id, role = %member.role, name = member.name, "joined");
+        tracing::info!("{} {} ({}) joined", member.role, member.name, member.id);
         enlist(&service, &member);
         Ok(Joined {
             member: member.id,
@@ -178,7 +178,7 @@ fn still_needed(name: &str, loss: &Loss) -> Failure {
 /// Ends a membership, and what the member has open.
 async fn revoke(service: &Arc<Service>, id: MemberId) -> Result<Done, Failure> {
     let member = service.catalog.write(Durability::Disk, move |db| members::revoke(db, id)).await?;
-    tracing::info!(%member.id, role = %member.role, name = member.name, "revoked");
+    tracing::info!("{} {} ({}) is revoked", member.role, member.name, member.id);
     service.members.put(member);
     let sessions = {
         let mut pool = service.pool();

@@ -175,7 +175,7 @@ impl Session {
     fn commit_all(&mut self, mut jobs: Vec<Queued>) {
         let committed = self.transaction(&mut jobs);
         if let Err(why) = &committed {
-            tracing::error!(%why, "the catalog could not commit");
+            tracing::debug!(%why, "the catalog could not commit");
             self.fault.note(why);
         }
         for queued in jobs {

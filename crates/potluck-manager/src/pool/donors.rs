@@ -177,6 +177,11 @@ impl Donors {
 }
 
 impl Donor {
+    /// What people call it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Whether its daemon answers and the directory it lends is gone.
     fn diskless(&self) -> bool {
         let fault = self.life.as_ref().and_then(|life| life.fault.as_ref());

@@ -3,6 +3,7 @@
 
 use super::Pool;
 use super::donors::Donor;
+use crate::chronicle;
 use potluck_core::chunk::{ChunkName, PARTS};
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, VersionId};
@@ -477,6 +478,12 @@ impl Pool {
         if let Some(donor) = self.donors.get_mut(donor) {
             donor.record.away_until = until;
         }
+    }
+
+    /// A donor by its name and its number, for the log.
+    pub fn called(&self, donor: DonorId) -> String {
+        let name = self.donors.get(donor).map_or("unknown", |known| known.name());
+        chronicle::called(name, donor)
     }
 
     /// How long each donor has been silent; those never heard left out.

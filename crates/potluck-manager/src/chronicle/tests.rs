@@ -1,0 +1,122 @@
+use super::*;
+
+fn donor(state: DonorState, silent_seconds: u64) -> DonorStatus {
+    DonorStatus {
+        donor: DonorId(3),
+        name: "basement".into(),
+        state,
+        silent_seconds: Some(silent_seconds),
+        room: 90 << 30,
+        used: 10 << 30,
+        ..DonorStatus::default()
+    }
+}
+
+fn look(second: u64, donor: DonorStatus) -> Look {
+    let (repair, troubles) = Default::default();
+    Look { now: Tick::from_secs(second), donors: vec![donor], repair, troubles }
+}
+
+/// What is said, each line with a mark of its weight.
+fn said(lines: Vec<Line>) -> Vec<String> {
+    let text = |line| match line {
+        Line::Warn(said) => format!("! {said}"),
+        Line::Info(said) => said,
+    };
+    lines.into_iter().map(text).collect()
+}
+
+#[test]
+fn a_donors_silence_its_end_and_its_return_are_said_once_each() {
+    let mut chronicle = Chronicle::default();
+    let mut all = Vec::new();
+    let mut second = 0;
+    let mut pass = |state, seconds: u64| {
+        for silent in 1..=seconds {
+            second += 1;
+            let silent = if state == DonorState::Live { 0 } else { silent };
+            all.extend(said(chronicle.compare(&look(second, donor(state, silent)))));
+        }
+    };
+    pass(DonorState::Away, 3); // the manager has just started
+    pass(DonorState::Live, 5);
+    pass(DonorState::Suspect, 4); // a busy machine
+    pass(DonorState::Live, 5);
+    pass(DonorState::Away, 70);
+    pass(DonorState::Gone, 700);
+    pass(DonorState::Live, 5);
+    assert_eq!(
+        all,
+        [
+            "! donor basement (3) is silent, for 1s now",
+            "! donor basement (3) is given up, silent for 1s: what it holds is made again elsewhere",
+            "donor basement (3) is back; it was silent for 11m 40s",
+        ]
+    );
+}
+
+#[test]
+fn an_announced_absence_is_no_warning() {
+    let mut chronicle = Chronicle::default();
+    chronicle.compare(&look(1, donor(DonorState::Live, 0)));
+    let away = DonorStatus { away_seconds: Some(7200), ..donor(DonorState::Away, 60) };
+    assert_eq!(
+        said(chronicle.compare(&look(2, away))),
+        ["donor basement (3) is away, as was announced; it is waited for 2h more"]
+    );
+}
+
+#[test]
+fn one_repair_in_several_steps_begins_and_ends_once() {
+    let mut chronicle = Chronicle::default();
+    let mut at = |second, queued: u64, made: u64, stuck| {
+        let mut look = look(second, donor(DonorState::Live, 0));
+        let (made_bytes, bytes_left) = (made << 20, queued << 20);
+        let queued = vec![0, queued];
+        look.repair =
+            RepairState { queued, bytes_left, made, made_bytes, stuck, ..Default::default() };
+        said(chronicle.compare(&look))
+    };
+    assert_eq!(at(1, 0, 7, 0), [""; 0]);
+    assert_eq!(at(2, 40, 7, 0), ["repair began: 40 chunks to make, 40.0 MiB"]);
+    assert_eq!(at(60, 3, 44, 0), [""; 0]);
+    assert_eq!(at(62, 0, 47, 0), [""; 0], "the next step may follow");
+    assert_eq!(at(65, 5, 47, 0), [""; 0]);
+    assert_eq!(at(70, 0, 52, 0), [""; 0]);
+    assert_eq!(at(80, 0, 52, 0), ["repair ended: 45 chunks made, 45.0 MiB, in 1m 3s"]);
+    assert_eq!(at(81, 0, 52, 0), [""; 0]);
+    at(90, 1, 52, 0);
+    assert_eq!(
+        at(101, 0, 52, 1),
+        [
+            "! repair came to a stop: 0 chunks made, 0 B, in 1s; 1 chunks cannot be made now: no donor can take them"
+        ]
+    );
+}
+
+#[test]
+fn a_trouble_is_said_when_it_begins_and_when_it_is_over_however_its_words_change() {
+    let mut chronicle = Chronicle::default();
+    let mut at = |second, why: Option<&str>| {
+        let mut look = look(second, donor(DonorState::Live, 0));
+        let trouble = |why: &str| Trouble { begun: why.into(), over: "well again".into() };
+        look.troubles = why.map(|why| ("backup".into(), trouble(why))).into_iter().collect();
+        said(chronicle.compare(&look))
+    };
+    assert_eq!(at(1, Some("no room for 8 MiB")), ["! no room for 8 MiB"]);
+    assert_eq!(at(2, Some("no room for 9 MiB")), [""; 0]);
+    assert_eq!(at(3, None), ["well again"]);
+    assert_eq!(at(4, None), [""; 0]);
+}
+
+#[test]
+fn space_is_short_until_there_is_clearly_more() {
+    let short = |room_percent: u64, was_short| {
+        let mut donor = donor(DonorState::Live, 0);
+        (donor.room, donor.used) = (room_percent << 30, (100 - room_percent) << 30);
+        short_of_space(&[donor], was_short).is_some()
+    };
+    assert_eq!([4, 6, 50].map(|percent| short(percent, false)), [true, false, false]);
+    assert_eq!([4, 6, 50].map(|percent| short(percent, true)), [true, true, false]);
+    assert!(short_of_space(&[], false).is_none());
+}

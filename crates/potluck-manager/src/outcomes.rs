@@ -1,0 +1,32 @@
+//! How background work ends, in the log: a failure is told when it begins and when it is over, and
+//! not at every attempt between.
+
+use crate::catalog::Error;
+use std::collections::BTreeMap;
+
+/// Work that fails now, and what was said of it.
+#[derive(Debug, Default)]
+pub struct Outcomes(BTreeMap<&'static str, String>);
+
+impl Outcomes {
+    /// One attempt at `what` ended.
+    pub fn note(&mut self, what: &'static str, result: Result<(), Error>) {
+        match result {
+            Err(Error::Closed) => {}
+            // The catalog's own disk is spoken of once for all who write there.
+            Err(why) if why.is_disks() => {}
+            Err(why) => {
+                let why = why.to_string();
+                if self.0.get(what) != Some(&why) {
+                    tracing::error!(why, "{what} failed; trying again");
+                    self.0.insert(what, why);
+                }
+            }
+            Ok(()) => {
+                if self.0.remove(what).is_some() {
+                    tracing::info!("{what} succeeds again");
+                }
+            }
+        }
+    }
+}

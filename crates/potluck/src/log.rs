@@ -1,0 +1,79 @@
+//! The log, on standard error: what a daemon tells its operator. Commands that end say only what
+//! goes wrong, unless asked for more.
+
+use crate::args::{Args, Command};
+use crate::output;
+use std::fmt;
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
+
+/// Levels from the quietest, as `-v` goes through them.
+const LEVELS: [&str; 4] = ["warn", "info", "debug", "trace"];
+
+/// Begins to log.
+pub fn begin(args: &Args) {
+    let quiet = args.global.quiet || !is_daemon(&args.command);
+    let at = usize::from(args.global.verbose) + usize::from(!quiet);
+    let level = LEVELS[at.min(LEVELS.len() - 1)];
+    // Libraries have their say only where somebody looks for the cause of something.
+    let others = LEVELS[at.saturating_sub(1).min(LEVELS.len() - 1)];
+    let default = format!("{others},potluck={level}");
+    let filter = EnvFilter::try_from_env("POTLUCK_LOG").unwrap_or_else(|_| EnvFilter::new(default));
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        // It would say on standard error, and panic, that standard error is gone.
+        .log_internal_errors(false);
+    if goes_to_journal() {
+        log.event_format(ForJournal).init();
+    } else {
+        let details = args.global.verbose > 0;
+        log.with_target(details).with_ansi(output::colours_wanted()).init();
+    }
+}
+
+fn is_daemon(command: &Command) -> bool {
+    match command {
+        Command::Up(_) | Command::Lend(_) => true,
+        Command::Manager(manager) => manager.action.is_none(),
+        _ => false,
+    }
+}
+
+/// Whether systemd's journal reads standard error (systemd.exec(5), `JOURNAL_STREAM`). The variable
+/// is inherited also by processes whose standard error leads elsewhere; hence the comparison.
+fn goes_to_journal() -> bool {
+    let stream = std::env::var("JOURNAL_STREAM").unwrap_or_default();
+    let Ok(stderr) = rustix::fs::fstat(std::io::stderr()) else { return false };
+    stream == format!("{}:{}", stderr.st_dev, stderr.st_ino)
+}
+
+/// One line an event, without a time, because the journal notes its own, and with its weight in
+/// the form that the journal takes off again (sd-daemon(3)): `journalctl -p warning` works.
+struct ForJournal;
+
+impl<S, N> FormatEvent<S, N> for ForJournal
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let weight = match *event.metadata().level() {
+            Level::ERROR => 3,
+            Level::WARN => 4,
+            Level::INFO => 6,
+            _ => 7,
+        };
+        write!(writer, "<{weight}>")?;
+        context.field_format().format_fields(writer.by_ref(), event)?;
+        writeln!(writer)
+    }
+}
