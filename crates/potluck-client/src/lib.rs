@@ -4,6 +4,7 @@
 //! → [`donors`]. Everything else is one call to the manager ([`pool::Client::call`]).
 
 pub mod buffer;
+pub mod copy;
 pub mod donors;
 pub mod fetch;
 pub mod get;

@@ -27,6 +27,17 @@ pub enum Input {
     File(PathBuf),
     /// A stream of unknown length.
     Stream(Box<dyn Read + Send>),
+    /// A file from elsewhere.
+    Reader {
+        /// Its content.
+        reader: Box<dyn Read + Send>,
+        /// Its length, as far as is known before it is read.
+        bytes: u64,
+        /// When it was modified, milliseconds since 1970.
+        mtime_ms: i64,
+        /// Whether its owner may execute it.
+        executable: bool,
+    },
 }
 
 /// One file to store.
@@ -307,6 +318,9 @@ impl Current {
     fn open(file: u32, path: PoolPath, input: Input) -> io::Result<Self> {
         let (reader, left, mtime_ms, executable): (Box<dyn Read + Send>, _, _, _) = match input {
             Input::Stream(reader) => (reader, None, None, false),
+            Input::Reader { reader, bytes, mtime_ms, executable } => {
+                (reader, Some(bytes), Some(mtime_ms), executable)
+            }
             Input::File(local) => {
                 let opened = File::open(local)?;
                 let about = opened.metadata()?;

@@ -38,6 +38,7 @@ fn may(role: Role, verb: Verb) -> bool {
         | Verb::Stat
         | Verb::MakeDir
         | Verb::Move
+        | Verb::CopyFiles
         | Verb::Remove
         | Verb::Usage
         | Verb::PolicySet

@@ -2,6 +2,7 @@
 //! into operations on the pool and the catalog.
 
 mod commit;
+mod copying;
 mod donor;
 mod fsck;
 mod give_back;
@@ -93,7 +94,7 @@ macro_rules! calls {
 calls! {
     Join Invite InvitationList InvitationRemove MemberList Revoke Leave SpaceCreate SpaceRemove SpaceList
     Reserve Offer Grow Renew Commit Abort Open Report
-    List Stat MakeDir Move Remove Usage Status PolicySet
+    List Stat MakeDir Move CopyFiles Remove Usage Status PolicySet
     Register Inventory Heartbeat Locate
     GcResume
     RepairStatus RepairControl GiveBack GiveBackStatus Away Trust ScrubNow Fsck

@@ -8,6 +8,7 @@ mod acknowledged;
 pub mod chunks;
 pub mod commit;
 pub mod conversions;
+pub mod copies;
 pub mod dir_policies;
 pub mod donors;
 pub mod entries;
@@ -33,10 +34,12 @@ pub mod tokens;
 pub mod trash;
 pub mod units;
 pub mod versions;
+mod visible;
 pub mod walk;
 mod writer;
 
 pub use error::Error;
+pub use visible::check_condition;
 pub use writer::Durability;
 
 use crate::error::ManagerError;

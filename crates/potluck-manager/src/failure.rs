@@ -68,6 +68,9 @@ pub fn of_catalog(why: Error) -> Failure {
             code::BAD_PATH,
             "copy it with `potluck cp` and then remove the original",
         ),
+        Error::OtherKey { .. } => {
+            failure(K::Usage, code::BAD_REQUEST, "read it and write it again, as `potluck cp` does")
+        }
         Error::IntoItself { .. } => {
             failure(K::Usage, code::BAD_PATH, "choose a target outside of it")
         }

@@ -22,8 +22,9 @@ pub use membership::{
     Leave, MemberAbout, MemberList, Members, Revoke,
 };
 pub use names::{
-    ChildUse, ChunkFacts, Entry, EntryKind, Health, List, Listing, MakeDir, MirrorState, Move,
-    Remove, Removed, Share, Stat, Stated, Usage, Used,
+    ChildUse, ChunkFacts, CopiedFile, CopiedFiles, CopyFiles, Entry, EntryKind, Health, List,
+    Listing, MakeDir, MirrorState, Move, NotCopied, Remove, Removed, Share, Stat, Stated, Usage,
+    Used,
 };
 pub use reading::{CopyFault, Open, OpenFile, Opened, Report};
 pub use safety::{

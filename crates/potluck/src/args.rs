@@ -114,7 +114,7 @@ pub enum Command {
     /// Join a pool with a token from `potluck invite`
     #[command(after_help = "Example:\n  potluck join pot1.eyJtIjoi…")]
     Join(Join),
-    /// Copy files into the pool or out of it; `-` is standard input or output
+    /// Copy files into the pool, out of it or inside it; `-` is standard input or output
     #[command(
         after_help = "Examples:\n  potluck cp era5.nc pot://climate/\n  potluck cp -r runs/ pot://lab/runs --copies 2\n  potluck cp raw.h5 pot://lab/raw.h5 --ec 4+2\n  tar c data | potluck cp - pot://lab/data.tar\n  potluck cp pot://lab/data.tar - | tar x\n  potluck cp -r pot://lab/runs pot://archive/runs\n\nWhere a copy lands:\n  cp FILE X       X, or X/FILE if X is a directory\n  cp FILE X/      X/FILE\n  cp -r DIR X     X: what is in DIR becomes what is in X, also when run again\n  cp -r DIR X/    X/DIR\n  cp -r DIR/. X/  what is in DIR goes into X\n  cp A B X/       X/A and X/B\nA space (pot://lab) and . take in as if they ended in /. Files that are there are replaced one by\none; nothing is removed. --if-absent leaves them as they are and exits with 10, of some with 4."
     )]

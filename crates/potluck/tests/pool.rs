@@ -30,6 +30,7 @@ mod pool {
 
     mod agreeing_verdicts;
     mod command_line;
+    mod copies_within_pool;
     mod exit_codes;
     mod k01_erasure_coding;
     mod k02_first_m_of_n;

@@ -2,7 +2,7 @@
 
 use super::settling::settled;
 use super::{Answer, ticketing};
-use crate::catalog::commit::check_condition;
+use crate::catalog::check_condition;
 use crate::catalog::dir_policies;
 use crate::catalog::entries::{self, Place};
 use crate::catalog::sessions::{self, StoredSession};

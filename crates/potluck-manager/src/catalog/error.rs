@@ -52,6 +52,14 @@ pub enum Error {
         /// Its size.
         bytes: u64,
     },
+    /// Only who has the keys of both spaces can copy from one to the other.
+    #[error("{from} is sealed with another key than {to} is to be")]
+    OtherKey {
+        /// The source.
+        from: PoolPath,
+        /// The copy.
+        to: PoolPath,
+    },
     /// A directory that has entries, or is to be read, and nobody asked for a whole tree.
     #[error("{0} is a directory")]
     NotRecursive(PoolPath),

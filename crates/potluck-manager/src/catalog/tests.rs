@@ -1,6 +1,7 @@
 //! The catalog's conformance suite: whatever engine holds it must pass this.
 
 mod committing;
+mod copying;
 mod costs;
 mod damage;
 mod deleting;

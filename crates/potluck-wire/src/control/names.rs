@@ -1,13 +1,16 @@
 //! Names and what is behind them.
 
-use super::{Call, Done, call};
+use super::{Call, Condition, Done, call};
+use crate::error::Failure;
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::erasure::Ec;
 use potluck_core::ids::DonorId;
+use potluck_core::ids::SessionId;
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{Policy, Redundancy};
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// What a path names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -212,6 +215,76 @@ pub struct Move {
     pub no_replace: bool,
 }
 call!(Move => Done, "move", once);
+
+/// Copies a file, or page by page a tree, inside the pool without moving its bytes: the copies are
+/// versions of the same chunks. Between spaces only where neither is sealed, because each has its
+/// key. Repeating a page repeats its reply, so that a lost reply can be asked for again.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct CopyFiles {
+    /// What.
+    pub from: PoolPath,
+    /// The path of the copy itself; the caller has already decided whether to copy *into* a
+    /// directory.
+    pub to: PoolPath,
+    /// Directories with what is in them.
+    #[serde(default)]
+    pub recursive: bool,
+    /// When a file may be replaced.
+    #[serde(default)]
+    pub condition: Condition,
+    /// The redundancy that the copies are to have, instead of what their directories ask for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redundancy: Option<Redundancy>,
+    /// Names the whole copy; chosen by the caller at random.
+    pub copy: SessionId,
+    /// Counts its pages from 0.
+    pub page: u32,
+    /// Continues after [`CopiedFiles::next`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+}
+impl Call for CopyFiles {
+    const NAME: &'static str = "copy-files";
+    const DEADLINE: Duration = Duration::from_secs(30);
+    type Reply = CopiedFiles;
+}
+
+/// What became of a page.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct CopiedFiles {
+    /// The files that were copied.
+    pub files: Vec<CopiedFile>,
+    /// Those that were not, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed: Vec<NotCopied>,
+    /// Set when there is more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// One copy.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct CopiedFile {
+    /// Where it is.
+    pub path: PoolPath,
+    /// Its version.
+    pub version: VersionId,
+    /// Plaintext bytes.
+    pub bytes: u64,
+    /// What it is being changed to in the background, because its directory or the command asks for
+    /// another redundancy than its source has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changing_to: Option<Redundancy>,
+}
+
+/// One file or directory that was not copied.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct NotCopied {
+    /// Where it was to be.
+    pub path: PoolPath,
+    /// Why it is not.
+    pub failure: Failure,
+}
 
 /// Removes a file, or with `recursive` a directory.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -4,6 +4,7 @@ mod directories;
 mod inward;
 mod outward;
 mod place;
+mod within_pool;
 
 pub use place::{At, Landing, Place, target};
 
@@ -11,9 +12,10 @@ use super::Ending;
 use crate::args::{Cp, PolicyOptions};
 use crate::output::{Output, count, told};
 use potluck_client::pool::Client;
+use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Override;
-use potluck_wire::control::{EntryKind, Stat};
+use potluck_wire::control::{Condition, EntryKind, Stat};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;
 use std::time::Duration;
@@ -34,6 +36,12 @@ struct CpReport {
     /// Copies that an asynchronous protocol has not made yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pending_copies: Option<u64>,
+    /// Files that were copied inside the pool without moving their bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    without_moving: Option<u64>,
+    /// Of these, files that are being changed to another redundancy than their sources have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    changing: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     failovers: Option<u64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -74,10 +82,8 @@ pub async fn run(
     let from_pool = from.iter().filter(|from| matches!(from.at, At::Pool(_))).count();
     let mut report = match (&to.at, from_pool) {
         (At::Pool(path), 0) => inward::copy(&args, &from, path, to.into, client, shown).await?,
-        (At::Pool(_), _) => {
-            return Err(usage("copying inside the pool is not possible yet").hint(
-                "to move, use `potluck mv`; to copy, pipe `potluck cat A` into `potluck cp - B`",
-            ));
+        (At::Pool(path), n) if n == from.len() => {
+            within_pool::copy(&args, &from, path, to.into, client, shown).await?
         }
         (_, n) if n == from.len() => outward::copy(&args, &from, &to, client, shown).await?,
         (_, 0) => {
@@ -116,8 +122,13 @@ fn finish(report: &CpReport, output: &Output) -> Result<Ending, Failure> {
     }
     output.result(report, |report| {
         let size = potluck_core::size::format_size(report.bytes);
-        let mut text =
-            format!("{}, {size}, {:.0} MiB/s", count(report.files, "file"), report.mib_s);
+        let files = count(report.files, "file");
+        let mut text = match report.without_moving {
+            Some(without) if without == report.files => {
+                format!("{files}, {size}, copied without moving bytes")
+            }
+            _ => format!("{files}, {size}, {:.0} MiB/s", report.mib_s),
+        };
         if let Some(held) = report.held_chunks.filter(|held| *held > 0) {
             let sent = report.sent_chunks.unwrap_or_default();
             text.push_str(&format!(" (there already: {}, sent: {sent})", count(held, "chunk")));
@@ -127,6 +138,13 @@ fn finish(report: &CpReport, output: &Output) -> Result<Ending, Failure> {
         }
         text
     });
+    if let Some(changing) = report.changing.filter(|changing| *changing > 0) {
+        output.note(&format!(
+            "changed in the background to what is asked for there: {}; until then each is kept as \
+             its source is (`potluck repair status`)",
+            count(changing, "file")
+        ));
+    }
     if let Some(pending) = report.pending_copies.filter(|pending| *pending > 0) {
         output.note(&format!(
             "unsafe window: {} not made yet; until then the death of one donor may lose data (`potluck verify` says when it has closed)",
@@ -150,6 +168,15 @@ fn one_version() -> Failure {
 
 fn usage(what: &str) -> Failure {
     Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
+}
+
+/// When files in the pool may be replaced.
+fn condition(args: &Cp) -> Condition {
+    match (args.if_absent, args.if_version) {
+        (true, _) => Condition::IfAbsent,
+        (_, Some(version)) => Condition::IfVersion(VersionId(version)),
+        _ => Condition::Always,
+    }
 }
 
 /// The part of a policy that the flags set.

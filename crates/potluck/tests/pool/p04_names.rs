@@ -256,7 +256,7 @@ fn p04_errors_say_what_happened_and_what_to_do_next() {
         (&lab.cli, 2, &["cp", "a", "b"]),
         (&lab.cli, 2, &["cp", "/etc", "pot://lab/etc"]),
         (&lab.cli, 2, &["cat", "pot://lab/a"]),
-        (&lab.cli, 2, &["cp", "pot://lab/four", "pot://lab/five"]),
+        (&lab.cli, 2, &["cp", "pot://lab/four", "pot://lab/four"]),
         (&lab.cli, 2, &["rm", "pot://lab/a"]),
         (&lab.cli, 8, &["join", "pot1.nonsense"]),
     ] {

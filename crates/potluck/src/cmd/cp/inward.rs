@@ -3,17 +3,16 @@
 use super::directories::Policies;
 use super::place::{bad_path, not_utf8, own_name, target};
 use super::{
-    At, CpReport, FailedFile, Landing, Place, StoredVersion, kind_of, one_version, policy_override,
-    usage,
+    At, CpReport, FailedFile, Landing, Place, StoredVersion, condition, kind_of, one_version,
+    policy_override, usage,
 };
 use crate::args::Cp;
 use crate::progress_bar;
 use potluck_client::pool::Client;
 use potluck_client::put::{PutOptions, PutReport, put};
 use potluck_client::source::{Input, Item};
-use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
-use potluck_wire::control::{Condition, EntryKind, MakeDir};
+use potluck_wire::control::{EntryKind, MakeDir};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::collections::BTreeSet;
 use std::io;
@@ -59,11 +58,7 @@ pub async fn copy(
     let wanted = find(args, from, to, into, kind)?;
     let mut options = PutOptions {
         policy: policy_override(&args.policy)?,
-        condition: match (args.if_absent, args.if_version) {
-            (true, _) => Condition::IfAbsent,
-            (_, Some(version)) => Condition::IfVersion(VersionId(version)),
-            _ => Condition::Always,
-        },
+        condition: condition(args),
         bytes: bytes(&wanted.files),
         spare_content: !args.allow_empty,
     };
@@ -142,7 +137,7 @@ async fn by_policy(
 
 impl CpReport {
     /// Adds what a session did.
-    fn stored(&mut self, done: PutReport) {
+    pub(super) fn stored(&mut self, done: PutReport) {
         let add = |sum: &mut Option<u64>, more| *sum = Some(sum.unwrap_or(0) + more);
         self.files += done.stored.len() as u64;
         self.bytes += done.bytes;

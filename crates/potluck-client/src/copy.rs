@@ -1,0 +1,237 @@
+//! Copying inside the pool: by new versions of the same chunks, which moves no byte, or where the
+//! spaces are sealed with different keys by reading and writing again.
+
+use crate::get::{self, ByteRange};
+use crate::pool::Client;
+use crate::progress::{Progress, Quiet};
+use crate::put::{PutOptions, PutReport, put};
+use crate::source::{Input, Item};
+use potluck_core::ids::SessionId;
+use potluck_core::path::{BadPath, PoolPath};
+use potluck_core::policy::Redundancy;
+use potluck_wire::control::{
+    Condition, CopiedFile, CopyFiles, Entry, EntryKind, List, Listing, MakeDir, NotCopied,
+};
+use potluck_wire::error::{ErrorKind, Failure, code};
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+/// Files that wait to be written while another is read; small ones are in the catalog, and are
+/// there at once.
+const FILES_AHEAD: usize = 64;
+/// Parts of one file on their way from its reader to its writer.
+const PARTS_AHEAD: usize = 2;
+
+/// What a copy without moving bytes did.
+#[derive(Debug, Default)]
+pub struct CopyReport {
+    /// The copies.
+    pub files: Vec<CopiedFile>,
+    /// What was not copied, and why.
+    pub failed: Vec<NotCopied>,
+}
+
+/// Copies the file or tree at `from` to the path `to` without moving its bytes. The copies have
+/// the redundancy of their sources at first, and are changed in the background to `redundancy`, or
+/// to what their directories ask for.
+///
+/// Errors: nothing of the page under way was copied; earlier pages of a tree were.
+pub async fn copy_within(
+    client: &Client,
+    from: &PoolPath,
+    to: &PoolPath,
+    recursive: bool,
+    condition: Condition,
+    redundancy: Option<Redundancy>,
+) -> Result<CopyReport, Failure> {
+    let mut report = CopyReport::default();
+    let mut page = CopyFiles {
+        from: from.clone(),
+        to: to.clone(),
+        recursive,
+        condition,
+        redundancy,
+        copy: SessionId(client.env.entropy.bytes()),
+        page: 0,
+        after: None,
+    };
+    loop {
+        let copied = client.call_patiently(&page).await?;
+        report.files.extend(copied.files);
+        report.failed.extend(copied.failed);
+        page.page += 1;
+        page.after = copied.next;
+        if page.after.is_none() {
+            return Ok(report);
+        }
+    }
+}
+
+/// Copies the file or tree at `from` to `to` through this client, which reads and writes every
+/// byte. `options.bytes` is what that comes to.
+pub async fn copy_through(
+    client: &Client,
+    from: &PoolPath,
+    to: &PoolPath,
+    options: &PutOptions,
+    progress: Arc<dyn Progress>,
+) -> Result<PutReport, Failure> {
+    let (items, queue) = sync_channel(FILES_AHEAD);
+    let reading = feed(client, from, to, items);
+    let writing = put(client, to, Box::new(queue.into_iter()), options, progress);
+    tokio::pin!(reading, writing);
+    let mut read = None;
+    // Who writes waits for who reads, and when the writer has given up nobody reads on.
+    let written = loop {
+        tokio::select! {
+            result = &mut reading, if read.is_none() => read = Some(result),
+            written = &mut writing => break written,
+        }
+    };
+    let mut report = written?;
+    if let Some(Err(failure)) = read {
+        report.failed.push((from.clone(), failure)); // what was found before is stored
+    }
+    Ok(report)
+}
+
+/// Reads everything at `from`, one file after the other, and makes directories that have no file.
+async fn feed(
+    client: &Client,
+    from: &PoolPath,
+    to: &PoolPath,
+    items: SyncSender<Item>,
+) -> Result<(), Failure> {
+    let mut after = None;
+    let mut empty: Option<PoolPath> = None;
+    loop {
+        let list = List { path: from.clone(), recursive: true, after: after.take() };
+        let page: Listing = client.call_patiently(&list).await?;
+        for entry in page.entries {
+            let (source, target) = (below(from, &entry.path)?, below(to, &entry.path)?);
+            // A directory has no file if what follows it is not inside it.
+            if let Some(dir) = empty.take().filter(|dir| !target.is_inside(dir)) {
+                client.call(&MakeDir { path: dir, parents: true }).await?;
+            }
+            if entry.kind == EntryKind::Dir {
+                empty = Some(target);
+            } else if !read_one(client, &source, target, &entry, &items).await {
+                return Ok(()); // the writer has given up, and says why
+            }
+        }
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    match empty {
+        Some(dir) => client.call(&MakeDir { path: dir, parents: true }).await.map(drop),
+        None => Ok(()),
+    }
+}
+
+/// Reads one file into the hands of its writer; false when that one is gone.
+async fn read_one(
+    client: &Client,
+    source: &PoolPath,
+    target: PoolPath,
+    entry: &Entry,
+    items: &SyncSender<Item>,
+) -> bool {
+    let (parts, pipe) = sync_channel(PARTS_AHEAD);
+    let input = Input::Reader {
+        reader: Box::new(PipeReader { pipe, part: io::Cursor::default(), ended: false }),
+        bytes: entry.size,
+        mtime_ms: entry.mtime_ms,
+        executable: entry.executable,
+    };
+    let (items, item) = (items.clone(), Item { path: target, input });
+    let queued = client.env.offload.run(move || items.send(item).is_ok()).await;
+    if !queued {
+        return false;
+    }
+    let out = PipeWriter(parts.clone());
+    let read = get::cat(client, source, ByteRange::ALL, None, out, Arc::new(Quiet)).await;
+    let end = match read {
+        Ok(_) => Part::End,
+        Err(failure) => Part::Failed(failure.to_string()),
+    };
+    client.env.offload.run(move || parts.send(end).is_ok()).await
+}
+
+fn below(path: &PoolPath, relative: &str) -> Result<PoolPath, Failure> {
+    let names = relative.split('/').filter(|name| !name.is_empty());
+    { names }.try_fold(path.clone(), |path, name| path.join(name)).map_err(|why: BadPath| {
+        Failure::new(ErrorKind::Integrity, code::BAD_PATH, why.to_string())
+            .hint("the manager sent a name that no file can have")
+    })
+}
+
+/// What goes from the reader of a file to its writer. Its end is said, so that one that was cut off
+/// is not taken for whole.
+enum Part {
+    Bytes(Vec<u8>),
+    Failed(String),
+    End,
+}
+
+struct PipeWriter(SyncSender<Part>);
+
+impl Write for PipeWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let part = Part::Bytes(bytes.to_vec());
+        self.0.send(part).map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+struct PipeReader {
+    pipe: Receiver<Part>,
+    part: io::Cursor<Vec<u8>>,
+    ended: bool,
+}
+
+impl Read for PipeReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let read = self.part.read(buffer)?;
+            if read > 0 || buffer.is_empty() || self.ended {
+                return Ok(read);
+            }
+            match self.pipe.recv() {
+                Ok(Part::Bytes(bytes)) => self.part = io::Cursor::new(bytes),
+                Ok(Part::End) => self.ended = true,
+                Ok(Part::Failed(why)) => return Err(io::Error::other(why)),
+                Err(_) => return Err(io::Error::other("its reader ended early")),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_was_cut_off_is_not_taken_for_whole() {
+        let pipe = || {
+            let (parts, pipe) = sync_channel(8);
+            (parts, PipeReader { pipe, part: io::Cursor::default(), ended: false })
+        };
+        let (parts, mut whole) = pipe();
+        PipeWriter(parts.clone()).write_all(b"ab").expect("sent");
+        parts.send(Part::End).expect("sent");
+        let mut read = Vec::new();
+        whole.read_to_end(&mut read).expect("whole");
+        assert_eq!(read, b"ab");
+        let (parts, mut cut) = pipe();
+        PipeWriter(parts.clone()).write_all(b"ab").expect("sent");
+        drop(parts);
+        assert!(cut.read_to_end(&mut Vec::new()).is_err());
+    }
+}

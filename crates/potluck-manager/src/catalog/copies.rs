@@ -1,0 +1,225 @@
+//! Copies inside the pool: new versions of the same chunks, so that no byte moves.
+//!
+//! A copy has the chunk size and for now the redundancy of its source. Where its new directory asks
+//! for another redundancy it gets that as its goal and is changed in the background, as after a
+//! change of policy; until then it keeps what it has.
+
+use super::chunks::{self, InUseAgain};
+use super::commit::{PreparedChunk, repeated};
+use super::entries::{self, Place};
+use super::error::Error;
+use super::journal::{self, Op};
+use super::schema::Counter;
+use super::spaces::{self, Space};
+use super::versions::{self, Version};
+use super::visible::{NewFile, Visible, is_refusal};
+use super::walk::{Item, Walk, What};
+use potluck_core::ids::{SessionId, VersionId};
+use potluck_core::path::PoolPath;
+use potluck_core::policy::Redundancy;
+use potluck_wire::control::Condition;
+use rusqlite::{Connection, params};
+
+/// Files and directories in one transaction, …
+const PAGE_ENTRIES: usize = 512;
+/// … and chunks after which it ends, unless one file alone has more, so that commits do not wait
+/// long.
+const PAGE_CHUNKS: u64 = 8192;
+
+/// What is to be copied.
+#[derive(Debug, Clone)]
+pub struct Wanted {
+    /// A file or directory.
+    pub from: PoolPath,
+    /// The path of the copy itself.
+    pub to: PoolPath,
+    /// Whether a directory is copied with all that is in it.
+    pub recursive: bool,
+    /// When a file may be replaced.
+    pub condition: Condition,
+    /// The redundancy that the copies are to have, whatever their directories say.
+    pub asked: Option<Redundancy>,
+    /// From where to go on in a tree.
+    pub after: Option<String>,
+}
+
+/// What was copied.
+#[derive(Debug, Default)]
+pub struct Copied {
+    /// Each file's path, and its version or why it was refused.
+    pub files: Vec<(PoolPath, Result<Version, Error>)>,
+    /// From where to go on; `None` when all was copied.
+    pub next: Option<String>,
+    /// Chunks that nobody used before.
+    pub again: InUseAgain,
+}
+
+/// What came of a page.
+#[derive(Debug)]
+pub enum Outcome {
+    /// It was copied before; the reply that was given then.
+    Repeated(String),
+    /// What was copied now.
+    Fresh(Copied),
+}
+
+/// Copies the file at `wanted.from`, or the next page of the tree there. A page of a command that
+/// was copied before is not copied again.
+pub fn copy(
+    db: &Connection,
+    (command, page): (SessionId, u32),
+    wanted: &Wanted,
+    now_ms: u64,
+    wall_ms: i64,
+    reply: impl FnOnce(&Copied) -> Result<String, Error>,
+) -> Result<Outcome, Error> {
+    if let Some(text) = repeated(db, &command, page)? {
+        return Ok(Outcome::Repeated(text));
+    }
+    let space = spaces::named(db, wanted.to.space())?;
+    check_places(db, wanted, &space)?;
+    let mut copying = Copying {
+        db,
+        wanted,
+        visible: Visible::new(db, Some(&space), now_ms, wall_ms),
+        files: Vec::new(),
+    };
+    let next = match entries::existing(db, &wanted.from)?.place {
+        Place::File(version) => {
+            copying.file(versions::get(db, version)?, wanted.to.clone())?;
+            None
+        }
+        Place::Dir(_) if !wanted.recursive => {
+            return Err(Error::NotRecursive(wanted.from.clone()));
+        }
+        Place::Dir(dir) => {
+            let mut walk = Walk::new(db, dir, true, wanted.after.as_deref())?;
+            if wanted.after.is_none() {
+                // Where a file stands in its place nothing can be copied.
+                entries::make_dirs(db, &wanted.to, wall_ms)?;
+                journal::append(db, &Op::Dir(wanted.to.clone()))?;
+            }
+            copying.page(&mut walk, wall_ms)?
+        }
+    };
+    let again = copying.visible.close()?;
+    let copied = Copied { files: copying.files, next, again };
+    db.prepare_cached(
+        "INSERT INTO commits (session, batch, at_ms, reply) VALUES (?1, ?2, ?3, ?4)",
+    )?
+    .execute(params![command.0, page, now_ms as i64, reply(&copied)?])?;
+    Ok(Outcome::Fresh(copied))
+}
+
+/// Refuses what would copy a tree into itself, and what only a client can copy: it has the keys.
+fn check_places(db: &Connection, wanted: &Wanted, to: &Space) -> Result<(), Error> {
+    let Wanted { from, to: target, .. } = wanted;
+    if from.is_inside(target) || target.is_inside(from) {
+        return Err(Error::IntoItself { from: from.clone(), to: target.clone() });
+    }
+    let source = spaces::named(db, from.space())?;
+    if source.id != to.id && (source.key.is_some() || to.key.is_some()) {
+        return Err(Error::OtherKey { from: from.clone(), to: target.clone() });
+    }
+    Ok(())
+}
+
+struct Copying<'db> {
+    db: &'db Connection,
+    wanted: &'db Wanted,
+    visible: Visible<'db>,
+    files: Vec<(PoolPath, Result<Version, Error>)>,
+}
+
+impl Copying<'_> {
+    /// Copies entries until a page is full; from where to go on.
+    fn page(&mut self, walk: &mut Walk<'_>, wall_ms: i64) -> Result<Option<String>, Error> {
+        let (mut entries, mut chunks) = (0, 0);
+        while let Some(item) = walk.next_or_broken()? {
+            let path = match &item {
+                Ok(Item { path, .. }) => path.clone(),
+                Err(broken) => broken.path.clone(),
+            };
+            let to = below(&self.wanted.to, &path)?;
+            match item.map(|item| item.what) {
+                Ok(What::Dir(_)) => self.dir(&to, wall_ms)?,
+                Ok(What::File(version)) => {
+                    chunks += version.chunks;
+                    self.file(*version, to)?;
+                }
+                Err(broken) => self.files.push((to, Err(Error::Damaged(broken.why)))),
+            }
+            entries += 1;
+            if entries >= PAGE_ENTRIES || chunks >= PAGE_CHUNKS {
+                return Ok(Some(path));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Makes a directory; what stands in its place is told once for it, and again for each file.
+    fn dir(&mut self, path: &PoolPath, wall_ms: i64) -> Result<(), Error> {
+        match entries::make_dirs(self.db, path, wall_ms) {
+            Ok(_) => journal::append(self.db, &Op::Dir(path.clone())),
+            Err(why) if is_refusal(&why) => {
+                self.files.push((path.clone(), Err(why)));
+                Ok(())
+            }
+            Err(why) => Err(why),
+        }
+    }
+
+    fn file(&mut self, source: Version, to: PoolPath) -> Result<(), Error> {
+        let copied = match read(self.db, &source) {
+            Ok(content) => match self.put(source, &content, to.clone()) {
+                Err(why) if !is_refusal(&why) => return Err(why),
+                copied => copied,
+            },
+            // Nothing of it was written yet.
+            Err(why @ Error::Damaged(_)) => Err(why),
+            Err(why) => return Err(why),
+        };
+        self.files.push((to, copied));
+        Ok(())
+    }
+
+    fn put(&mut self, source: Version, content: &Content, to: PoolPath) -> Result<Version, Error> {
+        let spot = self.visible.look(to, self.wanted.condition)?;
+        let id = VersionId(Counter::Version.take(self.db, 1)? as u64);
+        let safe = source.safe_wall_ms.is_some();
+        let Content { inline, pages, chunks } = content;
+        let asked = self.wanted.asked;
+        let inline = inline.as_deref();
+        let file = NewFile { version: source, inline, pages, chunks, asked, safe };
+        self.visible.put(spot, id, file)?;
+        versions::get(self.db, id)
+    }
+}
+
+/// What a version consists of.
+struct Content {
+    inline: Option<Vec<u8>>,
+    pages: Vec<Vec<u8>>,
+    /// Data, then parity.
+    chunks: Vec<PreparedChunk>,
+}
+
+fn read(db: &Connection, version: &Version) -> Result<Content, Error> {
+    let pages = versions::pages(db, version.id)?;
+    let chunk = |(name, len)| PreparedChunk { name, len, holders: Vec::new() };
+    let data = versions::unpack(version, &pages)?;
+    let mut chunks: Vec<_> =
+        data.iter().map(|entry| chunk((entry.name, entry.stored_len()))).collect();
+    for name in versions::parity(db, version)? {
+        let row = chunks::get(db, &name)?
+            .ok_or_else(|| Error::Damaged(format!("chunk {name} of a recipe has no row")))?;
+        chunks.push(chunk((name, row.len)));
+    }
+    Ok(Content { inline: versions::inline(db, version.id)?, pages, chunks })
+}
+
+fn below(to: &PoolPath, relative: &str) -> Result<PoolPath, Error> {
+    relative.split('/').try_fold(to.clone(), |path, name| {
+        path.join(name).map_err(|why| Error::Damaged(format!("{relative}: {why}")))
+    })
+}

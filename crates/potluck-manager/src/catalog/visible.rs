@@ -1,0 +1,187 @@
+//! Making versions visible at paths: what a commit and a copy inside the pool have in common.
+//!
+//! Each file is first looked at and only then put, so that one that is refused leaves no trace and
+//! the others of its transaction go on.
+
+use super::chunks::{Book, InUseAgain};
+use super::commit::PreparedChunk;
+use super::dir_policies;
+use super::entries::{self, DirId, Place};
+use super::error::Error;
+use super::journal::{self, Op};
+use super::spaces::{self, Space, Sums};
+use super::versions::{self, Version};
+use potluck_core::chunk::ChunkName;
+use potluck_core::ids::VersionId;
+use potluck_core::path::PoolPath;
+use potluck_core::policy::Redundancy;
+use potluck_wire::control::Condition;
+use rusqlite::Connection;
+use std::collections::HashMap;
+
+/// Files of one space that become visible in one transaction.
+pub struct Visible<'db> {
+    db: &'db Connection,
+    wall_ms: i64,
+    space: Option<&'db Space>,
+    /// The references of their chunks.
+    pub book: Book<'db>,
+    /// Directories of these files, so that a thousand files of one are looked up once.
+    dirs: HashMap<Vec<String>, (DirId, Redundancy)>,
+    sums: Sums,
+    /// What became visible, for the journal.
+    files: Vec<(PoolPath, VersionId)>,
+}
+
+/// A place that may take a file.
+pub struct Spot {
+    path: PoolPath,
+    replaced: Option<VersionId>,
+}
+
+/// A file that is to be put.
+pub struct NewFile<'a> {
+    /// Its version; number, goal and safety are given by [`Visible::put`].
+    pub version: Version,
+    /// The content, if it lives in the catalog.
+    pub inline: Option<&'a [u8]>,
+    /// Otherwise its recipe as it is kept.
+    pub pages: &'a [Vec<u8>],
+    /// Its chunks in order, then its parity.
+    pub chunks: &'a [PreparedChunk],
+    /// The redundancy that was asked for, whatever its directory says.
+    pub asked: Option<Redundancy>,
+    /// Whether all the redundancy that it has is there.
+    pub safe: bool,
+}
+
+impl<'db> Visible<'db> {
+    /// Nothing yet; `space` is where all will be, if it is still there.
+    pub fn new(db: &'db Connection, space: Option<&'db Space>, now_ms: u64, wall_ms: i64) -> Self {
+        let book = Book::new(db, now_ms);
+        let (dirs, sums, files) = (HashMap::new(), Sums::default(), Vec::new());
+        Self { db, wall_ms, space, book, dirs, sums, files }
+    }
+
+    /// Looks at the place of a file; refuses one that cannot take it, or must not.
+    pub fn look(&self, path: PoolPath, condition: Condition) -> Result<Spot, Error> {
+        let space = self.space.ok_or_else(|| Error::NoSpaceNamed(path.space().into()))?;
+        if space.name != path.space() {
+            return Err(Error::NoSpaceNamed(path.space().into()));
+        }
+        let Some((name, above)) = path.names().split_last() else {
+            return Err(Error::OutsideSpaces(path));
+        };
+        let found = match self.dirs.get(above) {
+            Some((dir, _)) => entries::lookup(self.db, *dir, name)?,
+            None => entries::resolve(self.db, &path)?,
+        };
+        let replaced = match found.map(|found| found.place) {
+            Some(Place::Dir(_)) => return Err(Error::IsADirectory(path)),
+            Some(Place::File(version)) => Some(version),
+            None => None,
+        };
+        check_condition(self.db, &path, condition, replaced)?;
+        Ok(Spot { path, replaced })
+    }
+
+    /// Puts a file there as version `id`.
+    pub fn put(&mut self, spot: Spot, id: VersionId, file: NewFile<'_>) -> Result<(), Error> {
+        let Spot { path, replaced } = spot;
+        let (Some((name, above)), Some(parent)) = (path.names().split_last(), path.parent()) else {
+            return Err(Error::OutsideSpaces(path));
+        };
+        let (dir, keeping) = match self.dirs.get(above) {
+            Some(known) => *known,
+            None => self.make_dir(&parent)?,
+        };
+        for chunk in file.chunks {
+            self.book.add(&chunk.name, chunk.len, &chunk.holders)?;
+        }
+        let parity = file.chunks.get(file.version.chunks as usize..).unwrap_or_default();
+        let parity: Vec<ChunkName> = parity.iter().map(|chunk| chunk.name).collect();
+        // A session writes all its files as its root says, a copy has what its source has, and
+        // policies change meanwhile: what is kept otherwise than its directory says becomes that,
+        // and is unsafe until then.
+        let has = file.version.redundancy();
+        let asks = file.asked.unwrap_or(keeping);
+        let goal = (file.version.chunks > 0 && asks != has).then_some(asks);
+        let enough = goal.is_none_or(|goal| goal.tolerates() <= has.tolerates());
+        let safe_wall_ms = (file.safe && enough).then_some(self.wall_ms);
+        let version = Version { id, safe_wall_ms, goal, ..file.version };
+        versions::insert(self.db, &version, file.inline, file.pages, &parity)?;
+        if goal.is_some() {
+            versions::set_goal(self.db, id, goal)?;
+        }
+        entries::insert(self.db, dir, name, Place::File(id), version.mtime_ms)?;
+        self.sums.add(version.size as i64);
+        if let Some(replaced) = replaced {
+            let (old, chunks) = versions::delete(self.db, replaced)?;
+            self.book.remove(&chunks)?;
+            self.sums.sub(old.size as i64);
+        }
+        self.files.push((path, id));
+        Ok(())
+    }
+
+    /// The directory of a file, made if it is not there, and what is to keep files in it.
+    fn make_dir(&mut self, dir: &PoolPath) -> Result<(DirId, Redundancy), Error> {
+        let id = entries::make_dirs(self.db, dir, self.wall_ms)?;
+        let known = (id, dir_policies::effective(self.db, dir)?.redundancy());
+        self.dirs.insert(dir.names().to_vec(), known);
+        Ok(known)
+    }
+
+    /// Writes what all files change together; gives the chunks that nobody used before.
+    pub fn close(self) -> Result<InUseAgain, Error> {
+        let again = self.book.close()?;
+        if let Some(space) = self.space {
+            spaces::add_sums(self.db, space.id, self.sums)?;
+        }
+        if !self.files.is_empty() {
+            journal::append(self.db, &Op::Files(self.files))?;
+        }
+        Ok(again)
+    }
+}
+
+/// Whether what is at a path may be replaced.
+pub fn check_condition(
+    db: &Connection,
+    path: &PoolPath,
+    condition: Condition,
+    found: Option<VersionId>,
+) -> Result<(), Error> {
+    match condition {
+        Condition::Always => Ok(()),
+        Condition::IfAbsent if found.is_none() => Ok(()),
+        Condition::IfAbsent => Err(Error::Exists(path.clone())),
+        Condition::IfVersion(expected) if found == Some(expected) => Ok(()),
+        Condition::IfVersion(expected) => {
+            Err(Error::WrongVersion { path: path.clone(), expected, found })
+        }
+        Condition::IfEmpty => {
+            let bytes =
+                found.map_or(Ok(0), |version| versions::get(db, version).map(|v| v.size))?;
+            if bytes > 0 { Err(Error::HasContent { path: path.clone(), bytes }) } else { Ok(()) }
+        }
+    }
+}
+
+/// Whether `why` is about one file, which had no effect yet; anything else undoes all.
+pub fn is_refusal(why: &Error) -> bool {
+    matches!(
+        why,
+        Error::NoSpaceNamed(_)
+            | Error::Exists(_)
+            | Error::WrongVersion { .. }
+            | Error::HasContent { .. }
+            | Error::NotADirectory(_)
+            | Error::IsADirectory(_)
+            | Error::OutsideSpaces(_)
+            | Error::NotAcknowledged { .. }
+            | Error::TooFewCopies { .. }
+            | Error::NotApart { .. }
+            | Error::WrongLength { .. }
+    )
+}

@@ -1,0 +1,146 @@
+//! From the pool to the pool.
+
+use super::{
+    At, CpReport, FailedFile, Landing, Place, StoredVersion, condition, one_version,
+    policy_override, target, usage,
+};
+use crate::args::Cp;
+use crate::progress_bar;
+use potluck_client::copy::{CopyReport, copy_through, copy_within};
+use potluck_client::pool::Client;
+use potluck_client::put::{PutOptions, PutReport};
+use potluck_core::path::PoolPath;
+use potluck_core::policy::Override;
+use potluck_wire::control::{EntryKind, Stat, Stated, Usage};
+use potluck_wire::error::{ErrorKind, Failure, code};
+use std::sync::Arc;
+
+/// Copies inside the pool to one target.
+pub struct Copying<'a> {
+    args: &'a Cp,
+    client: &'a Client,
+    to: &'a PoolPath,
+    landing: Landing,
+    over: Override,
+}
+
+/// How something was copied.
+enum Copied {
+    WithoutMoving(CopyReport),
+    Through(PutReport),
+}
+
+pub async fn copy(
+    args: &Cp,
+    from: &[Place],
+    to: &PoolPath,
+    into: bool,
+    client: &Client,
+    shown: bool,
+) -> Result<CpReport, Failure> {
+    if to.space().is_empty() {
+        return Err(usage("files live in spaces").hint("write pot://SPACE/PATH"));
+    }
+    let is_dir = super::kind_of(client, to).await? == Some(EntryKind::Dir);
+    let landing = Landing { into, is_dir, several: from.len() > 1 };
+    landing.check()?;
+    let over = policy_override(&args.policy)?;
+    let copying = Copying { args, client, to, landing, over };
+    let mut report = CpReport::default();
+    for source in from {
+        let At::Pool(path) = &source.at else { continue };
+        match copying.one(path, source.contents, shown).await {
+            Ok(Copied::WithoutMoving(done)) => report.copied(done),
+            Ok(Copied::Through(done)) => report.stored(done),
+            Err(failure) if from.len() == 1 => return Err(failure),
+            Err(error) => report.failed.push(FailedFile { path: path.to_string(), error }),
+        }
+    }
+    Ok(report)
+}
+
+impl Copying<'_> {
+    async fn one(&self, from: &PoolPath, contents: bool, shown: bool) -> Result<Copied, Failure> {
+        let stated = self.client.call(&Stat { path: from.clone(), chunks: false }).await?;
+        let is_dir = stated.entry.kind == EntryKind::Dir;
+        if is_dir && !self.args.recursive {
+            let what = format!("{from} is a directory");
+            return Err(Failure::new(ErrorKind::Usage, code::NOT_RECURSIVE, what)
+                .hint("add -r to copy directories"));
+        }
+        if is_dir && self.args.if_version.is_some() {
+            return Err(one_version());
+        }
+        let takes_in = self.landing.takes_in(is_dir) && !contents;
+        let name = takes_in.then(|| from.file_name().unwrap_or(from.space()));
+        let to = target(self.to, name)?;
+        if to.is_inside(from) || from.is_inside(&to) {
+            return Err(Failure::new(
+                ErrorKind::Usage,
+                code::BAD_PATH,
+                format!("{from} cannot be copied to {to}: one is inside the other"),
+            )
+            .hint("choose a target outside of it"));
+        }
+        if !self.has_to_move(from, &stated).await? {
+            let condition = condition(self.args);
+            let redundancy = self.over.redundancy();
+            let recursive = self.args.recursive;
+            let copied =
+                copy_within(self.client, from, &to, recursive, condition, redundancy).await?;
+            return Ok(Copied::WithoutMoving(copied));
+        }
+        let bytes = match is_dir {
+            true => self.client.call(&Usage { path: from.clone() }).await?.bytes,
+            false => stated.entry.size,
+        };
+        let options = PutOptions {
+            policy: self.over,
+            condition: condition(self.args),
+            bytes: Some(bytes),
+            spare_content: false,
+        };
+        let progress = progress_bar::transfer(shown, Some(bytes));
+        let client = self.client.watched(Arc::clone(&progress));
+        Ok(Copied::Through(copy_through(&client, from, &to, &options, progress).await?))
+    }
+
+    /// Whether the bytes have to go through this client: each sealed space has its own key, and
+    /// chunks of another size, or written in another way, are other chunks.
+    async fn has_to_move(&self, from: &PoolPath, stated: &Stated) -> Result<bool, Failure> {
+        let redundancy =
+            Override { copies: self.over.copies, ec: self.over.ec, ..Override::default() };
+        if self.over != redundancy {
+            return Ok(true);
+        }
+        if from.space() == self.to.space() {
+            return Ok(false);
+        }
+        let there = self.client.call(&Stat { path: self.to_space()?, chunks: false }).await?;
+        Ok(stated.policy.sealed || there.policy.sealed)
+    }
+
+    fn to_space(&self) -> Result<PoolPath, Failure> {
+        PoolPath::space_root(self.to.space()).map_err(super::place::bad_path)
+    }
+}
+
+impl CpReport {
+    fn copied(&mut self, done: CopyReport) {
+        self.files += done.files.len() as u64;
+        self.bytes += done.files.iter().map(|file| file.bytes).sum::<u64>();
+        let changing = done.files.iter().filter(|file| file.changing_to.is_some()).count() as u64;
+        *self.without_moving.get_or_insert(0) += done.files.len() as u64;
+        *self.changing.get_or_insert(0) += changing;
+        self.versions.extend(
+            done.files
+                .into_iter()
+                .map(|file| StoredVersion { path: file.path.to_string(), version: file.version.0 }),
+        );
+        self.failed.extend(
+            done.failed
+                .into_iter()
+                .map(|failed| FailedFile { path: failed.path.to_string(), error: failed.failure }),
+        );
+    }
+}

@@ -1,0 +1,170 @@
+//! Copies from the pool to the pool: without moving bytes where keys allow, through the client where
+//! they do not.
+
+use super::content::{arg, assert_same, file, tree_of};
+use super::lab::Lab;
+use super::waiting::{PATIENCE, wait_until};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+fn lab_with(donors: usize) -> Lab {
+    let lab = Lab::with_donors(donors);
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
+    lab
+}
+
+#[test]
+fn a_copy_inside_the_pool_moves_no_bytes() {
+    let lab = lab_with(2);
+    let (input, content) = file(lab.dir(), "input", 1, 3 << 20);
+    fs::set_permissions(&input, fs::Permissions::from_mode(0o755)).expect("a mode");
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    let stored = || lab.cli.json(&["du", "pot://lab"])["stored"].clone();
+    let before = stored();
+    let ran = lab.cli.ok(&["cp", "pot://lab/f", "pot://lab/deep/copy"]);
+    assert!(ran.text().contains("copied without moving bytes"), "{}", ran.text());
+    let report = lab.cli.json(&["cp", "pot://lab/f", "pot://lab/deep/"]);
+    assert_eq!((&report["without_moving"], &report["files"]), (&1.into(), &1.into()), "{report}");
+    assert_eq!(report["versions"][0]["path"], "pot://lab/deep/f", "{report}");
+    assert_eq!(stored(), before, "no chunk was written");
+    let of = |path: &str| lab.cli.json(&["stat", path])["entry"].clone();
+    let (source, copy) = (of("pot://lab/f"), of("pot://lab/deep/copy"));
+    for same in ["digest", "size", "mtime_ms", "executable"] {
+        assert_eq!(source[same], copy[same], "{same}");
+    }
+    assert_ne!(source["version"], copy["version"]);
+    // Each stands for itself: one that goes takes nothing from the other.
+    lab.cli.ok(&["rm", "pot://lab/f"]);
+    assert_same(&lab.cli.cat("pot://lab/deep/copy"), &content, "the copy");
+    lab.cli.ok(&["verify", "--read", "pot://lab/deep/copy"]);
+}
+
+#[test]
+fn chunks_of_a_copy_are_reclaimed_when_the_last_of_its_files_goes() {
+    let lab = Lab::with_options(1, &["--gc-grace", "1s"]);
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
+    let (input, _) = file(lab.dir(), "input", 1, 1 << 20);
+    let known = lab.lent("donor-1").chunks();
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    let of_file: Vec<_> =
+        lab.lent("donor-1").chunks().into_iter().filter(|chunk| !known.contains(chunk)).collect();
+    assert!(of_file.len() >= 16, "{of_file:?}");
+    lab.cli.ok(&["cp", "pot://lab/f", "pot://lab/g"]);
+    lab.cli.ok(&["cp", "pot://lab/f", "pot://lab/g"]); // replaces what names the same chunks
+    lab.cli.ok(&["rm", "pot://lab/f"]);
+    lab.cli.ok(&["verify", "--read", "pot://lab/g"]);
+    assert_eq!(lab.cli.status()["condemned_chunks"], 0);
+    lab.cli.ok(&["rm", "pot://lab/g"]);
+    wait_until("all chunks to be reclaimed", PATIENCE, || {
+        of_file.iter().filter(|chunk| chunk.exists()).count() <= 1 // one may be the pool's own
+    });
+}
+
+#[test]
+fn a_tree_copied_twice_inside_the_pool_is_the_same_tree() {
+    let lab = lab_with(1);
+    let from = lab.dir().join("from");
+    for dir in ["sub", "empty/deep"] {
+        fs::create_dir_all(from.join(dir)).expect("a directory");
+    }
+    for number in 0..700 {
+        fs::write(from.join(format!("{number:03}")), format!("{number}")).expect("a file");
+    }
+    file(&from.join("sub"), "large", 7, 300_000);
+    lab.cli.ok(&["cp", "-r", arg(&from), "pot://lab/t"]);
+    for _ in 0..2 {
+        let report = lab.cli.json(&["cp", "-r", "pot://lab/t", "pot://lab/copy"]);
+        assert_eq!(report["files"], 701, "{}", report["failed"]);
+        lab.cli.ok(&["cp", "-r", "pot://lab/t/", "pot://lab/into/"]);
+    }
+    let out = lab.dir().join("out");
+    lab.cli.ok(&["cp", "-r", "pot://lab/copy", arg(&out)]);
+    assert_eq!(tree_of(&out), tree_of(&from));
+    let used = lab.cli.json(&["du", "pot://lab/into/t"]);
+    assert_eq!((&used["files"], &used["dirs"]), (&701.into(), &3.into()), "{used}");
+    // What is there stays when that is asked for; the rest comes.
+    lab.cli.ok(&["rm", "pot://lab/copy/005"]);
+    let ran = lab.cli.run(&["--json", "cp", "-r", "pot://lab/t", "pot://lab/copy", "--if-absent"]);
+    assert_eq!((ran.code, &ran.json()["files"]), (4, &1.into()));
+}
+
+#[test]
+fn a_copy_inside_the_pool_is_refused_where_it_would_do_harm() {
+    let lab = lab_with(1);
+    let (input, content) = file(lab.dir(), "input", 1, 100_000);
+    for path in ["pot://lab/f", "pot://lab/dir/g"] {
+        lab.cli.ok(&["cp", arg(&input), path]);
+    }
+    for (code, named, command) in [
+        (2, "POT-E002", &["pot://lab/f", "pot://lab/f"][..]),
+        (2, "POT-E002", &["-r", "pot://lab/dir", "pot://lab/dir/below"]),
+        (2, "POT-E002", &["-r", "pot://lab/dir", "pot://lab/"]),
+        (2, "POT-E025", &["pot://lab/dir", "pot://lab/other"]),
+        (3, "POT-E010", &["pot://lab/none", "pot://lab/other"]),
+        (3, "POT-E011", &["pot://lab/f", "pot://none/f"]),
+        (10, "POT-E022", &["-r", "pot://lab/dir", "pot://lab/f"]),
+        (10, "POT-E020", &["pot://lab/f", "pot://lab/dir/g", "--if-absent"]),
+        (10, "POT-E021", &["pot://lab/f", "pot://lab/dir/g", "--if-version", "999"]),
+    ] {
+        let refused = lab.cli.fails(code, &[&["cp"], command].concat());
+        assert_eq!(refused.code, named, "{command:?}: {refused:?}");
+    }
+    assert_same(&lab.cli.cat("pot://lab/f"), &content, "the source");
+    assert_eq!(lab.cli.json(&["du", "pot://lab"])["files"], 2);
+}
+
+#[test]
+fn between_sealed_spaces_a_copy_goes_through_the_client() {
+    let lab = lab_with(2);
+    lab.cli.ok(&["space", "create", "other", "--chunk-size", "128KiB"]);
+    let from = lab.dir().join("from");
+    fs::create_dir_all(from.join("a/empty")).expect("a directory");
+    for (name, len) in [("small", 10), ("a/none", 0), ("a/large", 1_000_000), ("even", 131_072)] {
+        fs::write(from.join(name), super::content::bytes(len as u64, len)).expect("a file");
+    }
+    fs::set_permissions(from.join("small"), fs::Permissions::from_mode(0o755)).expect("a mode");
+    lab.cli.ok(&["cp", "-r", arg(&from), "pot://lab/t"]);
+    let report = lab.cli.json(&["cp", "-r", "pot://lab/t", "pot://other/t"]);
+    assert_eq!((&report["files"], report["without_moving"].is_null()), (&4.into(), true));
+    assert!(report["sent_chunks"].as_u64() > Some(0), "{report}");
+    let out = lab.dir().join("out");
+    lab.cli.ok(&["cp", "-r", "pot://other/t", arg(&out)]);
+    assert_eq!(tree_of(&out), tree_of(&from));
+    let mode = fs::metadata(out.join("small")).expect("there").permissions().mode();
+    assert_eq!(mode & 0o100, 0o100);
+    for path in ["small", "a/large"] {
+        let of = |space: &str| lab.cli.json(&["stat", &format!("pot://{space}/t/{path}")]);
+        assert_eq!(of("lab")["entry"]["mtime_ms"], of("other")["entry"]["mtime_ms"]);
+    }
+    assert_eq!(lab.cli.json(&["stat", "pot://other/t/a/large"])["chunk_size"], 131_072);
+    // Plain spaces share what they have.
+    for space in ["open", "open2"] {
+        lab.cli.ok(&["space", "create", space, "--plain"]);
+    }
+    lab.cli.ok(&["cp", arg(&from.join("a/large")), "pot://open/f"]);
+    let report = lab.cli.json(&["cp", "pot://open/f", "pot://open2/f"]);
+    assert_eq!(report["without_moving"], 1, "{report}");
+}
+
+#[test]
+fn a_copy_becomes_what_its_directory_asks_for() {
+    let lab = lab_with(3);
+    let (input, content) = file(lab.dir(), "input", 1, 1 << 20);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    lab.cli.ok(&["mkdir", "pot://lab/twice", "--copies", "2"]);
+    lab.cli.ok(&["mkdir", "pot://lab/coded", "--ec", "2+1"]);
+    let ran = lab.cli.ok(&["cp", "pot://lab/f", "pot://lab/twice/"]);
+    assert!(ran.stderr.contains("changed in the background"), "{}", ran.stderr);
+    let report = lab.cli.json(&["cp", "pot://lab/f", "pot://lab/coded/"]);
+    assert_eq!(report["changing"], 1, "{report}");
+    let kept_as = |path: &str| lab.cli.ok(&["stat", path]).text();
+    wait_until("both to be changed", PATIENCE, || {
+        kept_as("pot://lab/twice/f").contains("kept as    2 copies")
+            && kept_as("pot://lab/coded/f").contains("kept as    2+1")
+    });
+    // A copy of what is coded has its parity too, and keeps it when the source goes.
+    lab.cli.ok(&["cp", "pot://lab/coded/f", "pot://lab/coded/g"]);
+    lab.cli.ok(&["rm", "pot://lab/coded/f"]);
+    lab.cli.ok(&["verify", "--read", "pot://lab/coded/g"]);
+    assert_same(&lab.cli.cat("pot://lab/coded/g"), &content, "the copy");
+}
