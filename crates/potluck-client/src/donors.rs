@@ -44,7 +44,7 @@ impl Donors {
         for access in access {
             let donor = access.donor;
             let same = |old: &Known| {
-                old.access.ticket == access.ticket && old.access.address == access.address
+                old.access.ticket == access.ticket && old.access.addresses == access.addresses
             };
             let link = match known.get(&donor) {
                 Some(old) if same(old) => old.link.clone(),
@@ -101,7 +101,7 @@ impl Donors {
         }
         let ticket = access.ticket.as_ref().ok_or(LinkError::Refused(Status::Away))?;
         let opened =
-            upgrade::open(&*self.env.net, &*self.env.entropy, &access.address, ticket).await?;
+            upgrade::open(&*self.env.net, &*self.env.entropy, &access.addresses, ticket).await?;
         let link = Link::start(opened, self.buffers.clone());
         *slot = Some(link.clone());
         Ok(link)

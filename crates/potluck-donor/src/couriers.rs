@@ -5,6 +5,7 @@ use crate::fault::Fault;
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
+use potluck_wire::addresses::Addresses;
 use potluck_wire::bulk::Status;
 use potluck_wire::control::{OrderFault, Source};
 use potluck_wire::courier::{Courier, CourierError};
@@ -24,23 +25,23 @@ pub(crate) struct Couriers {
 }
 
 struct Idle {
-    to: Address,
+    to: Peer,
     courier: Courier,
     since: Tick,
 }
 
 /// Whom a connection reaches, and under which ticket: what it may do depends on both.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Address {
+struct Peer {
     donor: DonorId,
-    host: String,
+    addresses: Addresses,
     ticket: String,
 }
 
-impl Address {
+impl Peer {
     fn of(source: &Source) -> Self {
-        let (host, ticket) = (source.address.clone(), source.ticket.public.to_string());
-        Self { donor: source.donor, host, ticket }
+        let (addresses, ticket) = (source.addresses.clone(), source.ticket.public.to_string());
+        Self { donor: source.donor, addresses, ticket }
     }
 }
 
@@ -57,7 +58,7 @@ impl Couriers {
         name: ChunkName,
         len: u32,
     ) -> Result<Fetch<'_>, Fault> {
-        let to = Address::of(source);
+        let to = Peer::of(source);
         let asked = match self.take(&to) {
             Some(mut courier) => {
                 let asked = courier.begin_get(name, len).await;
@@ -100,27 +101,27 @@ impl Couriers {
         kept: bool,
     ) -> Result<Option<Courier>, CourierError> {
         if kept {
-            return Ok(self.take(&Address::of(to)));
+            return Ok(self.take(&Peer::of(to)));
         }
         self.open(env, to).await.map(Some)
     }
 
     /// Keeps a connection that owes nothing.
     pub fn leave(&self, env: &Env, to: &Source, courier: Courier) {
-        self.keep(Address::of(to), courier, env.clock.now());
+        self.keep(Peer::of(to), courier, env.clock.now());
     }
 
     async fn open(&self, env: &Env, source: &Source) -> Result<Courier, CourierError> {
-        Courier::open(&*env.net, &*env.entropy, &source.address, &source.ticket).await
+        Courier::open(&*env.net, &*env.entropy, &source.addresses, &source.ticket).await
     }
 
-    fn take(&self, to: &Address) -> Option<Courier> {
+    fn take(&self, to: &Peer) -> Option<Courier> {
         let mut idle = self.idle();
         let at = idle.iter().rposition(|idle| idle.to == *to)?;
         Some(idle.remove(at).courier)
     }
 
-    fn keep(&self, to: Address, courier: Courier, since: Tick) {
+    fn keep(&self, to: Peer, courier: Courier, since: Tick) {
         let mut idle = self.idle();
         if idle.len() >= MOST {
             idle.remove(0);
@@ -137,7 +138,7 @@ impl Couriers {
 /// A chunk on its way here. Its connection is kept when all of it was read.
 pub(crate) struct Fetch<'c> {
     couriers: &'c Couriers,
-    to: Address,
+    to: Peer,
     courier: Courier,
     left: usize,
     now: Tick,
@@ -167,7 +168,7 @@ impl Fetch<'_> {
 }
 
 fn fault(source: &Source, why: &CourierError) -> Fault {
-    tracing::debug!("donor {} at {}: {why}", source.donor, source.address);
+    tracing::debug!("donor {} at {}: {why}", source.donor, source.addresses);
     Fault::of(source.donor, fault_of(why))
 }
 

@@ -1,6 +1,7 @@
 //! Why a donor does not start or cannot go on.
 
 use crate::store::StoreError;
+use potluck_wire::addresses::BadAddress;
 use std::io;
 use std::path::PathBuf;
 
@@ -18,9 +19,12 @@ pub enum DonorError {
         /// What the system said.
         why: io::Error,
     },
+    /// Something that others cannot be told as this donor's address.
+    #[error("--advertise: {0}")]
+    Advertise(#[from] BadAddress),
     /// The port.
     #[error(
-        "cannot listen at {address}: {why}. Choose another address or port, or stop what uses it"
+        "cannot listen at {address}: {why}. If another donor of this machine has the port, give this one another with --listen, such as [::]:7702, and open that in the firewall"
     )]
     Listen {
         /// The `host:port`.

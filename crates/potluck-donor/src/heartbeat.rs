@@ -21,6 +21,7 @@ use potluck_core::load::Load;
 use potluck_wire::call::Caller;
 use potluck_wire::control::{Heartbeat, Inventory, Register};
 use potluck_wire::error::Failure;
+use potluck_wire::own_addresses::Told;
 use potluck_wire::packed::Packed;
 use potluck_wire::version;
 use std::sync::Arc;
@@ -45,8 +46,10 @@ const NOTE_EVERY: Duration = Duration::from_secs(10);
 /// What a donor says of itself when it registers.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct About {
-    /// Where bulk connections are taken.
-    pub address: String,
+    /// Where others reach it.
+    pub told: Told,
+    /// Where bulk connections are taken on this machine.
+    pub port: u16,
     /// What fails together with it.
     pub label: Option<String>,
     /// How long it may be silent before repair begins.
@@ -205,7 +208,8 @@ impl Heart {
             .call(&Register {
                 incarnation: self.service.store.incarnation(),
                 key: self.service.key.clone(),
-                address: about.address,
+                port: about.told.guessed.then_some(about.port),
+                addresses: about.told.addresses,
                 version: version::PRODUCT.into(),
                 disk,
                 room,

@@ -52,9 +52,11 @@ use neighbours::Neighbours;
 use potluck_core::budget::Limits;
 use potluck_core::entropy::Entropy;
 use potluck_core::ids::Incarnation;
+use potluck_wire::addresses::DONOR_LISTEN;
 use potluck_wire::call::Caller;
 use potluck_wire::env::Env;
 use potluck_wire::net::Listener;
+use potluck_wire::own_addresses::Told;
 use scrub::Scrub;
 use serve::Door;
 use service::Service;
@@ -84,8 +86,9 @@ pub struct DonorConfig {
     pub state: PathBuf,
     /// The `host:port` to listen at; port 0 picks a free one.
     pub listen: String,
-    /// The `host:port` others reach it by, where that is not what it listens at.
-    pub advertise: Option<String>,
+    /// How others reach it, each `host` or `host:port`; empty: by all addresses of the machine, or
+    /// the one at which it listens.
+    pub advertise: Vec<String>,
     /// How much is lent.
     pub limits: Limits,
     /// What fails together with it: a room, a switch, a machine.
@@ -107,13 +110,13 @@ pub struct Lender {
 }
 
 impl DonorConfig {
-    /// Lends `dir` within `limits`, at any free port, as donors do unless told otherwise.
+    /// Lends `dir` within `limits` at the port of donors, as they do unless told otherwise.
     pub fn new(dir: PathBuf, state: PathBuf, limits: Limits) -> Self {
         Self {
             dir,
             state,
-            listen: "0.0.0.0:0".into(),
-            advertise: None,
+            listen: DONOR_LISTEN.into(),
+            advertise: Vec::new(),
             limits,
             label: None,
             grace: None,
@@ -154,8 +157,7 @@ impl Controls {
         self.service.store.limit(config.limits);
         self.service.scrub.take(config.scrub_every);
         self.about.send_if_modified(|about| {
-            let address = about.address.clone();
-            let now = About { address, label: config.label.clone(), grace: config.grace };
+            let now = About { label: config.label.clone(), grace: config.grace, ..about.clone() };
             let changes = *about != now;
             *about = now;
             changes
@@ -187,7 +189,7 @@ impl Donor {
         let listener = env.net.listen(&config.listen).await.map_err(cannot_listen)?;
         let address = listener.local_addr().map_err(cannot_listen)?;
 
-        let advertised = config.advertise.unwrap_or_else(|| address.to_string());
+        let told = Told::of(&*env.net, address, &config.advertise).await?;
         let key = state.key().clone();
         let service = Arc::new(Service::new(
             env,
@@ -199,7 +201,7 @@ impl Donor {
         let orders = Arc::new(Orders::default());
         let errands = Arc::new(Errands::default());
         let tasks = Tasks { orders: Arc::clone(&orders), errands: Arc::clone(&errands) };
-        let about = About { address: advertised, label: config.label, grace: config.grace };
+        let about = About { told, port: address.port(), label: config.label, grace: config.grace };
         let (about, heard) = watch::channel(about);
         let heart =
             Heart::new(Arc::clone(&service), Arc::clone(&disk), caller, state, heard, tasks);
@@ -217,6 +219,12 @@ impl Donor {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where others reach it, as far as it knows: where it listens, if it knows no better.
+    pub fn told(&self) -> String {
+        let known = self.controls.about.borrow().told.addresses.clone();
+        if known.is_empty() { self.address.to_string() } else { known.to_string() }
     }
 
     /// What changes it while it runs.

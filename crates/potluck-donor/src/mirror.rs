@@ -187,7 +187,7 @@ impl Routes {
 
     fn give_up(&mut self, env: &Env, number: u8) {
         if let Some(route) = self.routes.get_mut(&number) {
-            tracing::debug!("donor {} at {} does not keep up", route.to.donor, route.to.address);
+            tracing::debug!("donor {} at {} does not keep up", route.to.donor, route.to.addresses);
             route.line = None;
             route.not_before = env.clock.now() + SHUNNED;
         }
@@ -196,7 +196,7 @@ impl Routes {
 
 async fn drive(env: Env, to: Source, received: mpsc::Receiver<Message>) {
     if let Err(why) = forward(&env, &to, received).await {
-        tracing::debug!("cannot forward to donor {} at {}: {why}", to.donor, to.address);
+        tracing::debug!("cannot forward to donor {} at {}: {why}", to.donor, to.addresses);
     }
 }
 
@@ -205,7 +205,7 @@ async fn forward(
     to: &Source,
     mut received: mpsc::Receiver<Message>,
 ) -> Result<(), CourierError> {
-    let mut courier = Courier::open(&*env.net, &*env.entropy, &to.address, &to.ticket).await?;
+    let mut courier = Courier::open(&*env.net, &*env.entropy, &to.addresses, &to.ticket).await?;
     let mut due = None;
     loop {
         let next = match due {

@@ -4,6 +4,7 @@
 
 use potluck_core::clock::{Clock, Tick};
 use potluck_core::ids::DonorId;
+use potluck_wire::addresses::Addresses;
 use potluck_wire::call::Caller;
 use potluck_wire::control::{Locate, Source};
 use std::collections::BTreeMap;
@@ -21,7 +22,7 @@ const MOST: usize = 1024;
 /// Addresses as the manager said them.
 pub(crate) struct Neighbours {
     caller: Caller,
-    known: Mutex<BTreeMap<DonorId, (Option<String>, Tick)>>,
+    known: Mutex<BTreeMap<DonorId, (Addresses, Tick)>>,
 }
 
 impl Neighbours {
@@ -30,7 +31,7 @@ impl Neighbours {
         Self { caller, known: Mutex::default() }
     }
 
-    fn known(&self) -> MutexGuard<'_, BTreeMap<DonorId, (Option<String>, Tick)>> {
+    fn known(&self) -> MutexGuard<'_, BTreeMap<DonorId, (Addresses, Tick)>> {
         self.known.lock().expect("no holder panics")
     }
 
@@ -38,8 +39,8 @@ impl Neighbours {
     pub async fn confirm(&self, clock: &dyn Clock, said: &Source) -> bool {
         let now = clock.now();
         let known = self.known().get(&said.donor).filter(|(_, until)| now < *until).cloned();
-        let address = match known {
-            Some((address, _)) => address,
+        let addresses = match known {
+            Some((addresses, _)) => addresses,
             None => {
                 let locate = Locate { donor: said.donor };
                 let asked = self.caller.call(&locate);
@@ -50,10 +51,10 @@ impl Neighbours {
                 if known.len() >= MOST {
                     known.clear();
                 }
-                known.insert(said.donor, (located.address.clone(), now + BELIEVED));
-                located.address
+                known.insert(said.donor, (located.addresses.clone(), now + BELIEVED));
+                located.addresses
             }
         };
-        address.as_ref() == Some(&said.address)
+        !said.addresses.is_empty() && said.addresses.iter().all(|said| addresses.contains(said))
     }
 }

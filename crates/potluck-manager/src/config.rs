@@ -1,5 +1,6 @@
 //! What a manager is told when it starts.
 
+use potluck_wire::addresses::MANAGER_LISTEN;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -12,8 +13,9 @@ pub struct ManagerConfig {
     pub state: PathBuf,
     /// What the pool is called; fixed when the pool is made.
     pub pool_name: String,
-    /// The address that members are told, `host` or `host:port`, when it is not the one listened on.
-    pub advertise: Option<String>,
+    /// How members reach it, each `host` or `host:port`; empty: by all addresses of the machine, or
+    /// the one at which it listens.
+    pub advertise: Vec<String>,
     /// A write session ends when none of its calls arrives for this long.
     pub lease: Duration,
     /// Chunks that no file uses are kept at least this long.
@@ -43,10 +45,10 @@ pub struct ManagerConfig {
 impl Default for ManagerConfig {
     fn default() -> Self {
         Self {
-            listen: "0.0.0.0:7700".into(),
+            listen: MANAGER_LISTEN.into(),
             state: PathBuf::from("manager"),
             pool_name: "pool".into(),
-            advertise: None,
+            advertise: Vec::new(),
             lease: Duration::from_secs(30),
             gc_grace: Duration::from_secs(60),
             suspect_after: Duration::from_secs(5),

@@ -1,6 +1,7 @@
 //! Why a manager does not start, or stops.
 
 use potluck_core::size::count;
+use potluck_wire::addresses::BadAddress;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::io;
 use std::path::PathBuf;
@@ -132,6 +133,9 @@ pub enum ManagerError {
         /// What went wrong.
         detail: String,
     },
+    /// Something that others cannot be told as this manager's address.
+    #[error("--advertise: {0}")]
+    Advertise(#[from] BadAddress),
     /// The port is not to be had.
     #[error("cannot listen on {address}: {source}")]
     Listen {
@@ -246,10 +250,15 @@ impl ManagerError {
                 code::LOCAL_IO,
                 "put the ca directory back from a copy, or bring the pool back in a new directory with `potluck manager restore`; without it no member can be verified",
             ),
+            Self::Advertise(_) => failure(
+                ErrorKind::Usage,
+                code::BAD_REQUEST,
+                "name this machine as others reach it: a name, or an address, and a port where that is another than the one listened at",
+            ),
             Self::Listen { .. } => failure(
                 ErrorKind::Other,
                 code::LOCAL_IO,
-                "choose another address with --listen, or stop what uses this one",
+                "listen elsewhere with --listen, at an address of this machine and a port that is free: perhaps another manager of this machine has this one",
             ),
         }
     }

@@ -7,11 +7,11 @@ use crate::catalog::{Error, schema};
 use crate::config::ManagerConfig;
 use crate::error::ManagerError;
 use crate::state_dir::StateDir;
+use potluck_wire::addresses::Addresses;
 use potluck_wire::env::Env;
 use potluck_wire::identity::{About, Identity, fingerprint, new_key_and_request};
 use potluck_wire::token::Role;
 use rusqlite::Connection;
-use std::net::SocketAddr;
 
 /// What people call the first admin.
 const FIRST_ADMIN: &str = "admin";
@@ -33,12 +33,11 @@ pub fn init(config: &ManagerConfig, env: &Env) -> Result<(), ManagerError> {
         let ca = Ca::create(&state.ca(), &config.pool_name)?;
         let add = || -> Result<(), Error> {
             let tx = db.unchecked_transaction()?;
-            let address = address_guess(config);
             authority::note(&tx, &fingerprint(ca.certificate()))?;
             let admin = NewAdmin {
                 pool: &config.pool_name,
                 name: FIRST_ADMIN,
-                manager: &address,
+                manager: Addresses::default(),
                 joined_wall_ms: env.clock.wall(),
             };
             make_admin(&state, &ca, &tx, admin)?;
@@ -48,9 +47,10 @@ pub fn init(config: &ManagerConfig, env: &Env) -> Result<(), ManagerError> {
     }
     let pool = schema::pool_name(&db).map_err(catalog)?;
     if state.kit().exists() {
-        return Ok(()); // the manager's start knows the address better
+        return Ok(());
     }
-    kit::keep(&state, &pool, &address_guess(config), &*env.entropy)
+    // Where the manager is reached, its start finds out.
+    kit::keep(&state, &pool, &Addresses::default(), &*env.entropy)
 }
 
 /// An admin that nobody invites.
@@ -59,8 +59,8 @@ pub struct NewAdmin<'a> {
     pub pool: &'a str,
     /// What people call them.
     pub name: &'a str,
-    /// The manager's `host:port`.
-    pub manager: &'a str,
+    /// Where the manager is.
+    pub manager: Addresses,
     /// Wall time.
     pub joined_wall_ms: i64,
 }
@@ -85,7 +85,7 @@ pub fn make_admin(
         let identity = Identity {
             about: About {
                 pool: pool.into(),
-                manager: manager.into(),
+                manager,
                 member: id,
                 role: Role::Admin,
                 name: name.into(),
@@ -100,44 +100,16 @@ pub fn make_admin(
     Ok(())
 }
 
-/// Where the manager will be reached, as far as the configuration tells.
-fn address_guess(config: &ManagerConfig) -> String {
-    match config.listen.parse::<SocketAddr>() {
-        Ok(listen) => advertised(config, listen),
-        Err(_) => config.advertise.clone().unwrap_or_else(|| config.listen.clone()),
-    }
-}
-
-/// The `host:port` that a manager listening at `listen` tells people.
-pub fn advertised(config: &ManagerConfig, listen: SocketAddr) -> String {
-    match &config.advertise {
-        Some(address) if has_port(address) => address.clone(),
-        Some(host) => format!("{host}:{}", listen.port()),
-        None if listen.ip().is_unspecified() || listen.ip().is_loopback() => {
-            format!("127.0.0.1:{}", listen.port())
-        }
-        None => listen.to_string(),
-    }
-}
-
-fn has_port(address: &str) -> bool {
-    let port = address.rsplit_once(':').and_then(|(host, port)| {
-        // A bare IPv6 address has colons, and none of them begins a port.
-        (!host.contains(':') || host.ends_with(']')).then_some(port)
-    });
-    port.is_some_and(|port| port.parse::<u16>().is_ok())
-}
-
 /// Tells the local admin where the manager is now.
-pub fn update_admin_address(state: &StateDir, address: &str) -> Result<(), ManagerError> {
+pub fn update_admin_address(state: &StateDir, addresses: &Addresses) -> Result<(), ManagerError> {
     let dir = state.admin();
     if !Identity::exists(&dir) {
         return Ok(()); // moved to safety by its owner
     }
     let mut identity = Identity::load(&dir).map_err(StateDir::io(dir.clone()))?;
-    if identity.about.manager == address {
+    if identity.about.manager == *addresses {
         return Ok(());
     }
-    identity.about.manager = address.into();
+    identity.about.manager = addresses.clone();
     identity.save_about(&dir).map_err(StateDir::io(dir))
 }

@@ -7,7 +7,7 @@ use crate::catalog::{Catalog, Durability, Error, donors, lives, members, notes, 
 use crate::chronicle;
 use crate::config::ManagerConfig;
 use crate::error::ManagerError;
-use crate::init::{advertised, update_admin_address};
+use crate::init::update_admin_address;
 use crate::journal;
 use crate::members::Members;
 use crate::pool::{Giving, Limits, NewSession, Pool, Record, Switch};
@@ -21,9 +21,11 @@ use crate::stats_cache::StatsCache;
 use potluck_core::chunk::{ChunkName, PARTS};
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, Epoch};
+use potluck_wire::addresses::Addresses;
 use potluck_wire::env::Env;
 use potluck_wire::identity::fingerprint;
 use potluck_wire::net::Listener;
+use potluck_wire::own_addresses::{Told, from_this_machine};
 use potluck_wire::tls::{Admit, TlsAdmit};
 use potluck_wire::token::Role;
 use potluck_wire::version;
@@ -38,6 +40,7 @@ pub struct Manager {
     service: Arc<Service>,
     listener: Box<dyn Listener>,
     address: SocketAddr,
+    told: Addresses,
     admit: Arc<dyn Admit>,
 }
 
@@ -91,8 +94,10 @@ impl Manager {
         let unreachable = |source| ManagerError::Listen { address: config.listen.clone(), source };
         let listener = env.net.listen(&config.listen).await.map_err(unreachable)?;
         let address = listener.local_addr().map_err(unreachable)?;
-        let told = advertised(&config, address);
-        update_admin_address(&state, &told)?;
+        let told = Told::of(&*env.net, address, &config.advertise).await?.addresses;
+        let here = from_this_machine(address).into();
+        let told = if told.is_empty() { Addresses::clone(&here) } else { told };
+        update_admin_address(&state, &told.and(&here))?;
         backup::kit::keep(&state, &left.pool_name, &told, &*env.entropy)?;
         tracing::info!(
             "the manager of the pool {} serves at {address}, and is reached at {told}; version {}, start {}",
@@ -121,7 +126,7 @@ impl Manager {
             pool: Mutex::new(pool),
             state,
         };
-        Ok(Self { service: Arc::new(service), listener, address, admit })
+        Ok(Self { service: Arc::new(service), listener, address, told, admit })
     }
 
     /// Starts a manager over an empty catalog that listens to all donors of its authority, to ask
@@ -149,6 +154,16 @@ impl Manager {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// What its pool is called.
+    pub fn pool_name(&self) -> &str {
+        &self.service.pool_name
+    }
+
+    /// Where others reach it.
+    pub fn told(&self) -> &Addresses {
+        &self.told
     }
 
     /// Serves until `shutdown` completes; then answers what was asked, and closes the catalog.

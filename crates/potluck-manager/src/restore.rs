@@ -22,6 +22,7 @@ use crate::error::ManagerError;
 use crate::journal::chain::Gaps;
 use crate::state_dir::StateDir;
 use potluck_core::ids::Epoch;
+use potluck_wire::addresses::Addresses;
 use rusqlite::Connection;
 use serde::Serialize;
 use staging::Staging;
@@ -38,8 +39,8 @@ pub struct Restore {
     pub kit: PathBuf,
     /// The new state directory: absent, empty, or with what an interrupted restore left.
     pub state: PathBuf,
-    /// The manager's address from now on, if it changes. Donors look for it at the old one.
-    pub advertise: Option<String>,
+    /// Where the manager is from now on, if that changes. Donors look for it at the old place.
+    pub advertise: Addresses,
 }
 
 /// What was brought back.
@@ -48,7 +49,7 @@ pub struct Restored {
     /// What the pool is called.
     pub pool: String,
     /// Where members will look for the manager.
-    pub address: String,
+    pub addresses: Addresses,
     /// Spaces.
     pub spaces: u64,
     /// Files.

@@ -98,7 +98,8 @@ impl Host {
     /// Calls the manager as whoever it is.
     pub fn caller(&self) -> Caller {
         let dial = SayWho(self.identity());
-        Caller::new(Arc::new(self.net()), Arc::new(dial), Who::Manager.address())
+        let manager = Who::Manager.address().parse().expect("a name and a port");
+        Caller::new(Arc::new(self.net()), Arc::new(dial), manager)
     }
 
     /// Joins, once there is an invitation, unless it has.

@@ -114,7 +114,7 @@ impl World {
                 listen: "0.0.0.0:7700".into(),
                 state: state.lock().expect("no holder panics").clone(),
                 pool_name: "simulated".into(),
-                advertise: Some(Who::Manager.address()),
+                advertise: vec![Who::Manager.address()],
                 lease: LEASE,
                 gc_grace: GC_GRACE,
                 repair_grace,
@@ -142,7 +142,7 @@ impl World {
             let limits = Limits { max: u64::MAX, keep_free: KeepFree::Bytes(0) };
             let config = DonorConfig {
                 listen: "0.0.0.0:7701".into(),
-                advertise: Some(who.address()),
+                advertise: vec![who.address()],
                 ..DonorConfig::new(LENT.into(), STATE.into(), limits)
             };
             async move {

@@ -1,8 +1,10 @@
 //! The caller's side of the control plane: typed calls to the manager over kept connections.
 
+use crate::addresses::{Address, Addresses};
 use crate::control::{Call, MAX_MESSAGE};
 use crate::error::{ErrorKind, Failure, code};
-use crate::net::SharedNet;
+use crate::net::{BoxStream, SharedNet};
+use crate::race::{Unreached, first_of};
 use crate::tls::Dial;
 use crate::version;
 use bytes::Bytes;
@@ -23,7 +25,8 @@ pub struct Caller {
 struct Shared {
     net: SharedNet,
     dial: Arc<dyn Dial>,
-    manager: String,
+    /// Where the manager is; where it answered last comes first.
+    manager: Mutex<Addresses>,
     idle: Mutex<Vec<SendRequest<Full<Bytes>>>>,
 }
 
@@ -46,15 +49,15 @@ pub struct Unanswered {
 }
 
 impl Caller {
-    /// Will call the manager at `host:port`.
-    pub fn new(net: SharedNet, dial: Arc<dyn Dial>, manager: impl Into<String>) -> Self {
-        let shared = Shared { net, dial, manager: manager.into(), idle: Mutex::default() };
+    /// Will call the manager that is at one of these addresses.
+    pub fn new(net: SharedNet, dial: Arc<dyn Dial>, manager: Addresses) -> Self {
+        let shared = Shared { net, dial, manager: Mutex::new(manager), idle: Mutex::default() };
         Self { shared: Arc::new(shared) }
     }
 
-    /// The manager's `host:port`.
-    pub fn manager(&self) -> &str {
-        &self.shared.manager
+    /// Where the manager is; where it answered last comes first.
+    pub fn manager(&self) -> Addresses {
+        self.shared.manager.lock().expect("no holder panics").clone()
     }
 
     /// Makes one call within [`Call::DEADLINE`].
@@ -83,7 +86,7 @@ impl Caller {
             let kept = self.shared.idle.lock().expect("no holder panics").pop();
             let (sender, fresh) = match kept {
                 Some(sender) => (sender, false),
-                None => (self.connect().await.map_err(|why| self.unreachable(&why))?, true),
+                None => (self.connect().await.map_err(|why| unreachable(&why))?, true),
             };
             sent.store(true, Ordering::Relaxed);
             match self.send::<C>(sender, body.clone()).await {
@@ -100,13 +103,23 @@ impl Caller {
         }
     }
 
-    async fn connect(&self) -> io::Result<SendRequest<Full<Bytes>>> {
-        let stream = self.shared.net.connect(&self.shared.manager).await?;
-        let stream = self.shared.dial.secure(stream).await?;
-        let (sender, connection) =
-            handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
+    async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, Unreached<io::Error>> {
+        let addresses = self.manager();
+        let (at, stream) = first_of(&addresses, |address| self.reach(address)).await?;
+        if addresses.first() != Some(&at) {
+            let mut known = self.shared.manager.lock().expect("no holder panics");
+            *known = known.preferring(|address| *address == at);
+        }
+        let failed = |why| Unreached(vec![(at, io::Error::other(why))]);
+        let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(failed)?;
         tokio::spawn(connection);
         Ok(sender)
+    }
+
+    /// A stream on which the manager has proved itself.
+    async fn reach(&self, address: Address) -> io::Result<BoxStream> {
+        let stream = self.shared.net.connect(address.as_str()).await?;
+        self.shared.dial.secure(stream).await
     }
 
     async fn send<C: Call>(
@@ -116,7 +129,7 @@ impl Caller {
     ) -> Result<C::Reply, Broken> {
         sender.ready().await.map_err(|why| Broken::NotSent(why.to_string()))?;
         let request = Request::post(format!("{}/{}", version::CONTROL, C::NAME))
-            .header(header::HOST, &self.shared.manager)
+            .header(header::HOST, self.manager().first().map_or("", Address::as_str))
             .header(header::CONTENT_TYPE, "application/json")
             .body(Full::new(body))
             .map_err(|why| Broken::Failed(self.away(&why.to_string())))?;
@@ -146,23 +159,25 @@ impl Caller {
     }
 
     fn away(&self, why: &str) -> Failure {
-        let what = format!("the manager at {} does not answer: {why}", self.shared.manager);
-        Failure::new(ErrorKind::Retry, code::NO_MANAGER, what)
-            .hint("check that it runs (`potluck up` or `potluck manager`) and can be reached, then try again")
+        let at = self.manager().first().map_or_else(String::new, |at| format!(" at {at}"));
+        no_manager(format!("the manager{at} does not answer: {why}"))
     }
+}
 
-    fn unreachable(&self, why: &io::Error) -> Failure {
-        let tls = why.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-        match tls {
-            Some(tls) => {
-                let what = format!(
-                    "the manager at {} is not the pool expected: {tls}",
-                    self.shared.manager
-                );
-                Failure::new(ErrorKind::Auth, code::WRONG_POOL, what)
-                    .hint("somebody else answers at this address, or the pool was made anew: ask an admin for a new token (`potluck invite`)")
-            }
-            None => self.away(&why.to_string()),
-        }
+fn no_manager(what: String) -> Failure {
+    Failure::new(ErrorKind::Retry, code::NO_MANAGER, what).hint(
+        "check that it runs (`potluck up` or `potluck manager`) and can be reached, then try again",
+    )
+}
+
+/// The manager answers nowhere; somebody else may.
+fn unreachable(unreached: &Unreached<io::Error>) -> Failure {
+    let is_other = |why: &io::Error| why.get_ref().is_some_and(|inner| inner.is::<rustls::Error>());
+    let tried = &unreached.0;
+    if tried.is_empty() || !tried.iter().all(|(_, why)| is_other(why)) {
+        return no_manager(format!("the manager does not answer: {unreached}"));
     }
+    let what = format!("what answers is not the pool expected: {unreached}");
+    Failure::new(ErrorKind::Auth, code::WRONG_POOL, what)
+        .hint("somebody else has this address now, or the pool was made anew: ask an admin for a new token (`potluck invite`)")
 }

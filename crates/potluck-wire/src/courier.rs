@@ -2,6 +2,7 @@
 //! and want no more: donors that copy from each other, and the manager with its checkpoints. The
 //! client has a pipelined one of its own.
 
+use crate::addresses::Addresses;
 use crate::bulk::{BulkIo, Forward, FrameError, PIECE, Reply, Request, Status};
 use crate::net::Net;
 use crate::ticket::{Receipt, Ticket};
@@ -45,14 +46,14 @@ pub enum CourierError {
 }
 
 impl Courier {
-    /// Connects to the donor at `address` under `ticket`.
+    /// Connects to the donor at one of its `addresses` under `ticket`.
     pub async fn open(
         net: &dyn Net,
         entropy: &dyn Entropy,
-        address: &str,
+        addresses: &Addresses,
         ticket: &Ticket,
     ) -> Result<Self, CourierError> {
-        Ok(Self { opened: upgrade::open(net, entropy, address, ticket).await?, tag: 0 })
+        Ok(Self { opened: upgrade::open(net, entropy, addresses, ticket).await?, tag: 0 })
     }
 
     /// Fetches the chunk `name` of `len` stored bytes, and verifies it.

@@ -1,6 +1,7 @@
 //! Who a machine or person is in a pool: a key that never leaves, the certificate the pool gave
 //! it, and the pool's CA. One directory holds one identity.
 
+use crate::addresses::Addresses;
 use crate::token::Role;
 use potluck_core::chunk::Digest;
 use potluck_core::ids::MemberId;
@@ -22,8 +23,8 @@ const KEY: &str = "key.pem";
 pub struct About {
     /// What the pool is called.
     pub pool: String,
-    /// The manager's `host:port`.
-    pub manager: String,
+    /// Where the manager is.
+    pub manager: Addresses,
     /// The member's number.
     pub member: MemberId,
     /// What it may do.

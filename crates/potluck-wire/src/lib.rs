@@ -4,8 +4,9 @@
 //! and the manager: [`control`] holds the messages, [`call`] the caller's side, [`identity`] and
 //! [`tls`] who is who. *Bulk* carries chunks between clients and donors on raw TCP after an HTTP
 //! upgrade: [`ticket`] says what a connection may do, [`upgrade`] opens it, [`bulk`] frames it.
-//! [`net`] and [`env`] are what a role takes from the outside, so that a simulation can replace it.
+//! [`addresses`] says where somebody is, [`race`] tries it. [`net`] and [`env`] are what a role takes from the outside, so that a simulation can replace it.
 
+pub mod addresses;
 pub mod bulk;
 pub mod call;
 pub mod control;
@@ -14,7 +15,9 @@ pub mod env;
 pub mod error;
 pub mod identity;
 pub mod net;
+pub mod own_addresses;
 pub mod packed;
+pub mod race;
 pub mod ticket;
 pub mod tls;
 pub mod token;

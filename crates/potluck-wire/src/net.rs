@@ -89,6 +89,9 @@ pub trait Net: Send + Sync + 'static {
     fn connect<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<BoxStream>>;
     /// Accepts streams at `address`; port 0 picks a free one.
     fn listen<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Listener>>>;
+    /// What this machine is called by others, names and addresses without ports, the best first;
+    /// none where that cannot be known.
+    fn own_hosts(&self) -> BoxFuture<'_, Vec<String>>;
 }
 
 /// A network shared by the tasks of a role.
@@ -134,11 +137,30 @@ impl Net for SystemNet {
 
     fn listen<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Listener>>> {
         Box::pin(async move {
-            #[allow(clippy::disallowed_methods)] // the one place that opens real sockets
-            let listener = tokio::net::TcpListener::bind(address).await?;
+            let listener = match bind(address).await {
+                // A kernel without IPv6: everywhere is everywhere by IPv4.
+                Err(why) if no_ipv6(&why) && address.starts_with("[::]:") => {
+                    bind(&address.replacen("[::]", "0.0.0.0", 1)).await?
+                }
+                bound => bound?,
+            };
             Ok(Box::new(listener) as Box<dyn Listener>)
         })
     }
+
+    fn own_hosts(&self) -> BoxFuture<'_, Vec<String>> {
+        Box::pin(crate::own_addresses::of_this_machine())
+    }
+}
+
+async fn bind(address: &str) -> io::Result<tokio::net::TcpListener> {
+    #[allow(clippy::disallowed_methods)] // the one place that opens real sockets
+    tokio::net::TcpListener::bind(address).await
+}
+
+fn no_ipv6(why: &io::Error) -> bool {
+    let codes = [libc::EAFNOSUPPORT, libc::EADDRNOTAVAIL];
+    why.raw_os_error().is_some_and(|code| codes.contains(&code))
 }
 
 impl Listener for tokio::net::TcpListener {

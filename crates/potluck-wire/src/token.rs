@@ -1,6 +1,7 @@
 //! Join tokens: `pot1.` and base64url of what a joiner must know before it sends anything: where
 //! the manager is, which CA it must prove, and a single-use secret for one role.
 
+use crate::addresses::Addresses;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
@@ -46,9 +47,9 @@ impl FromStr for Role {
 /// A join token. [`fmt::Display`] shows it whole, secret included; [`fmt::Debug`] does not.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JoinToken {
-    /// The manager's `host:port`.
+    /// Where the manager is.
     #[serde(rename = "m")]
-    pub manager: String,
+    pub manager: Addresses,
     /// BLAKE3 of the pool CA's certificate, in DER.
     #[serde(rename = "c")]
     pub ca: potluck_core::chunk::Digest,

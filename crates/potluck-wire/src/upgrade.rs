@@ -3,8 +3,10 @@
 //! The client shows its ticket and a nonce, the donor answers 101 with a nonce of its own, and
 //! both derive the connection's keys ([`crate::bulk::SessionKeys`]). Nothing secret is sent.
 
+use crate::addresses::{Address, Addresses};
 use crate::bulk::{FrameError, Inbox, SessionKeys, StreamIo};
 use crate::net::{BoxStream, Net};
+use crate::race::{Unreached, first_of};
 use crate::ticket::Ticket;
 use crate::version;
 use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
@@ -21,7 +23,7 @@ pub const PATH: &str = "/bulk";
 pub const TICKET_HEADER: &str = "potluck-ticket";
 /// Carries 16 bytes of hex, in both directions.
 pub const NONCE_HEADER: &str = "potluck-nonce";
-/// How long the upgrade may take.
+/// How long the upgrade may take at one address.
 pub const UPGRADE_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Why no bulk connection could be opened.
@@ -36,6 +38,25 @@ pub enum OpenError {
     /// What answered is not a donor.
     #[error("what answers there is not a donor: {0}")]
     NotADonor(String),
+}
+
+impl OpenError {
+    /// What to say of a donor that was tried at several addresses: a refusal says more than that
+    /// nobody answered elsewhere.
+    fn of(unreached: Unreached<Self>) -> Self {
+        let Unreached(mut failed) = unreached;
+        let refused = failed.iter().position(|(_, why)| matches!(why, Self::Refused(_)));
+        if let Some(at) = refused.or((failed.len() == 1).then_some(0)) {
+            return failed.swap_remove(at).1;
+        }
+        let text = |why| match why {
+            Self::Io(why) => why.to_string(),
+            other => other.to_string(),
+        };
+        let failed = failed.into_iter().map(|(address, why)| (address, text(why))).collect();
+        let kind = io::ErrorKind::NotConnected;
+        Self::Io(io::Error::new(kind, Unreached::<String>(failed).to_string()))
+    }
 }
 
 /// Writes a nonce as a header's value.
@@ -59,14 +80,26 @@ pub struct Opened {
     pub lane: crate::bulk::Lane,
 }
 
-/// Connects to the donor at `address` and upgrades to bulk under `ticket`.
+/// Connects to the donor at one of its `addresses` and upgrades to bulk under `ticket`, which no
+/// other donor takes that may answer there.
 pub async fn open(
     net: &dyn Net,
     entropy: &dyn Entropy,
-    address: &str,
+    addresses: &Addresses,
     ticket: &Ticket,
 ) -> Result<Opened, OpenError> {
-    let opening = open_stream(net, entropy, address, ticket);
+    let reached = first_of(addresses, |address| open_at(net, entropy, address, ticket)).await;
+    reached.map(|(_, opened)| opened).map_err(OpenError::of)
+}
+
+/// The same at one address.
+pub async fn open_at(
+    net: &dyn Net,
+    entropy: &dyn Entropy,
+    address: Address,
+    ticket: &Ticket,
+) -> Result<Opened, OpenError> {
+    let opening = open_stream(net, entropy, address.as_str(), ticket);
     match tokio::time::timeout(UPGRADE_DEADLINE, opening).await {
         Ok(opened) => opened,
         Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "no answer").into()),

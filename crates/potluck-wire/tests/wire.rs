@@ -1,7 +1,5 @@
-//! What crosses a socket, seen from outside: released shapes, and bytes from enemies.
+//! What crosses a socket, seen from outside: bytes from enemies.
 
-#[path = "wire/golden.rs"]
-mod golden;
 #[path = "wire/hostile.rs"]
 mod hostile;
 #[path = "wire/tls.rs"]

@@ -5,6 +5,7 @@ mod kind;
 
 pub use kind::Kind;
 
+use potluck_wire::addresses::{DONOR_LISTEN, MANAGER_LISTEN};
 use std::time::Duration;
 
 /// The file with what was set, in a daemon's state directory.
@@ -115,15 +116,15 @@ pub static KEYS: &[Key] = &[
     Key::new(
         "manager.listen",
         Kind::Address,
-        Unset::Value("0.0.0.0:7700"),
+        Unset::Value(MANAGER_LISTEN),
         "Where the manager listens",
     )
     .at_restart(),
     Key::new(
         "manager.advertise",
-        Kind::Text,
-        Unset::Words("where it listens"),
-        "How others reach the manager, HOST or HOST:PORT",
+        Kind::Addresses,
+        Unset::Words("the machine's network addresses and its name"),
+        "How others reach the manager: HOST or HOST:PORT, one or several",
     )
     .at_restart(),
     Key::new(
@@ -208,13 +209,15 @@ pub static KEYS: &[Key] = &[
         Unset::Value("30d"),
         "How long reading back everything takes, again and again",
     ),
-    Key::new("lend.listen", Kind::Address, Unset::Value("0.0.0.0:0"), "Where the donor listens")
+    Key::new("lend.listen", Kind::Address, Unset::Value(DONOR_LISTEN), "Where the donor listens")
         .at_restart(),
     Key::new(
         "lend.advertise",
-        Kind::Address,
-        Unset::Words("the address that the manager sees"),
-        "How others reach the donor",
+        Kind::Addresses,
+        Unset::Words(
+            "the machine's network addresses, its name, and the address that the manager sees",
+        ),
+        "How others reach the donor: HOST or HOST:PORT, one or several",
     )
     .at_restart(),
 ];

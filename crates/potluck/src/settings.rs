@@ -172,6 +172,11 @@ fn patience(global: &Global, file: &ConfigFile) -> Result<Patience, Failure> {
     })
 }
 
+/// The words of a setting that is a list.
+pub fn list(text: Option<String>) -> Vec<String> {
+    text.iter().flat_map(|text| text.split(',')).map(str::to_owned).collect()
+}
+
 /// Reads an identity.
 pub fn load_identity(dir: &Path) -> Result<Identity, Failure> {
     Identity::load(dir).map_err(|error| {
@@ -191,7 +196,7 @@ pub fn caller(identity: &Identity) -> Result<Caller, Failure> {
         )
         .hint("bring its files back from a copy, or move that directory away and join as a new member")
     })?;
-    Ok(Caller::new(Env::system().net, Arc::new(dial), &identity.about.manager))
+    Ok(Caller::new(Env::system().net, Arc::new(dial), identity.about.manager.clone()))
 }
 
 /// A pool that this user joined.
@@ -273,7 +278,7 @@ mod tests {
             dir: PathBuf::from(format!("/{name}/{ca}")),
             about: About {
                 pool: name.into(),
-                manager: "lab:7700".into(),
+                manager: "lab:7700".parse().expect("an address"),
                 member: MemberId(2),
                 role: Role::User,
                 name: "ada".into(),

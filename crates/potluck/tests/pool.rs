@@ -28,6 +28,7 @@ mod pool {
     mod two_machines;
     mod waiting;
 
+    mod addresses;
     mod agreeing_verdicts;
     mod command_line;
     mod copies_within_pool;

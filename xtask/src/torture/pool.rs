@@ -400,5 +400,5 @@ pub fn live_donors(status: &Value) -> BTreeSet<(String, String)> {
     let donors = status["donors"].as_array().into_iter().flatten();
     let live = donors.filter(|donor| donor["state"] == "live");
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    live.map(|donor| (text(&donor["name"]), text(&donor["address"]))).collect()
+    live.map(|donor| (text(&donor["name"]), text(&donor["addresses"][0]))).collect()
 }

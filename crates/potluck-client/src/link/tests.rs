@@ -70,7 +70,11 @@ fn ticket(number: u8) -> Ticket {
 }
 
 fn source(donor: u32, number: u8) -> Source {
-    Source { donor: DonorId(donor), address: format!("d{donor}:1"), ticket: ticket(number) }
+    Source {
+        donor: DonorId(donor),
+        addresses: format!("d{donor}:1").parse().expect("an address"),
+        ticket: ticket(number),
+    }
 }
 
 #[test]

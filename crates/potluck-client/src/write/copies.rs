@@ -222,6 +222,7 @@ mod tests {
     use super::*;
     use crate::buffer::Buffers;
     use potluck_core::placement::Section;
+    use potluck_wire::addresses::Addresses;
     use potluck_wire::control::DonorAccess;
     use potluck_wire::env::Env;
 
@@ -233,7 +234,7 @@ mod tests {
         let access = |(number, label): (u32, &Option<&str>)| DonorAccess {
             donor: DonorId(number),
             name: format!("d{number}"),
-            address: String::new(),
+            addresses: Addresses::default(),
             live: true,
             load: 0.0,
             ticket: None,

@@ -38,7 +38,7 @@ fn added(manager: &Manager, chunk: ChunkName) -> usize {
 
 /// Nobody listens there.
 fn dead(source: &Source) -> Source {
-    Source { address: "127.0.0.1:9".into(), ..source.clone() }
+    Source { addresses: "127.0.0.1:9".parse().expect("an address"), ..source.clone() }
 }
 
 #[tokio::test]
@@ -93,7 +93,7 @@ async fn cut_after(pool: &Pool, bytes: u64) -> Source {
         listener
     });
     let listener = listener.expect("a socket");
-    let address = listener.local_addr().expect("an address").to_string();
+    let addresses = listener.local_addr().expect("an address").into();
     let behind = pool.address.to_string();
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
@@ -107,7 +107,7 @@ async fn cut_after(pool: &Pool, bytes: u64) -> Source {
             });
         }
     });
-    Source { address, ..pool.source() }
+    Source { addresses, ..pool.source() }
 }
 
 #[tokio::test]

@@ -17,14 +17,14 @@ fn to(pool: &Pool) -> Source {
     let ticket = pool.ticket(&[Caveat::Ops(Ops::PUT)]);
     Source {
         donor: DonorId(DONOR.0 + u32::from(pool.address.port())),
-        address: pool.address.to_string(),
+        addresses: pool.address.into(),
         ticket,
     }
 }
 
 /// Tells `first` of a donor that its manager knows.
 async fn learn(first: &Pool, client: &mut Client, number: u8, source: &Source) -> Status {
-    first.manager.book().located.insert(source.donor, source.address.clone());
+    first.manager.book().located.insert(source.donor, source.addresses.clone());
     tell(client, number, source).await
 }
 
@@ -104,7 +104,11 @@ async fn a_mirror_that_is_dead_full_or_unknown_fails_no_put() {
     let (first, full, good) =
         (Pool::start().await, Pool::lending(100_000).await, Pool::start().await);
     let mut client = first.client().await;
-    let nobody = Source { donor: DonorId(9), address: "127.0.0.1:9".into(), ..to(&good) };
+    let nobody = Source {
+        donor: DonorId(9),
+        addresses: "127.0.0.1:9".parse().expect("an address"),
+        ..to(&good)
+    };
     for (number, source) in [(0, nobody), (1, to(&full)), (2, to(&good))] {
         assert_eq!(learn(&first, &mut client, number, &source).await, Status::Ok);
     }
@@ -120,8 +124,8 @@ async fn a_mirror_that_is_dead_full_or_unknown_fails_no_put() {
 /// A mirror, as route 0, whose connections the system accepts and nobody looks at.
 async fn silent_mirror(first: &Pool, client: &mut Client) -> std::net::TcpListener {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = silent.local_addr().expect("an address").to_string();
-    let source = Source { address, ..to(first) };
+    let addresses = silent.local_addr().expect("an address").into();
+    let source = Source { addresses, ..to(first) };
     assert_eq!(learn(first, client, 0, &source).await, Status::Ok);
     silent
 }
@@ -189,11 +193,17 @@ async fn x4_a_donor_connects_to_donors_only_and_where_the_manager_says_they_are(
     assert_eq!(learn(&first, &mut client, 0, &there).await, Status::Ok);
     // Some other service in the owner's network, under a donor's number and under nobody's.
     let service = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = service.local_addr().expect("an address").to_string();
-    let scan = Source { address, ..there };
+    let address = service.local_addr().expect("an address");
+    let scan = Source { addresses: address.into(), ..there.clone() };
+    let beside = Source { addresses: there.addresses.and(&address.into()), ..there };
     let nobody = Source { donor: DonorId(1 << 20), ..scan.clone() };
     assert_eq!(tell(&mut client, 1, &scan).await, Status::Denied);
     assert_eq!(tell(&mut client, 2, &nobody).await, Status::Denied);
+    assert_eq!(
+        tell(&mut client, 3, &beside).await,
+        Status::Denied,
+        "one of its addresses is not the donor's"
+    );
     let reply = put(&mut client, &content(1, LEN), &[1, 2, 0], true).await;
     let made: Vec<_> = reply.forwarded.receipts().map(|receipt| receipt.is_some()).collect();
     assert_eq!(made, [false, false, true]);

@@ -7,6 +7,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use potluck_core::ids::{DonorId, Epoch};
+use potluck_wire::addresses::Addresses;
 use potluck_wire::call::Caller;
 use potluck_wire::control::{
     Beat, Call, Done, Heartbeat, Holding, Inventory, Locate, Located, Order, OrderOutcome,
@@ -38,7 +39,7 @@ pub struct Book {
     /// Given with every answer until cleared.
     pub orders: Vec<Order>,
     /// Where donors are.
-    pub located: BTreeMap<DonorId, String>,
+    pub located: BTreeMap<DonorId, Addresses>,
     /// Say that the owner takes everything back.
     pub leaving: bool,
     /// Forget all donors: the next heartbeat is asked to register.
@@ -97,7 +98,7 @@ impl Manager {
     }
 
     pub fn caller(&self) -> Caller {
-        Caller::new(Arc::new(SystemNet), Arc::new(Plain), self.address.clone())
+        Caller::new(Arc::new(SystemNet), Arc::new(Plain), self.address.parse().expect("an address"))
     }
 
     pub fn book(&self) -> MutexGuard<'_, Book> {
@@ -163,7 +164,9 @@ impl Manager {
             said(&Done {})
         } else if path.ends_with(Locate::NAME) {
             let Locate { donor } = serde_json::from_slice(&body).expect("locate");
-            said(&Located { address: self.book().located.get(&donor).cloned() })
+            said(&Located {
+                addresses: self.book().located.get(&donor).cloned().unwrap_or_default(),
+            })
         } else {
             let heartbeat: Heartbeat = serde_json::from_slice(&body).expect("heartbeat");
             let mut book = self.book();

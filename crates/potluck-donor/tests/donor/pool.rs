@@ -139,7 +139,7 @@ impl Pool {
         let running = tokio::spawn(donor.run(async { drop(stopped.await) }));
         let said =
             manager.until("a registration", |book| book.registers.get(registered).cloned()).await;
-        assert_eq!(said.address, address.to_string());
+        assert_eq!(said.addresses, address.into());
         // The donor learns its number from the answer, a moment after the manager gave it.
         manager.beats(1).await;
         Self { place, manager, address, key: said.key, stop, running }
@@ -166,11 +166,11 @@ impl Pool {
     /// This donor, as the manager names it to another one.
     pub fn source(&self) -> Source {
         let ticket = self.ticket(&[Caveat::Ops(Ops::GET)]);
-        Source { donor: DONOR, address: self.address.to_string(), ticket }
+        Source { donor: DONOR, addresses: self.address.into(), ticket }
     }
 
     pub async fn open(&self, ticket: &Ticket) -> Result<Client, OpenError> {
-        let opened = open(&SystemNet, &SystemEntropy, &self.address.to_string(), ticket).await?;
+        let opened = open(&SystemNet, &SystemEntropy, &self.address.into(), ticket).await?;
         Ok(Client { opened, tag: 0 })
     }
 

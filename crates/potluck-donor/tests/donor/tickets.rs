@@ -190,7 +190,7 @@ async fn before_the_manager_was_heard_nobody_is_let_in() {
     let nobody = potluck_wire::call::Caller::new(
         std::sync::Arc::new(SystemNet),
         std::sync::Arc::new(crate::manager::Plain),
-        "127.0.0.1:1",
+        "127.0.0.1:1".parse().expect("an address"),
     );
     let env = potluck_wire::env::Env::system();
     let disk = std::sync::Arc::new(potluck_donor::disk::SystemDisk);
@@ -199,7 +199,7 @@ async fn before_the_manager_was_heard_nobody_is_let_in() {
         potluck_donor::Donor::start(place.config(crate::pool::GIB), lender, env, disk, nobody)
             .await
             .expect("starts without a manager");
-    let address = donor.address().to_string();
+    let address = donor.address().into();
     tokio::spawn(donor.run(std::future::pending()));
     let entropy: &dyn Entropy = &SystemEntropy;
     let opened = potluck_wire::upgrade::open(&SystemNet, entropy, &address, &ticket).await;

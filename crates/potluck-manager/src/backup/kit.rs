@@ -10,6 +10,7 @@ use crate::state_dir::StateDir;
 use potluck_core::chunk::Digest;
 use potluck_core::entropy::Entropy;
 use potluck_core::seal::RecoveryKey;
+use potluck_wire::addresses::Addresses;
 use potluck_wire::identity::write_private;
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -28,8 +29,8 @@ pub struct Kit {
     potluck_recovery_kit: u32,
     /// What the pool is called.
     pub pool: String,
-    /// The manager's `host:port`, as donors know it.
-    pub address: String,
+    /// Where the manager is, as donors know it.
+    pub addresses: Addresses,
     /// The authority's certificate, PEM.
     pub ca_certificate: String,
     /// The authority's key, PEM.
@@ -65,12 +66,13 @@ impl Kit {
     }
 }
 
-/// Makes the recovery key and the kit of a pool where they are missing, as after an upgrade, and
-/// writes the kit again when the manager's address has changed.
+/// Makes the recovery key and the kit of a pool where they are missing, and writes the kit again when
+/// the manager is reached elsewhere. A manager that has lost its network knows no address by which
+/// others would find it: then the kit keeps those it has.
 pub fn keep(
     state: &StateDir,
     pool: &str,
-    address: &str,
+    addresses: &Addresses,
     entropy: &dyn Entropy,
 ) -> Result<(), ManagerError> {
     if !state.ca().join(KEY).exists() {
@@ -78,14 +80,17 @@ pub fn keep(
     }
     let key = load_key(state)?;
     let path = state.kit();
-    if path.exists() && Kit::load(&path).is_ok_and(|kit| kit.address == address) {
-        return Ok(());
+    if path.exists() {
+        let kept = Kit::load(&path).map(|kit| kit.addresses).unwrap_or_default();
+        if kept == *addresses || (addresses.are_local() && !kept.are_local()) {
+            return Ok(());
+        }
     }
     let (ca_certificate, ca_key) = Ca::texts(&state.ca())?;
     let kit = Kit {
         potluck_recovery_kit: VERSION,
         pool: pool.into(),
-        address: address.into(),
+        addresses: addresses.clone(),
         ca_certificate,
         ca_key,
         recovery_key: Digest(*key.as_bytes()),

@@ -142,7 +142,7 @@ impl Put {
     ) -> Result<(), Trouble> {
         let now = self.service.time.tick();
         let contact = self.service.pool().contact(donor, now).filter(|contact| contact.live);
-        let Some(Contact { address, key: Some(key), .. }) = contact else {
+        let Some(Contact { addresses, key: Some(key), .. }) = contact else {
             return Err(Trouble::NoDonor);
         };
         let service = Arc::clone(&self.service);
@@ -159,7 +159,7 @@ impl Put {
                 ];
                 let ticket = Ticket::issue(&key, &*service.env.entropy, &caveats);
                 let (net, entropy) = (&*service.env.net, &*service.env.entropy);
-                empty.insert(Courier::open(net, entropy, &address, &ticket).await?)
+                empty.insert(Courier::open(net, entropy, &addresses, &ticket).await?)
             }
         };
         let ack = AckLevel::Disk;

@@ -13,6 +13,7 @@ use crate::pool::{Enlisted, PageDone, Pool};
 use crate::repair;
 use crate::service::Service;
 use potluck_core::ids::{DonorId, Incarnation};
+use potluck_wire::addresses::{Address, Addresses};
 use potluck_wire::control::{
     Beat, Done, Heartbeat, Inventory, Locate, Located, Order, Register, Registered,
 };
@@ -30,13 +31,13 @@ fn donor_of(caller: &Caller) -> Result<DonorId, Failure> {
 impl Answer for Register {
     async fn answer(self, service: Arc<Service>, caller: Caller) -> Result<Registered, Failure> {
         let donor = donor_of(&caller)?;
-        let address = reachable(&self.address, caller.peer)?;
+        let addresses = reachable(&self, caller.peer)?;
         let (epoch, start) = self.heard;
         let heard = Life { epoch, start, changes: self.heard_changes };
         hold::compare(&service, donor, heard).await?;
         let now = service.time.tick();
-        let told = (address.clone(), self.version.clone());
-        let enlisted = service.pool().register(donor, &self, address, now);
+        let told = (addresses.to_string(), self.version.clone());
+        let enlisted = service.pool().register(donor, &self, addresses, now);
         match enlisted {
             Enlisted::Again => tracing::debug!(%donor, "registered again"),
             Enlisted::Anew => tracing::info!(
@@ -61,29 +62,28 @@ impl Answer for Register {
     }
 }
 
-/// The address others reach a donor at: an unspecified host stands for where it calls from.
-fn reachable(address: &str, peer: IpAddr) -> Result<String, Failure> {
-    let bad = || failure::bad_request(format!("“{address}” is not an address: use HOST:PORT"));
-    let (host, port) = address.rsplit_once(':').ok_or_else(bad)?;
-    let port: u16 = port.parse().map_err(|_| bad())?;
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    if bare.is_empty() || port == 0 || address.len() > 300 {
-        return Err(bad());
+/// Where others reach a donor that calls from `peer`: there first, unless its owner says otherwise,
+/// for that address has just been of use. The loopback address is of use to others on this machine
+/// alone, and taken when there is no other.
+fn reachable(register: &Register, peer: IpAddr) -> Result<Addresses, Failure> {
+    let said = &register.addresses;
+    let seen = register.port.filter(|port| *port > 0).map(|port| Address::of(peer, port));
+    let addresses = match seen {
+        Some(seen) if !seen.is_loopback() => Addresses::from(seen).and(said),
+        Some(seen) if said.is_empty() => seen.into(),
+        _ => said.clone(),
+    };
+    if addresses.is_empty() {
+        return Err(failure::bad_request("a donor that registers says where it is"));
     }
-    match bare.parse::<IpAddr>() {
-        Ok(ip) if ip.is_unspecified() => {
-            Ok(std::net::SocketAddr::new(peer.to_canonical(), port).to_string())
-        }
-        _ => Ok(address.into()),
-    }
+    Ok(addresses)
 }
 
 impl Answer for Locate {
     async fn answer(self, service: Arc<Service>, _: Caller) -> Result<Located, Failure> {
         let now = service.time.tick();
         let contact = service.pool().contact(self.donor, now);
-        let address = contact.map(|contact| contact.address).filter(|address| !address.is_empty());
-        Ok(Located { address })
+        Ok(Located { addresses: contact.map(|contact| contact.addresses).unwrap_or_default() })
     }
 }
 

@@ -46,7 +46,7 @@ pub fn source(service: &Service, contact: Contact) -> Option<Source> {
     let expires = service.time.now_ms() + FETCH_FOR.as_millis() as u64;
     let caveats = [Caveat::Donor(contact.donor), Caveat::Ops(Ops::GET), Caveat::Expires(expires)];
     let ticket = Ticket::issue(&key, &*service.env.entropy, &caveats);
-    Some(Source { donor: contact.donor, address: contact.address, ticket })
+    Some(Source { donor: contact.donor, addresses: contact.addresses, ticket })
 }
 
 /// Lets somebody read at `donors`.
@@ -66,7 +66,7 @@ fn access<const N: usize>(
         donor: contact.donor,
         ticket: contact.key.as_ref().map(issue),
         name: contact.name,
-        address: contact.address,
+        addresses: contact.addresses,
         live: contact.live,
         load: contact.load,
         domain: contact.label,

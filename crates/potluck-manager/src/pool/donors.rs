@@ -9,6 +9,7 @@ use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, Incarnation};
 use potluck_core::load::Load;
 use potluck_core::placement::Candidate;
+use potluck_wire::addresses::Addresses;
 use potluck_wire::control::{DiskFault, DonorState, DonorStatus, Heartbeat, Register};
 use potluck_wire::ticket::Secret;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,7 +36,7 @@ pub struct Donor {
 pub struct Life {
     incarnation: Incarnation,
     key: Secret,
-    address: String,
+    addresses: Addresses,
     version: String,
     pub disk: DiskState,
     pub room: u64,
@@ -57,8 +58,8 @@ pub struct Contact {
     pub donor: DonorId,
     /// What people call it.
     pub name: String,
-    /// Its `host:port`; empty while it has not registered.
-    pub address: String,
+    /// Where it is reached, the best first; none while it has not registered.
+    pub addresses: Addresses,
     /// Heard from lately.
     pub live: bool,
     /// [`Load::score`].
@@ -235,12 +236,12 @@ impl Pool {
         self.donors.all.contains_key(&donor)
     }
 
-    /// A donor reports for duty, to be reached at `address`.
+    /// A donor reports for duty, to be reached at `addresses`.
     pub fn register(
         &mut self,
         id: DonorId,
         register: &Register,
-        address: String,
+        addresses: Addresses,
         now: Tick,
     ) -> Enlisted {
         let live = self.donors.is_live(id, now, &self.limits);
@@ -254,7 +255,7 @@ impl Pool {
         donor.life = Some(Life {
             incarnation: register.incarnation,
             key: register.key.clone(),
-            address,
+            addresses,
             version: register.version.clone(),
             disk: register.disk,
             room: register.room,
@@ -299,7 +300,7 @@ impl Pool {
         Some(Contact {
             donor: id,
             name: donor.name.clone(),
-            address: life.map(|life| life.address.clone()).unwrap_or_default(),
+            addresses: life.map(|life| life.addresses.clone()).unwrap_or_default(),
             live: self.donors.is_live(id, now, &self.limits),
             load: life.map_or(0.0, |life| life.load.score()),
             label: donor.record.label.clone(),
@@ -335,7 +336,7 @@ impl Pool {
                     free: self.free_at(id),
                     load: life.load.score(),
                     label: donor.record.label.clone(),
-                    host: host_of(&life.address),
+                    host: life.addresses.first().map(|address| address.host().to_owned()),
                 })
             })
             .collect()
@@ -388,7 +389,7 @@ impl Pool {
                 ..DonorStatus::default()
             };
             if let Some(life) = &donor.life {
-                status.address = life.address.clone();
+                status.addresses.clone_from(&life.addresses);
                 status.version = life.version.clone();
                 status.used = life.disk.lent_used;
                 status.room = life.room;
@@ -400,8 +401,4 @@ impl Pool {
         };
         self.donors.iter().map(status).collect()
     }
-}
-
-fn host_of(address: &str) -> Option<String> {
-    address.rsplit_once(':').map(|(host, _)| host.to_string())
 }

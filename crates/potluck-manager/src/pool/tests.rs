@@ -12,6 +12,7 @@ use potluck_core::load::Load;
 use potluck_core::placement::Refusal;
 use potluck_core::policy::Policy;
 use potluck_core::repair_plan::Worth;
+use potluck_wire::addresses::Addresses;
 use potluck_wire::control::{DiskFault, DonorState, Heartbeat, Holding, Order, Register};
 use potluck_wire::packed::Packed;
 use potluck_wire::ticket::Secret;
@@ -57,7 +58,8 @@ pub(crate) fn register_in(
     let register = Register {
         incarnation: Incarnation(life),
         key: Secret::from_bytes([donor as u8; 32]),
-        address: String::new(),
+        addresses: Addresses::default(),
+        port: None,
         version: "0.1".into(),
         disk: DiskState::default(),
         room: 1000 * MIB,
@@ -67,7 +69,8 @@ pub(crate) fn register_in(
         heard_changes: 0,
         disk_fault: None,
     };
-    pool.register(DonorId(donor), &register, format!("10.0.0.{donor}:7701"), at(now))
+    let addresses = format!("10.0.0.{donor}:7701").parse().expect("an address");
+    pool.register(DonorId(donor), &register, addresses, at(now))
 }
 
 fn heartbeat(life: u64, touches: u64) -> Heartbeat {

@@ -95,7 +95,7 @@ impl<'s> Fetch<'s> {
             let ticket = Ticket::issue(&key, &*service.env.entropy, &caveats);
             let (net, entropy) = (&*service.env.net, &*service.env.entropy);
             empty.insert(
-                Courier::open(net, entropy, &contact.address, &ticket).await.map_err(Some)?,
+                Courier::open(net, entropy, &contact.addresses, &ticket).await.map_err(Some)?,
             );
         }
         let courier = self.couriers.get_mut(&donor).ok_or(None)?;

@@ -17,6 +17,7 @@ use crate::error::ManagerError;
 use crate::init::{NewAdmin, make_admin};
 use crate::state_dir::{ADMIN, CA, CATALOG, KIT, LOCK, RESTORING, StateDir};
 use potluck_core::ids::Epoch;
+use potluck_wire::addresses::Addresses;
 use potluck_wire::env::Env;
 use potluck_wire::identity::fingerprint;
 use rusqlite::Connection;
@@ -92,8 +93,9 @@ impl Staging {
             other => ManagerError::Catalog { path: path.clone(), detail: other.to_string() },
         };
         self.check_pool(ask, &authority::of(&db).map_err(bad)?)?;
-        let address = ask.advertise.clone().unwrap_or_else(|| self.kit.address.clone());
-        let report = self.revive(&db, address, above, report).map_err(bad)?;
+        let moved = Some(&ask.advertise).filter(|there| !there.is_empty());
+        let addresses = moved.unwrap_or(&self.kit.addresses).clone();
+        let report = self.revive(&db, addresses, above, report).map_err(bad)?;
         close(db).map_err(bad)?;
         self.put_in_place().map_err(StateDir::io(ask.state.clone()))?;
         Ok(report)
@@ -115,7 +117,7 @@ impl Staging {
     fn revive(
         &self,
         db: &Connection,
-        address: String,
+        addresses: Addresses,
         above: Epoch,
         report: Restored,
     ) -> Result<Restored, Error> {
@@ -135,7 +137,7 @@ impl Staging {
         let admin = NewAdmin {
             pool: &pool,
             name: NEW_ADMIN,
-            manager: &address,
+            manager: addresses.clone(),
             joined_wall_ms: Env::system().clock.wall(),
         };
         make_admin(&self.state, &self.ca, &tx, admin)?;
@@ -143,7 +145,7 @@ impl Staging {
         tx.commit()?;
         Ok(Restored {
             pool,
-            address,
+            addresses,
             spaces: content.spaces,
             files: content.files,
             bytes: content.bytes,

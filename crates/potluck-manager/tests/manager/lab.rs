@@ -8,6 +8,7 @@ use potluck_core::load::Load;
 use potluck_core::policy::{AckLevel, Policy};
 use potluck_core::recipe::{self, Entry, PAGE_ENTRIES};
 use potluck_manager::{Manager, ManagerConfig, ManagerError, init};
+use potluck_wire::addresses::Addresses;
 use potluck_wire::call::Caller;
 use potluck_wire::control::{
     Beat, Call, Commit, Committed, Condition, FileCommit, Heartbeat, Holding, Inventory, Invite,
@@ -107,7 +108,7 @@ impl Lab {
 
     pub fn caller(&self, identity: &Identity) -> Caller {
         let dial = TlsDial::member(identity).expect("a member");
-        Caller::new(Arc::clone(&self.env.net), Arc::new(dial), self.address.to_string())
+        Caller::new(Arc::clone(&self.env.net), Arc::new(dial), self.address.into())
     }
 
     pub fn admin(&self) -> Caller {
@@ -117,7 +118,7 @@ impl Lab {
     pub async fn token(&self, role: Role) -> JoinToken {
         let invited = self.admin().call(&Invite { role, ttl_seconds: 3600 }).await;
         JoinToken {
-            manager: self.address.to_string(),
+            manager: self.address.into(),
             ca: fingerprint(&self.admin_identity().ca),
             role,
             secret: invited.expect("invited").secret,
@@ -203,7 +204,8 @@ impl Donor {
         let register = Register {
             incarnation: self.life,
             key: self.key.clone(),
-            address: "0.0.0.0:7701".into(),
+            addresses: Addresses::default(),
+            port: Some(7701),
             version: "0.1.0".into(),
             disk: DiskState::default(),
             room: 10 << 30,

@@ -40,7 +40,7 @@ fn files_in(checkpoint: &Path) -> Vec<String> {
 }
 
 fn ask(lab: &Lab, kit: PathBuf) -> Restore {
-    Restore { kit, state: lab.config.state.clone(), advertise: None }
+    Restore { kit, state: lab.config.state.clone(), advertise: Default::default() }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -198,7 +198,7 @@ async fn a_kit_and_a_checkpoint_of_different_pools_are_refused() {
     backup(&beta.config.state, &copy, 7).expect("copied");
     let kit = |lab: &Lab| lab.config.state.join(KIT);
     let state = alpha.config.state.with_extension("new");
-    let ask = |kit| Restore { kit, state: state.clone(), advertise: None };
+    let ask = |kit| Restore { kit, state: state.clone(), advertise: Default::default() };
     let refused = restore_file(&ask(kit(&alpha)), &copy).expect_err("two pools of one name");
     assert_eq!(refused.failure().kind, ErrorKind::Usage, "{refused}");
     assert!(refused.to_string().contains("(authority "), "{refused}");

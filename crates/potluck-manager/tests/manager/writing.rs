@@ -46,7 +46,7 @@ async fn a_file_is_visible_after_its_commit_and_only_then() {
     let grow = Grow { session: reserved.session, bytes: 5000, avoid: Vec::new() };
     let grown = user.call(&grow).await.expect("grown");
     let access = &grown.donors[0];
-    assert_eq!(access.address, "127.0.0.1:7701", "an unspecified host is where it calls from");
+    assert_eq!(access.addresses.to_string(), "127.0.0.1:7701", "where it calls from");
     let ticket = access.ticket.as_ref().expect("a ticket");
     let grant = ticket.public.grant(&donor.key, donor.id, 0).expect("for this donor");
     assert!(grant.ops.allows(Ops::PUT.and(Ops::GET)) && grant.bytes > 5000);

@@ -1,6 +1,7 @@
 //! What donors report, and what they are asked to do.
 
 use super::{Call, Done, call};
+use crate::addresses::Addresses;
 use crate::packed::Packed;
 use crate::ticket::{Secret, Ticket};
 use potluck_core::budget::DiskState;
@@ -21,9 +22,12 @@ pub struct Register {
     pub incarnation: Incarnation,
     /// Shared with the manager alone; signs tickets and receipts. Drawn once, kept with the store.
     pub key: Secret,
-    /// Its bulk port, as others may reach it; an unspecified host stands for the address the
-    /// manager sees.
-    pub address: String,
+    /// Where others reach its bulk port, as far as it knows.
+    pub addresses: Addresses,
+    /// The port of its own machine, where its owner did not say how others reach it: the manager
+    /// adds the host that it sees.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
     /// Its product version.
     pub version: String,
     /// Its disk.
@@ -259,9 +263,9 @@ call!(Locate => Located, "locate");
 /// Where a donor is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Located {
-    /// Its `host:port`; `None` of one that is unknown or has not registered.
+    /// Its addresses; none of one that is unknown or has not registered.
     #[serde(default)]
-    pub address: Option<String>,
+    pub addresses: Addresses,
 }
 
 /// The manager's answer to a heartbeat.
@@ -402,8 +406,8 @@ pub enum Order {
 pub struct Source {
     /// Who.
     pub donor: DonorId,
-    /// Its `host:port`.
-    pub address: String,
+    /// Where it is reached.
+    pub addresses: Addresses,
     /// Lets the bearer get.
     pub ticket: Ticket,
 }

@@ -1,6 +1,7 @@
 //! The pool as a whole.
 
 use super::{Call, DiskFault, GivingBack, RepairState, Scrubbed, call};
+use crate::addresses::Addresses;
 use potluck_core::ids::DonorId;
 use potluck_core::ids::Epoch;
 use potluck_core::load::Load;
@@ -140,8 +141,8 @@ pub struct DonorStatus {
     pub donor: DonorId,
     /// What people call it.
     pub name: String,
-    /// Its `host:port`.
-    pub address: String,
+    /// Where it is reached, the best first.
+    pub addresses: Addresses,
     /// What the manager thinks of it.
     pub state: DonorState,
     /// Seconds since it was heard, if ever.

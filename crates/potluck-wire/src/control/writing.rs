@@ -1,6 +1,7 @@
 //! Writing files.
 
 use super::{Call, Done, call};
+use crate::addresses::Addresses;
 use crate::packed::Blob;
 use crate::packed::Packed;
 use crate::ticket::Acknowledged;
@@ -82,8 +83,8 @@ pub struct DonorAccess {
     pub donor: DonorId,
     /// What people call it.
     pub name: String,
-    /// Its `host:port`.
-    pub address: String,
+    /// Where it is reached, the best first.
+    pub addresses: Addresses,
     /// Heard from within the last seconds; the others are tried last.
     pub live: bool,
     /// Its load score, 0 idle to 1 full ([`Load::score`]).

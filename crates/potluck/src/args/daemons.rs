@@ -34,6 +34,9 @@ pub struct Up {
     /// What to lend; default: potluck/lent in your data directory
     #[arg(long, value_name = "DIR")]
     pub lend: Option<PathBuf>,
+    /// Where the donor listens; default: where the manager does, at port 7701
+    #[arg(long, value_name = "HOST:PORT")]
+    pub lend_listen: Option<String>,
     /// Where the pool's state lives; default: potluck in your state directory
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,

@@ -2,9 +2,15 @@
 
 use super::Caution;
 use clap::Subcommand;
+use potluck_wire::addresses::{Address, BadAddress, MANAGER_PORT};
 use potluck_wire::token::Role;
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// Reads where a manager is.
+pub fn manager_address(text: &str) -> Result<Address, BadAddress> {
+    Address::parse(text, MANAGER_PORT)
+}
 
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -88,9 +94,10 @@ pub struct NewToken {
     /// How long the token can be used
     #[arg(long, default_value = "24h", value_name = "TIME", value_parser = humantime::parse_duration)]
     pub ttl: Duration,
-    /// The manager's address to put into the token, if not the one used here
-    #[arg(long, value_name = "HOST:PORT")]
-    pub manager: Option<String>,
+    /// The manager's address to put into the token, if not those that are known here; again for each
+    /// further address
+    #[arg(long, value_name = "HOST[:PORT]", value_parser = manager_address)]
+    pub manager: Vec<Address>,
 }
 
 #[derive(Debug, clap::Args)]

@@ -1,6 +1,8 @@
 //! Commands about the pool's own metadata.
 
+use super::members::manager_address;
 use clap::Subcommand;
+use potluck_wire::addresses::{Address, MANAGER_LISTEN};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -52,7 +54,7 @@ pub struct ManagerRebuild {
 #[derive(Debug, clap::Args)]
 pub struct Asking {
     /// From donors: where to listen to them, who look for the lost manager at its address
-    #[arg(long, default_value = "0.0.0.0:7700", value_name = "HOST:PORT")]
+    #[arg(long, default_value = MANAGER_LISTEN, value_name = "HOST:PORT")]
     pub listen: String,
     /// From donors: go on when nothing new has been heard for so long
     #[arg(long, default_value = "30s", value_name = "TIME", value_parser = humantime::parse_duration)]
@@ -69,9 +71,9 @@ pub struct NewPlace {
     /// interrupted. Default: potluck/manager in your state directory
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
-    /// How others reach the manager from now on, if that changes
-    #[arg(long, value_name = "HOST:PORT")]
-    pub advertise: Option<String>,
+    /// How others reach the manager from now on, if that changes; again for each further address
+    #[arg(long, value_name = "HOST[:PORT]", value_parser = manager_address)]
+    pub advertise: Vec<Address>,
 }
 
 #[derive(Debug, clap::Args)]

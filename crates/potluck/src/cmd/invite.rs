@@ -6,6 +6,7 @@ use crate::args::{self, InviteAction, NewToken};
 use crate::output::{Output, duration, table, time};
 use crate::settings::Settings;
 use potluck_client::pool::Client;
+use potluck_wire::addresses::Addresses;
 use potluck_wire::control::{
     Invitation, InvitationList, InvitationRemove, Invitations, Invite, MemberList,
 };
@@ -59,14 +60,18 @@ async fn invite(
 ) -> Result<Ending, Failure> {
     let identity = settings.identity()?;
     let invited = client.call(&Invite { role: args.role, ttl_seconds: args.ttl.as_secs() }).await?;
+    let manager = match args.manager.is_empty() {
+        true => identity.about.manager.for_others(),
+        false => Addresses::new(args.manager),
+    };
+    let is_local = manager.are_local();
     let token = JoinToken {
-        manager: args.manager.unwrap_or(identity.about.manager),
+        manager,
         ca: fingerprint(&identity.ca),
         role: args.role,
         secret: invited.secret,
     };
-    let is_local = token.manager.starts_with("127.") || token.manager.starts_with("localhost");
-    let shown = serde_json::json!({ "token": token.to_string(), "invitation": invited.invitation, "role": args.role, "ttl_seconds": args.ttl.as_secs() });
+    let shown = serde_json::json!({ "token": token.to_string(), "invitation": invited.invitation, "role": args.role, "ttl_seconds": args.ttl.as_secs(), "manager": token.manager });
     output.answer(&shown, |_| format!("potluck join {token}"));
     let then = match args.role {
         Role::Donor => ", and then `potluck lend DIR --max 200GiB`",
@@ -75,7 +80,7 @@ async fn invite(
     let ttl = duration(args.ttl.as_secs());
     output.note(&format!("Run this on the other machine within {ttl}{then}. It works once. To take it back: `potluck invite rm {}`.", invited.invitation));
     if is_local {
-        output.note("The token names this machine by its loopback address: give --manager HOST:PORT for other machines.");
+        output.note("The token works on this machine alone, for the manager is known by its loopback address: for others name it with --manager HOST, or start the manager with --advertise HOST.");
     }
     Ok(Ending::Done)
 }

@@ -37,8 +37,16 @@ pub async fn run(args: Lend, settings: &Settings, output: &Output) -> Result<End
         (_, true) => Claiming::Anew,
         _ => Claiming::Own,
     };
-    let (donor, mut tuning) =
-        start(&args.given, args.dir.as_deref(), claiming, state, &identity, output).await?;
+    let (donor, mut tuning) = start(
+        &args.given,
+        args.dir.as_deref(),
+        claiming,
+        state,
+        Place::default(),
+        &identity,
+        output,
+    )
+    .await?;
     ready::announce(args.ready_file.as_deref(), donor.address())?;
     let ended = tokio::select! {
         ended = donor.run(stopped) => ended,
@@ -79,6 +87,25 @@ impl Tuning {
     }
 }
 
+/// Where a donor listens and how others reach it, as far as its settings do not say.
+#[derive(Debug, Default)]
+pub struct Place {
+    /// As [`DonorConfig::listen`].
+    pub listen: Option<String>,
+    /// As [`DonorConfig::advertise`].
+    pub advertise: Vec<String>,
+}
+
+impl Place {
+    fn under(self, file: &SettingsFile, config: DonorConfig) -> DonorConfig {
+        let set = file.set_to(keys::key("lend.listen"));
+        let listen = set.or(self.listen).unwrap_or(config.listen);
+        let said = config.advertise;
+        let advertise = if said.is_empty() { self.advertise } else { said };
+        DonorConfig { listen, advertise, ..config }
+    }
+}
+
 /// Starts a donor and says what it lends. What it was told is kept in its settings file, with how much
 /// is lent at most, which would be less at the next start for what is stored until then.
 pub async fn start<O>(
@@ -86,6 +113,7 @@ pub async fn start<O>(
     dir: Option<&Path>,
     claiming: Claiming,
     state: PathBuf,
+    place: Place,
     identity: &Identity,
     output: &Output,
 ) -> Result<(Donor, Tuning), Failure> {
@@ -106,7 +134,7 @@ pub async fn start<O>(
         given.put_into_of(file, std::slice::from_ref(&dir));
     };
     put(&mut file);
-    let config = config(&file, &dir, &state, 0)?;
+    let config = place.under(&file, config(&file, &dir, &state, 0)?);
     let caller = settings::caller(identity)?;
     let lender = Lender { owner: owner(identity), claiming };
     let start = Donor::start(config, lender, Env::system(), Arc::new(SystemDisk), caller);
@@ -137,7 +165,7 @@ pub async fn start<O>(
         identity.about.pool,
         limits.keep_free,
         format_size(donor.room()),
-        donor.address(),
+        donor.told(),
     ));
     if donor.room() == 0 {
         output.note(
@@ -160,7 +188,7 @@ fn config(
     let default = DonorConfig::new(dir.to_owned(), state.to_owned(), limits(file, dir, used)?);
     Ok(DonorConfig {
         listen: file.text_of("lend.listen").unwrap_or(default.listen),
-        advertise: file.text_of("lend.advertise"),
+        advertise: settings::list(file.text_of("lend.advertise")),
         label: file.text_of("lend.label"),
         grace: file.time("lend.away"),
         scrub_every: file.time("lend.scrub-every").unwrap_or(default.scrub_every),

@@ -8,7 +8,7 @@ use crate::keys::Daemon;
 use crate::output::Output;
 use crate::ready;
 use crate::running::Running;
-use crate::settings::Settings;
+use crate::settings::{self, Settings};
 use crate::settings_file::SettingsFile;
 use potluck_manager::{Controls, Manager, ManagerConfig};
 use potluck_wire::env::Env;
@@ -81,8 +81,9 @@ pub async fn start(
     }
     running.serves(manager.address());
     output.note(&format!(
-        "manager at {}; its state and the first admin's identity are in {}",
-        manager.address(),
+        "manager of pool {} at {}; its state and the first admin's identity are in {}",
+        manager.pool_name(),
+        manager.told(),
         state.display()
     ));
     if kit_is_new {
@@ -101,7 +102,7 @@ fn config(file: &SettingsFile, state: &Path) -> ManagerConfig {
     ManagerConfig {
         state: state.to_owned(),
         listen: file.text_of("manager.listen").unwrap_or(default.listen),
-        advertise: file.text_of("manager.advertise"),
+        advertise: settings::list(file.text_of("manager.advertise")),
         lease: file.time("manager.lease").unwrap_or(default.lease),
         gc_grace: file.time("manager.gc-grace").unwrap_or(default.gc_grace),
         backup_every: file.time("manager.backup-every").unwrap_or(default.backup_every),

@@ -84,7 +84,7 @@ fn row(donor: &DonorStatus) -> Vec<String> {
         format_size(donor.used),
         format_size(donors::free(donor)),
         donor.version.clone(),
-        donor.address.clone(),
+        donor.addresses.to_string(),
     ]
 }
 

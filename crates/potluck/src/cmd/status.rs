@@ -7,6 +7,7 @@ use super::{Ending, donors, repair};
 use crate::output::{Output, count, duration, table};
 use potluck_client::pool::Client;
 use potluck_core::size::format_size;
+use potluck_wire::addresses::Address;
 use potluck_wire::control::{
     DonorState, DonorStatus, MetadataHealth, PoolStatus, SpaceHealth, Status,
 };
@@ -104,7 +105,7 @@ fn donor_row(donor: &DonorStatus) -> Vec<String> {
         donor.chunks.to_string(),
         donor.bad.to_string(),
         format!("{:.0} %", donor.load.score() * 100.0),
-        donor.address.clone(),
+        donor.addresses.first().map(Address::to_string).unwrap_or_default(),
     ]
 }
 

@@ -1,17 +1,21 @@
 //! `potluck up`: a pool on this machine, manager and donor in one process.
 
+use super::lend::Place;
 use super::{Ending, join, lend, manager};
 use crate::args::Up;
-use crate::keys::Daemon;
+use crate::keys::{self, Daemon};
 use crate::output::Output;
 use crate::ready;
 use crate::settings::{self, Settings};
 use crate::settings_file::SettingsFile;
 use potluck_donor::Claiming;
+use potluck_wire::addresses::{Address, Addresses, DONOR_PORT};
 use potluck_wire::control::Invite;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::identity::{Identity, fingerprint};
+use potluck_wire::own_addresses::from_this_machine;
 use potluck_wire::token::{JoinToken, Role};
+use std::net::SocketAddr;
 use std::path::Path;
 
 /// Seconds for which the token is good that this process makes for itself.
@@ -29,18 +33,29 @@ pub async fn run(args: Up, settings: &Settings, output: &Output) -> Result<Endin
     let default = || lent_before.is_empty().then(|| settings.data_dir.join("lent"));
     let lent = args.lend.or_else(default);
 
-    let (manager, mut of_manager) = manager::start(&args.manager, manager_dir, output).await?;
+    let (manager, mut of_manager) =
+        manager::start(&args.manager, manager_dir.clone(), output).await?;
     let address = manager.address();
+    let mut terms = args.terms;
+    terms.settings.extend(args.lend_listen.map(|listen| (keys::key("lend.listen"), listen)));
+    let place = beside(address, &SettingsFile::read(Daemon::Manager, &manager_dir)?);
     let (stop_manager, manager_stopped) = tokio::sync::oneshot::channel::<()>();
     let serving = tokio::spawn(manager.run(async {
         let _ = manager_stopped.await; // a sender that is gone means stop, too
     }));
 
     let donor = async {
-        let identity = donor_identity(&admin_dir, &donor_dir, address.port()).await?;
-        let (donor, mut of_donor) =
-            lend::start(&args.terms, lent.as_deref(), Claiming::Own, donor_dir, &identity, output)
-                .await?;
+        let identity = donor_identity(&admin_dir, &donor_dir, address).await?;
+        let (donor, mut of_donor) = lend::start(
+            &terms,
+            lent.as_deref(),
+            Claiming::Own,
+            donor_dir,
+            place,
+            &identity,
+            output,
+        )
+        .await?;
         ready::announce(args.manager.ready_file.as_deref(), address)?;
         output.note("next: potluck space create lab; potluck cp FILE pot://lab/; potluck invite --role donor");
         let reload = async || {
@@ -62,13 +77,25 @@ pub async fn run(args: Up, settings: &Settings, output: &Output) -> Result<Endin
     Ok(Ending::Done)
 }
 
+/// Where the donor of a machine listens whose manager listens at `manager`: at the port of donors, or
+/// at any if the manager was given any. Others reach it by the hosts by which they reach the manager.
+fn beside(manager: SocketAddr, settings: &SettingsFile) -> Place {
+    let any = settings.text_of("manager.listen").is_some_and(|listen| listen.ends_with(":0"));
+    let said = settings.text_of("manager.advertise").unwrap_or_default();
+    let hosts = said.split(',').filter_map(|one| Address::parse(one, DONOR_PORT).ok());
+    Place {
+        listen: Some(SocketAddr::new(manager.ip(), if any { 0 } else { DONOR_PORT }).to_string()),
+        advertise: hosts.map(|address| address.host().to_owned()).collect(),
+    }
+}
+
 /// This machine's donor joins like any other, with a token that this process makes for it.
 async fn donor_identity(
     admin_dir: &Path,
     donor_dir: &Path,
-    port: u16,
+    manager: SocketAddr,
 ) -> Result<Identity, Failure> {
-    let manager = format!("127.0.0.1:{port}");
+    let here = Addresses::from(from_this_machine(manager));
     if Identity::exists(donor_dir) {
         let mut identity = settings::load_identity(donor_dir)?;
         // The admin's identity may be kept elsewhere.
@@ -77,15 +104,15 @@ async fn donor_identity(
         {
             return Err(another_pools(donor_dir, &identity));
         }
-        identity.about.manager = manager;
+        identity.about.manager = here.and(&identity.about.manager);
         return Ok(identity);
     }
     let mut admin = settings::load_identity(admin_dir)?;
-    admin.about.manager = manager.clone();
+    admin.about.manager = here.and(&admin.about.manager);
     let invite = Invite { role: Role::Donor, ttl_seconds: OWN_TOKEN_SECONDS };
     let invited = settings::caller(&admin)?.call(&invite).await?;
     let token = JoinToken {
-        manager,
+        manager: admin.about.manager.clone(),
         ca: fingerprint(&admin.ca),
         role: Role::Donor,
         secret: invited.secret,

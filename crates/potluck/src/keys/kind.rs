@@ -3,6 +3,7 @@
 
 use potluck_core::budget::KeepFree;
 use potluck_core::size::{format_size, parse_size};
+use potluck_wire::addresses::{Address, MANAGER_PORT};
 use std::path::Path;
 use std::time::Duration;
 use toml_edit::{Array, Value};
@@ -31,7 +32,6 @@ pub enum Kind {
     /// `HOST:PORT`.
     Address,
     /// Some of `HOST` and `HOST:PORT`, with commas between them; a list in the file.
-    #[allow(dead_code)]
     Addresses,
     /// Yes or no.
     Flag,
@@ -154,6 +154,9 @@ fn check_addresses(text: &str) -> Result<String, String> {
         return Err(format!(
             "“{text}” holds no address: write HOST or HOST:PORT, with commas between"
         ));
+    }
+    for word in &addresses {
+        Address::parse(word, MANAGER_PORT).map_err(|why| why.to_string())?;
     }
     Ok(addresses.join(","))
 }

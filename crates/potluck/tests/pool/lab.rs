@@ -425,7 +425,7 @@ impl Lab {
     #[track_caller]
     pub fn wait_back(&self, name: &str) {
         wait_until(&format!("{name} to be back"), PATIENCE, || {
-            self.cli.donor(name)["address"] == self.donors[name].address.as_str()
+            self.cli.donor(name)["addresses"][0] == self.donors[name].address.as_str()
         });
         self.wait_live();
     }

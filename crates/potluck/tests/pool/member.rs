@@ -51,7 +51,7 @@ impl Member {
         dial: Arc<TlsDial>,
         request: &C,
     ) -> Result<C::Reply, Failure> {
-        let caller = Caller::new(Arc::new(SystemNet), dial, &self.identity.about.manager);
+        let caller = Caller::new(Arc::new(SystemNet), dial, self.identity.about.manager.clone());
         self.runtime.block_on(caller.call(request))
     }
 
@@ -59,7 +59,12 @@ impl Member {
     pub fn stream(&self) -> BoxStream {
         let (dial, manager) = (self.dial(), self.identity.about.manager.clone());
         self.runtime.block_on(async {
-            let stream = self.env.net.connect(&manager).await.expect("a manager that listens");
+            let stream = self
+                .env
+                .net
+                .connect(manager.first().expect("an address").as_str())
+                .await
+                .expect("a manager that listens");
             dial.secure(stream).await.expect("a manager that knows this member")
         })
     }
@@ -67,7 +72,7 @@ impl Member {
     /// A bulk connection.
     pub fn open(&self, access: &DonorAccess) -> Opened {
         let ticket = access.ticket.as_ref().expect("a ticket");
-        let opening = upgrade::open(&*self.env.net, &*self.env.entropy, &access.address, ticket);
+        let opening = upgrade::open(&*self.env.net, &*self.env.entropy, &access.addresses, ticket);
         self.runtime.block_on(opening).expect("a donor that takes the ticket")
     }
 }

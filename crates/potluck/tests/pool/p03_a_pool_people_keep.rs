@@ -133,7 +133,8 @@ fn p03_a_token_pins_the_pools_ca() {
     let (ours, theirs) = (Lab::manager_only(&[]), Lab::manager_only(&[]));
     let token: JoinToken = ours.token("user").parse().expect("a token");
     // Our token, but somebody else answers at the address: the secret must not reach him.
-    let hijacked = JoinToken { manager: theirs.address().into(), ..token.clone() };
+    let hijacked =
+        JoinToken { manager: theirs.address().parse().expect("an address"), ..token.clone() };
     let joiner = ours.cli.at_home(&ours.dir().join("joiner"));
     assert_eq!(joiner.fails(8, &["join", &hijacked.to_string()]).code, "POT-E063");
     // The token was not used up by that.
@@ -154,12 +155,13 @@ fn p03_every_control_connection_is_mutual_tls() {
     // A certificate of another pool is none.
     let other = Identity::load(&theirs.manager_dir().join("admin")).expect("an identity");
     let mut mixed = other.clone();
-    (mixed.ca, mixed.about.manager) = (admin.identity.ca.clone(), ours.address().into());
+    (mixed.ca, mixed.about.manager) =
+        (admin.identity.ca.clone(), ours.address().parse().expect("one"));
     Member::new(mixed).call(&Status {}).expect_err("a foreign certificate");
 
     // And a member of one pool does not talk to the manager of another.
     let mut lost = admin.identity.clone();
-    lost.about.manager = theirs.address().into();
+    lost.about.manager = theirs.address().parse().expect("an address");
     let refused = Member::new(lost).call(&Status {}).expect_err("a foreign manager");
     assert_eq!(refused.code, "POT-E063", "{refused:?}");
 }

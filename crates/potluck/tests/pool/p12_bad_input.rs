@@ -190,7 +190,7 @@ fn p12_wrong_tokens() {
     assert_eq!(joined["role"], "user", "{joined}");
     assert_eq!(joiner.fails(8, &["invite"]).code, "POT-E062");
     // Nobody there, and a pool that is not a pool.
-    let nowhere = JoinToken { manager: "127.0.0.1:1".into(), ..token };
+    let nowhere = JoinToken { manager: "127.0.0.1:1".parse().expect("an address"), ..token };
     let joiner = lab.cli.at_home(&lab.dir().join("nowhere"));
     assert_eq!(joiner.fails(5, &["join", &nowhere.to_string()]).code, "POT-E070");
     lab.cli.under(&lab.dir().join("no/identity")).fails(3, &["ls"]);

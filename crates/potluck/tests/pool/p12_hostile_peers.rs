@@ -297,7 +297,7 @@ fn p12_tickets_are_kept_to() {
     let session = reserve(&admin, "tickets", 200_000);
     let access = &session.donors[0];
     let refuses = |what: &str, ticket: Ticket| {
-        let (net, address) = (&*admin.env.net, access.address.as_str());
+        let (net, address) = (&*admin.env.net, &access.addresses);
         let body = bytes(80, 1000);
         admin.runtime.block_on(async {
             let mut opened = match upgrade::open(net, &SystemEntropy, address, &ticket).await {
@@ -348,7 +348,7 @@ fn p12_tickets_are_kept_to() {
     // More bytes than it allows.
     let answers = admin.runtime.block_on(async {
         let (ticket, mut answers) = (narrowed(Caveat::Bytes(200_000)), Vec::new());
-        let opening = upgrade::open(&*admin.env.net, &SystemEntropy, &access.address, &ticket);
+        let opening = upgrade::open(&*admin.env.net, &SystemEntropy, &access.addresses, &ticket);
         let mut opened = opening.await.expect("a donor that takes the ticket");
         for tag in 0..6 {
             let body = bytes(90 + u64::from(tag), 60_000);

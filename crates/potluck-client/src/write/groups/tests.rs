@@ -3,6 +3,7 @@ use crate::buffer::Buffers;
 use crate::donors::Donors;
 use potluck_core::placement::{Plan, Section};
 use potluck_core::policy::AckLevel;
+use potluck_wire::addresses::Addresses;
 use potluck_wire::control::DonorAccess;
 use potluck_wire::env::Env;
 use potluck_wire::ticket::Receipt;
@@ -22,7 +23,7 @@ fn labelled(count: u32, labels: &[(u32, &str)]) -> (Copies, Donors) {
     let access = |number| DonorAccess {
         donor: DonorId(number),
         name: format!("d{number}"),
-        address: String::new(),
+        addresses: Addresses::default(),
         live: true,
         load: 0.0,
         ticket: None,

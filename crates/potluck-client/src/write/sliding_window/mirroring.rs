@@ -55,7 +55,7 @@ impl Window {
             let Some(access) = self.donors.access(donor) else { continue };
             let Some(ticket) = access.ticket else { continue };
             chunk.spread.targets.push(donor);
-            to.push(Source { donor, address: access.address, ticket });
+            to.push(Source { donor, addresses: access.addresses, ticket });
         }
         if to.is_empty() {
             return None;

@@ -13,6 +13,7 @@ use potluck_core::path::PoolPath;
 use potluck_core::placement::Plan;
 use potluck_core::policy::{AckLevel, Mirror, Policy, Redundancy};
 use potluck_core::recipe::{self, Entry, PAGE_ENTRIES};
+use potluck_wire::addresses::Addresses;
 use potluck_wire::control::{Condition, Register};
 use potluck_wire::ticket::Secret;
 use rusqlite::Connection;
@@ -178,7 +179,8 @@ pub fn arrives(pool: &mut Pool, donor: u32, now: Tick) {
     let register = Register {
         incarnation: Incarnation(1),
         key: Secret::from_bytes([1; 32]),
-        address: String::new(),
+        addresses: Addresses::default(),
+        port: None,
         version: String::new(),
         disk: Default::default(),
         room: 0,
@@ -188,7 +190,7 @@ pub fn arrives(pool: &mut Pool, donor: u32, now: Tick) {
         heard_changes: 0,
         disk_fault: None,
     };
-    pool.register(donor, &register, String::new(), now);
+    pool.register(donor, &register, Addresses::default(), now);
     pool.inventory_done(donor, register.incarnation);
 }
 

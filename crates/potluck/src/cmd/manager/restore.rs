@@ -7,6 +7,7 @@ use crate::output::{Output, count, time};
 use crate::settings::Settings;
 use potluck_core::size::format_size;
 use potluck_manager::{Gaps, Patience, Replayed, Restore, Restored, Verdict};
+use potluck_wire::addresses::Addresses;
 use potluck_wire::env::Env;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::path::PathBuf;
@@ -45,17 +46,15 @@ pub async fn rebuild(
 
 /// Where to listen so that members who look at the restored manager's address find it there.
 fn with_port(listen: &str, restored: &Restored) -> String {
-    match (listen.rsplit_once(':'), restored.address.rsplit_once(':')) {
-        (Some((host, _)), Some((_, port))) if port.parse::<u16>().is_ok() => {
-            format!("{host}:{port}")
-        }
+    match (listen.rsplit_once(':'), restored.addresses.first()) {
+        (Some((host, _)), Some(known)) => format!("{host}:{}", known.port()),
         _ => listen.to_owned(),
     }
 }
 
 fn ask(kit: PathBuf, place: NewPlace, settings: &Settings) -> Restore {
     let state = place.state.unwrap_or_else(|| settings.manager_dir());
-    Restore { kit, state, advertise: place.advertise }
+    Restore { kit, state, advertise: Addresses::new(place.advertise) }
 }
 
 fn patience(asking: Asking) -> Patience {
@@ -118,7 +117,7 @@ fn text(restored: &Restored) -> String {
     }
     text + &format!(
         "its manager belongs at {}; nothing is reclaimed until `potluck gc resume`\n",
-        restored.address
+        restored.addresses
     )
 }
 
@@ -184,9 +183,12 @@ mod tests {
 
     #[test]
     fn the_restored_manager_is_to_listen_where_its_members_look() {
-        let at = |address: &str| Restored { address: address.into(), ..Restored::default() };
+        let at = |list: &str| {
+            let addresses = list.parse().expect("addresses");
+            Restored { addresses, ..Restored::default() }
+        };
         assert_eq!(with_port("0.0.0.0:7700", &at("127.0.0.1:7811")), "0.0.0.0:7811");
         assert_eq!(with_port("[::]:7700", &at("[fe80::1]:7811")), "[::]:7811");
-        assert_eq!(with_port("0.0.0.0:7700", &at("a-host")), "0.0.0.0:7700");
+        assert_eq!(with_port("0.0.0.0:7700", &Restored::default()), "0.0.0.0:7700");
     }
 }

@@ -1,0 +1,129 @@
+//! Members of a pool on different machines find each other.
+
+use super::machines::{Machine, Machines, Naming};
+use super::waiting::{PATIENCE, wait_until};
+use rustix::process::Signal;
+use serde_json::Value;
+
+/// The manager and a donor, as a first user starts them.
+const UP: &str = "potluck up --max 200MiB --keep-free 0%";
+
+/// A token for another machine.
+fn invite(machine: &Machine, role: &str) -> String {
+    let said = machine.sh(&format!("potluck --json invite --role {role}")).ok().json();
+    said["token"].as_str().expect("a token").to_owned()
+}
+
+/// Joins as a donor by a token, and lends.
+fn lend(machine: &Machine, token: &str) {
+    machine.sh(&format!("potluck join {token}")).ok();
+    machine.start("potluck lend /data/lent --max 200MiB --keep-free 0%", "lending");
+}
+
+fn donors(machine: &Machine) -> Vec<Value> {
+    let status = machine.sh("potluck --json status").ok().json();
+    status["donors"].as_array().expect("donors").clone()
+}
+
+fn wait_for_live_donors(machine: &Machine, count: usize) {
+    wait_until(&format!("{count} live donors"), PATIENCE, || {
+        donors(machine).iter().filter(|donor| donor["state"] == "live").count() == count
+    });
+}
+
+/// The first address of each donor, in the order in which they joined.
+fn best_addresses(machine: &Machine) -> Vec<String> {
+    let first = |donor: &Value| donor["addresses"][0].as_str().expect("an address").to_owned();
+    donors(machine).iter().map(first).collect()
+}
+
+/// A file that is stored from one machine with a copy on each donor is read on the others.
+fn store_and_read(from: &Machine, others: &[&Machine]) {
+    from.sh("potluck space create lab --copies 2").ok();
+    from.sh("head -c 9000000 /dev/urandom > /data/file; potluck cp /data/file pot://lab/file").ok();
+    let digest = from.sh("sha256sum < /data/file").ok().text();
+    for other in others {
+        assert_eq!(other.sh("potluck cat pot://lab/file | sha256sum").ok().text(), digest);
+    }
+}
+
+fn two_machines_make_a_pool(test: &str, naming: Naming, up: &str) {
+    let Some(lab) = Machines::new(test, naming, &["lab-head", "bench-2", "laptop"]) else { return };
+    let (head, bench, laptop) =
+        (lab.machine("lab-head"), lab.machine("bench-2"), lab.machine("laptop"));
+    head.sh("mkdir /data").ok();
+    head.start(up, "lending");
+    lend(bench, &invite(head, "donor"));
+    laptop.sh(&format!("potluck join {}", invite(head, "user"))).ok();
+    wait_for_live_donors(head, 2);
+    let expected = [head.ip(), bench.ip()].map(|ip| format!("{ip}:7701"));
+    assert_eq!(best_addresses(head), expected, "where other machines reach them");
+    store_and_read(head, &[laptop]);
+}
+
+#[test]
+fn two_machines_that_know_each_other_by_address_only_make_a_pool() {
+    let test = "two_machines_that_know_each_other_by_address_only_make_a_pool";
+    two_machines_make_a_pool(test, Naming::AddressOnly, UP);
+}
+
+#[test]
+fn two_machines_make_a_pool_where_the_manager_listens_at_one_address() {
+    let test = "two_machines_make_a_pool_where_the_manager_listens_at_one_address";
+    two_machines_make_a_pool(test, Naming::AddressOnly, &format!("{UP} --listen 10.77.0.1:7700"));
+}
+
+#[test]
+fn a_pool_that_is_known_by_name_goes_on_when_its_machines_get_other_addresses() {
+    let test = "a_pool_that_is_known_by_name_goes_on_when_its_machines_get_other_addresses";
+    let Some(lab) = Machines::new(test, Naming::Dns, &["lab-head", "bench-2"]) else { return };
+    let (head, bench) = (lab.machine("lab-head"), lab.machine("bench-2"));
+    head.sh("mkdir /data").ok();
+    head.start(UP, "lending");
+    lend(bench, &invite(head, "donor"));
+    wait_for_live_donors(head, 2);
+    let known = head.sh("potluck --json invite").ok().json()["manager"].to_string();
+    assert!(known.contains("lab-head:7700") && known.contains("10.77.0.1:7700"), "{known}");
+    assert!(!known.contains("127."), "{known}");
+
+    head.stop("potluck up", Signal::TERM);
+    head.readdress([10, 77, 0, 101].into());
+    for machine in [head, bench] {
+        machine.sh("sed -i 's/10.77.0.1 /10.77.0.101 /' /etc/hosts").ok();
+    }
+    head.start(UP, "lending");
+    wait_for_live_donors(head, 2);
+    store_and_read(head, &[]);
+}
+
+#[test]
+fn machines_with_ipv6_alone_make_a_pool() {
+    let test = "machines_with_ipv6_alone_make_a_pool";
+    let names = ["lab-head", "bench-2"];
+    let Some(lab) = Machines::new(test, Naming::AddressOnly, &names) else { return };
+    let (head, bench) = (lab.machine("lab-head"), lab.machine("bench-2"));
+    for machine in [head, bench] {
+        machine.sh("mkdir /data; ip -4 addr flush dev eth0").ok();
+    }
+    head.start(UP, "lending");
+    lend(bench, &invite(head, "donor"));
+    wait_for_live_donors(head, 2);
+    let expected = [head.ip6(), bench.ip6()].map(|ip| format!("[{ip}]:7701"));
+    assert_eq!(best_addresses(head), expected);
+    store_and_read(head, &[]);
+}
+
+#[test]
+fn a_second_donor_on_one_machine_is_told_to_take_another_port() {
+    let test = "a_second_donor_on_one_machine_is_told_to_take_another_port";
+    let Some(lab) = Machines::new(test, Naming::AddressOnly, &["lab-head"]) else { return };
+    let head = lab.machine("lab-head");
+    head.start(UP, "lending");
+    let token = invite(head, "donor");
+    let second = "potluck lend /more/lent --state /more/state --max 200MiB --keep-free 0%";
+    let ran = head.sh(&format!("{second} --token {token}")).exits(1);
+    assert!(ran.stderr.contains("7701") && ran.stderr.contains("--listen"), "{}", ran.stderr);
+    head.start(&format!("{second} --listen [::]:7702"), "lending");
+    wait_for_live_donors(head, 2);
+    assert_eq!(best_addresses(head), ["10.77.0.1:7701", "10.77.0.1:7702"]);
+}
