@@ -28,6 +28,7 @@ mod members;
 mod outcomes;
 mod pool;
 mod pool_time;
+mod reach;
 mod repair;
 mod restore;
 mod serve;

@@ -12,6 +12,7 @@ use crate::journal;
 use crate::members::Members;
 use crate::pool::{Giving, Limits, NewSession, Pool, Record, Switch};
 use crate::pool_time::PoolTime;
+use crate::reach;
 use crate::repair::{self, Keeper};
 use crate::restore::Collecting;
 use crate::serve;
@@ -180,6 +181,7 @@ impl Manager {
             () = journal::run(Arc::clone(&service)) => {}
             () = repair::run(Arc::clone(&service)) => {}
             () = chronicle::run(Arc::clone(&service)) => {}
+            () = reach::run(Arc::clone(&service)) => {}
         }
         if let Err(why) = background::save_time(&service).await {
             tracing::error!(%why, "the pool's time could not be saved");

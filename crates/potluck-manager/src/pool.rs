@@ -10,6 +10,7 @@ mod inventory;
 mod numbered;
 mod offered;
 mod orders;
+mod reach;
 mod repairs;
 mod sessions;
 mod standing;

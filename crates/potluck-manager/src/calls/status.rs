@@ -9,6 +9,7 @@ use crate::pool::Pool;
 use crate::service::Service;
 use crate::survey::Damaged;
 use potluck_core::size::count;
+use potluck_wire::addresses::{Address, DONOR_PORT};
 use potluck_wire::control::{
     DonorState, DonorStatus, MetadataHealth, PoolStatus, RepairState, SpaceHealth, SpaceInfo,
     Status,
@@ -34,7 +35,8 @@ impl Answer for Status {
                 donor.giving_back = Some(give_back::progress(&service, donor.donor, None).await?);
             }
         }
-        let disks: Vec<String> = donors.iter().filter_map(disk_alarm).collect();
+        let disks = donors.iter().filter_map(disk_alarm);
+        let machines: Vec<String> = disks.chain(donors.iter().filter_map(unreached)).collect();
         let fault = service.catalog.disk_fault().map(|why| unwritable(&service, &why));
         // What cannot be written for that reason is no fault of donors.
         let others = |failed: Option<String>| failed.filter(|_| fault.is_none());
@@ -54,7 +56,7 @@ impl Answer for Status {
             alarms: [
                 fault.iter().cloned().collect(),
                 unseen(&service),
-                disks,
+                machines,
                 alarms(held.as_deref(), others(service.backups.failed()).as_deref()),
                 others(service.backups.journal_failed()).map(unjournalled).into_iter().collect(),
                 troubles(&pool, &repair),
@@ -115,6 +117,18 @@ fn unseen(service: &Service) -> Vec<String> {
         )
     });
     failed.into_iter().chain(damaged).collect()
+}
+
+/// A donor that nobody can reach.
+fn unreached(donor: &DonorStatus) -> Option<String> {
+    let why = donor.unreachable.as_ref().filter(|_| donor.state == DonorState::Live)?;
+    let port = donor.addresses.first().map_or(DONOR_PORT, Address::port);
+    Some(format!(
+        "{} reports, and cannot be reached, so that nobody can store or read there: {why}. Open port \
+         {port} (TCP) in the firewall of its machine, or say how others reach it with `potluck lend \
+         --advertise HOST`",
+        donor.name
+    ))
 }
 
 /// What repair and the donors give to worry about.

@@ -1,6 +1,7 @@
 //! Donors as they were last heard.
 
 use super::inventory::Taking;
+use super::reach::Reach;
 use super::standing::Record;
 use super::{Count, Limits, Pool};
 use potluck_core::budget::DiskState;
@@ -36,7 +37,9 @@ pub struct Donor {
 pub struct Life {
     incarnation: Incarnation,
     key: Secret,
-    addresses: Addresses,
+    /// Where it is reached, the best first.
+    pub addresses: Addresses,
+    pub reach: Reach,
     version: String,
     pub disk: DiskState,
     pub room: u64,
@@ -256,6 +259,7 @@ impl Pool {
             incarnation: register.incarnation,
             key: register.key.clone(),
             addresses,
+            reach: Reach::default(),
             version: register.version.clone(),
             disk: register.disk,
             room: register.room,
@@ -390,6 +394,7 @@ impl Pool {
             };
             if let Some(life) = &donor.life {
                 status.addresses.clone_from(&life.addresses);
+                status.unreachable = life.reach.unreachable().map(str::to_owned);
                 status.version = life.version.clone();
                 status.used = life.disk.lent_used;
                 status.room = life.room;

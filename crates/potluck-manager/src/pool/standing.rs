@@ -310,7 +310,8 @@ impl Pool {
     /// Whether new copies go there.
     pub(super) fn takes(&self, id: DonorId, now: Tick) -> bool {
         let Some(donor) = self.donors.get(id) else { return false };
-        donor.record.is_willing() && self.donors.is_live(id, now, &self.limits)
+        let shut = donor.life.as_ref().is_some_and(|life| life.reach.is_shut());
+        !shut && donor.record.is_willing() && self.donors.is_live(id, now, &self.limits)
     }
 
     /// Bytes that donors can take now, without `but`.

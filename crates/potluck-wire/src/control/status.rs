@@ -143,6 +143,9 @@ pub struct DonorStatus {
     pub name: String,
     /// Where it is reached, the best first.
     pub addresses: Addresses,
+    /// Why the manager reaches it at none of these, though it reports, if so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unreachable: Option<String>,
     /// What the manager thinks of it.
     pub state: DonorState,
     /// Seconds since it was heard, if ever.

@@ -61,6 +61,9 @@ pub fn state(donor: &DonorStatus) -> String {
     if fault.is_some_and(|fault| !fault.gone) {
         text.push_str(", disk takes no writes");
     }
+    if donor.state == DonorState::Live && donor.unreachable.is_some() {
+        text.push_str(", cannot be reached");
+    }
     if donor.quarantined.is_some() {
         text.push_str(", quarantined");
     }

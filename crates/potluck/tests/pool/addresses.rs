@@ -114,6 +114,45 @@ fn machines_with_ipv6_alone_make_a_pool() {
 }
 
 #[test]
+fn a_donor_that_others_cannot_reach_is_an_alarm_until_they_can() {
+    let test = "a_donor_that_others_cannot_reach_is_an_alarm_until_they_can";
+    let names = ["lab-head", "bench-2"];
+    let Some(lab) = Machines::new(test, Naming::AddressOnly, &names) else { return };
+    let (head, bench) = (lab.machine("lab-head"), lab.machine("bench-2"));
+    head.sh("mkdir /data").ok();
+    head.start(UP, "lending");
+    bench.sh(&format!("potluck join {}", invite(head, "donor"))).ok();
+    let lend = "potluck lend /data/lent --max 200MiB --keep-free 0%";
+    // An address that is not its own: as good as a firewall.
+    bench.start(&format!("{lend} --advertise 10.77.0.99"), "lending");
+    let status = || head.sh("potluck --json status").ok().json();
+    let alarm = |status: &Value| {
+        let alarms = status["alarms"].as_array().expect("alarms").iter();
+        let mut alarms = alarms.filter_map(Value::as_str).filter(|said| said.contains("bench-2"));
+        alarms.next().map(str::to_owned)
+    };
+    wait_until("the alarm", PATIENCE, || alarm(&status()).is_some());
+    let said = status();
+    let alarm_said = alarm(&said).expect("an alarm");
+    for part in ["10.77.0.99:7701", "firewall", "--advertise"] {
+        assert!(alarm_said.contains(part), "{alarm_said}");
+    }
+    assert_eq!(said["verdict"]["state"], "degraded");
+    let shown = head.sh("potluck status").ok().text();
+    assert!(shown.contains("live, cannot be reached") && shown.contains("firewall"), "{shown}");
+    // Nothing new goes where nobody gets: what needs one donor works.
+    head.sh("potluck space create one; head -c 100000 /dev/urandom > /data/one; potluck cp /data/one pot://one/").ok();
+
+    bench.stop("potluck lend", Signal::TERM);
+    bench.start(&format!("{lend} --advertise bench-2,10.77.0.2"), "lending");
+    wait_until("no alarm", PATIENCE, || alarm(&status()).is_none());
+    wait_until("the address that answers first", PATIENCE, || {
+        best_addresses(head)[1] == "10.77.0.2:7701"
+    });
+    store_and_read(head, &[]);
+}
+
+#[test]
 fn a_second_donor_on_one_machine_is_told_to_take_another_port() {
     let test = "a_second_donor_on_one_machine_is_told_to_take_another_port";
     let Some(lab) = Machines::new(test, Naming::AddressOnly, &["lab-head"]) else { return };

@@ -44,7 +44,7 @@ fn what_a_donor_was_told_holds_at_its_next_start_until_it_is_told_otherwise() {
     let (mut running, address) = start_bare(&lab, "a");
     wait_until("the donor at its new address", PATIENCE, || {
         let donor = lab.cli.donor("a");
-        donor["address"] == address.as_str() && donor["state"] == "live"
+        donor["addresses"][0] == address.as_str() && donor["state"] == "live"
     });
     let donor = lab.cli.donor("a");
     assert_eq!(donor["label"], "room-1");
