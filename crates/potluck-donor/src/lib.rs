@@ -210,7 +210,7 @@ impl Donor {
         tracing::info!(
             "the donor of {} serves at {address}, and asks to be reached at {}; version {}",
             config.dir.display(),
-            controls.about.borrow().address,
+            controls.about.borrow().told.addresses,
             potluck_wire::version::PRODUCT
         );
         Ok(Self { address, listener, service, door, heart, orders, errands, disk, controls })
