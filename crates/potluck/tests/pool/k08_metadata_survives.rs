@@ -228,6 +228,8 @@ fn k08_what_was_written_after_the_last_checkpoint_comes_back_from_the_journal() 
     let heads = kinds(&lab, CHECKPOINT);
     let (source, content) = file(lab.dir(), "source", 5, 300_000);
     lab.cli.ok(&["cp", arg(&source), "pot://lab/late"]);
+    lab.cli.ok(&["cp", "pot://lab/late", "pot://lab/copied/inside"]);
+    lab.cli.ok(&["rm", "pot://lab/late"]);
     wait_journalled(&lab);
     lab.kill_manager();
     // Checkpoints that were taken meanwhile are lost.
@@ -246,7 +248,8 @@ fn k08_what_was_written_after_the_last_checkpoint_comes_back_from_the_journal() 
     assert!(told["checkpoint"].is_u64() && told["journal"]["segments"].as_u64() > Some(0));
     lab.start_manager();
     lab.wait_live();
-    assert_same(&cat_when_there(&lab, "pot://lab/late"), &content, "the file");
+    assert_same(&cat_when_there(&lab, "pot://lab/copied/inside"), &content, "the file");
+    lab.cli.fails(3, &["stat", "pot://lab/late"]);
 }
 
 /// Takes the manager's machine away with every checkpoint that donors have, rebuilds it from the

@@ -16,7 +16,7 @@ use potluck_wire::error::{ErrorKind, Failure, code};
 use std::sync::Arc;
 
 /// Copies inside the pool to one target.
-pub struct Copying<'a> {
+struct Copying<'a> {
     args: &'a Cp,
     client: &'a Client,
     to: &'a PoolPath,
