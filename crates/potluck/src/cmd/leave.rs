@@ -44,6 +44,18 @@ struct Membership {
     dir: PathBuf,
 }
 
+/// What leaving would do.
+#[derive(Debug, Serialize)]
+struct Plan<'a> {
+    #[serde(flatten)]
+    about: &'a About,
+    left: bool,
+    would_remove: Vec<&'a Path>,
+    /// What a donor holds; files that are lost are lost with `--now` only.
+    holds: Option<&'a GivingBack>,
+}
+
+/// What was done.
 #[derive(Debug, Serialize)]
 struct Left<'a> {
     #[serde(flatten)]
@@ -86,7 +98,9 @@ pub async fn run(
         _ => None,
     };
     if args.caution.dry_run {
-        output.result(&membership.left(false, Vec::new(), Vec::new()), |_| {
+        let would_remove = membership.here().collect();
+        let (about, holds) = (&membership.about, donor.as_ref());
+        output.result(&Plan { about, left: false, would_remove, holds }, |_| {
             membership.plan(donor.as_ref(), args.now)
         });
         return Ok(Ending::Done);
@@ -263,14 +277,15 @@ impl Membership {
             )),
             _ => {}
         }
-        for dir in self.lent.iter().chain([&self.dir]) {
+        for dir in self.here() {
             text.push_str(&format!("\nremoved here: {}", dir.display()));
         }
         text
     }
 
-    fn left<'a>(&'a self, left: bool, removed: Vec<&'a Path>, stays: Vec<Stays<'a>>) -> Left<'a> {
-        Left { about: &self.about, left, removed, stays }
+    /// What this machine has of it.
+    fn here(&self) -> impl Iterator<Item = &Path> {
+        self.lent.iter().chain([&self.dir]).map(PathBuf::as_path)
     }
 
     /// Stops the daemon, and removes what is Potluck's.
@@ -311,7 +326,7 @@ impl Membership {
             }
         }
         let partial = !stays.is_empty();
-        output.result(&self.left(true, removed, stays), |left| {
+        output.result(&Left { about: &self.about, left: true, removed, stays }, |left| {
             let mut text = format!("left: {} is no member any more", self.who());
             for path in &left.removed {
                 text.push_str(&format!("\nremoved: {}", path.display()));

@@ -2,6 +2,7 @@
 
 use super::content::{arg, file};
 use super::lab::Lab;
+use super::machines::{Machines, Naming};
 use super::waiting::{PATIENCE, wait_until};
 use std::fs;
 use std::path::PathBuf;
@@ -35,6 +36,8 @@ fn a_donor_leaves_with_everything_moved_and_nothing_of_it_left_behind() {
     lab.cli.fails(2, &["leave", "--state", arg(&state)]); // nobody is there to be asked
     let plan = lab.cli.ok(&["leave", "--state", arg(&state), "-n"]).text();
     assert!(plan.contains("moves to them first") && plan.contains(arg(&lent)), "{plan}");
+    let planned = lab.cli.json(&["leave", "--state", arg(&state), "-n"]);
+    assert_eq!(paths(&planned["would_remove"]), [lent.clone(), state.clone()]);
     assert_eq!(members(&lab), ["admin", "donor-1", "donor-2"]);
 
     let left = lab.cli.json(&["leave", "--state", arg(&state), "-y"]);
@@ -143,4 +146,46 @@ fn a_machine_with_two_identities_is_asked_which_one_leaves() {
     ada.ok(&["leave", "--state", arg(&donor), "-y"]); // it never lent anything
     ada.ok(&["leave", "-y"]);
     assert_eq!(members(&lab), ["admin"]);
+}
+
+#[test]
+fn a_machine_joins_once_lends_once_and_leaves_without_a_trace() {
+    let test = "a_machine_joins_once_lends_once_and_leaves_without_a_trace";
+    let names = ["lab-head", "bench-1", "bench-2"];
+    let Some(lab) = Machines::new(test, Naming::Dns, &names) else { return };
+    let (head, bench) = (lab.machine("lab-head"), lab.machine("bench-1"));
+    head.start("potluck manager --advertise lab-head:7700", "manager at");
+    let invite = || head.sh("potluck -q invite --role donor").ok().text().trim().to_owned();
+    for name in &names[1..] {
+        let machine = lab.machine(name);
+        machine.sh(&invite()).ok();
+        machine.start(
+            &format!(
+                "potluck lend /data/lent --max 1GiB --keep-free 0% --listen 0.0.0.0:7701 \
+                 --advertise {name}:7701"
+            ),
+            "lending",
+        );
+    }
+    let both = "test $(potluck --json status | grep -o '\"state\":\"live\"' | wc -l) = 2";
+    wait_until("both donors", PATIENCE, || head.sh(both).code == 0);
+    head.sh("potluck space create lab --copies 1 --chunk-size 64KiB").ok();
+    head.sh("head -c 4000000 /dev/urandom > /tmp/f && potluck cp /tmp/f pot://lab/f").ok();
+
+    // A second identity of the machine gets neither the first one's place nor its directory, by
+    // whatever name.
+    bench.sh(&invite()).exits(10);
+    bench.sh(&format!("{} --state /tmp/second --name second", invite())).ok();
+    bench.sh("mkdir /mnt/again && mount --bind /data/lent /mnt/again").ok();
+    let again = bench.sh("potluck lend /mnt/again --state /tmp/second --listen 0.0.0.0:7702");
+    assert!(again.exits(10).stderr.contains("another donor is running"));
+    bench.sh("umount /mnt/again").ok();
+
+    bench.sh("potluck leave -y").ok();
+    bench.sh("test ! -e /data/lent && test ! -e ~/.local/state/potluck/donor").ok();
+    let stopped = || bench.log("potluck lend").contains("the donor has stopped");
+    wait_until("the daemon to end", PATIENCE, stopped);
+    head.sh("potluck cp pot://lab/f /tmp/g && cmp /tmp/f /tmp/g").ok();
+    let left = head.sh("potluck members ls").ok().text();
+    assert!(left.contains("bench-2") && !left.contains("bench-1"), "{left}");
 }
