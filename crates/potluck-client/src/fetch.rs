@@ -2,6 +2,7 @@
 //! the chunks of a group, which can stand in for each other.
 
 mod group;
+mod outage;
 
 use crate::buffer::Buffer;
 use crate::donors::Donors;
@@ -9,6 +10,7 @@ use crate::link::{LinkError, Wanted};
 use crate::pool::Client;
 use crate::recipe::Recipe;
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use outage::{Failed, Outage, holders};
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::{Clock, Tick};
 use potluck_core::ids::DonorId;
@@ -45,6 +47,7 @@ pub struct Fetcher {
     ahead_now: Arc<AtomicUsize>,
     ahead_most: usize,
     failovers: Arc<AtomicU64>,
+    outage: Arc<Outage>,
 }
 
 /// A verified chunk of plaintext, and its place among the bytes read ahead.
@@ -104,6 +107,7 @@ impl Fetcher {
             ahead_now: Arc::new(AtomicUsize::new(ahead)),
             ahead_most,
             failovers: Arc::default(),
+            outage: Arc::default(),
         }
     }
 
@@ -122,11 +126,26 @@ impl Fetcher {
         self.ahead_most >= unit
     }
 
-    /// Fetches, verifies and opens the chunks of one unit ([`Recipe::units`]), one a piece.
+    /// Fetches, verifies and opens the chunks of one unit ([`Recipe::units`]), one a piece. Donors
+    /// that are away in the middle of the read are waited for as long as the client's patience says.
     ///
     /// Errors: [`ErrorKind::Retry`] when too many donors are out of reach,
     /// [`ErrorKind::Integrity`] when all that was reached is spoiled.
     pub async fn unit(&self, recipe: &Recipe, pieces: &[Piece]) -> Result<Vec<Fetched>, Failure> {
+        let mut pauses = None;
+        loop {
+            let began = self.client.env.clock.now();
+            match self.unit_now(recipe, pieces).await {
+                Err(failure) if failure.kind == ErrorKind::Retry => {
+                    let failed = Failed { holders: holders(recipe, pieces), began, failure };
+                    self.wait_for_donors(&mut pauses, failed).await?;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    async fn unit_now(&self, recipe: &Recipe, pieces: &[Piece]) -> Result<Vec<Fetched>, Failure> {
         let mut fetched = Vec::with_capacity(pieces.len());
         if let (Some(ec), Some(first)) = (recipe.file.ec, pieces.first()) {
             let group = recipe.group(ec, first.index);
@@ -202,6 +221,7 @@ impl Fetcher {
             Ok(link) => link.get(wanted).await,
             Err(error) => Err(error),
         };
+        self.outage.answered(donor, &answer, clock.now());
         asked.end = match answer {
             Ok(_) => {
                 let now = clock.now();

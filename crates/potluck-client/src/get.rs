@@ -198,6 +198,7 @@ async fn tree(
             Fetcher::new(&client.for_reading(largest), page.space_key.clone())
         });
         fetcher.learn(page.donors);
+        fetcher.reopens_by(open);
         let key = page.space_key.as_ref();
         let mut files = stream::iter(page.files)
             .map(|file| get_one(client, fetcher, file, key, to, &progress))
@@ -270,6 +271,7 @@ async fn open_one(
     let client = client.for_reading(recipe.largest_unit());
     let fetcher = Fetcher::new(&client, opened.space_key);
     fetcher.learn(opened.donors);
+    fetcher.reopens_by(Open { path: path.clone(), recursive: false, after: None });
     Ok((fetcher, recipe))
 }
 

@@ -9,14 +9,21 @@ use std::time::Duration;
 pub struct Patience {
     /// Before anything was moved.
     pub at_first: Duration,
-    /// Once something was moved, counted from the last byte.
+    /// Once work has begun: for the manager.
     pub under_way: Duration,
+    /// Once something was moved: for donors, counted from the last byte. Before, and where this is
+    /// nothing, too few donors are an error as soon as they are known to be (PROMISES A2).
+    pub donors: Duration,
 }
 
 impl Default for Patience {
     /// For programs that decide themselves what to do about a pool that does not answer.
     fn default() -> Self {
-        Self { at_first: Duration::ZERO, under_way: Duration::from_secs(60) }
+        Self {
+            at_first: Duration::ZERO,
+            under_way: Duration::from_secs(60),
+            donors: Duration::ZERO,
+        }
     }
 }
 
@@ -80,5 +87,15 @@ impl Drop for Pauses {
         if self.told {
             self.client.watcher.waits(None);
         }
+    }
+}
+
+/// `donor-3 does not answer`, `donor-1 and 2 others do not answer`.
+pub fn do_not_answer(names: &[String]) -> String {
+    match names {
+        [] => "no donor answers".into(),
+        [one] => format!("{one} does not answer"),
+        [one, other] => format!("{one} and {other} do not answer"),
+        [one, others @ ..] => format!("{one} and {} others do not answer", others.len()),
     }
 }

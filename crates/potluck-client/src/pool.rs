@@ -52,6 +52,11 @@ impl Client {
         }
     }
 
+    /// The same client, which waits as long as `patience` says.
+    pub fn with_patience(&self, patience: Patience) -> Self {
+        Self { patience, ..self.clone() }
+    }
+
     /// The same client, which tells `watcher` whom it waits for.
     pub fn watched(&self, watcher: Arc<dyn Progress>) -> Self {
         Self { watcher, ..self.clone() }

@@ -24,6 +24,8 @@ pub struct PutOptions {
     pub bytes: Option<u64>,
     /// Whether a stream that brings nothing replaces no file that has content.
     pub spare_content: bool,
+    /// All files become visible at one moment, or none does.
+    pub atomic: bool,
 }
 
 /// What a put did.
@@ -41,6 +43,9 @@ pub struct PutReport {
     pub sent_bytes: u64,
     /// Chunks the pool held already, or that occur twice in the files.
     pub held_chunks: u64,
+    /// Stored bytes of chunks that an interrupted upload had left and that were not sent again,
+    /// copies not counted.
+    pub resumed_bytes: u64,
     /// Copies that were not made yet when this was said: an asynchronous protocol makes them after
     /// the files became visible, and until then the loss of one donor may lose data.
     pub pending_copies: u64,

@@ -1,10 +1,11 @@
 //! What a manager does unasked: ends sessions, takes trash apart, collects garbage, saves the
 //! pool's time.
 
-use crate::calls::end_session;
+use crate::calls::{end_session, interrupt_session};
 use crate::catalog::{Durability, Error, commit, donors, members, schema, sessions, trash};
 use crate::gc::{self, Gc};
 use crate::outcomes::Outcomes;
+use crate::pool::Ending;
 use crate::pool_time::SAVE_EVERY;
 use crate::service::Service;
 use std::sync::Arc;
@@ -48,6 +49,7 @@ pub async fn run(service: Arc<Service>) {
             () = service.chores.notified() => {}
         }
         outcomes.note("ending sessions", end_expired(&service).await);
+        outcomes.note("giving interrupted uploads up", end_parked(&service).await);
         outcomes.note("closing sessions", account_ended(&service).await);
         outcomes.note("emptying the trash", empty_trash(&service).await);
         if round % GC_ROUNDS == 0 {
@@ -70,6 +72,17 @@ async fn end_expired(service: &Service) -> Result<(), Error> {
     let expired = service.pool().expired(service.time.tick());
     for session in expired {
         tracing::info!(?session, "the lease of a write session ended");
+        interrupt_session(service, session).await?;
+    }
+    Ok(())
+}
+
+/// Ends interrupted uploads that nobody has taken up again, and those that are in the way.
+async fn end_parked(service: &Service) -> Result<(), Error> {
+    let window = service.config().resume_window;
+    let parked = service.pool().parked_too_long(window, service.time.tick());
+    for session in parked {
+        tracing::info!(?session, "what an interrupted upload stored is given up");
         end_session(service, session).await?;
     }
     Ok(())
@@ -77,11 +90,15 @@ async fn end_expired(service: &Service) -> Result<(), Error> {
 
 async fn account_ended(service: &Service) -> Result<(), Error> {
     let ending = service.pool().ending();
-    for (id, donors) in ending {
+    let grace_ms = service.config().gc_grace.as_millis() as u64;
+    for Ending { id, donors, parked } in ending {
         let donors: Arc<[_]> = donors.into_iter().collect();
         for _ in 0..STEPS {
-            let (donors, now_ms) = (Arc::clone(&donors), service.time.now_ms());
-            let account = move |db: &_| sessions::account(db, &id, &donors, now_ms);
+            let now_ms = service.time.now_ms();
+            // Whoever needs the room is waiting for it.
+            let unused_since = if parked { now_ms.saturating_sub(grace_ms) } else { now_ms };
+            let donors = Arc::clone(&donors);
+            let account = move |db: &_| sessions::account(db, &id, &donors, unused_since);
             if service.catalog.write(Durability::Process, account).await? {
                 service.pool().forget_session(&id);
                 break;

@@ -20,7 +20,7 @@ mod space;
 mod status;
 mod ticketing;
 
-pub use session::end as end_session;
+pub use session::{end as end_session, interrupt as interrupt_session};
 pub use ticketing::source;
 
 use crate::access;

@@ -18,6 +18,8 @@ pub struct ManagerConfig {
     pub advertise: Vec<String>,
     /// A write session ends when none of its calls arrives for this long.
     pub lease: Duration,
+    /// What an interrupted upload stored is kept so long, so that it can go on; 0: not at all.
+    pub resume_window: Duration,
     /// Chunks that no file uses are kept at least this long.
     pub gc_grace: Duration,
     /// A donor silent for longer is a suspect: nobody waits on it.
@@ -50,6 +52,8 @@ impl Default for ManagerConfig {
             pool_name: "pool".into(),
             advertise: Vec::new(),
             lease: Duration::from_secs(30),
+            // With the lease before it and the grace after it, less than an hour (PROMISES D2).
+            resume_window: Duration::from_secs(50 * 60),
             gc_grace: Duration::from_secs(60),
             suspect_after: Duration::from_secs(5),
             silent_after: Duration::from_secs(60),

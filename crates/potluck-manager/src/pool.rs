@@ -10,17 +10,19 @@ mod inventory;
 mod numbered;
 mod offered;
 mod orders;
+mod parking;
 mod reach;
 mod repairs;
 mod sessions;
 mod standing;
 mod trials;
 mod trust;
+mod uncommitted;
 
 pub use donors::{Contact, Enlisted};
 pub use inventory::{OutOfOrder, PageDone};
 pub use repairs::{Group, Purpose, Repairs};
-pub use sessions::{NewSession, NoSession, Ticketed};
+pub use sessions::{Ending, MANAGER, NewSession, NoSession, Ticketed};
 pub use standing::{Changes, Giving, Record, Rule, Standing, Standings, Switch};
 pub use trials::Verdict;
 
@@ -36,10 +38,11 @@ use potluck_core::ids::{DonorId, Incarnation, SessionId};
 use potluck_core::reservation::Ledger;
 use potluck_wire::control::{Heartbeat, Order};
 use sessions::Session;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use trials::Trials;
 use trust::Complaints;
+use uncommitted::Uncommitted;
 
 /// The limits by which the pool decides.
 #[derive(Debug, Clone, Copy)]
@@ -81,8 +84,7 @@ pub struct Pool {
     sessions: BTreeMap<SessionId, Session>,
     ledger: Ledger,
     offered: Offered,
-    /// Copies of offered chunks that donors told of before the catalog knew the chunk.
-    early: BTreeMap<ChunkName, BTreeSet<DonorId>>,
+    uncommitted: Uncommitted,
     orders: Orders,
     switch: Switch,
     complaints: Complaints,
@@ -126,7 +128,7 @@ impl Pool {
             sessions: BTreeMap::new(),
             ledger: Ledger::default(),
             offered: Offered::default(),
-            early: BTreeMap::new(),
+            uncommitted: Uncommitted::default(),
             orders: Orders::default(),
             switch: Switch::default(),
             complaints: Complaints::default(),
@@ -151,6 +153,9 @@ impl Pool {
             if let Some(session) = self.offered.one_of(&holding.name) {
                 self.ledger.used(session, donor, u64::from(holding.len));
             }
+        }
+        for name in beat.removed.0.iter().chain(&beat.spoiled.0) {
+            self.uncommitted.lost(name, donor);
         }
         self.admitted(donor, &beat.spoiled.0);
         for name in beat.removed.0.iter().chain(&beat.spoiled.0).chain(&beat.sound.0) {

@@ -4,7 +4,7 @@
 use crate::cast::{CLIENTS, Who};
 use crate::content::Content;
 use crate::plan::{Op, Step};
-use crate::world::{GC_GRACE, LEASE, LENT, World};
+use crate::world::{GC_GRACE, LEASE, LENT, RESUME_WINDOW, World};
 use potluck_core::chunk::ChunkName;
 use potluck_core::policy::Redundancy;
 use potluck_wire::control::{Condition, DonorState, PoolStatus};
@@ -78,7 +78,7 @@ impl World {
 
     /// How long it may take until nothing is left of what was not committed.
     pub fn clean_within() -> Duration {
-        LEASE + GC_GRACE + SLACK
+        LEASE + RESUME_WINDOW + GC_GRACE + SLACK
     }
 
     /// Why the pool is not at rest yet.

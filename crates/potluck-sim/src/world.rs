@@ -27,6 +27,8 @@ use turmoil::Sim;
 pub const LEASE: Duration = Duration::from_secs(10);
 /// Chunks without files are kept this long.
 pub const GC_GRACE: Duration = Duration::from_secs(10);
+/// How long interrupted writes can be taken up.
+pub const RESUME_WINDOW: Duration = Duration::from_secs(15);
 /// Everything is looked at this often.
 const SURVEY_EVERY: Duration = Duration::from_secs(10);
 /// Bytes of a donor's disk.
@@ -117,6 +119,7 @@ impl World {
                 advertise: vec![Who::Manager.address()],
                 lease: LEASE,
                 gc_grace: GC_GRACE,
+                resume_window: RESUME_WINDOW,
                 repair_grace,
                 survey_every: SURVEY_EVERY,
                 // Checkpoints on donors come and go: what is nobody's could not be told from them.

@@ -176,6 +176,13 @@ pub static KEYS: &[Key] = &[
         "How long a write session outlives its last sign of life",
     ),
     Key::new(
+        "manager.resume-window",
+        Kind::Time { least: Duration::ZERO },
+        Unset::Value("50m"),
+        "How long what an interrupted upload has sent is kept, so that the same command goes on where it \
+         was; 0s: not at all",
+    ),
+    Key::new(
         "lend.max",
         Kind::Size { least: 1 << 20 },
         Unset::Words("a quarter of what is free when the directory is first lent, at most 500GiB"),

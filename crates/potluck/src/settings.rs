@@ -169,6 +169,7 @@ fn patience(global: &Global, file: &ConfigFile) -> Result<Patience, Failure> {
     Ok(Patience {
         at_first: asked.unwrap_or(Duration::from_secs(30)),
         under_way: asked.unwrap_or(Duration::from_secs(600)),
+        donors: asked.unwrap_or(Duration::from_secs(600)),
     })
 }
 

@@ -42,6 +42,7 @@ mod pool {
     mod k08_metadata_survives;
     mod k09_policy_set;
     mod leaving;
+    mod links_that_go_away;
     mod lost_identity;
     mod manager_restart;
     mod manuals;
@@ -66,6 +67,8 @@ mod pool {
     mod p12_damaged_disks;
     mod p12_full_disks;
     mod p12_hostile_peers;
+    mod resumed_uploads;
     mod settings;
     mod slips;
+    mod visible_as_it_goes;
 }

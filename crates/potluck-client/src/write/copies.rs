@@ -71,6 +71,15 @@ impl Copies {
         self.learn_domains();
     }
 
+    /// These answer again: those of the plan may be written to.
+    pub fn answer_again(&mut self, donors: &[DonorId]) {
+        let planned = self.plan.donors();
+        for donor in donors.iter().filter(|donor| planned.contains(donor)) {
+            self.usable.insert(*donor);
+            self.failed.remove(donor);
+        }
+    }
+
     /// A new chunk, for the plan's next slot.
     pub fn spread(&mut self) -> Spread {
         Spread {

@@ -10,15 +10,16 @@ use potluck_wire::control::{
 use potluck_wire::error::Failure;
 use potluck_wire::packed::Packed;
 
-/// An open write session. Dropped without [`WriteSession::finish`], it is aborted.
+/// An open write session. Dropped without [`WriteSession::finish`], it is aborted, and what was sent is
+/// kept for a while.
 pub struct WriteSession {
     calls: SessionCalls,
     /// What the manager granted.
     pub reserved: Reserved,
     /// Plaintext bytes promised so far.
     pub promised: u64,
-    /// Whether the writer said how much it will write.
-    pub size_known: bool,
+    /// Plaintext bytes that the writer said it will write.
+    pub bytes: Option<u64>,
     armed: bool,
 }
 
@@ -41,8 +42,7 @@ impl WriteSession {
         let data = reserved.policy.ec.map_or(1, |ec| ec.data() as u64);
         let planned = reserved.plan.chunks() * data * u64::from(reserved.policy.chunk_size);
         let promised = reserve.bytes.unwrap_or(planned.min(FIRST_PROMISE));
-        let size_known = reserve.bytes.is_some();
-        Ok(Self { calls, reserved, promised, size_known, armed: true })
+        Ok(Self { calls, reserved, promised, bytes: reserve.bytes, armed: true })
     }
 
     /// Its calls.
@@ -55,10 +55,11 @@ impl WriteSession {
         self.armed = false;
     }
 
-    /// Ends the session; nothing more becomes visible, and its chunks are reclaimed.
-    pub async fn abort(mut self) {
+    /// Ends the session; nothing more becomes visible. Its chunks are reclaimed, unless whoever
+    /// writes the same again soon is to find them: then they are kept for a while.
+    pub async fn abort(mut self, keep: bool) {
         self.armed = false;
-        self.calls.abort().await;
+        self.calls.abort(keep).await;
     }
 }
 
@@ -68,7 +69,8 @@ impl Drop for WriteSession {
             return;
         }
         let calls = self.calls.clone();
-        self.calls.client.aside(async move { calls.abort().await });
+        // Its writer was interrupted.
+        self.calls.client.aside(async move { calls.abort(true).await });
     }
 }
 
@@ -88,6 +90,12 @@ impl SessionCalls {
         }
     }
 
+    /// Asks how the donors of the session can be reached now.
+    pub async fn reach(self) -> Result<Grown, Failure> {
+        let grow = Grow { session: self.session, bytes: 0, avoid: Vec::new() };
+        self.client.call_patiently(&grow).await
+    }
+
     /// Keeps the session.
     pub async fn renew(self) -> Result<(), Failure> {
         self.client.call_patiently(&Renew { session: self.session }).await.map(|_| ())
@@ -98,14 +106,17 @@ impl SessionCalls {
         self,
         batch: u32,
         files: Vec<FileCommit>,
+        atomic: bool,
         done: bool,
     ) -> Result<Committed, Failure> {
-        let commit = Commit { session: self.session, batch, files, done };
+        let commit = Commit { session: self.session, batch, files, atomic, done };
         self.client.call_patiently(&commit).await
     }
 
-    async fn abort(&self) {
-        if let Err(failure) = self.client.call(&Abort { session: self.session }).await {
+    async fn abort(&self, keep: bool) {
+        // Once: who is interrupted does not wait.
+        let abort = Abort { session: self.session, keep };
+        if let Err(failure) = self.client.caller.call(&abort).await {
             tracing::debug!(%failure, "abort failed; the lease ends the session");
         }
     }

@@ -14,6 +14,7 @@ mod copying;
 mod grouping;
 mod mirroring;
 mod offering;
+mod outage;
 mod room;
 mod settling;
 
@@ -25,11 +26,13 @@ use super::session::WriteSession;
 use crate::buffer::Buffer;
 use crate::donors::Donors;
 use crate::link::PutResult;
+use crate::patience::Pauses;
 use crate::pool::Client;
 use crate::progress::Progress;
 use crate::put::{PutOptions, PutReport};
 use crate::source::{Cut, CutError, Cutter, Facts, Items};
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use outage::Outage;
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
@@ -60,7 +63,8 @@ pub async fn write(
     ));
     window.renew_later();
     if let Err(failure) = window.run(Window::all_visible).await {
-        window.session.abort().await;
+        // What may work later goes on from here; anything else is not tried again as it is.
+        window.session.abort(failure.kind == ErrorKind::Retry).await;
         return Err(failure);
     }
     let mut report = window.report.clone();
@@ -70,7 +74,7 @@ pub async fn write(
         return Ok((report, Settling::settled()));
     }
     if window.batch == 0 {
-        window.session.abort().await;
+        window.session.abort(false).await;
         return Ok((report, Settling::settled()));
     }
     Ok((report, Settling::of(window)))
@@ -80,11 +84,19 @@ pub async fn write(
 enum Event {
     Cut(Box<Cutter>, Vec<Cut>),
     Offered(Offer, Result<Offered, Failure>),
-    Put { name: ChunkName, donor: DonorId, result: PutResult },
+    Put {
+        name: ChunkName,
+        donor: DonorId,
+        result: PutResult,
+    },
     Grown(u64, Result<Grown, Failure>),
     Committed(Vec<(PoolPath, u64)>, Result<Committed, Failure>),
     Renewed(Result<(), Failure>),
     LookForLate,
+    /// It was asked how donors can be reached that did not answer; `None` when that was for too long.
+    Reached(Pauses, Option<Result<Grown, Failure>>),
+    /// Files that are ready have waited for others for long enough.
+    CommitDue,
 }
 
 /// What one offer asks about.
@@ -105,6 +117,8 @@ struct Window {
     /// Copies of visible chunks that found no donor.
     abandoned: u64,
     condition: Condition,
+    /// All files become visible at one moment, or none does.
+    atomic: bool,
     spare_content: bool,
     progress: Arc<dyn Progress>,
     events: FuturesUnordered<BoxFuture<'static, Event>>,
@@ -132,8 +146,16 @@ struct Window {
     /// Whether a donor said that it has no lent space left.
     donor_full: bool,
     mismatches: u32,
+    outage: Outage,
+    /// Whether it was said how much an interrupted upload had left.
+    told_resumed: bool,
 
     ready: Vec<FileCommit>,
+    /// Since when the first of them has waited.
+    ready_since: Option<Tick>,
+    ready_bytes: u64,
+    /// Chunks of all files so far.
+    ready_chunks: usize,
     batch: u32,
     committing: bool,
     finished: bool,
@@ -189,6 +211,7 @@ impl Window {
             abandoned: 0,
             condition: options.condition,
             spare_content: options.spare_content,
+            atomic: options.atomic,
             progress,
             events: FuturesUnordered::new(),
             cutter: None,
@@ -209,7 +232,12 @@ impl Window {
             grow_refused: None,
             donor_full: false,
             mismatches: 0,
+            outage: Outage::default(),
+            told_resumed: false,
             ready: Vec::new(),
+            ready_since: None,
+            ready_bytes: 0,
+            ready_chunks: 0,
             batch: 0,
             committing: false,
             finished: false,
@@ -224,7 +252,7 @@ impl Window {
             self.offer();
             self.send()?;
             self.send_groups()?;
-            self.commit();
+            self.commit()?;
             if is_over(self) {
                 return Ok(());
             }
@@ -241,6 +269,9 @@ impl Window {
             Event::Offered(offer, offered) => self.take_offered(offer, offered?),
             Event::Put { name, donor, result } => {
                 self.under_way.remove(&(name, donor));
+                if result.is_ok() {
+                    self.end_outage();
+                }
                 match self.session.reserved.policy.ec {
                     Some(_) => self.take_group_put(name, donor, result)?,
                     None => self.take_put(name, donor, result)?,
@@ -255,6 +286,8 @@ impl Window {
                 self.hedging = false;
                 self.hedge();
             }
+            Event::CommitDue => {}
+            Event::Reached(pauses, reached) => self.take_reached(pauses, reached)?,
         }
         Ok(())
     }

@@ -8,11 +8,11 @@ use crate::catalog::sessions::{self, StoredSession};
 use crate::catalog::versions::Version;
 use crate::catalog::{Durability, Error, chunks, conversions, placements, spaces};
 use crate::config::ManagerConfig;
-use crate::pool::{Contact, NewSession, Pool, Ticketed};
+use crate::pool::{Contact, MANAGER, NewSession, Pool, Ticketed};
 use crate::service::{InSession, Service};
 use potluck_core::chunk::{ChunkKind, ChunkName, FileDigest, SEAL_OVERHEAD};
 use potluck_core::clock::Tick;
-use potluck_core::ids::{DonorId, MemberId, SessionId, SpaceId, VersionId};
+use potluck_core::ids::{DonorId, SessionId, SpaceId, VersionId};
 use potluck_core::path::{PoolPath, SYSTEM_SPACE};
 use potluck_core::policy::{AckLevel, Mirror, Policy, Redundancy};
 use potluck_core::recipe::Entry;
@@ -27,8 +27,6 @@ use std::time::Duration;
 
 /// Plaintext bytes of a piece: whole pages of the catalog, so that unchanged ones are sent once.
 pub const PIECE: usize = 4 << 20;
-/// The manager itself; no member has this number.
-const MANAGER: MemberId = MemberId(0);
 /// A ticket outlives the writing of any catalog.
 const TICKET_FOR: Duration = Duration::from_secs(6 * 3600);
 
@@ -187,6 +185,7 @@ impl Put {
             mirror: Mirror::ClientAsync,
             asked: self.ticketed.asked,
             files: files.into_iter().map(Ok::<_, Infallible>).collect(),
+            atomic: false,
             done: true,
         };
         let shared = Arc::clone(service);

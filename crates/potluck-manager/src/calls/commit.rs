@@ -27,7 +27,7 @@ type Prepared = Result<PreparedFile, Failure>;
 
 impl Answer for Commit {
     async fn answer(self, service: Arc<Service>, caller: Caller) -> Result<Committed, Failure> {
-        let (id, number, done) = (self.session, self.batch, self.done);
+        let (id, number, atomic, done) = (self.session, self.batch, self.atomic, self.done);
         let (ticketed, _in_session) = match session::enter(&service, id, &caller) {
             Ok(entered) => entered,
             // The last batch ends the session, and its reply may be asked for again.
@@ -35,6 +35,9 @@ impl Answer for Commit {
         };
         let mut files = prepare(&service, id, ticketed.space, self.files).await?;
         check_offered(&service, &id, &mut files);
+        if atomic && let Some(refused) = files.iter().find_map(|file| file.as_ref().err()) {
+            return Err(refused.clone());
+        }
         note_receipts(&service, &files);
         let others = copies_without_receipt(&service, &files);
 
@@ -45,7 +48,7 @@ impl Answer for Commit {
         let first = files.iter().flatten().next().is_some_and(|file| unseen(&file.path));
         let Ticketed { space, policy: Policy { mirror, .. }, asked, .. } = ticketed;
         let (now_ms, wall_ms) = (service.time.now_ms(), service.time.wall_ms());
-        let batch = Batch { session: id, space, number, mirror, asked, files, done };
+        let batch = Batch { session: id, space, number, mirror, asked, files, atomic, done };
         let shared = Arc::clone(&service);
         let work = move |db: &_| {
             // Asked inside the job: who stopped to count while it waited counts no more.

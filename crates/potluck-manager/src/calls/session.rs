@@ -3,18 +3,20 @@
 use super::settling::settled;
 use super::{Answer, ticketing};
 use crate::catalog::check_condition;
+use crate::catalog::chunks::{self, Found, Kept};
 use crate::catalog::dir_policies;
 use crate::catalog::entries::{self, Place};
 use crate::catalog::sessions::{self, StoredSession};
 use crate::catalog::spaces::{self, Space};
-use crate::catalog::{Durability, Error, chunks, placements};
+use crate::catalog::{Durability, Error};
 use crate::failure;
 use crate::members::Caller;
 use crate::pool::{NewSession, Pool, Ticketed};
 use crate::service::{InSession, Service};
-use potluck_core::chunk::{ChunkName, INLINE_MAX};
-use potluck_core::ids::{DonorId, SessionId};
+use potluck_core::chunk::INLINE_MAX;
+use potluck_core::ids::SessionId;
 use potluck_core::path::PoolPath;
+use potluck_core::placement::{Plan, Refusal};
 use potluck_core::policy::AckLevel;
 use potluck_wire::control::{
     Abort, Condition, Done, Grow, Grown, Held, Offer, Offered, Renew, Reserve, Reserved,
@@ -22,6 +24,7 @@ use potluck_wire::control::{
 use potluck_wire::error::Failure;
 use rusqlite::Connection;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Lets one of a session's calls in.
 pub fn enter(
@@ -43,6 +46,44 @@ pub async fn end(service: &Service, session: SessionId) -> Result<(), Error> {
     Ok(())
 }
 
+/// Ends a session that was interrupted, or keeps what it stored for when it is taken up again.
+pub async fn interrupt(service: &Service, session: SessionId) -> Result<(), Error> {
+    let now = service.time.tick();
+    let window = service.config().resume_window;
+    if !window.is_zero() && service.pool().park_session(&session, now) {
+        tracing::info!(?session, "an interrupted upload is kept for a while");
+        return Ok(());
+    }
+    end(service, session).await
+}
+
+/// How long a request waits for room that interrupted uploads held.
+const MAKING_ROOM: Duration = Duration::from_secs(8);
+/// Between two looks whether it is there.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Does what needs room; where it lacks, interrupted uploads make some.
+async fn with_room<T>(
+    service: &Service,
+    place: impl Fn(&mut Pool) -> Result<T, Refusal>,
+) -> Result<Result<T, Refusal>, Error> {
+    let began = service.time.tick();
+    let mut making = false;
+    loop {
+        let placed = place(&mut service.pool());
+        let Err(Refusal::NoSpace { ask, have }) = placed else { return Ok(placed) };
+        let parked = service.pool().parked_for(ask.saturating_sub(have));
+        making |= !parked.is_empty();
+        for session in parked {
+            end(service, session).await?;
+        }
+        if !making || service.time.tick().saturating_sub(began) > MAKING_ROOM {
+            return Ok(placed);
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
 impl Answer for Reserve {
     async fn answer(self, service: Arc<Service>, caller: Caller) -> Result<Reserved, Failure> {
         let member = caller.member()?.member;
@@ -62,16 +103,15 @@ impl Answer for Reserve {
             settled(&service, Pool::expects_reports).await;
         }
         let redundancy = new.policy.redundancy();
-        let (ticketed, contacts) = {
+        let opened = with_room(&service, |pool| {
             let now = service.time.tick();
-            let mut pool = service.pool();
-            let joined = pool.donor_count();
-            let ticketed = pool
-                .open_session(new.clone(), bytes, now)
-                .map_err(|why| failure::of_placement(why, redundancy, joined))?;
-            let contacts = ticketing::contacts(&pool, ticketed.plan.donors(), now);
-            (ticketed, contacts)
-        };
+            let ticketed = pool.open_session(new.clone(), bytes, now)?;
+            let contacts = ticketing::contacts(pool, ticketed.plan.donors(), now);
+            Ok((ticketed, contacts))
+        });
+        let joined = service.pool().donor_count();
+        let refused = |why| failure::of_placement(why, redundancy, joined);
+        let (ticketed, contacts) = opened.await?.map_err(refused)?;
         keep(&service, &new, &ticketed).await?;
         Ok(Reserved {
             session: new.id,
@@ -128,18 +168,24 @@ impl Answer for Grow {
         let (entered, _in_session) = enter(&service, self.session, &caller)?;
         settled(&service, Pool::expects_reports).await;
         let (session, redundancy) = (self.session, entered.policy.redundancy());
-        let (plan, ticketed, contacts) = {
+        if self.bytes == 0 {
+            let contacts = {
+                let now = service.time.tick();
+                ticketing::contacts(&service.pool(), entered.plan.donors(), now)
+            };
+            let donors = ticketing::for_writing(&service, session, &entered, contacts);
+            return Ok(Grown { plan: Plan { sections: Vec::new(), ..entered.plan }, donors });
+        }
+        let grown = with_room(&service, |pool| {
             let now = service.time.tick();
-            let mut pool = service.pool();
-            let joined = pool.donor_count();
-            let plan = pool
-                .grow_session(&session, self.bytes, &self.avoid, now)
-                .map_err(|why| failure::of_placement(why, redundancy, joined))?;
-            let ticketed =
-                pool.ticketed(&session).ok_or_else(|| failure::of_catalog(Error::NoSession))?;
-            let contacts = ticketing::contacts(&pool, plan.donors(), now);
-            (plan, ticketed, contacts)
-        };
+            let plan = pool.grow_session(&session, self.bytes, &self.avoid, now)?;
+            let contacts = ticketing::contacts(pool, plan.donors(), now);
+            Ok((plan, pool.ticketed(&session), contacts))
+        });
+        let joined = service.pool().donor_count();
+        let refused = |why| failure::of_placement(why, redundancy, joined);
+        let (plan, ticketed, contacts) = grown.await?.map_err(refused)?;
+        let ticketed = ticketed.ok_or_else(|| failure::of_catalog(Error::NoSession))?;
         let (whole, bytes) = (ticketed.plan.clone(), ticketed.bytes);
         service
             .catalog
@@ -160,7 +206,10 @@ impl Answer for Abort {
     async fn answer(self, service: Arc<Service>, caller: Caller) -> Result<Done, Failure> {
         // Whoever aborts what is over already has what it wants.
         if let Ok((_, _in_session)) = enter(&service, self.session, &caller) {
-            end(&service, self.session).await?;
+            match self.keep {
+                true => interrupt(&service, self.session).await?,
+                false => end(&service, self.session).await?,
+            }
         }
         Ok(Done {})
     }
@@ -176,32 +225,53 @@ impl Answer for Offer {
         let new = service.pool().offer(&session, &names);
         let keep = move |db: &_| sessions::offer(db, &session, &new);
         service.catalog.write(Durability::Process, keep).await?;
-        let found = service.catalog.read(move |db| in_use(db, &names, ack)).await?;
+        let asked = Arc::new(names);
+        let names = Arc::clone(&asked);
+        let found = service.catalog.read(move |db| chunks::look_up(db, &names, ack)).await?;
 
         // What is on its way out, or at a donor that is not trusted, is sent again: that is how a
         // damaged file is mended by whoever has it.
         let standings = service.pool().standings(service.time.tick());
-        let held = found.into_iter().filter_map(|(index, name, mut donors)| {
-            donors.retain(|donor| standings.counts(*donor, &name));
-            (!donors.is_empty()).then_some(Held { index, donors })
-        });
-        Ok(Offered { held: held.collect() })
+        // What donors told of was stored in memory, as far as is known.
+        let uncommitted: Vec<_> = {
+            let pool = service.pool();
+            let told = |name| pool.uncommitted(name).filter(|_| ack == AckLevel::Memory);
+            asked.iter().map(told).collect()
+        };
+        let mut held = Vec::new();
+        let mut unused = Vec::new();
+        for (index, (name, (found, uncommitted))) in
+            (0..).zip(asked.iter().zip(found.into_iter().zip(uncommitted)))
+        {
+            let Found { used, mut donors } = found;
+            let (len, told) = uncommitted.filter(|_| !used).unwrap_or_default();
+            donors.extend(told);
+            donors.retain(|donor| standings.counts(*donor, name));
+            donors.sort_unstable();
+            donors.dedup();
+            match donors.is_empty() {
+                true => {}
+                false if used => held.push(Held { index, donors, unused: false }),
+                false => unused.push((index, Kept { name: *name, len, donors })),
+            }
+        }
+        if !unused.is_empty() {
+            let now_ms = service.time.now_ms();
+            let keep = move |db: &_| keep_unused(db, unused, now_ms);
+            held.extend(service.catalog.write(Durability::Process, keep).await?);
+        }
+        Ok(Offered { held })
     }
 }
 
-/// Those of `names` that files use, with the donors that have them at level `ack`.
-fn in_use(
-    db: &Connection,
-    names: &[ChunkName],
-    ack: AckLevel,
-) -> Result<Vec<(u32, ChunkName, Vec<DonorId>)>, Error> {
-    let mut found = Vec::new();
-    for (index, name) in (0..).zip(names) {
-        if let Some(chunk) = chunks::get(db, name)?
-            && chunk.refs > 0
-        {
-            found.push((index, *name, placements::holders_at(db, chunk.id, ack)?));
+/// Keeps chunks for a session that no file uses, such as those of an interrupted upload; gives
+/// those that are not on their way out already.
+fn keep_unused(db: &Connection, unused: Vec<(u32, Kept)>, now_ms: u64) -> Result<Vec<Held>, Error> {
+    let mut held = Vec::with_capacity(unused.len());
+    for (index, kept) in unused {
+        if chunks::keep(db, &kept, now_ms)? {
+            held.push(Held { index, donors: kept.donors, unused: true });
         }
     }
-    Ok(found)
+    Ok(held)
 }

@@ -42,12 +42,15 @@ impl Answer for Status {
         let others = |failed: Option<String>| failed.filter(|_| fault.is_none());
         let mut pool = service.pool();
         let repair = with_changes(pool.repair_state(now), &stats);
+        let (interrupted_uploads, interrupted_bytes) = pool.parked();
         Ok(PoolStatus {
             pool: service.pool_name.clone(),
             version: version::PRODUCT.into(),
             epoch: service.epoch(),
             uptime_seconds: service.time.uptime().as_secs(),
             sessions: pool.open_sessions() as u64,
+            interrupted_uploads,
+            interrupted_bytes,
             files: stats.files,
             bytes: stats.bytes,
             condemned_chunks: stats.condemned,

@@ -62,6 +62,60 @@ pub fn get(db: &Connection, name: &ChunkName) -> Result<Option<ChunkRow>, Error>
         .transpose()
 }
 
+/// A chunk that somebody asked for.
+#[derive(Debug, Clone, Default)]
+pub struct Found {
+    /// Whether a file uses it.
+    pub used: bool,
+    /// The donors that have acknowledged it.
+    pub donors: Vec<DonorId>,
+}
+
+/// What is known of each of `names`, with the donors that have them at level `ack`; nothing of what
+/// is on its way out.
+pub fn look_up(db: &Connection, names: &[ChunkName], ack: AckLevel) -> Result<Vec<Found>, Error> {
+    let look_up = |name: &ChunkName| match get(db, name)? {
+        Some(chunk) if chunk.refs > 0 || chunk.state == ChunkState::Here => {
+            Ok(Found { used: chunk.refs > 0, donors: placements::holders_at(db, chunk.id, ack)? })
+        }
+        _ => Ok(Found::default()),
+    };
+    names.iter().map(look_up).collect()
+}
+
+/// A chunk that no file uses, and that a session is going to use.
+#[derive(Debug, Clone)]
+pub struct Kept {
+    /// Its name.
+    pub name: ChunkName,
+    /// Its stored bytes; 0 if the catalog knows it.
+    pub len: u32,
+    /// Donors that have it.
+    pub donors: Vec<DonorId>,
+}
+
+/// Keeps a chunk that no file uses for a session that has offered it; `false` if it is on its way
+/// out already, or gone: then only a new put brings it back (PROMISES D5).
+///
+/// Called in the order of all changes: a chunk that was to be condemned later is unused only from now
+/// on, and is not.
+pub fn keep(db: &Connection, kept: &Kept, now_ms: u64) -> Result<bool, Error> {
+    let id = match get(db, &kept.name)? {
+        Some(chunk) if chunk.refs > 0 => chunk.id,
+        Some(chunk) if chunk.state != ChunkState::Here => return Ok(false),
+        Some(chunk) => {
+            db.prepare_cached("UPDATE chunks SET zero_since_ms = ?2 WHERE id = ?1")?
+                .execute(params![chunk.id.0, now_ms as i64 + 1])?;
+            chunk.id
+        }
+        None => insert(db, &kept.name, kept.len, 0, now_ms)?,
+    };
+    for donor in &kept.donors {
+        placements::told_before(db, id, *donor)?;
+    }
+    Ok(true)
+}
+
 /// Inserts a chunk that no file uses; gives its number.
 pub fn insert_unused(db: &Connection, name: &ChunkName, now_ms: u64) -> Result<ChunkId, Error> {
     insert(db, name, 0, 0, now_ms)

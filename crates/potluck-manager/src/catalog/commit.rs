@@ -63,6 +63,8 @@ pub struct Batch<F> {
     pub asked: Option<Redundancy>,
     /// The files; those refused before keep their place.
     pub files: Vec<Result<PreparedFile, F>>,
+    /// Whether a file that is refused undoes the batch.
+    pub atomic: bool,
     /// Whether the session ends with it.
     pub done: bool,
 }
@@ -122,7 +124,7 @@ pub fn commit<F>(
             Err(refused) => Err(Refused::Before(refused)),
             Ok(file) => match work.file(VersionId(id as u64), file) {
                 Ok(version) => Ok(version),
-                Err(why) if is_refusal(&why) => Err(Refused::Here(why)),
+                Err(why) if is_refusal(&why) && !batch.atomic => Err(Refused::Here(why)),
                 Err(why) => return Err(why),
             },
         };

@@ -133,7 +133,7 @@ pub struct Compared {
     /// delete them may be waiting at the donor. What was put again, or looked at by order, does.
     pub leaving: Vec<Holding>,
     /// Chunks the catalog does not know.
-    pub unknown: Vec<ChunkName>,
+    pub unknown: Vec<Holding>,
 }
 
 /// Compares what a donor holds with what the catalog counts there.
@@ -150,7 +150,7 @@ pub fn compare(db: &Connection, donor: DonorId, holdings: &[Holding]) -> Result<
             })
             .optional()?;
         match found {
-            None => compared.unknown.push(holding.name),
+            None => compared.unknown.push(*holding),
             Some((id, copy, chunk)) => {
                 compared.known.push(ChunkId(id));
                 if copy == Some(CopyState::Leaving as i64) {

@@ -11,7 +11,7 @@ use potluck_core::ids::{DonorId, Incarnation};
 use potluck_core::load::Load;
 use potluck_core::placement::Candidate;
 use potluck_wire::addresses::Addresses;
-use potluck_wire::control::{DiskFault, DonorState, DonorStatus, Heartbeat, Register};
+use potluck_wire::control::{DiskFault, DonorState, DonorStatus, Heartbeat, Holding, Register};
 use potluck_wire::ticket::Secret;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -230,6 +230,7 @@ impl Pool {
     pub fn remove_donor(&mut self, donor: DonorId) {
         self.donors.all.remove(&donor);
         self.expected.forget(donor);
+        self.uncommitted.forget_donor(donor);
         self.orders.forget(donor);
         self.forget_numbered(donor);
     }
@@ -277,6 +278,7 @@ impl Pool {
         }
         self.orders.forget(id);
         self.forget_numbered(id);
+        self.uncommitted.forget_donor(id);
         if live { Enlisted::WhileAlive } else { Enlisted::Anew }
     }
 
@@ -346,17 +348,21 @@ impl Pool {
             .collect()
     }
 
-    /// Counts chunks that a donor holds and the catalog does not know; chunks of open sessions
-    /// are merely early.
-    pub fn unknown_at(&mut self, donor: DonorId, incarnation: Incarnation, names: &[ChunkName]) {
-        let (early, unclaimed): (Vec<&ChunkName>, Vec<&ChunkName>) =
-            names.iter().partition(|name| self.offered.is_offered(name));
-        if let Some(life) = self.donors.life_of(donor, incarnation) {
-            life.unclaimed += unclaimed.len() as u64;
-            for name in early {
-                self.early.entry(*name).or_default().insert(donor);
+    /// Counts chunks that a donor holds and the catalog does not know; those that a session offered
+    /// are merely not committed yet.
+    pub fn unknown_at(&mut self, donor: DonorId, incarnation: Incarnation, chunks: &[Holding]) {
+        let Some(life) = self.donors.life_of(donor, incarnation) else { return };
+        for Holding { name, len } in chunks {
+            match self.offered.one_of(name) {
+                Some(session) => self.uncommitted.add(*name, *len, donor, session),
+                None => life.unclaimed += 1,
             }
         }
+    }
+
+    /// The stored bytes of a chunk that no file uses yet, and the donors that told of it.
+    pub fn uncommitted(&self, name: &ChunkName) -> Option<(u32, Vec<DonorId>)> {
+        self.uncommitted.get(name)
     }
 
     /// Chunks that a donor told of before the catalog learnt of them, as parity made by order is.
@@ -369,7 +375,7 @@ impl Pool {
     /// Copies of a chunk that donors told of before the catalog knew it. A commit names only those
     /// whose receipt reached the writer; the others would be nobody's until the next inventory.
     pub fn take_early(&mut self, name: &ChunkName) -> BTreeSet<DonorId> {
-        self.early.remove(name).unwrap_or_default()
+        self.uncommitted.take(name)
     }
 
     /// Every donor as it is now; what the catalog counts there is left at 0.

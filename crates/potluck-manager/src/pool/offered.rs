@@ -54,6 +54,11 @@ impl Offered {
         new
     }
 
+    /// Whether a session offered anything.
+    pub fn has_offered(&self, session: &SessionId) -> bool {
+        self.by_session.get(session).is_some_and(|names| !names.is_empty())
+    }
+
     /// Whether any session offered it.
     pub fn is_offered(&self, name: &ChunkName) -> bool {
         self.claims.contains_key(name)

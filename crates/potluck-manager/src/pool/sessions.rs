@@ -1,6 +1,7 @@
 //! Write sessions: their lease, their plan, what was promised to them and what they offered.
 
 use super::Pool;
+use super::parking::Parked;
 use potluck_core::chunk::{ChunkName, SEAL_OVERHEAD};
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, MemberId, SessionId, SpaceId};
@@ -12,6 +13,9 @@ use std::collections::BTreeSet;
 const STARTING_BYTES: u64 = 64 << 20;
 /// A donor may take this much more than all its session asked for: retries and small files.
 const TICKET_SLACK: u64 = 64 << 20;
+
+/// The manager itself; no member has this number.
+pub const MANAGER: MemberId = MemberId(0);
 
 /// A session about to be opened.
 #[derive(Debug, Clone)]
@@ -30,17 +34,30 @@ pub struct NewSession {
 
 #[derive(Debug)]
 pub struct Session {
-    member: MemberId,
+    pub member: MemberId,
     space: SpaceId,
     policy: Policy,
     asked: Option<Redundancy>,
-    plan: Plan,
+    pub plan: Plan,
     /// Stored bytes asked for so far, without redundancy.
     bytes: u64,
     heard: Tick,
     /// Calls being answered; the lease does not end meanwhile.
     busy: u32,
-    ending: bool,
+    /// While its client is away.
+    pub parked: Option<Parked>,
+    pub ending: bool,
+}
+
+/// A session that is ending.
+#[derive(Debug)]
+pub struct Ending {
+    /// Which.
+    pub id: SessionId,
+    /// The donors that may have its chunks.
+    pub donors: BTreeSet<DonorId>,
+    /// Whether it was parked before, so that its chunks have been unused for long enough.
+    pub parked: bool,
 }
 
 /// The session is over, never was, or is somebody else's.
@@ -132,6 +149,7 @@ impl Pool {
             bytes,
             heard: now,
             busy: 0,
+            parked: None,
             ending: false,
         };
         let ticketed = session.ticketed();
@@ -162,6 +180,7 @@ impl Pool {
             bytes,
             heard: now,
             busy: 0,
+            parked: None,
             ending,
         };
         self.sessions.insert(stored.id, session);
@@ -221,7 +240,7 @@ impl Pool {
     }
 
     /// One of a session's own calls arrives from `member`: the lease is renewed, and does not end
-    /// before [`Pool::leave`].
+    /// before [`Pool::leave`]. A session that was parked goes on.
     pub fn enter(
         &mut self,
         id: &SessionId,
@@ -234,7 +253,9 @@ impl Pool {
         }
         session.heard = now;
         session.busy += 1;
-        Ok(session.ticketed())
+        let ticketed = session.ticketed();
+        self.unpark(id);
+        Ok(ticketed)
     }
 
     /// The call is answered.
@@ -261,11 +282,14 @@ impl Pool {
         self.offered.is_offered_by(id, name)
     }
 
-    /// Sessions whose lease has ended.
+    /// Open sessions whose lease has ended.
     pub fn expired(&self, now: Tick) -> Vec<SessionId> {
         let lease = self.limits.lease;
         let over = |session: &Session| {
-            !session.ending && session.busy == 0 && now.saturating_sub(session.heard) > lease
+            !session.ending
+                && session.parked.is_none()
+                && session.busy == 0
+                && now.saturating_sub(session.heard) > lease
         };
         self.sessions.iter().filter(|(_, session)| over(session)).map(|(id, _)| *id).collect()
     }
@@ -285,10 +309,16 @@ impl Pool {
         }
     }
 
-    /// Sessions that are ending, with the donors that may have their chunks.
-    pub fn ending(&self) -> Vec<(SessionId, BTreeSet<DonorId>)> {
+    /// Sessions that are ending.
+    pub fn ending(&self) -> Vec<Ending> {
         let ending = self.sessions.iter().filter(|(_, session)| session.ending);
-        ending.map(|(id, session)| (*id, session.plan.donors())).collect()
+        ending
+            .map(|(id, session)| Ending {
+                id: *id,
+                donors: session.plan.donors(),
+                parked: session.parked.is_some(),
+            })
+            .collect()
     }
 
     /// The session is no more.
@@ -296,17 +326,19 @@ impl Pool {
         self.sessions.remove(id);
         self.ledger.release(*id);
         self.offered.forget(id);
-        self.early.retain(|name, _| self.offered.is_offered(name));
+        self.uncommitted.forget_session(id, |name| self.offered.one_of(name));
     }
 
     /// Whether a session may still write at a donor.
     pub fn is_written(&self, donor: DonorId) -> bool {
-        self.sessions.values().any(|session| session.plan.donors().contains(&donor))
+        let mut writing = self.sessions.values().filter(|session| session.parked.is_none());
+        writing.any(|session| session.plan.donors().contains(&donor))
     }
 
-    /// Open sessions.
+    /// Open sessions, without those that are parked.
     pub fn open_sessions(&self) -> usize {
-        self.sessions.values().filter(|session| !session.ending).count()
+        let open = |session: &&Session| !session.ending && session.parked.is_none();
+        self.sessions.values().filter(open).count()
     }
 }
 

@@ -47,7 +47,7 @@ async fn d2_what_was_never_committed_is_reclaimed() {
     donor.beat(stored).await;
     let status = lab.admin().call(&Status {}).await.expect("status");
     assert_eq!(status.donors[0].unclaimed, 0, "chunks of an open session are merely early");
-    user.call(&Abort { session }).await.expect("aborted");
+    user.call(&Abort { session, keep: false }).await.expect("aborted");
     tombstone(&donor, 1, 2).await;
     tombstone(&donor, 2, 2).await;
     donor.removed(2, &[chunk(1), chunk(2)]).await;

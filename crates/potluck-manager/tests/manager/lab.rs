@@ -61,6 +61,8 @@ impl Lab {
             state: dir.path().join("state"),
             pool_name: "test pool".into(),
             gc_grace: Duration::from_millis(300),
+            // What nobody commits is reclaimed at once.
+            resume_window: Duration::ZERO,
             // Nobody beats between the calls of a test, however long they take.
             suspect_after: NEVER_SUSPECT,
             // Donors here store nothing.
@@ -340,7 +342,7 @@ pub async fn commit(
     files: Vec<FileCommit>,
     done: bool,
 ) -> Result<Committed, Failure> {
-    caller.call(&Commit { session, batch, files, done }).await
+    caller.call(&Commit { session, batch, files, atomic: false, done }).await
 }
 
 /// Writes one file of one chunk whole, in a session of its own.

@@ -69,7 +69,7 @@ async fn d5_an_interrupted_reclaim_goes_on_and_takes_nothing_else() {
     let user = lab.caller(&ada);
     donor.caller = lab.caller(&donor.identity);
     donor.report(&[chunk(1), chunk(2)]).await;
-    user.call(&potluck_wire::control::Abort { session }).await.expect("aborted");
+    user.call(&potluck_wire::control::Abort { session, keep: false }).await.expect("aborted");
     let gone = eventually("a tombstone", async || {
         let found = donor.tombstones(9).await;
         (!found.is_empty()).then_some(found)

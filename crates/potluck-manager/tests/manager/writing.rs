@@ -201,7 +201,7 @@ async fn a_session_belongs_to_its_member_and_ends_with_its_lease() {
     let (ada, eve, _donor) = (lab.user().await, lab.user().await, lab.donor("basement").await);
     let session = reserve(&ada, 1 << 20).await.expect("reserved").session;
     assert_eq!(refused(&eve, &Renew { session }).await.code, code::NO_SESSION);
-    eve.call(&Abort { session }).await.expect("says nothing");
+    eve.call(&Abort { session, keep: false }).await.expect("says nothing");
     for _ in 0..5 {
         tokio::time::sleep(Duration::from_millis(800)).await;
         ada.call(&Renew { session }).await.expect("renewed");

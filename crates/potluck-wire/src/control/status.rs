@@ -26,6 +26,12 @@ pub struct PoolStatus {
     pub uptime_seconds: u64,
     /// Open write sessions.
     pub sessions: u64,
+    /// Uploads that were interrupted and can go on.
+    #[serde(default)]
+    pub interrupted_uploads: u64,
+    /// Stored bytes that are kept for them, all copies counted.
+    #[serde(default)]
+    pub interrupted_bytes: u64,
     /// Files in all spaces.
     pub files: u64,
     /// Their sizes together, in bytes.

@@ -117,7 +117,7 @@ call!(Offer => Offered, "offer");
 /// Which of the offered chunks need not be sent.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Offered {
-    /// Committed chunks on live donors; a chunk that is not listed must be sent.
+    /// Chunks on live donors; a chunk that is not listed must be sent.
     pub held: Vec<Held>,
 }
 
@@ -128,6 +128,9 @@ pub struct Held {
     pub index: u32,
     /// Its live copies; the writer adds what its policy asks beyond these.
     pub donors: Vec<DonorId>,
+    /// Whether no file uses it: an interrupted upload left it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unused: bool,
 }
 
 /// Promises more space to a session, because the size was unknown, the files grew, or donors of
@@ -136,7 +139,7 @@ pub struct Held {
 pub struct Grow {
     /// The write session.
     pub session: SessionId,
-    /// More plaintext bytes.
+    /// More plaintext bytes. None: the reply says how the donors of the plan so far can be reached now.
     pub bytes: u64,
     /// Donors that failed this writer; not planned again.
     #[serde(default)]
@@ -169,8 +172,11 @@ pub struct Commit {
     pub session: SessionId,
     /// Counts the session's commits from 0.
     pub batch: u32,
-    /// The files; each stands or falls alone.
+    /// The files; each stands or falls alone, unless it is `atomic`.
     pub files: Vec<FileCommit>,
+    /// Whether nothing becomes visible when one file is refused; the call fails then.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub atomic: bool,
     /// Whether the session ends with this.
     pub done: bool,
 }
@@ -237,10 +243,14 @@ pub enum Outcome {
     Refused(crate::error::Failure),
 }
 
-/// Ends a session without making anything visible; its chunks are reclaimed.
+/// Ends a session without making anything visible.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Abort {
     /// The write session.
     pub session: SessionId,
+    /// Whether its chunks are kept for a while, for whoever writes the same again; they are
+    /// reclaimed otherwise.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub keep: bool,
 }
 call!(Abort => Done, "abort");

@@ -16,6 +16,10 @@ pub struct Cp {
     pub recursive: bool,
     #[command(flatten)]
     pub policy: PolicyOptions,
+    /// All files become visible in the pool at one moment, when the last is stored, or none does; by
+    /// default each does soon after it is stored
+    #[arg(long)]
+    pub atomic: bool,
     /// Only if nothing is at the target, in the pool or here (exit code 10 otherwise)
     #[arg(long, conflicts_with = "if_version")]
     pub if_absent: bool,

@@ -33,6 +33,9 @@ struct CpReport {
     sent_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     held_chunks: Option<u64>,
+    /// Stored bytes that an interrupted upload had left.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resumed_bytes: Option<u64>,
     /// Copies that an asynchronous protocol has not made yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pending_copies: Option<u64>,

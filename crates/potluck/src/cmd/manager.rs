@@ -105,6 +105,7 @@ fn config(file: &SettingsFile, state: &Path) -> ManagerConfig {
         advertise: settings::list(file.text_of("manager.advertise")),
         lease: file.time("manager.lease").unwrap_or(default.lease),
         gc_grace: file.time("manager.gc-grace").unwrap_or(default.gc_grace),
+        resume_window: file.time("manager.resume-window").unwrap_or(default.resume_window),
         backup_every: file.time("manager.backup-every").unwrap_or(default.backup_every),
         backup_dir: file.text_of("manager.backup-dir").map(PathBuf::from),
         metadata_copies: file.count("manager.metadata-copies").unwrap_or(default.metadata_copies),

@@ -59,6 +59,13 @@ fn text(status: &PoolStatus) -> String {
     if let Some(metadata) = &status.metadata {
         text.push_str(&format!("the pool's own metadata: {}\n", own_metadata(metadata)));
     }
+    if status.interrupted_uploads > 0 {
+        text.push_str(&format!(
+            "{} can go on where it was: {} are kept for a while\n",
+            count(status.interrupted_uploads, "interrupted upload"),
+            format_size(status.interrupted_bytes)
+        ));
+    }
     let unclaimed: u64 = status.donors.iter().map(|donor| donor.unclaimed).sum();
     if unclaimed > 0 {
         let chunks = count(unclaimed, "chunk");

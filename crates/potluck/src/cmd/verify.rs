@@ -7,6 +7,7 @@ use crate::args::Verify;
 use crate::output::{Output, count, name, told};
 use crate::progress_bar;
 use potluck_client::get::{self, ByteRange};
+use potluck_client::patience::Patience;
 use potluck_client::pool::Client;
 use potluck_client::progress::Progress;
 use potluck_core::path::PoolPath;
@@ -16,6 +17,7 @@ use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What was verified, as `--json` shows it.
 #[derive(Serialize)]
@@ -49,6 +51,9 @@ pub async fn run(
     output: &Output,
     shown: bool,
 ) -> Result<Ending, Failure> {
+    // What cannot be read now is what it is to tell: no donor is waited for.
+    let patience = Patience { donors: Duration::ZERO, ..client.patience };
+    let client = &client.with_patience(patience);
     let (findings, health) = match one(&args, client).await? {
         Some(one) => one,
         None => (fsck::look(client, &args.path, shown).await?, None),

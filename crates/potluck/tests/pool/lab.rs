@@ -313,7 +313,12 @@ impl Lab {
             true => &[],
             false => &["--metadata-copies", "0"],
         };
-        let args = [&args[..], quiet].concat();
+        // And most do not go on with what was interrupted.
+        let at_once: &[&str] = match options.contains(&"--resume-window") {
+            true => &[],
+            false => &["--resume-window", "0s"],
+        };
+        let args = [&args[..], quiet, at_once].concat();
         let (running, address) =
             start_daemon(&self.daemon(&self.environment), self.dir(), "manager", &args);
         self.manager = Some(running);

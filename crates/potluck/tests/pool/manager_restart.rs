@@ -141,7 +141,7 @@ fn a2_donors_that_do_not_come_back_with_the_manager_are_an_error_soon() {
     lab.kill_manager();
     lab.start_manager();
     let put = lab.cli.run(&["cp", arg(&input), "pot://lab/g"]).exits(5);
-    assert!(put.stderr.contains("POT-E030"), "{}", put.stderr);
+    assert!(put.stderr.contains("POT-E033"), "{}", put.stderr);
     let get = lab.cli.run(&["cat", "pot://lab/f"]).exits(5);
     assert!(get.stderr.contains("POT-E050"), "{}", get.stderr);
     for ran in [put, get] {

@@ -23,6 +23,8 @@ struct Wire {
     /// Bytes a second in each direction.
     rate: Option<u64>,
     heard: Option<Mutex<Vec<u8>>>,
+    /// Nothing passes and nobody is told, as on a cable that was pulled.
+    cut: AtomicBool,
     closed: AtomicBool,
 }
 
@@ -70,6 +72,11 @@ impl Tap {
         *self.wire.target.lock().expect("no holder panics") = Some(target);
     }
 
+    /// Pulls the cable, or plugs it in again.
+    pub fn cut(&self, cut: bool) {
+        self.wire.cut.store(cut, Ordering::Relaxed);
+    }
+
     /// All that passed so far.
     pub fn heard(&self) -> Vec<u8> {
         let heard = self.wire.heard.as_ref().expect("a wire that listens");
@@ -103,6 +110,9 @@ impl Wire {
         let (started, mut carried) = (Instant::now(), 0);
         let mut piece = vec![0; 16 << 10];
         while let Ok(n @ 1..) = from.read(&mut piece) {
+            while self.cut.load(Ordering::Relaxed) {
+                pause(Duration::from_millis(20));
+            }
             if let Some(heard) = &self.heard {
                 heard.lock().expect("no holder panics").extend_from_slice(&piece[..n]);
             }

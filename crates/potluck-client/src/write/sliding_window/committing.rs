@@ -8,9 +8,19 @@ use potluck_wire::control::{Committed, Condition, FileCommit, Outcome};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::packed::{Blob, Packed};
 use potluck_wire::ticket::Acknowledged;
+use std::time::Duration;
 
-/// Files that become visible in one transaction.
+/// Files that become visible in one transaction …
 const COMMIT_FILES: usize = 512;
+/// … or fewer, so that those of a tree become visible as it goes: when they have so many bytes, …
+const COMMIT_BYTES: u64 = 256 << 20;
+/// … or when the first of them has waited for so long. A commit costs the manager an fsync.
+const COMMIT_AFTER: Duration = Duration::from_secs(2);
+
+/// Files that can become visible at one moment: the catalog takes nothing else meanwhile.
+const ATOMIC_FILES: usize = 4096;
+/// Their chunks: what fits one message.
+const ATOMIC_CHUNKS: usize = 500_000;
 
 /// An empty stream is not what somebody means who names the version to be replaced.
 fn nothing_came(version: VersionId) -> Failure {
@@ -50,6 +60,15 @@ impl Window {
         if facts.inline.is_some() {
             self.progress.advance(facts.size);
         }
+        self.ready_bytes += facts.size;
+        if self.ready_since.is_none() {
+            self.ready_since = Some(self.client.env.clock.now());
+            self.events.push(Box::pin(async {
+                tokio::time::sleep(COMMIT_AFTER).await;
+                Event::CommitDue
+            }));
+        }
+        self.ready_chunks += entries.len() + parity.len();
         self.ready.push(FileCommit {
             path: facts.path,
             size: facts.size,
@@ -70,25 +89,53 @@ impl Window {
         });
     }
 
-    pub(super) fn commit(&mut self) {
+    pub(super) fn commit(&mut self) -> Result<(), Failure> {
         let last = self.all_cut() && self.files.is_empty();
-        let due = self.ready.len() >= COMMIT_FILES || (last && !self.ready.is_empty());
-        if self.committing || !due {
-            return;
+        let now = self.client.env.clock.now();
+        let waited = self.ready_since.map(|since| now.saturating_sub(since));
+        let enough = self.ready.len() >= COMMIT_FILES
+            || self.ready_bytes >= COMMIT_BYTES
+            || waited.is_some_and(|waited| waited >= COMMIT_AFTER);
+        let due = last || (enough && !self.atomic);
+        if self.atomic {
+            self.check_atomic()?;
         }
-        let rest = self.ready.split_off(self.ready.len().min(COMMIT_FILES));
+        if self.committing || !due || self.ready.is_empty() {
+            return Ok(());
+        }
+        let most = if self.atomic { ATOMIC_FILES } else { COMMIT_FILES };
+        let rest = self.ready.split_off(self.ready.len().min(most));
         let files = std::mem::replace(&mut self.ready, rest);
+        self.ready_since = (!self.ready.is_empty()).then_some(now);
+        self.ready_bytes = self.ready.iter().map(|file| file.size).sum();
         // Copies made afterwards need the session.
         let done = last && self.ready.is_empty() && self.pending_copies() == 0;
         let batch = self.batch;
         self.batch += 1;
         self.committing = true;
         self.finished = done;
-        let calls = self.session.calls();
+        let (calls, atomic) = (self.session.calls(), self.atomic);
         self.events.push(Box::pin(async move {
             let paths = files.iter().map(|file| (file.path.clone(), file.size)).collect();
-            Event::Committed(paths, calls.commit(batch, files, done).await)
+            Event::Committed(paths, calls.commit(batch, files, atomic, done).await)
         }));
+        Ok(())
+    }
+
+    /// Whether all files can still become visible at one moment.
+    fn check_atomic(&self) -> Result<(), Failure> {
+        if let Some((path, failure)) = self.report.failed.first() {
+            let what = format!("{path}: {}; so nothing became visible", failure.message);
+            return Err(Failure { message: what, ..failure.clone() });
+        }
+        if self.ready.len() <= ATOMIC_FILES && self.ready_chunks <= ATOMIC_CHUNKS {
+            return Ok(());
+        }
+        let what = format!(
+            "more than {ATOMIC_FILES} files, or {ATOMIC_CHUNKS} chunks, cannot become visible at one moment"
+        );
+        Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
+            .hint("copy the tree without --atomic, or in parts"))
     }
 
     pub(super) fn take_committed(&mut self, files: Vec<(PoolPath, u64)>, committed: Committed) {

@@ -1,7 +1,9 @@
 //! Offering: which chunks the pool holds already.
 
 use super::{Event, Offer, Window};
+use potluck_core::chunk::ChunkName;
 use potluck_core::ids::DonorId;
+use potluck_core::size::format_size;
 use potluck_wire::control::Offered;
 use std::collections::HashMap;
 
@@ -35,6 +37,13 @@ impl Window {
 
     pub(super) fn take_offered(&mut self, offer: Offer, offered: Offered) {
         self.offering = false;
+        let unused = offered.held.iter().filter(|held| held.unused);
+        let unused: Vec<ChunkName> =
+            unused.filter_map(|held| offer.names.get(held.index as usize).copied()).collect();
+        self.count_resumed(&unused);
+        if offered.held.len() < offer.names.len() || self.all_cut() {
+            self.tell_resumed();
+        }
         let held = offered.held.into_iter().map(|held| (held.index as usize, held.donors));
         let mut held: HashMap<usize, Vec<DonorId>> = held.collect();
         let Offer { names, groups } = offer;
@@ -63,5 +72,36 @@ impl Window {
                 self.count_copies(name);
             }
         }
+    }
+
+    /// Chunks that an interrupted upload left.
+    fn count_resumed(&mut self, unused: &[ChunkName]) {
+        let len = |name| match self.chunks.get(name) {
+            Some(chunk) => u64::from(chunk.len),
+            None => self.groups.body(name).map_or(0, |body| body.len() as u64),
+        };
+        self.report.resumed_bytes += unused.iter().map(len).sum::<u64>();
+    }
+
+    /// Says once how much need not be sent again: when the first chunk is found that has to be.
+    fn tell_resumed(&mut self) {
+        let resumed = self.report.resumed_bytes;
+        if resumed == 0 || std::mem::replace(&mut self.told_resumed, true) {
+            return;
+        }
+        // Parity is not among the bytes that its reader counts.
+        let plain = match self.session.reserved.policy.ec {
+            Some(ec) => resumed * ec.data() as u64 / (ec.data() + ec.parity()) as u64,
+            None => resumed,
+        };
+        let text = match self.session.bytes {
+            Some(all) => format!(
+                "continuing: {} of {} are already there",
+                format_size(plain.min(all)),
+                format_size(all)
+            ),
+            None => format!("continuing: {} are already there", format_size(plain)),
+        };
+        self.progress.warn(&text);
     }
 }

@@ -12,9 +12,9 @@ impl Window {
     pub(super) fn grow_ahead(&mut self) {
         let policy = &self.session.reserved.policy;
         // What was said to come is promised; a stream must not have to wait at the end of its promise.
-        let ahead = match self.session.size_known {
-            true => 0,
-            false => {
+        let ahead = match self.session.bytes {
+            Some(_) => 0,
+            None => {
                 let group = policy.ec.map_or(0, |ec| 2 * ec.data() as u64);
                 u64::from(policy.chunk_size) * group.max(u64::from(policy.stripe_width))
             }
@@ -34,8 +34,10 @@ impl Window {
         }
         self.growing = true;
         let (calls, avoid) = (self.session.calls(), self.copies.failed());
-        // For a full donor no other turns up by waiting.
-        let wait = !self.donor_full;
+        // For a full donor no other turns up by waiting; and once something was sent, the donors that
+        // failed are waited for here.
+        let patient = self.outage.has_begun() && !self.client.patience.donors.is_zero();
+        let wait = !self.donor_full && !patient;
         self.events.push(Box::pin(async move {
             let grown = calls.grow(bytes, avoid, wait).await;
             Event::Grown(bytes, grown)
@@ -45,6 +47,11 @@ impl Window {
     /// Too few donors are left for what has been read: asks for others.
     pub(super) fn replace_donors(&mut self) -> Result<(), Failure> {
         if let Some(refusal) = &self.grow_refused {
+            let full = self.donor_full || self.client.patience.donors.is_zero();
+            if !full && self.outage.is_waited_for(refusal) {
+                self.wait_for_donors();
+                return Ok(());
+            }
             let names: Vec<_> =
                 self.copies.failed().into_iter().map(|donor| self.donors.name(donor)).collect();
             let mut failure = refusal.clone();

@@ -32,7 +32,7 @@ impl Settling {
         }
         let missing = window.abandoned + window.pending_copies();
         let Window { session, batch, .. } = *window;
-        match session.calls().commit(batch, Vec::new(), true).await {
+        match session.calls().commit(batch, Vec::new(), false, true).await {
             Ok(_) => session.finish(),
             Err(failure) => tracing::debug!(%failure, "the lease ends the session"),
         }

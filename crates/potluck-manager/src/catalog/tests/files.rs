@@ -99,6 +99,7 @@ impl Fixture {
             mirror: self.mirror,
             asked: self.asked,
             files: files.into_iter().map(Ok).collect(),
+            atomic: false,
             done,
         };
         let tx = self.db.unchecked_transaction().expect("a transaction");

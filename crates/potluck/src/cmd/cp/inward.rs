@@ -61,6 +61,7 @@ pub async fn copy(
         condition: condition(args),
         bytes: bytes(&wanted.files),
         spare_content: !args.allow_empty,
+        atomic: args.atomic,
     };
     let mut report =
         CpReport { skipped: wanted.skipped, failed: wanted.failed, ..CpReport::default() };
@@ -74,6 +75,12 @@ pub async fn copy(
     let client = &client.watched(Arc::clone(&progress));
     let parts = by_policy(client, to, wanted.files).await?;
     let several = parts.len() > 1;
+    if args.atomic && several {
+        return Err(usage(
+            "directories with different policies cannot become visible at one moment",
+        )
+        .hint("copy them one after the other, or without --atomic"));
+    }
     let mut ended = None;
     for (root, files) in parts {
         options.bytes = bytes(&files);
@@ -144,6 +151,7 @@ impl CpReport {
         add(&mut self.sent_chunks, done.sent_chunks);
         add(&mut self.sent_bytes, done.sent_bytes);
         add(&mut self.held_chunks, done.held_chunks);
+        add(&mut self.resumed_bytes, done.resumed_bytes);
         add(&mut self.pending_copies, done.pending_copies);
         let stored = done.stored.into_iter();
         self.versions.extend(

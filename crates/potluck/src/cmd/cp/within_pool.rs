@@ -99,6 +99,7 @@ impl Copying<'_> {
             condition: condition(self.args),
             bytes: Some(bytes),
             spare_content: false,
+            atomic: self.args.atomic,
         };
         let progress = progress_bar::transfer(shown, Some(bytes));
         let client = self.client.watched(Arc::clone(&progress));

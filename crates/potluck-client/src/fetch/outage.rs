@@ -1,0 +1,127 @@
+//! Outages in the middle of a read: donors, or the link to them, are away for a while. What was read
+//! stays; they are tried again for as long as the client's patience lasts.
+
+use super::Fetcher;
+use crate::buffer::Buffer;
+use crate::link::LinkError;
+use crate::patience::{Pauses, do_not_answer};
+use crate::recipe::Recipe;
+use potluck_core::clock::Tick;
+use potluck_core::ids::DonorId;
+use potluck_core::read_plan::Piece;
+use potluck_wire::bulk::Status;
+use potluck_wire::control::Open;
+use potluck_wire::error::Failure;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+
+/// How the donors of a read answer.
+#[derive(Default)]
+pub(super) struct Outage {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Whether a donor has given anything yet.
+    begun: bool,
+    /// Donors that did not answer once.
+    away: BTreeMap<DonorId, Away>,
+    /// What opens the files of the read again.
+    open: Option<Open>,
+}
+
+struct Away {
+    /// When it first did not answer; `None` once it answered again.
+    since: Option<Tick>,
+    /// When it last did not.
+    last: Tick,
+}
+
+/// A unit that could not be fetched.
+pub(super) struct Failed {
+    /// Donors that have any chunk which may serve to read it.
+    pub holders: BTreeSet<DonorId>,
+    /// When this try began.
+    pub began: Tick,
+    /// Why.
+    pub failure: Failure,
+}
+
+impl Outage {
+    /// A donor answered, or did not.
+    pub fn answered(&self, donor: DonorId, answer: &Result<Buffer, LinkError>, now: Tick) {
+        let mut state = self.state.lock().expect("no holder panics");
+        match answer {
+            Ok(_) => {
+                state.begun = true;
+                state.away.entry(donor).and_modify(|away| away.since = None);
+            }
+            // Where it is, or what lets a client in there, may have changed.
+            Err(LinkError::Away(_) | LinkError::Refused(Status::Away | Status::Denied)) => {
+                let away = state.away.entry(donor).or_insert(Away { since: None, last: now });
+                away.since.get_or_insert(now);
+                away.last = now;
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// Donors that are away, or were while the unit was tried, and since when the first of them is;
+    /// `None` if waiting does not help.
+    fn away(&self, failed: &Failed) -> Option<(Vec<DonorId>, Tick)> {
+        let state = self.state.lock().expect("no holder panics");
+        let concerned = state.away.iter().filter(|(donor, away)| {
+            let was_away = away.since.is_some() || away.last >= failed.began;
+            state.begun && was_away && failed.holders.contains(donor)
+        });
+        let away: Vec<(DonorId, Tick)> =
+            concerned.map(|(donor, away)| (*donor, away.since.unwrap_or(away.last))).collect();
+        let since = away.iter().map(|(_, since)| *since).min()?;
+        Some((away.into_iter().map(|(donor, _)| donor).collect(), since))
+    }
+}
+
+impl Fetcher {
+    /// Learns how the files of this read can be opened again.
+    pub fn reopens_by(&self, open: Open) {
+        self.outage.state.lock().expect("no holder panics").open = Some(open);
+    }
+
+    /// Lets some time pass before a unit that failed is tried again, and asks the manager where its
+    /// donors are then; gives the failure back when patience is over.
+    pub(super) async fn wait_for_donors(
+        &self,
+        pauses: &mut Option<Pauses>,
+        failed: Failed,
+    ) -> Result<(), Failure> {
+        let limit = self.client.patience.donors;
+        let Some((away, since)) = self.outage.away(&failed).filter(|_| !limit.is_zero()) else {
+            return Err(failed.failure);
+        };
+        let names: Vec<String> = away.iter().map(|donor| self.donors.name(*donor)).collect();
+        let pauses = pauses.get_or_insert_with(|| Pauses::new(&self.client, since));
+        if !pauses.pause(&do_not_answer(&names), limit).await {
+            return Err(failed.failure);
+        }
+        let open = self.outage.state.lock().expect("no holder panics").open.clone();
+        if let Some(open) = open {
+            let opened = self.client.call_patiently(&open).await?;
+            // Those that answer keep the links that they have.
+            let again = opened.donors.into_iter().filter(|access| away.contains(&access.donor));
+            self.donors.learn(again.collect());
+        }
+        Ok(())
+    }
+}
+
+/// Donors that have any chunk which may serve to read `pieces`.
+pub(super) fn holders(recipe: &Recipe, pieces: &[Piece]) -> BTreeSet<DonorId> {
+    match (recipe.file.ec, pieces.first()) {
+        (Some(ec), Some(first)) => {
+            let group = recipe.group(ec, first.index);
+            (0..ec.width()).flat_map(|position| group.holders(position)).copied().collect()
+        }
+        _ => pieces.iter().flat_map(|piece| recipe.holders(piece.index)).copied().collect(),
+    }
+}

@@ -1,0 +1,116 @@
+//! A link may be away for as long as the user likes: transfers go on where they were.
+
+use super::content::{arg, assert_same, bytes, file};
+use super::lab::{Lab, Lending};
+use super::program::code_of;
+use super::tap::Tap;
+use super::waiting::{PATIENCE, pause, wait_until};
+use std::io::{Read, Write};
+use std::time::{Duration, Instant};
+
+/// Longer than anybody waits for one answer of a donor.
+const DOWN: Duration = Duration::from_secs(12);
+
+/// A pool of which every client's link to the donors can be cut; the donors' own link to the manager
+/// stays, so that the manager takes them for well.
+fn pool(donors: usize) -> (Lab, Vec<Tap>) {
+    let mut lab = Lab::manager_only(&["--lease", "2s", "--resume-window", "10m"]);
+    let mut taps = Vec::new();
+    for number in 1..=donors {
+        let (name, tap) = (format!("donor-{number}"), Tap::listening());
+        lab.lend(&name, Lending { advertise: Some(tap.address()), ..Lending::default() });
+        tap.aim(lab.donor_address(&name));
+        taps.push(tap);
+    }
+    lab.wait_live();
+    (lab, taps)
+}
+
+fn cut(taps: &[Tap], cut: bool) {
+    taps.iter().for_each(|tap| tap.cut(cut));
+}
+
+fn put_through_an_outage(donors: usize, create: &[&str]) {
+    let (lab, taps) = pool(donors);
+    lab.cli.ok(&[&["space", "create", "lab", "--chunk-size", "64KiB"], create].concat());
+    let content = bytes(1, 12 << 20);
+    let (first, rest) = content.split_at(8 << 20);
+    let mut writer = lab.cli.start(&["cp", "-", "pot://lab/f"]);
+    let mut input = writer.child().stdin.take().expect("a pipe");
+    input.write_all(first).expect("a writer that reads");
+    wait_until("the first part to be stored", PATIENCE, || lab.chunk_files() >= 8 * 16);
+    cut(&taps, true);
+    input.write_all(rest).expect("a writer that reads");
+    drop(input);
+    pause(DOWN);
+    assert!(writer.ended().is_none(), "it waits");
+    cut(&taps, false);
+    assert_eq!(code_of(writer.end_within("the writer", 3 * PATIENCE)), 0);
+    assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");
+    assert_eq!(lab.cli.json(&["stat", "pot://lab/f"])["entry"]["version"], 1);
+}
+
+#[test]
+fn a_put_goes_on_after_the_link_to_the_donors_was_down() {
+    put_through_an_outage(2, &["--copies", "2"]);
+}
+
+#[test]
+fn an_erasure_coded_put_goes_on_after_the_link_to_the_donors_was_down() {
+    put_through_an_outage(3, &["--ec", "2+1"]);
+}
+
+fn get_through_an_outage(donors: usize, create: &[&str]) {
+    let (lab, taps) = pool(donors);
+    lab.cli.ok(&[&["space", "create", "lab", "--chunk-size", "64KiB"], create].concat());
+    let (input, content) = file(lab.dir(), "input", 2, 32 << 20);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    let mut reader = lab.cli.start(&["cat", "pot://lab/f"]);
+    let mut out = reader.child().stdout.take().expect("a pipe");
+    let mut read = vec![0; 2 << 20];
+    out.read_exact(&mut read).expect("the first part");
+    cut(&taps, true);
+    // The rest is asked for only as it is read.
+    let rest = std::thread::spawn(move || {
+        out.read_to_end(&mut read).expect("the rest");
+        read
+    });
+    pause(DOWN);
+    assert!(reader.ended().is_none(), "it waits");
+    cut(&taps, false);
+    assert_eq!(code_of(reader.end_within("the reader", 3 * PATIENCE)), 0);
+    assert_same(&rest.join().expect("a reader"), &content, "the file");
+}
+
+#[test]
+fn a_get_goes_on_after_the_link_to_the_donors_was_down() {
+    get_through_an_outage(2, &["--copies", "2"]);
+}
+
+#[test]
+fn an_erasure_coded_get_goes_on_after_the_link_to_the_donors_was_down() {
+    get_through_an_outage(3, &["--ec", "2+1"]);
+}
+
+#[test]
+fn patience_ends_a_put_whose_donors_stay_away_and_what_was_sent_is_kept() {
+    let (lab, taps) = pool(2);
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
+    let content = bytes(3, 12 << 20);
+    let mut writer = lab.cli.start(&["--patience", "5s", "--json", "cp", "-", "pot://lab/f"]);
+    let mut input = writer.child().stdin.take().expect("a pipe");
+    input.write_all(&content[..8 << 20]).expect("a writer that reads");
+    wait_until("the first part to be stored", PATIENCE, || lab.chunk_files() >= 8 * 16);
+    cut(&taps, true);
+    let began = Instant::now();
+    input.write_all(&content[8 << 20..]).expect("a writer that reads");
+    drop(input);
+    assert_eq!(code_of(writer.end_within("the writer", 3 * PATIENCE)), 5);
+    assert!(began.elapsed() >= Duration::from_secs(5), "{:?}", began.elapsed());
+    cut(&taps, false);
+    let input = lab.dir().join("input");
+    std::fs::write(&input, &content).expect("a file");
+    let report = lab.cli.json(&["cp", arg(&input), "pot://lab/f"]);
+    assert!(report["resumed_bytes"].as_u64() >= Some(8 << 20), "{report}");
+    assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");
+}

@@ -1,0 +1,193 @@
+//! An upload that was interrupted goes on where it was: the same command, started again, sends only
+//! what is missing. The proof is in bytes: what went to the donors over the wire.
+
+use super::content::{arg, assert_same, bytes, file};
+use super::lab::{Cli, Lab, Lending};
+use super::program::{Running, code_of};
+use super::tap::Tap;
+use super::waiting::{PATIENCE, wait_until};
+use rustix::process::Signal;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ChildStdin;
+
+const CHUNK: usize = 64 << 10;
+/// What a put costs beside its bytes, and what no donor had told of when the writer ended.
+const BESIDE: u64 = 2 << 20;
+/// Interrupted uploads are kept for longer than any test takes; leases are short.
+const KEPT: &[&str] = &["--resume-window", "10m", "--lease", "2s", "--gc-grace", "1s"];
+
+/// A pool whose clients' traffic with the donors is counted.
+struct Counted {
+    lab: Lab,
+    taps: Vec<Tap>,
+}
+
+impl Counted {
+    fn with_donors(count: usize, lends: &str, options: &[&str]) -> Self {
+        let mut lab = Lab::manager_only(options);
+        let tap = |number| {
+            let (name, tap) = (format!("donor-{number}"), Tap::listening());
+            let advertise = Some(tap.address());
+            lab.lend(&name, Lending { advertise, max: lends.into(), ..Lending::default() });
+            tap.aim(lab.donor_address(&name));
+            tap
+        };
+        let taps = (1..=count).map(tap).collect();
+        lab.wait_live();
+        Self { lab, taps }
+    }
+
+    /// Bytes that went over all wires so far.
+    fn carried(&self) -> u64 {
+        self.taps.iter().map(|tap| tap.heard().len() as u64).sum()
+    }
+
+    /// Stores a file by a command that is interrupted when the first `part` bytes are at donors.
+    /// Gives the whole file. For each chunk of it the space stores so many half ones.
+    fn interrupted(
+        &self,
+        seed: u64,
+        (len, part): (usize, usize),
+        halves: usize,
+        end: End,
+    ) -> (PathBuf, Vec<u8>) {
+        let (input, content) = file(self.lab.dir(), &format!("input-{seed}"), seed, len);
+        let (before, stored) = (self.lab.chunk_files(), part * halves / 2);
+        let mut writer = Writer::start(&self.lab.cli, "pot://lab/f", &[]);
+        writer.feed(&content[..part]);
+        wait_until("the first part to be stored", PATIENCE, || {
+            self.lab.chunk_files() - before >= stored / CHUNK
+        });
+        writer.end(end);
+        wait_until("what was sent to be kept", PATIENCE, || {
+            let status = self.lab.cli.status();
+            let kept = status["interrupted_bytes"].as_u64() >= Some(stored as u64);
+            kept && status["interrupted_uploads"] == 1 && status["sessions"] == 0
+        });
+        (input, content)
+    }
+
+    /// Stores it again, and asserts that no more than `missing` bytes go over the wires.
+    fn goes_on(&self, input: &Path, content: &[u8], missing: u64) {
+        let before = self.carried();
+        let report = self.lab.cli.json(&["cp", arg(input), "pot://lab/f"]);
+        let sent = self.carried() - before;
+        println!("{sent} bytes were sent for {missing} that were missing: {report}");
+        assert!(sent <= missing + BESIDE, "{sent} bytes for {missing}: {report}");
+        assert!(report["resumed_bytes"].as_u64() > Some(0), "{report}");
+        assert_same(&self.lab.cli.cat("pot://lab/f"), content, "the file");
+    }
+}
+
+/// How a writer ends.
+#[derive(Clone, Copy)]
+enum End {
+    Interrupted,
+    Killed,
+}
+
+/// A `cp - PATH` under way.
+struct Writer {
+    running: Running,
+    input: Option<ChildStdin>,
+}
+
+impl Writer {
+    fn start(cli: &Cli, path: &str, options: &[&str]) -> Self {
+        let mut running = cli.start(&[&["cp", "-", path], options].concat());
+        let input = running.child().stdin.take();
+        Self { running, input }
+    }
+
+    fn feed(&mut self, bytes: &[u8]) {
+        self.input.as_mut().expect("an open input").write_all(bytes).expect("a writer that reads");
+    }
+
+    fn end(&mut self, end: End) {
+        match end {
+            End::Interrupted => {
+                self.running.signal(Signal::INT);
+                assert_eq!(code_of(self.running.end("the interrupted writer")), 130);
+            }
+            End::Killed => drop(self.running.kill_9()),
+        }
+    }
+
+    fn finish(mut self) -> i32 {
+        drop(self.input.take());
+        code_of(self.running.end("the writer"))
+    }
+}
+
+#[test]
+fn an_upload_interrupted_in_the_middle_of_a_file_sends_only_what_is_missing() {
+    let pool = Counted::with_donors(2, "1GiB", KEPT);
+    pool.lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
+    let (input, content) = pool.interrupted(1, (24 << 20, 18 << 20), 2, End::Interrupted);
+    pool.goes_on(&input, &content, 6 << 20);
+}
+
+#[test]
+fn an_upload_whose_process_died_goes_on_with_copies_and_after_a_restart_of_the_manager() {
+    let mut pool = Counted::with_donors(2, "1GiB", KEPT);
+    pool.lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
+    let (input, content) = pool.interrupted(2, (16 << 20, 12 << 20), 4, End::Killed);
+    pool.lab.kill_manager();
+    pool.lab.start_manager();
+    pool.goes_on(&input, &content, 2 * (4 << 20));
+}
+
+#[test]
+fn an_erasure_coded_upload_goes_on() {
+    let pool = Counted::with_donors(3, "1GiB", KEPT);
+    pool.lab.cli.ok(&["space", "create", "lab", "--ec", "2+1", "--chunk-size", "64KiB"]);
+    let (input, content) = pool.interrupted(3, (16 << 20, 12 << 20), 3, End::Interrupted);
+    pool.goes_on(&input, &content, (4 << 20) * 3 / 2);
+}
+
+/// D2: what nobody goes on with is gone when its time is over.
+#[test]
+fn d2_an_interrupted_upload_that_nobody_takes_up_is_reclaimed() {
+    let options = ["--resume-window", "3s", "--lease", "2s", "--gc-grace", "1s"];
+    let pool = Counted::with_donors(2, "1GiB", &options);
+    pool.lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
+    pool.interrupted(4, (8 << 20, 6 << 20), 2, End::Killed);
+    pool.lab.wait_clean(0);
+    assert_eq!(pool.lab.cli.status()["interrupted_uploads"], 0);
+    pool.lab.cli.fails(3, &["stat", "pot://lab/f"]);
+}
+
+/// Nobody can fill a pool with uploads that are never finished.
+#[test]
+fn interrupted_uploads_give_way_when_room_is_needed() {
+    let pool = Counted::with_donors(2, "32MiB", KEPT);
+    pool.lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
+    pool.interrupted(5, (40 << 20, 24 << 20), 2, End::Interrupted);
+    let (other, content) = file(pool.lab.dir(), "other", 6, 48 << 20);
+    pool.lab.cli.ok(&["cp", arg(&other), "pot://lab/other"]);
+    assert_same(&pool.lab.cli.cat("pot://lab/other"), &content, "what needed the room");
+    assert_eq!(pool.lab.cli.status()["interrupted_uploads"], 0);
+}
+
+/// A session outlives its lease: its client was away and goes on.
+#[test]
+fn a_writer_that_was_away_for_longer_than_its_lease_goes_on() {
+    let pool = Counted::with_donors(2, "1GiB", KEPT);
+    pool.lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
+    let content = bytes(7, 16 << 20);
+    let mut writer = Writer::start(&pool.lab.cli, "pot://lab/f", &[]);
+    let (first, rest) = content.split_at(12 << 20);
+    writer.feed(first);
+    wait_until("the first part to be stored", PATIENCE, || pool.lab.chunk_files() >= 12 * 16);
+    let before = pool.carried();
+    writer.running.signal(Signal::STOP);
+    wait_until("its lease to end", PATIENCE, || pool.lab.cli.status()["interrupted_uploads"] == 1);
+    writer.running.signal(Signal::CONT);
+    writer.feed(rest);
+    assert_eq!(writer.finish(), 0);
+    let sent = pool.carried() - before;
+    assert!(sent <= rest.len() as u64 + BESIDE, "{sent} bytes were sent for {}", rest.len());
+    assert_same(&pool.lab.cli.cat("pot://lab/f"), &content, "the file");
+    assert_eq!(pool.lab.cli.status()["interrupted_uploads"], 0);
+}
