@@ -1,5 +1,7 @@
-//! A pool of two machines that know each other by name, or by address only.
+//! A pool of two machines, made by typing what README says, on machines that know each other by name
+//! and on machines that know addresses only.
 
+use super::docs::{Typist, blocks};
 use super::machines::{Machines, Naming};
 use super::waiting::{PATIENCE, wait_until};
 use rustix::process::Signal;
@@ -24,4 +26,46 @@ fn machines_have_names_addresses_and_files_of_their_own() {
     bench.plug_in();
     wait_until("the network to be back", PATIENCE, || bench.sh(get).code == 0);
     head.stop("python3", Signal::TERM);
+}
+
+/// What README says works as it stands: from nothing to files that are safe on two machines.
+#[track_caller]
+fn readme_makes_a_pool_of_two_machines(test: &str, naming: Naming) {
+    let Some(lab) = Machines::new(test, naming, &["alice", "bob"]) else { return };
+    let (alice, bob) = (lab.machine("alice"), lab.machine("bob"));
+    alice
+        .sh("mkdir results && head -c 3000000 /dev/urandom > results/run7.h5 && date > results/log")
+        .ok();
+    let typist = Typist::new(&lab);
+    for block in blocks("README.md", "Two machines") {
+        typist.types(&block, "alice");
+    }
+    let status = alice.sh("potluck --json status").ok().json();
+    for donor in status["donors"].as_array().expect("donors") {
+        assert_eq!(donor["state"], "live", "{status}");
+    }
+    alice.sh("cmp -n 1024 first-kib results/run7.h5").ok();
+
+    // Either machine may die.
+    bob.kill_all();
+    alice.sh("potluck cat pot://lab/results/run7.h5 | cmp - results/run7.h5").ok();
+    bob.start("potluck lend", "lending up to ");
+    wait_until("bob to be back", PATIENCE, || {
+        let status = alice.sh("potluck --json status").ok().json();
+        let donors = status["donors"].as_array().expect("donors");
+        donors.iter().all(|donor| donor["state"] == "live")
+    });
+    alice.sh("potluck verify -r --read pot://lab").ok();
+}
+
+#[test]
+fn readme_makes_a_pool_of_two_machines_that_know_names() {
+    let test = "readme_makes_a_pool_of_two_machines_that_know_names";
+    readme_makes_a_pool_of_two_machines(test, Naming::Dns);
+}
+
+#[test]
+fn readme_makes_a_pool_of_two_machines_that_know_addresses_only() {
+    let test = "readme_makes_a_pool_of_two_machines_that_know_addresses_only";
+    readme_makes_a_pool_of_two_machines(test, Naming::AddressOnly);
 }
