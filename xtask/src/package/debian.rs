@@ -89,7 +89,7 @@ impl Staged {
     /// Units of systemd, of the machine and of its users. None of them is enabled.
     fn units(&self) -> Result<()> {
         for scope in ["system", "user"] {
-            for unit in fs::read_dir(format!("packaging/systemd/{scope}")).into_iter().flatten() {
+            for unit in fs::read_dir(format!("packaging/systemd/{scope}"))? {
                 let unit = unit?.path();
                 let name = unit.file_name().context("a name")?.to_string_lossy().into_owned();
                 self.copy(&unit, &format!("usr/lib/systemd/{scope}/{name}"))?;

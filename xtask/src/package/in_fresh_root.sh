@@ -7,6 +7,9 @@ paths() {
         -o -path /var/log -o -path /var/cache \) -prune -o -print | sort
 }
 
+# Where a machine's own units stand; this root has no systemd that would have made it.
+mkdir -p /etc/systemd/system
+
 paths > /tmp/before
 
 dpkg -i /tmp/potluck.deb
@@ -24,7 +27,14 @@ potluck demo --dir /tmp /usr/bin/potluck
 # Installed over itself, as an upgrade does.
 dpkg -i /tmp/potluck.deb
 
-mkdir -p /etc/potluck /var/lib/potluck
+# A service of the machine takes the package's unit, and says the rest beside it.
+test ! -e /var/lib/potluck
+potluck service install lend --system --root / --dir /var/lib/potluck/lent
+test ! -e /etc/systemd/system/potluck-lend.service
+test -s /etc/systemd/system/potluck-lend.service.d/potluck.conf
+test -s /usr/lib/systemd/user/potluck-lend.service
+
+mkdir -p /etc/potluck
 echo 'progress = false' > /etc/potluck/config.toml
 echo 'the last copy' > /var/lib/potluck/chunk
 dpkg -r potluck
