@@ -262,6 +262,7 @@ impl Fetcher {
             _ => return,
         };
         tracing::warn!(donor = self.donors.name(donor), %chunk, %error, "bad copy");
+        self.client.meet_bad_copy();
         let (caller, report) = (self.client.caller.clone(), Report { chunk, donor, fault });
         self.client.aside(async move {
             if let Err(failure) = caller.call(&report).await {

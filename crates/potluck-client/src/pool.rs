@@ -11,6 +11,7 @@ use potluck_wire::call::{Caller, Unanswered};
 use potluck_wire::control::{Call, Open, Opened};
 use potluck_wire::env::Env;
 use potluck_wire::error::{ErrorKind, Failure, code};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -37,6 +38,7 @@ pub struct Client {
     /// Is told whom it waits for.
     pub watcher: Arc<dyn Progress>,
     aside: Arc<Mutex<JoinSet<()>>>,
+    bad_copies: Arc<AtomicU64>,
 }
 
 impl Client {
@@ -49,6 +51,7 @@ impl Client {
             patience: Patience::default(),
             watcher: Arc::new(Quiet),
             aside: Arc::default(),
+            bad_copies: Arc::default(),
         }
     }
 
@@ -77,6 +80,16 @@ impl Client {
 
     fn with_memory(&self, least: usize) -> Self {
         Self { buffers: Buffers::new(MEMORY.max(least)), ..self.clone() }
+    }
+
+    /// Copies that were found missing or spoiled while others were read, by this client and all that
+    /// were made from it.
+    pub fn bad_copies(&self) -> u64 {
+        self.bad_copies.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn meet_bad_copy(&self) {
+        self.bad_copies.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Does something that nobody waits for now, such as telling the manager of a bad copy.

@@ -110,3 +110,38 @@ pub fn count(number: u64, one: &str) -> String {
         None => format!("{number} {one}s"),
     }
 }
+
+/// Seconds as people say them: the coarser, the longer.
+pub fn duration(seconds: u64) -> String {
+    let (minute, hour, day) = (60, 3_600, 86_400);
+    let two = |large: u64, name: &str, small: u64, less: &str| {
+        let (whole, rest) = (seconds / large, seconds % large / small);
+        match (whole, rest) {
+            (0, rest) => format!("{rest}{less}"),
+            (whole, 0) => format!("{whole}{name}"),
+            (whole, rest) => format!("{whole}{name} {rest}{less}"),
+        }
+    };
+    match seconds {
+        0..120 => two(minute, "m", 1, "s"),
+        120..7_200 => two(hour, "h", minute, "m"),
+        7_200..172_800 => two(day, "d", hour, "h"),
+        _ => format!("{}d", seconds / day),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_as_coarse_as_they_are_long() {
+        assert_eq!(duration(0), "0s");
+        assert_eq!(duration(95), "1m 35s");
+        assert_eq!(duration(3_725), "1h 2m");
+        assert_eq!(duration(100_000), "1d 3h");
+        assert_eq!(duration(3 * 86_400 + 7_000), "3d");
+        assert_eq!(duration(86_400), "1d");
+        assert_eq!(duration(400 * 86_400), "400d");
+    }
+}

@@ -38,6 +38,7 @@ mod stats_cache;
 mod survey;
 mod trial;
 mod trim;
+mod verdict;
 
 pub use backup::file::backup;
 pub use config::ManagerConfig;

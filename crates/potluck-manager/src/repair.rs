@@ -64,6 +64,10 @@ pub struct Kept {
     pub damaged: Damaged,
     /// Since when something changed that it has not seen.
     dirty: Option<Tick>,
+    /// Since when something got worse that it has not seen, and what.
+    worse: Option<(Tick, &'static str)>,
+    /// Donors whose copies it could not rely on at that moment.
+    unheard: BTreeSet<DonorId>,
     /// Someone waits for it now.
     hurry: bool,
     /// Answers of the first of two donors that compute the same parity.
@@ -81,6 +85,26 @@ impl Keeper {
     /// Something changed: a survey should look again.
     pub fn changed(&self, now: Tick) {
         self.kept().dirty.get_or_insert(now);
+    }
+
+    /// Files may be less safe than the last survey found, for this reason.
+    pub fn worse(&self, now: Tick, why: &'static str) {
+        let mut kept = self.kept();
+        kept.dirty.get_or_insert(now);
+        kept.worse.get_or_insert((now, why));
+    }
+
+    /// What the last survey does not know, by which files may be less safe than it found.
+    pub fn unseen(&self, unheard: &BTreeSet<DonorId>) -> Option<Unseen> {
+        let kept = self.kept();
+        if kept.began.is_none() {
+            return Some(Unseen::All);
+        }
+        let silent: BTreeSet<DonorId> = unheard.difference(&kept.unheard).copied().collect();
+        if !silent.is_empty() {
+            return Some(Unseen::Silent(silent));
+        }
+        kept.worse.map(|(_, why)| Unseen::Worse(why))
     }
 
     /// A survey should look now.
@@ -109,6 +133,17 @@ impl Keeper {
     pub fn is_urgent(&self, now: Tick, service: &Service) -> bool {
         self.due(now, service) == Some(Haste::Urgent)
     }
+}
+
+/// What a survey has not seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unseen {
+    /// Anything: there was none since the manager's start.
+    All,
+    /// That these donors are not heard.
+    Silent(BTreeSet<DonorId>),
+    /// Something else.
+    Worse(&'static str),
 }
 
 /// What a survey is to see, until it has.
@@ -188,6 +223,8 @@ impl Kept {
         self.foreseen.retain(|_, (since, ..)| *since > began);
         self.damaged = findings.damaged.clone();
         self.metadata = findings.metadata.health.clone();
+        self.worse = self.worse.filter(|(since, _)| *since > began);
+        self.unheard = findings.standings.unheard();
         self.began = Some(began);
     }
 

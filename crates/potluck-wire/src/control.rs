@@ -23,8 +23,8 @@ pub use membership::{
 };
 pub use names::{
     ChildUse, ChunkFacts, CopiedFile, CopiedFiles, CopyFiles, Entry, EntryKind, Health, List,
-    Listing, MakeDir, MirrorState, Move, NotCopied, Remove, Removed, Share, Stat, Stated, Usage,
-    Used,
+    Listing, MakeDir, MirrorState, Move, NotCopied, Remove, Removed, Share, Standing, Stat, Stated,
+    Usage, Used, fewer_now,
 };
 pub use reading::{CopyFault, Open, OpenFile, Opened, Report};
 pub use safety::{
@@ -33,7 +33,9 @@ pub use safety::{
     SLOWEST_SCRUB, ScrubNow, Trust,
 };
 pub use spaces::{SpaceCreate, SpaceInfo, SpaceList, SpaceRemove, Spaces};
-pub use status::{DonorState, DonorStatus, MetadataHealth, PoolStatus, SpaceHealth, Status};
+pub use status::{
+    DonorState, DonorStatus, MetadataHealth, PoolState, PoolStatus, SpaceHealth, Status, Verdict,
+};
 pub use writing::{
     Abort, Commit, Committed, Condition, DonorAccess, FileCommit, Grow, Grown, Held, Offer,
     Offered, Outcome, Renew, Reserve, Reserved,

@@ -20,7 +20,7 @@ pub use metadata::{
     Asking, Gc, ManagerAction, ManagerBackup, ManagerRebuild, ManagerRestore, NewPlace,
 };
 pub use policies::{Policy, PolicyOptions, PolicySet, PolicyShow, Space, SpaceCreate, SpaceRm};
-pub use safety::{Caution, Fsck, Repair, Scrub, ScrubNow, Verify, Watch};
+pub use safety::{Caution, Fsck, Repair, Scrub, ScrubNow, Status, Verify, Watch};
 
 use clap::builder::FalseyValueParser;
 use clap::{ArgAction, Parser, Subcommand};
@@ -162,8 +162,10 @@ pub enum Command {
     #[command(subcommand, after_help = "Example:\n  potluck policy set pot://lab/runs --ec 4+2")]
     Policy(Policy),
     /// Show how safe the pool is, and its donors
-    #[command(after_help = "Example:\n  potluck status")]
-    Status,
+    #[command(
+        after_help = "Examples:\n  potluck status\n  potluck status --check || mail -s 'the pool is ailing' admin    (cron)\n\nExit codes with --check: 0 healthy, 4 degraded, 7 unavailable, 5 not known yet."
+    )]
+    Status(Status),
     /// Check how safe a file or tree is, and with --read every byte of it
     #[command(
         after_help = "Examples:\n  potluck verify pot://lab/results.h5\n  potluck verify -r --read pot://lab/runs\n\nExit codes: 0 all is as safe as promised, 4 something is not, 7 something cannot be read."

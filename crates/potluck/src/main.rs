@@ -60,6 +60,7 @@ fn end(done: Result<cmd::Ending, Failure>, output: &Output) -> ExitCode {
     match done {
         Ok(cmd::Ending::Done) => ExitCode::SUCCESS,
         Ok(cmd::Ending::Partial) => ErrorKind::Partial.exit_code().into(),
+        Ok(cmd::Ending::Said(kind)) => kind.exit_code().into(),
         Ok(cmd::Ending::Interrupted) => INTERRUPTED.into(),
         Err(failure) => output.fail(&failure),
     }

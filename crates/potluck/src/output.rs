@@ -1,7 +1,7 @@
 //! What people and programs read: text or JSON on standard output, errors on standard error.
 
 use crate::args::Global;
-pub use potluck_core::size::count;
+pub use potluck_core::size::{count, duration};
 use potluck_wire::error::Failure;
 use serde::Serialize;
 use std::borrow::Cow;
@@ -154,23 +154,6 @@ pub fn time(ms: i64) -> String {
     text.replace('T', " ").trim_end_matches('Z').to_string()
 }
 
-/// Seconds as people say them: the coarser, the longer.
-pub fn duration(seconds: u64) -> String {
-    let whole = match seconds {
-        0..120 => 1,
-        120..7_200 => 60,
-        7_200..172_800 => 3_600,
-        _ => 86_400,
-    };
-    let rounded = seconds / whole * whole;
-    // As `potluck away` takes them.
-    let units = [("d", 86_400, u64::MAX), ("h", 3_600, 24), ("m", 60, 60), ("s", 1, 60)];
-    let parts = units.map(|(unit, length, most)| (rounded / length % most, unit));
-    let parts = parts.into_iter().filter(|(number, _)| *number > 0);
-    let text = parts.map(|(number, unit)| format!("{number}{unit}")).collect::<Vec<_>>().join(" ");
-    if text.is_empty() { "0s".into() } else { text }
-}
-
 /// A name as a terminal may show it: what would move its cursor, or be taken for another line, is
 /// escaped. Programs get names as they are.
 pub fn name(name: &str) -> Cow<'_, str> {
@@ -196,17 +179,6 @@ fn escaped(name: &str) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn durations_are_as_coarse_as_they_are_long() {
-        assert_eq!(duration(0), "0s");
-        assert_eq!(duration(95), "1m 35s");
-        assert_eq!(duration(3_725), "1h 2m");
-        assert_eq!(duration(100_000), "1d 3h");
-        assert_eq!(duration(3 * 86_400 + 7_000), "3d");
-        assert_eq!(duration(86_400), "1d");
-        assert_eq!(duration(400 * 86_400), "400d");
-    }
 
     #[test]
     fn a_name_stays_on_its_line() {

@@ -68,6 +68,9 @@ impl Answer for Commit {
             Ok((outcome, open))
         };
         let (outcome, open) = service.catalog.write(Durability::Disk, work).await?;
+        if open {
+            service.keeper.worse(service.time.tick(), "files were written with fewer copies");
+        }
         if open || first {
             // Copies that are still to be made are made by repair, which closes the window; and of
             // a space that no survey has seen with files nobody can say how safe it is.

@@ -142,7 +142,7 @@ impl Answer for Heartbeat {
 async fn react(service: &Service, donor: DonorId, beat: &Heartbeat) -> Result<(), Failure> {
     let now = service.time.tick();
     if !beat.spoiled.is_empty() {
-        service.keeper.changed(now);
+        service.keeper.worse(now, "a copy is spoiled");
     }
     if beat.excess > 0 || service.pool().awaits_removal(donor, &beat.removed.0) {
         service.keeper.hurry(now);
@@ -255,6 +255,7 @@ async fn sweep(
         }
     }
     if missing > 0 {
+        service.keeper.worse(service.time.tick(), "copies are missing");
         let named = service.pool().called(donor);
         tracing::warn!(
             "{named} has lost {missing} chunks that it had: they were not in its inventory"

@@ -1,17 +1,18 @@
 //! Listing files that are not as safe as they should be (PROMISES L1).
 
 use super::Answer;
+use super::settling::settled;
 use crate::catalog::Error;
 use crate::catalog::entries::{self, Place};
 use crate::catalog::units::{self, Layout, Met};
 use crate::catalog::versions::{self, Version};
 use crate::catalog::walk::Walk;
 use crate::members::Caller;
-use crate::pool::Standings;
+use crate::pool::{Pool, Standings};
 use crate::service::Service;
 use crate::survey::{judge_file, judge_own_file};
 use potluck_core::path::{PoolPath, SYSTEM_SPACE};
-use potluck_wire::control::{Damage, Fsck, FsckReport, Health};
+use potluck_wire::control::{Damage, Fsck, FsckReport, Health, SpaceHealth, Standing};
 use potluck_wire::error::Failure;
 use rusqlite::Connection;
 use std::sync::Arc;
@@ -23,13 +24,18 @@ const PAGE_ENTRIES: usize = 5000;
 
 impl Answer for Fsck {
     async fn answer(self, service: Arc<Service>, _: Caller) -> Result<FsckReport, Failure> {
+        settled(&service, Pool::expects_listings).await;
         let standings = service.pool().standings(service.time.tick());
         let look = move |db: &Connection| {
             let mut look = Look { db, standings, asked: &self, report: FsckReport::default() };
             look.page()?;
             Ok(look.report)
         };
-        Ok(service.catalog.read(look).await?)
+        let report = service.catalog.read(look).await?;
+        if !report.found.is_empty() {
+            see(&service);
+        }
+        Ok(report)
     }
 }
 
@@ -92,6 +98,7 @@ impl Look<'_> {
         self.report.files += 1;
         let judged = judge_file(version, layout, &self.standings);
         let incomplete = self.asked.incomplete && judged.is_incomplete();
+        self.report.waiting += u64::from(judged.health.standing() == Standing::Waiting);
         if judged.health.unreadable > 0 || incomplete {
             let may_return = judged.health.unreadable > 0 && judged.may_return;
             let health = judged.health;
@@ -104,6 +111,16 @@ impl Look<'_> {
         self.report.files += 1;
         let health = Health { unreadable: 1, ..Health::default() };
         self.report.found.push(Damage { path, health, may_return: false, damaged: Some(why) });
+    }
+}
+
+/// What is found less safe than it should be, and was not by the last survey, is not called healthy
+/// until the next.
+pub fn see(service: &Service) {
+    let known = |space: &SpaceHealth| space.incomplete + space.unreadable > 0;
+    let known = service.keeper.kept().spaces.values().any(known);
+    if !known {
+        service.keeper.worse(service.time.tick(), "a file was found less safe than promised");
     }
 }
 

@@ -1,12 +1,14 @@
 //! Listings, facts, sums, and changes to names.
 
-use super::{Answer, health};
+use super::settling::settled;
+use super::{Answer, fsck, health};
 use crate::catalog::{Durability, lists, names};
 use crate::members::Caller;
+use crate::pool::Pool;
 use crate::service::Service;
 use crate::survey::{chunk_facts, judge_file};
 use potluck_wire::control::{
-    Done, List, Listing, MakeDir, Move, Remove, Removed, Stat, Stated, Usage, Used,
+    Done, List, Listing, MakeDir, Move, Remove, Removed, Standing, Stat, Stated, Usage, Used,
 };
 use potluck_wire::error::Failure;
 use std::sync::Arc;
@@ -43,10 +45,17 @@ impl Answer for Stat {
             stated.inline = version.inline;
             stated.chunks = version.chunks;
             stated.chunk_size = version.chunk_size;
+            if version.chunks > 0 {
+                settled(&service, Pool::expects_listings).await;
+            }
             let standings = service.pool().standings(service.time.tick());
             stated.donors = health::shares(&service, &facts.layout);
             stated.live_copies = health::live_copies(&facts.layout, &stated.donors);
-            stated.health = Some(judge_file(&version, &facts.layout, &standings).health);
+            let health = judge_file(&version, &facts.layout, &standings).health;
+            if matches!(health.standing(), Standing::Incomplete | Standing::Unreadable) {
+                fsck::see(&service);
+            }
+            stated.health = Some(health);
             if self.chunks {
                 stated.chunk_list = chunk_facts(&facts.layout, &standings);
             }

@@ -73,6 +73,7 @@ impl Answer for Report {
             return Ok(Done {});
         }
         let now = service.time.tick();
+        service.keeper.worse(now, "a reader met a bad copy");
         let mut pool = service.pool();
         if !pool.is_asked_about(donor, &name) && !pool.hears(who.member, now) {
             return Ok(Done {});

@@ -8,11 +8,12 @@ use crate::members::Caller;
 use crate::pool::Pool;
 use crate::service::Service;
 use crate::survey::Damaged;
+use crate::verdict;
 use potluck_core::size::count;
 use potluck_wire::addresses::{Address, DONOR_PORT};
 use potluck_wire::control::{
     DonorState, DonorStatus, MetadataHealth, PoolStatus, RepairState, SpaceHealth, SpaceInfo,
-    Status,
+    Status, Verdict,
 };
 use potluck_wire::error::Failure;
 use potluck_wire::version;
@@ -43,7 +44,8 @@ impl Answer for Status {
         let mut pool = service.pool();
         let repair = with_changes(pool.repair_state(now), &stats);
         let (interrupted_uploads, interrupted_bytes) = pool.parked();
-        Ok(PoolStatus {
+        let mut status = PoolStatus {
+            verdict: Verdict::default(),
             pool: service.pool_name.clone(),
             version: version::PRODUCT.into(),
             epoch: service.epoch(),
@@ -72,7 +74,11 @@ impl Answer for Status {
             journal_waiting: (service.config().metadata_copies > 0).then_some(waiting),
             gc_held: held,
             catalog_fault: fault,
-        })
+        };
+        let unheard = pool.standings(now).unheard();
+        drop(pool);
+        status.verdict = verdict::judge(&status, service.keeper.unseen(&unheard).as_ref());
+        Ok(status)
     }
 }
 

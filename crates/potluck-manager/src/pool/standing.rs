@@ -215,6 +215,11 @@ impl Standings {
         back
     }
 
+    /// Donors whose copies are not to be relied on now.
+    pub fn unheard(&self) -> BTreeSet<DonorId> {
+        self.iter().filter(|(_, at)| at.worth != Worth::Counts).map(|(donor, _)| donor).collect()
+    }
+
     /// Orders copies by which should be kept: those that count and can be fetched first, then
     /// those of the emptiest donors.
     pub fn rank(&self, copies: &mut [Copy]) {

@@ -6,7 +6,7 @@ use crate::catalog::versions::Version;
 use crate::pool::Standings;
 use potluck_core::ids::DonorId;
 use potluck_core::repair_plan::{Copy, Judged, Worth, judge};
-use potluck_wire::control::{ChunkFacts, Health, MirrorState};
+use potluck_wire::control::{ChunkFacts, Health, MirrorState, Standing};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A file, judged.
@@ -106,8 +106,7 @@ impl File {
 
     /// Whether it is less safe than promised, though it can be read.
     pub fn is_incomplete(&self) -> bool {
-        let Health { incomplete, tolerates, promised, .. } = self.health;
-        incomplete > 0 || tolerates.is_some_and(|tolerates| tolerates < promised)
+        self.health.incomplete > 0 || self.health.standing() == Standing::Incomplete
     }
 
     /// All its units are counted.

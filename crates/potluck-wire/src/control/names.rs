@@ -144,6 +144,47 @@ pub struct Health {
     pub changing_to: Option<Redundancy>,
 }
 
+/// What a file's health comes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Standing {
+    /// As safe as promised.
+    Safe,
+    /// As safe as promised when donors are back that are silent now.
+    Waiting,
+    /// Readable, but less safe than promised.
+    Incomplete,
+    /// Something of it cannot be read now.
+    Unreadable,
+}
+
+impl Health {
+    /// What it comes to: the one judgement that every command shows.
+    pub fn standing(&self) -> Standing {
+        match self.tolerates {
+            Some(tolerates) if self.unreadable == 0 => {
+                match self.incomplete == 0 && tolerates >= self.promised {
+                    false => Standing::Incomplete,
+                    true if self.fewer_now().is_some() => Standing::Waiting,
+                    true => Standing::Safe,
+                }
+            }
+            _ => Standing::Unreadable,
+        }
+    }
+
+    /// How many more donors may go now, where that is fewer than may die for ever: some are silent.
+    pub fn fewer_now(&self) -> Option<u32> {
+        fewer_now(self.tolerates, self.tolerates_now)
+    }
+}
+
+/// How many more donors may go before something cannot be read, where silent ones make that fewer
+/// than may die before something is lost.
+pub fn fewer_now(tolerates: Option<u32>, now: Option<u32>) -> Option<u32> {
+    now.filter(|now| tolerates.is_some_and(|tolerates| *now < tolerates))
+}
+
 /// One chunk of a file as it is now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChunkFacts {

@@ -307,6 +307,9 @@ pub struct FsckReport {
     pub files: u64,
     /// Of the pool's own metadata, files that are not as safe as they should be.
     pub metadata: u64,
+    /// Files that are as safe as promised when donors are back that are silent now; none of them is
+    /// in `found`.
+    pub waiting: u64,
     /// Those with something to say of.
     pub found: Vec<Damage>,
     /// Set when there is more.

@@ -16,6 +16,9 @@ call!(Status => PoolStatus, "status");
 /// The pool at one moment.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct PoolStatus {
+    /// The pool in one sentence, as all commands tell it.
+    #[serde(default)]
+    pub verdict: Verdict,
     /// What the pool is called.
     pub pool: String,
     /// The manager's version.
@@ -72,6 +75,35 @@ pub struct PoolStatus {
     pub donors: Vec<DonorStatus>,
 }
 
+/// The pool in one sentence: whether it is well, why not, and what to do.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Verdict {
+    /// How the pool is.
+    pub state: PoolState,
+    /// Why.
+    pub reason: String,
+    /// What to do; may be empty.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub advice: String,
+}
+
+/// How the pool is, from well to worst.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PoolState {
+    /// Everything is as safe as promised.
+    Healthy,
+    /// Something happened, or the manager has just started, and how safe files are is still being
+    /// looked at.
+    #[default]
+    NotKnown,
+    /// Everything can be read, and something is less safe than promised.
+    Degraded,
+    /// Something cannot be read or stored now.
+    Unavailable,
+}
+
 /// How safe a space is, as of the last survey.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -101,6 +133,13 @@ pub struct SpaceHealth {
     pub changing: u64,
     /// Whether it was surveyed since the manager's start.
     pub surveyed: bool,
+}
+
+impl SpaceHealth {
+    /// How many more may go now, where that is fewer than may die for ever: donors are silent.
+    pub fn fewer_now(&self) -> Option<u32> {
+        super::fewer_now(self.tolerates, self.tolerates_now)
+    }
 }
 
 /// How safe the pool's own metadata is: the checkpoints and the journal of its catalog, from which a

@@ -64,6 +64,14 @@ pub struct ScrubNow {
     pub wait: bool,
 }
 
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub struct Status {
+    /// For cron: say nothing while the pool is healthy, else why it is not, and end with 4 (degraded),
+    /// 7 (unavailable) or 5 (not known yet)
+    #[arg(long)]
+    pub check: bool,
+}
+
 #[derive(Debug, clap::Args)]
 pub struct Verify {
     /// A file, or with -r a directory or space

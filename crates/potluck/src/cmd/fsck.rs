@@ -1,15 +1,22 @@
 //! `potluck fsck`: files that are not as safe as they should be.
 
 use super::Ending;
-use super::health::{Standing, sentence, standing};
+use super::health::sentence;
+use super::status;
 use crate::args;
 use crate::output::{Output, count, name};
 use crate::progress_bar;
 use potluck_client::pool::Client;
 use potluck_core::path::PoolPath;
-use potluck_wire::control::{Damage, Fsck};
+use potluck_wire::control::{Damage, Fsck, PoolState, Standing, Status, Verdict};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;
+use std::time::Duration;
+
+/// How long a verdict is waited for.
+const VERDICT_PATIENCE: Duration = Duration::from_secs(30);
+/// Between two questions for it.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// What a look at many files found.
 #[derive(Debug, Default, Serialize)]
@@ -22,10 +29,15 @@ pub struct Findings {
     pub incomplete: u64,
     /// Those that cannot be read now.
     pub unreadable: u64,
+    /// Those that are as safe as promised when donors are back that are silent now.
+    pub waiting: u64,
     /// Of the pool's own metadata, files that are not as safe as they should be.
     pub metadata: u64,
     /// Each of these.
     pub found: Vec<Damage>,
+    /// Of a look at everything: what the pool says of itself, which is not all about files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
 }
 
 pub async fn run(
@@ -34,9 +46,26 @@ pub async fn run(
     output: &Output,
     shown: bool,
 ) -> Result<Ending, Failure> {
-    let findings = look(client, &args.path, shown).await?;
+    let mut findings = look(client, &args.path, shown).await?;
+    if args.path.space().is_empty() {
+        findings.verdict = Some(verdict(client).await?);
+    }
     output.result(&findings, text);
     ending(&findings)
+}
+
+/// What the pool says of itself, when it can say: what was just found, or happened, is looked at by
+/// the manager within seconds.
+async fn verdict(client: &Client) -> Result<Verdict, Failure> {
+    let started = client.env.clock.now();
+    loop {
+        let verdict = client.call_patiently(&Status {}).await?.verdict;
+        let waited = client.env.clock.now() - started;
+        if verdict.state != PoolState::NotKnown || waited > VERDICT_PATIENCE {
+            return Ok(verdict);
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
 }
 
 /// Looks at every file below a path, as the catalog knows it.
@@ -48,6 +77,7 @@ pub async fn look(client: &Client, path: &PoolPath, shown: bool) -> Result<Findi
         let ask = Fsck { path: path.clone(), incomplete: true, after };
         let page = client.call_patiently(&ask).await?;
         findings.files += page.files;
+        findings.waiting += page.waiting;
         findings.metadata += page.metadata;
         page.found.into_iter().for_each(|damage| findings.add(damage));
         line.say(&format!("{} looked at", count(findings.files, "file")));
@@ -61,8 +91,12 @@ pub async fn look(client: &Client, path: &PoolPath, shown: bool) -> Result<Findi
 impl Findings {
     /// Counts one file; a sound one is only counted by [`Self::files`].
     pub fn add(&mut self, damage: Damage) {
-        match standing(&damage.health) {
+        match damage.health.standing() {
             Standing::Safe => return,
+            Standing::Waiting => {
+                self.waiting += 1;
+                return;
+            }
             Standing::Incomplete => self.incomplete += 1,
             Standing::Unreadable => self.unreadable += 1,
         }
@@ -74,7 +108,7 @@ impl Findings {
 pub fn text(findings: &Findings) -> String {
     let mut text = String::new();
     for damage in &findings.found {
-        let word = match standing(&damage.health) {
+        let word = match damage.health.standing() {
             Standing::Unreadable => "unreadable",
             _ => "incomplete",
         };
@@ -95,16 +129,30 @@ pub fn text(findings: &Findings) -> String {
             count(findings.metadata, "file")
         ));
     }
-    text + &match (findings.unreadable, findings.incomplete) {
-        (0, 0) => format!("{}, all as safe as promised", count(findings.files, "file")),
-        (unreadable, incomplete) => format!(
-            "{}: {unreadable} unreadable, {incomplete} incomplete",
-            count(findings.files, "file")
+    let files = count(findings.files, "file");
+    text.push_str(&match (findings.unreadable, findings.incomplete, findings.waiting) {
+        (0, 0, 0) => format!("{files}, all as safe as promised"),
+        (0, 0, waiting) => format!(
+            "{files}, all as safe as promised when silent donors are back; until then fewer others \
+             may go than {} can do without",
+            count(waiting, "file")
         ),
+        (unreadable, incomplete, _) => {
+            format!("{files}: {unreadable} unreadable, {incomplete} incomplete")
+        }
+    });
+    if let Some(verdict) = ailing(findings) {
+        text.push_str(&format!("\nthe pool is {}", status::verdict_text(verdict)));
     }
+    text
 }
 
-/// How a look with these findings ends: 0, 4 or 7.
+/// What the pool says of itself where that is not well.
+fn ailing(findings: &Findings) -> Option<&Verdict> {
+    findings.verdict.as_ref().filter(|verdict| verdict.state != PoolState::Healthy)
+}
+
+/// How a look with these findings ends: 0, 4 or 7; 5 where nobody can say yet.
 pub fn ending(findings: &Findings) -> Result<Ending, Failure> {
     if findings.unreadable > 0 {
         let returns = findings.found.iter().any(|damage| damage.may_return);
@@ -122,5 +170,8 @@ pub fn ending(findings: &Findings) -> Result<Ending, Failure> {
             },
         ));
     }
-    Ok(if findings.incomplete + findings.metadata > 0 { Ending::Partial } else { Ending::Done })
+    if findings.incomplete + findings.waiting + findings.metadata > 0 {
+        return Ok(Ending::Partial);
+    }
+    Ok(findings.verdict.as_ref().map_or(Ending::Done, status::ending))
 }

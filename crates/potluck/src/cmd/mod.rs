@@ -41,7 +41,7 @@ use crate::progress_bar;
 use crate::ready;
 use crate::settings::Settings;
 use potluck_client::pool::Client;
-use potluck_wire::error::Failure;
+use potluck_wire::error::{ErrorKind, Failure};
 
 /// How a command that did not fail ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +50,8 @@ pub enum Ending {
     Done,
     /// Some of it was; what was not has been said.
     Partial,
+    /// All was done, and what was asked is not well: the exit code of this kind of failure says so.
+    Said(ErrorKind),
     /// Its user stopped it.
     Interrupted,
 }
@@ -137,7 +139,7 @@ async fn with_client(
         Command::Scrub(args) => scrub::run(args, client, output).await,
         Command::Gc(args) => gc::run(args, client, output).await,
         Command::Nodes(args) => nodes::run(args, client, output, shown).await,
-        Command::Status => status::run(client, output).await,
+        Command::Status(args) => status::run(args, client, output).await,
         Command::Invite(args) => invite::run(args, client, settings, output).await,
         Command::Members(args) => members::run(args, client, settings, output).await,
         Command::Demo(_)

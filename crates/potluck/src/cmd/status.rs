@@ -1,32 +1,52 @@
 //! `potluck status`: how safe the pool is, and its donors.
 
-mod verdict;
-
-use super::health::fewer_now;
 use super::{Ending, donors, repair};
+use crate::args;
 use crate::output::{Output, count, duration, table};
 use potluck_client::pool::Client;
 use potluck_core::size::format_size;
 use potluck_wire::addresses::Address;
 use potluck_wire::control::{
-    DonorState, DonorStatus, MetadataHealth, PoolStatus, SpaceHealth, Status,
+    DonorState, DonorStatus, MetadataHealth, PoolState, PoolStatus, SpaceHealth, Status, Verdict,
 };
-use potluck_wire::error::Failure;
-use serde::Serialize;
-use verdict::Verdict;
+use potluck_wire::error::{ErrorKind, Failure};
 
-#[derive(Serialize)]
-struct Shown {
-    verdict: Verdict,
-    #[serde(flatten)]
-    status: PoolStatus,
+pub async fn run(args: args::Status, client: &Client, output: &Output) -> Result<Ending, Failure> {
+    let status = client.call(&Status {}).await?;
+    if args.check {
+        // Who is told nothing has nothing to do.
+        output.result(&status.verdict, |verdict| match verdict.state {
+            PoolState::Healthy => String::new(),
+            _ => verdict_text(verdict),
+        });
+        return Ok(ending(&status.verdict));
+    }
+    output.result(&status, |status| format!("{}\n{}", verdict_text(&status.verdict), text(status)));
+    Ok(Ending::Done)
 }
 
-pub async fn run(client: &Client, output: &Output) -> Result<Ending, Failure> {
-    let status = client.call(&Status {}).await?;
-    let shown = Shown { verdict: verdict::judge(&status), status };
-    output.result(&shown, |shown| format!("{}\n{}", shown.verdict.text(), text(&shown.status)));
-    Ok(Ending::Done)
+/// The verdict as people read it.
+pub fn verdict_text(verdict: &Verdict) -> String {
+    let state = match verdict.state {
+        PoolState::Healthy => "healthy",
+        PoolState::NotKnown => "not known yet",
+        PoolState::Degraded => "degraded",
+        PoolState::Unavailable => "unavailable",
+    };
+    match verdict.advice.as_str() {
+        "" => format!("{state}: {}", verdict.reason),
+        advice => format!("{state}: {}\n  {advice}", verdict.reason),
+    }
+}
+
+/// How a command ends that was asked whether the pool is well.
+pub fn ending(verdict: &Verdict) -> Ending {
+    match verdict.state {
+        PoolState::Healthy => Ending::Done,
+        PoolState::NotKnown => Ending::Said(ErrorKind::Retry),
+        PoolState::Degraded => Ending::Partial,
+        PoolState::Unavailable => Ending::Said(ErrorKind::Integrity),
+    }
 }
 
 fn text(status: &PoolStatus) -> String {
@@ -90,8 +110,7 @@ fn space_row(space: &SpaceHealth) -> Vec<String> {
         files(space.unreadable, "unreadable"),
         files(space.incomplete, "incomplete"),
         files(space.changing, "changing"),
-        fewer_now(space.tolerates, space.tolerates_now)
-            .map(|now| format!("{now} while donors are silent")),
+        space.fewer_now().map(|now| format!("{now} while donors are silent")),
         (!space.surveyed && space.files > 0).then(|| "not looked at yet".into()),
     ];
     vec![

@@ -36,6 +36,8 @@ struct Verified {
 struct ReadBack {
     files: u64,
     bytes: u64,
+    /// Copies that were met missing or spoiled while others were read.
+    bad_copies: u64,
     failed: Vec<FailedFile>,
 }
 
@@ -59,7 +61,10 @@ pub async fn run(
         None => (fsck::look(client, &args.path, shown).await?, None),
     };
     let read = match args.read {
-        true => Some(read_back(&args.path, health.is_some(), client, shown).await?),
+        true => {
+            let read = read_back(&args.path, health.is_some(), client, shown).await?;
+            Some(ReadBack { bad_copies: client.bad_copies(), ..read })
+        }
         false => None,
     };
     let verified = Verified { findings, health, read };
@@ -194,6 +199,13 @@ fn text(verified: &Verified) -> String {
             format_size(read.bytes),
             read.failed.len()
         ));
+        if read.bad_copies > 0 {
+            let copies = count(read.bad_copies, "bad copy");
+            text.push_str(&format!(
+                "\n{copies} met, missing or spoiled, and reported: others were read, and repair makes \
+                 them again"
+            ));
+        }
     }
     text
 }
@@ -205,5 +217,7 @@ fn ending(verified: &Verified) -> Result<Ending, Failure> {
         return Err(Failure::new(ErrorKind::Integrity, code::UNREADABLE, what)
             .hint("the reasons are above; `potluck fsck` shows what is missing"));
     }
-    fsck::ending(&verified.findings)
+    let ending = fsck::ending(&verified.findings)?;
+    let bad = verified.read.as_ref().is_some_and(|read| read.bad_copies > 0);
+    Ok(if bad && ending == Ending::Done { Ending::Partial } else { ending })
 }

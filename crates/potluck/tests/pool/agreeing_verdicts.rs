@@ -5,6 +5,8 @@ use super::k05_give_back::Owner;
 use super::lab::{Lab, Lending};
 use super::waiting::{PATIENCE, wait_until};
 use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::FileExt;
 
 /// Whether a donor may go, as each command tells it.
 #[derive(Debug)]
@@ -164,4 +166,92 @@ fn a_donor_of_a_pool_in_one_room_may_go_though_files_are_less_apart_than_promise
     Owner::of(&lab, &holder).run(&["--all"]).ok();
     assert_all_say(&lab, "emptied", &holder, "now");
     assert_eq!(lab.cli.shares("pot://lab/twice").len(), 2, "two copies, as before");
+}
+
+/// How each command ends that tells how safe everything is.
+fn codes(lab: &Lab) -> [(&'static str, i32); 4] {
+    let verify = ["verify", "-r", "pot://lab"];
+    let read = ["verify", "-r", "--read", "pot://lab"];
+    [
+        ("fsck", lab.cli.run(&["fsck"]).code),
+        ("verify", lab.cli.run(&verify).code),
+        ("verify --read", lab.cli.run(&read).code),
+        ("status --check", lab.cli.run(&["status", "--check"]).code),
+    ]
+}
+
+/// Waits until every command ends with `code`; none says meanwhile that all is well, unless it is.
+#[track_caller]
+fn wait_all_end(lab: &Lab, stage: &str, code: i32) {
+    let mut last = codes(lab);
+    wait_until(&format!("every command to end with {code}, {stage}"), 2 * PATIENCE, || {
+        let health = lab.cli.health("pot://lab/f");
+        let now = lab.cli.status()["verdict"]["state"].clone();
+        let worse = health["tolerates_now"].as_u64() < health["promised"].as_u64();
+        assert!(!worse || now != "healthy", "{stage}: {health} and {now}");
+        last = codes(lab);
+        last.iter().all(|(_, ended)| *ended == code)
+    });
+    println!("{stage}: {last:?}");
+}
+
+#[test]
+fn how_safe_everything_is_ends_every_command_with_the_same_code() {
+    let mut lab = Lab::with_options(3, &["--gc-grace", "1s"]);
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB", "--copies", "2"]);
+    let (input, _) = file(lab.dir(), "input", 8, 2 << 20);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    wait_all_end(&lab, "all well", 0);
+    let quiet = lab.cli.ok(&["status", "--check"]).text();
+    assert_eq!(quiet, "", "cron sends no mail");
+
+    lab.kill_donor("donor-3");
+    wait_all_end(&lab, "one silent", 4);
+    let said = lab.cli.run(&["status", "--check"]).exits(4).text();
+    assert!(said.starts_with("degraded: while donor-3 cannot be reached"), "{said}");
+    lab.cli.ok(&["status"]);
+    lab.bring_back(&["donor-3"]);
+    wait_all_end(&lab, "back again", 0);
+
+    lab.cli.ok(&["repair", "pause"]);
+    lab.cli.ok(&["nodes", "rm", "donor-3", "-y"]);
+    wait_all_end(&lab, "less than promised, and repair rests", 4);
+    lab.cli.ok(&["repair", "resume"]);
+    wait_all_end(&lab, "made again", 0);
+
+    lab.kill_donors(&["donor-1", "donor-2"]);
+    wait_until("every command to end with 7", 2 * PATIENCE, || {
+        let believed = lab.cli.live_donors().len() == 2;
+        let status = lab.cli.run(&["status", "--check"]).code;
+        let fsck = lab.cli.run(&["fsck"]).code;
+        assert!(believed || fsck != 0 && status != 0, "{fsck} {status}");
+        let verify = lab.cli.run(&["verify", "-r", "pot://lab"]).code;
+        [fsck, status, verify] == [7; 3]
+    });
+}
+
+#[test]
+fn bad_copies_that_are_met_while_others_are_read_are_no_success() {
+    let lab = Lab::with_options(2, &["--gc-grace", "1s"]);
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB", "--copies", "2"]);
+    let (input, content) = file(lab.dir(), "input", 9, 4 << 20);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    wait_all_end(&lab, "all well", 0);
+    for path in lab.lent("donor-1").chunks() {
+        let chunk = fs::File::options().write(true).open(path).expect("a chunk file");
+        chunk.write_all_at(b"damage", 1000).expect("damage");
+    }
+    let read = lab.cli.run(&["--json", "verify", "-r", "--read", "pot://lab"]).exits(4).json();
+    assert!(read["read"]["bad_copies"].as_u64() > Some(0), "{read}");
+    assert_eq!((&read["read"]["failed"], &read["unreadable"]), (&serde_json::json!([]), &0.into()));
+    let now = lab.cli.status()["verdict"].clone();
+    assert_ne!(now["state"], "healthy", "{now}");
+    // One read meets some of them; a scrub finds all.
+    lab.cli.ok(&["scrub", "now", "donor-1", "--rate", "100MiB"]);
+    wait_until("all to be made again", 2 * PATIENCE, || {
+        let ran = lab.cli.run(&["verify", "-r", "--read", "pot://lab"]);
+        assert!(ran.code == 0 || ran.code == 4, "{}", ran.stderr);
+        ran.code == 0 && lab.lent("donor-1").quarantine().len() >= 1
+    });
+    assert_eq!(lab.cli.cat("pot://lab/f"), content);
 }

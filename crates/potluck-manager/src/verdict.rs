@@ -1,70 +1,56 @@
-//! The pool in one sentence: whether it is well, why not, and what to do.
+//! The pool in one sentence: whether it is well, why not, and what to do. Made here and nowhere else,
+//! so that every command, page and alarm tells the same.
 
-use super::super::health::fewer_now;
-use super::super::repair;
-use crate::output::{count, duration};
-use potluck_wire::control::{DonorState, DonorStatus, PoolStatus, SpaceHealth};
-use serde::Serialize;
+use crate::repair::Unseen;
+use potluck_core::size::{count, duration};
+use potluck_wire::control::{
+    DonorState, DonorStatus, PoolState, PoolStatus, RepairState, SpaceHealth, Verdict,
+};
 
-/// How the pool is, from well to worst.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum State {
-    /// Everything is as safe as promised.
-    Healthy,
-    /// Everything can be read, and something is less safe than promised.
-    Degraded,
-    /// Something cannot be read or stored now.
-    Unavailable,
-}
-
-/// The sentence.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Verdict {
-    /// How the pool is.
-    pub state: State,
-    /// Why.
-    pub reason: String,
-    /// What to do; may be empty.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub advice: String,
-}
-
-impl Verdict {
-    fn new(state: State, reason: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { state, reason: reason.into(), advice: advice.into() }
-    }
-
-    /// As people read it.
-    pub fn text(&self) -> String {
-        let state = match self.state {
-            State::Healthy => "healthy",
-            State::Degraded => "degraded",
-            State::Unavailable => "unavailable",
-        };
-        match self.advice.as_str() {
-            "" => format!("{state}: {}", self.reason),
-            advice => format!("{state}: {}\n  {advice}", self.reason),
-        }
-    }
+fn new(state: PoolState, reason: impl Into<String>, advice: impl Into<String>) -> Verdict {
+    Verdict { state, reason: reason.into(), advice: advice.into() }
 }
 
 /// Judges the pool: what is worst goes first.
-pub fn judge(status: &PoolStatus) -> Verdict {
-    unavailable(status).or_else(|| degraded(status)).unwrap_or_else(|| {
-        let surveyed = status.spaces.iter().all(|space| space.surveyed || space.files == 0);
-        let reason = match (status.files, surveyed) {
-            (0, _) => "nothing is stored yet",
-            (_, true) => "every file is as safe as promised",
-            (_, false) => "every donor needed answers; how safe files are is still being looked at",
+pub fn judge(status: &PoolStatus, unseen: Option<&Unseen>) -> Verdict {
+    let verdict = unavailable(status).or_else(|| degraded(status));
+    verdict.or_else(|| not_known(status, unseen)).unwrap_or_else(|| {
+        let reason = match status.files {
+            0 => "nothing is stored yet",
+            _ => "every file is as safe as promised",
         };
-        Verdict::new(State::Healthy, reason, "")
+        new(PoolState::Healthy, reason, "")
     })
+}
+
+/// What nobody can say yet, where nothing worse is known.
+fn not_known(status: &PoolStatus, unseen: Option<&Unseen>) -> Option<Verdict> {
+    let why = match unseen? {
+        _ if status.files == 0 => return None,
+        Unseen::All => "the manager has just started".into(),
+        Unseen::Silent(donors) => {
+            let of = |donor: &&DonorStatus| donors.contains(&donor.donor) && donor.chunks > 0;
+            let names: Vec<_> =
+                status.donors.iter().filter(of).map(|at| at.name.as_str()).collect();
+            match names.as_slice() {
+                [] => return None,
+                [name] => format!("{name} is not heard since the last look"),
+                names => format!("{} are not heard since the last look", names.join(", ")),
+            }
+        }
+        Unseen::Worse(why) => (*why).to_owned(),
+    };
+    let reason = format!("{why}; how safe files are is being looked at");
+    Some(new(
+        PoolState::NotKnown,
+        reason,
+        "ask again in a moment; `potluck fsck` looks at every file now",
+    ))
 }
 
 fn unavailable(status: &PoolStatus) -> Option<Verdict> {
     let is_live = |state| state == DonorState::Live;
-    let verdict = |reason: String, advice: &str| Verdict::new(State::Unavailable, reason, advice);
+    let verdict = |reason: String, advice: &str| new(PoolState::Unavailable, reason, advice);
     if let Some(fault) = &status.catalog_fault {
         return Some(verdict(fault.clone(), ""));
     }
@@ -106,13 +92,11 @@ fn unavailable(status: &PoolStatus) -> Option<Verdict> {
 }
 
 fn degraded(status: &PoolStatus) -> Option<Verdict> {
-    let verdict =
-        |reason: String, advice: &str| Some(Verdict::new(State::Degraded, reason, advice));
+    let verdict = |reason: String, advice: &str| Some(new(PoolState::Degraded, reason, advice));
     let repair = &status.repair;
     let incomplete: u64 = status.spaces.iter().map(|space| space.incomplete).sum();
     let files = count(incomplete, "file");
-    if let Some(why) = repair.paused.as_ref().filter(|_| incomplete > 0 || repair::left(repair) > 0)
-    {
+    if let Some(why) = repair.paused.as_ref().filter(|_| incomplete > 0 || left(repair) > 0) {
         let what = format!("{files} less safe than promised, and repair is paused: {why}");
         return verdict(what, "`potluck repair resume` when that is as it should be");
     }
@@ -148,7 +132,15 @@ fn degraded(status: &PoolStatus) -> Option<Verdict> {
             "lend more with `potluck lend`, or set the policy back with `potluck policy set`";
         return verdict(what, advice);
     }
-    let fewer = |space: &SpaceHealth| fewer_now(space.tolerates, space.tolerates_now).is_some();
+    if let Some(metadata) = status.metadata.as_ref().filter(|at| at.unreadable + at.incomplete > 0)
+    {
+        let files = count(metadata.unreadable + metadata.incomplete, "file");
+        return verdict(
+            format!("the pool's own metadata lacks copies: {files}"),
+            "nothing to do: repair makes them again, or the next backup does",
+        );
+    }
+    let fewer = |space: &SpaceHealth| space.fewer_now().is_some();
     if let Some(now) = status
         .spaces
         .iter()
@@ -186,6 +178,11 @@ fn degraded(status: &PoolStatus) -> Option<Verdict> {
     None
 }
 
+/// Copies that repair is to make.
+fn left(repair: &RepairState) -> u64 {
+    repair.queued.iter().sum::<u64>() + repair.under_way
+}
+
 fn named(spaces: &[SpaceHealth], which: impl Fn(&SpaceHealth) -> bool) -> String {
     let names = spaces.iter().filter(|space| which(space)).map(|space| space.name.as_str());
     names.collect::<Vec<_>>().join(", ")
@@ -219,7 +216,12 @@ fn absent(status: &PoolStatus) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use potluck_wire::control::RepairState;
+    use potluck_core::ids::DonorId;
+    use std::collections::BTreeSet;
+
+    fn judged(status: &PoolStatus) -> Verdict {
+        judge(status, None)
+    }
 
     fn pool(states: &[DonorState], space: SpaceHealth) -> PoolStatus {
         let donors = states.iter().enumerate().map(|(number, state)| DonorStatus {
@@ -240,59 +242,61 @@ mod tests {
     fn the_worst_is_said_first_with_what_to_do() {
         use DonorState::{Gone, Live, Suspect};
         let well = pool(&[Live, Suspect], SpaceHealth::default());
-        assert_eq!(judge(&well).text(), "healthy: every file is as safe as promised");
+        assert_eq!(judged(&well).reason, "every file is as safe as promised");
 
         let silent =
             SpaceHealth { tolerates: Some(1), tolerates_now: Some(0), ..SpaceHealth::default() };
         let mut silent_pool = pool(&[Live, Suspect], silent);
-        let silent = judge(&silent_pool);
+        let silent = judged(&silent_pool);
         assert!(silent.advice.ends_with("or at once by `potluck repair now`"), "{silent:?}");
         silent_pool.donors[1].away_seconds = Some(3600);
-        let announced = judge(&silent_pool).advice;
+        let announced = judged(&silent_pool).advice;
         let works = "at once by `potluck nodes away donor-2 --end`, then `potluck repair now`";
         assert!(announced.ends_with(works), "{announced}");
-        assert_eq!(silent.state, State::Degraded);
+        assert_eq!(silent.state, PoolState::Degraded);
         assert_eq!(
             silent.reason,
             "while donor-2 cannot be reached, one more makes files in lab unreadable"
         );
 
         let nobody = pool(&[Live, Live], SpaceHealth { ..silent_pool.spaces[0].clone() });
-        let reason = judge(&nobody).reason;
+        let reason = judged(&nobody).reason;
         assert_eq!(reason, "as the donors stand now, one more makes files in lab unreadable");
 
         let mut worse =
             pool(&[Live, Gone], SpaceHealth { incomplete: 2, ..SpaceHealth::default() });
         worse.repair = RepairState { eta_seconds: Some(90), ..RepairState::default() };
-        let verdict = judge(&worse);
-        assert_eq!(verdict.state, State::Degraded);
+        let verdict = judged(&worse);
+        assert_eq!(verdict.state, PoolState::Degraded);
         assert_eq!(
             verdict.reason,
             "2 files in lab less safe than promised; repair needs about 1m 30s"
         );
 
         worse.repair.paused = Some("an admin said so".into());
-        assert!(judge(&worse).advice.contains("repair resume"), "{:?}", judge(&worse));
+        assert!(judged(&worse).advice.contains("repair resume"), "{:?}", judged(&worse));
 
         let full = PoolStatus { catalog_fault: Some("no room".into()), ..worse.clone() };
-        assert_eq!(judge(&full).text(), "unavailable: no room", "nothing is made again either");
+        let unwritable = judged(&full);
+        let said = (unwritable.state, unwritable.reason.as_str());
+        assert_eq!(said, (PoolState::Unavailable, "no room"), "nothing is made again either");
 
         worse.spaces[0].unreadable = 1;
-        let verdict = judge(&worse);
-        assert_eq!(verdict.state, State::Unavailable);
+        let verdict = judged(&worse);
+        assert_eq!(verdict.state, PoolState::Unavailable);
         assert_eq!(verdict.reason, "1 file cannot be read now, in lab; not there: donor-2");
         assert!(!verdict.advice.contains("source"), "{verdict:?}");
         worse.donors[0] = DonorStatus { state: Gone, chunks: 0, ..worse.donors[0].clone() };
         worse.donors.push(DonorStatus { state: Live, ..DonorStatus::default() });
-        assert!(judge(&worse).reason.ends_with("not there: donor-2"), "{:?}", judge(&worse));
+        assert!(judged(&worse).reason.ends_with("not there: donor-2"), "{:?}", judged(&worse));
         worse.donors[1].state = Live;
-        assert!(!judge(&worse).advice.contains("source"), "{:?}", judge(&worse));
+        assert!(!judged(&worse).advice.contains("source"), "{:?}", judged(&worse));
         worse.spaces[0].lost = 1;
-        assert!(judge(&worse).advice.contains("source"), "{:?}", judge(&worse));
+        assert!(judged(&worse).advice.contains("source"), "{:?}", judged(&worse));
 
         let dead = pool(&[Gone, Gone], SpaceHealth::default());
-        assert_eq!(judge(&dead).reason, "none of the 2 donors answers");
-        assert_eq!(judge(&PoolStatus::default()).state, State::Unavailable);
+        assert_eq!(judged(&dead).reason, "none of the 2 donors answers");
+        assert_eq!(judged(&PoolStatus::default()).state, PoolState::Unavailable);
     }
 
     #[test]
@@ -305,7 +309,7 @@ mod tests {
             changing_stuck_why: why,
             ..RepairState::default()
         };
-        let verdict = judge(&status);
+        let verdict = judged(&status);
         assert!(!verdict.reason.contains("less safe"), "{verdict:?}");
         assert!(verdict.reason.contains("change of policy is stuck, with 3 files"), "{verdict:?}");
         assert!(verdict.advice.contains("policy set"), "{verdict:?}");
@@ -315,10 +319,35 @@ mod tests {
     fn what_else_needs_somebody_is_not_called_healthy() {
         let mut status = pool(&[DonorState::Live], SpaceHealth::default());
         status.gc_held = Some("the catalog was restored".into());
-        assert!(judge(&status).advice.contains("gc resume"));
+        assert!(judged(&status).advice.contains("gc resume"));
         status.donors[0].quarantined = Some("it served wrong bytes".into());
-        assert!(judge(&status).reason.contains("donor-1 is quarantined"));
+        assert!(judged(&status).reason.contains("donor-1 is quarantined"));
         status.alarms.push("no backup for a day".into());
-        assert_eq!(judge(&status).text(), "degraded: no backup for a day");
+        assert_eq!(judged(&status).reason, "no backup for a day");
+    }
+
+    #[test]
+    fn what_was_not_looked_at_is_not_called_healthy() {
+        let mut status = pool(&[DonorState::Live, DonorState::Suspect], SpaceHealth::default());
+        for (number, donor) in (1..).zip(&mut status.donors) {
+            donor.donor = DonorId(number);
+        }
+        let started = judge(&status, Some(&Unseen::All));
+        assert_eq!(started.state, PoolState::NotKnown);
+        assert!(started.reason.contains("just started"), "{started:?}");
+        let silent = Unseen::Silent(BTreeSet::from([DonorId(2)]));
+        let verdict = judge(&status, Some(&silent));
+        assert_eq!(verdict.state, PoolState::NotKnown);
+        assert!(verdict.reason.starts_with("donor-2 is not heard"), "{verdict:?}");
+        status.donors[1].chunks = 0;
+        assert_eq!(judge(&status, Some(&silent)).state, PoolState::Healthy, "nobody misses it");
+        assert_eq!(
+            judge(&status, Some(&Unseen::Worse("a copy is bad"))).state,
+            PoolState::NotKnown
+        );
+        status.alarms.push("no backup for a day".into());
+        assert_eq!(judge(&status, Some(&Unseen::All)).state, PoolState::Degraded, "known is worse");
+        let empty = PoolStatus { files: 0, alarms: Vec::new(), ..status };
+        assert_eq!(judge(&empty, Some(&Unseen::All)).state, PoolState::Healthy);
     }
 }
