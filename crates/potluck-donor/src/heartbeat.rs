@@ -266,6 +266,7 @@ impl Heart {
             load,
             disk,
             room,
+            lends: Some(self.service.store.limits().max),
             added: batch.added,
             removed: batch.removed,
             spoiled: batch.spoiled,

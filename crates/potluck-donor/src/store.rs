@@ -285,6 +285,11 @@ impl Store {
         self.usage.excess()
     }
 
+    /// The owner's limits.
+    pub fn limits(&self) -> Limits {
+        self.usage.limits()
+    }
+
     /// Keeps other limits from now on.
     pub fn limit(&self, limits: Limits) {
         self.usage.limit(limits);

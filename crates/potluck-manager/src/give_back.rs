@@ -11,32 +11,27 @@ use crate::catalog::{Durability, Error, donors};
 use crate::departure::{self, Outlook};
 use crate::pool::Giving;
 use crate::service::Service;
-use potluck_core::chunk::PARTS;
 use potluck_core::ids::{DonorId, VersionId};
-use potluck_wire::control::{GivingBack, Going, MayGo};
+use potluck_wire::control::{GivingBack, Going};
 use std::sync::Arc;
 
-/// Begins a give-back down to `goal` bytes: at once where `lose` lists what may be lost for that.
+/// Begins a give-back: at once where `lose` lists what may be lost for that.
 pub async fn begin(
     service: &Service,
     donor: DonorId,
-    goal: u64,
     lose: Option<Vec<VersionId>>,
     outlook: &Outlook,
 ) -> Result<(), Error> {
     let start = service.pool().held(donor);
     let at_once = lose.is_some();
-    let kept = donors::Goal { bytes: goal, start, at_once, lose: lose.unwrap_or_default() };
+    let kept = donors::Goal { start, at_once, lose: lose.unwrap_or_default() };
     let lose: Arc<[VersionId]> = kept.lose.as_slice().into();
     let keep = move |db: &_| donors::give_back(db, donor, Some(&kept));
     service.catalog.write(Durability::Disk, keep).await?;
     let now = service.time.tick();
-    let below = if goal == 0 { PARTS } else { 0 };
-    let giving = Giving { goal, start, at_once, lose, below, since: now };
+    let giving = Giving { start, at_once, lose, since: now };
     service.pool().give_back(donor, Some(giving));
-    if goal == 0 {
-        service.keeper.kept().foresee(donor, now, outlook);
-    }
+    service.keeper.kept().foresee(donor, now, outlook);
     service.keeper.hurry(now);
     Ok(())
 }
@@ -61,7 +56,6 @@ pub async fn progress(
     let mut pool = service.pool();
     let giving = pool.giving(donor);
     let repair = pool.repair_state(now);
-    let all = giving.as_ref().is_none_or(|giving| giving.goal == 0);
     let mut back = GivingBack {
         active: giving.is_some(),
         held: pool.held(donor),
@@ -69,7 +63,7 @@ pub async fn progress(
         last_donor: pool.stayers(donor, now) == 0,
         room_elsewhere: Some(pool.room(Some(donor), now)),
         silent: !pool.is_heard(donor, now),
-        may_go: if all { may_go } else { MayGo::default() },
+        may_go,
         ..GivingBack::default()
     };
     drop(pool);
@@ -81,12 +75,12 @@ pub async fn progress(
     let blocked = outlook.map_or(found.blocked, |look| look.blocked);
     (back.to_move, back.to_move_bytes) = (moving.chunks, moving.bytes);
     if let Some(giving) = giving {
-        (back.all, back.goal, back.held_at_start) = (all, giving.goal, giving.start);
+        back.held_at_start = giving.start;
         // A chunk that several files use was counted for each.
         back.to_move_bytes = moving.bytes.min(back.held);
         back.stuck = blocked.chunks.max(repair.stuck.min(moving.chunks));
-        back.safe_to_remove = all && surveyed && back.may_go.verdict == Going::Now;
-        back.done = if all { back.safe_to_remove } else { surveyed && back.held <= giving.goal };
+        back.safe_to_remove = surveyed && back.may_go.verdict == Going::Now;
+        back.done = back.safe_to_remove;
     } else {
         back.stuck = blocked.chunks;
     }

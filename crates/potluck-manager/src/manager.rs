@@ -19,7 +19,7 @@ use crate::serve;
 use crate::service::Service;
 use crate::state_dir::StateDir;
 use crate::stats_cache::StatsCache;
-use potluck_core::chunk::{ChunkName, PARTS};
+use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, Epoch};
 use potluck_wire::addresses::Addresses;
@@ -276,12 +276,9 @@ fn recalled(known: &donors::Known, saved_ms: u64, now: Tick) -> Record {
         away_until: known.away_until_ms.map(|until| now + ms(until.saturating_sub(saved_ms))),
         quarantined: known.quarantined.clone(),
         giving: known.giving.as_ref().map(|goal| Giving {
-            goal: goal.bytes,
             start: goal.start,
             at_once: goal.at_once,
             lose: goal.lose.as_slice().into(),
-            // A survey finds how much less it is when something may stay.
-            below: if goal.bytes == 0 { PARTS } else { 0 },
             since: now,
         }),
         ..Record::default()

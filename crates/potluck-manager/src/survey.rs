@@ -154,13 +154,6 @@ pub fn kind_of(root: &Root, path: &str) -> ChunkKind {
 /// below the number given. Names are random, so that any share of them is a fair one; and as the
 /// copies in low parts go, what must go shrinks with them, so that the choice stays the same.
 async fn leaving_below(service: &Service, donor: DonorId, over: u64) -> Result<u32, Error> {
-    let goal = service.pool().giving(donor).map(|giving| giving.goal);
-    if goal == Some(0) {
-        return Ok(PARTS);
-    }
-    if over == 0 {
-        return Ok(0);
-    }
     let mut bytes = vec![0_u64; PARTS as usize];
     let mut after = crate::catalog::chunks::ChunkId(0);
     loop {

@@ -190,7 +190,7 @@ pub enum Command {
     Nodes(Nodes),
     /// Take back space that this machine lends
     #[command(
-        after_help = "Examples:\n  potluck give-back 50GiB\n  potluck give-back --all             (moves all to other donors, says when the machine may go)\n  potluck give-back --all --now -n    (what would be lost)\n  potluck give-back --cancel"
+        after_help = "Examples:\n  potluck give-back 50GiB             (lends so much less and goes on)\n  potluck give-back --to 100GiB\n  potluck give-back --all             (moves all to other donors, says when the machine may go)\n  potluck give-back --all --now -n    (what would be lost)\n  potluck give-back --cancel"
     )]
     GiveBack(GiveBack),
     /// End this machine's membership: give back, stop, and take away what is here

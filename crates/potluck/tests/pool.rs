@@ -33,6 +33,7 @@ mod pool {
     mod command_line;
     mod copies_within_pool;
     mod exit_codes;
+    mod give_back_of_a_part;
     mod k01_erasure_coding;
     mod k02_first_m_of_n;
     mod k03_mirroring;

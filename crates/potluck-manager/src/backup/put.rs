@@ -317,14 +317,7 @@ mod tests {
             register(&mut pool, donor, 7, 0.0);
         }
         assert_eq!(copies(&pool, 1), config.metadata_copies);
-        let giving = Giving {
-            goal: 0,
-            start: 0,
-            at_once: false,
-            lose: [].into(),
-            below: 0,
-            since: Tick::ZERO,
-        };
+        let giving = Giving { start: 0, at_once: false, lose: [].into(), since: Tick::ZERO };
         (2..=4).for_each(|donor| pool.give_back(DonorId(donor), Some(giving.clone())));
         assert_eq!(copies(&pool, 1), 2, "who leaves takes nothing");
         let policy = Policy { copies: 2, ..policy(2) };

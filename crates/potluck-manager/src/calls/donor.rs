@@ -113,7 +113,7 @@ impl Answer for Heartbeat {
             now_ms: service.time.now_ms(),
             register: !known,
             orders: Vec::new(),
-            leaving: service.pool().giving(donor).is_some_and(|giving| giving.goal == 0),
+            leaving: service.pool().giving(donor).is_some(),
         };
         if known {
             let incarnation = self.incarnation;

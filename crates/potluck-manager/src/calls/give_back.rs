@@ -25,10 +25,8 @@ impl Answer for GiveBack {
             if self.now && self.agreed.is_some_and(|agreed| agreed != listing) && loss.files > 0 {
                 return Err(not_agreed(&loss));
             }
-            let held = service.pool().held(donor);
-            let goal = self.bytes.map_or(0, |bytes| held.saturating_sub(bytes));
             let lose = self.now.then_some(loss.versions);
-            give_back::begin(&service, donor, goal, lose, &outlook).await?;
+            give_back::begin(&service, donor, lose, &outlook).await?;
         }
         let progress = give_back::progress(&service, donor, Some(&outlook)).await?;
         Ok(GivingBack {

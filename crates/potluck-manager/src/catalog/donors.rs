@@ -23,8 +23,6 @@ pub struct Known {
 /// What a give-back is to reach.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Goal {
-    /// Bytes the donor may keep.
-    pub bytes: u64,
     /// Bytes it held when it began.
     pub start: u64,
     /// Whether nothing is waited for.
@@ -36,19 +34,18 @@ pub struct Goal {
 /// All donors of which something is remembered.
 pub fn all(db: &Connection) -> Result<Vec<Known>, Error> {
     let mut rows = db.prepare(
-        "SELECT id, heard_ms, away_until_ms, goal_bytes, start_bytes, at_once, quarantined
+        "SELECT id, heard_ms, away_until_ms, start_bytes, at_once, quarantined
          FROM donors ORDER BY id",
     )?;
     let ms = |value: Option<i64>| value.map(|ms| ms as u64);
     let known = rows.query_map([], |row| {
-        let start = ms(row.get(4)?).unwrap_or(0);
-        let at_once = row.get(5)?;
+        let at_once = row.get(4)?;
         Ok(Known {
             donor: DonorId(row.get(0)?),
             heard_ms: ms(row.get(1)?),
             away_until_ms: ms(row.get(2)?),
-            giving: ms(row.get(3)?).map(|bytes| Goal { bytes, start, at_once, lose: Vec::new() }),
-            quarantined: row.get(6)?,
+            giving: ms(row.get(3)?).map(|start| Goal { start, at_once, lose: Vec::new() }),
+            quarantined: row.get(5)?,
         })
     })?;
     let mut all: Vec<Known> = known.collect::<Result<_, _>>()?;
@@ -100,13 +97,12 @@ pub fn give_back(db: &Connection, donor: DonorId, goal: Option<&Goal>) -> Result
         None => notes::clear(db, &key)?,
     }
     db.prepare_cached(
-        "INSERT INTO donors (id, goal_bytes, start_bytes, at_once) VALUES (?1, ?2, ?3, ?4)
-         ON CONFLICT (id) DO UPDATE SET goal_bytes = excluded.goal_bytes,
+        "INSERT INTO donors (id, start_bytes, at_once) VALUES (?1, ?2, ?3)
+         ON CONFLICT (id) DO UPDATE SET
              start_bytes = excluded.start_bytes, at_once = excluded.at_once",
     )?
     .execute(params![
         donor.0,
-        goal.map(|goal| goal.bytes.min(i64::MAX as u64) as i64),
         goal.map(|goal| goal.start as i64),
         goal.is_some_and(|goal| goal.at_once),
     ])?;

@@ -16,14 +16,13 @@ CREATE TABLE dir_policies (
 );
 
 -- What must be known of a donor after the manager's restart. heard_ms: when it was last heard.
--- away_until_ms: its absence is announced until then. goal_bytes: it is giving space back until it
--- holds no more than this; NULL: it is not. at_once: nothing is waited for. quarantined: why its
--- copies do not count.
+-- away_until_ms: its absence is announced until then. start_bytes: what it held when it began to
+-- give all back; NULL: it does not. at_once: nothing is waited for. quarantined: why its copies do
+-- not count.
 CREATE TABLE donors (
     id            INTEGER PRIMARY KEY,
     heard_ms      INTEGER,
     away_until_ms INTEGER,
-    goal_bytes    INTEGER,
     start_bytes   INTEGER,
     at_once       INTEGER NOT NULL DEFAULT 0,
     quarantined   TEXT

@@ -43,6 +43,7 @@ pub struct Life {
     version: String,
     pub disk: DiskState,
     pub room: u64,
+    lends: Option<u64>,
     load: Load,
     /// Unknown until the first heartbeat.
     touches: Option<u64>,
@@ -162,6 +163,7 @@ impl Donors {
         };
         life.disk = beat.disk;
         life.room = beat.room;
+        life.lends = beat.lends;
         life.load = beat.load;
         life.fault.clone_from(&beat.disk_fault);
         // Requests may overtake each other; a count never goes back.
@@ -264,6 +266,7 @@ impl Pool {
             version: register.version.clone(),
             disk: register.disk,
             room: register.room,
+            lends: None,
             load: earlier_load,
             touches: earlier_touches,
             unclaimed: 0,
@@ -404,6 +407,7 @@ impl Pool {
                 status.version = life.version.clone();
                 status.used = life.disk.lent_used;
                 status.room = life.room;
+                status.lends = life.lends;
                 status.unclaimed = life.unclaimed;
                 status.load = life.load;
                 status.disk_fault.clone_from(&life.fault);

@@ -54,23 +54,19 @@ impl Record {
 
     /// Whether it gives all back.
     pub fn leaves(&self) -> bool {
-        self.giving.as_ref().is_some_and(|giving| giving.goal == 0)
+        self.giving.is_some()
     }
 }
 
 /// A give-back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Giving {
-    /// Bytes it may keep.
-    pub goal: u64,
     /// Bytes it held when it began.
     pub start: u64,
     /// Whether nothing is waited for.
     pub at_once: bool,
     /// Versions that may be lost for it, in order: their last copies are not waited for either.
     pub lose: Arc<[VersionId]>,
-    /// Copies with names in parts below this leave.
-    pub below: u32,
     /// When it was asked for.
     pub since: Tick,
 }
@@ -273,7 +269,7 @@ impl Pool {
         let standing = |(id, donor): (DonorId, &Donor)| {
             let record = &donor.record;
             let pressed = record.excess > 0;
-            let given = record.giving.as_ref().map_or(0, |giving| giving.below);
+            let given = if record.giving.is_some() { PARTS } else { 0 };
             let at_once = record.giving.as_ref().filter(|giving| giving.at_once);
             let (below, rule) = match at_once {
                 Some(_) => (given, Rule::AtOnce),
@@ -521,10 +517,8 @@ impl Pool {
     /// Donors that must hold less, with the bytes that must go.
     pub fn must_shrink(&self) -> Vec<(DonorId, u64)> {
         let over = |(id, donor): (DonorId, &Donor)| {
-            let held = donor.life.as_ref()?.disk.lent_used;
-            let goal = donor.record.giving.as_ref().map_or(u64::MAX, |giving| giving.goal);
-            let over = held.saturating_sub(goal).max(donor.record.excess);
-            (over > 0 || donor.record.giving.is_some()).then_some((id, over))
+            let over = donor.record.excess;
+            (over > 0).then_some((id, over))
         };
         self.donors.iter().filter_map(over).collect()
     }
@@ -532,9 +526,6 @@ impl Pool {
     /// Which of a donor's copies leave: those with names in parts below `below`.
     pub fn leave_below(&mut self, id: DonorId, below: u32) {
         if let Some(donor) = self.donors.get_mut(id) {
-            if let Some(giving) = &mut donor.record.giving {
-                giving.below = below;
-            }
             donor.record.pressed_below = below;
         }
     }

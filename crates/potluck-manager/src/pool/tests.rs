@@ -80,6 +80,7 @@ fn heartbeat(life: u64, touches: u64) -> Heartbeat {
         load: Load::default(),
         disk: DiskState::default(),
         room: 1000 * MIB,
+        lends: None,
         added: Packed::default(),
         removed: Packed::default(),
         spoiled: Packed::default(),

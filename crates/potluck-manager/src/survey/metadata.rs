@@ -133,7 +133,7 @@ mod tests {
     use crate::catalog::units::Piece;
     use crate::pool::tests::{at, chunk, pool, register, register_in};
     use crate::pool::{Giving, Pool};
-    use potluck_core::chunk::{Digest, PARTS};
+    use potluck_core::chunk::Digest;
     use potluck_core::clock::Tick;
     use potluck_core::ids::{DonorId, Incarnation};
 
@@ -147,14 +147,7 @@ mod tests {
     }
 
     fn leaves(pool: &mut Pool, donor: u32) {
-        let giving = Giving {
-            goal: 0,
-            start: 0,
-            at_once: false,
-            lose: [].into(),
-            below: PARTS,
-            since: Tick::ZERO,
-        };
+        let giving = Giving { start: 0, at_once: false, lose: [].into(), since: Tick::ZERO };
         pool.give_back(DonorId(donor), Some(giving));
     }
 

@@ -243,6 +243,7 @@ impl Donor {
             load: Load::default(),
             disk: DiskState::default(),
             room: 10 << 30,
+            lends: None,
             added: Packed::default(),
             removed: Packed::default(),
             spoiled: Packed::default(),

@@ -292,8 +292,7 @@ async fn l1_a_damaged_record_is_told_of_by_path_and_keeps_no_other_file_from_rep
     );
     assert!(report.found[0].damaged.is_some() && report.found[0].health.unreadable > 0);
     let donor = Some(crew.members[1].id());
-    let ask =
-        GiveBack { donor, bytes: None, now: true, dry_run: true, cancel: false, agreed: None };
+    let ask = GiveBack { donor, now: true, dry_run: true, cancel: false, agreed: None };
     let would = crew.lab.admin().call(&ask).await.expect("told");
     assert!(would.lost.contains(&"pot://lab/a/1".to_string()), "{would:?}");
 

@@ -140,6 +140,9 @@ pub struct Heartbeat {
     pub disk: DiskState,
     /// Bytes it may still write.
     pub room: u64,
+    /// The most bytes that its owner lends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lends: Option<u64>,
     /// Chunks stored since the last heartbeat that was answered.
     #[serde(default)]
     pub added: Packed<Holding>,

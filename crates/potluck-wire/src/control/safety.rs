@@ -136,15 +136,12 @@ pub struct RepairState {
     pub surveyed_seconds: Option<u64>,
 }
 
-/// Takes lent space back: a donor its own, an admin any donor's (drain).
+/// Takes all lent space back: a donor its own, an admin any donor's (drain).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct GiveBack {
     /// Which donor; a donor may leave it out.
     #[serde(default)]
     pub donor: Option<DonorId>,
-    /// How much; `None`: everything.
-    #[serde(default)]
-    pub bytes: Option<u64>,
     /// Wait for nothing where a file can be read without the donor, nor for files that are lost by
     /// that: they are listed before anything is deleted, and no other is lost.
     #[serde(default)]
@@ -177,14 +174,10 @@ call!(GiveBackStatus => GivingBack, "give-back-status");
 pub struct GivingBack {
     /// Whether one is under way or done and not called off.
     pub active: bool,
-    /// Whether all is given back.
-    pub all: bool,
     /// Bytes the donor held when it began.
     pub held_at_start: u64,
     /// Bytes it holds now.
     pub held: u64,
-    /// Bytes it holds when it is done.
-    pub goal: u64,
     /// Chunks that still have to be moved to other donors first.
     pub to_move: u64,
     /// Their stored bytes.
@@ -196,7 +189,7 @@ pub struct GivingBack {
     /// Bytes that other donors can take now; `None` from older managers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub room_elsewhere: Option<u64>,
-    /// Whether the donor may leave the pool; of a part that is given back nothing is said.
+    /// Whether the donor may leave the pool.
     pub may_go: MayGo,
     /// Whether the donor is not heard now: nothing moves until it is.
     pub silent: bool,

@@ -201,6 +201,9 @@ pub struct DonorStatus {
     pub version: String,
     /// Bytes Potluck holds there.
     pub used: u64,
+    /// The most bytes that its owner lends, once it was heard.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lends: Option<u64>,
     /// Bytes Potluck may still write there, before promises.
     pub room: u64,
     /// Of these, promised to open sessions.

@@ -7,16 +7,19 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 #[derive(Debug, clap::Args)]
-#[command(group = clap::ArgGroup::new("what").required(true).args(["size", "all", "cancel"]))]
+#[command(group = clap::ArgGroup::new("what").required(true).args(["size", "to", "all", "cancel"]))]
 pub struct GiveBack {
-    /// How many of the bytes held there to take back; nothing new is stored there until --cancel.
-    /// To only lend less, lower `potluck lend --max`
+    /// How much less to lend from now on: what is stored beyond that moves to other donors, and the rest
+    /// stays lent. Twice takes twice as much; --to does not
     #[arg(value_parser = parse_size)]
     pub size: Option<u64>,
+    /// Lend so much from now on, and no more
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub to: Option<u64>,
     /// All of it, to take the machine away afterwards
     #[arg(long)]
     pub all: bool,
-    /// Lend again what is not taken back yet
+    /// Lend again after --all. After a part: `potluck set lend.max`
     #[arg(long, conflicts_with_all = ["now", "dry_run"])]
     pub cancel: bool,
     #[command(flatten)]
@@ -24,6 +27,13 @@ pub struct GiveBack {
     /// Where this donor's own state lives; default: potluck/donor in your state directory
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
+}
+
+impl GiveBack {
+    /// Whether a part is taken back, and the rest stays lent.
+    pub fn is_part(&self) -> bool {
+        self.size.is_some() || self.to.is_some()
+    }
 }
 
 /// How a donor is emptied.

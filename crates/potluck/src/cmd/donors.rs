@@ -2,6 +2,7 @@
 
 use crate::output::{count, duration};
 use potluck_client::pool::Client;
+use potluck_core::size::format_size;
 use potluck_wire::control::{DonorState, DonorStatus, GivingBack, Going, PoolStatus, Status};
 use potluck_wire::error::{ErrorKind, Failure, code};
 
@@ -37,6 +38,12 @@ fn pick(status: PoolStatus, text: &str) -> Result<DonorStatus, Failure> {
 /// Bytes that new files find at a donor.
 pub fn free(donor: &DonorStatus) -> u64 {
     if donor.takes_nothing { 0 } else { donor.room.saturating_sub(donor.promised) }
+}
+
+/// How much a donor holds of what it lends.
+pub fn held(donor: &DonorStatus) -> String {
+    let used = format_size(donor.used);
+    donor.lends.map_or(used.clone(), |lends| format!("{used} of {}", format_size(lends)))
 }
 
 /// What the pool thinks of a donor, in words.
@@ -99,7 +106,7 @@ pub fn ailing(donor: &DonorStatus) -> Option<String> {
 
 /// How much of a give-back is done, in percent.
 pub fn percent_given(back: &GivingBack) -> u64 {
-    let to_give = back.held_at_start.saturating_sub(back.goal);
+    let to_give = back.held_at_start;
     let given = back.held_at_start.saturating_sub(back.held).min(to_give);
     match (back.done, to_give) {
         (true, _) | (_, 0) => 100,
@@ -160,15 +167,10 @@ mod tests {
     #[test]
     fn a_give_back_is_told_in_percent_and_safe_only_when_it_is() {
         let mut donor = DonorStatus { state: DonorState::Live, ..DonorStatus::default() };
-        let mut back = GivingBack {
-            active: true,
-            held_at_start: 300,
-            held: 150,
-            goal: 100,
-            ..GivingBack::default()
-        };
+        let mut back =
+            GivingBack { active: true, held_at_start: 300, held: 150, ..GivingBack::default() };
         donor.giving_back = Some(back.clone());
-        assert_eq!(state(&donor), "live, giving back 75 %");
+        assert_eq!(state(&donor), "live, giving back 50 %");
         (back.done, back.held) = (true, 90);
         donor.giving_back = Some(back.clone());
         assert_eq!(state(&donor), "live, gave back");

@@ -44,7 +44,7 @@ pub async fn run(
     if args.cancel {
         return cancel(&place, client, output).await;
     }
-    empty(&place, args.size, args.pace, client, output, shown).await
+    empty(&place, args.pace, client, output, shown).await
 }
 
 /// Calls an earlier give-back off.
@@ -53,41 +53,40 @@ pub async fn cancel(
     client: &Client,
     output: &Output,
 ) -> Result<Ending, Failure> {
-    let call_off = GiveBack { cancel: true, ..order(place, None, false) };
+    let call_off = GiveBack { cancel: true, ..order(place, false) };
     output.result(&client.call(&call_off).await?, |back| {
         format!("{} lends again; it holds {}", place.name, format_size(back.held))
     });
     Ok(Ending::Done)
 }
 
-fn order(place: &Place<'_>, bytes: Option<u64>, now: bool) -> GiveBack {
-    GiveBack { donor: place.donor, bytes, now, agreed: None, dry_run: false, cancel: false }
+fn order(place: &Place<'_>, now: bool) -> GiveBack {
+    GiveBack { donor: place.donor, now, agreed: None, dry_run: false, cancel: false }
 }
 
 /// Asks what would be lost if all were taken now.
 pub fn look(place: &Place<'_>) -> GiveBack {
-    GiveBack { dry_run: true, ..order(place, None, true) }
+    GiveBack { dry_run: true, ..order(place, true) }
 }
 
-/// Takes `bytes`, or all, from a donor, and waits until it is done.
+/// Takes all from a donor, and waits until it is done.
 pub async fn empty(
     place: &Place<'_>,
-    bytes: Option<u64>,
     pace: GiveBackPace,
     client: &Client,
     output: &Output,
     shown: bool,
 ) -> Result<Ending, Failure> {
     if pace.caution.dry_run {
-        let look = GiveBack { dry_run: true, ..order(place, bytes, pace.now) };
+        let look = GiveBack { dry_run: true, ..order(place, pace.now) };
         let planned = client.call(&look).await?;
-        output.result(&planned, |planned| plan(place, bytes, pace.now, planned));
+        output.result(&planned, |planned| plan(place, pace.now, planned));
         return Ok(Ending::Done);
     }
     let begun = if pace.now && !pace.caution.yes {
-        begin_now(place, bytes, client, output).await?
+        begin_now(place, client, output).await?
     } else {
-        client.call(&order(place, bytes, pace.now)).await?
+        client.call(&order(place, pace.now)).await?
     };
     if pace.no_wait {
         output.result(&begun, |begun| {
@@ -97,28 +96,27 @@ pub async fn empty(
         });
         return Ok(Ending::Done);
     }
-    let background = GoesOn { output, place, over: false };
+    let background = GoesOn::new(output, place);
     hindrances(place, &begun).iter().for_each(|what| output.note(what));
     wait(place, client, background, shown).await
 }
 
-/// Begins to take `bytes`, or all, at once, when its user agreed to what is lost by that; `None`:
+/// Begins to take all at once, when its user agreed to what is lost by that; `None`:
 /// did not. What changed while the user was thinking is shown and asked about again.
 async fn begin_now(
     place: &Place<'_>,
-    bytes: Option<u64>,
     client: &Client,
     output: &Output,
 ) -> Result<GivingBack, Failure> {
     loop {
-        let planned = client.call(&GiveBack { dry_run: true, ..order(place, bytes, true) }).await?;
+        let planned = client.call(&GiveBack { dry_run: true, ..order(place, true) }).await?;
         if planned.lost_files > 0 {
-            output.note(&plan(place, bytes, true, &planned));
+            output.note(&plan(place, true, &planned));
             let question = format!("lose {} for ever?", count(planned.lost_files, "file"));
             let advice = "without --now everything is moved to other donors first; add -y to lose it without being asked";
             confirm(&question, advice).await?;
         }
-        let agreed = GiveBack { agreed: planned.listing, ..order(place, bytes, true) };
+        let agreed = GiveBack { agreed: planned.listing, ..order(place, true) };
         match client.call(&agreed).await {
             Err(failure) if failure.code == code::NOT_AGREED => output.note(&failure.message),
             begun => return begun,
@@ -126,27 +124,16 @@ async fn begin_now(
     }
 }
 
-/// What taking `bytes`, or all, would mean.
-fn plan(place: &Place<'_>, bytes: Option<u64>, now: bool, planned: &GivingBack) -> String {
-    let kept = bytes.map_or(0, |bytes| planned.held.saturating_sub(bytes));
+/// What taking all would mean.
+fn plan(place: &Place<'_>, now: bool, planned: &GivingBack) -> String {
     let (name, held) = (place.name, format_size(planned.held));
-    let mut text = format!("{name} holds {held} and would keep {}", format_size(kept));
+    let mut text = format!("{name} holds {held} and would keep nothing");
     let _ = write!(text, "\n{}", meaning(place));
-    if bytes.is_none() && planned.last_donor {
+    if planned.last_donor {
         let _ = write!(text, "\n! {LAST_DONOR}");
     }
     if !now {
         text.push_str("\nwhat other donors lack of it moves to them first; nothing is lost");
-        let to_move = planned.held - kept;
-        let room = planned.room_elsewhere.filter(|room| bytes.is_some() && *room < to_move);
-        if let Some(room) = room {
-            let (to_move, room) = (format_size(to_move), format_size(room));
-            let _ = write!(
-                text,
-                "\n! up to {to_move} move, and the others have {room} free: lend more elsewhere, \
-                 or it waits for room"
-            );
-        }
         hindrances(place, planned).iter().for_each(|what| text.push_str(&format!("\n! {what}")));
         return text;
     }
@@ -171,10 +158,7 @@ const LAST_DONOR: &str = "no other donor stays: the pool's own metadata is then 
 
 /// What a give-back means to a donor's lent space until it is called off.
 fn meaning(place: &Place<'_>) -> String {
-    format!(
-        "nothing new is stored there until `{}`; to lend less and go on, lower `potluck lend --max`",
-        place.cancel
-    )
+    format!("nothing new is stored there until `{}`", place.cancel)
 }
 
 /// Why a donor may not go now, and what to do; `None` where it may or all goes its way.
@@ -185,7 +169,7 @@ fn why_not(back: &GivingBack) -> Option<String> {
 }
 
 /// What keeps a give-back from going on.
-fn hindrances(place: &Place<'_>, back: &GivingBack) -> Vec<String> {
+pub fn hindrances(place: &Place<'_>, back: &GivingBack) -> Vec<String> {
     if let Some(why) = why_not(back) {
         return vec![why];
     }
@@ -207,10 +191,22 @@ fn hindrances(place: &Place<'_>, back: &GivingBack) -> Vec<String> {
 }
 
 /// Says, when its user stops waiting, that the work goes on all the same.
-struct GoesOn<'a> {
-    output: &'a Output,
-    place: &'a Place<'a>,
+pub struct GoesOn<'a> {
+    pub output: &'a Output,
+    pub place: &'a Place<'a>,
     over: bool,
+}
+
+impl<'a> GoesOn<'a> {
+    /// Until it is done.
+    pub fn new(output: &'a Output, place: &'a Place<'a>) -> Self {
+        Self { output, place, over: false }
+    }
+
+    /// Nothing goes on any more.
+    pub fn done(&mut self) {
+        self.over = true;
+    }
 }
 
 impl Drop for GoesOn<'_> {
@@ -240,7 +236,7 @@ async fn wait(
         let now = client.env.clock.now();
         if back.done || !back.active {
             drop(bar);
-            background.over = true;
+            background.done();
             background.output.result(&back, |back| outcome(place, back));
             return Ok(if back.done { Ending::Done } else { Ending::Partial });
         }
@@ -265,7 +261,7 @@ async fn wait(
             hindered.iter().for_each(|what| background.output.note(what));
         }
         let given = back.held_at_start.saturating_sub(back.held);
-        bar.set(given, back.held_at_start.saturating_sub(back.goal), progress(&back));
+        bar.set(given, back.held_at_start, progress(&back));
         tokio::time::sleep(LOOK_EVERY).await;
     }
 }
@@ -306,7 +302,7 @@ fn outcome(place: &Place<'_>, back: &GivingBack) -> String {
         let _ =
             write!(text, "\n{chunks} there are unknown to the pool's catalog and stay untouched");
     }
-    if back.all && back.last_donor {
+    if back.done && back.last_donor {
         let _ = write!(text, "\n! {LAST_DONOR}");
     }
     if back.safe_to_remove {
@@ -335,18 +331,15 @@ mod tests {
 
     #[test]
     fn what_it_means_and_what_is_in_its_way_is_said() {
-        let planned =
-            GivingBack { held: 9 << 20, room_elsewhere: Some(1 << 20), ..GivingBack::default() };
-        let text = plan(&place(), None, false, &planned);
+        let planned = GivingBack { held: 9 << 20, ..GivingBack::default() };
+        let text = plan(&place(), false, &planned);
         assert!(text.contains("nothing new is stored there until"), "{text}");
-        let text = plan(&place(), Some(9 << 20), false, &planned);
-        assert!(text.contains("9.0 MiB move, and the others have 1.0 MiB free"), "{text}");
         let may_go = |verdict| MayGo { verdict, why: "too few".into(), advice: "lend".into() };
         let narrow = GivingBack { may_go: may_go(Going::Stuck), ..planned.clone() };
-        let text = plan(&place(), None, false, &narrow);
+        let text = plan(&place(), false, &narrow);
         assert!(text.contains("! it cannot come to its end: too few; lend"), "{text}");
         let roomy = GivingBack { may_go: may_go(Going::AfterMoving), ..planned };
-        assert!(!plan(&place(), None, false, &roomy).contains('!'));
+        assert!(!plan(&place(), false, &roomy).contains('!'));
         let back = GivingBack { silent: true, stuck: 47, ..GivingBack::default() };
         let hindered = hindrances(&place(), &back);
         assert!(hindered[0].contains("start `potluck lend` there"), "{hindered:?}");
@@ -362,12 +355,12 @@ mod tests {
             lost_files: 5,
             ..GivingBack::default()
         };
-        let text = plan(&place(), None, true, &planned);
+        let text = plan(&place(), true, &planned);
         assert!(
             text.contains("5 files would be lost") && text.contains("\n  pot://lab/b\n"),
             "{text}"
         );
         assert!(text.ends_with("… and 3 more"), "{text}");
-        assert!(plan(&place(), Some(1), false, &planned).contains("nothing is lost"));
+        assert!(plan(&place(), false, &planned).contains("nothing is lost"));
     }
 }

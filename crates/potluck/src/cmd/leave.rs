@@ -191,7 +191,7 @@ async fn empty(
     }
     let caution = Caution { dry_run: false, yes: true };
     let pace = GiveBackPace { now: false, no_wait: false, caution };
-    give_back::empty(&this_machine(), None, pace, client, &output.of_step(), shown).await
+    give_back::empty(&this_machine(), pace, client, &output.of_step(), shown).await
 }
 
 /// Ends the membership, when its owner agreed to what is lost by that.

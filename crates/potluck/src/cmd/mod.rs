@@ -15,6 +15,7 @@ mod invite;
 mod join;
 mod leave;
 mod lend;
+mod lend_less;
 mod ls;
 pub mod man;
 mod manager;
@@ -73,6 +74,11 @@ pub async fn run(
         Command::Set(args) => set::run(args, settings, output).await,
         Command::GiveBack(args) => {
             let client = watched(settings.donor_client(args.state.as_deref())?);
+            let state = args.state.clone().unwrap_or_else(|| settings.donor_dir());
+            if args.is_part() {
+                let work = lend_less::run(args, &state, &client, output, shown);
+                return until_stopped(&client, work).await;
+            }
             until_stopped(&client, give_back::run(args, &client, output, shown)).await
         }
         Command::Leave(args) => {

@@ -81,7 +81,7 @@ fn row(donor: &DonorStatus) -> Vec<String> {
         donor.name.clone(),
         donor.label.clone().unwrap_or_else(|| "-".into()),
         donors::state(donor),
-        format_size(donor.used),
+        donors::held(donor),
         format_size(donors::free(donor)),
         donor.version.clone(),
         donor.addresses.to_string(),
@@ -103,7 +103,7 @@ async fn drain(
     if args.cancel {
         return give_back::cancel(&place, client, output).await;
     }
-    give_back::empty(&place, None, args.pace, client, output, shown).await
+    give_back::empty(&place, args.pace, client, output, shown).await
 }
 
 #[derive(Serialize)]

@@ -149,7 +149,7 @@ fn unknown(name: &str, meant: &[&str]) -> Failure {
 }
 
 /// The lent directory that is meant.
-fn one_of(file: &SettingsFile, wanted: Option<&Path>) -> Result<PathBuf, Failure> {
+pub(super) fn one_of(file: &SettingsFile, wanted: Option<&Path>) -> Result<PathBuf, Failure> {
     let lent = file.lent();
     let shown = lent.iter().map(|dir| dir.display().to_string()).collect::<Vec<_>>().join(", ");
     let refused = |what: String, hint: String| {

@@ -126,7 +126,7 @@ fn donor_row(donor: &DonorStatus) -> Vec<String> {
     vec![
         donor.name.clone(),
         donors::state(donor),
-        format_size(donor.used),
+        donors::held(donor),
         format_size(donors::free(donor)),
         donor.chunks.to_string(),
         donor.bad.to_string(),

@@ -7,7 +7,7 @@ use crate::converting::arrive_some;
 use crate::pool::{Giving, Standings};
 use crate::survey::{Excess, Findings};
 use crate::trim::can_go;
-use potluck_core::chunk::{ChunkKind, ChunkName, PARTS};
+use potluck_core::chunk::{ChunkKind, ChunkName};
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_core::policy::Redundancy;
@@ -20,9 +20,9 @@ fn copies(at: &str, n: u64, on: &[u32], copies: u32) -> PreparedFile {
     file
 }
 
-fn giving(at_once: bool, below: u32, lose: &[VersionId]) -> Option<Giving> {
+fn giving(at_once: bool, lose: &[VersionId]) -> Option<Giving> {
     let since = Tick::ZERO;
-    Some(Giving { goal: 0, start: 0, at_once, lose: lose.into(), below, since })
+    Some(Giving { start: 0, at_once, lose: lose.into(), since })
 }
 
 impl Fixture {
@@ -91,19 +91,13 @@ fn a_copy_stays_when_what_is_relied_on_instead_counts_no_more() {
     let mut fixture = Fixture::new();
     fixture.put(copies("pot://lab/a", 1, &[1, 2], 1));
     let agreed = fixture.agreed();
-    fixture.pool.give_back(DonorId(1), giving(true, PARTS, &[]));
+    fixture.pool.give_back(DonorId(1), giving(true, &[]));
     assert!(fixture.still(&agreed).is_empty(), "its owner takes the space");
     fixture.pool.give_back(DonorId(1), None);
     fixture.pool.quarantine(DonorId(1), Some("it lies".into()));
     assert!(fixture.still(&agreed).is_empty(), "it is not trusted");
     fixture.pool.quarantine(DonorId(1), None);
     assert_eq!(fixture.still(&agreed), [2]);
-    // Where an owner takes a part at once, the rest is excess like any other.
-    fixture.pool.give_back(DonorId(2), giving(true, 0, &[]));
-    let agreed = fixture.agreed();
-    assert_eq!(fixture.still(&agreed), [2]);
-    fixture.pool.quarantine(DonorId(1), Some("it lies".into()));
-    assert!(fixture.still(&agreed).is_empty());
 }
 
 #[test]
@@ -115,8 +109,8 @@ fn what_no_list_named_is_not_lost_by_taking_space_at_once() {
     fixture.put(copies("pot://lab/both", 3, &[1, 2], 2));
     // This one can be read without them: it waits for nobody.
     fixture.put(copies("pot://lab/safe", 4, &[1, 5], 2));
-    fixture.pool.give_back(DonorId(1), giving(true, PARTS, &[listed]));
-    fixture.pool.give_back(DonorId(2), giving(true, PARTS, &[]));
+    fixture.pool.give_back(DonorId(1), giving(true, &[listed]));
+    fixture.pool.give_back(DonorId(2), giving(true, &[]));
 
     let agreed = fixture.agreed();
     let mut names: Vec<_> = agreed.keys().map(|(name, donor)| (*name, donor.0)).collect();
@@ -133,7 +127,7 @@ fn what_no_list_named_is_not_lost_by_taking_space_at_once() {
     placements::missing(&fixture.db, DonorId(6), &[row(&fixture, 1)]).expect("told");
     assert!(!fixture.agreed().contains_key(&(chunk(1), DonorId(1))));
     // Called off: the list is worth nothing any more.
-    fixture.pool.give_back(DonorId(1), giving(true, PARTS, &[late]));
+    fixture.pool.give_back(DonorId(1), giving(true, &[late]));
     assert!(fixture.still(&agreed).len() == 1, "only what can be read without it");
     fixture.pool.give_back(DonorId(1), None);
     assert!(fixture.still(&agreed).is_empty());
@@ -148,13 +142,13 @@ fn a_group_loses_at_once_only_what_it_can_be_read_without() {
     let mut fixture = Fixture::new();
     let parts: &[(u64, &[u32])] = &[(1, &[1]), (2, &[2]), (11, &[3])];
     fixture.put(coded("pot://lab/a", "2+1", 2, parts));
-    fixture.pool.give_back(DonorId(1), giving(true, PARTS, &[]));
+    fixture.pool.give_back(DonorId(1), giving(true, &[]));
     let agreed = fixture.agreed();
     assert_eq!(fixture.still(&agreed), [1], "the two others give it back");
     fixture.pool.quarantine(DonorId(3), Some("it lies".into()));
     assert!(fixture.still(&agreed).is_empty());
     fixture.pool.quarantine(DonorId(3), None);
-    fixture.pool.give_back(DonorId(2), giving(true, PARTS, &[]));
+    fixture.pool.give_back(DonorId(2), giving(true, &[]));
     assert!(fixture.still(&agreed).is_empty() && fixture.agreed().is_empty());
 }
 
@@ -162,13 +156,13 @@ fn a_group_loses_at_once_only_what_it_can_be_read_without() {
 fn what_may_be_lost_is_remembered_until_it_is_called_off() {
     let fixture = Fixture::new();
     let lose = vec![VersionId(3), VersionId(u64::from(u32::MAX) + 7)];
-    let goal = donors::Goal { bytes: 5, start: 9, at_once: true, lose };
+    let goal = donors::Goal { start: 9, at_once: true, lose };
     donors::give_back(&fixture.db, DonorId(1), Some(&goal)).expect("kept");
     let fixture = fixture.reopen();
     let known = donors::all(&fixture.db).expect("read");
     assert_eq!(known[0].giving, Some(goal));
     donors::give_back(&fixture.db, DonorId(1), None).expect("called off");
-    let again = donors::Goal { bytes: 5, at_once: true, ..donors::Goal::default() };
+    let again = donors::Goal { at_once: true, ..donors::Goal::default() };
     donors::give_back(&fixture.db, DonorId(1), Some(&again)).expect("kept");
     assert_eq!(donors::all(&fixture.db).expect("read")[0].giving, Some(again));
 }

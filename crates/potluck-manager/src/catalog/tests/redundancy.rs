@@ -4,7 +4,6 @@ use crate::catalog::conversions::{self, Encoded};
 use crate::catalog::placements::{self, Told};
 use crate::catalog::{Error, chunks, gc, names, open, units, versions};
 use crate::pool::Giving;
-use potluck_core::chunk::PARTS;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_core::policy::{Mirror, Redundancy};
@@ -129,14 +128,7 @@ fn an_asynchronous_write_opens_an_unsafe_window_and_needs_one_holder_of_each_chu
 fn d3_copies_count_as_their_donors_stand() {
     let mut fixture = Fixture::new();
     fixture.put(copies("pot://lab/known", &[1], &[1], 1));
-    let giving = |at_once| Giving {
-        goal: 0,
-        start: 0,
-        at_once,
-        lose: [].into(),
-        below: PARTS,
-        since: Tick::ZERO,
-    };
+    let giving = |at_once| Giving { start: 0, at_once, lose: [].into(), since: Tick::ZERO };
     let counted = |fixture: &mut Fixture, chunk, by: &[u32]| {
         fixture.commit(vec![copies("pot://lab/a", &[chunk], by, 1)])[0].is_ok()
     };

@@ -1,0 +1,264 @@
+//! `potluck give-back SIZE`: an owner takes a part of the lent space back. That lowers `lend.max` in the
+//! donor's settings and the rest stays lent: the cap holds at once, and the pool moves elsewhere what
+//! the donor holds beyond it.
+
+use super::Ending;
+use super::give_back::{GoesOn, Place, hindrances};
+use super::set::one_of;
+use crate::args;
+use crate::keys::{self, Daemon};
+use crate::output::Output;
+use crate::progress_bar;
+use crate::running::{self, Told};
+use crate::settings_file::SettingsFile;
+use potluck_client::pool::Client;
+use potluck_core::size::{count, exact_size, format_size, parse_size};
+use potluck_wire::control::{GiveBackStatus, GivingBack};
+use potluck_wire::error::{ErrorKind, Failure, code};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Between two looks while somebody waits.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// How long nothing may move before waiting makes no sense: longer than a donor's restart.
+const STUCK_PATIENCE: Duration = Duration::from_secs(60);
+
+/// What is lent before and afterwards.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct Less {
+    dir: PathBuf,
+    /// Bytes lent at most before, …
+    lent: u64,
+    /// … and from now on.
+    lends: u64,
+    /// Bytes held.
+    held: u64,
+    /// Bytes of them that go elsewhere.
+    to_move: u64,
+    /// Whether no more is held than is lent now.
+    done: bool,
+}
+
+impl Less {
+    fn seen(self, held: u64) -> Self {
+        let to_move = held.saturating_sub(self.lends);
+        Self { held, to_move, done: to_move == 0, ..self }
+    }
+}
+
+/// Lends less of the donor whose state is in `state`, and waits until it holds no more than that.
+pub async fn run(
+    args: args::GiveBack,
+    state: &Path,
+    client: &Client,
+    output: &Output,
+    shown: bool,
+) -> Result<Ending, Failure> {
+    if args.pace.now {
+        let what = "--now goes with --all: a part is always moved to other donors first";
+        return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
+            .hint("leave --now out; space that nothing lies on is given back at once"));
+    }
+    let place = Place { donor: None, name: "this machine", cancel: String::new() };
+    let file = SettingsFile::read(Daemon::Donor, state)?;
+    let dir = one_of(&file, None)?;
+    let less = planned(&file, dir, args.size, args.to)?;
+    let held = status(client).await?.held;
+    let less = less.seen(held);
+    if args.pace.caution.dry_run {
+        output.result(&less, |less| plan(less, "would lend"));
+        return Ok(Ending::Done);
+    }
+    let place =
+        Place { cancel: format!("potluck set lend.max {}", exact_size(less.lent)), ..place };
+    set(&less, state, output).await?;
+    if args.pace.no_wait || running::find(state).is_ok_and(|daemon| daemon.is_none()) {
+        output.result(&less, |less| plan(less, "lends"));
+        return Ok(Ending::Done);
+    }
+    output.note(&plan(&less, "lends"));
+    wait(less, GoesOn::new(output, &place), client, shown).await
+}
+
+/// What is lent now, and is to be lent.
+fn planned(
+    file: &SettingsFile,
+    dir: PathBuf,
+    by: Option<u64>,
+    to: Option<u64>,
+) -> Result<Less, Failure> {
+    let key = keys::key("lend.max");
+    let lent = file.lent_set_to(&dir, key).and_then(|text| parse_size(&text).ok());
+    let refused = |what: String, hint: &str| {
+        Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what).hint(hint))
+    };
+    let Some(lent) = lent else {
+        let what = format!("how much of {} is lent is not known yet", dir.display());
+        return refused(what, "start it first: `potluck lend`");
+    };
+    let said = format_size(lent);
+    let lends = match (by, to) {
+        (Some(by), _) if by >= lent => {
+            let what = format!("this machine lends {said}, and {} is all of it", format_size(by));
+            return refused(what, "`potluck give-back --all` gives all of it back");
+        }
+        (Some(by), _) => lent - by,
+        (None, Some(to)) if to >= lent => {
+            let what = format!("this machine lends {said}, which is no more than that");
+            return refused(what, "to lend more: `potluck set lend.max`");
+        }
+        (None, to) => to.unwrap_or(lent),
+    };
+    if let Err(why) = key.kind.check(&exact_size(lends)) {
+        let what = format!("{} would be left to lend: {why}", format_size(lends));
+        return refused(what, "`potluck give-back --all` gives all of it back");
+    }
+    Ok(Less { dir, lent, lends, held: 0, to_move: 0, done: false })
+}
+
+/// Writes it down, and has the daemon go by it.
+async fn set(less: &Less, state: &Path, output: &Output) -> Result<(), Failure> {
+    let write = |max: u64| {
+        SettingsFile::edit(Daemon::Donor, state, |file| {
+            file.set_lent(&less.dir, keys::key("lend.max"), Some(&exact_size(max)));
+            Ok(())
+        })
+    };
+    write(less.lends)?;
+    match running::reload(state).await {
+        Told::Took => Ok(()),
+        Told::Nobody => {
+            output.note("the donor does not run: that holds from its next start on");
+            Ok(())
+        }
+        Told::Unheard(why) => {
+            output.note(&format!(
+                "the donor could not be told ({why}): have it read its settings with kill -HUP"
+            ));
+            Ok(())
+        }
+        Told::Refused(why) => {
+            write(less.lent)?;
+            let what = format!("the donor did not take it: {why}");
+            Err(Failure::new(ErrorKind::Other, code::BAD_SETTINGS, what)
+                .hint("nothing was changed; mend its settings first: `potluck set`"))
+        }
+    }
+}
+
+async fn status(client: &Client) -> Result<GivingBack, Failure> {
+    client.call_patiently(&GiveBackStatus { donor: None }).await
+}
+
+fn plan(less: &Less, lends: &str) -> String {
+    let Less { dir, lent, held, to_move, .. } = less;
+    let mut text = format!(
+        "this machine {lends} {} of {} instead of {}; it holds {}",
+        format_size(less.lends),
+        dir.display(),
+        format_size(*lent),
+        format_size(*held)
+    );
+    if *to_move > 0 {
+        text.push_str(&format!(
+            ", of which {} move to other donors; nothing is lost",
+            format_size(*to_move)
+        ));
+    }
+    text
+}
+
+async fn wait(
+    mut less: Less,
+    mut background: GoesOn<'_>,
+    client: &Client,
+    shown: bool,
+) -> Result<Ending, Failure> {
+    let bar = progress_bar::level(shown);
+    let (first, mut moved) = (less.to_move, client.env.clock.now());
+    let mut said = false;
+    loop {
+        let back = status(client).await?;
+        let (before, now) = (less.to_move, client.env.clock.now());
+        less = less.seen(back.held);
+        if less.done {
+            drop(bar);
+            background.done();
+            background.output.result(&less, |less| {
+                format!(
+                    "given back; this machine lends {} and holds {}",
+                    format_size(less.lends),
+                    format_size(less.held)
+                )
+            });
+            return Ok(Ending::Done);
+        }
+        if less.to_move < before {
+            moved = now;
+        }
+        if now - moved > STUCK_PATIENCE {
+            drop(bar);
+            let why = back.stuck_why.as_deref().unwrap_or("no other donor takes them");
+            let what = format!(
+                "{} beyond what this machine lends cannot be moved now: {why}",
+                format_size(less.to_move)
+            );
+            return Err(Failure::new(ErrorKind::Partial, code::STUCK, what)
+                .hint("lend more elsewhere (`potluck lend`), and it goes on by itself"));
+        }
+        let hindered = hindrances(background.place, &back);
+        if !hindered.is_empty() && !std::mem::replace(&mut said, true) {
+            hindered.iter().for_each(|what| background.output.note(what));
+        }
+        let chunks = format!("{} to move first", count(back.to_move, "chunk"));
+        bar.set(first.saturating_sub(less.to_move), first, chunks);
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lending(max: &str) -> (tempfile::TempDir, SettingsFile) {
+        let state = tempfile::tempdir().expect("a directory");
+        let edit = |file: &mut SettingsFile| {
+            file.lend(Path::new("/srv"));
+            file.set_lent(Path::new("/srv"), keys::key("lend.max"), Some(max));
+            Ok(())
+        };
+        let file = SettingsFile::edit(Daemon::Donor, state.path(), edit).expect("written");
+        (state, file)
+    }
+
+    #[test]
+    fn a_part_is_less_than_all_and_leaves_something_to_lend() {
+        let (_state, file) = lending("200GiB");
+        let ask = |by, to| planned(&file, "/srv".into(), by, to);
+        let lends = |by, to| ask(by, to).expect("a part").lends >> 30;
+        assert_eq!(lends(Some(50 << 30), None), 150);
+        assert_eq!(lends(None, Some(100 << 30)), 100);
+        for (by, to, said) in [
+            (Some(10 << 40), None, "this machine lends 200.0 GiB, and 10.0 TiB"),
+            (Some(200 << 30), None, "this machine lends 200.0 GiB"),
+            (Some((200 << 30) - 4096), None, "4.0 KiB would be left to lend"),
+            (None, Some(200 << 30), "no more than that"),
+        ] {
+            let why = ask(by, to).expect_err("refused");
+            assert!(why.message.contains(said), "{why:?}");
+            assert_eq!(why.kind, ErrorKind::Usage);
+        }
+    }
+
+    #[test]
+    fn what_moves_is_what_is_held_beyond_the_new_cap() {
+        let (_state, file) = lending("8MiB");
+        let less = planned(&file, "/srv".into(), Some(3 << 20), None).expect("a part");
+        let roomy = less.clone().seen(5 << 20);
+        assert_eq!((roomy.to_move, roomy.done), (0, true));
+        let full = less.seen(8 << 20);
+        assert_eq!((full.to_move, full.done), (3 << 20, false));
+        assert!(plan(&full, "lends").contains("lends 5.0 MiB of /srv instead of 8.0 MiB"));
+    }
+}

@@ -1,0 +1,106 @@
+//! An owner takes a part of the lent space back: less is lent from then on, and the rest stays lent.
+
+use super::content::{arg, assert_same, file};
+use super::k05_give_back::{Owner, held};
+use super::lab::{Lab, Lending};
+use super::waiting::{PATIENCE, wait_until};
+use std::fs;
+
+const MIB: u64 = 1 << 20;
+
+/// Donors that lend so much each.
+fn lending(donors: usize, max: &str) -> Lab {
+    let mut lab = Lab::manager_only(&["--gc-grace", "1s"]);
+    for number in 1..=donors {
+        lab.lend(&format!("donor-{number}"), Lending { max: max.into(), ..Lending::default() });
+    }
+    lab.wait_live();
+    lab
+}
+
+/// Waits until the pool says how much a donor lends.
+fn wait_lends(lab: &Lab, donor: &str, mib: u64) {
+    wait_until(&format!("{donor} to lend {mib} MiB"), PATIENCE, || {
+        lab.cli.donor(donor)["lends"] == mib * MIB
+    });
+}
+
+#[test]
+fn a_part_that_is_given_back_is_lent_no_more_and_the_rest_still_is() {
+    let mut lab = lending(3, "16MiB");
+    lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
+    let (input, content) = file(lab.dir(), "input", 4, 12 << 20);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    let owner = Owner::of(&lab, "donor-2");
+    wait_until("the donor's own count of what it holds", PATIENCE, || {
+        lab.cli.donor("donor-2")["used"].as_u64() >= Some(held(&lab.lent("donor-2")))
+    });
+    let before = held(&lab.lent("donor-2"));
+    assert!(before > 6 * MIB, "{before}");
+    let planned = owner.run(&["11MiB", "-n"]).ok().text();
+    assert!(planned.contains("would lend 5.0 MiB") && planned.contains("16.0 MiB"), "{planned}");
+    wait_lends(&lab, "donor-2", 16);
+
+    let less = owner.run(&["--json", "11MiB"]).ok().json();
+    assert_eq!((&less["lends"], &less["done"]), (&(5 * MIB).into(), &true.into()), "{less}");
+    let now = held(&lab.lent("donor-2"));
+    assert!(now <= 5 * MIB, "{now} bytes are held, and 5 MiB are lent");
+    wait_lends(&lab, "donor-2", 5);
+    let shown = lab.cli.donor("donor-2");
+    assert!(shown["giving_back"].is_null() && shown["state"] == "live", "{shown:#}");
+    lab.cli.wait_safe("pot://lab/f");
+    assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");
+    let status = lab.cli.ok(&["status"]).text();
+    assert!(status.contains("of 5.0 MiB") && !status.contains("giving back"), "{status}");
+
+    // What is left is lent: once there is room, new files go there.
+    lab.cli.ok(&["rm", "pot://lab/f"]);
+    wait_until("room there", PATIENCE, || lab.lent("donor-2").chunks().is_empty());
+    let (other, _) = file(lab.dir(), "other", 5, 1 << 20);
+    wait_until("it to be used again", PATIENCE, || {
+        // Until what was removed is reclaimed everywhere, there may be no room for three copies.
+        let ran = lab.cli.run(&["cp", arg(&other), "pot://lab/g", "--copies", "3"]);
+        ran.code == 0 && lab.cli.shares("pot://lab/g").contains_key("donor-2")
+    });
+
+    // Over a restart that names no cap.
+    lab.kill_donor("donor-2");
+    let state = lab.donor_state("donor-2");
+    let args = ["lend", "--state", arg(&state), "--listen", "127.0.0.1:0"];
+    let mut again = owner.cli.start(&args);
+    wait_until("it to be back", PATIENCE, || lab.cli.donor("donor-2")["state"] == "live");
+    wait_lends(&lab, "donor-2", 5);
+    again.kill_9();
+}
+
+#[test]
+fn space_that_nothing_lies_on_is_given_back_at_once_and_twice_takes_twice_as_much() {
+    let lab = lending(1, "64MiB");
+    let owner = Owner::of(&lab, "donor-1");
+    let said = owner.run(&["16MiB"]).ok();
+    assert!(said.text().contains("lends 48.0 MiB"), "{}", said.text());
+    assert!(said.stderr.contains("instead of 64.0 MiB"), "{}", said.stderr);
+    owner.run(&["16MiB"]).ok();
+    wait_lends(&lab, "donor-1", 32);
+    for _ in 0..2 {
+        // Once said is enough.
+        let ran = owner.run(&["--to", "24MiB"]);
+        assert!(ran.code == 0 || ran.code == 2, "{}", ran.stderr);
+    }
+    wait_lends(&lab, "donor-1", 24);
+    let settings = fs::read_to_string(lab.donor_state("donor-1").join("settings.toml"));
+    assert!(settings.expect("written").contains("24MiB"));
+}
+
+#[test]
+fn more_than_is_lent_cannot_be_given_back() {
+    let lab = lending(1, "64MiB");
+    let owner = Owner::of(&lab, "donor-1");
+    for size in ["10TiB", "64MiB"] {
+        let refused = owner.run(&[size]).exits(2);
+        assert!(refused.stderr.contains("this machine lends 64.0 MiB"), "{}", refused.stderr);
+        assert!(refused.stderr.contains("--all"), "{}", refused.stderr);
+    }
+    owner.run(&["1MiB", "--now"]).exits(2);
+    wait_lends(&lab, "donor-1", 64);
+}
