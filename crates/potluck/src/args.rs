@@ -9,6 +9,7 @@ mod members;
 mod metadata;
 mod policies;
 mod safety;
+mod services;
 
 pub use daemons::{Demo, Lend, Manager, ManagerOptions, Set, Up};
 pub use donors::{Away, Drain, GiveBack, GiveBackPace, NodeAway, NodeName, NodeRemove, Nodes};
@@ -21,6 +22,8 @@ pub use metadata::{
 };
 pub use policies::{Policy, PolicyOptions, PolicySet, PolicyShow, Space, SpaceCreate, SpaceRm};
 pub use safety::{Caution, Fsck, Repair, Scrub, ScrubNow, Status, Verify, Watch};
+
+pub use services::{Service, ServiceInstall, ServicePlace, ServiceUninstall};
 
 use clap::builder::FalseyValueParser;
 use clap::{ArgAction, Parser, Subcommand};
@@ -103,6 +106,12 @@ pub enum Command {
         after_help = "Examples:\n  potluck set                          (all settings: value, default, meaning)\n  potluck set manager.repair-grace 1h\n  potluck set lend.max 500GiB\n  potluck set lend.label --unset\n\nThe settings are kept in settings.toml in the daemon's state directory, which you may\nalso change by hand."
     )]
     Set(Set),
+    /// Have systemd run a daemon of this machine
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  potluck service install\n  potluck service status\n  potluck service uninstall"
+    )]
+    Service(Service),
     /// Make a token that lets a machine or person join; list or remove such tokens
     #[command(
         after_help = "Examples:\n  potluck invite --role donor --ttl 2h\n  potluck invite ls\n  potluck invite rm 7"

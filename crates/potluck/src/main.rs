@@ -12,6 +12,7 @@ mod output;
 mod progress_bar;
 mod ready;
 mod running;
+mod service;
 mod settings;
 mod settings_file;
 

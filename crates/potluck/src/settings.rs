@@ -2,6 +2,8 @@
 
 use crate::args::Global;
 use crate::config::ConfigFile;
+use crate::keys::Daemon;
+use crate::service::SYSTEM_STATE;
 use etcetera::BaseStrategy;
 use potluck_client::patience::Patience;
 use potluck_client::pool::Client;
@@ -57,14 +59,21 @@ impl Settings {
         self.config_dir.join("pools")
     }
 
-    /// Where a manager of this user keeps its state.
+    /// Where a manager of this user keeps its state; for root also where the system's service does.
     pub fn manager_dir(&self) -> PathBuf {
-        self.state_dir.join("manager")
+        self.daemon_dir(Daemon::Manager)
     }
 
-    /// Where a donor of this user keeps its state.
+    fn daemon_dir(&self, daemon: Daemon) -> PathBuf {
+        let own = self.state_dir.join(daemon.name());
+        let systems = Path::new(SYSTEM_STATE).join(daemon.name());
+        // Nobody else can look in there.
+        if !own.exists() && systems.is_dir() { systems } else { own }
+    }
+
+    /// The same of a donor.
     pub fn donor_dir(&self) -> PathBuf {
-        self.state_dir.join("donor")
+        self.daemon_dir(Daemon::Donor)
     }
 
     /// The directory of the identity that this user joined with; not the first admin's, which is the

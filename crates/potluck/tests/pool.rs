@@ -69,6 +69,7 @@ mod pool {
     mod p12_full_disks;
     mod p12_hostile_peers;
     mod resumed_uploads;
+    mod services;
     mod settings;
     mod slips;
     mod visible_as_it_goes;

@@ -27,6 +27,7 @@ mod policy;
 mod repair;
 mod rm;
 mod scrub;
+mod service;
 mod set;
 mod several;
 mod space;
@@ -72,6 +73,7 @@ pub async fn run(
         Command::Lend(args) => lend::run(args, settings, output).await,
         Command::Join(args) => join::run(args, settings, output).await,
         Command::Set(args) => set::run(args, settings, output).await,
+        Command::Service(args) => service::run(args, settings, output).await,
         Command::GiveBack(args) => {
             let client = watched(settings.donor_client(args.state.as_deref())?);
             let state = args.state.clone().unwrap_or_else(|| settings.donor_dir());
@@ -153,6 +155,7 @@ async fn with_client(
         | Command::Manager(_)
         | Command::Lend(_)
         | Command::Set(_)
+        | Command::Service(_)
         | Command::GiveBack(_)
         | Command::Away(_)
         | Command::Leave(_)

@@ -1,0 +1,358 @@
+//! `potluck service`: daemons under systemd.
+
+use super::Ending;
+use super::lend::absolute;
+use crate::args::{Service, ServiceInstall, ServicePlace, ServiceUninstall};
+use crate::keys::Daemon;
+use crate::output::Output;
+use crate::running;
+use crate::service::{self, Place, ROLES, Role, SYSTEM_USER, Scope, UnitFile, call, file_failed};
+use crate::settings::Settings;
+use crate::settings_file::SettingsFile;
+use potluck_wire::env::Env;
+use potluck_wire::error::{ErrorKind, Failure, code};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// How long a daemon may take to answer.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+pub async fn run(args: Service, settings: &Settings, output: &Output) -> Result<Ending, Failure> {
+    match args {
+        Service::Install(args) => install(args, settings, output),
+        Service::Status(args) => status(&place(&args, settings)?, output).await,
+        Service::Uninstall(args) => uninstall(&args, settings, output),
+    }
+}
+
+fn place(args: &ServicePlace, settings: &Settings) -> Result<Place, Failure> {
+    let scope = match (args.system, args.user) {
+        (true, _) => Scope::System,
+        (_, true) => Scope::User,
+        _ if rustix::process::geteuid().is_root() => Scope::System,
+        _ => Scope::User,
+    };
+    let root = args.root.as_deref().map(absolute).transpose()?;
+    Ok(Place::new(scope, root, settings))
+}
+
+#[derive(Debug, Serialize)]
+struct Installed {
+    unit: &'static str,
+    scope: Scope,
+    files: Vec<UnitFile>,
+    /// Whether systemd runs it now.
+    started: bool,
+}
+
+fn install(args: ServiceInstall, settings: &Settings, output: &Output) -> Result<Ending, Failure> {
+    let place = place(&args.place, settings)?;
+    let role = args.role.map_or_else(|| role_of(&place), Ok)?;
+    let program =
+        std::env::current_exe().map_err(|why| file_failed("find", Path::new("potluck"), &why))?;
+    let dir = args.dir.as_deref().map(absolute).transpose()?;
+    if args.print {
+        let mut files = place.files(role, &program)?;
+        if let Some(dir) = &dir {
+            output
+                .note(&format!("{} would be lent, and be writable for the service", dir.display()));
+        }
+        let printed = Installed {
+            unit: role.unit(),
+            scope: place.scope,
+            files: std::mem::take(&mut files),
+            started: false,
+        };
+        output.result(&printed, |printed| {
+            let text = |file: &UnitFile| format!("# {}\n{}", file.path.display(), file.text);
+            printed.files.iter().map(text).collect::<Vec<_>>().join("\n")
+        });
+        return Ok(Ending::Done);
+    }
+    place.needs_systemd()?;
+    for daemon in role.daemons() {
+        make_state(&place, *daemon)?;
+    }
+    if let Some(dir) = &dir {
+        if !role.daemons().contains(&Daemon::Donor) {
+            let what = "a manager lends nothing: --dir is for `lend` and `up`";
+            return Err(
+                Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what).hint("leave --dir out")
+            );
+        }
+        SettingsFile::edit(Daemon::Donor, &place.here(&place.state_of(Daemon::Donor)), |file| {
+            file.lend(dir);
+            Ok(())
+        })?;
+    }
+    for path in place.written(role)? {
+        make_dir(&place, &path)?;
+    }
+    let files = place.files(role, &program)?;
+    for file in &files {
+        write(&place.here(&file.path), &file.text)?;
+    }
+    if place.is_live() {
+        place.systemctl(&["daemon-reload"])?;
+        place.systemctl(&["enable", role.unit()])?;
+        place.systemctl(&["restart", role.unit()])?;
+    }
+    let installed =
+        Installed { unit: role.unit(), scope: place.scope, files, started: place.is_live() };
+    output.result(&installed, |installed| {
+        let written = installed.files.iter().map(|file| format!("wrote {}\n", file.path.display()));
+        let started = match installed.started {
+            true => format!("{} runs now, and after each start of the machine\n", installed.unit),
+            false => {
+                format!("nothing was started: that machine enables {} itself\n", installed.unit)
+            }
+        };
+        written.collect::<String>() + &started
+    });
+    if place.is_live() && place.scope == Scope::User {
+        linger(output);
+    }
+    Ok(Ending::Done)
+}
+
+/// What the daemons of this machine are, as far as their state shows.
+fn role_of(place: &Place) -> Result<Role, Failure> {
+    let has = |daemon| place.here(&place.state_of(daemon)).is_dir();
+    match (has(Daemon::Manager), has(Daemon::Donor)) {
+        (true, true) => Ok(Role::Up),
+        (true, false) => Ok(Role::Manager),
+        (false, true) => Ok(Role::Lend),
+        (false, false) => {
+            let what =
+                "neither a manager nor a donor has its state here, so it must be said what to run";
+            Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
+                .hint("potluck service install manager, lend, or up (both in one)"))
+        }
+    }
+}
+
+/// Services of a user end when the user leaves, unless the user lingers.
+fn linger(output: &Output) {
+    if call(Command::new("loginctl").arg("enable-linger")).is_ok() {
+        output.note(
+            "it goes on after you log out, and starts with the machine (you linger now: loginctl)",
+        );
+    } else {
+        output.note(
+            "warning: it ends when you log out. So that it goes on, and starts with the machine, run: \
+             loginctl enable-linger (an admin: sudo loginctl enable-linger USER)",
+        );
+    }
+}
+
+/// Makes the state directory of a daemon; the system's belongs to the services' user, which is made if
+/// there is none.
+fn make_state(place: &Place, daemon: Daemon) -> Result<(), Failure> {
+    if place.is_live() && place.scope == Scope::System && user().is_none() {
+        call(Command::new("useradd").args([
+            "--system",
+            "--user-group",
+            "--no-create-home",
+            "--home-dir",
+            service::SYSTEM_STATE,
+            "--shell",
+            "/usr/sbin/nologin",
+            SYSTEM_USER,
+        ]))?;
+    }
+    let dir = place.state_of(daemon);
+    if let Some(above) = dir.parent() {
+        make_dir(place, above)?;
+    }
+    make_dir(place, &dir)?;
+    // What root made there before, such as an identity by `potluck join`, is the service's from now on.
+    if place.is_live() && place.scope == Scope::System {
+        call(
+            Command::new("chown").args(["-R", &format!("{SYSTEM_USER}:{SYSTEM_USER}")]).arg(&dir),
+        )?;
+    }
+    Ok(())
+}
+
+/// Makes a directory that a service writes. One that is there and empty is given to the service's user;
+/// one that holds anything is left alone.
+fn make_dir(place: &Place, path: &Path) -> Result<(), Failure> {
+    let here = place.here(path);
+    let failed = |why: std::io::Error| file_failed("make", path, &why);
+    if !here.exists() {
+        if let Some(above) = here.parent() {
+            fs::create_dir_all(above).map_err(failed)?;
+        }
+        fs::DirBuilder::new().mode(0o700).create(&here).map_err(failed)?;
+    }
+    let is_empty = fs::read_dir(&here).is_ok_and(|mut entries| entries.next().is_none());
+    if let (true, true, Some((uid, gid))) = (is_empty, place.scope == Scope::System, user()) {
+        std::os::unix::fs::chown(&here, Some(uid), Some(gid)).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// The numbers of the services' user on this machine.
+fn user() -> Option<(u32, u32)> {
+    let known = fs::read_to_string("/etc/passwd").ok()?;
+    let mut lines = known.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    let fields = lines.find(|fields| fields.first() == Some(&SYSTEM_USER))?;
+    Some((fields.get(2)?.parse().ok()?, fields.get(3)?.parse().ok()?))
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    let failed = |why: std::io::Error| file_failed("write", path, &why);
+    fs::create_dir_all(path.parent().unwrap_or(Path::new("/"))).map_err(failed)?;
+    fs::write(path, text).map_err(failed)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o644)).map_err(failed)
+}
+
+/// What is known of one service.
+#[derive(Debug, Serialize)]
+struct Known {
+    unit: &'static str,
+    /// As systemd says it: `active`, `inactive`, `failed` …; `null` where none runs.
+    active: Option<String>,
+    /// `enabled` when it starts with the machine.
+    enabled: Option<String>,
+    daemons: Vec<KnownDaemon>,
+}
+
+#[derive(Debug, Serialize)]
+struct KnownDaemon {
+    daemon: &'static str,
+    state: PathBuf,
+    pid: Option<u32>,
+    address: Option<SocketAddr>,
+    /// Whether something answers there.
+    answers: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    scope: Scope,
+    services: Vec<Known>,
+}
+
+async fn status(place: &Place, output: &Output) -> Result<Ending, Failure> {
+    let mut services = Vec::new();
+    for role in ROLES.into_iter().filter(|role| place.is_installed(*role)) {
+        let told = match place.is_live() && place.needs_systemd().is_ok() {
+            true => {
+                let wanted = "--property=ActiveState,UnitFileState";
+                place.systemctl(&["show", wanted, role.unit()])?
+            }
+            false => String::new(),
+        };
+        let told: BTreeMap<_, _> = told.lines().filter_map(|line| line.split_once('=')).collect();
+        let told = |name| told.get(name).map(|text: &&str| (*text).to_owned());
+        let mut daemons = Vec::new();
+        for daemon in role.daemons() {
+            daemons.push(look_at(place, *daemon).await);
+        }
+        let (active, enabled) = (told("ActiveState"), told("UnitFileState"));
+        services.push(Known { unit: role.unit(), active, enabled, daemons });
+    }
+    let well = services.iter().flat_map(|service| &service.daemons).all(|daemon| daemon.answers);
+    output.result(&Report { scope: place.scope, services }, report);
+    Ok(if well { Ending::Done } else { Ending::Partial })
+}
+
+async fn look_at(place: &Place, daemon: Daemon) -> KnownDaemon {
+    let state = place.here(&place.state_of(daemon));
+    let said = running::find(&state).ok().flatten();
+    let address = said.as_ref().and_then(|said| said.address);
+    let answers = match address {
+        Some(address) => answers(address).await,
+        None => false,
+    };
+    let pid = said.map(|said| said.pid);
+    KnownDaemon { daemon: daemon.name(), state, pid, address, answers }
+}
+
+async fn answers(mut address: SocketAddr) -> bool {
+    if address.ip().is_unspecified() {
+        address.set_ip(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    }
+    let (net, address) = (Env::system().net, address.to_string());
+    tokio::time::timeout(PATIENCE, net.connect(&address)).await.is_ok_and(|stream| stream.is_ok())
+}
+
+fn report(report: &Report) -> String {
+    if report.services.is_empty() {
+        return "no service of Potluck is installed: potluck service install".into();
+    }
+    let mut text = String::new();
+    for service in &report.services {
+        let or_unknown = |told: &Option<String>| told.clone().unwrap_or_else(|| "unknown".into());
+        let (active, enabled) = (or_unknown(&service.active), or_unknown(&service.enabled));
+        text += &format!("{}: {active}, {enabled}\n", service.unit);
+        for daemon in &service.daemons {
+            let at = daemon.address.map_or(String::new(), |address| format!(" at {address}"));
+            let how = match (daemon.pid, daemon.answers) {
+                (None, _) => "does not run".to_owned(),
+                (Some(pid), true) => format!("answers{at} (process {pid})"),
+                (Some(pid), false) => format!("does not answer{at} (process {pid})"),
+            };
+            text +=
+                &format!("  {} {how}; its state is in {}\n", daemon.daemon, daemon.state.display());
+        }
+    }
+    text
+}
+
+#[derive(Debug, Serialize)]
+struct Uninstalled {
+    units: Vec<&'static str>,
+    removed: Vec<PathBuf>,
+    /// What is still there.
+    kept: Vec<PathBuf>,
+}
+
+fn uninstall(
+    args: &ServiceUninstall,
+    settings: &Settings,
+    output: &Output,
+) -> Result<Ending, Failure> {
+    let place = place(&args.place, settings)?;
+    let wanted = |role: &Role| args.role.is_none_or(|wanted| wanted == *role);
+    let roles: Vec<_> =
+        ROLES.into_iter().filter(|role| wanted(role) && place.is_installed(*role)).collect();
+    if roles.is_empty() {
+        let what = "no such service is installed";
+        return Err(Failure::new(ErrorKind::NotFound, code::BAD_REQUEST, what)
+            .hint("`potluck service status` shows those that are; --user and --system say whose"));
+    }
+    if !args.dry_run {
+        place.needs_systemd()?;
+    }
+    let mut done = Uninstalled { units: Vec::new(), removed: Vec::new(), kept: Vec::new() };
+    for role in roles {
+        done.units.push(role.unit());
+        done.kept.extend(role.daemons().iter().map(|daemon| place.state_of(*daemon)));
+        done.kept.extend(place.written(role)?);
+        if !args.dry_run {
+            done.removed.extend(service::uninstall(&place, role)?);
+        }
+    }
+    done.kept.retain(|path| place.here(path).exists());
+    output.result(&done, |done| {
+        let verb = if args.dry_run { "would stop and remove" } else { "stopped and removed" };
+        let list = |paths: &[PathBuf]| {
+            paths.iter().map(|path| format!("  {}\n", path.display())).collect::<String>()
+        };
+        let mut text = format!("{verb} {}\n{}", done.units.join(", "), list(&done.removed));
+        if !done.kept.is_empty() {
+            text += "what its daemons keep is still there:\n";
+            text += &list(&done.kept);
+        }
+        text
+    });
+    Ok(Ending::Done)
+}
