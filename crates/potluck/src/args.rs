@@ -98,7 +98,7 @@ pub enum Command {
     Manager(Manager),
     /// Lend part of a disk to the pool
     #[command(
-        after_help = "Example:\n  potluck join pot1.…                        (once, with a donor token)\n  potluck lend /data/lent --max 200GiB --keep-free 15%"
+        after_help = "Example:\n  potluck join pot1.…                        (once, with a donor token)\n  potluck lend /data/lent --max 200GiB --keep-free 15%\n  potluck lend --add /disk2/lent --token pot1.…  (another disk, while it runs)"
     )]
     Lend(Lend),
     /// Show or change what a daemon of this machine was told; it goes by it at once

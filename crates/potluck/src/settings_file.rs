@@ -16,6 +16,9 @@ use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, Value};
 /// The directories that a donor lends: `[[lend]]` with `dir`, and what holds for that one.
 const LEND: &str = "lend";
 const DIR: &str = "dir";
+/// Where the identity of a directory's own donor is; of the one that the daemon began with, in the
+/// daemon's own state directory.
+const STATE: &str = "state";
 
 const ABOUT: &str = "# What this daemon was told. Change it here or with `potluck set`; `potluck set` alone lists all\n\
                      # keys. After a change by hand: systemctl reload, or kill -HUP.\n";
@@ -118,6 +121,17 @@ impl SettingsFile {
         lent.as_array_of_tables_mut().expect("checked when it was read").push(table);
     }
 
+    /// Where the donor of a lent directory has its identity, if not where the daemon has its own.
+    pub fn lent_state(&self, dir: &Path) -> Option<PathBuf> {
+        let table = self.tables().find(|table| dir_of(table).as_deref() == Some(dir))?;
+        table.get(STATE).and_then(Item::as_str).map(PathBuf::from)
+    }
+
+    /// Says where the donor of a lent directory has its identity.
+    pub fn set_lent_state(&mut self, dir: &Path, state: &Path) {
+        self.put_lent(dir, STATE, Some(state.to_string_lossy().into_owned().into()));
+    }
+
     /// Lends `dir` no more.
     pub fn lend_no_more(&mut self, dir: &Path) {
         if let Some(tables) = self.document.get_mut(LEND).and_then(Item::as_array_of_tables_mut) {
@@ -127,10 +141,14 @@ impl SettingsFile {
 
     /// Sets a key of one lent directory, or with `None` goes by its default again.
     pub fn set_lent(&mut self, dir: &Path, key: &Key, text: Option<&str>) {
+        self.put_lent(dir, key.name(), text.map(|text| key.kind.value_of(text)));
+    }
+
+    fn put_lent(&mut self, dir: &Path, name: &str, value: Option<Value>) {
         let tables = self.document.get_mut(LEND).and_then(Item::as_array_of_tables_mut);
         let mut tables = tables.into_iter().flat_map(ArrayOfTables::iter_mut);
         if let Some(table) = tables.find(|table| dir_of(table).as_deref() == Some(dir)) {
-            put(table, key.name(), text.map(|text| key.kind.value_of(text)));
+            put(table, name, value);
         }
     }
 
@@ -208,7 +226,7 @@ fn parse(daemon: Daemon, source: Source<'_>) -> Result<DocumentMut, Failure> {
         return Err(source.wrong(lend.span(), "lend: this is not a lent directory", hint));
     };
     let mut keys = known(true);
-    keys.push((DIR, Kind::Path));
+    keys.extend([(DIR, Kind::Path), (STATE, Kind::Path)]);
     let mut seen = BTreeSet::new();
     for table in lent {
         source.check(table, &keys, &[])?;

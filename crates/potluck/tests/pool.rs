@@ -71,6 +71,7 @@ mod pool {
     mod resumed_uploads;
     mod services;
     mod settings;
+    mod several_disks;
     mod slips;
     mod visible_as_it_goes;
 }

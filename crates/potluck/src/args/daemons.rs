@@ -58,6 +58,12 @@ pub struct Manager {
 pub struct Lend {
     /// The directory to lend; made if need be, and Potluck's alone. By default the one lent before
     pub dir: Option<PathBuf>,
+    /// Lend DIR beside what is lent already, with a token for it; the donor need not be restarted
+    #[arg(long, requires = "dir", conflicts_with = "remove")]
+    pub add: bool,
+    /// Lend DIR no more; what it holds has to be given back first
+    #[arg(long, requires = "dir")]
+    pub remove: bool,
     #[command(flatten)]
     pub given: Given<OfDonor>,
     /// Join with this donor token first, unless joined already

@@ -1,5 +1,7 @@
 //! `potluck lend`: the donor.
 
+mod siblings;
+
 use super::Ending;
 use super::join;
 use crate::args::{Given, Lend};
@@ -19,6 +21,7 @@ use potluck_donor::{
 use potluck_wire::env::Env;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::identity::Identity;
+use siblings::Siblings;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -26,6 +29,12 @@ use std::sync::Arc;
 const DEFAULT_MAX: u64 = 500 << 30;
 
 pub async fn run(args: Lend, settings: &Settings, output: &Output) -> Result<Ending, Failure> {
+    if args.add {
+        return siblings::add(&args, settings, output).await;
+    }
+    if args.remove {
+        return siblings::remove(&args, settings, output).await;
+    }
     let (stopped, hangups) = ready::daemon_signals();
     let state = absolute(&args.state.unwrap_or_else(|| settings.donor_dir()))?;
     if let Some(token) = &args.token {
@@ -50,8 +59,9 @@ pub async fn run(args: Lend, settings: &Settings, output: &Output) -> Result<End
     ready::announce(args.ready_file.as_deref(), donor.address())?;
     let ended = tokio::select! {
         ended = donor.run(stopped) => ended,
-        ended = hangups.each(async || tuning.reload()) => ended,
+        ended = hangups.each(async || tuning.reload().await) => ended,
     };
+    tuning.stop().await;
     ended.map_err(failed)?;
     Ok(Ending::Done)
 }
@@ -70,25 +80,40 @@ pub struct Tuning {
     dir: PathBuf,
     controls: Controls,
     running: Running,
+    machine: Machine,
+    siblings: Siblings,
 }
 
 impl Tuning {
-    /// Reads the settings again.
-    pub fn reload(&mut self) {
-        let read = SettingsFile::read(Daemon::Donor, &self.state);
-        let done = read.and_then(|file| self.tune(&file));
+    /// Reads the settings again: other terms, and directories that are lent beside the first.
+    pub async fn reload(&mut self) {
+        let done = match SettingsFile::read(Daemon::Donor, &self.state) {
+            Ok(file) => self.follow(&file).await,
+            Err(why) => Err(why),
+        };
         self.running.reloaded(done);
     }
 
-    fn tune(&self, file: &SettingsFile) -> Result<(), Failure> {
-        let config = config(file, &self.dir, &self.state, self.controls.used())?;
+    async fn follow(&mut self, file: &SettingsFile) -> Result<(), Failure> {
+        let used = self.controls.used();
+        let config = config(file, &self.dir, &self.state, used, &self.machine.name)?;
         self.controls.retune(&config);
-        Ok(())
+        self.siblings.follow(file, &self.dir, &self.machine).await
+    }
+
+    /// Lets the donors of further directories finish what they do.
+    pub async fn stop(self) {
+        self.siblings.stop().await;
     }
 }
 
+/// Lends as `identity` what that lent before.
+fn own(identity: &Identity) -> Lender {
+    Lender { owner: owner(identity), claiming: Claiming::Own }
+}
+
 /// Where a donor listens and how others reach it, as far as its settings do not say.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Place {
     /// As [`DonorConfig::listen`].
     pub listen: Option<String>,
@@ -96,12 +121,20 @@ pub struct Place {
     pub advertise: Vec<String>,
 }
 
+/// What all donors of one process share.
+#[derive(Debug)]
+struct Machine {
+    /// What fails together where several directories are lent.
+    name: String,
+    place: Place,
+}
+
 impl Place {
-    fn under(self, file: &SettingsFile, config: DonorConfig) -> DonorConfig {
+    fn under(&self, file: &SettingsFile, config: DonorConfig) -> DonorConfig {
         let set = file.set_to(keys::key("lend.listen"));
-        let listen = set.or(self.listen).unwrap_or(config.listen);
+        let listen = set.or_else(|| self.listen.clone()).unwrap_or(config.listen);
         let said = config.advertise;
-        let advertise = if said.is_empty() { self.advertise } else { said };
+        let advertise = if said.is_empty() { self.advertise.clone() } else { said };
         DonorConfig { listen, advertise, ..config }
     }
 }
@@ -118,23 +151,31 @@ pub async fn start<O>(
     output: &Output,
 ) -> Result<(Donor, Tuning), Failure> {
     let mut file = SettingsFile::read(Daemon::Donor, &state)?;
-    let known = file.lent();
-    let dir = match (dir, known.as_slice()) {
-        (Some(dir), _) => absolute(dir)?,
-        (None, [known, ..]) => known.clone(),
-        (None, []) => {
+    // Those with a state of their own are lent beside it.
+    let known = file.lent().into_iter().find(|lent| file.lent_state(lent).is_none());
+    let dir = match (dir.map(absolute).transpose()?, known) {
+        (Some(dir), _) => dir,
+        (None, Some(known)) => known,
+        (None, None) => {
             let what = "nothing is lent: no directory was named, and none is in the settings";
             return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
                 .hint("name the directory to lend: potluck lend DIR --max 200GiB"));
         }
     };
     let put = |file: &mut SettingsFile| {
-        file.lent().iter().filter(|lent| **lent != dir).for_each(|lent| file.lend_no_more(lent));
+        // The store this daemon began with may have moved; those lent beside it stay.
+        for lent in file.lent() {
+            if lent != dir && file.lent_state(&lent).is_none() {
+                file.lend_no_more(&lent);
+            }
+        }
         file.lend(&dir);
         given.put_into_of(file, std::slice::from_ref(&dir));
     };
     put(&mut file);
-    let config = place.under(&file, config(&file, &dir, &state, 0)?);
+    let name = format!("{} ({})", identity.about.name, identity.about.member);
+    let machine = Machine { name, place };
+    let config = machine.place.under(&file, config(&file, &dir, &state, 0, &machine.name)?);
     let caller = settings::caller(identity)?;
     let lender = Lender { owner: owner(identity), claiming };
     let start = Donor::start(config, lender, Env::system(), Arc::new(SystemDisk), caller);
@@ -155,8 +196,10 @@ pub async fn start<O>(
         tracing::warn!("what was given on the command line holds for this start only: {why}");
     }
     running.serves(donor.address());
-    let tuning = Tuning { state, dir, controls, running };
-    tuning.tune(&file)?;
+    let siblings = Siblings::default();
+    let mut tuning = Tuning { state, dir, controls, running, machine, siblings };
+    // A further directory that cannot be lent now was logged, and holds up nothing.
+    let _ = tuning.follow(&file).await;
     output.note(&format!(
         "lending up to {} in {} to pool {}, always leaving {} of the disk free; {} can be stored now; \
          at {}",
@@ -184,12 +227,15 @@ fn config(
     dir: &Path,
     state: &Path,
     used: u64,
+    machine: &str,
 ) -> Result<DonorConfig, Failure> {
+    let several = file.lent().len() > 1;
     let default = DonorConfig::new(dir.to_owned(), state.to_owned(), limits(file, dir, used)?);
     Ok(DonorConfig {
         listen: file.text_of("lend.listen").unwrap_or(default.listen),
         advertise: settings::list(file.text_of("lend.advertise")),
-        label: file.text_of("lend.label"),
+        // Disks of one machine fail together: no copy is counted twice there.
+        label: file.text_of("lend.label").or_else(|| several.then(|| machine.to_owned())),
         grace: file.time("lend.away"),
         scrub_every: file.time("lend.scrub-every").unwrap_or(default.scrub_every),
         ..default
@@ -271,7 +317,7 @@ mod tests {
         file.lend(Path::new("/tmp"));
         lend.given.put_into_of(&mut file, &["/tmp".into()]);
         let refused = |why: Failure| format!("{why}; {}", why.hint);
-        config(&file, Path::new("/tmp"), state.path(), 0).map_err(refused)
+        config(&file, Path::new("/tmp"), state.path(), 0, "here").map_err(refused)
     }
 
     #[test]

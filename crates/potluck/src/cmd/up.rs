@@ -60,12 +60,13 @@ pub async fn run(args: Up, settings: &Settings, output: &Output) -> Result<Endin
         output.note("next: potluck space create lab; potluck cp FILE pot://lab/; potluck invite --role donor");
         let reload = async || {
             of_manager.reload();
-            of_donor.reload();
+            of_donor.reload().await;
         };
         let ended = tokio::select! {
             ended = donor.run(stopped) => ended,
             ended = hangups.each(reload) => ended,
         };
+        of_donor.stop().await;
         ended.map_err(lend::failed)
     };
     let ended = donor.await;
