@@ -6,10 +6,23 @@ use potluck_client::progress::{Progress, Quiet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-struct Bar(ProgressBar);
+struct Bar {
+    bar: ProgressBar,
+    /// What Ctrl-C does, for people.
+    interrupted: &'static str,
+}
 
 /// A bar for a transfer of `total` bytes, if known; silent unless `shown`.
 pub fn transfer(shown: bool, total: Option<u64>) -> Arc<dyn Progress> {
+    bar(shown, total, "Ctrl-C gives up")
+}
+
+/// The same for an upload, of which the pool keeps what was sent.
+pub fn upload(shown: bool, total: Option<u64>) -> Arc<dyn Progress> {
+    bar(shown, total, "Ctrl-C keeps what was sent")
+}
+
+fn bar(shown: bool, total: Option<u64>, interrupted: &'static str) -> Arc<dyn Progress> {
     if !shown {
         return Arc::new(Quiet);
     }
@@ -23,7 +36,7 @@ pub fn transfer(shown: bool, total: Option<u64>) -> Arc<dyn Progress> {
         }
     };
     bar.set_style(ProgressStyle::with_template(template).expect("a fixed template"));
-    Arc::new(Bar(bar))
+    Arc::new(Bar { bar, interrupted })
 }
 
 /// A line that says whom a command waits for, drawn only while it does; silent unless `shown`.
@@ -119,22 +132,22 @@ impl Drop for Level {
 
 impl Progress for Bar {
     fn expect(&self, bytes: u64) {
-        self.0.inc_length(bytes);
+        self.bar.inc_length(bytes);
     }
     fn advance(&self, bytes: u64) {
-        self.0.inc(bytes);
+        self.bar.inc(bytes);
     }
     fn warn(&self, text: &str) {
-        self.0.suspend(|| eprintln!("potluck: {text}"));
+        self.bar.suspend(|| eprintln!("potluck: {text}"));
     }
     fn waits(&self, wait: Option<&Wait>) {
-        let text = wait.map(|wait| told(wait, "Ctrl-C gives up"));
-        self.0.set_message(text.unwrap_or_default());
+        let text = wait.map(|wait| told(wait, self.interrupted));
+        self.bar.set_message(text.unwrap_or_default());
     }
 }
 
 impl Drop for Bar {
     fn drop(&mut self) {
-        self.0.finish_and_clear();
+        self.bar.finish_and_clear();
     }
 }

@@ -71,7 +71,7 @@ pub async fn copy(
     if wanted.files.is_empty() {
         return Ok(report);
     }
-    let progress = progress_bar::transfer(shown, options.bytes);
+    let progress = progress_bar::upload(shown, options.bytes);
     let client = &client.watched(Arc::clone(&progress));
     let parts = by_policy(client, to, wanted.files).await?;
     let several = parts.len() > 1;
