@@ -21,6 +21,7 @@ const TOOLS: &[Tool] = &[
     tool("cc", &["gcc", "libc6-dev"], true, "compiles AWS-LC and SQLite"),
     tool("git", &["git"], true, "tells tidy which files belong to the repository"),
     tool("mount", &["mount"], false, "tests of full and vanishing disks"),
+    tool("prometheus", &["prometheus"], false, "tests of metrics and alerts"),
     tool("strace", &["strace"], false, "the sweep of a manager's system calls"),
     tool("unshare", &["util-linux"], false, "tests in their own namespace"),
     tool("nsenter", &["util-linux"], false, "tests on machines of their own"),

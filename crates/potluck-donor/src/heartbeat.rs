@@ -25,6 +25,7 @@ use potluck_wire::own_addresses::Told;
 use potluck_wire::packed::Packed;
 use potluck_wire::version;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -149,6 +150,8 @@ impl Heart {
                     self.failures = 0;
                 }
                 Err(why) => {
+                    let failures = &self.service.metrics.heartbeat_failures;
+                    failures.fetch_add(1, Ordering::Relaxed);
                     if self.complained.as_ref() != Some(&why.code) {
                         tracing::warn!("{why}. {}", why.hint);
                         self.complained = Some(why.code);

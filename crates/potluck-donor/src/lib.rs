@@ -25,6 +25,7 @@ mod error;
 mod fault;
 mod heartbeat;
 mod load;
+mod metrics;
 mod mirror;
 mod neighbours;
 mod patience;

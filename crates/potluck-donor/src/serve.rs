@@ -8,8 +8,10 @@ mod upgrade;
 
 pub(crate) use sockets::Sockets;
 
+use crate::metrics;
 use crate::service::Service;
 use bytes::Bytes;
+use http::header::{self, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -17,6 +19,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use potluck_wire::bulk::HEAD_BUFFER;
+use potluck_wire::metrics::CONTENT_TYPE;
 use potluck_wire::net::{BoxStream, Listener};
 use potluck_wire::upgrade::PATH;
 use std::convert::Infallible;
@@ -105,6 +108,14 @@ impl Door {
         match (request.method(), request.uri().path()) {
             (&Method::GET, PATH) => {
                 self.upgrade(request, Arc::clone(visit)).unwrap_or_else(|status| plain(status, ""))
+            }
+            (&Method::GET, "/metrics") => {
+                let open = CONNECTIONS - self.places.available_permits();
+                let text = metrics::text(&self.service, open);
+                let mut response = Response::new(Full::new(Bytes::from(text.to_string())));
+                let openmetrics = HeaderValue::from_static(CONTENT_TYPE);
+                response.headers_mut().insert(header::CONTENT_TYPE, openmetrics);
+                response
             }
             (&Method::GET, "/healthz") => match self.service.store.broken() {
                 false => plain(StatusCode::OK, "ok\n"),

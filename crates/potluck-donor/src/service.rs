@@ -1,6 +1,7 @@
 //! What all connections of a donor share.
 
 use crate::couriers::Couriers;
+use crate::metrics::Metrics;
 use crate::mirror::Later;
 use crate::neighbours::Neighbours;
 use crate::scrub::Scrub;
@@ -25,6 +26,8 @@ pub(crate) struct Service {
     /// Copies that are made after their put was answered.
     pub later: Later,
     pub scrub: Scrub,
+    /// Figures for monitoring.
+    pub metrics: Metrics,
     /// Where other donors are.
     pub neighbours: Neighbours,
     closing: watch::Sender<bool>,
@@ -49,6 +52,7 @@ impl Service {
             couriers: Couriers::default(),
             later: Later::default(),
             scrub,
+            metrics: Metrics::default(),
             neighbours,
             closing: watch::Sender::new(false),
         }

@@ -21,6 +21,7 @@ mod status;
 mod ticketing;
 
 pub use session::{end as end_session, interrupt as interrupt_session};
+pub use status::pool_status;
 pub use ticketing::source;
 
 use crate::access;
@@ -85,9 +86,13 @@ macro_rules! calls {
             body: Bytes,
         ) -> Result<Vec<u8>, Failure> {
             access::check(&caller, verb)?;
-            match verb {
+            let began = service.time.tick();
+            let answered = match verb {
                 $(Verb::$verb => answer_one::<control::$verb>(service, caller, body).await,)*
-            }
+            };
+            let took = service.time.tick().saturating_sub(began);
+            service.metrics.calls.ended(verb.name(), took, answered.is_ok());
+            answered
         }
     };
 }

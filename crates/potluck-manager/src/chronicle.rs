@@ -247,7 +247,7 @@ fn presence(before: Presence, donor: &DonorStatus) -> (Presence, Option<Line>) {
             (Presence::Here, Some(Line::Info(line)))
         }
         (_, DonorState::Live) => (Presence::Here, None),
-        (Presence::Here, DonorState::Away) => {
+        (Presence::Here, DonorState::Silent | DonorState::Away) => {
             let line = match donor.away_seconds {
                 Some(left) => Line::Info(format!(
                     "{named} is away, as was announced; it is waited for {} more",
@@ -257,7 +257,7 @@ fn presence(before: Presence, donor: &DonorStatus) -> (Presence, Option<Line>) {
             };
             (Presence::Silent(silent), Some(line))
         }
-        (Presence::Silent(_), DonorState::Suspect | DonorState::Away) => {
+        (Presence::Silent(_), DonorState::Suspect | DonorState::Silent | DonorState::Away) => {
             (Presence::Silent(silent), None)
         }
         (Presence::GivenUp(_), DonorState::Gone) => (Presence::GivenUp(silent), None),

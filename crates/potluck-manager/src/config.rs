@@ -26,6 +26,8 @@ pub struct ManagerConfig {
     pub suspect_after: Duration,
     /// A donor silent for longer is called that, and no longer a suspect only.
     pub silent_after: Duration,
+    /// Where `/metrics` are served, to anybody; `None`: nowhere.
+    pub metrics_listen: Option<String>,
     /// The catalog is checkpointed so often, if it changed.
     pub backup_every: Duration,
     /// Where checkpoints are kept as files; `None`: in the state directory.
@@ -51,6 +53,7 @@ impl Default for ManagerConfig {
             state: PathBuf::from("manager"),
             pool_name: "pool".into(),
             advertise: Vec::new(),
+            metrics_listen: None,
             lease: Duration::from_secs(30),
             // With the lease before it and the grace after it, less than an hour (PROMISES D2).
             resume_window: Duration::from_secs(50 * 60),

@@ -25,6 +25,7 @@ mod init;
 mod journal;
 mod manager;
 mod members;
+mod metrics;
 mod outcomes;
 mod pool;
 mod pool_time;

@@ -10,6 +10,7 @@ use crate::error::ManagerError;
 use crate::init::update_admin_address;
 use crate::journal;
 use crate::members::Members;
+use crate::metrics::{self, Metrics};
 use crate::pool::{Giving, Limits, NewSession, Pool, Record, Switch};
 use crate::pool_time::PoolTime;
 use crate::reach;
@@ -40,6 +41,8 @@ use tokio::sync::{Notify, watch};
 pub struct Manager {
     service: Arc<Service>,
     listener: Box<dyn Listener>,
+    /// Where metrics are asked for, if anywhere.
+    metrics: Option<Box<dyn Listener>>,
     address: SocketAddr,
     told: Addresses,
     admit: Arc<dyn Admit>,
@@ -95,6 +98,16 @@ impl Manager {
         let unreachable = |source| ManagerError::Listen { address: config.listen.clone(), source };
         let listener = env.net.listen(&config.listen).await.map_err(unreachable)?;
         let address = listener.local_addr().map_err(unreachable)?;
+        let metrics = match &config.metrics_listen {
+            None => None,
+            Some(at) => {
+                let unreachable = |source| ManagerError::Listen { address: at.clone(), source };
+                let listener = env.net.listen(at).await.map_err(unreachable)?;
+                let address = listener.local_addr().map_err(unreachable)?;
+                tracing::info!("metrics are served to anybody at http://{address}/metrics");
+                Some(listener)
+            }
+        };
         let told = Told::of(&*env.net, address, &config.advertise).await?.addresses;
         let here = from_this_machine(address).into();
         let told = if told.is_empty() { Addresses::clone(&here) } else { told };
@@ -122,12 +135,13 @@ impl Manager {
             chores: Notify::new(),
             backups: Backups::default(),
             collecting: None,
+            metrics: Metrics::default(),
             stats: StatsCache::default(),
             keeper: Keeper::default(),
             pool: Mutex::new(pool),
             state,
         };
-        Ok(Self { service: Arc::new(service), listener, address, told, admit })
+        Ok(Self { service: Arc::new(service), listener, metrics, address, told, admit })
     }
 
     /// Starts a manager over an empty catalog that listens to all donors of its authority, to ask
@@ -169,7 +183,7 @@ impl Manager {
 
     /// Serves until `shutdown` completes; then answers what was asked, and closes the catalog.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), ManagerError> {
-        let Self { service, listener, admit, .. } = self;
+        let Self { service, listener, metrics, admit, .. } = self;
         // The time must be past what an earlier life said, also if this life is short.
         if let Err(why) = background::save_time(&service).await {
             tracing::error!(%why, "the pool's time could not be saved");
@@ -182,6 +196,7 @@ impl Manager {
             () = repair::run(Arc::clone(&service)) => {}
             () = chronicle::run(Arc::clone(&service)) => {}
             () = reach::run(Arc::clone(&service)) => {}
+            () = metrics::serve(Arc::clone(&service), metrics) => {}
         }
         if let Err(why) = background::save_time(&service).await {
             tracing::error!(%why, "the pool's time could not be saved");

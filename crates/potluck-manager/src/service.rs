@@ -5,6 +5,7 @@ use crate::ca::Ca;
 use crate::catalog::Catalog;
 use crate::config::ManagerConfig;
 use crate::members::Members;
+use crate::metrics::Metrics;
 use crate::pool::{Limits, Pool};
 use crate::pool_time::PoolTime;
 use crate::repair::Keeper;
@@ -44,6 +45,8 @@ pub struct Service {
     pub collecting: Option<Arc<Collecting>>,
     /// When the catalog was last safe elsewhere.
     pub backups: Backups,
+    /// Figures for monitoring.
+    pub metrics: Metrics,
     /// Figures for status.
     pub stats: StatsCache,
     /// What is known of the pool's safety.

@@ -128,6 +128,13 @@ pub static KEYS: &[Key] = &[
     )
     .at_restart(),
     Key::new(
+        "manager.metrics-listen",
+        Kind::Address,
+        Unset::Words("nowhere"),
+        "Where the manager tells Prometheus how the pool is, at /metrics, without asking who it is",
+    )
+    .at_restart(),
+    Key::new(
         "manager.repair-grace",
         Kind::Time { least: Duration::ZERO },
         Unset::Value("10m"),

@@ -11,6 +11,7 @@
 
 mod pool {
     mod logs;
+    mod monitoring;
     mod restoring_again;
 
     mod content;

@@ -38,11 +38,11 @@ fn a_donors_silence_its_end_and_its_return_are_said_once_each() {
             all.extend(said(chronicle.compare(&look(second, donor(state, silent)))));
         }
     };
-    pass(DonorState::Away, 3); // the manager has just started
+    pass(DonorState::Silent, 3); // the manager has just started
     pass(DonorState::Live, 5);
     pass(DonorState::Suspect, 4); // a busy machine
     pass(DonorState::Live, 5);
-    pass(DonorState::Away, 70);
+    pass(DonorState::Silent, 70);
     pass(DonorState::Gone, 700);
     pass(DonorState::Live, 5);
     assert_eq!(

@@ -103,6 +103,7 @@ fn config(file: &SettingsFile, state: &Path) -> ManagerConfig {
         state: state.to_owned(),
         listen: file.text_of("manager.listen").unwrap_or(default.listen),
         advertise: settings::list(file.text_of("manager.advertise")),
+        metrics_listen: file.text_of("manager.metrics-listen"),
         lease: file.time("manager.lease").unwrap_or(default.lease),
         gc_grace: file.time("manager.gc-grace").unwrap_or(default.gc_grace),
         resume_window: file.time("manager.resume-window").unwrap_or(default.resume_window),

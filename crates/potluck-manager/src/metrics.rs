@@ -1,0 +1,218 @@
+//! `/metrics` of the manager: the pool in figures, for Prometheus.
+//!
+//! The control port wants a certificate of the pool, which no monitoring has. The metrics have a
+//! listener of their own, plain HTTP, which is there only where it was asked for. It tells names of
+//! donors and spaces and how they are; no paths, no keys.
+
+use crate::calls;
+use crate::catalog::spaces;
+use crate::service::Service;
+use axum::Router;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use http::{StatusCode, header};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use potluck_wire::control::{DonorState, DonorStatus, PoolStatus, SpaceHealth, SpaceInfo};
+use potluck_wire::error::Failure;
+use potluck_wire::metrics::{CONTENT_TYPE, Exposition};
+use potluck_wire::net::Listener;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+
+/// Connections at once: a few monitors, and whoever looks by hand.
+const CONNECTIONS: usize = 16;
+/// How long one may take from its beginning to its end.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// After a failure to accept a connection.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Answers scrapes until dropped; for ever without a listener.
+pub async fn serve(service: Arc<Service>, listener: Option<Box<dyn Listener>>) {
+    let Some(mut listener) = listener else { return std::future::pending().await };
+    let router = Router::new().route("/metrics", get(scrape)).with_state(service);
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        };
+        let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
+        let answer = TowerToHyperService::new(router.clone());
+        tokio::spawn(async move {
+            let mut http = hyper::server::conn::http1::Builder::new();
+            http.timer(TokioTimer::new()).header_read_timeout(PATIENCE).keep_alive(false);
+            let talk = http.serve_connection(TokioIo::new(stream), answer);
+            let _ = tokio::time::timeout(PATIENCE, talk).await; // its end is nobody's concern
+            drop(place);
+        });
+    }
+}
+
+async fn scrape(State(service): State<Arc<Service>>) -> Response {
+    match text(&service).await {
+        Ok(text) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], text.to_string()).into_response(),
+        Err(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response(),
+    }
+}
+
+/// The metrics now, or a moment ago. Those who ask while they are put together wait for that.
+async fn text(service: &Arc<Service>) -> Result<Arc<str>, Failure> {
+    let _one = service.metrics.making.lock().await;
+    let now = service.time.tick();
+    if let Some(text) = service.metrics.cached.good(now) {
+        return Ok(text);
+    }
+    let status = calls::pool_status(service).await?;
+    let spaces = service.catalog.read(spaces::all).await?;
+    let mut exposition = exposition(&status, &spaces);
+    exposition.calls(&service.metrics.calls);
+    Ok(service.metrics.cached.keep(now, &exposition))
+}
+
+/// What is counted between scrapes, and the last scrape.
+#[derive(Debug, Default)]
+pub struct Metrics {
+    /// The control port's.
+    pub calls: potluck_wire::metrics::Calls,
+    cached: potluck_wire::metrics::Cached,
+    making: tokio::sync::Mutex<()>,
+}
+
+fn exposition(status: &PoolStatus, spaces: &[SpaceInfo]) -> Exposition {
+    let mut out = Exposition::of("manager");
+    let flag = |set: bool| f64::from(u8::from(set));
+    out.gauge("potluck_uptime_seconds", "Since the manager started", status.uptime_seconds as f64);
+    out.gauge("potluck_sessions", "Open write sessions", status.sessions as f64);
+    out.gauge("potluck_alarms", "What somebody should look at", status.alarms.len() as f64);
+    out.gauge(
+        "potluck_catalog_fault",
+        "1 while the manager cannot write its catalog",
+        flag(status.catalog_fault.is_some()),
+    );
+    out.gauge("potluck_gc_held", "1 while nothing is reclaimed", flag(status.gc_held.is_some()));
+    out.gauge(
+        "potluck_condemned_chunks",
+        "Chunks no file uses, waiting to be reclaimed",
+        status.condemned_chunks as f64,
+    );
+    let backups = [("file", status.backup_file_seconds), ("pool", status.backup_pool_seconds)];
+    out.gauges(
+        "potluck_backup_age_seconds",
+        "Since the catalog was last checkpointed",
+        "op",
+        backups.into_iter().filter_map(|(to, age)| Some((to.to_owned(), age? as f64))),
+    );
+    if let Some(waiting) = status.journal_waiting {
+        out.gauge(
+            "potluck_journal_waiting_changes",
+            "Changes that are not on donors yet",
+            waiting as f64,
+        );
+    }
+    repair(&mut out, status);
+    donors(&mut out, &status.donors);
+    safety(&mut out, &status.spaces);
+    let of = |value: fn(&SpaceInfo) -> u64| {
+        spaces.iter().map(move |space| (space.name.clone(), value(space) as f64))
+    };
+    out.gauges("potluck_space_files", "Files", "space", of(|space| space.files));
+    out.gauges("potluck_space_bytes", "Their sizes together", "space", of(|space| space.bytes));
+    out
+}
+
+fn repair(out: &mut Exposition, status: &PoolStatus) {
+    let repair = &status.repair;
+    // Also where nothing waits, so that a graph has its line.
+    let waiting = repair.queued.iter().copied().chain(std::iter::repeat(0));
+    let queued = waiting.take(repair.queued.len().max(3)).enumerate();
+    out.gauges(
+        "potluck_repair_queued_chunks",
+        "Chunks to make, by how many more donors may die before their file is lost",
+        "redundancy_left",
+        queued.map(|(left, chunks)| (left.to_string(), chunks as f64)),
+    );
+    out.gauge("potluck_repair_under_way_chunks", "Chunks being made", repair.under_way as f64);
+    out.gauge("potluck_repair_stuck_chunks", "Chunks that cannot be made now", repair.stuck as f64);
+    out.gauge("potluck_repair_left_bytes", "Bytes to make", repair.bytes_left as f64);
+    out.gauge("potluck_repair_rate_bytes", "Bytes a second made lately", repair.rate as f64);
+    let paused = f64::from(u8::from(repair.paused.is_some()));
+    out.gauge("potluck_repair_paused", "1 while repair rests", paused);
+    out.counter("potluck_repair_made_chunks", "Chunks made", repair.made);
+    out.counter("potluck_repair_made_bytes", "Bytes made", repair.made_bytes);
+}
+
+fn donors(out: &mut Exposition, donors: &[DonorStatus]) {
+    let states = [
+        ("live", DonorState::Live),
+        ("suspect", DonorState::Suspect),
+        ("silent", DonorState::Silent),
+        ("away", DonorState::Away),
+        ("gone", DonorState::Gone),
+    ];
+    let in_state = |state| donors.iter().filter(|donor| donor.state == state).count() as f64;
+    out.gauges(
+        "potluck_donors",
+        "Donors by state",
+        "state",
+        states.map(|(name, state)| (name.to_owned(), in_state(state))),
+    );
+    let mut each = |name: &str, help: &str, value: &dyn Fn(&DonorStatus) -> f64| {
+        out.gauges(
+            name,
+            help,
+            "donor",
+            donors.iter().map(|donor| (donor.name.clone(), value(donor))),
+        );
+    };
+    each("potluck_donor_live", "1 while it is heard", &|donor| {
+        f64::from(u8::from(donor.state == DonorState::Live))
+    });
+    each("potluck_donor_gone", "1 when it is given up", &|donor| {
+        f64::from(u8::from(donor.state == DonorState::Gone))
+    });
+    each("potluck_donor_announced_away", "1 while its absence is announced", &|donor| {
+        f64::from(u8::from(donor.away_seconds.is_some()))
+    });
+    each("potluck_donor_silent_seconds", "Since it was heard", &|donor| {
+        donor.silent_seconds.unwrap_or(0) as f64
+    });
+    each("potluck_donor_used_bytes", "Bytes it holds", &|donor| donor.used as f64);
+    each("potluck_donor_room_bytes", "Bytes it can still take", &|donor| donor.room as f64);
+    each("potluck_donor_promised_bytes", "Bytes promised to sessions", &|donor| {
+        donor.promised as f64
+    });
+    each("potluck_donor_chunks", "Chunks it holds that files use", &|donor| donor.chunks as f64);
+    each("potluck_donor_unclaimed_chunks", "Chunks the catalog does not know", &|donor| {
+        donor.unclaimed as f64
+    });
+    each("potluck_donor_bad_chunks", "Chunks it lost or spoiled", &|donor| donor.bad as f64);
+    each("potluck_donor_quarantined", "1 while it is not trusted", &|donor| {
+        f64::from(u8::from(donor.quarantined.is_some()))
+    });
+    each("potluck_donor_disk_fault", "1 while its disk fails", &|donor| {
+        f64::from(u8::from(donor.disk_fault.is_some()))
+    });
+}
+
+fn safety(out: &mut Exposition, spaces: &[SpaceHealth]) {
+    let surveyed = || spaces.iter().filter(|space| space.surveyed);
+    let mut each = |name: &str, help: &str, value: fn(&SpaceHealth) -> Option<f64>| {
+        let values = surveyed().filter_map(|space| Some((space.name.clone(), value(space)?)));
+        out.gauges(name, help, "space", values);
+    };
+    each("potluck_space_tolerated_losses", "More donors that may die for ever", |space| {
+        Some(space.tolerates? as f64)
+    });
+    each("potluck_space_unreadable_files", "Files that cannot be read now", |space| {
+        Some(space.unreadable as f64)
+    });
+    each("potluck_space_lost_files", "Files that no donor's return brings back", |space| {
+        Some(space.lost as f64)
+    });
+    each("potluck_space_incomplete_files", "Files with less redundancy than promised", |space| {
+        Some(space.incomplete as f64)
+    });
+}

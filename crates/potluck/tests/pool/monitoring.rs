@@ -1,0 +1,192 @@
+//! Metrics of the manager and of donors, read by a real Prometheus with the alerts and the
+//! dashboard that stand in the repository.
+
+use super::content::{arg, file};
+use super::lab::Lab;
+use super::program::Running;
+use super::waiting::{PATIENCE, has_program, skip, wait_until};
+use serde_json::Value;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// A port that was free a moment ago.
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("its address").port()
+}
+
+/// The body that a plain HTTP server answers, if it does.
+fn get(address: &str, path: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(20))).ok()?;
+    let request = format!("GET {path} HTTP/1.0\r\nhost: {address}\r\n\r\n");
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    head.contains(" 200 ").then(|| body.to_owned())
+}
+
+/// The value of a sample, by its name and labels as they are written.
+fn value(text: &str, sample: &str) -> Option<f64> {
+    let line = text.lines().find(|line| line.starts_with(&format!("{sample} ")))?;
+    line.rsplit(' ').next()?.parse().ok()
+}
+
+/// Where the files for monitoring lie.
+fn contrib(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib/monitoring").join(name)
+}
+
+fn read(name: &str) -> String {
+    fs::read_to_string(contrib(name)).expect("a file of the repository")
+}
+
+/// Names of our metrics that a text speaks of.
+fn names(text: &str) -> Vec<String> {
+    let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let words = text.split(|c| !word(c));
+    words.filter(|name| name.starts_with("potluck_")).map(str::to_owned).collect()
+}
+
+/// A pool with two donors and one file, and where its manager's metrics are.
+fn watched() -> (Lab, String) {
+    let metrics = format!("127.0.0.1:{}", free_port());
+    let often = ["--metrics-listen", &metrics, "--backup-every", "1s"];
+    let options = ["--metadata-copies", "1", "--repair-grace", "60s"];
+    let lab = Lab::with_options(2, &[&often[..], &options].concat());
+    lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
+    let (input, _) = file(lab.dir(), "input", 3, 1 << 20);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    lab.cli.ok(&["cat", "pot://lab/f"]);
+    (lab, metrics)
+}
+
+#[test]
+fn the_manager_and_donors_tell_figures_that_agree_with_status() {
+    let (lab, metrics) = watched();
+    let mut text = String::new();
+    wait_until("figures of the file and of how safe it is", PATIENCE, || {
+        text = get(&metrics, "/metrics").unwrap_or_default();
+        value(&text, "potluck_space_tolerated_losses{space=\"lab\"}") == Some(1.0)
+            && value(&text, "potluck_backup_age_seconds{op=\"pool\"}").is_some()
+    });
+    let status = lab.cli.status();
+    for (sample, expected) in [
+        ("potluck_donors{state=\"live\"}", 2.0),
+        ("potluck_space_files{space=\"lab\"}", 1.0),
+        ("potluck_space_bytes{space=\"lab\"}", f64::from(1 << 20)),
+        ("potluck_space_unreadable_files{space=\"lab\"}", 0.0),
+        ("potluck_donor_live{donor=\"donor-1\"}", 1.0),
+        ("potluck_gc_held", 0.0),
+        ("potluck_repair_queued_chunks{redundancy_left=\"0\"}", 0.0),
+    ] {
+        let found = value(&text, sample).unwrap_or(0.0);
+        assert_eq!(found, expected, "{sample} in\n{text}\n{status}");
+    }
+    let version = status["version"].as_str().expect("a version");
+    let build = format!("potluck_build_info{{role=\"manager\",version=\"{version}\"}}");
+    assert_eq!(value(&text, &build), Some(1.0), "{text}");
+    assert!(value(&text, "potluck_call_seconds_count{op=\"commit\"}") >= Some(1.0), "{text}");
+    for secret in ["pot://", "input", arg(lab.dir()), "127.0.0.1"] {
+        assert!(!text.contains(secret), "{secret} is nobody's business:\n{text}");
+    }
+
+    let served = |donor: &str| {
+        let text = get(lab.donor_address(donor), "/metrics").expect("a donor answers");
+        assert!(!text.contains(arg(lab.dir())), "{text}");
+        assert_eq!(value(&text, "potluck_lent_max_bytes"), Some(f64::from(1 << 30)), "{text}");
+        assert!(value(&text, "potluck_bulk_stored_bytes_total") > Some(1e6), "{text}");
+        value(&text, "potluck_bulk_served_bytes_total").expect("counted")
+    };
+    assert!(served("donor-1") + served("donor-2") >= f64::from(1 << 20));
+    assert_eq!(get(lab.address(), "/metrics"), None, "the control port tells strangers nothing");
+}
+
+#[test]
+fn prometheus_reads_the_pool_and_an_alert_fires_when_a_donor_dies() {
+    let name = "prometheus_reads_the_pool_and_an_alert_fires_when_a_donor_dies";
+    if !has_program("prometheus") {
+        return skip(name, "there is no prometheus");
+    }
+    let (mut lab, metrics) = watched();
+    let rules = lab.dir().join("potluck-alerts.yml");
+    // The alerts as they are, but for how long something must last.
+    let mut text = read("potluck-alerts.yml");
+    for time in ["2m", "5m", "15m"] {
+        text = text.replace(&format!("for: {time}\n"), "for: 1s\n");
+    }
+    fs::write(&rules, text).expect("written");
+    let donors = ["donor-1", "donor-2"].map(|donor| format!("\"{}\"", lab.donor_address(donor)));
+    let config = read("prometheus.yml")
+        .replace("15s", "1s")
+        .replace("\"alice:7702\"", &format!("\"{metrics}\""))
+        .replace("\"alice:7701\", \"bob:7701\"", &donors.join(", "));
+    let config_file = lab.dir().join("prometheus.yml");
+    fs::write(&config_file, config).expect("written");
+    let web = format!("127.0.0.1:{}", free_port());
+    let log = fs::File::create(lab.dir().join("logs/prometheus.txt")).expect("a file");
+    let mut command = Command::new("prometheus");
+    command
+        .arg(format!("--config.file={}", config_file.display()))
+        .arg(format!("--storage.tsdb.path={}", lab.dir().join("tsdb").display()))
+        .arg(format!("--web.listen-address={web}"))
+        .stdout(Stdio::null())
+        .stderr(log);
+    let _prometheus = Running::start(&mut command);
+    let ask = |what: &str| -> Value {
+        let text = get(&web, &format!("/api/v1/{what}")).unwrap_or_default();
+        serde_json::from_str(&text).unwrap_or_default()
+    };
+    let found = |what: &str| ask(what)["data"]["result"].as_array().map_or(0, Vec::len);
+    wait_until("all three to be scraped", PATIENCE * 2, || found("query?query=up==1") == 3);
+
+    // What alerts and dashboard speak of is there.
+    let spoken =
+        [read("potluck-alerts.yml"), read("grafana-dashboard.json")].map(|text| names(&text));
+    assert!(spoken.iter().all(|names| names.len() > 8));
+    for name in spoken.concat() {
+        wait_until(&format!("{name} to be told"), PATIENCE, || {
+            ask("label/__name__/values")["data"].to_string().contains(&format!("\"{name}\""))
+        });
+    }
+    let dashboard: Value = serde_json::from_str(&read("grafana-dashboard.json")).expect("JSON");
+    for panel in dashboard["panels"].as_array().expect("panels") {
+        for target in panel["targets"].as_array().expect("targets") {
+            let expr = target["expr"].as_str().expect("an expression");
+            let coded: String = expr.bytes().map(|byte| format!("%{byte:02x}")).collect();
+            assert_eq!(ask(&format!("query?query={coded}"))["status"], "success", "{expr}");
+        }
+    }
+
+    let firing = |alert: &str| {
+        let alerts = ask("alerts")["data"]["alerts"].as_array().cloned().unwrap_or_default();
+        alerts
+            .iter()
+            .any(|found| found["labels"]["alertname"] == alert && found["state"] == "firing")
+    };
+    assert!(!firing("PotluckDonorSilent"));
+    lab.kill_donor("donor-1");
+    wait_until("the alert of a silent donor", PATIENCE * 2, || firing("PotluckDonorSilent"));
+    let alerts = ask("alerts").to_string();
+    assert!(alerts.contains("the donor donor-1 is silent"), "{alerts}");
+    lab.start_donor("donor-1");
+    wait_until("the alert to end", PATIENCE * 2, || !firing("PotluckDonorSilent"));
+}
+
+#[test]
+fn promtool_finds_no_fault_with_the_alerts() {
+    if !has_program("promtool") {
+        return skip("promtool_finds_no_fault_with_the_alerts", "there is no promtool");
+    }
+    for (what, name) in [("rules", "potluck-alerts.yml"), ("config", "prometheus.yml")] {
+        let mut promtool = Command::new("promtool");
+        let ran = promtool.args(["check", what]).arg(contrib(name)).output().expect("promtool");
+        let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+        assert!(ran.status.success(), "{name}: {said}");
+    }
+}
