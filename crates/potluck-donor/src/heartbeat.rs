@@ -24,6 +24,7 @@ use potluck_wire::error::Failure;
 use potluck_wire::own_addresses::Told;
 use potluck_wire::packed::Packed;
 use potluck_wire::version;
+use potluck_wire::whereabouts::Guide;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -278,10 +279,15 @@ impl Heart {
             excess: store.excess(),
             scrub: self.service.scrub.report(),
             disk_fault: store.fault(),
+            follows: self.caller.guide().map(Guide::epoch),
         };
         let beat = self.caller.call(&heartbeat).await?;
         store.changes().confirm(count);
         self.tasks.errands.confirm(answered);
+        if let Some(shown) = beat.manager {
+            let caller = self.caller.clone();
+            self.service.env.offload.run(move || caller.learn(&shown)).await;
+        }
         let life = (beat.epoch, beat.start);
         let same_manager = self.service.standing.beat(life, beat.now_ms);
         if beat.register || !same_manager {

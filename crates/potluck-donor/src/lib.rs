@@ -49,7 +49,6 @@ use disk::Disk;
 use errands::Errands;
 use heartbeat::{About, Heart, Orders, Tasks};
 use mirror::Later;
-use neighbours::Neighbours;
 use potluck_core::budget::Limits;
 use potluck_core::entropy::Entropy;
 use potluck_core::ids::Incarnation;
@@ -192,13 +191,7 @@ impl Donor {
 
         let told = Told::of(&*env.net, address, &config.advertise).await?;
         let key = state.key().clone();
-        let service = Arc::new(Service::new(
-            env,
-            Arc::new(store),
-            key,
-            scrub,
-            Neighbours::new(caller.clone()),
-        ));
+        let service = Arc::new(Service::new(env, Arc::new(store), key, scrub, caller.clone()));
         let orders = Arc::new(Orders::default());
         let errands = Arc::new(Errands::default());
         let tasks = Tasks { orders: Arc::clone(&orders), errands: Arc::clone(&errands) };

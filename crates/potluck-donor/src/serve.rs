@@ -13,7 +13,7 @@ use crate::service::Service;
 use bytes::Bytes;
 use http::header::{self, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
-use http_body_util::Full;
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -22,6 +22,7 @@ use potluck_wire::bulk::HEAD_BUFFER;
 use potluck_wire::metrics::CONTENT_TYPE;
 use potluck_wire::net::{BoxStream, Listener};
 use potluck_wire::upgrade::PATH;
+use potluck_wire::whereabouts::{self, Guide};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,9 +85,15 @@ impl Door {
     }
 
     async fn talk(self: Arc<Self>, stream: BoxStream, visit: Visit) {
-        let answer = service_fn(|request| {
-            let response = self.respond(request, &visit);
-            async move { Ok::<_, Infallible>(response) }
+        let answer = service_fn(|request: Request<Incoming>| {
+            let (door, visit) = (Arc::clone(&self), Arc::clone(&visit));
+            async move {
+                if (request.method(), request.uri().path()) == (&Method::POST, whereabouts::PATH) {
+                    door.hear(request).await;
+                    return Ok::<_, Infallible>(door.tell());
+                }
+                Ok(door.respond(request, &visit))
+            }
         });
         let talked = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -117,11 +124,33 @@ impl Door {
                 response.headers_mut().insert(header::CONTENT_TYPE, openmetrics);
                 response
             }
+            (&Method::GET, whereabouts::PATH) => self.tell(),
             (&Method::GET, "/healthz") => match self.service.store.broken() {
                 false => plain(StatusCode::OK, "ok\n"),
                 true => plain(StatusCode::SERVICE_UNAVAILABLE, "the disk has failed\n"),
             },
             _ => plain(StatusCode::NOT_FOUND, ""),
+        }
+    }
+
+    /// Somebody shows where the manager is. It is believed when the pool's authority signed it.
+    async fn hear(&self, request: Request<Incoming>) {
+        let body = Limited::new(request.into_body(), whereabouts::MAX).collect();
+        let Ok(Ok(body)) = tokio::time::timeout(HEADER_DEADLINE, body).await else { return };
+        let Ok(shown) = serde_json::from_slice(&body.to_bytes()) else { return };
+        let caller = self.service.caller.clone();
+        if self.service.env.offload.run(move || caller.learn(&shown)).await {
+            tracing::info!("the manager is at {} now", self.service.caller.manager());
+        }
+    }
+
+    /// Tells where the manager is, which is no secret in its network.
+    fn tell(&self) -> Response<Full<Bytes>> {
+        match self.service.caller.guide().and_then(Guide::signed) {
+            Some(known) => {
+                Response::new(Full::new(serde_json::to_vec(&known).unwrap_or_default().into()))
+            }
+            None => plain(StatusCode::NOT_FOUND, ""),
         }
     }
 

@@ -8,6 +8,7 @@ use crate::scrub::Scrub;
 use crate::standing::Standing;
 use crate::store::Store;
 use crate::tickets::Tickets;
+use potluck_wire::call::Caller;
 use potluck_wire::env::Env;
 use potluck_wire::ticket::Secret;
 use std::sync::Arc;
@@ -30,18 +31,14 @@ pub(crate) struct Service {
     pub metrics: Metrics,
     /// Where other donors are.
     pub neighbours: Neighbours,
+    /// Calls the manager.
+    pub caller: Caller,
     closing: watch::Sender<bool>,
 }
 
 impl Service {
     /// Nobody connected yet.
-    pub fn new(
-        env: Env,
-        store: Arc<Store>,
-        key: Secret,
-        scrub: Scrub,
-        neighbours: Neighbours,
-    ) -> Self {
+    pub fn new(env: Env, store: Arc<Store>, key: Secret, scrub: Scrub, caller: Caller) -> Self {
         let standing = Standing::new(env.clock.clone());
         Self {
             env,
@@ -53,7 +50,8 @@ impl Service {
             later: Later::default(),
             scrub,
             metrics: Metrics::default(),
-            neighbours,
+            neighbours: Neighbours::new(caller.clone()),
+            caller,
             closing: watch::Sender::new(false),
         }
     }

@@ -8,7 +8,7 @@ use potluck_wire::token::Role;
 /// Whether a member with `role` may make the call. Join is for everybody, and not asked here.
 fn may(role: Role, verb: Verb) -> bool {
     match verb {
-        Verb::Join => true,
+        Verb::Join | Verb::Find => true,
         Verb::Leave => true,
         Verb::Invite
         | Verb::InvitationList

@@ -9,9 +9,11 @@ use potluck_core::ids::MemberId;
 use potluck_wire::identity::{pem, write_private};
 use potluck_wire::tls::MANAGER_NAME;
 use potluck_wire::token::Role;
+use potluck_wire::whereabouts::{SignedWhereabouts, Whereabouts};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateSigningRequestParams, DnType,
-    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, PublicKeyData, date_time_ymd,
+    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, PublicKeyData, SigningKey,
+    date_time_ymd,
 };
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, CertificateSigningRequestDer, PrivateKeyDer};
@@ -135,6 +137,11 @@ impl Ca {
         let mut params = leaf_params(&format!("potluck {role} {member}"));
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         self.sign(&params, &key.0).map_err(|why| BadRequest(why.to_string()))
+    }
+
+    /// Says as the pool's authority where its manager is.
+    pub fn sign_whereabouts(&self, said: &Whereabouts) -> Result<SignedWhereabouts, rcgen::Error> {
+        SignedWhereabouts::sign(said, |text| self.issuer.key().sign(text))
     }
 
     fn sign(

@@ -4,6 +4,7 @@
 mod commit;
 mod copying;
 mod donor;
+mod find;
 mod fsck;
 mod give_back;
 mod health;
@@ -100,7 +101,7 @@ calls! {
     Join Invite InvitationList InvitationRemove MemberList Revoke Leave SpaceCreate SpaceRemove SpaceList
     Reserve Offer Grow Renew Commit Abort Open Report
     List Stat MakeDir Move CopyFiles Remove Usage Status PolicySet
-    Register Inventory Heartbeat Locate
+    Register Inventory Heartbeat Locate Find
     GcResume
     RepairStatus RepairControl GiveBack GiveBackStatus Away Trust ScrubNow Fsck
 }

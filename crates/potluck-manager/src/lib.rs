@@ -34,6 +34,7 @@ mod repair;
 mod restore;
 mod serve;
 mod service;
+mod signpost;
 mod state_dir;
 mod stats_cache;
 mod survey;

@@ -18,6 +18,7 @@ use crate::repair::{self, Keeper};
 use crate::restore::Collecting;
 use crate::serve;
 use crate::service::Service;
+use crate::signpost::{self, Signpost};
 use crate::state_dir::StateDir;
 use crate::stats_cache::StatsCache;
 use potluck_core::chunk::ChunkName;
@@ -132,6 +133,7 @@ impl Manager {
             catalog,
             members: Members::new(left.members),
             ca,
+            signpost: Signpost::new(told.clone()),
             chores: Notify::new(),
             backups: Backups::default(),
             collecting: None,
@@ -197,6 +199,7 @@ impl Manager {
             () = chronicle::run(Arc::clone(&service)) => {}
             () = reach::run(Arc::clone(&service)) => {}
             () = metrics::serve(Arc::clone(&service), metrics) => {}
+            () = signpost::run(Arc::clone(&service)) => {}
         }
         if let Err(why) = background::save_time(&service).await {
             tracing::error!(%why, "the pool's time could not be saved");
@@ -290,6 +293,7 @@ fn recalled(known: &donors::Known, saved_ms: u64, now: Tick) -> Record {
         silent_before: known.heard_ms.map(|heard| ms(saved_ms.saturating_sub(heard))),
         away_until: known.away_until_ms.map(|until| now + ms(until.saturating_sub(saved_ms))),
         quarantined: known.quarantined.clone(),
+        addresses: known.addresses.clone(),
         giving: known.giving.as_ref().map(|goal| Giving {
             start: goal.start,
             at_once: goal.at_once,

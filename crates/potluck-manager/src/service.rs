@@ -10,6 +10,7 @@ use crate::pool::{Limits, Pool};
 use crate::pool_time::PoolTime;
 use crate::repair::Keeper;
 use crate::restore::Collecting;
+use crate::signpost::Signpost;
 use crate::state_dir::StateDir;
 use crate::stats_cache::StatsCache;
 use potluck_core::ids::{Epoch, SessionId};
@@ -39,6 +40,8 @@ pub struct Service {
     pub members: Members,
     /// Vouches for members.
     pub ca: Ca,
+    /// Where this manager is.
+    pub signpost: Signpost,
     /// Wakes the background work: something ended or was thrown away.
     pub chores: Notify,
     /// Set while donors are asked what they have of a lost manager's metadata.

@@ -7,6 +7,7 @@ use crate::net::{BoxStream, SharedNet};
 use crate::race::{Unreached, first_of};
 use crate::tls::Dial;
 use crate::version;
+use crate::whereabouts::{Guide, SignedWhereabouts};
 use bytes::Bytes;
 use http::{Request, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
@@ -28,6 +29,8 @@ struct Shared {
     /// Where the manager is; where it answered last comes first.
     manager: Mutex<Addresses>,
     idle: Mutex<Vec<SendRequest<Full<Bytes>>>>,
+    /// Knows where else to look for a manager that moved.
+    guide: Option<Guide>,
 }
 
 /// Why a call brought no answer of its type.
@@ -51,8 +54,41 @@ pub struct Unanswered {
 impl Caller {
     /// Will call the manager that is at one of these addresses.
     pub fn new(net: SharedNet, dial: Arc<dyn Dial>, manager: Addresses) -> Self {
-        let shared = Shared { net, dial, manager: Mutex::new(manager), idle: Mutex::default() };
-        Self { shared: Arc::new(shared) }
+        Self::with(net, dial, manager, None)
+    }
+
+    /// The same, led by `guide`: what that knows is tried first, and when the manager is nowhere, it
+    /// looks for it.
+    pub fn guided(net: SharedNet, dial: Arc<dyn Dial>, manager: &Addresses, guide: Guide) -> Self {
+        Self::with(net, dial, guide.addresses().and(manager), Some(guide))
+    }
+
+    fn with(net: SharedNet, dial: Arc<dyn Dial>, manager: Addresses, guide: Option<Guide>) -> Self {
+        let (manager, idle) = (Mutex::new(manager), Mutex::default());
+        Self { shared: Arc::new(Shared { net, dial, manager, idle, guide }) }
+    }
+
+    /// What leads to the manager, if anything does.
+    pub fn guide(&self) -> Option<&Guide> {
+        self.shared.guide.as_ref()
+    }
+
+    /// Goes to where the manager is said to be, if the pool's authority signed that and it is later
+    /// than what is known.
+    pub fn learn(&self, shown: &SignedWhereabouts) -> bool {
+        let Some(guide) = self.guide().filter(|guide| guide.learn(shown)) else { return false };
+        self.go(&guide.addresses());
+        true
+    }
+
+    fn go(&self, there: &Addresses) {
+        let mut known = self.shared.manager.lock().expect("no holder panics");
+        let answered = known.first().cloned().filter(|address| there.contains(address));
+        if answered.is_none() {
+            // Whoever is at the end of these is not the manager any more.
+            self.shared.idle.lock().expect("no holder panics").clear();
+        }
+        *known = there.and(&known).preferring(|address| Some(address) == answered.as_ref());
     }
 
     /// Where the manager is; where it answered last comes first.
@@ -105,8 +141,20 @@ impl Caller {
 
     async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, Unreached<io::Error>> {
         let addresses = self.manager();
-        let (at, stream) = first_of(&addresses, |address| self.reach(address)).await?;
-        if addresses.first() != Some(&at) {
+        let tried = first_of(&addresses, |address| self.reach(address)).await;
+        let (at, stream) = match (tried, self.guide()) {
+            (Ok(reached), _) => reached,
+            (Err(nowhere), None) => return Err(nowhere),
+            (Err(nowhere), Some(guide)) => {
+                if !guide.seek().await {
+                    return Err(nowhere);
+                }
+                let there = guide.addresses();
+                self.go(&there);
+                first_of(&there, |address| self.reach(address)).await?
+            }
+        };
+        if self.manager().first() != Some(&at) {
             let mut known = self.shared.manager.lock().expect("no holder panics");
             *known = known.preferring(|address| *address == at);
         }

@@ -18,8 +18,8 @@ pub use donors::{
     OrderFault, OrderOutcome, OrderResult, Register, Registered, Scrubbed, Shard, Source,
 };
 pub use membership::{
-    Invitation, InvitationList, InvitationRemove, Invitations, Invite, Invited, Join, Joined,
-    Leave, MemberAbout, MemberList, Members, Revoke,
+    Find, Found, Invitation, InvitationList, InvitationRemove, Invitations, Invite, Invited, Join,
+    Joined, Leave, MemberAbout, MemberList, Members, Revoke,
 };
 pub use names::{
     ChildUse, ChunkFacts, CopiedFile, CopiedFiles, CopyFiles, Entry, EntryKind, Health, List,

@@ -127,7 +127,7 @@ impl Identity {
 
     /// Removes the identity in `dir`, if there is one; other files stay.
     pub fn remove(dir: &Path) -> io::Result<()> {
-        for file in [KEY, CERTIFICATE, CA, ABOUT] {
+        for file in [crate::whereabouts::FILE, KEY, CERTIFICATE, CA, ABOUT] {
             match fs::remove_file(dir.join(file)) {
                 Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(why),
                 _ => {}

@@ -24,3 +24,4 @@ pub mod tls;
 pub mod token;
 pub mod upgrade;
 pub mod version;
+pub mod whereabouts;

@@ -16,7 +16,9 @@ pub use donors::{Away, Drain, GiveBack, GiveBackPace, NodeAway, NodeName, NodeRe
 pub use files::{Cat, Cp, Ls, Mkdir, Mv, PathArgs, Rm, Stat, Tree};
 pub use keyed::Given;
 pub use manuals::{Completion, Man};
-pub use members::{Invite, InviteAction, Join, Leave, Members, MembersLs, MembersRm, NewToken};
+pub use members::{
+    FindManager, Invite, InviteAction, Join, Leave, Members, MembersLs, MembersRm, NewToken,
+};
 pub use metadata::{
     Asking, Gc, ManagerAction, ManagerBackup, ManagerRebuild, ManagerRestore, NewPlace,
 };
@@ -112,6 +114,11 @@ pub enum Command {
         after_help = "Examples:\n  potluck service install\n  potluck service status\n  potluck service uninstall"
     )]
     Service(Service),
+    /// Find the pool's manager again after it moved: here, or at its new address
+    #[command(
+        after_help = "Examples:\n  potluck find-manager 10.0.0.7        (must be this pool's manager, or nothing is changed)\n  potluck find-manager                 (asks donors, and says where it is)\n\nMembers follow their manager by themselves while they can ask a donor. A donor that runs\nis to be started again after this."
+    )]
+    FindManager(FindManager),
     /// Make a token that lets a machine or person join; list or remove such tokens
     #[command(
         after_help = "Examples:\n  potluck invite --role donor --ttl 2h\n  potluck invite ls\n  potluck invite rm 7"

@@ -14,6 +14,7 @@ use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::identity::{About, Identity};
 use potluck_wire::tls::TlsDial;
 use potluck_wire::token::Role;
+use potluck_wire::whereabouts::Guide;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -150,17 +151,18 @@ impl Settings {
     /// A client that speaks for this machine's donor.
     pub fn donor_client(&self, state: Option<&Path>) -> Result<Client, Failure> {
         let default = self.donor_dir();
-        let identity = Self::donor_identity(state.unwrap_or(&default))?;
-        self.client_of(&identity)
+        let dir = state.unwrap_or(&default);
+        self.client_of(&Self::donor_identity(dir)?, dir)
     }
 
     /// A client of the pool.
     pub fn client(&self) -> Result<Client, Failure> {
-        self.client_of(&self.identity()?)
+        let dir = self.identity_dir()?;
+        self.client_of(&load_identity(&dir)?, &dir)
     }
 
-    fn client_of(&self, identity: &Identity) -> Result<Client, Failure> {
-        let mut client = Client::new(Env::system(), caller(identity)?);
+    fn client_of(&self, identity: &Identity, dir: &Path) -> Result<Client, Failure> {
+        let mut client = Client::new(Env::system(), guided(identity, dir)?);
         client.patience = self.patience;
         Ok(client)
     }
@@ -198,6 +200,10 @@ pub fn load_identity(dir: &Path) -> Result<Identity, Failure> {
 
 /// Calls the manager of an identity's pool.
 pub fn caller(identity: &Identity) -> Result<Caller, Failure> {
+    Ok(Caller::new(Env::system().net, dial(identity)?, identity.about.manager.clone()))
+}
+
+fn dial(identity: &Identity) -> Result<Arc<TlsDial>, Failure> {
     let dial = TlsDial::member(identity).map_err(|why| {
         Failure::new(
             ErrorKind::Auth,
@@ -206,7 +212,14 @@ pub fn caller(identity: &Identity) -> Result<Caller, Failure> {
         )
         .hint("bring its files back from a copy, or move that directory away and join as a new member")
     })?;
-    Ok(Caller::new(Env::system().net, Arc::new(dial), identity.about.manager.clone()))
+    Ok(Arc::new(dial))
+}
+
+/// The same, which finds a manager that moved by what is remembered beside the identity in `dir`.
+pub fn guided(identity: &Identity, dir: &Path) -> Result<Caller, Failure> {
+    let (net, dial) = (Env::system().net, dial(identity)?);
+    let guide = Guide::open(Arc::clone(&net), identity.ca.clone(), dir);
+    Ok(Caller::guided(net, dial, &identity.about.manager, guide))
 }
 
 /// A pool that this user joined.

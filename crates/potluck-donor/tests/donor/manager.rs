@@ -179,6 +179,7 @@ impl Manager {
                 register: book.forgetful,
                 orders: book.orders.clone(),
                 leaving: book.leaving,
+                manager: None,
             })
         };
         Ok(Response::new(Full::new(text.into())))

@@ -3,6 +3,7 @@
 use super::Answer;
 use crate::audit;
 use crate::catalog::chunks::ChunkId;
+use crate::catalog::donors;
 use crate::catalog::lives::Life;
 use crate::catalog::placements::{self, Told};
 use crate::catalog::{Durability, Error};
@@ -37,7 +38,12 @@ impl Answer for Register {
         hold::compare(&service, donor, heard).await?;
         let now = service.time.tick();
         let told = (addresses.to_string(), self.version.clone());
-        let enlisted = service.pool().register(donor, &self, addresses, now);
+        let enlisted = service.pool().register(donor, &self, addresses.clone(), now);
+        if service.pool().moved(donor, &addresses) {
+            // For a manager that starts elsewhere and looks for its donors.
+            let note = move |db: &_| donors::located(db, donor, &addresses);
+            service.catalog.write(Durability::Process, note).await?;
+        }
         match enlisted {
             Enlisted::Again => tracing::debug!(%donor, "registered again"),
             Enlisted::Anew => tracing::info!(
@@ -114,7 +120,11 @@ impl Answer for Heartbeat {
             register: !known,
             orders: Vec::new(),
             leaving: service.pool().giving(donor).is_some(),
+            manager: None,
         };
+        if self.follows.is_some_and(|follows| follows < service.epoch()) {
+            beat.manager = service.whereabouts();
+        }
         if known {
             let incarnation = self.incarnation;
             if let Some(collecting) = &service.collecting {

@@ -66,6 +66,7 @@ impl Answer for Status {
             spaces: verdicts(&service, policies),
             alarms: [
                 fault.iter().cloned().collect(),
+                service.signpost.alarm().into_iter().collect(),
                 unseen(&service),
                 machines,
                 alarms(held.as_deref(), others(service.backups.failed()).as_deref()),

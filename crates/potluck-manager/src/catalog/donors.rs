@@ -3,6 +3,7 @@
 use super::error::Error;
 use super::notes;
 use potluck_core::ids::{DonorId, VersionId};
+use potluck_wire::addresses::Addresses;
 use rusqlite::{Connection, params};
 
 /// A donor as it is remembered.
@@ -18,6 +19,8 @@ pub struct Known {
     pub giving: Option<Goal>,
     /// Why its copies do not count.
     pub quarantined: Option<String>,
+    /// Where it was reached when it registered last.
+    pub addresses: Addresses,
 }
 
 /// What a give-back is to reach.
@@ -34,7 +37,7 @@ pub struct Goal {
 /// All donors of which something is remembered.
 pub fn all(db: &Connection) -> Result<Vec<Known>, Error> {
     let mut rows = db.prepare(
-        "SELECT id, heard_ms, away_until_ms, start_bytes, at_once, quarantined
+        "SELECT id, heard_ms, away_until_ms, start_bytes, at_once, quarantined, addresses
          FROM donors ORDER BY id",
     )?;
     let ms = |value: Option<i64>| value.map(|ms| ms as u64);
@@ -46,6 +49,11 @@ pub fn all(db: &Connection) -> Result<Vec<Known>, Error> {
             away_until_ms: ms(row.get(2)?),
             giving: ms(row.get(3)?).map(|start| Goal { start, at_once, lose: Vec::new() }),
             quarantined: row.get(5)?,
+            // Written by this program alone: what does not read is as good as nothing.
+            addresses: row
+                .get::<_, Option<String>>(6)?
+                .and_then(|text| serde_json::from_str(&text).ok())
+                .unwrap_or_default(),
         })
     })?;
     let mut all: Vec<Known> = known.collect::<Result<_, _>>()?;
@@ -73,6 +81,17 @@ pub fn heard(db: &Connection, heard: &[(DonorId, u64)]) -> Result<(), Error> {
     for (donor, ms) in heard {
         upsert.execute(params![donor.0, *ms as i64])?;
     }
+    Ok(())
+}
+
+/// Remembers where a donor is reached.
+pub fn located(db: &Connection, donor: DonorId, addresses: &Addresses) -> Result<(), Error> {
+    let text = serde_json::to_string(addresses).map_err(|why| Error::Bug(why.to_string()))?;
+    db.prepare_cached(
+        "INSERT INTO donors (id, addresses) VALUES (?1, ?2)
+         ON CONFLICT (id) DO UPDATE SET addresses = excluded.addresses",
+    )?
+    .execute(params![donor.0, text])?;
     Ok(())
 }
 

@@ -18,14 +18,15 @@ CREATE TABLE dir_policies (
 -- What must be known of a donor after the manager's restart. heard_ms: when it was last heard.
 -- away_until_ms: its absence is announced until then. start_bytes: what it held when it began to
 -- give all back; NULL: it does not. at_once: nothing is waited for. quarantined: why its copies do
--- not count.
+-- not count. addresses: where it was reached when it registered last, JSON.
 CREATE TABLE donors (
     id            INTEGER PRIMARY KEY,
     heard_ms      INTEGER,
     away_until_ms INTEGER,
     start_bytes   INTEGER,
     at_once       INTEGER NOT NULL DEFAULT 0,
-    quarantined   TEXT
+    quarantined   TEXT,
+    addresses     TEXT
 );
 
 -- Parity that was computed for a version on its way to an erasure code, a group a row: k names, 32

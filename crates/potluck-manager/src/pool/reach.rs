@@ -41,6 +41,21 @@ impl Reach {
 }
 
 impl Pool {
+    /// Donors that have not registered since the manager's start, and where they were before.
+    pub fn missing(&self) -> Vec<(DonorId, Addresses)> {
+        let missing = self.donors.iter().filter(|(_, donor)| donor.life.is_none());
+        let known = missing.map(|(id, donor)| (id, donor.record.addresses.clone()));
+        known.filter(|(_, addresses)| !addresses.is_empty()).collect()
+    }
+
+    /// Notes where a donor is; whether that is news.
+    pub fn moved(&mut self, donor: DonorId, addresses: &Addresses) -> bool {
+        let Some(donor) = self.donors.get_mut(donor) else { return false };
+        let moved = donor.record.addresses != *addresses;
+        donor.record.addresses.clone_from(addresses);
+        moved
+    }
+
     /// Donors that are heard and whose addresses are to be tried.
     pub fn due_for_a_try(&self, now: Tick) -> Vec<Contact> {
         let due =

@@ -8,6 +8,7 @@ use potluck_core::chunk::{ChunkName, PARTS};
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_core::repair_plan::{Copy, Domain, Helper, Worth};
+use potluck_wire::addresses::Addresses;
 use potluck_wire::control::{DonorState, Scrubbed};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -44,6 +45,8 @@ pub struct Record {
     /// Its copies with names in parts below this leave while it is over its limits.
     pub pressed_below: u32,
     pub scrub: Scrubbed,
+    /// Where it was when it registered last, also with an earlier life of the manager.
+    pub addresses: Addresses,
 }
 
 impl Record {

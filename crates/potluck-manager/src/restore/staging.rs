@@ -25,6 +25,9 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// A lost manager started less often than this after its last checkpoint.
+const STARTS_SINCE: u64 = 1000;
+
 /// What people call the admin that a restore makes.
 const NEW_ADMIN: &str = "admin after restore";
 /// The catalog while it is made: not under its own name, so that the staging directory is no pool
@@ -131,7 +134,9 @@ impl Staging {
             _ => "the catalog was restored from a copy".into(),
         };
         restored::settle(&tx, &why)?;
-        schema::raise_epoch(&tx, above)?;
+        // How often the lost manager started since, nobody here knows; members go to the later one.
+        let beyond = Epoch(schema::epoch(&tx)?.0 + STARTS_SINCE);
+        schema::raise_epoch(&tx, above.max(beyond))?;
         let pool = schema::pool_name(&tx)?;
         authority::note(&tx, &fingerprint(self.ca.certificate()))?;
         let admin = NewAdmin {

@@ -252,6 +252,7 @@ impl Donor {
             excess: 0,
             scrub: Default::default(),
             disk_fault: None,
+            follows: None,
         }
     }
 

@@ -4,6 +4,7 @@ use super::{Call, Done, call};
 use crate::addresses::Addresses;
 use crate::packed::Packed;
 use crate::ticket::{Secret, Ticket};
+use crate::whereabouts::SignedWhereabouts;
 use potluck_core::budget::DiskState;
 use potluck_core::chunk::{ChunkKind, ChunkName, Digest};
 use potluck_core::erasure::Ec;
@@ -167,6 +168,9 @@ pub struct Heartbeat {
     /// What is wrong with its disk, if anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk_fault: Option<DiskFault>,
+    /// The epoch of what it knows of where the manager is; `None` where it does not follow one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub follows: Option<Epoch>,
 }
 
 /// What came of a numbered order.
@@ -294,6 +298,9 @@ pub struct Beat {
     /// The owner takes everything back: nothing is to be left there, damaged chunks included.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub leaving: bool,
+    /// Where the manager is, for a donor that knows something older.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub manager: Option<SignedWhereabouts>,
 }
 
 /// What the manager asks a donor to do.

@@ -1,8 +1,10 @@
 //! Who belongs to the pool.
 
 use super::{Call, Done, call};
+use crate::addresses::Addresses;
 use crate::packed::Blob;
 use crate::token::Role;
+use crate::whereabouts::SignedWhereabouts;
 use potluck_core::chunk::Digest;
 use potluck_core::ids::MemberId;
 use serde::{Deserialize, Serialize};
@@ -130,6 +132,22 @@ pub struct Leave {
     pub agreed: Option<Digest>,
 }
 call!(Leave => Done, "leave");
+
+/// Asks for what helps to find the manager when it has moved (all members).
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Find {}
+call!(Find => Found, "find");
+
+/// What helps to find the manager when it has moved.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Found {
+    /// Where it is.
+    #[serde(default)]
+    pub manager: Option<SignedWhereabouts>,
+    /// Some donors: the manager visits them when it is elsewhere, and they tell who asks.
+    #[serde(default)]
+    pub donors: Vec<Addresses>,
+}
 
 /// Takes a member's rights away (admins).
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -111,3 +111,14 @@ pub struct Join {
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
 }
+
+#[derive(Debug, clap::Args)]
+pub struct FindManager {
+    /// Where the manager is now
+    #[arg(value_name = "HOST[:PORT]", value_parser = manager_address)]
+    pub at: Option<Address>,
+    /// The directory of the identity that is to find it; default: yours, and that of this machine's
+    /// donor in the same pool
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+}

@@ -176,7 +176,7 @@ pub async fn start<O>(
     let name = format!("{} ({})", identity.about.name, identity.about.member);
     let machine = Machine { name, place };
     let config = machine.place.under(&file, config(&file, &dir, &state, 0, &machine.name)?);
-    let caller = settings::caller(identity)?;
+    let caller = settings::guided(identity, &state)?;
     let lender = Lender { owner: owner(identity), claiming };
     let start = Donor::start(config, lender, Env::system(), Arc::new(SystemDisk), caller);
     let donor = start.await.map_err(failed)?;

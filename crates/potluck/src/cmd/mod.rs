@@ -7,6 +7,7 @@ mod cp;
 mod demo;
 mod donors;
 mod du;
+mod find_manager;
 mod fsck;
 mod gc;
 mod give_back;
@@ -43,7 +44,9 @@ use crate::progress_bar;
 use crate::ready;
 use crate::settings::Settings;
 use potluck_client::pool::Client;
+use potluck_wire::control::Find;
 use potluck_wire::error::{ErrorKind, Failure};
+use std::time::Duration;
 
 /// How a command that did not fail ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,6 +75,7 @@ pub async fn run(
         Command::Manager(args) => manager::run(args, settings, output).await,
         Command::Lend(args) => lend::run(args, settings, output).await,
         Command::Join(args) => join::run(args, settings, output).await,
+        Command::FindManager(args) => find_manager::run(args, settings, output).await,
         Command::Set(args) => set::run(args, settings, output).await,
         Command::Service(args) => service::run(args, settings, output).await,
         Command::GiveBack(args) => {
@@ -119,7 +123,27 @@ async fn until_stopped(
         () = ready::asked_to_stop() => Ok(Ending::Interrupted),
     };
     client.settle().await;
+    if ending.is_ok() {
+        remember_donors(client).await;
+    }
     ending
+}
+
+/// From time to time notes where some donors are, who will know when the manager moves.
+async fn remember_donors(client: &Client) {
+    const EVERY_MS: i64 = 600_000;
+    const PATIENCE: Duration = Duration::from_secs(2);
+    let now = client.env.clock.wall();
+    let Some(guide) = client.caller.guide().filter(|it| it.is_older_than(now - EVERY_MS)) else {
+        return;
+    };
+    // What cannot be had now is asked for by the next command.
+    if let Ok(Ok(found)) = tokio::time::timeout(PATIENCE, client.caller.call(&Find {})).await {
+        if let Some(manager) = &found.manager {
+            client.caller.learn(manager);
+        }
+        guide.remember(found.donors, now);
+    }
 }
 
 async fn with_client(
@@ -160,6 +184,7 @@ async fn with_client(
         | Command::Away(_)
         | Command::Leave(_)
         | Command::Join(_)
+        | Command::FindManager(_)
         | Command::Completion(_)
         | Command::Man(_) => unreachable!("not a client's command"),
     }

@@ -166,3 +166,82 @@ fn a_second_donor_on_one_machine_is_told_to_take_another_port() {
     wait_for_live_donors(head, 2);
     assert_eq!(best_addresses(head), ["10.77.0.1:7701", "10.77.0.1:7702"]);
 }
+
+/// What a member remembers of where its manager is.
+const REMEMBERED: &str = "manager.json";
+
+fn heard_where_the_manager_is(donor: &Machine) {
+    let file = donor.path(&format!("/home/lab/.local/state/potluck/donor/{REMEMBERED}"));
+    wait_until("the donor to hear where its manager is", PATIENCE, || file.exists());
+}
+
+#[test]
+fn donors_and_users_follow_a_manager_to_its_new_address() {
+    let test = "donors_and_users_follow_a_manager_to_its_new_address";
+    let names = ["lab-head", "bench-2", "laptop"];
+    let Some(lab) = Machines::new(test, Naming::AddressOnly, &names) else { return };
+    let [head, bench, laptop] = names.map(|name| lab.machine(name));
+    head.sh("mkdir /data").ok();
+    head.start(UP, "lending");
+    lend(bench, &invite(head, "donor"));
+    laptop.sh(&format!("potluck join {}", invite(head, "user"))).ok();
+    wait_for_live_donors(head, 2);
+    heard_where_the_manager_is(bench);
+    laptop.sh("potluck ls").ok();
+
+    head.stop("potluck up", Signal::TERM);
+    head.readdress([10, 77, 0, 101].into());
+    head.start(UP, "lending");
+    // The manager shows the donor where it is, and the donor the user.
+    wait_for_live_donors(head, 2);
+    wait_until("the user to find the manager", PATIENCE, || laptop.sh("potluck ls").code == 0);
+    store_and_read(head, &[laptop]);
+}
+
+#[test]
+fn one_command_leads_a_member_to_its_own_manager_and_to_no_other() {
+    let test = "one_command_leads_a_member_to_its_own_manager_and_to_no_other";
+    let names = ["lab-head", "laptop", "stranger"];
+    let Some(lab) = Machines::new(test, Naming::AddressOnly, &names) else { return };
+    let [head, laptop, stranger] = names.map(|name| lab.machine(name));
+    head.start(UP, "lending");
+    stranger.start(UP, "lending");
+    laptop.sh(&format!("potluck join {}", invite(head, "user"))).ok();
+    head.stop("potluck up", Signal::TERM);
+    head.readdress([10, 77, 0, 101].into());
+    head.start(UP, "lending");
+
+    let lost = laptop.sh("potluck --patience 1s ls").exits(5);
+    assert!(lost.stderr.contains("10.77.0.1:7700"), "what was tried: {}", lost.stderr);
+    laptop.sh("potluck find-manager 10.77.0.3").exits(8);
+    laptop.sh("potluck --patience 1s ls").exits(5);
+    laptop.sh("potluck find-manager 10.77.0.101").ok();
+    laptop.sh("potluck ls").ok();
+}
+
+#[test]
+fn a_manager_restored_on_another_machine_finds_its_donors() {
+    let test = "a_manager_restored_on_another_machine_finds_its_donors";
+    let names = ["lab-head", "bench-2", "spare"];
+    let Some(lab) = Machines::new(test, Naming::AddressOnly, &names) else { return };
+    let [head, bench, spare] = names.map(|name| lab.machine(name));
+    head.start(UP, "lending");
+    lend(bench, &invite(head, "donor"));
+    wait_for_live_donors(head, 2);
+    heard_where_the_manager_is(bench);
+    head.sh("potluck manager backup catalog.db").ok();
+    let kit = "/home/lab/.local/state/potluck/manager/recovery.kit";
+    for (from, to) in [(kit, "/home/lab/kit"), ("/home/lab/catalog.db", "/home/lab/catalog.db")] {
+        std::fs::copy(head.path(from), spare.path(to)).expect("carried over");
+    }
+    head.kill_all();
+    head.unplug();
+
+    spare.sh("potluck manager restore --kit kit --from catalog.db --state pool").ok();
+    spare.start("potluck manager --state pool", "manager of pool");
+    let status = || spare.sh("potluck --json --pool pool/admin status").ok().json();
+    wait_until("the donor to follow", PATIENCE, || {
+        let donors = status()["donors"].as_array().expect("donors").clone();
+        donors.iter().any(|donor| donor["name"] == "bench-2" && donor["state"] == "live")
+    });
+}

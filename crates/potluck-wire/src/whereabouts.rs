@@ -1,0 +1,240 @@
+//! Where a pool's manager is, signed by the pool's authority. Members keep the latest they heard, and
+//! so find a manager that moved: donors show it to whoever asks, a manager that starts elsewhere shows
+//! it to donors, and nobody else can make a member connect to a place of his choice.
+
+use crate::addresses::{Address, Addresses};
+use crate::identity::write_private;
+use crate::net::{Net, SharedNet};
+use crate::packed::Blob;
+use bytes::Bytes;
+use futures_util::future::join_all;
+use http::{Method, Request, header};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper_util::rt::TokioIo;
+use potluck_core::ids::Epoch;
+use rustls::pki_types::CertificateDer;
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+/// Where donors show what they know (`GET`) and are shown a later one (`POST`).
+pub const PATH: &str = "/manager";
+/// The longest message about it.
+pub const MAX: usize = 4 << 10;
+/// How long one donor may take to answer.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Donors that a member remembers at most.
+const DONORS: usize = 8;
+/// Begins what is signed, so that no other signature of the authority is taken for one of these.
+const PURPOSE: &str = "potluck: where the manager is\n";
+/// Beside a member's identity.
+pub(crate) const FILE: &str = "manager.json";
+
+/// Where a manager is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Whereabouts {
+    /// The manager's epoch: of two, the one with the higher epoch holds.
+    pub epoch: Epoch,
+    /// Its addresses.
+    pub addresses: Addresses,
+}
+
+/// The same, with the authority's signature.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SignedWhereabouts {
+    /// JSON, as it was signed.
+    text: String,
+    /// ECDSA on P-256 with SHA-256.
+    signature: Blob,
+}
+
+impl SignedWhereabouts {
+    /// Signs it with the authority's key.
+    pub fn sign<E>(
+        said: &Whereabouts,
+        sign: impl FnOnce(&[u8]) -> Result<Vec<u8>, E>,
+    ) -> Result<Self, E> {
+        let text = serde_json::to_string(said).expect("plain data");
+        let signature = Blob(sign(format!("{PURPOSE}{text}").as_bytes())?);
+        Ok(Self { text, signature })
+    }
+
+    /// What it says, if the authority with this certificate signed it.
+    pub fn verified(&self, ca: &CertificateDer<'_>) -> Option<Whereabouts> {
+        let signed = format!("{PURPOSE}{}", self.text);
+        let key = webpki::EndEntityCert::try_from(ca).ok()?;
+        let algorithm = webpki::aws_lc_rs::ECDSA_P256_SHA256;
+        key.verify_signature(algorithm, signed.as_bytes(), &self.signature.0).ok()?;
+        serde_json::from_str(&self.text).ok()
+    }
+}
+
+/// Asks the donor at `address` where the manager is, after showing it what is known here.
+pub async fn ask(
+    net: &dyn Net,
+    address: &Address,
+    shown: Option<&SignedWhereabouts>,
+) -> io::Result<SignedWhereabouts> {
+    let late = |_| io::Error::new(io::ErrorKind::TimedOut, "no answer");
+    tokio::time::timeout(PATIENCE, exchange(net, address, shown)).await.map_err(late)?
+}
+
+async fn exchange(
+    net: &dyn Net,
+    address: &Address,
+    shown: Option<&SignedWhereabouts>,
+) -> io::Result<SignedWhereabouts> {
+    let stream = net.connect(address.as_str()).await?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(io::Error::other)?;
+    tokio::spawn(connection);
+    let (method, body) = match shown {
+        Some(shown) => (Method::POST, serde_json::to_vec(shown)?),
+        None => (Method::GET, Vec::new()),
+    };
+    let request =
+        Request::builder().method(method).uri(PATH).header(header::HOST, address.as_str());
+    let request = request.body(Full::new(Bytes::from(body))).map_err(io::Error::other)?;
+    let response = sender.send_request(request).await.map_err(io::Error::other)?;
+    let text = Limited::new(response.into_body(), MAX).collect().await;
+    Ok(serde_json::from_slice(&text.map_err(io::Error::other)?.to_bytes())?)
+}
+
+/// What a member remembers of how to find its manager.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Remembered {
+    manager: Option<SignedWhereabouts>,
+    /// Some donors, who know where the manager went.
+    donors: Vec<Addresses>,
+    /// When the donors were asked for, milliseconds since 1970.
+    asked_wall_ms: i64,
+}
+
+/// Leads a member to its manager.
+pub struct Guide {
+    net: SharedNet,
+    ca: CertificateDer<'static>,
+    path: PathBuf,
+    known: Mutex<(Remembered, Whereabouts)>,
+}
+
+impl Guide {
+    /// Goes by what is remembered in `dir`, beside the identity whose authority is `ca`.
+    pub fn open(net: SharedNet, ca: CertificateDer<'static>, dir: &Path) -> Self {
+        let path = dir.join(FILE);
+        let read = std::fs::read(&path).ok();
+        let remembered: Remembered =
+            read.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
+        let said = remembered.manager.as_ref().and_then(|signed| signed.verified(&ca));
+        let known = Mutex::new((remembered, said.unwrap_or_default()));
+        Self { net, ca, path, known }
+    }
+
+    fn known(&self) -> MutexGuard<'_, (Remembered, Whereabouts)> {
+        self.known.lock().expect("no holder panics")
+    }
+
+    /// Where the manager is, as far as was heard.
+    pub fn addresses(&self) -> Addresses {
+        self.known().1.addresses.clone()
+    }
+
+    /// The epoch of what was heard.
+    pub fn epoch(&self) -> Epoch {
+        self.known().1.epoch
+    }
+
+    /// What was heard.
+    pub fn signed(&self) -> Option<SignedWhereabouts> {
+        self.known().0.manager.clone()
+    }
+
+    /// Takes what somebody showed, if the authority signed it and it is later than what is known.
+    pub(crate) fn learn(&self, shown: &SignedWhereabouts) -> bool {
+        let Some(said) = shown.verified(&self.ca) else { return false };
+        {
+            let mut known = self.known();
+            if said.epoch <= known.1.epoch {
+                return false;
+            }
+            (known.0.manager, known.1) = (Some(shown.clone()), said);
+        }
+        self.save();
+        true
+    }
+
+    /// Whether the donors that are remembered are of before `wall_ms`.
+    pub fn is_older_than(&self, wall_ms: i64) -> bool {
+        let asked = self.known().0.asked_wall_ms;
+        // One of the future was written under a wrong clock.
+        asked < wall_ms || asked > wall_ms + 24 * 3_600_000
+    }
+
+    /// Remembers donors, as of `wall_ms`.
+    pub fn remember(&self, mut donors: Vec<Addresses>, wall_ms: i64) {
+        donors.truncate(DONORS);
+        {
+            let mut known = self.known();
+            (known.0.donors, known.0.asked_wall_ms) = (donors, wall_ms);
+        }
+        self.save();
+    }
+
+    /// Asks the donors that are remembered where the manager is now. Whether one knew something later.
+    pub(crate) async fn seek(&self) -> bool {
+        let donors = self.known().0.donors.clone();
+        let addresses = donors.iter().flat_map(Addresses::iter);
+        let answers = addresses.map(|address| ask(&*self.net, address, None));
+        let answers = join_all(answers).await;
+        // All are looked at: one of them may have slept for long.
+        answers.iter().flatten().filter(|shown| self.learn(shown)).count() > 0
+    }
+
+    fn save(&self) {
+        let text = serde_json::to_vec_pretty(&self.known().0).expect("plain data");
+        if let Err(why) = write_private(&self.path, &text) {
+            let path = self.path.display();
+            tracing::debug!("where the manager is cannot be remembered in {path}: {why}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rcgen::{CertificateParams, KeyPair, SigningKey};
+    use std::sync::Arc;
+
+    fn authority() -> (KeyPair, CertificateDer<'static>) {
+        let key = KeyPair::generate().expect("a key");
+        let certificate = CertificateParams::default().self_signed(&key).expect("a certificate");
+        (key, certificate.der().clone())
+    }
+
+    fn said(key: &KeyPair, epoch: u64, at: &str) -> SignedWhereabouts {
+        let addresses = at.parse().expect("addresses");
+        let said = Whereabouts { epoch: Epoch(epoch), addresses };
+        SignedWhereabouts::sign(&said, |text| key.sign(text)).expect("signed")
+    }
+
+    #[test]
+    fn a_member_follows_what_its_own_authority_signed_and_only_forwards() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (key, ca) = authority();
+        let open = || Guide::open(Arc::new(crate::net::SystemNet), ca.clone(), dir.path());
+        let guide = open();
+        assert!(guide.learn(&said(&key, 3, "10.0.0.1:7700")));
+        assert!(!guide.learn(&said(&key, 2, "10.0.0.2:7700")), "an earlier one");
+        assert!(!guide.learn(&said(&authority().0, 9, "10.0.0.3:7700")), "another authority's");
+        let mut changed = said(&key, 9, "10.0.0.4:7700");
+        changed.text = changed.text.replace("10.0.0.4", "10.0.0.5");
+        assert!(!guide.learn(&changed), "changed after it was signed");
+        assert_eq!(open().addresses().to_string(), "10.0.0.1:7700", "it is kept");
+        assert!(open().learn(&said(&key, 4, "10.0.0.6:7700")));
+        assert_eq!(open().epoch(), Epoch(4));
+    }
+}

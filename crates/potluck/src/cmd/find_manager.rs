@@ -1,0 +1,75 @@
+//! `potluck find-manager`: the pool's manager is somewhere else now.
+
+use super::Ending;
+use crate::args;
+use crate::output::Output;
+use crate::settings::{self, Settings};
+use potluck_wire::addresses::Addresses;
+use potluck_wire::control::Find;
+use potluck_wire::env::Env;
+use potluck_wire::error::{ErrorKind, Failure, code};
+use potluck_wire::identity::Identity;
+use std::path::PathBuf;
+
+pub async fn run(
+    args: args::FindManager,
+    settings: &Settings,
+    output: &Output,
+) -> Result<Ending, Failure> {
+    let mut found = Vec::new();
+    for dir in dirs(&args, settings)? {
+        let mut identity = settings::load_identity(&dir)?;
+        let at = Addresses::new(args.at.iter().cloned());
+        if !at.is_empty() {
+            identity.about.manager = at.clone();
+        }
+        // The manager there proves that it is this pool's, before anything is written.
+        let caller = match at.is_empty() {
+            true => settings::guided(&identity, &dir)?,
+            false => settings::caller(&identity)?,
+        };
+        let answer = caller.call(&Find {}).await?;
+        let guide = settings::guided(&identity, &dir)?;
+        if let Some(manager) = &answer.manager {
+            guide.learn(manager);
+        }
+        if let Some(guide) = guide.guide() {
+            guide.remember(answer.donors, Env::system().clock.wall());
+        }
+        let kept = settings::load_identity(&dir)?;
+        identity.about.manager = caller.manager().and(&kept.about.manager);
+        identity.save_about(&dir).map_err(|error| {
+            let what = format!("cannot write the identity in {}: {error}", dir.display());
+            Failure::new(ErrorKind::Other, code::LOCAL_IO, what).hint("run this as its owner")
+        })?;
+        found.push((dir, identity.about));
+    }
+    let shown = found.iter().map(|(dir, about)| {
+        serde_json::json!({ "pool": about.pool, "role": about.role, "identity": dir, "manager": about.manager })
+    });
+    output.result(&shown.collect::<Vec<_>>(), |_| {
+        let line = |(_, about): &(PathBuf, potluck_wire::identity::About)| {
+            let at = about.manager.first().map(ToString::to_string).unwrap_or_default();
+            format!(
+                "the manager of pool {} is at {at} (as {} “{}”)\n",
+                about.pool, about.role, about.name
+            )
+        };
+        found.iter().map(line).collect()
+    });
+    Ok(Ending::Done)
+}
+
+/// The identities that are to find it: the one named, or this user's and this machine's donor's.
+fn dirs(args: &args::FindManager, settings: &Settings) -> Result<Vec<PathBuf>, Failure> {
+    if let Some(state) = &args.state {
+        return Ok(vec![state.clone()]);
+    }
+    let (own, donor) = (settings.identity_dir(), settings.donor_dir());
+    if !Identity::exists(&donor) {
+        return own.map(|own| vec![own]);
+    }
+    let Ok(own) = own else { return Ok(vec![donor]) };
+    let same = settings::load_identity(&own)?.pool() == settings::load_identity(&donor)?.pool();
+    Ok(if same { vec![own, donor] } else { vec![own] })
+}
