@@ -56,6 +56,8 @@ struct Look {
 struct Chronicle {
     donors: BTreeMap<DonorId, Presence>,
     repair: Option<Repairing>,
+    /// Chunks that had been made at the last look, and their bytes.
+    made: Option<(u64, u64)>,
     troubles: BTreeMap<String, Trouble>,
 }
 
@@ -194,8 +196,11 @@ impl Chronicle {
 
     fn repaired(&mut self, look: &Look) -> Option<Line> {
         let RepairState { made, made_bytes, .. } = look.repair;
+        let before = self.made.replace((made, made_bytes)).unwrap_or((made, made_bytes));
         let (chunks, bytes) = to_make(&look.repair);
-        let busy = chunks > 0 && look.repair.paused.is_none();
+        // A short repair is over before anybody looks: what it made shows that it was there.
+        let (done, done_bytes) = (made - before.0.min(made), made_bytes - before.1.min(made_bytes));
+        let busy = (chunks > 0 && look.repair.paused.is_none()) || done > 0;
         match &mut self.repair {
             Some(repair) if busy => {
                 repair.last_busy = look.now;
@@ -203,10 +208,12 @@ impl Chronicle {
             }
             None if busy => {
                 let (began, last_busy) = (look.now, look.now);
+                let (made, made_bytes) = before;
                 self.repair = Some(Repairing { began, made, made_bytes, last_busy });
                 Some(Line::Info(format!(
-                    "repair began: {chunks} chunks to make, {}",
-                    format_size(bytes)
+                    "repair began: {} chunks to make, {}",
+                    chunks + done,
+                    format_size(bytes + done_bytes)
                 )))
             }
             Some(repair) if look.now.saturating_sub(repair.last_busy) >= REST => {

@@ -83,11 +83,13 @@ fn one_repair_in_several_steps_begins_and_ends_once() {
     assert_eq!(at(62, 0, 47, 0), [""; 0], "the next step may follow");
     assert_eq!(at(65, 5, 47, 0), [""; 0]);
     assert_eq!(at(70, 0, 52, 0), [""; 0]);
-    assert_eq!(at(80, 0, 52, 0), ["repair ended: 45 chunks made, 45.0 MiB, in 1m 3s"]);
+    assert_eq!(at(80, 0, 52, 0), ["repair ended: 45 chunks made, 45.0 MiB, in 1m 8s"]);
     assert_eq!(at(81, 0, 52, 0), [""; 0]);
-    at(90, 1, 52, 0);
+    assert_eq!(at(82, 0, 60, 0), ["repair began: 8 chunks to make, 8.0 MiB"], "and is over");
+    assert_eq!(at(92, 0, 60, 0), ["repair ended: 8 chunks made, 8.0 MiB, in 1s"]);
+    at(93, 1, 60, 0);
     assert_eq!(
-        at(101, 0, 52, 1),
+        at(104, 0, 60, 1),
         [
             "! repair came to a stop: 0 chunks made, 0 B, in 1s; 1 chunks cannot be made now: no donor can take them"
         ]
