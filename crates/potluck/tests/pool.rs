@@ -50,6 +50,7 @@ mod pool {
     mod manuals;
     mod membership;
     mod metadata_adapts;
+    mod operations_as_documented;
     mod p01_workspace;
     mod p02_demo;
     mod p03_a_pool_people_keep;

@@ -1,0 +1,62 @@
+//! What docs/operations.md says is typed as it stands, on three machines with a pool that README's
+//! lines made.
+
+use super::docs::{Typist, blocks};
+use super::machines::{Machine, Machines, Naming};
+use super::waiting::{PATIENCE, wait_until};
+use rustix::process::Signal;
+
+const OPERATIONS: &str = "docs/operations.md";
+
+/// Three machines that lend, and a file in `pot://lab` that is safe on any two of them.
+fn three_machines(test: &str) -> Option<Machines> {
+    let lab = Machines::new(test, Naming::Dns, &["alice", "bob", "carol"])?;
+    let alice = lab.machine("alice");
+    alice.sh("mkdir results && head -c 9000000 /dev/urandom > results/run7.h5").ok();
+    let typist = Typist::new(&lab);
+    typist.types(&blocks("README.md", "Two machines")[0], "alice");
+    let carol = lab.machine("carol");
+    typist.types_line(alice, "potluck invite --role donor");
+    typist.types_line(carol, "potluck join pot1.…");
+    typist.types_line(carol, "potluck lend ~/lent --max 200GiB");
+    Some(lab)
+}
+
+/// Waits until every file is as safe as its policy says, and reads them all.
+#[track_caller]
+fn wait_until_safe(machine: &Machine) {
+    wait_until("everything to be safe again", 2 * PATIENCE, || {
+        machine.sh("potluck verify -r --read pot://lab").code == 0
+    });
+    machine.sh("potluck cat pot://lab/results/run7.h5 | cmp - results/run7.h5").ok();
+}
+
+#[test]
+fn the_catalog_is_backed_up_as_documented() {
+    let Some(lab) = three_machines("the_catalog_is_backed_up_as_documented") else { return };
+    let typist = Typist::new(&lab);
+    for block in blocks(OPERATIONS, "Backup") {
+        typist.types(&block, "alice");
+    }
+    let alice = lab.machine("alice");
+    alice.sh("test -s ~/safe/recovery.kit && test -s ~/safe/catalog.db").ok();
+    wait_until_safe(alice);
+}
+
+#[test]
+fn a_disk_is_replaced_as_documented() {
+    let Some(lab) = three_machines("a_disk_is_replaced_as_documented") else { return };
+    let (alice, bob) = (lab.machine("alice"), lab.machine("bob"));
+    let typist = Typist::new(&lab);
+    let documented = blocks(OPERATIONS, "Replacing a disk");
+
+    // A disk that still works.
+    typist.types(&documented[0], "alice");
+    wait_until_safe(alice);
+
+    // One that died: nothing is on the new one that has its place.
+    bob.stop("potluck lend ~/new-disk", Signal::TERM);
+    bob.sh("rm -r ~/new-disk").ok();
+    typist.types(&documented[1], "alice");
+    wait_until_safe(alice);
+}
