@@ -60,3 +60,27 @@ fn a_disk_is_replaced_as_documented() {
     typist.types(&documented[1], "alice");
     wait_until_safe(alice);
 }
+
+#[test]
+fn a_manager_is_moved_as_documented_and_everybody_follows() {
+    let test = "a_manager_is_moved_as_documented_and_everybody_follows";
+    let Some(lab) = three_machines(test) else { return };
+    let (alice, bob, carol) = (lab.machine("alice"), lab.machine("bob"), lab.machine("carol"));
+    let typist = Typist::new(&lab);
+    typist.types_line(alice, "potluck invite --role user");
+    typist.types_line(bob, "potluck join pot1.…");
+    bob.sh("potluck ls pot://lab/results").ok();
+
+    alice.stop("potluck up", Signal::INT);
+    let documented = blocks(OPERATIONS, "Moving the manager");
+    typist.types(&documented[0], "alice");
+    std::fs::copy(alice.path("/home/lab/manager.tar"), carol.path("/home/lab/manager.tar"))
+        .expect("copied");
+    typist.types(&documented[1], "carol");
+    typist.types_line(alice, "potluck lend");
+    // Nobody was told where the manager is now, and alice has what it was before.
+    wait_until("bob to find the manager", 2 * PATIENCE, || {
+        bob.sh("potluck ls pot://lab/results").code == 0
+    });
+    wait_until_safe(alice);
+}
