@@ -140,7 +140,11 @@ impl Fetcher {
                     let failed = Failed { holders: holders(recipe, pieces), began, failure };
                     self.wait_for_donors(&mut pauses, failed).await?;
                 }
-                result => return result,
+                Ok(fetched) => {
+                    self.outage.read_some();
+                    return Ok(fetched);
+                }
+                Err(failure) => return Err(failure),
             }
         }
     }

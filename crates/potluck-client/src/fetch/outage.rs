@@ -23,7 +23,7 @@ pub(super) struct Outage {
 
 #[derive(Default)]
 struct State {
-    /// Whether a donor has given anything yet.
+    /// Whether anything was read yet. A chunk of a group that cannot be put together is nothing.
     begun: bool,
     /// Donors that did not answer once.
     away: BTreeMap<DonorId, Away>,
@@ -49,12 +49,16 @@ pub(super) struct Failed {
 }
 
 impl Outage {
+    /// A whole unit was read: from now on donors that are away are waited for.
+    pub fn read_some(&self) {
+        self.state.lock().expect("no holder panics").begun = true;
+    }
+
     /// A donor answered, or did not.
     pub fn answered(&self, donor: DonorId, answer: &Result<Buffer, LinkError>, now: Tick) {
         let mut state = self.state.lock().expect("no holder panics");
         match answer {
             Ok(_) => {
-                state.begun = true;
                 state.away.entry(donor).and_modify(|away| away.since = None);
             }
             // Where it is, or what lets a client in there, may have changed.

@@ -178,7 +178,7 @@ fn p03_a_revoked_member_is_refused_everywhere() {
     admin.call(&Revoke { member }).expect("an admin may revoke");
     let (input, _) = file(lab.dir(), "input", 3, 100_000);
     for command in [&["ls"][..], &["status"], &["cp", arg(&input), "pot://lab/x"]] {
-        assert_eq!(user.fails(8, command).code, "POT-E061", "{command:?}");
+        assert_eq!(user.fails(8, command).code, "POT-E065", "{command:?}");
     }
 }
 
