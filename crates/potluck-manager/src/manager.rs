@@ -173,11 +173,6 @@ impl Manager {
         self.address
     }
 
-    /// What its pool is called.
-    pub fn pool_name(&self) -> &str {
-        &self.service.pool_name
-    }
-
     /// Where others reach it.
     pub fn told(&self) -> &Addresses {
         &self.told

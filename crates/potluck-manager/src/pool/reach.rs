@@ -21,8 +21,6 @@ pub struct Reach {
     next: Tick,
     /// Tries in a row that nobody answered.
     failures: u32,
-    /// Whether any try was answered.
-    ever: bool,
     /// What came of the last try.
     why: String,
 }
@@ -31,12 +29,6 @@ impl Reach {
     /// Why nobody reaches the donor, if so.
     pub fn unreachable(&self) -> Option<&str> {
         (self.failures >= FAILED).then_some(self.why.as_str())
-    }
-
-    /// Whether it never was reached: nothing new is to go there. One that was may be back before
-    /// anybody asks.
-    pub fn is_shut(&self) -> bool {
-        !self.ever && self.failures >= FAILED
     }
 }
 
@@ -90,7 +82,7 @@ impl Pool {
                 if reach.failures >= FAILED {
                     tracing::info!(%donor, "can be reached again");
                 }
-                (reach.failures, reach.ever) = (0, true);
+                reach.failures = 0;
                 reach.next = now + AGAIN;
                 life.addresses = addresses.preferring(|address| reached.contains(address));
             }

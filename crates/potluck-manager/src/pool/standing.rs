@@ -314,8 +314,7 @@ impl Pool {
     /// Whether new copies go there.
     pub(super) fn takes(&self, id: DonorId, now: Tick) -> bool {
         let Some(donor) = self.donors.get(id) else { return false };
-        let shut = donor.life.as_ref().is_some_and(|life| life.reach.is_shut());
-        !shut && donor.record.is_willing() && self.donors.is_live(id, now, &self.limits)
+        donor.record.is_willing() && self.donors.is_live(id, now, &self.limits)
     }
 
     /// Bytes that donors can take now, without `but`.

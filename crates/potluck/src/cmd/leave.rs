@@ -90,7 +90,7 @@ pub async fn run(
         true => None,
         false => {
             let identity = settings::load_identity(&dir)?;
-            Some(Client::new(Env::system(), settings::caller(&identity)?))
+            Some(Client::new(Env::system(), settings::guided(&identity, &dir)?))
         }
     };
     let donor = match &client {

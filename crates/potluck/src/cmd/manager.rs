@@ -81,8 +81,7 @@ pub async fn start(
     }
     running.serves(manager.address());
     output.note(&format!(
-        "manager of pool {} at {}; its state and the first admin's identity are in {}",
-        manager.pool_name(),
+        "manager at {}; its state and the first admin's identity are in {}",
         manager.told(),
         state.display()
     ));

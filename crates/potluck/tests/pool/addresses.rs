@@ -140,7 +140,7 @@ fn a_donor_that_others_cannot_reach_is_an_alarm_until_they_can() {
     assert_eq!(said["verdict"]["state"], "degraded");
     let shown = head.sh("potluck status").ok().text();
     assert!(shown.contains("live, cannot be reached") && shown.contains("firewall"), "{shown}");
-    // Nothing new goes where nobody gets: what needs one donor works.
+    // Writers go elsewhere by themselves.
     head.sh("potluck space create one; head -c 100000 /dev/urandom > /data/one; potluck cp /data/one pot://one/").ok();
 
     bench.stop("potluck lend", Signal::TERM);
@@ -238,7 +238,7 @@ fn a_manager_restored_on_another_machine_finds_its_donors() {
     head.unplug();
 
     spare.sh("potluck manager restore --kit kit --from catalog.db --state pool").ok();
-    spare.start("potluck manager --state pool", "manager of pool");
+    spare.start("potluck manager --state pool", "manager at");
     let status = || spare.sh("potluck --json --pool pool/admin status").ok().json();
     wait_until("the donor to follow", PATIENCE, || {
         let donors = status()["donors"].as_array().expect("donors").clone();

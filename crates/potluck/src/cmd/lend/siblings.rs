@@ -88,7 +88,7 @@ impl Sibling {
                 .hint("add a directory with: potluck lend --add DIR --token TOKEN")
         })?;
         let identity = Settings::donor_identity(&state)?;
-        let caller = settings::caller(&identity)?;
+        let caller = settings::guided(&identity, &state)?;
         let told = sibling_config(file, dir, &state, 0, machine)?;
         let lender = super::own(&identity);
         let start = Donor::start(told, lender, Env::system(), Arc::new(SystemDisk), caller);
