@@ -22,8 +22,9 @@ use potluck_wire::ticket::{Acknowledged, Receipt, Secret};
 use potluck_wire::tls::{TlsDial, install_provider};
 use potluck_wire::token::{JoinToken, Role};
 use std::fs;
-use std::net::SocketAddr;
-use std::sync::Arc;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio::sync::oneshot;
@@ -201,13 +202,31 @@ pub struct Donor {
 
 pub const LEN: u32 = 1000;
 
+/// Where all donors of these tests are reached: whoever comes is told that the donor only starts.
+pub fn donor_port() -> u16 {
+    static PORT: OnceLock<u16> = OnceLock::new();
+    *PORT.get_or_init(|| {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                // Whoever goes away meanwhile is not told.
+                let _ = stream.read(&mut [0; 4096]);
+                let _ = stream
+                    .write_all(b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n");
+            }
+        });
+        port
+    })
+}
+
 impl Donor {
     pub async fn register(&self) -> Registered {
         let register = Register {
             incarnation: self.life,
             key: self.key.clone(),
             addresses: Addresses::default(),
-            port: Some(7701),
+            port: Some(donor_port()),
             version: "0.1.0".into(),
             disk: DiskState::default(),
             room: 10 << 30,

@@ -214,7 +214,7 @@ async fn an_admin_pauses_repair_over_a_restart_and_an_announced_absence_is_waite
     crew.members[0].asleep = true;
     let grace = crew.lab.config.repair_grace;
     crew.work(grace + Duration::from_secs(2)).await;
-    assert_eq!(crew.status().await.donors[0].state, DonorState::Suspect);
+    assert_eq!(crew.status().await.donors[0].state, DonorState::Away);
     assert_eq!(crew.made(), 0);
     crew.until("said that one more donor may not go", async |crew: &Crew| {
         let status = crew.status().await;

@@ -1,4 +1,4 @@
-use crate::lab::{Lab, commit, eventually, file, offer, refused, reserve, write};
+use crate::lab::{Lab, commit, donor_port, eventually, file, offer, refused, reserve, write};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{MemberId, SessionId};
 use potluck_core::policy::Override;
@@ -46,7 +46,8 @@ async fn a_file_is_visible_after_its_commit_and_only_then() {
     let grow = Grow { session: reserved.session, bytes: 5000, avoid: Vec::new() };
     let grown = user.call(&grow).await.expect("grown");
     let access = &grown.donors[0];
-    assert_eq!(access.addresses.to_string(), "127.0.0.1:7701", "where it calls from");
+    let expected = format!("127.0.0.1:{}", donor_port());
+    assert_eq!(access.addresses.to_string(), expected, "where it calls from");
     let ticket = access.ticket.as_ref().expect("a ticket");
     let grant = ticket.public.grant(&donor.key, donor.id, 0).expect("for this donor");
     assert!(grant.ops.allows(Ops::PUT.and(Ops::GET)) && grant.bytes > 5000);
