@@ -246,6 +246,11 @@ impl Actor {
                 self.say("read: not there");
                 self.saw(path, None, begun);
             }
+            // The file ends before that, as one may that others write meanwhile.
+            Err(failure) if failure.kind == ErrorKind::Usage && from > 0 => {
+                self.say("read: the file ends before that");
+                self.saw_bytes(path, from, &[], begun);
+            }
             Err(failure) => {
                 self.say(format_args!("cannot read: {} {:?}", failure.code, failure.kind));
                 if self.stage.board().health.must_read(self.who, begun) {
