@@ -21,7 +21,8 @@ use super::small_disk::{SmallDisk, relieve};
 const SMALL: u64 = 160 << 20;
 /// Manager options that let a run see sessions and chunks go. Checkpoints on donors come and go: what
 /// is nobody's could not be told from them.
-const BRISK: [&str; 6] = ["--lease", "2s", "--gc-grace", "1s", "--metadata-copies", "0"];
+const BRISK: [&str; 8] =
+    ["--lease", "2s", "--gc-grace", "1s", "--resume-window", "0s", "--metadata-copies", "0"];
 
 /// A pool and all that is known of it.
 pub struct Stage {

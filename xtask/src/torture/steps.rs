@@ -241,7 +241,7 @@ impl Stage {
             return Ok(());
         }
         self.say(format!("move {from} to {to}"));
-        self.pool.run(&["mv", &format!("pot://{from}"), &format!("pot://{to}")])?.ok()?;
+        self.pool.run(&["mv", "-y", &format!("pot://{from}"), &format!("pot://{to}")])?.ok()?;
         let content = self.files.possible(&from)[0];
         self.files.wrote(&to, content);
         self.files.wrote(&from, None);

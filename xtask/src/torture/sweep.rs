@@ -50,7 +50,11 @@ pub fn test() -> Result<String, String> {
 
 fn sweep(program: &Path) -> Result<Counts> {
     let dir = super::scratch()?;
-    let mut pool = Pool::start(program, dir.path(), &["--lease", "2s", "--gc-grace", "1s"])?;
+    let mut pool = Pool::start(
+        program,
+        dir.path(),
+        &["--lease", "2s", "--gc-grace", "1s", "--resume-window", "0s"],
+    )?;
     for number in 0..2 {
         let disk = dir.path().join(format!("disk-{number}"));
         fs::create_dir_all(&disk)?;
