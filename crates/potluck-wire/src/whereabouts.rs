@@ -27,6 +27,9 @@ pub const MAX: usize = 4 << 10;
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Donors that a member remembers at most.
 const DONORS: usize = 8;
+/// Whoever remembers fewer asks again soon: a pool that has just begun has more a moment later, and the
+/// only one may be on the machine that is lost.
+const FEW: usize = 3;
 /// Begins what is signed, so that no other signature of the authority is taken for one of these.
 const PURPOSE: &str = "potluck: where the manager is\n";
 /// Beside a member's identity.
@@ -167,11 +170,12 @@ impl Guide {
         true
     }
 
-    /// Whether the donors that are remembered are of before `wall_ms`.
-    pub fn is_older_than(&self, wall_ms: i64) -> bool {
-        let asked = self.known().0.asked_wall_ms;
+    /// Whether the donors that are remembered are few, or of before `wall_ms`.
+    pub fn is_poorer_than(&self, wall_ms: i64) -> bool {
+        let known = self.known();
+        let asked = known.0.asked_wall_ms;
         // One of the future was written under a wrong clock.
-        asked < wall_ms || asked > wall_ms + 24 * 3_600_000
+        known.0.donors.len() < FEW || asked < wall_ms || asked > wall_ms + 24 * 3_600_000
     }
 
     /// Remembers donors, as of `wall_ms`.
@@ -219,6 +223,19 @@ mod tests {
         let addresses = at.parse().expect("addresses");
         let said = Whereabouts { epoch: Epoch(epoch), addresses };
         SignedWhereabouts::sign(&said, |text| key.sign(text)).expect("signed")
+    }
+
+    #[test]
+    fn a_member_that_remembers_few_donors_asks_again() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let net = Arc::new(crate::net::SystemNet);
+        let guide = Guide::open(net, authority().1, dir.path());
+        let donors = |count| vec!["10.0.0.1:7701".parse().expect("an address"); count];
+        guide.remember(Vec::new(), 1000);
+        assert!(guide.is_poorer_than(900), "the pool had no donor yet");
+        guide.remember(donors(3), 1000);
+        assert!(!guide.is_poorer_than(900));
+        assert!(guide.is_poorer_than(1001));
     }
 
     #[test]

@@ -129,12 +129,13 @@ async fn until_stopped(
     ending
 }
 
-/// From time to time notes where some donors are, who will know when the manager moves.
+/// From time to time notes where some donors are, who will know when the manager moves. While those are
+/// few, every command does.
 async fn remember_donors(client: &Client) {
     const EVERY_MS: i64 = 600_000;
     const PATIENCE: Duration = Duration::from_secs(2);
     let now = client.env.clock.wall();
-    let Some(guide) = client.caller.guide().filter(|it| it.is_older_than(now - EVERY_MS)) else {
+    let Some(guide) = client.caller.guide().filter(|it| it.is_poorer_than(now - EVERY_MS)) else {
         return;
     };
     // What cannot be had now is asked for by the next command.

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 const DAEMONS: &[(&str, &str)] = &[
     ("potluck up", "next: "),
     ("potluck lend", "lending up to "),
-    ("potluck manager", "manager of pool "),
+    ("potluck manager", "manager at "),
 ];
 
 /// Commands of the manager that end.
