@@ -154,7 +154,7 @@ fn a_machine_joins_once_lends_once_and_leaves_without_a_trace() {
     let names = ["lab-head", "bench-1", "bench-2"];
     let Some(lab) = Machines::new(test, Naming::Dns, &names) else { return };
     let (head, bench) = (lab.machine("lab-head"), lab.machine("bench-1"));
-    head.start("potluck manager --advertise lab-head:7700", "manager of pool");
+    head.start("potluck manager --advertise lab-head:7700", "manager at ");
     let invite = || head.sh("potluck -q invite --role donor").ok().text().trim().to_owned();
     for name in &names[1..] {
         let machine = lab.machine(name);

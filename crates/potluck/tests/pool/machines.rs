@@ -250,15 +250,17 @@ impl Machine {
         let both = output.try_clone().expect("a second handle");
         // The shell gives its place to the command, so that signals reach that one.
         let mut command = self.command(&format!("exec {line}"));
-        let mut running = Running::start(command.stdin(Stdio::null()).stdout(both).stderr(output));
+        let running = Running::start(command.stdin(Stdio::null()).stdout(both).stderr(output));
+        // Kept before it is waited for: what it said is shown when it never gets ready.
+        self.daemons.borrow_mut().push((line.into(), Daemon { running, log: log.clone() }));
         let said = || fs::read_to_string(&log).unwrap_or_default();
         let mut ended = None;
         wait_until(&format!("`{line}` to say “{ready}” on {}", self.name), PATIENCE, || {
-            ended = running.ended();
+            let mut daemons = self.daemons.borrow_mut();
+            ended = daemons.last_mut().and_then(|(_, daemon)| daemon.running.ended());
             ended.is_some() || said().contains(ready)
         });
         assert!(ended.is_none(), "`{line}` ended on {}: {}", self.name, said());
-        self.daemons.borrow_mut().push((line.into(), Daemon { running, log }));
     }
 
     /// Sends a signal to what was started with lines that begin like this, and waits for its end.
