@@ -21,7 +21,7 @@ use crate::service::Service;
 use crate::signpost::{self, Signpost};
 use crate::state_dir::StateDir;
 use crate::stats_cache::StatsCache;
-use potluck_core::chunk::ChunkName;
+use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, Epoch};
 use potluck_wire::addresses::Addresses;
@@ -166,6 +166,11 @@ impl Manager {
     /// What changes it while it runs.
     pub fn controls(&self) -> Controls {
         Controls(Arc::clone(&self.service))
+    }
+
+    /// Which pool it manages: its authority's fingerprint.
+    pub fn pool(&self) -> Digest {
+        fingerprint(self.service.ca.certificate())
     }
 
     /// Where it listens.

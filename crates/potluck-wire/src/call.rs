@@ -3,6 +3,7 @@
 use crate::addresses::{Address, Addresses};
 use crate::control::{Call, MAX_MESSAGE};
 use crate::error::{ErrorKind, Failure, code};
+use crate::mdns::Nearby;
 use crate::net::{BoxStream, SharedNet};
 use crate::race::{Unreached, first_of};
 use crate::tls::Dial;
@@ -13,9 +14,12 @@ use http::{Request, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
+use potluck_core::chunk::Digest;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// Calls one manager. Cheap to clone; clones share connections.
 #[derive(Clone)]
@@ -31,7 +35,16 @@ struct Shared {
     idle: Mutex<Vec<SendRequest<Full<Bytes>>>>,
     /// Knows where else to look for a manager that moved.
     guide: Option<Guide>,
+    /// Which pool the manager is of, where that is known: it is looked for on this network.
+    pool: Option<Digest>,
+    /// When to look for it there next, and how long to wait after that.
+    look: Mutex<(Instant, Duration)>,
 }
+
+/// From the first look for a manager on this network to the next; doubles up to [`LOOK_AT_MOST`].
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+/// A network is not asked more rarely than that for a manager that is away.
+const LOOK_AT_MOST: Duration = Duration::from_secs(60);
 
 /// Why a call brought no answer of its type.
 enum Broken {
@@ -54,18 +67,31 @@ pub struct Unanswered {
 impl Caller {
     /// Will call the manager that is at one of these addresses.
     pub fn new(net: SharedNet, dial: Arc<dyn Dial>, manager: Addresses) -> Self {
-        Self::with(net, dial, manager, None)
+        Self::with(net, dial, manager, None, None)
     }
 
     /// The same, led by `guide`: what that knows is tried first, and when the manager is nowhere, it
     /// looks for it.
     pub fn guided(net: SharedNet, dial: Arc<dyn Dial>, manager: &Addresses, guide: Guide) -> Self {
-        Self::with(net, dial, guide.addresses().and(manager), Some(guide))
+        let pool = guide.pool();
+        Self::with(net, dial, guide.addresses().and(manager), Some(guide), Some(pool))
     }
 
-    fn with(net: SharedNet, dial: Arc<dyn Dial>, manager: Addresses, guide: Option<Guide>) -> Self {
+    /// The same for somebody who knows of the pool nothing but its fingerprint.
+    pub fn joining(net: SharedNet, dial: Arc<dyn Dial>, manager: Addresses, pool: Digest) -> Self {
+        Self::with(net, dial, manager, None, Some(pool))
+    }
+
+    fn with(
+        net: SharedNet,
+        dial: Arc<dyn Dial>,
+        manager: Addresses,
+        guide: Option<Guide>,
+        pool: Option<Digest>,
+    ) -> Self {
         let (manager, idle) = (Mutex::new(manager), Mutex::default());
-        Self { shared: Arc::new(Shared { net, dial, manager, idle, guide }) }
+        let look = Mutex::new((Instant::now(), LOOK_AGAIN));
+        Self { shared: Arc::new(Shared { net, dial, manager, idle, guide, pool, look }) }
     }
 
     /// What leads to the manager, if anything does.
@@ -142,26 +168,65 @@ impl Caller {
     async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, Unreached<io::Error>> {
         let addresses = self.manager();
         let tried = first_of(&addresses, |address| self.reach(address)).await;
-        let (at, stream) = match (tried, self.guide()) {
-            (Ok(reached), _) => reached,
-            (Err(nowhere), None) => return Err(nowhere),
-            (Err(nowhere), Some(guide)) => {
-                if !guide.seek().await {
-                    return Err(nowhere);
-                }
-                let there = guide.addresses();
-                self.go(&there);
-                first_of(&there, |address| self.reach(address)).await?
-            }
+        let (at, stream) = match tried {
+            Ok(reached) => reached,
+            Err(nowhere) => self.seek(&addresses).await.ok_or(nowhere)?,
         };
         if self.manager().first() != Some(&at) {
             let mut known = self.shared.manager.lock().expect("no holder panics");
-            *known = known.preferring(|address| *address == at);
+            *known = Addresses::from(at.clone()).and(&known);
         }
         let failed = |why| Unreached(vec![(at, io::Error::other(why))]);
         let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(failed)?;
         tokio::spawn(connection);
         Ok(sender)
+    }
+
+    /// Looks for a manager that is at none of the addresses that are known: asks donors, and then the
+    /// network that this machine is in.
+    async fn seek(&self, known: &Addresses) -> Option<(Address, BoxStream)> {
+        if let Some(guide) = self.guide()
+            && guide.seek().await
+            && let Some(reached) = self.follow(guide).await
+        {
+            return Some(reached);
+        }
+        let nearby = self.look_around(known).await?;
+        let found = first_of(&nearby.managers, |address| self.reach(address)).await.ok();
+        match (found, self.guide()) {
+            (Some(reached), guide) => {
+                tracing::info!("the manager answers at {}, found by multicast DNS", reached.0);
+                if let Some(guide) = guide {
+                    guide.doubt();
+                }
+                Some(reached)
+            }
+            (None, Some(guide)) if guide.ask_at(nearby.donors.iter()).await => {
+                self.follow(guide).await
+            }
+            (None, _) => None,
+        }
+    }
+
+    async fn follow(&self, guide: &Guide) -> Option<(Address, BoxStream)> {
+        let there = guide.addresses();
+        self.go(&there);
+        first_of(&there, |address| self.reach(address)).await.ok()
+    }
+
+    /// Who on this machine's networks says that it is of the pool; `None` where nobody is asked, for
+    /// the pool is this machine's alone or the last time was not long ago.
+    async fn look_around(&self, known: &Addresses) -> Option<Nearby> {
+        let pool = self.shared.pool.as_ref().filter(|_| !known.are_local())?;
+        {
+            let (mut look, now) =
+                (self.shared.look.lock().expect("no holder panics"), Instant::now());
+            if now < look.0 {
+                return None;
+            }
+            *look = (now + look.1, (2 * look.1).min(LOOK_AT_MOST));
+        }
+        Some(self.shared.net.nearby(pool).await)
     }
 
     /// A stream on which the manager has proved itself.

@@ -14,6 +14,7 @@ pub mod courier;
 pub mod env;
 pub mod error;
 pub mod identity;
+pub mod mdns;
 pub mod metrics;
 pub mod net;
 pub mod own_addresses;

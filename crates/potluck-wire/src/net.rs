@@ -1,5 +1,7 @@
 //! Sockets as an argument: the machine's, or a simulation's.
 
+use crate::mdns::{self, Nearby};
+use potluck_core::chunk::Digest;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -92,6 +94,11 @@ pub trait Net: Send + Sync + 'static {
     /// What this machine is called by others, names and addresses without ports, the best first;
     /// none where that cannot be known.
     fn own_hosts(&self) -> BoxFuture<'_, Vec<String>>;
+    /// What on this machine's own networks says that it is of the pool with this fingerprint; nothing
+    /// where nobody can be asked.
+    fn nearby<'a>(&'a self, _pool: &'a Digest) -> BoxFuture<'a, Nearby> {
+        Box::pin(async { Nearby::default() })
+    }
 }
 
 /// A network shared by the tasks of a role.
@@ -126,7 +133,14 @@ impl Net for SystemNet {
     fn connect<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<BoxStream>> {
         Box::pin(async move {
             #[allow(clippy::disallowed_methods)] // the one place that opens real sockets
-            let connecting = tokio::net::TcpStream::connect(address);
+            let connecting = async {
+                match mdns::local_name(address) {
+                    None => tokio::net::TcpStream::connect(address).await,
+                    Some((host, port)) => {
+                        tokio::net::TcpStream::connect(&*mdns::look_up(host, port).await?).await
+                    }
+                }
+            };
             let stream = tokio::time::timeout(CONNECT_DEADLINE, connecting)
                 .await
                 .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "no answer"))??;
@@ -150,6 +164,10 @@ impl Net for SystemNet {
 
     fn own_hosts(&self) -> BoxFuture<'_, Vec<String>> {
         Box::pin(crate::own_addresses::of_this_machine())
+    }
+
+    fn nearby<'a>(&'a self, pool: &'a Digest) -> BoxFuture<'a, Nearby> {
+        Box::pin(mdns::look_around(pool))
     }
 }
 

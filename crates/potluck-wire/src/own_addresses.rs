@@ -77,7 +77,6 @@ pub(crate) async fn of_this_machine() -> Vec<String> {
 /// The addresses to tell, of IPv4 and of IPv6.
 fn chosen<'a>(interfaces: impl Iterator<Item = (&'a str, IpAddr)>) -> (Vec<IpAddr>, Vec<IpAddr>) {
     let (mut v4, mut v6) = (Vec::new(), Vec::new());
-    let is_inner = |name: &str| INNER.iter().any(|inner| name.starts_with(inner));
     for (_, ip) in interfaces.filter(|(name, _)| !is_inner(name)) {
         match ip {
             IpAddr::V4(v) if !v.is_loopback() => v4.push(ip),
@@ -92,6 +91,11 @@ fn chosen<'a>(interfaces: impl Iterator<Item = (&'a str, IpAddr)>) -> (Vec<IpAdd
     v4.truncate(MOST_V4);
     v6.truncate(MOST_V6);
     (v4, v6)
+}
+
+/// Whether containers and virtual machines are behind an interface of this name.
+pub(crate) fn is_inner(name: &str) -> bool {
+    INNER.iter().any(|inner| name.starts_with(inner))
 }
 
 /// Whether the machine's name leads to where others reach it. Many a name leads to the machine

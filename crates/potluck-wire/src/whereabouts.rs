@@ -3,7 +3,7 @@
 //! it to donors, and nobody else can make a member connect to a place of his choice.
 
 use crate::addresses::{Address, Addresses};
-use crate::identity::write_private;
+use crate::identity::{fingerprint, write_private};
 use crate::net::{Net, SharedNet};
 use crate::packed::Blob;
 use bytes::Bytes;
@@ -11,6 +11,7 @@ use futures_util::future::join_all;
 use http::{Method, Request, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::rt::TokioIo;
+use potluck_core::chunk::Digest;
 use potluck_core::ids::Epoch;
 use rustls::pki_types::CertificateDer;
 use serde::{Deserialize, Serialize};
@@ -188,10 +189,24 @@ impl Guide {
         self.save();
     }
 
+    /// Has the donors asked for again soon: what is remembered led nowhere.
+    pub(crate) fn doubt(&self) {
+        self.known().0.asked_wall_ms = 0;
+    }
+
+    /// Which pool it leads to: its authority's fingerprint.
+    pub(crate) fn pool(&self) -> Digest {
+        fingerprint(&self.ca)
+    }
+
     /// Asks the donors that are remembered where the manager is now. Whether one knew something later.
     pub(crate) async fn seek(&self) -> bool {
         let donors = self.known().0.donors.clone();
-        let addresses = donors.iter().flat_map(Addresses::iter);
+        self.ask_at(donors.iter().flat_map(Addresses::iter)).await
+    }
+
+    /// The same of donors that may be at these addresses.
+    pub(crate) async fn ask_at(&self, addresses: impl Iterator<Item = &Address>) -> bool {
         let answers = addresses.map(|address| ask(&*self.net, address, None));
         let answers = join_all(answers).await;
         // All are looked at: one of them may have slept for long.

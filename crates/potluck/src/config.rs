@@ -11,9 +11,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toml_edit::Item;
 
-const KEYS: [(&str, Kind); 3] = [
+const KEYS: [(&str, Kind); 4] = [
     ("pool", Kind::Text),
     ("progress", Kind::Flag),
+    ("mdns", Kind::Flag),
     ("patience", Kind::Time { least: Duration::ZERO }),
 ];
 
@@ -24,6 +25,8 @@ pub struct ConfigFile {
     pub pool: Option<String>,
     /// Whether to draw progress bars.
     pub progress: Option<bool>,
+    /// Whether to look for a pool on this machine's own network.
+    pub mdns: Option<bool>,
     /// How long to wait for those who do not answer, such as `10m`.
     pub patience: Option<String>,
 }
@@ -44,6 +47,7 @@ impl ConfigFile {
         Ok(Self {
             pool: document.get("pool").and_then(Item::as_str).map(str::to_owned),
             progress: document.get("progress").and_then(Item::as_bool),
+            mdns: document.get("mdns").and_then(Item::as_bool),
             patience: document.get("patience").and_then(Item::as_str).map(str::to_owned),
         })
     }
@@ -52,6 +56,7 @@ impl ConfigFile {
         Self {
             pool: self.pool.or(lower.pool),
             progress: self.progress.or(lower.progress),
+            mdns: self.mdns.or(lower.mdns),
             patience: self.patience.or(lower.patience),
         }
     }

@@ -188,7 +188,7 @@ fn directory_name(pool: &str) -> Option<&str> {
 /// Makes the call. The manager proves the token's CA before anything is sent.
 async fn ask(token: &JoinToken, pending: &Pending) -> Result<Identity, Failure> {
     let dial = Arc::new(TlsDial::joining(token.ca));
-    let caller = Caller::new(Env::system().net, dial, token.manager.clone());
+    let caller = Caller::joining(Env::system().net, dial, token.manager.clone(), token.ca);
     let call =
         Join { secret: token.secret, request: pending.request.clone(), name: pending.name.clone() };
     let joined = caller.call(&call).await?;
@@ -201,7 +201,7 @@ async fn ask(token: &JoinToken, pending: &Pending) -> Result<Identity, Failure> 
     }
     let about = About {
         pool: joined.pool,
-        manager: token.manager.clone(),
+        manager: caller.manager(),
         member: joined.member,
         role: joined.role,
         name: pending.name.clone(),

@@ -128,6 +128,14 @@ pub static KEYS: &[Key] = &[
     )
     .at_restart(),
     Key::new(
+        "manager.mdns",
+        Kind::Flag,
+        Unset::Value("true"),
+        "Whether the manager announces itself on its own network by multicast DNS, so that members find \
+         the pool when addresses change, and asks there itself",
+    )
+    .at_restart(),
+    Key::new(
         "manager.metrics-listen",
         Kind::Address,
         Unset::Words("nowhere"),
@@ -234,6 +242,14 @@ pub static KEYS: &[Key] = &[
         "How others reach the donor: HOST or HOST:PORT, one or several",
     )
     .at_restart(),
+    Key::new(
+        "lend.mdns",
+        Kind::Flag,
+        Unset::Value("true"),
+        "Whether the donor announces itself on its own network by multicast DNS, so that members find \
+         the pool when addresses change, and asks there itself",
+    )
+    .at_restart(),
 ];
 
 /// The keys of one daemon.
@@ -313,7 +329,7 @@ mod tests {
             writeln!(
                 table,
                 "| `{full}` | {} | {default} | {applies} | {meaning} |",
-                key.kind.placeholder()
+                key.kind.placeholder().replace('|', "\\|")
             )
             .expect("a string takes it");
         }

@@ -12,6 +12,7 @@ use potluck_wire::call::Caller;
 use potluck_wire::env::Env;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::identity::{About, Identity};
+use potluck_wire::mdns;
 use potluck_wire::tls::TlsDial;
 use potluck_wire::token::Role;
 use potluck_wire::whereabouts::Guide;
@@ -43,6 +44,9 @@ impl Settings {
         })?;
         let config_dir = base.config_dir().join("potluck");
         let file = ConfigFile::load(&config_dir)?;
+        if file.mdns == Some(false) {
+            mdns::switch_off();
+        }
         let state_dir = base.state_dir().unwrap_or_else(|| base.data_dir()).join("potluck");
         Ok(Self {
             config_dir,

@@ -93,6 +93,11 @@ impl SettingsFile {
         self.text_of(full).and_then(|text| text.parse().ok())
     }
 
+    /// The same of one that is yes or no.
+    pub fn is_on(&self, full: &str) -> bool {
+        self.text_of(full).is_some_and(|text| text == "true")
+    }
+
     /// The lent directories.
     pub fn lent(&self) -> Vec<PathBuf> {
         self.tables().filter_map(dir_of).collect()

@@ -21,6 +21,7 @@ use potluck_donor::{
 use potluck_wire::env::Env;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::identity::Identity;
+use potluck_wire::mdns::{self, Announced};
 use siblings::Siblings;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -56,6 +57,8 @@ pub async fn run(args: Lend, settings: &Settings, output: &Output) -> Result<End
         output,
     )
     .await?;
+    // A manager beside it would announce itself.
+    let _announcing = mdns::announce(Announced::Donor, identity.pool(), donor.address());
     ready::announce(args.ready_file.as_deref(), donor.address())?;
     let ended = tokio::select! {
         ended = donor.run(stopped) => ended,
@@ -173,6 +176,9 @@ pub async fn start<O>(
         given.put_into_of(file, std::slice::from_ref(&dir));
     };
     put(&mut file);
+    if !file.is_on("lend.mdns") {
+        mdns::switch_off();
+    }
     let name = format!("{} ({})", identity.about.name, identity.about.member);
     let machine = Machine { name, place };
     let config = machine.place.under(&file, config(&file, &dir, &state, 0, &machine.name)?);

@@ -13,6 +13,7 @@ use crate::settings_file::SettingsFile;
 use potluck_manager::{Controls, Manager, ManagerConfig};
 use potluck_wire::env::Env;
 use potluck_wire::error::Failure;
+use potluck_wire::mdns::{self, Announced, Announcing};
 use std::path::{Path, PathBuf};
 
 pub async fn run(
@@ -47,6 +48,7 @@ pub struct Tuning {
     state: PathBuf,
     controls: Controls,
     running: Running,
+    _announcing: Option<Announcing>,
 }
 
 impl Tuning {
@@ -65,6 +67,9 @@ pub async fn start(
 ) -> Result<(Manager, Tuning), Failure> {
     let mut file = SettingsFile::read(Daemon::Manager, &state)?;
     options.given.put_into(&mut file);
+    if !file.is_on("manager.mdns") {
+        mdns::switch_off();
+    }
     let config = ManagerConfig { pool_name: options.name.clone(), ..config(&file, &state) };
     let env = Env::system();
     let kit = state.join(potluck_manager::KIT);
@@ -92,7 +97,8 @@ pub async fn start(
         ));
     }
     let controls = manager.controls();
-    Ok((manager, Tuning { state, controls, running }))
+    let _announcing = mdns::announce(Announced::Manager, manager.pool(), manager.address());
+    Ok((manager, Tuning { state, controls, running, _announcing }))
 }
 
 /// A manager that runs as its settings say.

@@ -8,6 +8,9 @@ use serde_json::Value;
 /// The manager and a donor, as a first user starts them.
 const UP: &str = "potluck up --max 200MiB --keep-free 0%";
 
+/// The same where nobody is found by multicast DNS.
+const UP_QUIET: &str = "potluck up --max 200MiB --keep-free 0% --mdns false";
+
 /// A token for another machine.
 fn invite(machine: &Machine, role: &str) -> String {
     let said = machine.sh(&format!("potluck --json invite --role {role}")).ok().json();
@@ -182,7 +185,7 @@ fn donors_and_users_follow_a_manager_to_its_new_address() {
     let Some(lab) = Machines::new(test, Naming::AddressOnly, &names) else { return };
     let [head, bench, laptop] = names.map(|name| lab.machine(name));
     head.sh("mkdir /data").ok();
-    head.start(UP, "lending");
+    head.start(UP_QUIET, "lending");
     lend(bench, &invite(head, "donor"));
     laptop.sh(&format!("potluck join {}", invite(head, "user"))).ok();
     wait_for_live_donors(head, 2);
@@ -204,7 +207,7 @@ fn one_command_leads_a_member_to_its_own_manager_and_to_no_other() {
     let names = ["lab-head", "laptop", "stranger"];
     let Some(lab) = Machines::new(test, Naming::AddressOnly, &names) else { return };
     let [head, laptop, stranger] = names.map(|name| lab.machine(name));
-    head.start(UP, "lending");
+    head.start(UP_QUIET, "lending");
     stranger.start(UP, "lending");
     laptop.sh(&format!("potluck join {}", invite(head, "user"))).ok();
     head.stop("potluck up", Signal::TERM);

@@ -54,6 +54,8 @@ pub enum Naming {
     Dns,
     /// Nobody can look up any name.
     AddressOnly,
+    /// The same, and each machine tells others no address but its name in multicast DNS.
+    MdnsOnly,
 }
 
 /// Some machines on one switch. All of their processes end when this is dropped.
@@ -107,8 +109,10 @@ impl Machines {
         for name in names {
             lab.add(name);
         }
-        if naming == Naming::Dns {
-            lab.write_hosts();
+        match naming {
+            Naming::Dns => lab.write_hosts(),
+            Naming::AddressOnly => {}
+            Naming::MdnsOnly => lab.machines.iter().for_each(Machine::advertise_mdns_name),
         }
         Some(lab)
     }
@@ -201,6 +205,15 @@ impl Machine {
     /// Sets a variable for whatever is started there later.
     pub fn set_env(&self, name: &str, value: &str) {
         self.environment.borrow_mut().push((name.into(), value.into()));
+    }
+
+    /// Has its daemons tell others its name in multicast DNS alone.
+    fn advertise_mdns_name(&self) {
+        let setting = format!("advertise = [\"{}.local\"]", self.name);
+        for daemon in ["manager", "donor"] {
+            let dir = format!("/home/lab/.local/state/potluck/{daemon}");
+            self.sh(&format!("mkdir -p {dir} && echo '{setting}' > {dir}/settings.toml")).ok();
+        }
     }
 
     /// Gives the machine another address on the same network.

@@ -1,5 +1,5 @@
-//! A pool of two machines, made by typing what README says, on machines that know each other by name
-//! and on machines that know addresses only.
+//! A pool of two machines, made by typing what README says, on machines that know each other by name,
+//! by multicast DNS, and by address only.
 
 use super::docs::{Typist, blocks};
 use super::machines::{Machines, Naming};
@@ -68,4 +68,10 @@ fn readme_makes_a_pool_of_two_machines_that_know_names() {
 fn readme_makes_a_pool_of_two_machines_that_know_addresses_only() {
     let test = "readme_makes_a_pool_of_two_machines_that_know_addresses_only";
     readme_makes_a_pool_of_two_machines(test, Naming::AddressOnly);
+}
+
+#[test]
+fn readme_makes_a_pool_of_two_machines_that_know_mdns_names_only() {
+    let test = "readme_makes_a_pool_of_two_machines_that_know_mdns_names_only";
+    readme_makes_a_pool_of_two_machines(test, Naming::MdnsOnly);
 }

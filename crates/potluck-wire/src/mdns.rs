@@ -1,0 +1,348 @@
+//! Members of a pool find each other on one network without being told an address: multicast DNS
+//! (RFC 6762) and service discovery (RFC 6763).
+//!
+//! A manager and a donor announce which pool they are of, by its authority's fingerprint, and where.
+//! Who misses the manager at all addresses that are known asks for that. Anybody on the network can
+//! answer, so that an answer is no more than an address to try: only addresses of the networks that
+//! this machine is in are taken, few of them, and the manager proves by TLS that it is the one.
+
+use crate::addresses::{Address, Addresses};
+use if_addrs::{IfAddr, Interface};
+use mdns_sd::{
+    HostnameResolutionEvent, IfKind, IfPredicate, ResolvedService, ServiceDaemon, ServiceEvent,
+    ServiceInfo,
+};
+use potluck_core::chunk::Digest;
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::task::JoinHandle;
+
+const SERVICE: &str = "_potluck._tcp.local.";
+/// The pool's fingerprint in an announcement.
+const POOL: &str = "ca";
+/// What announces itself, in an announcement.
+const ROLE: &str = "role";
+/// How long answers are waited for: the question is repeated after a second, for a wireless network may
+/// lose it.
+const LOOK: Duration = Duration::from_millis(1500);
+/// The machine's addresses are compared so often with those that are announced.
+const LOOK_AT_INTERFACES_SECONDS: u32 = 30;
+/// What others have said, and how much of it is remembered, is looked at so often.
+const COUNT_EVERY: Duration = Duration::from_secs(5);
+/// More records are remembered only where somebody floods the network.
+const MOST_RECORDS: i64 = 2_000;
+/// After a flood nothing is announced for so long.
+const REST: Duration = Duration::from_secs(600);
+
+/// Whether this process keeps away from multicast DNS. One switch for the process: names are resolved
+/// wherever a connection is opened.
+static OFF: AtomicBool = AtomicBool::new(false);
+
+/// Neither announces nor asks anything from now on.
+pub fn switch_off() {
+    OFF.store(true, Ordering::Relaxed);
+}
+
+fn is_off() -> bool {
+    OFF.load(Ordering::Relaxed)
+}
+
+/// What announces itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Announced {
+    /// The pool's manager.
+    Manager,
+    /// A donor, which knows where its manager is.
+    Donor,
+}
+
+impl Announced {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Manager => "manager",
+            Self::Donor => "donor",
+        }
+    }
+}
+
+/// Ends when it is dropped.
+#[derive(Debug)]
+pub struct Announcing(JoinHandle<()>);
+
+impl Drop for Announcing {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Announces on this machine's networks that it has `what` of `pool` at `listen`, and by what name the
+/// machine is known. Nothing is announced of what only this machine reaches.
+pub fn announce(what: Announced, pool: Digest, listen: SocketAddr) -> Option<Announcing> {
+    if is_off() || listen.ip().to_canonical().is_loopback() {
+        return None;
+    }
+    Some(Announcing(tokio::spawn(async move {
+        loop {
+            match until_flooded(what, &pool, listen).await {
+                Ok(()) => tracing::warn!(
+                    "somebody floods the network with multicast DNS: this machine announces \
+                     nothing for {}s",
+                    REST.as_secs()
+                ),
+                Err(why) => tracing::warn!("cannot announce the pool by multicast DNS: {why}"),
+            }
+            tokio::time::sleep(REST).await;
+        }
+    })))
+}
+
+async fn until_flooded(
+    what: Announced,
+    pool: &Digest,
+    listen: SocketAddr,
+) -> Result<(), mdns_sd::Error> {
+    let host = host_name(port_is_shared());
+    let responder = Responder::start()?;
+    responder.0.set_ip_check_interval(LOOK_AT_INTERFACES_SECONDS)?;
+    let instance = format!("{}-{}", host.trim_end_matches(".local."), listen.port());
+    let said = [(POOL, pool.to_string()), (ROLE, what.name().to_owned())];
+    let service = ServiceInfo::new(SERVICE, &instance, &host, (), listen.port(), &said[..])?;
+    responder.0.register(service.enable_addr_auto())?;
+    tracing::debug!("announces itself by multicast DNS as {instance}, at {host}");
+    loop {
+        tokio::time::sleep(COUNT_EVERY).await;
+        let counted = responder.0.get_metrics()?.recv_async().await;
+        let Ok(counted) = counted else { return Ok(()) };
+        let cached = counted.iter().filter(|(name, _)| name.starts_with("cached"));
+        if cached.map(|(_, count)| count).sum::<i64>() > MOST_RECORDS {
+            return Ok(());
+        }
+    }
+}
+
+/// A thread that speaks multicast DNS, until this is dropped.
+struct Responder(ServiceDaemon);
+
+impl Responder {
+    fn start() -> Result<Self, mdns_sd::Error> {
+        let started = Self(ServiceDaemon::new()?);
+        let inner =
+            |one: &Interface| one.is_loopback() || crate::own_addresses::is_inner(&one.name);
+        started.0.disable_interface(IfKind::Predicate(IfPredicate::new(inner)))?;
+        Ok(started)
+    }
+}
+
+impl Drop for Responder {
+    fn drop(&mut self) {
+        let _ = self.0.shutdown(); // fails when it has ended
+    }
+}
+
+/// Whether another program of this machine answers multicast DNS, such as Avahi, and with that for the
+/// machine's name.
+fn port_is_shared() -> bool {
+    UdpSocket::bind((Ipv6Addr::UNSPECIFIED, mdns_sd::MDNS_PORT))
+        .is_err_and(|why| why.kind() == io::ErrorKind::AddrInUse)
+}
+
+/// The name that is announced: the machine's own, unless somebody else answers for that. Of two who
+/// say different things of one name, one has to take another name, and that would be the owner's
+/// machine.
+fn host_name(is_taken: bool) -> String {
+    let node = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let first = node.split('.').next().unwrap_or_default();
+    let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+    let name: String = first.chars().take(40).map(letter).collect();
+    let name = if name.is_empty() { "unnamed" } else { &name };
+    format!("{name}{}.local.", if is_taken { "-potluck" } else { "" })
+}
+
+/// What answered for a pool on this machine's networks. Nobody has proved anything yet.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Nearby {
+    /// Where its manager may be.
+    pub managers: Addresses,
+    /// Where donors may be, who know where it is.
+    pub donors: Addresses,
+}
+
+impl Nearby {
+    fn take(&mut self, answer: &ResolvedService, pool: &Digest, networks: &[Interface]) {
+        let said = |key| answer.get_property_val_str(key);
+        if said(POOL) != Some(pool.to_string().as_str()) || answer.get_port() == 0 {
+            return;
+        }
+        let of = match said(ROLE) {
+            Some("manager") => &mut self.managers,
+            Some("donor") => &mut self.donors,
+            _ => return,
+        };
+        let ips = near(answer.get_addresses().iter().map(|ip| ip.to_ip_addr()), networks);
+        let new = ips.into_iter().map(|ip| Address::of(ip, answer.get_port()));
+        *of = of.and(&Addresses::new(new));
+    }
+}
+
+/// Those of the addresses that are in a network of this machine, IPv4 first. An answer leads neither
+/// to this machine's own services nor to machines far away.
+fn near(ips: impl Iterator<Item = IpAddr>, networks: &[Interface]) -> Vec<IpAddr> {
+    let is_near = |ip: &IpAddr| networks.iter().any(|network| is_in(network, *ip));
+    let mut near: Vec<_> = ips.map(|ip| ip.to_canonical()).filter(is_near).collect();
+    near.sort();
+    near.dedup();
+    near
+}
+
+fn is_in(network: &Interface, ip: IpAddr) -> bool {
+    match (&network.addr, ip) {
+        (IfAddr::V4(own), IpAddr::V4(ip)) => {
+            own.ip.to_bits() & own.netmask.to_bits() == ip.to_bits() & own.netmask.to_bits()
+        }
+        // One that is valid on its own link only needs the interface's name with it.
+        (IfAddr::V6(own), IpAddr::V6(ip)) if !ip.is_unicast_link_local() => {
+            own.ip.to_bits() & own.netmask.to_bits() == ip.to_bits() & own.netmask.to_bits()
+        }
+        _ => false,
+    }
+}
+
+fn networks() -> Vec<Interface> {
+    let all = if_addrs::get_if_addrs().unwrap_or_default();
+    let outer = |one: &Interface| !one.is_loopback() && !crate::own_addresses::is_inner(&one.name);
+    all.into_iter().filter(outer).collect()
+}
+
+/// Asks this machine's networks who is of `pool`.
+pub(crate) async fn look_around(pool: &Digest) -> Nearby {
+    let mut nearby = Nearby::default();
+    if is_off() {
+        return nearby;
+    }
+    let asked = Responder::start().and_then(|asking| Ok((asking.0.browse(SERVICE)?, asking)));
+    let (answers, _asking) = match asked {
+        Ok(asked) => asked,
+        Err(why) => {
+            tracing::debug!("cannot ask by multicast DNS: {why}");
+            return nearby;
+        }
+    };
+    let networks = networks();
+    let collect = async {
+        while let Ok(event) = answers.recv_async().await {
+            if let ServiceEvent::ServiceResolved(answer) = event {
+                nearby.take(&answer, pool, &networks);
+            }
+        }
+    };
+    let _ = tokio::time::timeout(LOOK, collect).await;
+    nearby
+}
+
+/// The host and port of an address whose name belongs to multicast DNS.
+pub(crate) fn local_name(address: &str) -> Option<(&str, u16)> {
+    let (host, port) = address.rsplit_once(':')?;
+    let name = host.trim_end_matches('.');
+    (!is_off() && name.ends_with(".local")).then_some((name, port.parse().ok()?))
+}
+
+/// Where a name of the local network leads. Not every system looks such names up by itself.
+pub(crate) async fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    let ours = async { Some(resolve(host).await).filter(|found| !found.is_empty()) };
+    tokio::select! {
+        Ok(found) = tokio::net::lookup_host((host, port)) => Ok(found.collect()),
+        Some(found) = ours => Ok(found.into_iter().map(|ip| (ip, port).into()).collect()),
+        else => {
+            let what = "no machine on this network answers to that name";
+            Err(io::Error::new(io::ErrorKind::NotFound, what))
+        }
+    }
+}
+
+async fn resolve(host: &str) -> Vec<IpAddr> {
+    let asked = Responder::start().and_then(|asking| {
+        let patience = Some(LOOK.as_millis() as u64);
+        Ok((asking.0.resolve_hostname(&format!("{host}."), patience)?, asking))
+    });
+    let Ok((answers, _asking)) = asked else { return Vec::new() };
+    let networks = networks();
+    let first = async {
+        while let Ok(event) = answers.recv_async().await {
+            if let HostnameResolutionEvent::AddressesFound(_, found) = event {
+                let found = near(found.iter().map(|ip| ip.to_ip_addr()), &networks);
+                if !found.is_empty() {
+                    return found;
+                }
+            }
+        }
+        Vec::new()
+    };
+    tokio::time::timeout(LOOK, first).await.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use if_addrs::{IfOperStatus, Ifv4Addr};
+
+    fn network() -> Interface {
+        let addr = IfAddr::V4(Ifv4Addr {
+            ip: [10, 0, 0, 1].into(),
+            netmask: [255, 255, 255, 0].into(),
+            prefixlen: 24,
+            broadcast: None,
+        });
+        Interface {
+            name: "eth0".into(),
+            addr,
+            index: Some(2),
+            oper_status: IfOperStatus::Up,
+            is_p2p: false,
+        }
+    }
+
+    fn answer(pool: &Digest, role: &str, instance: u32, ips: &str, port: u16) -> ResolvedService {
+        let said = [(POOL, pool.to_string()), (ROLE, role.to_owned())];
+        let name = format!("host-{instance}");
+        let host = format!("{name}.local.");
+        let service = ServiceInfo::new(SERVICE, &name, &host, ips, port, &said[..]);
+        service.expect("a service").as_resolved_service()
+    }
+
+    #[test]
+    fn of_what_answers_only_a_few_addresses_of_the_own_pool_and_network_are_tried() {
+        let (ours, others) = (Digest([1; 32]), Digest([2; 32]));
+        let networks = [network()];
+        let mut nearby = Nearby::default();
+        for hostile in [
+            answer(&others, "manager", 1, "10.0.0.9", 7700),
+            answer(&ours, "admin", 2, "10.0.0.9", 7700),
+            answer(&ours, "manager", 3, "10.0.0.9", 0),
+            answer(&ours, "manager", 4, "127.0.0.1,192.0.2.1,::1,fe80::1,::ffff:127.0.0.1", 22),
+        ] {
+            nearby.take(&hostile, &ours, &networks);
+        }
+        assert_eq!(nearby, Nearby::default());
+        nearby.take(&answer(&ours, "manager", 5, "10.0.0.7,192.0.2.1", 7700), &ours, &networks);
+        nearby.take(&answer(&ours, "donor", 6, "10.0.0.8", 7701), &ours, &networks);
+        let found = (nearby.managers.to_string(), nearby.donors.to_string());
+        assert_eq!(found, ("10.0.0.7:7700".into(), "10.0.0.8:7701".into()));
+        for instance in 0..200 {
+            let ip = format!("10.0.0.{instance}");
+            nearby.take(&answer(&ours, "manager", instance, &ip, 7700), &ours, &networks);
+        }
+        assert_eq!(nearby.managers.iter().count(), Addresses::MOST);
+    }
+
+    #[test]
+    fn names_of_the_local_network_are_told_from_others() {
+        assert_eq!(local_name("alice.local:7700"), Some(("alice.local", 7700)));
+        assert_eq!(local_name("alice.local.:7700"), Some(("alice.local", 7700)));
+        for other in ["alice:7700", "alice.local.org:7700", "10.0.0.1:7700", "[fd00::1]:7700"] {
+            assert_eq!(local_name(other), None, "{other}");
+        }
+        assert!(host_name(true).ends_with("-potluck.local."));
+    }
+}
