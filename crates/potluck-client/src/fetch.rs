@@ -265,7 +265,8 @@ impl Fetcher {
             LinkError::Refused(Status::DiskFailed) => CopyFault::Unreadable,
             _ => return,
         };
-        tracing::warn!(donor = self.donors.name(donor), %chunk, %error, "bad copy");
+        // Whoever reads on is told how many there were; where, with -v.
+        tracing::info!(donor = self.donors.name(donor), %chunk, %error, "bad copy");
         self.client.meet_bad_copy();
         let (caller, report) = (self.client.caller.clone(), Report { chunk, donor, fault });
         self.client.aside(async move {

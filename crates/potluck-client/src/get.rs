@@ -2,6 +2,7 @@
 
 mod leftovers;
 mod local;
+mod made_dirs;
 
 use crate::fetch::{Fetched, Fetcher};
 use crate::pool::Client;
@@ -9,6 +10,7 @@ use crate::progress::Progress;
 use crate::recipe::{Recipe, largest_unit};
 use futures_util::stream::{self, StreamExt};
 use local::{LocalFile, Writer};
+use made_dirs::MadeDirs;
 use potluck_core::ids::VersionId;
 use potluck_core::path::{PoolPath, check_name};
 use potluck_core::seal::SpaceKey;
@@ -69,6 +71,8 @@ pub struct GetOptions {
     pub if_absent: bool,
     /// The file must be at this version.
     pub if_version: Option<VersionId>,
+    /// The directory it goes to is made if need be.
+    pub make_dir: bool,
 }
 
 /// Writes a range of a file to `out`, in order.
@@ -83,7 +87,13 @@ pub async fn cat<W: Write + Send + 'static>(
     out: W,
     progress: Arc<dyn Progress>,
 ) -> Result<GetReport, Failure> {
-    let (fetcher, recipe) = open_one(client, path, if_version).await?;
+    let opened = open_one(client, path, if_version).await;
+    let (fetcher, recipe) = opened.map_err(|failure| match failure.code.as_str() {
+        code::NOT_RECURSIVE => {
+            failure.hint("name a file in it; `potluck cp -r` copies directories")
+        }
+        _ => failure,
+    })?;
     let size = recipe.file.size;
     let range = range.resolve(size).ok_or_else(|| {
         let bytes = count(size, "byte");
@@ -110,7 +120,11 @@ pub async fn get_file(
         check_absent(to)?;
     }
     let (fetcher, recipe) = open_one(client, path, options.if_version).await?;
+    let mut made = MadeDirs::default();
     if let Some(dir) = to.parent() {
+        if options.make_dir {
+            made.make(dir).map_err(|error| local_failure(dir, &error))?;
+        }
         leftovers::remove(if dir.as_os_str().is_empty() { Path::new(".") } else { dir });
     }
     progress.expect(recipe.file.size);
@@ -121,6 +135,7 @@ pub async fn get_file(
     } else {
         write_file(client, &fetcher, &recipe, to, !options.if_absent, &progress).await?;
     }
+    made.stay(&[]);
     let bytes = recipe.file.size;
     Ok(GetReport { files: 1, bytes, failed: Vec::new(), failovers: fetcher.failovers() })
 }
@@ -134,7 +149,6 @@ pub async fn get_tree(
     if_absent: bool,
     progress: Arc<dyn Progress>,
 ) -> Result<GetReport, Failure> {
-    make_dir(to)?;
     tree(client, path, Some(Target { dir: to, if_absent }), progress).await
 }
 
@@ -146,11 +160,8 @@ struct Target<'a> {
 }
 
 /// Makes a directory with those above it, and removes what killed downloads left in it.
-fn make_dir(dir: &Path) -> Result<(), Failure> {
-    if dir.exists() && !dir.is_dir() {
-        return Err(local_failure(dir, &io::ErrorKind::NotADirectory.into()));
-    }
-    std::fs::create_dir_all(dir).map_err(|error| local_failure(dir, &error))?;
+fn make_dir(dir: &Path, made: &mut MadeDirs) -> Result<(), Failure> {
+    made.make(dir).map_err(|error| local_failure(dir, &error))?;
     leftovers::remove(dir);
     Ok(())
 }
@@ -178,15 +189,21 @@ async fn tree(
     progress: Arc<dyn Progress>,
 ) -> Result<GetReport, Failure> {
     let mut report = GetReport::default();
+    let mut made = MadeDirs::default();
     let mut after = None;
     let mut fetcher: Option<Fetcher> = None;
     loop {
         let open = Open { path: path.clone(), recursive: true, after: after.take() };
         let page: Opened = client.call_patiently(&open).await?;
         progress.expect(page.files.iter().map(|file| file.size).sum());
+        if let Some(to) = to {
+            make_dir(to.dir, &mut made)?;
+        }
         for (dir, to) in page.dirs.iter().filter_map(|dir| Some((dir, to?))) {
             // The files below it fail, each by itself, and the others are copied.
-            if let Err(failure) = local_path(to.dir, dir).and_then(|local| make_dir(&local)) {
+            if let Err(failure) =
+                local_path(to.dir, dir).and_then(|local| make_dir(&local, &mut made))
+            {
                 report.failed.push((dir.clone(), failure));
             }
         }
@@ -216,6 +233,8 @@ async fn tree(
         after = page.next;
         if after.is_none() {
             report.failovers += fetcher.failovers();
+            let failed = report.failed.iter().filter_map(|(name, _)| Some(to?.dir.join(name)));
+            made.stay(&failed.collect::<Vec<_>>());
             return Ok(report);
         }
     }
@@ -394,6 +413,12 @@ fn local_failure(path: &Path, error: &io::Error) -> Failure {
         io::ErrorKind::NotADirectory => {
             let what = format!("{shown} is, or lies below, what is no directory");
             return conflict(code::WRONG_KIND, what, "choose another target");
+        }
+        io::ErrorKind::NotFound if path.parent().is_some_and(|dir| !dir.exists()) => {
+            let dir = path.parent().unwrap_or(path).display();
+            let what = format!("cannot write {shown}: there is no directory {dir}");
+            return Failure::new(ErrorKind::NotFound, code::LOCAL_IO, what)
+                .hint(format!("make it first: mkdir -p {dir}"));
         }
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::NoSpace,
         _ => ErrorKind::Other,

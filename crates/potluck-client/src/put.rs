@@ -46,6 +46,8 @@ pub struct PutReport {
     /// Stored bytes of chunks that an interrupted upload had left and that were not sent again,
     /// copies not counted.
     pub resumed_bytes: u64,
+    /// The same with all their copies, as `potluck status` counts what is kept.
+    pub resumed_copies_bytes: u64,
     /// Copies that were not made yet when this was said: an asynchronous protocol makes them after
     /// the files became visible, and until then the loss of one donor may lose data.
     pub pending_copies: u64,

@@ -111,10 +111,12 @@ pub fn count(number: u64, one: &str) -> String {
     }
 }
 
-/// Seconds as people say them: the coarser, the longer.
+/// Seconds as people say them: the coarser, the longer, and rounded, so that an absence of three days
+/// is still called so when a second of it is over.
 pub fn duration(seconds: u64) -> String {
     let (minute, hour, day) = (60, 3_600, 86_400);
     let two = |large: u64, name: &str, small: u64, less: &str| {
+        let seconds = (seconds + small / 2) / small * small;
         let (whole, rest) = (seconds / large, seconds % large / small);
         match (whole, rest) {
             (0, rest) => format!("{rest}{less}"),
@@ -126,7 +128,7 @@ pub fn duration(seconds: u64) -> String {
         0..120 => two(minute, "m", 1, "s"),
         120..7_200 => two(hour, "h", minute, "m"),
         7_200..172_800 => two(day, "d", hour, "h"),
-        _ => format!("{}d", seconds / day),
+        _ => format!("{}d", (seconds + day / 2) / day),
     }
 }
 
@@ -139,7 +141,10 @@ mod tests {
         assert_eq!(duration(0), "0s");
         assert_eq!(duration(95), "1m 35s");
         assert_eq!(duration(3_725), "1h 2m");
-        assert_eq!(duration(100_000), "1d 3h");
+        assert_eq!(duration(100_000), "1d 4h");
+        for (said, seconds) in [("2h", 7_200), ("1d", 86_400), ("2d", 172_800), ("3d", 259_200)] {
+            assert_eq!((duration(seconds), duration(seconds - 1)), (said.into(), said.into()));
+        }
         assert_eq!(duration(3 * 86_400 + 7_000), "3d");
         assert_eq!(duration(86_400), "1d");
         assert_eq!(duration(400 * 86_400), "400d");

@@ -59,18 +59,50 @@ pub fn check(caller: &Caller, verb: Verb) -> Result<(), Failure> {
         return Ok(());
     }
     let needed = [Role::User, Role::Admin, Role::Donor].into_iter().find(|role| may(*role, verb));
-    let hint = match needed {
-        Some(needed) => format!("use the identity of {}", article(needed)),
-        None => String::new(),
-    };
-    let what = format!("{} may not call {}", article(who.role), verb.name());
-    Err(Failure::new(ErrorKind::Auth, code::NOT_ALLOWED, what).hint(hint))
+    let needed = needed.map_or("nobody", article);
+    let what = format!(
+        "{} is for {needed}, and this is the identity of {}",
+        deed(verb),
+        article(who.role)
+    );
+    Err(Failure::new(ErrorKind::Auth, code::NOT_ALLOWED, what)
+        .hint(format!("use the identity of {needed}")))
 }
 
-fn article(role: Role) -> String {
+/// What people do who make a call: the command, for the names of calls are in no document of theirs.
+fn deed(verb: Verb) -> &'static str {
+    match verb {
+        Verb::Join => "`potluck join`",
+        Verb::Leave => "`potluck leave`",
+        Verb::Find => "`potluck find-manager`",
+        Verb::Invite | Verb::InvitationList | Verb::InvitationRemove => "`potluck invite`",
+        Verb::MemberList | Verb::Revoke => "`potluck members`",
+        Verb::SpaceCreate | Verb::SpaceRemove => "`potluck space create` or `rm`",
+        Verb::SpaceList => "`potluck space ls`",
+        Verb::PolicySet => "`potluck policy set`",
+        Verb::GcResume => "`potluck gc resume`",
+        Verb::RepairControl => "`potluck repair now`, `pause` or `resume`",
+        Verb::RepairStatus => "`potluck repair status`",
+        Verb::Trust => "`potluck nodes trust`",
+        Verb::ScrubNow => "`potluck scrub now`",
+        Verb::GiveBack | Verb::GiveBackStatus => "`potluck give-back` or `nodes drain`",
+        Verb::Away => "`potluck away` or `nodes away`",
+        Verb::Fsck => "`potluck fsck`",
+        Verb::Status => "`potluck status`",
+        Verb::Reserve | Verb::Offer | Verb::Grow | Verb::Renew | Verb::Commit | Verb::Abort => {
+            "writing files"
+        }
+        Verb::Open | Verb::Report => "reading files",
+        Verb::List | Verb::Stat | Verb::Usage => "looking at files",
+        Verb::MakeDir | Verb::Move | Verb::CopyFiles | Verb::Remove => "changing files",
+        Verb::Register | Verb::Inventory | Verb::Heartbeat | Verb::Locate => "what a donor reports",
+    }
+}
+
+fn article(role: Role) -> &'static str {
     match role {
-        Role::Admin => "an admin".into(),
-        Role::User => "a user".into(),
-        Role::Donor => "a donor".into(),
+        Role::Admin => "an admin",
+        Role::User => "a user",
+        Role::Donor => "a donor",
     }
 }

@@ -27,6 +27,7 @@ pub use safety::{Caution, Fsck, Repair, Scrub, ScrubNow, Status, Verify, Watch};
 
 pub use services::{Service, ServiceInstall, ServicePlace, ServiceUninstall};
 
+use crate::keys::kind;
 use clap::builder::FalseyValueParser;
 use clap::{ArgAction, Parser, Subcommand};
 use std::time::Duration;
@@ -78,7 +79,7 @@ pub struct Global {
         global = true,
         env = "POTLUCK_PATIENCE",
         value_name = "TIME",
-        value_parser = humantime::parse_duration
+        value_parser = kind::time
     )]
     pub patience: Option<Duration>,
 }

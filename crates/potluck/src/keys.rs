@@ -1,7 +1,7 @@
 //! What can be set of a daemon. From this one table come the daemons' options on the command line, the
 //! keys of their settings files, what `potluck set` shows, and the list in docs/settings.md.
 
-mod kind;
+pub mod kind;
 
 pub use kind::Kind;
 
@@ -272,11 +272,21 @@ pub fn named(text: &str) -> Result<&'static Key, Vec<&'static str>> {
         (Some(_), Some(_)) => {
             Err(KEYS.iter().filter(|key| key.name() == wanted).map(|key| key.full).collect())
         }
-        (None, _) => Err(nearest(wanted, KEYS.iter().map(|key| (key.full, key.full)))
-            .or_else(|| nearest(wanted, KEYS.iter().map(|key| (key.name(), key.full))))
-            .into_iter()
-            .collect()),
+        (None, _) => Err(nearest_key(wanted).into_iter().collect()),
     }
+}
+
+/// The key that is most like `text`; one of the same daemon, however unlike, if `text` names a daemon.
+fn nearest_key(text: &str) -> Option<&'static str> {
+    if let Some((daemon, name)) = text.split_once('.') {
+        let same = |key: &&Key| key.full.split_once('.').is_some_and(|(own, _)| own == daemon);
+        let of_daemon = || KEYS.iter().filter(same).map(|key| (key.name(), key.full));
+        if let Some(meant) = most_like(name, of_daemon()) {
+            return Some(meant.1);
+        }
+    }
+    nearest(text, KEYS.iter().map(|key| (key.full, key.full)))
+        .or_else(|| nearest(text, KEYS.iter().map(|key| (key.name(), key.full))))
 }
 
 /// Of pairs of a name and what to suggest for it, the suggestion whose name is most like `text`.
@@ -284,9 +294,15 @@ pub fn nearest(
     text: &str,
     names: impl Iterator<Item = (&'static str, &'static str)>,
 ) -> Option<&'static str> {
-    let likeness = |name: &str| strsim::jaro_winkler(text, name);
-    let best = names.max_by(|one, other| likeness(one.0).total_cmp(&likeness(other.0)))?;
-    (likeness(best.0) > 0.8).then_some(best.1)
+    most_like(text, names).filter(|(likeness, _)| *likeness > 0.8).map(|(_, meant)| meant)
+}
+
+fn most_like(
+    text: &str,
+    names: impl Iterator<Item = (&'static str, &'static str)>,
+) -> Option<(f64, &'static str)> {
+    let judged = names.map(|(name, meant)| (strsim::jaro_winkler(text, name), meant));
+    judged.max_by(|one, other| one.0.total_cmp(&other.0))
 }
 
 #[cfg(test)]
@@ -310,6 +326,7 @@ mod tests {
         assert_eq!(named("listen").expect_err("of two"), ["manager.listen", "lend.listen"]);
         assert_eq!(named("manager.repair-grece").expect_err("misspelt"), ["manager.repair-grace"]);
         assert_eq!(named("scrub_every").expect_err("misspelt"), ["lend.scrub-every"]);
+        assert_eq!(named("manager.nope").expect_err("none").len(), 1, "the nearest of that daemon");
         assert!(named("colour").expect_err("nothing like it").is_empty());
     }
 

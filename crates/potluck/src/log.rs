@@ -29,6 +29,8 @@ pub fn begin(args: &Args) {
         .log_internal_errors(false);
     if goes_to_journal() {
         log.event_format(ForJournal).init();
+    } else if !is_daemon(&args.command) {
+        log.event_format(ForPeople).init();
     } else {
         let details = args.global.verbose > 0;
         log.with_target(details).with_ansi(output::colours_wanted()).init();
@@ -49,6 +51,31 @@ fn goes_to_journal() -> bool {
     let stream = std::env::var("JOURNAL_STREAM").unwrap_or_default();
     let Ok(stderr) = rustix::fs::fstat(std::io::stderr()) else { return false };
     stream == format!("{}:{}", stderr.st_dev, stderr.st_ino)
+}
+
+/// One line an event as commands that end say it: in words, without time and module.
+struct ForPeople;
+
+impl<S, N> FormatEvent<S, N> for ForPeople
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let weight = match *event.metadata().level() {
+            Level::ERROR | Level::WARN => "",
+            Level::INFO => "info: ",
+            _ => "debug: ",
+        };
+        write!(writer, "potluck: {weight}")?;
+        context.field_format().format_fields(writer.by_ref(), event)?;
+        writeln!(writer)
+    }
 }
 
 /// One line an event, without a time, because the journal notes its own, and with its weight in

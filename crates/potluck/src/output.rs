@@ -40,9 +40,19 @@ impl Output {
         Self { json: false, quiet: self.quiet || self.json }
     }
 
+    /// Whether only what cannot be had a second time is said.
+    pub fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
+    /// Whether people are told what goes on.
+    pub fn tells_people(&self) -> bool {
+        !self.json && !self.quiet
+    }
+
     /// Whether a progress bar makes sense.
     pub fn wants_progress(&self) -> bool {
-        !self.json && !self.quiet && io::stderr().is_terminal()
+        self.tells_people() && io::stderr().is_terminal()
     }
 
     /// Prints a result: `value` as JSON, or what `text` makes of it.
@@ -64,7 +74,7 @@ impl Output {
 
     /// Says something to people only.
     pub fn note(&self, text: &str) {
-        if !self.quiet && !self.json {
+        if self.tells_people() {
             // A daemon goes on when the terminal is gone that it was started from.
             let _ = writeln!(io::stderr(), "{text}");
         }

@@ -1,7 +1,10 @@
-//! A progress bar with rate and time left, on a terminal's standard error.
+//! A progress bar with rate and time left, on a terminal's standard error; elsewhere only whom a
+//! command waits for.
 
+use crate::output::{Output, duration};
 use indicatif::{ProgressBar, ProgressStyle};
 use potluck_client::patience::Wait;
+use potluck_client::pool::Client;
 use potluck_client::progress::{Progress, Quiet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,19 +15,25 @@ struct Bar {
     interrupted: &'static str,
 }
 
-/// A bar for a transfer of `total` bytes, if known; silent unless `shown`.
-pub fn transfer(shown: bool, total: Option<u64>) -> Arc<dyn Progress> {
-    bar(shown, total, "Ctrl-C gives up")
+/// A bar for a transfer of `total` bytes, if known; unless `shown`, only the client's own watcher is
+/// told.
+pub fn transfer(client: &Client, shown: bool, total: Option<u64>) -> Arc<dyn Progress> {
+    bar(client, shown, total, "Ctrl-C gives up")
 }
 
 /// The same for an upload, of which the pool keeps what was sent.
-pub fn upload(shown: bool, total: Option<u64>) -> Arc<dyn Progress> {
-    bar(shown, total, "Ctrl-C keeps what was sent")
+pub fn upload(client: &Client, shown: bool, total: Option<u64>) -> Arc<dyn Progress> {
+    bar(client, shown, total, "Ctrl-C keeps what was sent")
 }
 
-fn bar(shown: bool, total: Option<u64>, interrupted: &'static str) -> Arc<dyn Progress> {
+fn bar(
+    client: &Client,
+    shown: bool,
+    total: Option<u64>,
+    interrupted: &'static str,
+) -> Arc<dyn Progress> {
     if !shown {
-        return Arc::new(Quiet);
+        return Arc::clone(&client.watcher);
     }
     let (bar, template) = match total {
         Some(total) => (
@@ -39,9 +48,32 @@ fn bar(shown: bool, total: Option<u64>, interrupted: &'static str) -> Arc<dyn Pr
     Arc::new(Bar { bar, interrupted })
 }
 
-/// A line that says whom a command waits for, drawn only while it does; silent unless `shown`.
-pub fn waits(shown: bool) -> Arc<dyn Progress> {
-    if shown { Arc::new(Waits::default()) } else { Arc::new(Quiet) }
+/// Says whom a command waits for: with bars on a line that is there only while it does, elsewhere in
+/// one line that stays.
+pub fn waits(shown: bool, output: &Output) -> Arc<dyn Progress> {
+    match (shown, output.tells_people()) {
+        (true, _) => Arc::new(Waits::default()),
+        (false, true) => Arc::new(Announced::default()),
+        (false, false) => Arc::new(Quiet),
+    }
+}
+
+/// Whom a command waits for, in the log of a script: said once, however long it takes.
+#[derive(Default)]
+struct Announced(Mutex<Option<String>>);
+
+impl Progress for Announced {
+    fn expect(&self, _bytes: u64) {}
+    fn advance(&self, _bytes: u64) {}
+    fn warn(&self, _text: &str) {}
+    fn waits(&self, wait: Option<&Wait>) {
+        let Some(Wait { why, limit, .. }) = wait else { return };
+        let mut last = self.0.lock().expect("no holder panics");
+        if last.as_deref() != Some(why) {
+            eprintln!("potluck: {why}; waiting for up to {}", duration(limit.as_secs()));
+            *last = Some(why.clone());
+        }
+    }
 }
 
 #[derive(Default)]

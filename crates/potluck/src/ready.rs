@@ -30,8 +30,27 @@ pub fn asked_to_stop() -> impl Future<Output = ()> {
     }
 }
 
-/// The same for a daemon, which a hangup does not end: it outlives the terminal that it was started
-/// from, and reads its settings again. Call before anybody takes it for ready.
+/// Ends the process with `code` when it is asked for the second time: whatever goes on then, also what
+/// does not look at its surroundings, such as a walk through a large tree.
+pub fn second_stop_ends(code: u8) {
+    let (mut interrupt, mut terminate) =
+        match (signal(SignalKind::interrupt()), signal(SignalKind::terminate())) {
+            (Ok(interrupt), Ok(terminate)) => (interrupt, terminate),
+            _ => return,
+        };
+    tokio::spawn(async move {
+        for _ in 0..2 {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+        }
+        std::process::exit(code.into());
+    });
+}
+
+/// As [`asked_to_stop`], for a daemon, which a hangup does not end: it outlives the terminal that it was
+/// started from, and reads its settings again. Call before anybody takes it for ready.
 pub fn daemon_signals() -> (impl Future<Output = ()>, Hangups) {
     (told_to_stop(), Hangups(signal(SignalKind::hangup()).ok()))
 }

@@ -83,18 +83,13 @@ impl Running {
         self.say(|said| said.address = Some(address));
     }
 
-    /// It has read its settings again.
-    pub fn reloaded(&mut self, done: Result<(), Failure>) {
-        match &done {
-            Ok(()) => tracing::info!("the settings were read again"),
-            Err(why) => {
-                tracing::error!("{why}. The settings of before stay in force. {}", why.hint);
-            }
-        }
+    /// It has read its settings again, or could not; whoever changed them is told.
+    pub fn reloaded(&mut self, done: Result<(), Failure>) -> Result<(), Failure> {
         self.say(|said| {
             said.reloads += 1;
-            said.refused = done.err().map(|why| why.message);
+            said.refused = done.as_ref().err().map(|why| why.message.clone());
         });
+        done
     }
 
     fn say(&mut self, change: impl FnOnce(&mut Said)) {
@@ -106,6 +101,18 @@ impl Running {
         if let Err(why) = written {
             tracing::warn!("cannot write {}: {why}", self.path.display());
         }
+    }
+}
+
+/// Logs what became of the settings of all daemons in one process, after a hangup.
+pub fn tell_reloaded(all: impl IntoIterator<Item = Result<(), Failure>>) {
+    let refused: Vec<_> = all.into_iter().filter_map(Result::err).collect();
+    if refused.is_empty() {
+        tracing::info!("the settings were read again");
+    }
+    for why in refused {
+        let hint = if why.hint.is_empty() { String::new() } else { format!(": {}", why.hint) };
+        tracing::error!("the settings stay as they were: {why}{hint}");
     }
 }
 

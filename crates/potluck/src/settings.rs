@@ -2,7 +2,7 @@
 
 use crate::args::Global;
 use crate::config::ConfigFile;
-use crate::keys::Daemon;
+use crate::keys::{Daemon, kind};
 use crate::service::SYSTEM_STATE;
 use etcetera::BaseStrategy;
 use potluck_client::patience::Patience;
@@ -116,14 +116,29 @@ impl Settings {
             (None, [one]) => Ok(one.dir.clone()),
             (None, []) => match local {
                 Some(local) => Ok(local.dir),
-                None => Err(Failure::new(ErrorKind::Auth, code::NOT_A_MEMBER, "you have not joined a pool")
-                    .hint("start one with `potluck up`, or ask its admin for a token and run `potluck join TOKEN`")),
+                None => Err(self.no_member()),
             },
             (None, several) => {
                 let what = format!("you have joined several pools: {}", listed(several));
                 Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
                     .hint("say which with --pool NAME, or put `pool = \"NAME\"` into config.toml"))
             }
+        }
+    }
+
+    /// Nobody who reads and writes files has joined here.
+    fn no_member(&self) -> Failure {
+        let failure = |what: String| Failure::new(ErrorKind::Auth, code::NOT_A_MEMBER, what);
+        match Joined::load(&self.donor_dir()) {
+            Some(donor) => failure(format!(
+                "you have not joined pool {} as a user: the identity in {} is this machine's, a donor's, \
+                 which only lends",
+                donor.about.pool,
+                donor.dir.display()
+            ))
+            .hint("ask an admin for a token (`potluck invite --role user`), then run `potluck join TOKEN`"),
+            None => failure("you have not joined a pool".into())
+                .hint("start one with `potluck up`, or ask its admin for a token and run `potluck join TOKEN`"),
         }
     }
 
@@ -175,10 +190,10 @@ impl Settings {
 /// How long commands wait. What was asked for holds at every moment; by default a command that has
 /// not begun says within half a minute that it cannot (PROMISES A2).
 fn patience(global: &Global, file: &ConfigFile) -> Result<Patience, Failure> {
-    let written = file.patience.as_deref().map(humantime::parse_duration).transpose();
+    let written = file.patience.as_deref().map(kind::time).transpose();
     let written = written.map_err(|why| {
-        let what = format!("`patience` in the configuration is not a time: {why}");
-        Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what).hint("write it as 90s, 10m or 2h")
+        let what = format!("`patience` in the configuration: {why}");
+        Failure::new(ErrorKind::Usage, code::BAD_SETTINGS, what).hint("write it as 90s, 10m or 2h")
     })?;
     let asked = global.patience.or(written);
     Ok(Patience {

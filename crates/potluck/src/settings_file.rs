@@ -11,7 +11,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, Value};
+use toml_edit::{ArrayOfTables, DocumentMut, Item, RawString, Table, Value};
 
 /// The directories that a donor lends: `[[lend]]` with `dir`, and what holds for that one.
 const LEND: &str = "lend";
@@ -52,6 +52,8 @@ impl SettingsFile {
         let text = self.document.to_string();
         match text.is_empty() || !self.read.is_empty() {
             true => text,
+            // An empty line parts what is about the file from what is about its first table.
+            false if text.starts_with('[') => format!("{ABOUT}\n{text}"),
             false => format!("{ABOUT}{text}"),
         }
     }
@@ -63,7 +65,28 @@ impl SettingsFile {
 
     /// Sets a key of the whole daemon; the text was checked.
     pub fn set(&mut self, key: &Key, text: &str) {
-        put(self.document.as_table_mut(), key.name(), Some(key.kind.value_of(text)));
+        let root = self.document.as_table_mut();
+        let is_first = !root.iter().any(|(_, item)| item.is_value());
+        put(root, key.name(), Some(key.kind.value_of(text)));
+        if is_first {
+            self.put_below_header(key.name());
+        }
+    }
+
+    /// Leaves the comment with which the file begins above its new first line. To TOML that comment
+    /// belongs to what stood below it.
+    fn put_below_header(&mut self, first: &str) {
+        let tables = self.document.get_mut(LEND).and_then(Item::as_array_of_tables_mut);
+        let Some(table) = tables.and_then(|tables| tables.get_mut(0)) else { return };
+        let above = table.decor().prefix().and_then(RawString::as_str).unwrap_or_default();
+        // What an empty line parts from the table is about the file.
+        let Some(end) = above.rfind("\n\n") else { return };
+        let (header, own) = above.split_at(end + 1);
+        let (header, own) = (header.to_owned(), own.to_owned());
+        table.decor_mut().set_prefix(own);
+        if let Some(mut key) = self.document.as_table_mut().key_mut(first) {
+            key.leaf_decor_mut().set_prefix(header);
+        }
     }
 
     /// Goes by the default again.
@@ -340,5 +363,22 @@ mod tests {
             now,
             "# by hand\nlabel = \"room-2\" # ours\naway = \"3d\"\n\n# the big one\n[[lend]]\ndir = \"/big\"\nmax = \"2TiB\" # much\n\n[[lend]]\ndir = \"/small\"\n"
         );
+    }
+
+    #[test]
+    fn the_comment_with_which_a_file_begins_stays_at_its_beginning() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let edit = |change: &dyn Fn(&mut SettingsFile)| {
+            let edited = SettingsFile::edit(Daemon::Donor, dir.path(), |file| {
+                change(file);
+                Ok(())
+            });
+            edited.expect("edited").document.to_string()
+        };
+        edit(&|file| file.lend(Path::new("/a")));
+        let set = edit(&|file| file.set(keys::key("lend.label"), "room-1"));
+        assert_eq!(set, format!("{ABOUT}label = \"room-1\"\n\n[[lend]]\ndir = \"/a\"\n"));
+        let again = edit(&|file| file.set(keys::key("lend.away"), "3d"));
+        assert_eq!(again, set.replace("\n\n[[", "\naway = \"3d\"\n\n[["));
     }
 }

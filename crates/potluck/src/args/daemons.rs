@@ -94,7 +94,7 @@ pub struct Set {
     pub key: Option<String>,
     /// What to set it to; without it the setting is shown
     #[arg(conflicts_with = "unset")]
-    pub value: Option<String>,
+    pub value: Vec<String>,
     /// Go by the default again
     #[arg(long, requires = "key")]
     pub unset: bool,

@@ -1,6 +1,7 @@
 //! Commands about donors: their owners' and the admins'.
 
 use super::Caution;
+use crate::keys::kind;
 use clap::Subcommand;
 use potluck_core::size::parse_size;
 use std::path::PathBuf;
@@ -53,7 +54,7 @@ pub struct GiveBackPace {
 #[command(group = clap::ArgGroup::new("until").required(true).args(["time", "end"]))]
 pub struct Away {
     /// For how long, such as 3d or 12h
-    #[arg(value_parser = humantime::parse_duration)]
+    #[arg(value_parser = kind::time)]
     pub time: Option<Duration>,
     /// This machine stays, after all
     #[arg(long)]
@@ -109,7 +110,7 @@ pub struct NodeAway {
     /// Which donor, by name or number
     pub donor: String,
     /// For how long from now, such as 3d or 12h
-    #[arg(value_parser = humantime::parse_duration)]
+    #[arg(value_parser = kind::time)]
     pub time: Option<Duration>,
     /// It is back for good
     #[arg(long)]

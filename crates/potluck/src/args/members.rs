@@ -1,6 +1,7 @@
 //! Commands about who belongs to the pool.
 
 use super::Caution;
+use crate::keys::kind;
 use clap::Subcommand;
 use potluck_wire::addresses::{Address, BadAddress, MANAGER_PORT};
 use potluck_wire::token::Role;
@@ -92,7 +93,7 @@ pub struct NewToken {
     #[arg(long, default_value = "user")]
     pub role: Role,
     /// How long the token can be used
-    #[arg(long, default_value = "24h", value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, default_value = "24h", value_name = "TIME", value_parser = kind::time)]
     pub ttl: Duration,
     /// The manager's address to put into the token, if not those that are known here; again for each
     /// further address
@@ -102,8 +103,9 @@ pub struct NewToken {
 
 #[derive(Debug, clap::Args)]
 pub struct Join {
-    /// The token
-    pub token: String,
+    /// The token, or the whole line that `potluck invite` printed
+    #[arg(required = true, value_name = "TOKEN")]
+    pub token: Vec<String>,
     /// What people call this machine or person; default: this machine's name
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,

@@ -1,6 +1,7 @@
 //! Commands about the pool's own metadata.
 
 use super::members::manager_address;
+use crate::keys::kind;
 use clap::Subcommand;
 use potluck_wire::addresses::{Address, MANAGER_LISTEN};
 use std::path::PathBuf;
@@ -57,7 +58,7 @@ pub struct Asking {
     #[arg(long, default_value = MANAGER_LISTEN, value_name = "HOST:PORT")]
     pub listen: String,
     /// From donors: go on when nothing new has been heard for so long
-    #[arg(long, default_value = "30s", value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, default_value = "30s", value_name = "TIME", value_parser = kind::time)]
     pub wait: Duration,
     /// From donors: go on when so many have answered
     #[arg(long, value_name = "N")]

@@ -13,12 +13,15 @@ use crate::args::{Cp, PolicyOptions};
 use crate::output::{Output, count, told};
 use potluck_client::pool::Client;
 use potluck_core::ids::VersionId;
-use potluck_core::path::PoolPath;
+use potluck_core::path::{PoolPath, SCHEME};
 use potluck_core::policy::Override;
 use potluck_wire::control::{Condition, EntryKind, Stat};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;
 use std::time::Duration;
+
+/// Fewer bytes are told without how fast they went.
+const LEAST_FOR_A_SPEED: u64 = 4 << 20;
 
 /// What `cp` did, as `--json` shows it.
 #[derive(Debug, Default, Serialize)]
@@ -36,6 +39,9 @@ struct CpReport {
     /// Stored bytes that an interrupted upload had left.
     #[serde(skip_serializing_if = "Option::is_none")]
     resumed_bytes: Option<u64>,
+    /// The same with all their copies, as `potluck status` counts them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resumed_copies_bytes: Option<u64>,
     /// Copies that an asynchronous protocol has not made yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pending_copies: Option<u64>,
@@ -103,6 +109,23 @@ pub async fn run(
     finish(&report, if to.at == At::Stdio { &quiet } else { output })
 }
 
+/// What an interrupted copy leaves, and how it is gone on with.
+pub fn when_interrupted(args: &Cp) -> &'static str {
+    let in_pool = |text: &std::ffi::OsStr| text.as_encoded_bytes().starts_with(SCHEME.as_bytes());
+    match (in_pool(&args.to), args.from.iter().any(|from| in_pool(from))) {
+        (true, false) => {
+            "interrupted: what was sent is kept for a while, and the same command goes on from there"
+        }
+        (true, true) => {
+            "interrupted: files that were whole are there, and the same command copies the rest"
+        }
+        (false, _) => {
+            "interrupted: files that were whole are there, and of others nothing is left; --if-absent \
+             passes over those that are there"
+        }
+    }
+}
+
 impl CpReport {
     fn timed(&mut self, took: Duration) {
         self.seconds = took.as_secs_f64();
@@ -130,11 +153,17 @@ fn finish(report: &CpReport, output: &Output) -> Result<Ending, Failure> {
             Some(without) if without == report.files => {
                 format!("{files}, {size}, copied without moving bytes")
             }
+            // What is over in a moment says nothing of how fast the pool is.
+            _ if report.bytes < LEAST_FOR_A_SPEED => format!("{files}, {size}"),
             _ => format!("{files}, {size}, {:.0} MiB/s", report.mib_s),
         };
         if let Some(held) = report.held_chunks.filter(|held| *held > 0) {
             let sent = report.sent_chunks.unwrap_or_default();
             text.push_str(&format!(" (there already: {}, sent: {sent})", count(held, "chunk")));
+        }
+        if let Some(kept) = report.resumed_copies_bytes.filter(|bytes| *bytes > 0) {
+            let kept = potluck_core::size::format_size(kept);
+            text.push_str(&format!(" (went on from {kept} that were kept, with all copies)"));
         }
         if let Some(failovers) = report.failovers.filter(|times| *times > 0) {
             text.push_str(&format!(" (another copy stood in {})", count(failovers, "time")));

@@ -173,7 +173,7 @@ async fn store(
         .collect();
     let root = PoolPath::space_root(SPACE).expect("a valid name");
     let options = PutOptions { bytes: Some(sample.bytes), ..PutOptions::default() };
-    let progress = progress_bar::transfer(output.wants_progress(), Some(sample.bytes));
+    let progress = progress_bar::transfer(client, output.wants_progress(), Some(sample.bytes));
     let report = put(client, &root, Box::new(items.into_iter()), &options, progress).await?;
     *sent = Sent { chunks: report.sent_chunks, bytes: report.sent_bytes };
     match report.failed.into_iter().next() {
@@ -204,7 +204,7 @@ async fn read_back(
     output: &Output,
     failovers: &mut u64,
 ) -> Result<(), Failure> {
-    let progress = progress_bar::transfer(output.wants_progress(), Some(0));
+    let progress = progress_bar::transfer(client, output.wants_progress(), Some(0));
     for (number, local) in sample.files.iter().enumerate() {
         let (compare, verdict) = Compare::with(local)?;
         let path = stored_path(number);

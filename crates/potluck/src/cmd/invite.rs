@@ -72,7 +72,10 @@ async fn invite(
         secret: invited.secret,
     };
     let shown = serde_json::json!({ "token": token.to_string(), "invitation": invited.invitation, "role": args.role, "ttl_seconds": args.ttl.as_secs(), "manager": token.manager });
-    output.answer(&shown, |_| format!("potluck join {token}"));
+    output.answer(&shown, |_| match output.is_quiet() {
+        true => token.to_string(),
+        false => format!("potluck join {token}"),
+    });
     let then = match args.role {
         Role::Donor => ", and then `potluck lend DIR --max 200GiB`",
         _ => "",

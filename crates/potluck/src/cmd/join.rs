@@ -24,7 +24,7 @@ pub async fn run(
     settings: &Settings,
     output: &Output,
 ) -> Result<Ending, Failure> {
-    let token = parse(&args.token)?;
+    let token = parse(&args.token.join(" "))?;
     let (donor_dir, pools) = (settings.donor_dir(), settings.pools_dir());
     let place = match (&args.state, token.role) {
         (Some(dir), _) => Place::Dir(dir),
@@ -46,9 +46,15 @@ pub async fn run(
     Ok(Ending::Done)
 }
 
-/// Reads a token's text.
+/// Reads a token's text, or the whole line that `potluck invite` prints.
 fn parse(text: &str) -> Result<JoinToken, Failure> {
-    text.parse()
+    let words: Vec<_> = text.split_whitespace().collect();
+    let token = match words[..] {
+        ["potluck", "join", token] => token,
+        _ => text,
+    };
+    token
+        .parse()
         .map_err(|why: NotAToken| Failure::new(ErrorKind::Auth, code::BAD_TOKEN, why.to_string()))
 }
 

@@ -8,7 +8,7 @@ use crate::args::{Given, Lend};
 use crate::keys::{self, Daemon};
 use crate::output::Output;
 use crate::ready;
-use crate::running::Running;
+use crate::running::{Running, tell_reloaded};
 use crate::settings::{self, Settings};
 use crate::settings_file::SettingsFile;
 use potluck_core::budget::{KeepFree, Limits};
@@ -62,7 +62,7 @@ pub async fn run(args: Lend, settings: &Settings, output: &Output) -> Result<End
     ready::announce(args.ready_file.as_deref(), donor.address())?;
     let ended = tokio::select! {
         ended = donor.run(stopped) => ended,
-        ended = hangups.each(async || tuning.reload().await) => ended,
+        ended = hangups.each(async || tell_reloaded([tuning.reload().await])) => ended,
     };
     tuning.stop().await;
     ended.map_err(failed)?;
@@ -89,12 +89,12 @@ pub struct Tuning {
 
 impl Tuning {
     /// Reads the settings again: other terms, and directories that are lent beside the first.
-    pub async fn reload(&mut self) {
+    pub async fn reload(&mut self) -> Result<(), Failure> {
         let done = match SettingsFile::read(Daemon::Donor, &self.state) {
             Ok(file) => self.follow(&file).await,
             Err(why) => Err(why),
         };
-        self.running.reloaded(done);
+        self.running.reloaded(done)
     }
 
     async fn follow(&mut self, file: &SettingsFile) -> Result<(), Failure> {
@@ -259,7 +259,7 @@ fn limits(file: &SettingsFile, dir: &Path, used: u64) -> Result<Limits, Failure>
         let (dir, total) = (dir.display(), format_size(disk.total));
         let what =
             format!("keep-free {keep_free} leaves nothing to lend: the disk of {dir} has {total}");
-        return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
+        return Err(Failure::new(ErrorKind::Usage, code::BAD_SETTINGS, what)
             .hint("keep less free, or mount the disk if another one belongs there"));
     }
     let max = max.unwrap_or_else(|| ((disk.free + used) / 4).min(DEFAULT_MAX));

@@ -7,7 +7,7 @@ use crate::args::{self, ManagerAction, ManagerOptions};
 use crate::keys::Daemon;
 use crate::output::Output;
 use crate::ready;
-use crate::running::Running;
+use crate::running::{Running, tell_reloaded};
 use crate::settings::{self, Settings};
 use crate::settings_file::SettingsFile;
 use potluck_manager::{Controls, Manager, ManagerConfig};
@@ -37,7 +37,7 @@ pub async fn run(
     ready::announce(args.options.ready_file.as_deref(), manager.address())?;
     let ended = tokio::select! {
         ended = manager.run(stopped) => ended,
-        ended = hangups.each(async || tuning.reload()) => ended,
+        ended = hangups.each(async || tell_reloaded([tuning.reload()])) => ended,
     };
     ended.map_err(failed)?;
     Ok(Ending::Done)
@@ -49,13 +49,15 @@ pub struct Tuning {
     controls: Controls,
     running: Running,
     _announcing: Option<Announcing>,
+    /// Whether this start made the pool.
+    pub pool_is_new: bool,
 }
 
 impl Tuning {
     /// Reads the settings again.
-    pub fn reload(&mut self) {
+    pub fn reload(&mut self) -> Result<(), Failure> {
         let read = SettingsFile::read(Daemon::Manager, &self.state);
-        self.running.reloaded(read.map(|file| self.controls.retune(config(&file, &self.state))));
+        self.running.reloaded(read.map(|file| self.controls.retune(config(&file, &self.state))))
     }
 }
 
@@ -73,7 +75,7 @@ pub async fn start(
     let config = ManagerConfig { pool_name: options.name.clone(), ..config(&file, &state) };
     let env = Env::system();
     let kit = state.join(potluck_manager::KIT);
-    let kit_is_new = !kit.exists();
+    let pool_is_new = !kit.exists();
     potluck_manager::init(&config, &env).map_err(failed)?;
     let manager = Manager::start(config, env, None).await.map_err(failed)?;
     let mut running = Running::take(Daemon::Manager, &state).await?;
@@ -90,7 +92,7 @@ pub async fn start(
         manager.told(),
         state.display()
     ));
-    if kit_is_new {
+    if pool_is_new {
         output.note(&format!(
             "keep a copy of {} somewhere else, as secret as a key: with it the pool survives the loss of this machine",
             kit.display()
@@ -98,7 +100,7 @@ pub async fn start(
     }
     let controls = manager.controls();
     let _announcing = mdns::announce(Announced::Manager, manager.pool(), manager.address());
-    Ok((manager, Tuning { state, controls, running, _announcing }))
+    Ok((manager, Tuning { state, controls, running, _announcing, pool_is_new }))
 }
 
 /// A manager that runs as its settings say.

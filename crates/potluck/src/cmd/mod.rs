@@ -38,6 +38,7 @@ mod tree;
 mod up;
 mod verify;
 
+use crate::INTERRUPTED;
 use crate::args::Command;
 use crate::output::Output;
 use crate::progress_bar;
@@ -68,7 +69,7 @@ pub async fn run(
     output: &Output,
 ) -> Result<Ending, Failure> {
     let shown = settings.progress && output.wants_progress();
-    let watched = |client: Client| client.watched(progress_bar::waits(shown));
+    let watched = |client: Client| client.watched(progress_bar::waits(shown, output));
     match command {
         Command::Demo(args) => demo::run(args, output).await,
         Command::Up(args) => up::run(args, settings, output).await,
@@ -97,15 +98,26 @@ pub async fn run(
         }
         command => {
             let client = watched(settings.client()?);
-            until_stopped(&client, with_client(command, &client, settings, output, shown)).await
+            let interrupted = match &command {
+                Command::Cp(args) => Some(cp::when_interrupted(args)),
+                _ => None,
+            };
+            let work = with_client(command, &client, settings, output, shown);
+            let ending = until_stopped(&client, work).await;
+            if let (Ok(Ending::Interrupted), Some(text)) = (&ending, interrupted) {
+                output.note(text);
+            }
+            ending
         }
     }
 }
 
-/// Lets something work until its user stops it, and may leave it as it is then.
+/// Lets something work until its user stops it, and may leave it as it is then. Who asks a second time
+/// waits for nothing.
 async fn until_stopped_alone(
     work: impl Future<Output = Result<Ending, Failure>>,
 ) -> Result<Ending, Failure> {
+    ready::second_stop_ends(INTERRUPTED);
     tokio::select! {
         ending = work => ending,
         () = ready::asked_to_stop() => Ok(Ending::Interrupted),
@@ -118,12 +130,9 @@ async fn until_stopped(
     client: &Client,
     work: impl Future<Output = Result<Ending, Failure>>,
 ) -> Result<Ending, Failure> {
-    let ending = tokio::select! {
-        ending = work => ending,
-        () = ready::asked_to_stop() => Ok(Ending::Interrupted),
-    };
+    let ending = until_stopped_alone(work).await;
     client.settle().await;
-    if ending.is_ok() {
+    if matches!(ending, Ok(ending) if ending != Ending::Interrupted) {
         remember_donors(client).await;
     }
     ending

@@ -129,10 +129,19 @@ fn role_of(place: &Place) -> Result<Role, Failure> {
         (true, false) => Ok(Role::Manager),
         (false, true) => Ok(Role::Lend),
         (false, false) => {
-            let what =
-                "neither a manager nor a donor has its state here, so it must be said what to run";
-            Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
-                .hint("potluck service install manager, lend, or up (both in one)"))
+            let looked = place.state_of(Daemon::Manager);
+            let looked = looked.parent().unwrap_or(&looked).display();
+            let what = format!(
+                "neither a manager nor a donor has its state in {looked}, so it must be said what to run"
+            );
+            let hint = match place.scope {
+                Scope::System => {
+                    "a pool that a user runs: as that user, potluck service install --user; a new one \
+                     of the machine: potluck service install manager, lend, or up (both in one)"
+                }
+                Scope::User => "potluck service install manager, lend, or up (both in one)",
+            };
+            Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what).hint(hint))
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::Ending;
 use super::lend::absolute;
 use crate::args::Set;
-use crate::keys::{self, Applies, Daemon, Key};
+use crate::keys::{self, Applies, Daemon, Key, Kind};
 use crate::output::Output;
 use crate::running::{self, Told};
 use crate::settings::Settings;
@@ -20,12 +20,16 @@ pub async fn run(args: Set, settings: &Settings, output: &Output) -> Result<Endi
         return Ok(Ending::Done);
     };
     let key = keys::named(name).map_err(|meant| unknown(name, &meant))?;
-    let value = args.value.as_deref().map(|text| key.kind.check_typed(text)).transpose();
+    let value = key.kind.join_typed(&args.value);
     let value = value.map_err(|why| {
         let what = format!("{}: {why}", key.full);
         Failure::new(ErrorKind::Usage, code::BAD_SETTINGS, what).hint(key.meaning)
     })?;
+    if let Some(dir) = value.as_deref().filter(|_| key.kind == Kind::Path) {
+        check_there(key, Path::new(dir))?;
+    }
     if value.is_none() && !args.unset {
+        places.of(key.daemon())?;
         let shown = show(&places, |other| std::ptr::eq(other, key))?;
         output.result(&shown, table);
         return Ok(Ending::Done);
@@ -80,6 +84,17 @@ pub async fn run(args: Set, settings: &Settings, output: &Output) -> Result<Endi
     Ok(Ending::Done)
 }
 
+/// Refuses a directory that is not there: it may be on a disk that is not mounted.
+fn check_there(key: &Key, dir: &Path) -> Result<(), Failure> {
+    if dir.is_dir() {
+        return Ok(());
+    }
+    let dir = dir.display();
+    let what = format!("{}: there is no directory {dir}", key.full);
+    Err(Failure::new(ErrorKind::Usage, code::BAD_SETTINGS, what)
+        .hint(format!("mount its disk if it is on another one, or make it: mkdir -p {dir}")))
+}
+
 /// Sets a key of the daemon or of one lent directory, or with `None` goes by its default again.
 fn change(file: &mut SettingsFile, dir: Option<&Path>, key: &Key, value: Option<&str>) {
     match (dir, value) {
@@ -124,7 +139,15 @@ impl Places {
 /// A state directory is that of `potluck up`, with one for each daemon below, or a daemon's own.
 fn places(state: Option<&Path>, settings: &Settings) -> Places {
     let Some(state) = state else {
-        return Places { manager: Some(settings.manager_dir()), donor: Some(settings.donor_dir()) };
+        let (manager, donor) = (settings.manager_dir(), settings.donor_dir());
+        return match (manager.is_dir(), donor.is_dir()) {
+            // What could be told to daemons that are to come.
+            (false, false) => Places { manager: Some(manager), donor: Some(donor) },
+            (has_manager, has_donor) => Places {
+                manager: has_manager.then_some(manager),
+                donor: has_donor.then_some(donor),
+            },
+        };
     };
     let at = |name| Some(state.join(name)).filter(|dir| dir.is_dir());
     match (at("manager"), at("donor")) {
@@ -142,7 +165,7 @@ fn places(state: Option<&Path>, settings: &Settings) -> Places {
 fn unknown(name: &str, meant: &[&str]) -> Failure {
     let hint = match meant {
         [] => "`potluck set` lists all settings".to_owned(),
-        meant => format!("did you mean {}?", meant.join(" or ")),
+        meant => format!("did you mean {}? `potluck set` lists all settings", meant.join(" or ")),
     };
     let what = format!("there is no setting “{name}”");
     Failure::new(ErrorKind::Usage, code::BAD_SETTINGS, what).hint(hint)

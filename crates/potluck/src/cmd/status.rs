@@ -81,7 +81,7 @@ fn text(status: &PoolStatus) -> String {
     }
     if status.interrupted_uploads > 0 {
         text.push_str(&format!(
-            "{} can go on where it was: {} are kept for a while\n",
+            "{} can go on where it was: {}, all copies counted, are kept for a while\n",
             count(status.interrupted_uploads, "interrupted upload"),
             format_size(status.interrupted_bytes)
         ));

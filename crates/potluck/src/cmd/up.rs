@@ -6,6 +6,7 @@ use crate::args::Up;
 use crate::keys::{self, Daemon};
 use crate::output::Output;
 use crate::ready;
+use crate::running::tell_reloaded;
 use crate::settings::{self, Settings};
 use crate::settings_file::SettingsFile;
 use potluck_donor::Claiming;
@@ -57,10 +58,11 @@ pub async fn run(args: Up, settings: &Settings, output: &Output) -> Result<Endin
         )
         .await?;
         ready::announce(args.manager.ready_file.as_deref(), address)?;
-        output.note("next: potluck space create lab; potluck cp FILE pot://lab/; potluck invite --role donor");
+        if of_manager.pool_is_new {
+            output.note("next: potluck space create lab; potluck cp FILE pot://lab/; potluck invite --role donor");
+        }
         let reload = async || {
-            of_manager.reload();
-            of_donor.reload().await;
+            tell_reloaded([of_manager.reload(), of_donor.reload().await]);
         };
         let ended = tokio::select! {
             ended = donor.run(stopped) => ended,

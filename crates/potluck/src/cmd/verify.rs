@@ -113,7 +113,7 @@ async fn read_back(
     client: &Client,
     shown: bool,
 ) -> Result<ReadBack, Failure> {
-    let progress = progress_bar::transfer(shown, Some(0));
+    let progress = progress_bar::transfer(client, shown, Some(0));
     let mut read = ReadBack::default();
     if is_file {
         read.file(path, client, &progress).await;

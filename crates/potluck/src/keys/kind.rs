@@ -59,10 +59,7 @@ impl Kind {
         let text = text.trim();
         match self {
             Self::Time { least } => {
-                let time = humantime::parse_duration(text).map_err(|why| {
-                    format!("“{text}” is not a time ({why}): write 30s, 10m or 3d")
-                })?;
-                if time < least {
+                if time(text)? < least {
                     return Err(format!("“{text}” is too short: write 30s, 10m or 3d"));
                 }
             }
@@ -94,6 +91,18 @@ impl Kind {
             Self::Text | Self::Path | Self::Flag => {}
         }
         Ok(text.to_owned())
+    }
+
+    /// Words of the command line as one value: `300 GiB` and `1h 30m` are written so by people.
+    pub fn join_typed(self, words: &[String]) -> Result<Option<String>, String> {
+        let text = words.join(" ");
+        let may_be_several = matches!(self, Self::Time { .. } | Self::Size { .. } | Self::Share);
+        match words {
+            [] => Ok(None),
+            [_] => self.check_typed(&text).map(Some),
+            _ if may_be_several => self.check_typed(&text).map(Some),
+            _ => Err(format!("“{text}” is several words: write it with quotes around")),
+        }
     }
 
     /// The same of a word on the command line, where a path may begin where one is.
@@ -137,6 +146,13 @@ impl Kind {
             _ => text.into(),
         }
     }
+}
+
+/// Reads a time such as `10m`.
+pub fn time(text: &str) -> Result<Duration, String> {
+    // What the reader of times says itself lists all the units it knows, down to nanoseconds.
+    humantime::parse_duration(text)
+        .map_err(|_| format!("“{text}” is not a time: write 30s, 10m, 12h or 3d"))
 }
 
 fn check_address(text: &str) -> Result<(), String> {

@@ -82,6 +82,30 @@ fn a_directory_without_r_ends_every_command_alike() {
 }
 
 #[test]
+fn what_a_command_advises_is_of_that_command() {
+    let lab = with_small_files(&["dir/a"]);
+    let hint = lab.cli.fails(2, &["cat", "pot://lab/dir"]).hint;
+    assert!(hint.contains("potluck cp -r"), "cat takes no -r: {hint}");
+    let same = lab.cli.fails(2, &["cp", "pot://lab/dir/a", "pot://lab/dir/a"]);
+    assert!(same.message.contains("they are the same"), "{same:?}");
+    let (input, _) = file(lab.dir(), "input", 3, 3);
+    let said = lab.cli.ok(&["cp", arg(&input), "pot://lab/tiny"]).text();
+    assert_eq!(said, "1 file, 3 B\n", "a speed of three bytes says nothing");
+    // Who may not is told the command, and who may.
+    let user = lab.cli.at_home(&lab.dir().join("user"));
+    user.ok(&["join", &lab.token("user")]);
+    let refused = user.fails(8, &["repair", "now"]);
+    assert!(refused.message.contains("`potluck repair now`"), "{refused:?}");
+    assert!(refused.message.contains("for an admin"), "{refused:?}");
+    // A machine that lends is no user.
+    let donor = lab.cli.at_home(&lab.dir().join("donor"));
+    donor.ok(&["join", &lab.token("donor")]);
+    let refused = donor.fails(8, &["ls"]);
+    assert!(refused.message.contains("a donor's, which only lends"), "{refused:?}");
+    assert!(refused.hint.contains("invite --role user"), "{refused:?}");
+}
+
+#[test]
 fn stat_tells_programs_its_path_and_ls_exact_sizes_on_request() {
     let lab = with_small_files(&[]);
     let (input, _) = file(lab.dir(), "input", 3, 123_456);
@@ -125,7 +149,7 @@ fn only_an_announced_absence_is_called_away() {
     let mut lab = Lab::with_donors(2);
     lab.cli.ok(&["nodes", "away", "donor-1", "2h"]);
     let shown = |lab: &Lab| lab.cli.ok(&["nodes", "ls"]).text();
-    assert!(shown(&lab).contains("live, announced away for 1h 59m more"), "{}", shown(&lab));
+    assert!(shown(&lab).contains("live, announced away for 2h more"), "{}", shown(&lab));
     lab.kill_donor("donor-1");
     lab.kill_donor("donor-2");
     wait_until("both to be missed", PATIENCE, || lab.cli.live_donors().is_empty());
@@ -133,6 +157,6 @@ fn only_an_announced_absence_is_called_away() {
     assert_ne!(lab.cli.donor("donor-2")["state"], "away");
     let text = shown(&lab);
     let of = |name: &str| text.lines().find(|line| line.contains(name)).unwrap_or_default();
-    assert!(of("donor-1").contains("away for 1h 59m more"), "{text}");
+    assert!(of("donor-1").contains("away for 2h more"), "{text}");
     assert!(of("donor-2").contains("silent for"), "{text}");
 }

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 /// What a daemon says when the next command can be typed, by how its line begins.
 const DAEMONS: &[(&str, &str)] = &[
-    ("potluck up", "next: "),
+    ("potluck up", "lending up to "),
     ("potluck lend", "lending up to "),
     ("potluck manager", "manager at "),
 ];

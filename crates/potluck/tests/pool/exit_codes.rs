@@ -89,6 +89,7 @@ fn every_promised_exit_code_comes_from_a_real_situation() {
     waiting.signal(Signal::INT);
     let interrupted = code_of(waiting.end("cp after Ctrl-C"));
     assert_eq!(interrupted, 130);
+    assert!(lab.cli.said_by_the_last().contains("the same command goes on"), "it says so");
 
     for path in lab.lent("donor-1").chunks() {
         let chunk = fs::File::options().write(true).open(path).expect("a chunk file");
@@ -96,7 +97,10 @@ fn every_promised_exit_code_comes_from_a_real_situation() {
     }
     saw("damage without another copy", 7, lab.cli.run(&["cat", "pot://lab/f"]));
     lab.kill_manager();
-    saw("no manager", 5, lab.cli.run(&["ls"]));
+    let away = lab.cli.run(&["ls", "--patience", "3s"]);
+    let waits: Vec<_> = away.stderr.lines().filter(|line| line.contains("waiting for")).collect();
+    assert!(waits.len() == 1 && waits[0].contains("up to 3s"), "{}", away.stderr);
+    saw("no manager", 5, away);
     seen.insert(interrupted);
     assert_eq!(Vec::from_iter(seen), [0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 130]);
 }
@@ -121,11 +125,20 @@ fn a_reader_that_went_away_is_no_error() {
 }
 
 #[test]
-fn a_quiet_invitation_still_gives_its_token() {
+fn a_quiet_invitation_gives_its_token_alone_and_join_takes_a_whole_line() {
     let lab = Lab::manager_only(&[]);
-    let ran = lab.cli.ok(&["-q", "invite"]);
-    assert!(ran.text().starts_with("potluck join "), "{}", ran.text());
+    let ran = lab.cli.ok(&["invite", "-q"]);
     assert_eq!(ran.stderr, "");
+    let token = ran.text().trim().to_owned();
+    assert!(token.starts_with("pot1.") && !token.contains(' '), "{token}");
+    let join = |home: &str, words: &[&str]| {
+        lab.cli.at_home(&lab.dir().join(home)).run(&[&["join"], words].concat())
+    };
+    join("alone", &[&token]).ok();
+    let line = lab.cli.ok(&["invite"]).text().trim().to_owned();
+    join("pasted", &line.split(' ').collect::<Vec<_>>()).ok();
+    join("quoted", &[&lab.cli.ok(&["invite"]).text()]).ok();
+    join("two", &[&token, &token]).exits(8);
 }
 
 #[test]

@@ -146,6 +146,12 @@ impl Cli {
         Running::start(&mut command)
     }
 
+    /// What the command that was started last has said on standard error.
+    pub fn said_by_the_last(&self) -> String {
+        let number = self.runs.load(Ordering::Relaxed) - 1;
+        fs::read_to_string(self.dir.join(format!("runs/{number}.err"))).expect("its errors")
+    }
+
     /// What `potluck status --json` shows.
     #[track_caller]
     pub fn status(&self) -> Value {

@@ -158,7 +158,7 @@ fn a_machine_joins_once_lends_once_and_leaves_without_a_trace() {
     let invite = || head.sh("potluck -q invite --role donor").ok().text().trim().to_owned();
     for name in &names[1..] {
         let machine = lab.machine(name);
-        machine.sh(&invite()).ok();
+        machine.sh(&format!("potluck join {}", invite())).ok();
         machine.start(
             &format!(
                 "potluck lend /data/lent --max 1GiB --keep-free 0% --listen 0.0.0.0:7701 \
@@ -174,8 +174,8 @@ fn a_machine_joins_once_lends_once_and_leaves_without_a_trace() {
 
     // A second identity of the machine gets neither the first one's place nor its directory, by
     // whatever name.
-    bench.sh(&invite()).exits(10);
-    bench.sh(&format!("{} --state /tmp/second --name second", invite())).ok();
+    bench.sh(&format!("potluck join {}", invite())).exits(10);
+    bench.sh(&format!("potluck join {} --state /tmp/second --name second", invite())).ok();
     bench.sh("mkdir /mnt/again && mount --bind /data/lent /mnt/again").ok();
     let again = bench.sh("potluck lend /mnt/again --state /tmp/second --listen 0.0.0.0:7702");
     assert!(again.exits(10).stderr.contains("another donor is running"));

@@ -144,6 +144,10 @@ fn where_no_systemd_runs_that_is_said_and_nothing_is_written() {
     let lab = Lab::empty();
     let why = lab.cli.fails(2, &["service", "install", "up", "--user"]);
     assert!(why.message.contains("systemd does not run"), "{why:?}");
+    // Where it looked for what to run, and where else that may be.
+    let why = lab.cli.fails(2, &["service", "install", "--system", "--root", arg(lab.dir())]);
+    assert!(why.message.contains("/var/lib/potluck"), "{why:?}");
+    assert!(why.hint.contains("service install --user"), "{why:?}");
     assert!(!lab.dir().join("home/state/potluck").exists());
     assert_eq!(files_named(lab.dir(), "potluck-up.service"), Vec::<PathBuf>::new());
 }

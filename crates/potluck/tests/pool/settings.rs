@@ -66,7 +66,7 @@ fn a_running_donor_takes_new_settings_without_a_restart() {
     let mut lab = Lab::with_donors(1);
     let (state, pid) = (lab.donor_state("donor-1"), lab.donor("donor-1").pid());
     let set = |line: &[&str]| lab.cli.json(&[&["set"], line, &["--state", arg(&state)]].concat());
-    let changed = set(&["lend.max", "3GiB"]);
+    let changed = set(&["lend.max", "3", "GiB"]);
     assert_eq!((&changed["running"], &changed["applies"]), (&true.into(), &"at once".into()));
     wait_until("room beyond the old limit", PATIENCE, || {
         lab.cli.donor("donor-1")["room"].as_u64() > Some(2 * GIB)
@@ -165,14 +165,21 @@ fn a_setting_that_makes_no_sense_is_refused_and_nothing_is_written() {
     for (line, said) in [
         (&["lend.maxx", "1GiB"][..], "lend.max"),
         (&["listen", "0.0.0.0:1"], "manager.listen or lend.listen"),
+        (&["lend.nope", "1"], "did you mean lend."),
         (&["lend.max", "10"], ""),
-        (&["lend.scrub-every", "soon"], ""),
+        (&["lend.label", "room", "12"], ""),
         (&["lend.max", "1GiB", "--dir", "/nowhere"], "lent are"),
     ] {
         let line = [&["set"], line, &["--state", arg(&state)]].concat();
         let why = lab.cli.fails(2, &line);
         assert!(why.code == "POT-E004" && why.hint.contains(said), "{line:?}: {why:?}");
     }
+    let why = lab.cli.fails(2, &["set", "lend.scrub-every", "soon", "--state", arg(&state)]);
+    assert!(why.message.ends_with("“soon” is not a time: write 30s, 10m, 12h or 3d"), "{why:?}");
+    let manager = lab.manager_dir();
+    let to = ["set", "manager.backup-dir", "/no/such/disk", "--state", arg(&manager)];
+    let why = lab.cli.fails(2, &to);
+    assert!(why.message.contains("no directory /no/such/disk"), "{why:?}");
     // A reload that cannot be kept to is said, too.
     let why = lab.cli.fails(2, &["set", "lend.keep-free", "100%", "--state", arg(&state)]);
     assert!(why.message.contains("leaves nothing to lend"), "{why:?}");
@@ -181,6 +188,12 @@ fn a_setting_that_makes_no_sense_is_refused_and_nothing_is_written() {
     let why =
         lab.cli.fails(3, &["set", "lend.max", "1GiB", "--state", arg(&lab.dir().join("none"))]);
     assert!(why.hint.contains("potluck lend"), "{why:?}");
+    // A machine that only lends shows what a donor can be told.
+    let donor = lab.cli.at_home(&lab.dir().join("donor"));
+    donor.ok(&["join", &lab.token("donor")]);
+    let shown = donor.json(&["set"])["settings"].to_string();
+    assert!(shown.contains("lend.max") && !shown.contains("manager."), "{shown}");
+    donor.fails(3, &["set", "manager.lease"]);
 }
 
 #[test]
@@ -211,7 +224,22 @@ fn all_in_one_keeps_what_it_was_told_of_both_its_daemons() {
     assert_eq!((max["value"].as_str(), max["dir"].as_str()), (Some("1GiB"), lent.to_str()));
     let donors = lab.cli.under(&state.join("manager/admin"));
     wait_until("the donor", PATIENCE, || !donors.live_donors().is_empty());
+    let said = || fs::read_to_string(lab.dir().join("logs/up.log")).expect("a log");
+    assert_eq!(said().matches("next: potluck space create").count(), 1, "of a new pool only");
+    // One of the two files is bad: one line says so, and none that all is well.
+    let path = state.join("donor/settings.toml");
+    let good = fs::read_to_string(&path).expect("settings");
+    fs::write(&path, format!("labell = \"misspelt\"\n{good}")).expect("written");
+    running.signal(Signal::HUP);
+    wait_until("what is wrong", PATIENCE, || said().contains("labell"));
+    let log = said();
+    let lines: Vec<_> = log.lines().filter(|line| line.contains("settings")).collect();
+    assert!(lines.iter().filter(|line| line.contains("stay as they were")).count() == 1, "{log}");
+    assert!(!lines.iter().any(|line| line.contains("read again")), "{log}");
+    fs::write(&path, good).expect("written");
     lab.cli.ok(&["set", "lend.label", "here", "--state", arg(&state)]);
+    let text = fs::read_to_string(&path).expect("settings");
+    assert!(text.starts_with("# What this daemon was told"), "{text}");
     wait_until("the label", PATIENCE, || donors.status()["donors"][0]["label"] == "here");
     assert_eq!(stop(&mut running, Signal::TERM), 0);
 }

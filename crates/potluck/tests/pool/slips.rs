@@ -69,6 +69,31 @@ fn of_a_tree_only_files_that_are_absent_are_downloaded() {
 }
 
 #[test]
+fn a_download_that_fails_leaves_no_directories() {
+    let lab = lab();
+    let from = lab.dir().join("from");
+    tree(&from);
+    fs::write(from.join("sub/two"), vec![2; 100_000]).expect("a file");
+    fs::create_dir(from.join("empty")).expect("a directory");
+    lab.cli.ok(&["cp", "-r", arg(&from), "pot://lab/t"]);
+    let out = lab.dir().join("out");
+    for line in [&["cp", "-r", "pot://lab/nope"][..], &["cp", "pot://lab/nope"]] {
+        for to in [arg(&out), &format!("{}/deep/", arg(&out))] {
+            lab.cli.fails(3, &[line, &[to]].concat());
+            assert!(!out.exists(), "{line:?} {to}");
+        }
+    }
+    let missing = lab.cli.fails(3, &["cp", "pot://lab/t/one", arg(&out.join("one"))]);
+    assert!(missing.message.contains("there is no directory"), "{missing:?}");
+    assert!(missing.hint.contains("mkdir -p"), "{missing:?}");
+    // Of a tree, what could not be read; what is empty in the pool is empty here.
+    lab.lent("donor-1").chunks().iter().for_each(|chunk| fs::remove_file(chunk).expect("gone"));
+    lab.cli.run(&["cp", "-r", "pot://lab/t", arg(&out)]).exits(4);
+    assert_eq!(fs::read(out.join("one")).expect("there"), b"1");
+    assert!(out.join("empty").is_dir() && !out.join("sub").exists());
+}
+
+#[test]
 fn a_download_is_of_the_version_that_was_named() {
     let lab = lab();
     let old = stored(&lab, "pot://lab/f", 100_000);

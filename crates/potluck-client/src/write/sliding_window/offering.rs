@@ -37,10 +37,11 @@ impl Window {
 
     pub(super) fn take_offered(&mut self, offer: Offer, offered: Offered) {
         self.offering = false;
-        let unused = offered.held.iter().filter(|held| held.unused);
-        let unused: Vec<ChunkName> =
-            unused.filter_map(|held| offer.names.get(held.index as usize).copied()).collect();
-        self.count_resumed(&unused);
+        for held in offered.held.iter().filter(|held| held.unused) {
+            if let Some(name) = offer.names.get(held.index as usize) {
+                self.count_resumed(name, held.donors.len() as u64);
+            }
+        }
         if offered.held.len() < offer.names.len() || self.all_cut() {
             self.tell_resumed();
         }
@@ -74,13 +75,14 @@ impl Window {
         }
     }
 
-    /// Chunks that an interrupted upload left.
-    fn count_resumed(&mut self, unused: &[ChunkName]) {
-        let len = |name| match self.chunks.get(name) {
+    /// A chunk that an interrupted upload left, in so many copies.
+    fn count_resumed(&mut self, name: &ChunkName, copies: u64) {
+        let len = match self.chunks.get(name) {
             Some(chunk) => u64::from(chunk.len),
             None => self.groups.body(name).map_or(0, |body| body.len() as u64),
         };
-        self.report.resumed_bytes += unused.iter().map(len).sum::<u64>();
+        self.report.resumed_bytes += len;
+        self.report.resumed_copies_bytes += len * copies;
     }
 
     /// Says once how much need not be sent again: when the first chunk is found that has to be.

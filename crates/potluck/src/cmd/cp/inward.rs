@@ -71,7 +71,7 @@ pub async fn copy(
     if wanted.files.is_empty() {
         return Ok(report);
     }
-    let progress = progress_bar::upload(shown, options.bytes);
+    let progress = progress_bar::upload(client, shown, options.bytes);
     let client = &client.watched(Arc::clone(&progress));
     let parts = by_policy(client, to, wanted.files).await?;
     let several = parts.len() > 1;
@@ -152,6 +152,7 @@ impl CpReport {
         add(&mut self.sent_bytes, done.sent_bytes);
         add(&mut self.held_chunks, done.held_chunks);
         add(&mut self.resumed_bytes, done.resumed_bytes);
+        add(&mut self.resumed_copies_bytes, done.resumed_copies_bytes);
         add(&mut self.pending_copies, done.pending_copies);
         let stored = done.stored.into_iter();
         self.versions.extend(

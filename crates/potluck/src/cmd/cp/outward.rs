@@ -10,7 +10,7 @@ use potluck_client::progress::Progress;
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use potluck_wire::control::EntryKind;
-use potluck_wire::error::{ErrorKind, Failure, code};
+use potluck_wire::error::Failure;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub async fn copy(
     let mut report = CpReport { failovers: Some(0), ..CpReport::default() };
     for source in from {
         let At::Pool(path) = &source.at else { continue };
-        let progress = progress_bar::transfer(shown, Some(0));
+        let progress = progress_bar::transfer(client, shown, Some(0));
         let client = &client.watched(Arc::clone(&progress));
         let copied = match &to.at {
             At::Local(local) => {
@@ -73,14 +73,10 @@ async fn copy_one(
     let mut target = to.to_path_buf();
     if takes_in {
         target.push(path.file_name().unwrap_or(path.space()));
-        std::fs::create_dir_all(to).map_err(|error| {
-            let what = format!("cannot make {}: {error}", to.display());
-            Failure::new(ErrorKind::Other, code::LOCAL_IO, what)
-        })?;
     }
     if !is_dir {
         let if_version = args.if_version.map(VersionId);
-        let options = GetOptions { if_absent: args.if_absent, if_version };
+        let options = GetOptions { if_absent: args.if_absent, if_version, make_dir: takes_in };
         return get::get_file(client, path, &target, options, progress).await;
     }
     if args.if_version.is_some() {

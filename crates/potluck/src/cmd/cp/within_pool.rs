@@ -75,12 +75,10 @@ impl Copying<'_> {
         let name = takes_in.then(|| from.file_name().unwrap_or(from.space()));
         let to = target(self.to, name)?;
         if to.is_inside(from) || from.is_inside(&to) {
-            return Err(Failure::new(
-                ErrorKind::Usage,
-                code::BAD_PATH,
-                format!("{from} cannot be copied to {to}: one is inside the other"),
-            )
-            .hint("choose a target outside of it"));
+            let why = if to == *from { "they are the same" } else { "one is inside the other" };
+            let what = format!("{from} cannot be copied to {to}: {why}");
+            return Err(Failure::new(ErrorKind::Usage, code::BAD_PATH, what)
+                .hint("choose a target outside of it"));
         }
         if !self.has_to_move(from, &stated).await? {
             let condition = condition(self.args);
@@ -101,7 +99,7 @@ impl Copying<'_> {
             spare_content: false,
             atomic: self.args.atomic,
         };
-        let progress = progress_bar::transfer(shown, Some(bytes));
+        let progress = progress_bar::transfer(self.client, shown, Some(bytes));
         let client = self.client.watched(Arc::clone(&progress));
         Ok(Copied::Through(copy_through(&client, from, &to, &options, progress).await?))
     }

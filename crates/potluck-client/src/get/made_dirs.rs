@@ -1,0 +1,76 @@
+//! Directories that a download makes on its way. Those that stayed empty because it failed, or was
+//! interrupted, go with it.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Directories that were made, those above before those below. When this is dropped, the empty ones
+/// among them are removed, unless they were said to stay.
+#[derive(Debug, Default)]
+pub struct MadeDirs(Vec<PathBuf>);
+
+impl MadeDirs {
+    /// Makes a directory with those above it; one that is there is left as it is.
+    pub fn make(&mut self, dir: &Path) -> io::Result<()> {
+        if dir.exists() && !dir.is_dir() {
+            return Err(io::ErrorKind::NotADirectory.into());
+        }
+        // Without `.`, which cannot be made.
+        let dir: PathBuf = dir.components().collect();
+        let missing: Vec<_> = dir.ancestors().take_while(|dir| !dir.exists()).collect();
+        for dir in missing.into_iter().rev().filter(|dir| !dir.as_os_str().is_empty()) {
+            match fs::create_dir(dir) {
+                Ok(()) => self.0.push(dir.to_owned()),
+                // Somebody else made it meanwhile.
+                Err(why) if why.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => {}
+                Err(why) => return Err(why),
+            }
+        }
+        Ok(())
+    }
+
+    /// All that belongs into them is there, apart from the files at `lacking`: directories above none
+    /// of these stay, also those that are empty.
+    pub fn stay(&mut self, lacking: &[PathBuf]) {
+        self.0.retain(|dir| lacking.iter().any(|file| file.starts_with(dir)));
+    }
+}
+
+impl Drop for MadeDirs {
+    fn drop(&mut self) {
+        for dir in self.0.iter().rev() {
+            let _ = fs::remove_dir(dir); // one that holds something is not removed
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_stayed_empty_for_a_failure_goes() {
+        let root = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| root.path().join(name);
+        fs::create_dir(at("mine")).expect("made");
+        let mut made = MadeDirs::default();
+        for dir in ["mine", "a/./failed", "a/half", "a/empty"] {
+            made.make(&at(dir)).expect("made");
+        }
+        fs::write(at("a/half/one"), "1").expect("written");
+        made.stay(&[at("a/failed/x"), at("a/half/y")]);
+        drop(made);
+        let there = |names: &[&str]| names.iter().map(|name| at(name).exists()).collect::<Vec<_>>();
+        assert_eq!(
+            there(&["mine", "a/half/one", "a/empty", "a/failed"]),
+            [true, true, true, false]
+        );
+
+        let mut made = MadeDirs::default();
+        made.make(&at("b/c")).expect("made");
+        drop(made);
+        assert!(!at("b").exists(), "one that was interrupted leaves nothing");
+        assert!(MadeDirs::default().make(&at("a/half/one")).is_err(), "a file");
+    }
+}
