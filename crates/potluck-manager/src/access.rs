@@ -22,7 +22,7 @@ fn may(role: Role, verb: Verb) -> bool {
         | Verb::Trust
         | Verb::ScrubNow => role == Role::Admin,
         // A donor for itself, an admin for any.
-        Verb::GiveBack | Verb::GiveBackStatus | Verb::Away => {
+        Verb::GiveBack | Verb::GiveBackStatus | Verb::Departing | Verb::Away => {
             matches!(role, Role::Donor | Role::Admin)
         }
         Verb::SpaceList

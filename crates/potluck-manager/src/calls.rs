@@ -103,7 +103,7 @@ calls! {
     List Stat MakeDir Move CopyFiles Remove Usage Status PolicySet
     Register Inventory Heartbeat Locate Find
     GcResume
-    RepairStatus RepairControl GiveBack GiveBackStatus Away Trust ScrubNow Fsck
+    RepairStatus RepairControl GiveBack GiveBackStatus Departing Away Trust ScrubNow Fsck
 }
 
 async fn answer_one<C: Answer>(
@@ -159,14 +159,16 @@ fn concerned(
         }
         (own, named) => match own.or(named) {
             Some(donor) if service.pool().knows_donor(donor) => Ok(donor),
-            Some(donor) => {
-                let what = format!("the pool has no donor {donor}");
-                Err(Failure::new(ErrorKind::NotFound, code::NO_ENTRY, what)
-                    .hint("`potluck status` lists the donors"))
-            }
+            Some(donor) => Err(no_donor(donor)),
             None => Err(failure::bad_request("the request names no donor")),
         },
     }
+}
+
+fn no_donor(donor: DonorId) -> Failure {
+    let what = format!("the pool has no donor {donor}");
+    Failure::new(ErrorKind::NotFound, code::NO_ENTRY, what)
+        .hint("`potluck status` lists the donors")
 }
 
 fn bug(call: &str, why: &str) -> Failure {

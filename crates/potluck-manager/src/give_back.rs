@@ -8,8 +8,9 @@
 //! `--now` leaves to this donor alone, is moved first.
 
 use crate::catalog::{Durability, Error, donors};
-use crate::departure::{self, Outlook};
+use crate::departure::{self, Departure, Outlook};
 use crate::pool::Giving;
+use crate::repair::Leaving;
 use crate::service::Service;
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_wire::control::{GivingBack, Going};
@@ -20,7 +21,7 @@ pub async fn begin(
     service: &Service,
     donor: DonorId,
     lose: Option<Vec<VersionId>>,
-    outlook: &Outlook,
+    leaving: Leaving,
 ) -> Result<(), Error> {
     let start = service.pool().held(donor);
     let at_once = lose.is_some();
@@ -31,7 +32,7 @@ pub async fn begin(
     let now = service.time.tick();
     let giving = Giving { start, at_once, lose, since: now };
     service.pool().give_back(donor, Some(giving));
-    service.keeper.kept().foresee(donor, now, outlook);
+    service.keeper.kept().foresee(donor, now, leaving);
     service.keeper.hurry(now);
     Ok(())
 }
@@ -45,44 +46,62 @@ pub async fn cancel(service: &Service, donor: DonorId) -> Result<(), Error> {
     Ok(())
 }
 
-/// How far a donor's give-back is; `outlook` where it was just looked at what it means.
-pub async fn progress(
+/// How far a donor's give-back is.
+pub async fn progress(service: &Service, donor: DonorId) -> Result<GivingBack, Error> {
+    let leaving = service.keeper.kept().of(donor);
+    of(service, &Departure::of(donor), leaving).await
+}
+
+/// What a departure means that was just looked at.
+pub async fn planned(
     service: &Service,
-    donor: DonorId,
-    outlook: Option<&Outlook>,
+    departure: &Departure,
+    outlook: Outlook,
 ) -> Result<GivingBack, Error> {
-    let may_go = departure::may_go(service, donor, outlook).await?;
+    let Outlook { leaving, loss, less_safe } = outlook;
+    Ok(GivingBack {
+        listing: Some(loss.digest()),
+        lost: loss.paths,
+        lost_files: loss.files,
+        less_safe: less_safe.paths,
+        less_safe_files: less_safe.files,
+        ..of(service, departure, leaving).await?
+    })
+}
+
+async fn of(
+    service: &Service,
+    departure: &Departure,
+    leaving: Leaving,
+) -> Result<GivingBack, Error> {
+    let may_go = departure::may_go(service, departure, leaving).await?;
     let now = service.time.tick();
+    let donors = &departure.donors;
     let mut pool = service.pool();
-    let giving = pool.giving(donor);
+    let only = donors.first().copied().filter(|_| donors.len() == 1);
+    let giving = only.and_then(|donor| Some((donor, pool.giving(donor)?)));
     let repair = pool.repair_state(now);
     let mut back = GivingBack {
         active: giving.is_some(),
-        held: pool.held(donor),
-        unclaimed: pool.unclaimed(donor),
-        last_donor: pool.stayers(donor, now) == 0,
-        room_elsewhere: Some(pool.room(Some(donor), now)),
-        silent: !pool.is_heard(donor, now),
+        held: donors.iter().map(|donor| pool.held(*donor)).sum(),
+        unclaimed: donors.iter().map(|donor| pool.unclaimed(*donor)).sum(),
+        last_donor: pool.stayers(donors, now) == 0,
+        room_elsewhere: Some(pool.room(donors, now)),
+        silent: donors.iter().any(|donor| !pool.is_heard(*donor, now)),
         may_go,
         ..GivingBack::default()
     };
     drop(pool);
-    let (surveyed, found) = {
-        let kept = service.keeper.kept();
-        (giving.as_ref().is_some_and(|at| kept.knows(donor, at.since)), kept.of(donor))
-    };
-    let moving = outlook.map_or(found.moving, |look| look.moving);
-    let blocked = outlook.map_or(found.blocked, |look| look.blocked);
-    (back.to_move, back.to_move_bytes) = (moving.chunks, moving.bytes);
-    if let Some(giving) = giving {
+    let Leaving { moving, blocked, .. } = leaving;
+    // A chunk that several files use was counted for each.
+    (back.to_move, back.to_move_bytes) = (moving.chunks, moving.bytes.min(back.held));
+    back.stuck = blocked.chunks;
+    if let Some((donor, giving)) = giving {
         back.held_at_start = giving.start;
-        // A chunk that several files use was counted for each.
-        back.to_move_bytes = moving.bytes.min(back.held);
         back.stuck = blocked.chunks.max(repair.stuck.min(moving.chunks));
-        back.safe_to_remove = surveyed && back.may_go.verdict == Going::Now;
+        let known = service.keeper.kept().knows(donor, giving.since);
+        back.safe_to_remove = known && back.may_go.verdict == Going::Now;
         back.done = back.safe_to_remove;
-    } else {
-        back.stuck = blocked.chunks;
     }
     if back.stuck > 0 {
         let stuck = back.may_go.verdict == Going::Stuck;

@@ -10,7 +10,7 @@ use crate::pool::{Changes, Group, Purpose, Switch};
 use crate::service::Service;
 use crate::survey::{self, Damaged, Encode, Findings, Haste};
 use crate::trim::{self, Trimmed};
-use crate::{calls, converting, departure, trial};
+use crate::{calls, converting, trial};
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, MemberId};
@@ -52,8 +52,10 @@ pub struct Kept {
     blocked: BTreeMap<DonorId, survey::Blocked>,
     /// Files that donors which were given up may bring back.
     awaited: BTreeMap<DonorId, u64>,
+    /// Chunks at donors that leave and are not heard, which files are less safe without.
+    unreached: BTreeMap<DonorId, u64>,
     /// What it means that a donor leaves, found when it began to; a survey that began later knows.
-    foreseen: BTreeMap<DonorId, (Tick, survey::Moving, survey::Blocked)>,
+    foreseen: BTreeMap<DonorId, (Tick, Leaving)>,
     /// When the last survey began that ended.
     pub began: Option<Tick>,
     /// When one last began, whatever came of it.
@@ -161,18 +163,21 @@ pub struct Leaving {
     pub blocked: survey::Blocked,
     /// Files that only its return brings back.
     pub awaited: u64,
+    /// Chunks there that files are less safe without, though it is not heard.
+    pub unreached: u64,
 }
 
 impl Kept {
     /// What leaves a donor.
     pub fn of(&self, donor: DonorId) -> Leaving {
         let awaited = self.awaited.get(&donor).copied().unwrap_or_default();
-        if let Some((_, moving, blocked)) = self.foreseen.get(&donor) {
-            return Leaving { moving: *moving, blocked: *blocked, awaited };
+        if let Some((_, leaving)) = self.foreseen.get(&donor) {
+            return Leaving { awaited, ..*leaving };
         }
         Leaving {
             moving: self.moving.get(&donor).copied().unwrap_or_default(),
             blocked: self.blocked.get(&donor).copied().unwrap_or_default(),
+            unreached: self.unreached.get(&donor).copied().unwrap_or_default(),
             awaited,
         }
     }
@@ -183,8 +188,8 @@ impl Kept {
     }
 
     /// What was found before a donor began to leave at `since`.
-    pub fn foresee(&mut self, donor: DonorId, since: Tick, found: &departure::Outlook) {
-        self.foreseen.insert(donor, (since, found.moving, found.blocked));
+    pub fn foresee(&mut self, donor: DonorId, since: Tick, found: Leaving) {
+        self.foreseen.insert(donor, (since, found));
     }
 
     fn due(&self, now: Tick, settle: Duration, every: Duration, stuck: bool) -> Option<Haste> {
@@ -220,7 +225,8 @@ impl Kept {
         self.moving = std::mem::take(&mut findings.moving);
         self.blocked = std::mem::take(&mut findings.blocked);
         self.awaited = std::mem::take(&mut findings.awaited);
-        self.foreseen.retain(|_, (since, ..)| *since > began);
+        self.unreached = std::mem::take(&mut findings.unreached);
+        self.foreseen.retain(|_, (since, _)| *since > began);
         self.damaged = findings.damaged.clone();
         self.metadata = findings.metadata.health.clone();
         self.worse = self.worse.filter(|(since, _)| *since > began);

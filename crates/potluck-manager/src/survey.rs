@@ -10,6 +10,7 @@ pub mod file;
 pub mod findings;
 pub mod leaving;
 pub mod metadata;
+mod takers;
 
 pub use excess::Excess;
 pub use file::{chunk_facts, judge_file, reaches_goal};
@@ -153,7 +154,7 @@ pub fn kind_of(root: &Root, path: &str) -> ChunkKind {
 /// Which of a donor's copies leave so that it holds `over` bytes less: those with names in parts
 /// below the number given. Names are random, so that any share of them is a fair one; and as the
 /// copies in low parts go, what must go shrinks with them, so that the choice stays the same.
-async fn leaving_below(service: &Service, donor: DonorId, over: u64) -> Result<u32, Error> {
+pub async fn leaving_below(service: &Service, donor: DonorId, over: u64) -> Result<u32, Error> {
     let mut bytes = vec![0_u64; PARTS as usize];
     let mut after = crate::catalog::chunks::ChunkId(0);
     loop {

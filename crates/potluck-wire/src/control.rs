@@ -28,8 +28,8 @@ pub use names::{
 };
 pub use reading::{CopyFault, Open, OpenFile, Opened, Report};
 pub use safety::{
-    Away, Damage, Fsck, FsckReport, GcResume, GiveBack, GiveBackStatus, GivingBack, Going, MayGo,
-    PolicyChanged, PolicySet, RepairAction, RepairControl, RepairState, RepairStatus,
+    Away, Damage, Departing, Fsck, FsckReport, GcResume, GiveBack, GiveBackStatus, GivingBack,
+    Going, MayGo, PolicyChanged, PolicySet, RepairAction, RepairControl, RepairState, RepairStatus,
     SLOWEST_SCRUB, ScrubNow, Trust,
 };
 pub use spaces::{SpaceCreate, SpaceInfo, SpaceList, SpaceRemove, Spaces};

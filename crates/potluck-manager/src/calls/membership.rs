@@ -5,7 +5,7 @@ use crate::ca::ProvenKey;
 use crate::catalog::members::{self, Member, NewMember};
 use crate::catalog::tokens::{self, Certified, NewToken, Token};
 use crate::catalog::{Durability, Error};
-use crate::departure::{self, Loss};
+use crate::departure::{self, Removal};
 use crate::failure;
 use crate::members::Caller;
 use crate::service::Service;
@@ -15,7 +15,7 @@ use potluck_wire::control::{
     Done, Invitation, InvitationList, InvitationRemove, Invitations, Invite, Invited, Join, Joined,
     Leave, MemberAbout, MemberList, Members, Revoke,
 };
-use potluck_wire::error::{ErrorKind, Failure, code};
+use potluck_wire::error::Failure;
 use potluck_wire::identity::fingerprint;
 use potluck_wire::packed::Blob;
 use potluck_wire::token::Role;
@@ -146,6 +146,11 @@ impl Answer for MemberList {
 
 impl Answer for Revoke {
     async fn answer(self, service: Arc<Service>, _: Caller) -> Result<Done, Failure> {
+        if service.pool().knows_donor(DonorId(self.member.0)) {
+            let Self { now, agreed, .. } = self;
+            let removal = Removal { now, agreed };
+            departure::allow(&service, DonorId(self.member.0), removal).await?;
+        }
         revoke(&service, self.member).await
     }
 }
@@ -154,25 +159,12 @@ impl Answer for Leave {
     async fn answer(self, service: Arc<Service>, caller: Caller) -> Result<Done, Failure> {
         let who = caller.member()?;
         if who.role == Role::Donor {
-            let loss = departure::look(&service, DonorId(who.member.0)).await?.loss;
-            if loss.files > 0 && self.agreed != Some(loss.digest()) {
-                return Err(still_needed(&who.name, &loss));
-            }
+            let Self { now, agreed } = self;
+            let removal = Removal { now, agreed };
+            departure::allow(&service, DonorId(who.member.0), removal).await?;
         }
         revoke(&service, who.member).await
     }
-}
-
-/// Files would be lost with a donor that wants to leave.
-fn still_needed(name: &str, loss: &Loss) -> Failure {
-    let shown = loss.paths.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
-    let more = if loss.files > 3 { ", …" } else { "" };
-    let what = match loss.files {
-        1 => format!("1 file needs what only {name} holds: {shown}"),
-        files => format!("{files} files need what only {name} holds: {shown}{more}"),
-    };
-    Failure::new(ErrorKind::Conflict, code::NOT_AGREED, what)
-        .hint("give all back first (`potluck give-back --all`), or look at the list again and decide anew")
 }
 
 /// Ends a membership, and what the member has open.

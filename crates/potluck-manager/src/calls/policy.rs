@@ -9,6 +9,7 @@ use potluck_core::policy::{BadPolicy, Override, Policy};
 use potluck_wire::control::{PolicyChanged, PolicySet};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::token::Role;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl Answer for PolicySet {
@@ -73,7 +74,7 @@ fn weigh(service: &Service, policy: Policy) -> PolicyChanged {
     PolicyChanged {
         needs_donors: policy.redundancy().donors(),
         donors: pool.takers(now).len() as u32,
-        free_bytes: pool.room(None, now),
+        free_bytes: pool.room(&BTreeSet::new(), now),
         policy,
         files: 0,
         bytes: 0,

@@ -39,7 +39,7 @@ impl Answer for Status {
             donor.bad = copies.bad;
             let giving = service.pool().giving(donor.donor).is_some();
             if giving {
-                donor.giving_back = Some(give_back::progress(&service, donor.donor, None).await?);
+                donor.giving_back = Some(give_back::progress(&service, donor.donor).await?);
             }
         }
         let disks = donors.iter().filter_map(disk_alarm);

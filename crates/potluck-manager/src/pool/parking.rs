@@ -53,7 +53,7 @@ impl Pool {
     /// wrote to a disk whose owner wants space back, and, the oldest first, as many as hold too much.
     pub fn parked_too_long(&self, window: Duration, now: Tick) -> Vec<SessionId> {
         let wanted_back = self.wanted_back();
-        let (mut room, lent) = (self.room(None, now), self.lent(now));
+        let (mut room, lent) = (self.room(&BTreeSet::new(), now), self.lent(now));
         let mut of_members = self.parked_bytes();
         let mut over = Vec::new();
         for (since, id, member) in self.parked_sessions() {

@@ -19,6 +19,8 @@ use std::time::Duration;
 const TOO_MANY_PERCENT: usize = 30;
 /// In pools of fewer donors one or two are that share.
 const TOO_MANY_OF: usize = 4;
+/// Donors that are named where all have something in common; of more it is said how many.
+const NAMED: usize = 4;
 /// Losses this close to each other have one cause.
 const TOGETHER: Duration = Duration::from_secs(600);
 
@@ -175,34 +177,55 @@ impl Standings {
         self.proves(donor, name) && self.get(donor).is_some_and(|at| at.worth.counts())
     }
 
-    /// The same without what one donor has, and without all that leaves any donor at once: two
+    /// The same without what these donors have, and without all that leaves any donor at once: two
     /// owners who take their space at the same time must not count on each other's copies.
-    pub fn without(&self, donor: DonorId) -> Self {
-        let mut without = self.beside(donor);
-        if let Some(standing) = without.0.get_mut(&donor) {
+    pub fn without(&self, donors: &BTreeSet<DonorId>) -> Self {
+        let mut without = self.beside(donors);
+        for standing in without.each(donors) {
             (standing.worth, standing.worth_leaving) = (Worth::Lost, Worth::Lost);
         }
         without
     }
 
-    /// The same if all that one donor has left it, made elsewhere first.
-    pub fn leaving(&self, donor: DonorId) -> Self {
+    /// The same if all that these donors have left them, made elsewhere first.
+    pub fn leaving(&self, donors: &BTreeSet<DonorId>) -> Self {
         let mut leaving = self.clone();
-        if let Some(standing) = leaving.0.get_mut(&donor) {
+        for standing in leaving.each(donors) {
             (standing.below, standing.rule, standing.takes) = (PARTS, Rule::WhenWhole, false);
         }
         leaving
     }
 
-    /// The same without what leaves at once any donor but this one.
-    pub fn beside(&self, donor: DonorId) -> Self {
+    /// The same if a donor's copies with names in parts below `below` left it, as they do where its
+    /// owner lends less.
+    pub fn shrinking(&self, donor: DonorId, below: u32) -> Self {
+        let mut shrinking = self.clone();
+        if let Some(standing) = shrinking.0.get_mut(&donor).filter(|at| at.below < below) {
+            (standing.below, standing.rule, standing.takes) = (below, Rule::WhenSafe, false);
+        }
+        shrinking
+    }
+
+    /// The same if nothing left these donors.
+    pub fn staying(&self, donors: &BTreeSet<DonorId>) -> Self {
+        let mut staying = self.beside(donors);
+        staying.each(donors).for_each(|standing| standing.below = 0);
+        staying
+    }
+
+    /// The same without what leaves at once any donor but these.
+    pub fn beside(&self, donors: &BTreeSet<DonorId>) -> Self {
         let mut beside = self.clone();
         for (id, standing) in &mut beside.0 {
-            if *id != donor && standing.rule == Rule::AtOnce {
+            if !donors.contains(id) && standing.rule == Rule::AtOnce {
                 standing.worth_leaving = Worth::Lost;
             }
         }
         beside
+    }
+
+    fn each(&mut self, donors: &BTreeSet<DonorId>) -> impl Iterator<Item = &mut Standing> {
+        self.0.iter_mut().filter(|(id, _)| donors.contains(*id)).map(|(_, standing)| standing)
     }
 
     /// The same if all donors that were given up came back with all they had.
@@ -318,10 +341,39 @@ impl Pool {
     }
 
     /// Bytes that donors can take now, without `but`.
-    pub fn room(&self, but: Option<DonorId>, now: Tick) -> u64 {
-        let takers = self.donors.iter().map(|(id, _)| id);
-        let takers = takers.filter(|id| Some(*id) != but && self.takes(*id, now));
-        takers.map(|id| self.free_at(id)).sum()
+    pub fn room(&self, but: &BTreeSet<DonorId>, now: Tick) -> u64 {
+        self.willing(but, now).map(|id| self.free_at(id)).sum()
+    }
+
+    /// Donors that take copies now, without `but`.
+    pub fn willing(&self, but: &BTreeSet<DonorId>, now: Tick) -> impl Iterator<Item = DonorId> {
+        let all = self.donors.iter().map(|(id, _)| id);
+        all.filter(move |id| !but.contains(id) && self.takes(*id, now))
+    }
+
+    /// Why the donors that take no copies do not, without `but`; `None` where all take some. What
+    /// is said to be impossible may be so because of somebody's own give-back, or of a donor that is
+    /// only silent.
+    pub fn unwilling(&self, but: &BTreeSet<DonorId>, now: Tick) -> Option<String> {
+        let why = |(id, donor): (DonorId, &Donor)| {
+            let record = &donor.record;
+            let state = self.donors.state(id, now, &self.limits);
+            let why = match state {
+                _ if record.giving.is_some() => "gives its space back",
+                DonorState::Gone => "is given up",
+                DonorState::Live if record.quarantined.is_some() => "is quarantined",
+                DonorState::Live if record.excess > 0 => "holds more than its owner lends",
+                DonorState::Live => "has just started",
+                _ => "is not heard",
+            };
+            format!("{} {why}", donor.name())
+        };
+        let rest = |(id, _): &(DonorId, &Donor)| !but.contains(id) && !self.takes(*id, now);
+        let all: Vec<String> = self.donors.iter().filter(rest).map(why).collect();
+        let more = all.len().saturating_sub(NAMED);
+        let more = (more > 0).then(|| format!("and {more} more do not take any either"));
+        let named = all.into_iter().take(NAMED).chain(more);
+        Some(named.collect::<Vec<_>>().join(", ")).filter(|said| !said.is_empty())
     }
 
     /// Bytes a donor can still take, promises to sessions and to repair taken off.
@@ -332,11 +384,11 @@ impl Pool {
 
     /// How many donors would be left for files to lie on if `but` left: those that are not given up,
     /// and do not leave themselves.
-    pub fn stayers(&self, but: DonorId, now: Tick) -> usize {
+    pub fn stayers(&self, but: &BTreeSet<DonorId>, now: Tick) -> usize {
         let stays = |(id, donor): &(DonorId, &Donor)| {
             let record = &donor.record;
             let leaves = record.leaves() || record.quarantined.is_some();
-            *id != but && !leaves && !self.is_gone(*id, now)
+            !but.contains(id) && !leaves && !self.is_gone(*id, now)
         };
         self.donors.iter().filter(stays).count()
     }
@@ -344,7 +396,7 @@ impl Pool {
     /// Whether a donor leaves, and no other stays.
     pub fn all_leave(&self, now: Tick) -> bool {
         let mut leaving = self.donors.iter().filter(|(_, donor)| donor.record.leaves());
-        leaving.next().is_some_and(|(id, _)| self.stayers(id, now) == 0)
+        leaving.next().is_some_and(|(id, _)| self.stayers(&[id].into(), now) == 0)
     }
 
     /// Donors that can take copies, and what fails with each.
@@ -486,8 +538,12 @@ impl Pool {
 
     /// A donor by its name and its number, for the log.
     pub fn called(&self, donor: DonorId) -> String {
-        let name = self.donors.get(donor).map_or("unknown", |known| known.name());
-        chronicle::called(name, donor)
+        chronicle::called(&self.named(donor), donor)
+    }
+
+    /// What people call a donor.
+    pub fn named(&self, donor: DonorId) -> String {
+        self.donors.get(donor).map_or("unknown", |known| known.name()).to_owned()
     }
 
     /// How long each donor has been silent; those never heard left out.

@@ -4,9 +4,10 @@ use super::excess::{Excess, Ground, MAX_EXCESS, MAX_VOTES, Vote};
 use super::file::{File, copies, goal_is_there, judged, least};
 use super::leaving::{Blocked, Moving};
 use super::metadata::Metadata;
+use super::takers::Takers;
 use crate::catalog::units::{Layout, Root, Unit};
 use crate::catalog::versions::Version;
-use crate::pool::{Group, Rule, Standing, Standings};
+use crate::pool::{Group, Rule, Standings};
 use potluck_core::chunk::{ChunkKind, ChunkName};
 use potluck_core::erasure::Ec;
 use potluck_core::ids::{DonorId, VersionId};
@@ -185,9 +186,11 @@ pub struct Findings {
     pub moving: BTreeMap<DonorId, Moving>,
     /// What of that nobody takes.
     pub blocked: BTreeMap<DonorId, Blocked>,
+    /// Chunks at donors that leave and are not heard, which files are less safe without.
+    pub unreached: BTreeMap<DonorId, u64>,
     /// Files that cannot be read and that donors which were given up may bring back.
     pub awaited: BTreeMap<DonorId, u64>,
-    takers: Vec<Taker>,
+    takers: Takers,
     /// Copies that were counted as lacking, under how many deaths.
     counted: BTreeMap<Lacking, usize>,
     jobs: u64,
@@ -195,14 +198,6 @@ pub struct Findings {
     files: u64,
     /// Votes that are remembered of all copies together.
     votes: usize,
-}
-
-/// A donor that took copies when the survey began.
-#[derive(Debug)]
-struct Taker {
-    donor: DonorId,
-    domain: Domain,
-    free: u64,
 }
 
 /// A unit under the survey's eyes.
@@ -270,11 +265,7 @@ impl Look<'_> {
 impl Findings {
     /// An empty survey.
     pub fn new(standings: Standings) -> Self {
-        let taker = |(donor, standing): (DonorId, &Standing)| {
-            let Standing { domain, free, takes, .. } = *standing;
-            takes.then_some(Taker { donor, domain, free })
-        };
-        let takers = standings.iter().filter_map(taker).collect();
+        let takers = Takers::new(&standings);
         Self { standings, takers, ..Self::default() }
     }
 
@@ -400,6 +391,9 @@ impl Findings {
         let mut pressed = false;
         for shard in judged.lacking() {
             let piece = &look.layout.pieces[unit.shards[shard]];
+            if !look.goal {
+                self.note_unreached(piece);
+            }
             let mut copies = look.copies[unit.shards[shard]].iter();
             pressed |= copies.any(|copy| self.presses(copy));
             // A copy on its way out is there: it need only stay.
@@ -434,29 +428,31 @@ impl Findings {
             used: relied.filter_map(domain).collect(),
             make,
         };
+        let planned = self.takers.plan(&job);
         if !look.goal {
-            self.note_blocked(look.version, &job);
+            self.note_blocked(look.version, &job, &planned);
         }
-        self.push(job);
+        self.push(job, planned);
     }
 
-    fn push(&mut self, mut job: Job) {
+    fn push(&mut self, mut job: Job, planned: Vec<Option<usize>>) {
         // Who failed lately is asked again by a later survey: its jobs would only stand before
         // those that others can do.
         let standings = &self.standings;
         let sends = |donor: &DonorId| standings.get(*donor).is_some_and(|at| at.sends);
-        let (make, sourceless): (Vec<Make>, Vec<Make>) =
-            job.make.iter().partition(|make| job.has_source(make, &sends));
+        let all = job.make.len();
+        let sent = job.make.iter().zip(planned).filter(|(make, _)| job.has_source(make, &sends));
+        let (make, planned): (Vec<Make>, Vec<Option<usize>>) = sent.unzip();
         let count = if job.is_goal() { &mut self.sourceless_goals } else { &mut self.sourceless };
-        *count += sourceless.len() as u64;
+        *count += (all - make.len()) as u64;
         job.make = make;
         if job.make.is_empty() {
             return;
         }
-        self.count_lacking(&job);
+        self.count_lacking(&job, &planned);
         // What nobody can take is looked at behind all else, and forgotten before all else; so is,
         // before that, what no file was promised yet.
-        let takeable = job.make.iter().any(|make| self.is_takeable(&job, make));
+        let takeable = planned.iter().any(Option::is_some);
         let urgency = match (takeable, job.is_goal()) {
             (true, false) => job.tolerates,
             (true, true) => u32::MAX - 1,
@@ -473,12 +469,12 @@ impl Findings {
 
     /// Counts what a job makes, unless it is counted for another file; where that one survives more
     /// deaths, it counts under this one's.
-    fn count_lacking(&mut self, job: &Job) {
+    fn count_lacking(&mut self, job: &Job, planned: &[Option<usize>]) {
         let slot = job.tolerates as usize;
         if self.lacking.len() <= slot && !job.is_goal() {
             self.lacking.resize(slot + 1, 0);
         }
-        for (copy, bytes) in job.lacking(0) {
+        for ((copy, bytes), taker) in job.lacking(0).zip(planned) {
             let before = self.counted.get(&copy).copied();
             if before.is_some() || self.counted.len() < MAX_COUNTED {
                 self.counted.insert(copy, before.map_or(slot, |before| before.min(slot)));
@@ -489,6 +485,9 @@ impl Findings {
                 (false, None) => {
                     self.lacking[slot] += 1;
                     self.lacking_bytes += bytes;
+                    if let Some(at) = taker {
+                        self.takers.reserve(*at, bytes);
+                    }
                 }
                 (false, Some(before)) if slot < before => {
                     self.lacking[before] -= 1;
@@ -497,21 +496,6 @@ impl Findings {
                 (false, Some(_)) => {}
             }
         }
-    }
-
-    /// Whether some donor could take a copy to make (core's `repair_plan::target`).
-    pub(super) fn is_takeable(&self, job: &Job, make: &Make) -> bool {
-        let shard = &job.shards[make.shard];
-        let able = || self.takers.iter().filter(|taker| !shard.at.contains(&taker.donor));
-        let roomy = |taker: &Taker| taker.free >= u64::from(shard.len);
-        let mut apart = able()
-            .filter(|taker| job.used.iter().all(|(_, domain)| *domain != taker.domain))
-            .peekable();
-        if apart.peek().is_some() || !make.missing {
-            return apart.any(roomy);
-        }
-        let fresh = |taker: &&Taker| job.used.iter().all(|(donor, _)| *donor != taker.donor);
-        able().filter(fresh).any(roomy)
     }
 
     /// Whether a copy is on its way out because its donor's owner needs the space.

@@ -1,6 +1,7 @@
 //! What leaves donors, as a survey finds it.
 
-use super::findings::{Findings, Job, Make};
+use super::findings::{Findings, Job};
+use crate::catalog::units::Piece;
 use crate::catalog::versions::Version;
 use crate::pool::Standing;
 use potluck_core::policy::Redundancy;
@@ -25,10 +26,20 @@ pub struct Blocked {
 }
 
 impl Findings {
-    /// Counts what is to leave donors and nobody else takes.
-    pub(super) fn note_blocked(&mut self, version: &Version, job: &Job) {
-        let stays = |make: &&Make| !self.is_takeable(job, make);
-        for make in job.make.iter().filter(stays).collect::<Vec<_>>() {
+    /// A chunk lacks copies: those at donors that leave and are not heard would be of use.
+    pub(super) fn note_unreached(&mut self, piece: &Piece) {
+        for (donor, _) in piece.holders.iter().filter(|_| !self.own) {
+            let standing = self.standings.get(*donor);
+            if standing.is_some_and(|at| at.leaves(&piece.name) && at.worth == Worth::Silent) {
+                *self.unreached.entry(*donor).or_default() += 1;
+            }
+        }
+    }
+
+    /// Counts what is to leave donors and nobody else takes, where each copy goes as `planned`.
+    pub(super) fn note_blocked(&mut self, version: &Version, job: &Job, planned: &[Option<usize>]) {
+        let stays = job.make.iter().zip(planned).filter(|(_, taker)| taker.is_none());
+        for (make, _) in stays {
             let shard = &job.shards[make.shard];
             let leaves = |at: &Standing| at.leaves(&shard.name) && at.worth != Worth::Lost;
             for donor in &shard.at {

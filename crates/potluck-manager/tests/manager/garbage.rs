@@ -1,6 +1,7 @@
 use crate::lab::{Donor, Lab, chunk, commit, eventually, file, offer, reserve, write};
+use potluck_core::ids::DonorId;
 use potluck_wire::control::{
-    Abort, CopyFault, Holding, Open, Order, Outcome, Remove, Report, Status,
+    Abort, CopyFault, Departing, Holding, Open, Order, Outcome, Remove, Report, Revoke, Status,
 };
 use potluck_wire::packed::Packed;
 use potluck_wire::token::Role;
@@ -125,7 +126,10 @@ async fn chunks_only_on_a_removed_donor_are_forgotten() {
     let lab = Lab::new().await;
     let (user, donor) = (lab.user().await, lab.donor("basement").await);
     write(&user, "pot://lab/a", 1, &donor).await;
-    let revoke = potluck_wire::control::Revoke { member: donor.identity.about.member };
+    let member = donor.identity.about.member;
+    let look = Departing { donors: vec![DonorId(member.0)], over: None };
+    let agreed = lab.admin().call(&look).await.expect("told").listing;
+    let revoke = Revoke { agreed, ..Revoke::of(member) };
     lab.admin().call(&revoke).await.expect("revoked");
     let open = Open { path: "pot://lab/a".parse().expect("path"), recursive: false, after: None };
     assert!(user.call(&open).await.expect("opened").files[0].holders[0].is_empty());

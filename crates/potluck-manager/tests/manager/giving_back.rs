@@ -3,15 +3,19 @@ use crate::lab::{LEN, chunk, commit, eventually, file, offer, refused, reserve};
 use potluck_core::ids::MemberId;
 use potluck_manager::ManagerConfig;
 use potluck_wire::control::{
-    Away, DonorState, GiveBack, GiveBackStatus, GivingBack, Going, Outcome, RepairAction,
-    RepairControl, Revoke,
+    Away, Departing, DonorState, GiveBack, GiveBackStatus, GivingBack, Going, Outcome,
+    RepairAction, RepairControl, Revoke,
 };
 use potluck_wire::error::{ErrorKind, code};
 use std::time::Duration;
 
 fn give_back(crew: &Crew, at: usize) -> GiveBack {
     let donor = Some(crew.members[at].id());
-    GiveBack { donor, now: false, agreed: None, dry_run: false, cancel: false }
+    GiveBack { donor, now: false, agreed: None, cancel: false }
+}
+
+fn departing(crew: &Crew, at: &[usize]) -> Departing {
+    Departing { donors: at.iter().map(|at| crew.members[*at].id()).collect(), over: None }
 }
 
 async fn progress(crew: &Crew, at: usize) -> GivingBack {
@@ -54,7 +58,7 @@ async fn what_would_be_lost_is_said_before_it_is() {
     let mut crew = Crew::new(3).await;
     crew.copies("pot://lab/single", &[1], &[0]).await;
     crew.copies("pot://lab/double", &[2], &[0, 1]).await;
-    let dry = GiveBack { dry_run: true, now: true, ..give_back(&crew, 0) };
+    let dry = departing(&crew, &[0]);
     let told = crew.lab.admin().call(&dry).await.expect("told");
     assert_eq!((told.lost, told.lost_files), (vec!["pot://lab/single/1".to_string()], 1));
     crew.work(Duration::from_millis(1500)).await;
@@ -75,7 +79,7 @@ async fn that_too_few_would_stay_is_said_before_it_begins() {
     crew.copies("pot://lab/triple", &[1], &[0, 1, 2]).await;
     crew.copies("pot://lab/double", &[2], &[0, 1]).await;
     let look = async |at| {
-        let dry = GiveBack { dry_run: true, ..give_back(&crew, at) };
+        let dry = departing(&crew, &[at]);
         crew.lab.admin().call(&dry).await.expect("told").may_go
     };
     let told = look(2).await;
@@ -83,6 +87,40 @@ async fn that_too_few_would_stay_is_said_before_it_begins() {
     assert!(told.why.contains("3 donors") && told.why.contains("2 are available"), "{told:?}");
     let begun = crew.lab.admin().call(&give_back(&crew, 2)).await.expect("begun").may_go;
     assert_eq!((&begun, progress(&crew, 2).await.may_go), (&told, begun.clone()), "and goes on so");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn donors_that_leave_together_do_not_count_on_each_other() {
+    let mut crew = Crew::new(3).await;
+    crew.copies("pot://lab/double", &[1], &[0, 1]).await;
+    crew.copies("pot://lab/single", &[2], &[2]).await;
+    crew.beat().await;
+    let admin = crew.lab.admin();
+    let look = async |at: &[usize]| admin.call(&departing(&crew, at)).await.expect("told");
+    for at in 0..2 {
+        let alone = look(&[at]).await;
+        assert_eq!(alone.may_go.verdict, Going::AfterMoving, "{alone:?}");
+        assert_eq!((alone.lost_files, alone.less_safe_files), (0, 1), "{alone:?}");
+        assert_eq!(alone.less_safe, ["pot://lab/double/1"]);
+    }
+    let both = look(&[0, 1]).await;
+    assert_eq!(both.may_go.verdict, Going::Stuck, "two copies need two: {both:?}");
+    assert!(both.may_go.why.contains("2 copies need 2 donors and 1 is"), "{both:?}");
+    assert_eq!((both.lost_files, both.less_safe_files), (1, 0), "{both:?}");
+
+    // A donor asks for those that leave with it, and is told the paths of what lies on it.
+    let own = &crew.members[2].donor.caller;
+    let all = own.call(&departing(&crew, &[0, 1, 2])).await.expect("of them");
+    assert_eq!((all.lost_files, all.lost), (2, vec!["pot://lab/single/2".to_string()]));
+    let others = own.call(&departing(&crew, &[0, 1])).await.expect_err("not of them");
+    assert_eq!(others.kind, ErrorKind::Auth);
+
+    // The manager itself removes none that files need, whoever asks.
+    let member = MemberId(crew.members[0].id().0);
+    let refused = admin.call(&Revoke::of(member)).await.expect_err("needed");
+    assert_eq!((refused.kind, &*refused.code), (ErrorKind::Conflict, code::NOT_EMPTY));
+    assert!(refused.message.contains("less safe than promised"), "{refused:?}");
+    admin.call(&Revoke { now: true, ..Revoke::of(member) }).await.expect("said so");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -94,7 +132,7 @@ async fn what_is_lost_is_what_was_agreed_to_though_two_owners_take_their_space()
     let now = |at| GiveBack { now: true, ..give_back(&crew, at) };
     let admin = crew.lab.admin();
     let look = async |at| {
-        let planned = admin.call(&GiveBack { dry_run: true, ..now(at) }).await.expect("told");
+        let planned = admin.call(&departing(&crew, &[at])).await.expect("told");
         (planned.lost_files, planned.listing)
     };
     let ((one, first), (none, second)) = (look(0).await, look(1).await);
@@ -135,17 +173,20 @@ async fn what_is_lost_anyway_keeps_no_donor() {
     .await;
     let admin = crew.lab.admin();
     let look = async |at| {
-        let dry = GiveBack { dry_run: true, now: true, ..give_back(&crew, at) };
+        let dry = departing(&crew, &[at]);
         admin.call(&dry).await.expect("told").lost
     };
     assert_eq!(look(0).await, ["pot://lab/single/4"], "the other is not lost by this one");
     assert!(look(1).await.is_empty(), "the other of the two has enough with what is there");
     let dead = MemberId(crew.members[1].id().0);
-    admin.call(&Revoke { member: dead }).await.expect("removed");
+    admin.call(&Revoke::of(dead)).await.expect("removed");
     assert_eq!(look(2).await.len(), 1, "now it needs this one");
     assert_eq!(look(0).await.len(), 2, "and the one that is there");
     let dead = MemberId(crew.members[2].id().0);
-    admin.call(&Revoke { member: dead }).await.expect("removed");
+    let refused = admin.call(&Revoke::of(dead)).await.expect_err("needed");
+    assert_eq!(refused.kind, ErrorKind::Conflict, "{refused:?}");
+    let agreed = admin.call(&departing(&crew, &[2])).await.expect("told").listing;
+    admin.call(&Revoke { agreed, ..Revoke::of(dead) }).await.expect("removed");
     assert_eq!(look(0).await, ["pot://lab/single/4"], "it is lost for ever");
     // And its rest does not hold up who leaves.
     admin.call(&RepairControl { action: RepairAction::Now }).await.expect("resumed");

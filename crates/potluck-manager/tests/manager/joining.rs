@@ -90,7 +90,7 @@ async fn roles_may_do_what_is_theirs_and_nothing_else() {
     for failure in [
         refused(&user, &Invite { role: Role::Admin, ttl_seconds: 60 }).await,
         refused(&user, &space).await,
-        refused(&user, &Revoke { member: MemberId(1) }).await,
+        refused(&user, &Revoke::of(MemberId(1))).await,
         refused::<Heartbeat>(&user, &donor.heartbeat(0)).await,
         refused::<Heartbeat>(&admin, &donor.heartbeat(0)).await,
         refused(&donor.caller, &SpaceList {}).await,
@@ -125,15 +125,16 @@ async fn x5_a_revoked_member_is_refused_on_its_open_connections_too() {
     let ada = lab.join(Role::User, "ada").await;
     let caller = lab.caller(&ada);
     caller.call(&SpaceList {}).await.expect("a member");
-    lab.admin().call(&Revoke { member: ada.about.member }).await.expect("revoked");
+    lab.admin().call(&Revoke::of(ada.about.member)).await.expect("revoked");
     for caller in [caller, lab.caller(&ada)] {
         let failure = refused(&caller, &SpaceList {}).await;
         assert_eq!((failure.kind, failure.code.as_str()), (ErrorKind::Auth, code::REVOKED));
     }
     let donor = lab.donor("basement").await;
-    lab.admin().call(&Revoke { member: donor.identity.about.member }).await.expect("revoked");
+    let revoke = Revoke { now: true, ..Revoke::of(donor.identity.about.member) };
+    lab.admin().call(&revoke).await.expect("revoked");
     assert_eq!(refused(&donor.caller, &donor.heartbeat(1)).await.code, code::REVOKED);
     assert!(lab.admin().call(&Status {}).await.expect("status").donors.is_empty());
-    let last = refused(&lab.admin(), &Revoke { member: MemberId(1) }).await;
+    let last = refused(&lab.admin(), &Revoke::of(MemberId(1))).await;
     assert_eq!(last.kind, ErrorKind::Conflict);
 }

@@ -1,7 +1,9 @@
 use crate::crew::Crew;
 use crate::lab::{LEN, chunk};
 use potluck_core::clock::Clock;
-use potluck_wire::control::{Away, DonorState, Fsck, GiveBack, Order, RepairAction, RepairControl};
+use potluck_wire::control::{
+    Away, Departing, DonorState, Fsck, Order, RepairAction, RepairControl,
+};
 use rusqlite::Connection;
 use std::sync::Arc;
 use std::time::Duration;
@@ -291,8 +293,7 @@ async fn l1_a_damaged_record_is_told_of_by_path_and_keeps_no_other_file_from_rep
         ("pot://lab/a/1", false)
     );
     assert!(report.found[0].damaged.is_some() && report.found[0].health.unreadable > 0);
-    let donor = Some(crew.members[1].id());
-    let ask = GiveBack { donor, now: true, dry_run: true, cancel: false, agreed: None };
+    let ask = Departing { donors: vec![crew.members[1].id()], over: None };
     let would = crew.lab.admin().call(&ask).await.expect("told");
     assert!(would.lost.contains(&"pot://lab/a/1".to_string()), "{would:?}");
 

@@ -218,7 +218,7 @@ async fn x5_revoking_a_user_ends_what_it_was_writing() {
     let lab = Lab::new().await;
     let ada = lab.join(potluck_wire::token::Role::User, "ada").await;
     let session = reserve(&lab.caller(&ada), 100).await.expect("reserved").session;
-    let revoke = potluck_wire::control::Revoke { member: MemberId(ada.about.member.0) };
+    let revoke = potluck_wire::control::Revoke::of(MemberId(ada.about.member.0));
     lab.admin().call(&revoke).await.expect("revoked");
     assert_eq!(lab.admin().call(&Status {}).await.expect("status").sessions, 0);
     assert_eq!(refused(&lab.admin(), &Renew { session }).await.code, code::NO_SESSION);

@@ -128,6 +128,9 @@ pub struct MemberAbout {
 /// Called again, it is refused as everything is to somebody who is no member.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Leave {
+    /// Also where files are less safe without it than promised, until they are made whole again.
+    #[serde(default)]
+    pub now: bool,
     /// The list of files, by its digest, that its owner agreed to lose: [`super::GivingBack::listing`].
     pub agreed: Option<Digest>,
 }
@@ -149,10 +152,25 @@ pub struct Found {
     pub donors: Vec<Addresses>,
 }
 
-/// Takes a member's rights away (admins).
+/// Takes a member's rights away (admins). A donor is removed only where no file needs it, unless its
+/// caller says otherwise.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Revoke {
     /// Who.
     pub member: MemberId,
+    /// Of a donor: also where files are less safe without it than promised, until they are made whole
+    /// again.
+    #[serde(default)]
+    pub now: bool,
+    /// Of a donor: the list of files, by its digest, that are lost with it:
+    /// [`super::GivingBack::listing`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agreed: Option<Digest>,
+}
+impl Revoke {
+    /// Nobody loses anything by it.
+    pub fn of(member: MemberId) -> Self {
+        Self { member, now: false, agreed: None }
+    }
 }
 call!(Revoke => Done, "revoke", once);

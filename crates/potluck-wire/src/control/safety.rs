@@ -150,14 +150,23 @@ pub struct GiveBack {
     /// by now and not empty, nothing begins. `None`: whatever is lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agreed: Option<Digest>,
-    /// Only say what would be lost.
-    #[serde(default)]
-    pub dry_run: bool,
     /// Call an earlier give-back off; the space is lent again.
     #[serde(default)]
     pub cancel: bool,
 }
 call!(GiveBack => GivingBack, "give-back");
+
+/// Asks what it means that donors leave, all of them together, or that one of them holds less: nothing
+/// begins. A donor asks for sets that it is of; it is told the paths of files that lie on it.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Departing {
+    /// Which; empty: the donor that asks.
+    pub donors: Vec<DonorId>,
+    /// So many bytes leave each, to other donors first; `None`: all that they hold.
+    pub over: Option<u64>,
+}
+call!(Departing => GivingBack, "departing");
 
 /// How far a give-back is.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -201,10 +210,16 @@ pub struct GivingBack {
     pub safe_to_remove: bool,
     /// The goal is reached.
     pub done: bool,
-    /// Files that are lost, or with `dry_run` would be, if the space is taken now; the first few.
+    /// Files that are lost, or as [`Departing`] tells would be, if the space is taken now; the first
+    /// few.
     pub lost: Vec<String>,
     /// How many files that are in all.
     pub lost_files: u64,
+    /// Files that are not lost, and would be less safe than promised until they are made whole again,
+    /// if the space were taken now; the first few.
+    pub less_safe: Vec<String>,
+    /// How many files that are in all.
+    pub less_safe_files: u64,
     /// What names the whole list of these, to be agreed to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub listing: Option<Digest>,

@@ -10,7 +10,7 @@ use crate::progress_bar;
 use potluck_client::pool::Client;
 use potluck_core::ids::DonorId;
 use potluck_core::size::format_size;
-use potluck_wire::control::{GiveBack, GiveBackStatus, GivingBack, Going, MayGo};
+use potluck_wire::control::{Departing, GiveBack, GiveBackStatus, GivingBack, Going, MayGo};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::fmt::Write;
 use std::time::Duration;
@@ -61,12 +61,12 @@ pub async fn cancel(
 }
 
 fn order(place: &Place<'_>, now: bool) -> GiveBack {
-    GiveBack { donor: place.donor, now, agreed: None, dry_run: false, cancel: false }
+    GiveBack { donor: place.donor, now, agreed: None, cancel: false }
 }
 
-/// Asks what would be lost if all were taken now.
-pub fn look(place: &Place<'_>) -> GiveBack {
-    GiveBack { dry_run: true, ..order(place, true) }
+/// Asks what it means that all is taken.
+pub fn look(place: &Place<'_>) -> Departing {
+    Departing { donors: place.donor.into_iter().collect(), over: None }
 }
 
 /// Takes all from a donor, and waits until it is done.
@@ -78,8 +78,7 @@ pub async fn empty(
     shown: bool,
 ) -> Result<Ending, Failure> {
     if pace.caution.dry_run {
-        let look = GiveBack { dry_run: true, ..order(place, pace.now) };
-        let planned = client.call(&look).await?;
+        let planned = client.call(&look(place)).await?;
         output.result(&planned, |planned| plan(place, pace.now, planned));
         return Ok(Ending::Done);
     }
@@ -109,7 +108,7 @@ async fn begin_now(
     output: &Output,
 ) -> Result<GivingBack, Failure> {
     loop {
-        let planned = client.call(&GiveBack { dry_run: true, ..order(place, true) }).await?;
+        let planned = client.call(&look(place)).await?;
         if planned.lost_files > 0 {
             output.note(&plan(place, true, &planned));
             let question = format!("lose {} for ever?", count(planned.lost_files, "file"));
@@ -133,12 +132,14 @@ fn plan(place: &Place<'_>, now: bool, planned: &GivingBack) -> String {
         let _ = write!(text, "\n! {LAST_DONOR}");
     }
     if !now {
-        text.push_str("\nwhat other donors lack of it moves to them first; nothing is lost");
-        hindrances(place, planned).iter().for_each(|what| text.push_str(&format!("\n! {what}")));
+        let _ = write!(text, "\n{}", moving(planned));
         return text;
     }
     if planned.lost_files == 0 {
-        text.push_str("\nevery file has enough elsewhere; nothing is lost");
+        text.push_str("\nevery file has enough elsewhere to be read; nothing is lost");
+        if planned.less_safe_files > 0 {
+            let _ = write!(text, "\n{}", weakened(planned));
+        }
         return text;
     }
     let _ = write!(text, "\n{} would be lost for ever:", count(planned.lost_files, "file"));
@@ -150,6 +151,35 @@ fn plan(place: &Place<'_>, now: bool, planned: &GivingBack) -> String {
         let _ = write!(text, "\n  … and {more} more");
     }
     text
+}
+
+/// What becomes of what leaves a donor, and whether that comes to its end.
+pub fn moving(planned: &GivingBack) -> String {
+    let MayGo { verdict, why, .. } = &planned.may_go;
+    match verdict {
+        Going::Now => format!("nothing has to move first: {why}; nothing is lost"),
+        Going::AfterMoving => {
+            "what other donors lack of it moves to them first; nothing is lost".into()
+        }
+        Going::Stuck => format!(
+            "what other donors take moves to them, and the rest stays\n! {}",
+            why_not(planned).unwrap_or_default()
+        ),
+        Going::NotKnown => {
+            format!("whether all of it can move to other donors is not known yet: {why}")
+        }
+    }
+}
+
+/// The files that have less for a while if a donor goes at once.
+pub fn weakened(planned: &GivingBack) -> String {
+    let shown = planned.less_safe.iter().take(3).map(|path| told(&output::name(path)).to_string());
+    let more = if planned.less_safe_files > 3 { ", …" } else { "" };
+    format!(
+        "{} would be less safe than promised until repair made them whole: {}{more}",
+        count(planned.less_safe_files, "file"),
+        shown.collect::<Vec<_>>().join(", ")
+    )
 }
 
 /// What becomes of the pool's own metadata when no donor stays.
@@ -338,8 +368,10 @@ mod tests {
         let narrow = GivingBack { may_go: may_go(Going::Stuck), ..planned.clone() };
         let text = plan(&place(), false, &narrow);
         assert!(text.contains("! it cannot come to its end: too few; lend"), "{text}");
+        assert!(!text.contains("nothing is lost"), "{text}");
         let roomy = GivingBack { may_go: may_go(Going::AfterMoving), ..planned };
-        assert!(!plan(&place(), false, &roomy).contains('!'));
+        let text = plan(&place(), false, &roomy);
+        assert!(!text.contains('!') && text.contains("nothing is lost"), "{text}");
         let back = GivingBack { silent: true, stuck: 47, ..GivingBack::default() };
         let hindered = hindrances(&place(), &back);
         assert!(hindered[0].contains("start `potluck lend` there"), "{hindered:?}");
@@ -361,6 +393,7 @@ mod tests {
             "{text}"
         );
         assert!(text.ends_with("… and 3 more"), "{text}");
-        assert!(plan(&place(), false, &planned).contains("nothing is lost"));
+        let unknown = plan(&place(), false, &planned);
+        assert!(unknown.contains("not known yet") && !unknown.contains("lost"), "{unknown}");
     }
 }

@@ -214,7 +214,7 @@ async fn end(
             }
             agreed = loss.listing;
         }
-        match client.call(&control::Leave { agreed }).await {
+        match client.call(&control::Leave { now: args.now, agreed }).await {
             Err(failure) if failure.code == code::NOT_AGREED && args.now && !args.caution.yes => {
                 output.note(&failure.message);
             }

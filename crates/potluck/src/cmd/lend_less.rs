@@ -3,7 +3,7 @@
 //! the donor holds beyond it.
 
 use super::Ending;
-use super::give_back::{GoesOn, Place, hindrances};
+use super::give_back::{GoesOn, Place, hindrances, moving};
 use super::set::one_of;
 use crate::args;
 use crate::keys::{self, Daemon};
@@ -13,7 +13,7 @@ use crate::running::{self, Told};
 use crate::settings_file::SettingsFile;
 use potluck_client::pool::Client;
 use potluck_core::size::{count, exact_size, format_size, parse_size};
-use potluck_wire::control::{GiveBackStatus, GivingBack};
+use potluck_wire::control::{Departing, GiveBackStatus, GivingBack};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 const STUCK_PATIENCE: Duration = Duration::from_secs(60);
 
 /// What is lent before and afterwards.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 struct Less {
     dir: PathBuf,
     /// Bytes lent at most before, …
@@ -38,6 +38,9 @@ struct Less {
     to_move: u64,
     /// Whether no more is held than is lent now.
     done: bool,
+    /// Whether what moves can: as the pool judged before anything was changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    planned: Option<GivingBack>,
 }
 
 impl Less {
@@ -65,7 +68,11 @@ pub async fn run(
     let dir = one_of(&file, None)?;
     let less = planned(&file, dir, args.size, args.to)?;
     let held = status(client).await?.held;
-    let less = less.seen(held);
+    let mut less = less.seen(held);
+    if less.to_move > 0 {
+        let look = Departing { donors: Vec::new(), over: Some(less.to_move) };
+        less.planned = Some(client.call(&look).await?);
+    }
     if args.pace.caution.dry_run {
         output.result(&less, |less| plan(less, "would lend"));
         return Ok(Ending::Done);
@@ -114,7 +121,7 @@ fn planned(
         let what = format!("{} would be left to lend: {why}", format_size(lends));
         return refused(what, "`potluck give-back --all` gives all of it back");
     }
-    Ok(Less { dir, lent, lends, held: 0, to_move: 0, done: false })
+    Ok(Less { dir, lent, lends, held: 0, to_move: 0, done: false, planned: None })
 }
 
 /// Writes it down, and has the daemon go by it.
@@ -161,10 +168,10 @@ fn plan(less: &Less, lends: &str) -> String {
         format_size(*held)
     );
     if *to_move > 0 {
-        text.push_str(&format!(
-            ", of which {} move to other donors; nothing is lost",
-            format_size(*to_move)
-        ));
+        text.push_str(&format!(", of which {} are to leave", format_size(*to_move)));
+    }
+    if let Some(planned) = &less.planned {
+        text.push_str(&format!("\n{}", moving(planned)));
     }
     text
 }

@@ -1,15 +1,17 @@
 //! `potluck members`: who belongs to the pool.
 
 use super::Ending;
-use super::give_back::{self, Place};
-use super::nodes::only_there;
+use super::give_back::weakened;
+use super::nodes::{only_there, removable};
 use crate::args::{self, MembersLs, MembersRm};
 use crate::confirm::confirm;
 use crate::output::{Output, count, table, time};
 use crate::settings::Settings;
 use potluck_client::pool::Client;
 use potluck_core::ids::{DonorId, MemberId};
-use potluck_wire::control::{MemberAbout, MemberList, Members, Revoke};
+use potluck_wire::control::{
+    Departing, GivingBack, Going, MayGo, MemberAbout, MemberList, Members, Revoke,
+};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::token::Role;
 use serde::Serialize;
@@ -73,6 +75,25 @@ pub fn called(id: MemberId, all: &[MemberAbout]) -> String {
 struct RemovedMembers<'a> {
     members: &'a [&'a MemberAbout],
     removed: bool,
+    /// Of donors among them, as they would go together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    may_go: Option<&'a MayGo>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lost_files: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    less_safe_files: Option<u64>,
+}
+
+impl<'a> RemovedMembers<'a> {
+    fn of(members: &'a [&'a MemberAbout], look: Option<&'a GivingBack>, removed: bool) -> Self {
+        Self {
+            members,
+            removed,
+            may_go: look.map(|look| &look.may_go),
+            lost_files: look.map(|look| look.lost_files),
+            less_safe_files: look.map(|look| look.less_safe_files),
+        }
+    }
 }
 
 async fn remove(
@@ -95,14 +116,37 @@ async fn remove(
         return Err(Failure::new(ErrorKind::Conflict, code::NOT_ALLOWED, what)
             .hint("`potluck leave` ends your own membership"));
     }
-    for member in named.iter().filter(|member| member.role == Role::Donor && !member.revoked) {
-        keep_what_is_needed(member, client).await?;
-    }
+    let donors = named.iter().filter(|member| member.role == Role::Donor && !member.revoked);
+    let donors: Vec<_> = donors.collect();
+    // Together: none of them can count on what another has.
+    let look = match donors.is_empty() {
+        true => None,
+        false => {
+            let donors = donors.iter().map(|member| DonorId(member.member.0)).collect();
+            Some(client.call(&Departing { donors, over: None }).await?)
+        }
+    };
+    let names = donors.iter().map(|member| member.name.as_str()).collect::<Vec<_>>().join(" and ");
     if args.caution.dry_run {
-        output.result(&RemovedMembers { members: &named, removed: false }, |_| {
-            format!("{} would be removed from the pool:\n{}", members(&named), rows(&named, all))
+        let removed = RemovedMembers::of(&named, look.as_ref(), false);
+        output.result(&removed, |_| {
+            let removed = members(&named);
+            let listed = rows(&named, all);
+            match &look {
+                Some(look) if is_needed(look) => {
+                    format!("{removed} would not be removed:\n{listed}{}", removable(&names, look))
+                }
+                Some(look) => {
+                    let may = removable(&names, look);
+                    format!("{removed} would be removed from the pool:\n{listed}{may}")
+                }
+                None => format!("{removed} would be removed from the pool:\n{listed}"),
+            }
         });
         return Ok(Ending::Done);
+    }
+    if let Some(look) = look.as_ref().filter(|look| is_needed(look)) {
+        return Err(needed(&names, look));
     }
     if !args.caution.yes {
         output.note(rows(&named, all).trim_end());
@@ -110,9 +154,9 @@ async fn remove(
         confirm(&question, "add -y to do it without asking, or -n to only look").await?;
     }
     for member in &named {
-        client.call(&Revoke { member: member.member }).await?;
+        client.call(&Revoke::of(member.member)).await?;
     }
-    output.result(&RemovedMembers { members: &named, removed: true }, |_| {
+    output.result(&RemovedMembers::of(&named, look.as_ref(), true), |_| {
         let names: Vec<_> = named.iter().map(|member| called(member.member, all)).collect();
         let mut text = format!("removed: {}", names.join(", "));
         if named.iter().any(|member| member.role == Role::Donor) {
@@ -135,17 +179,31 @@ fn members(named: &[&MemberAbout]) -> String {
     }
 }
 
-/// Refuses to remove a donor that holds what no other has.
-async fn keep_what_is_needed(donor: &MemberAbout, client: &Client) -> Result<(), Failure> {
-    let MemberAbout { member, name, .. } = donor;
-    let place = Place { donor: Some(DonorId(member.0)), name, cancel: String::new() };
-    let loss = client.call(&give_back::look(&place)).await?;
-    if loss.lost_files == 0 {
-        return Ok(());
+/// Whether files need what donors have, or nobody can say yet.
+fn is_needed(look: &GivingBack) -> bool {
+    let unknown = look.may_go.verdict == Going::NotKnown;
+    look.lost_files + look.less_safe_files > 0 || unknown
+}
+
+/// Why donors are not removed, and what to do.
+fn needed(names: &str, look: &GivingBack) -> Failure {
+    let hint = "move what each holds to others first: `potluck nodes drain`; `potluck nodes rm` has \
+                --now and --force, and -n says what they mean";
+    match (look.lost_files, look.less_safe_files) {
+        (0, 0) => {
+            let why = &look.may_go.why;
+            let what = format!("whether {names} may go is not known yet: {why}");
+            Failure::new(ErrorKind::Retry, code::STUCK, what).hint("ask again in a moment")
+        }
+        (0, _) => {
+            let what = format!("without {names}, {}", weakened(look));
+            Failure::new(ErrorKind::Conflict, code::NOT_EMPTY, what).hint(hint)
+        }
+        _ => {
+            let what = only_there(names, look);
+            Failure::new(ErrorKind::Conflict, code::NOT_EMPTY, what).hint(hint)
+        }
     }
-    Err(Failure::new(ErrorKind::Conflict, code::NOT_EMPTY, only_there(name, &loss)).hint(format!(
-        "empty it first: `potluck nodes drain {member}`; to lose these files: `potluck nodes rm {member} --force`"
-    )))
 }
 
 /// The member that a person means: by name, or by number. One that was removed is meant by number

@@ -1,7 +1,7 @@
 //! `potluck nodes`: donors, as admins see and steer them.
 
 use super::Ending;
-use super::give_back::{self, Place};
+use super::give_back::{self, Place, weakened};
 use super::{away, donors};
 use crate::args::{Drain, NodeAway, NodeName, NodeRemove, Nodes};
 use crate::confirm::confirm;
@@ -10,7 +10,7 @@ use potluck_client::pool::Client;
 use potluck_core::ids::MemberId;
 use potluck_core::size::format_size;
 use potluck_wire::control::{DonorStatus, GivingBack, Going, MayGo, Revoke, Status, Trust};
-use potluck_wire::error::{ErrorKind, Failure, code};
+use potluck_wire::error::Failure;
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -113,9 +113,11 @@ struct RemovedDonor<'a> {
     may_go: &'a MayGo,
     lost: &'a [String],
     lost_files: u64,
+    less_safe: &'a [String],
+    less_safe_files: u64,
 }
 
-/// Removes a donor. What it alone has is asked for first, as if its space were taken now.
+/// Removes a donor. The manager refuses while a file needs it, unless the options say otherwise.
 async fn remove(args: NodeRemove, client: &Client, output: &Output) -> Result<Ending, Failure> {
     let donor = donors::named(client, &args.donor).await?;
     let place = Place { donor: Some(donor.donor), name: &donor.name, cancel: String::new() };
@@ -126,34 +128,31 @@ async fn remove(args: NodeRemove, client: &Client, output: &Output) -> Result<En
         may_go: &look.may_go,
         lost: &look.lost,
         lost_files: look.lost_files,
+        less_safe: &look.less_safe,
+        less_safe_files: look.less_safe_files,
     };
     if args.caution.dry_run {
         output.result(&report(false), |_| removable(&donor.name, &look));
         return Ok(Ending::Done);
     }
-    if look.lost_files > 0 && !args.force {
-        let what = only_there(&donor.name, &look);
-        return Err(Failure::new(ErrorKind::Conflict, code::NOT_EMPTY, what).hint(format!(
-            "empty it first: `potluck nodes drain {}`; --force loses these files",
-            donor.name
-        )));
-    }
-    if look.may_go.verdict == Going::NotKnown && !args.force {
-        let what = format!("whether {} may go is not known yet: {}", donor.name, look.may_go.why);
-        return Err(Failure::new(ErrorKind::Retry, code::STUCK, what)
-            .hint("ask again in a moment; --force removes it all the same"));
-    }
-    if look.may_go.verdict != Going::Now {
+    let revoke = Revoke {
+        now: args.now || args.force,
+        agreed: look.listing.filter(|_| args.force),
+        ..Revoke::of(MemberId(donor.donor.0))
+    };
+    // What is refused anyway is not asked about.
+    let allowed = args.force || look.lost_files == 0 && (args.now || look.less_safe_files == 0);
+    if look.may_go.verdict != Going::Now && allowed {
         output.note(&removable(&donor.name, &look));
     }
-    if !args.caution.yes {
+    if !args.caution.yes && allowed {
         let question = match look.lost_files {
             0 => format!("remove {} from the pool for ever?", donor.name),
             lost => format!("remove {} and lose {} for ever?", donor.name, count(lost, "file")),
         };
         confirm(&question, "add -y to do it without asking, or -n to only look").await?;
     }
-    client.call(&Revoke { member: MemberId(donor.donor.0) }).await?;
+    client.call(&revoke).await?;
     output.result(&report(true), |_| {
         format!(
             "{} is removed; on its machine, `potluck leave` takes away what is left there",
@@ -164,23 +163,20 @@ async fn remove(args: NodeRemove, client: &Client, output: &Output) -> Result<En
 }
 
 /// Whether a donor may be removed as it is, and what that would mean.
-fn removable(name: &str, look: &GivingBack) -> String {
+pub fn removable(name: &str, look: &GivingBack) -> String {
     let MayGo { verdict, why, advice } = &look.may_go;
-    let means = match look.lost_files {
-        0 => "removed now, no file is lost with it; some are less safe until they are repaired"
-            .into(),
-        _ => only_there(name, look),
+    let may = match verdict {
+        Going::Now => return format!("{name} may go: {why}"),
+        Going::AfterMoving => format!("{name} may go once it is drained: {why} ({advice})"),
+        Going::Stuck => format!("{name} may not go now: {why}; {advice}"),
+        Going::NotKnown => format!("whether {name} may go is not known yet: {why}; {advice}"),
     };
-    match verdict {
-        Going::Now => format!("{name} may go: {why}"),
-        Going::AfterMoving => {
-            format!("{name} may go once it is drained: {why} ({advice})\n{means}")
-        }
-        Going::Stuck => format!("{name} may not go now: {why}; {advice}\n{means}"),
-        Going::NotKnown => {
-            format!("whether {name} may go is not known yet: {why}; {advice}\n{means}")
-        }
-    }
+    let means = match (look.lost_files, look.less_safe_files) {
+        (0, 0) => "removed as it is: no file is lost or less safe".into(),
+        (0, _) => format!("removed as it is (--now): no file is lost; {}", weakened(look)),
+        _ => format!("removed as it is (--force): {}", only_there(name, look)),
+    };
+    format!("{may}\n{means}")
 }
 
 /// What nobody but one donor has.

@@ -131,6 +131,79 @@ fn what_may_go_is_the_same_by_every_command_of_donors_that_died() {
     assert!(why.contains("1 file needs what only it has"), "{why}");
 }
 
+/// docs/membership.md: a donor is removed only when no file needs it.
+#[test]
+fn a_live_donor_that_files_need_to_be_as_safe_as_promised_is_not_removed() {
+    let lab = lab(3);
+    store(&lab, "twice", 10, &["--copies", "2"]);
+    let holders: Vec<String> = lab.cli.shares("pot://lab/twice").into_keys().collect();
+    let one = holders[0].as_str();
+    let look = lab.cli.json(&["nodes", "rm", one, "-n"]);
+    assert_eq!((&look["lost_files"], &look["less_safe_files"]), (&0.into(), &1.into()), "{look:#}");
+    assert_eq!(look["less_safe"][0], "pot://lab/twice", "{look:#}");
+    for verb in ["nodes", "members"] {
+        let refused = lab.cli.fails(10, &[verb, "rm", one, "-y"]);
+        assert!(refused.message.contains("pot://lab/twice"), "{refused:?}");
+        assert!(refused.hint.contains("nodes drain"), "{refused:?}");
+        let would = lab.cli.ok(&[verb, "rm", one, "-n"]).text();
+        assert!(would.contains("may go once it is drained"), "{would}");
+        assert!(would.contains("1 file would be less safe than promised"), "{would}");
+    }
+    // Of two donors together it is said what becomes of them together.
+    let both = [&["members", "rm"][..], &[one, holders[1].as_str(), "-n"]].concat();
+    let would = lab.cli.ok(&both).text();
+    assert!(would.contains("1 file needs what only"), "{would}");
+
+    lab.cli.ok(&["nodes", "drain", one]);
+    lab.cli.ok(&["nodes", "rm", one, "-y"]);
+    assert!(lab.cli.is_safe("pot://lab/twice"), "no file is less safe without it");
+    let left = lab.cli.live_donors();
+    lab.cli.ok(&["nodes", "rm", left[0].as_str(), "-y", "--now"]);
+    assert!(!lab.cli.is_safe("pot://lab/twice"), "as was said");
+}
+
+#[test]
+fn no_plan_promises_an_end_that_there_cannot_be() {
+    let mut lab = Lab::manager_only(&["--gc-grace", "1s"]);
+    for donor in ["donor-1", "donor-2"] {
+        lab.lend(donor, Lending { max: "16MiB".into(), ..Lending::default() });
+    }
+    lab.wait_live();
+    lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
+    wait_surveyed(&lab);
+    let (input, _) = file(lab.dir(), "input", 11, 6 << 20);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    wait_until("its own count of what it holds", PATIENCE, || {
+        lab.cli.donor("donor-1")["used"].as_u64() > Some(6 << 20)
+    });
+    let owner = Owner::of(&lab, "donor-1");
+    let plans = |lab: &Lab| {
+        [
+            owner.run(&["--all", "-n"]).ok().text(),
+            owner.run(&["--to", "2MiB", "-n"]).ok().text(),
+            lab.cli.ok(&["nodes", "drain", "donor-1", "-n"]).text(),
+        ]
+    };
+    for plan in plans(&lab) {
+        assert!(plan.contains("it cannot come to its end: 2 copies need 2 donors"), "{plan}");
+        assert!(!plan.contains("nothing is lost"), "{plan}");
+    }
+    // A third that has room for a part only.
+    lab.lend("donor-3", Lending { max: "4MiB".into(), ..Lending::default() });
+    lab.wait_live();
+    for plan in plans(&lab) {
+        assert!(plan.contains("it cannot come to its end"), "{plan}");
+        assert!(plan.contains("they have no room"), "{plan}");
+    }
+    let roomy = owner.run(&["--to", "5MiB", "-n"]).ok().text();
+    assert!(roomy.contains("move to them first; nothing is lost"), "{roomy}");
+    // Who else leaves is named, for that is what stands in the way.
+    Owner::of(&lab, "donor-3").run(&["--all", "--no-wait"]).ok();
+    for plan in plans(&lab) {
+        assert!(plan.contains("donor-3 gives its space back"), "{plan}");
+    }
+}
+
 #[test]
 fn what_may_go_is_not_known_before_the_first_look_at_everything() {
     let mut lab = lab(2);
@@ -214,7 +287,7 @@ fn how_safe_everything_is_ends_every_command_with_the_same_code() {
     wait_all_end(&lab, "back again", 0);
 
     lab.cli.ok(&["repair", "pause"]);
-    lab.cli.ok(&["nodes", "rm", "donor-3", "-y"]);
+    lab.cli.ok(&["nodes", "rm", "donor-3", "-y", "--now"]);
     wait_all_end(&lab, "less than promised, and repair rests", 4);
     lab.cli.ok(&["repair", "resume"]);
     wait_all_end(&lab, "made again", 0);

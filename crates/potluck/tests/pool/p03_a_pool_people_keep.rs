@@ -175,7 +175,7 @@ fn p03_a_revoked_member_is_refused_everywhere() {
     user.ok(&["ls"]);
     let member: MemberId = serde_json::from_value(joined["member"].clone()).expect("a member");
     let admin = Member::load(&lab.manager_dir().join("admin"));
-    admin.call(&Revoke { member }).expect("an admin may revoke");
+    admin.call(&Revoke::of(member)).expect("an admin may revoke");
     let (input, _) = file(lab.dir(), "input", 3, 100_000);
     for command in [&["ls"][..], &["status"], &["cp", arg(&input), "pot://lab/x"]] {
         assert_eq!(user.fails(8, command).code, "POT-E065", "{command:?}");

@@ -1,0 +1,260 @@
+//! Whether donors may go, judged by what is known of them.
+
+use super::Departure;
+use crate::catalog::{Error, placements};
+use crate::failure;
+use crate::repair::Leaving;
+use crate::service::Service;
+use potluck_core::size::{count, format_size};
+use potluck_wire::control::{Going, MayGo};
+
+/// Whether donors may go, by what a look at all they have found, or the last survey.
+pub async fn may_go(
+    service: &Service,
+    departure: &Departure,
+    leaving: Leaving,
+) -> Result<MayGo, Error> {
+    let donors = &departure.donors;
+    let mut used = 0;
+    for donor in donors.iter().copied() {
+        used += service.catalog.read(move |db| placements::used_at(db, donor)).await?.0;
+    }
+    let now = service.time.tick();
+    let surveyed = service.keeper.kept().began.is_some();
+    let pool = service.pool();
+    let names: Vec<String> = donors.iter().map(|donor| pool.named(*donor)).collect();
+    let facts = Facts {
+        name: names.join(" and "),
+        heard: donors.iter().all(|id| pool.is_heard(*id, now) || pool.is_gone(*id, now)),
+        gone: donors.iter().all(|id| pool.is_gone(*id, now)),
+        compared: donors.iter().all(|id| pool.vouches(*id, now) || pool.is_gone(*id, now)),
+        gives_back: donors.iter().all(|id| pool.giving(*id).is_some()),
+        part: departure.over.is_some(),
+        written: donors.iter().any(|id| pool.is_written(*id)),
+        others: pool.willing(donors, now).count(),
+        unwilling: pool.unwilling(donors, now),
+        room: pool.room(donors, now),
+        surveyed,
+        used,
+        leaving,
+    };
+    Ok(facts.judge())
+}
+
+/// What the judgement is made of.
+#[derive(Debug, Clone, Default)]
+struct Facts {
+    name: String,
+    /// It answers.
+    heard: bool,
+    /// It was given up.
+    gone: bool,
+    /// It has told what it holds.
+    compared: bool,
+    /// Whether its owner or an admin asked for all of it back.
+    gives_back: bool,
+    /// Only a part of what it holds leaves.
+    part: bool,
+    /// A write session may store there.
+    written: bool,
+    /// Other donors that take something, …
+    others: usize,
+    /// … and why those that do not, do not.
+    unwilling: Option<String>,
+    /// Bytes that they can take.
+    room: u64,
+    /// Whether a survey looked at everything since the manager's start.
+    surveyed: bool,
+    /// Chunks there that files use.
+    used: u64,
+    /// What has to be made elsewhere first.
+    leaving: Leaving,
+}
+
+impl Facts {
+    fn judge(&self) -> MayGo {
+        let name = &self.name;
+        let say =
+            |verdict, why: String, advice: &str| MayGo { verdict, why, advice: advice.into() };
+        if self.used == 0 && (self.compared || self.gone) && !self.written {
+            return say(Going::Now, "nothing that files use is there".into(), "");
+        }
+        if !self.surveyed {
+            let why = "how safe files are is still being looked at".into();
+            return say(Going::NotKnown, why, "ask again in a moment");
+        }
+        let Leaving { moving, blocked, awaited, unreached } = self.leaving;
+        if self.gone {
+            return match awaited {
+                0 => say(
+                    Going::Now,
+                    format!("{name} is given up, and no file needs what it had"),
+                    "",
+                ),
+                files => say(
+                    Going::Stuck,
+                    format!("{name} is given up, and {} only it has", need(files)),
+                    "bring it back; `potluck nodes rm --force` loses these files",
+                ),
+            };
+        }
+        // What was to move when it was heard last is as unreachable as what was found since.
+        let needed = unreached + awaited + moving.chunks > 0 || self.written || self.part;
+        if !self.heard && needed {
+            return say(
+                Going::Stuck,
+                format!("{name} is not heard, and nothing can be moved off it until it is"),
+                "start `potluck lend` there, or wait until it is given up; if it is lost for good, \
+                 `potluck nodes rm --now` waits for nothing",
+            );
+        }
+        if !self.heard {
+            let why = format!("{name} is not heard, and no file is less safe without it");
+            return say(Going::Now, why, "");
+        }
+        if self.used == 0 {
+            let why = match self.compared {
+                true => "a write under way may still store something there".into(),
+                false => format!("{name} has not told yet what it holds"),
+            };
+            return say(Going::NotKnown, why, "ask again in a moment");
+        }
+        if blocked.chunks > 0 {
+            return say(Going::Stuck, self.blocked_why(), &self.blocked_advice());
+        }
+        let advice = match (self.part, self.gives_back) {
+            (true, _) => String::new(),
+            (_, true) => "wait until it is done: `potluck status`".to_owned(),
+            (_, false) => {
+                format!("`potluck nodes drain {name}`, or `potluck give-back --all` there")
+            }
+        };
+        let why = match (moving.chunks, self.gives_back) {
+            (0, true) => "what is there has enough copies elsewhere and is being deleted".into(),
+            (0, false) => "what is there has enough copies elsewhere".into(),
+            (chunks, _) => format!(
+                "{}, {}, move to other donors first",
+                count(chunks, "chunk"),
+                format_size(moving.bytes)
+            ),
+        };
+        say(Going::AfterMoving, why, &advice)
+    }
+
+    /// Why others do not take what leaves.
+    fn blocked_why(&self) -> String {
+        let Leaving { moving, blocked, .. } = self.leaving;
+        let narrow = blocked.widest.filter(|wide| wide.donors() as usize > self.others);
+        let why = match narrow {
+            Some(wide) => failure::too_few_donors(wide, self.others),
+            None if moving.bytes > self.room => {
+                let (bytes, room) = (format_size(moving.bytes), format_size(self.room));
+                format!("{bytes} have to move, and the others have {room} free")
+            }
+            None => format!(
+                "no other donor takes {}: they have no room, or fail together with those that have \
+                 the other copies",
+                count(blocked.chunks, "chunk")
+            ),
+        };
+        match &self.unwilling {
+            Some(unwilling) => format!("{why} ({unwilling})"),
+            None => why,
+        }
+    }
+
+    fn blocked_advice(&self) -> String {
+        let others = match self.unwilling {
+            Some(_) => "see to the donors named, ",
+            None => "",
+        };
+        format!(
+            "{others}lend more on another machine (`potluck lend`), or ask for less redundancy \
+             (`potluck policy set`)"
+        )
+    }
+}
+
+fn need(files: u64) -> String {
+    if files == 1 { "1 file needs what".into() } else { format!("{files} files need what") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::survey::{Blocked, Moving};
+    use potluck_core::policy::Redundancy;
+
+    #[test]
+    fn what_may_go_is_said_with_what_stands_in_the_way() {
+        let live = Facts {
+            name: "desk".into(),
+            heard: true,
+            compared: true,
+            surveyed: true,
+            used: 4,
+            others: 2,
+            room: 100,
+            leaving: Leaving { moving: Moving { chunks: 3, bytes: 60 }, ..Leaving::default() },
+            ..Facts::default()
+        };
+        let stuck = |copies| {
+            let blocked = Blocked { chunks: 3, widest: Some(Redundancy::Copies(copies)) };
+            Leaving { blocked, ..live.leaving }
+        };
+        let lacks = |unreached, awaited| Leaving { unreached, awaited, ..live.leaving };
+        let unwilling = Some("attic gives its space back".to_owned());
+        let gone = Facts { heard: false, compared: false, gone: true, ..live.clone() };
+        for (facts, verdict, said) in [
+            (live.clone(), Going::AfterMoving, "3 chunks, 60 B, move"),
+            (Facts { leaving: Leaving::default(), ..live.clone() }, Going::AfterMoving, "enough"),
+            (Facts { used: 0, ..live.clone() }, Going::Now, "nothing that files use"),
+            (Facts { used: 0, written: true, ..live.clone() }, Going::NotKnown, "a write"),
+            (Facts { used: 0, compared: false, ..live.clone() }, Going::NotKnown, "not told yet"),
+            (Facts { surveyed: false, ..live.clone() }, Going::NotKnown, "being looked at"),
+            (
+                Facts { room: 59, leaving: stuck(2), ..live.clone() },
+                Going::Stuck,
+                "the others have 59 B free",
+            ),
+            (
+                Facts { leaving: stuck(3), ..live.clone() },
+                Going::Stuck,
+                "3 copies need 3 donors and 2",
+            ),
+            (
+                Facts { leaving: stuck(3), unwilling, ..live.clone() },
+                Going::Stuck,
+                "2 are available (attic gives its space back)",
+            ),
+            (
+                Facts { leaving: stuck(2), ..live.clone() },
+                Going::Stuck,
+                "no other donor takes 3 chunks",
+            ),
+            (
+                Facts { heard: false, leaving: lacks(1, 0), ..live.clone() },
+                Going::Stuck,
+                "not heard, and nothing can be moved",
+            ),
+            (Facts { heard: false, ..live.clone() }, Going::Stuck, "not heard, and nothing"),
+            (
+                Facts { heard: false, leaving: Leaving::default(), ..live.clone() },
+                Going::Now,
+                "no file is less safe",
+            ),
+            (gone.clone(), Going::Now, "no file needs what it had"),
+            (
+                Facts { leaving: lacks(0, 1), ..gone.clone() },
+                Going::Stuck,
+                "1 file needs what only it has",
+            ),
+            (Facts { surveyed: false, ..gone }, Going::NotKnown, "being looked at"),
+        ] {
+            let judged = facts.judge();
+            assert_eq!(judged.verdict, verdict, "{facts:?}");
+            assert!(judged.why.contains(said), "{judged:?}");
+            assert_eq!(judged.advice.is_empty(), verdict == Going::Now, "{judged:?}");
+        }
+    }
+}

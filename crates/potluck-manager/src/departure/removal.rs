@@ -1,0 +1,125 @@
+//! Removing donors: refused where a file needs what they have, unless who asks said otherwise.
+
+use super::{Departure, Outlook, look, may_go};
+use crate::service::Service;
+use potluck_core::chunk::Digest;
+use potluck_core::ids::DonorId;
+use potluck_core::size::count;
+use potluck_wire::control::{Going, MayGo};
+use potluck_wire::error::{ErrorKind, Failure, code};
+
+/// What who removes a donor puts up with.
+#[derive(Debug, Clone, Copy)]
+pub struct Removal {
+    /// Files may be less safe until they are made whole again.
+    pub now: bool,
+    /// The files on this list may be lost.
+    pub agreed: Option<Digest>,
+}
+
+/// Lets a donor go, or says why not and what to do.
+pub async fn allow(service: &Service, donor: DonorId, removal: Removal) -> Result<(), Failure> {
+    let departure = Departure::of(donor);
+    let outlook = look(service, &departure).await?;
+    let may_go = may_go(service, &departure, outlook.leaving).await?;
+    let name = service.pool().named(donor);
+    removal.judge(&name, &outlook, &may_go)
+}
+
+impl Removal {
+    fn judge(self, name: &str, outlook: &Outlook, may_go: &MayGo) -> Result<(), Failure> {
+        let Outlook { loss, less_safe, .. } = outlook;
+        let conflict = |code, what: String| Failure::new(ErrorKind::Conflict, code, what);
+        match self.agreed {
+            Some(agreed) if agreed == loss.digest() => return Ok(()),
+            Some(_) if loss.files > 0 => {
+                let what = format!(
+                    "what would be lost is not what was agreed to: by now {}",
+                    only_at(name, loss.files, &loss.paths)
+                );
+                return Err(conflict(code::NOT_AGREED, what)
+                    .hint("look at the list again (`-n`), and decide anew"));
+            }
+            _ => {}
+        }
+        let drain = format!("move what it holds to others first: `potluck nodes drain {name}`");
+        if loss.files > 0 {
+            let what = only_at(name, loss.files, &loss.paths);
+            let hint = format!("{drain}; `potluck nodes rm {name} --force` loses these files");
+            return Err(conflict(code::NOT_EMPTY, what).hint(hint));
+        }
+        let now = self.now || self.agreed.is_some();
+        let MayGo { verdict, why, advice } = may_go;
+        if *verdict == Going::NotKnown && !now {
+            let what = format!("whether {name} may go is not known yet: {why}");
+            return Err(Failure::new(ErrorKind::Retry, code::STUCK, what)
+                .hint("ask again in a moment; --now waits for nothing"));
+        }
+        if less_safe.files > 0 && !now {
+            let files = count(less_safe.files, "file");
+            let what = format!(
+                "{files} would be less safe than promised without {name}: {}",
+                shown(less_safe.files, &less_safe.paths)
+            );
+            let first = match verdict {
+                Going::Stuck => format!("{why}; {advice}"),
+                _ => drain,
+            };
+            let hint = format!("{first}; `potluck nodes rm {name} --now` removes it all the same");
+            return Err(conflict(code::NOT_EMPTY, what).hint(hint));
+        }
+        Ok(())
+    }
+}
+
+fn only_at(name: &str, files: u64, paths: &[String]) -> String {
+    let need = if files == 1 { "file needs" } else { "files need" };
+    format!("{files} {need} what only {name} holds: {}", shown(files, paths))
+}
+
+fn shown(files: u64, paths: &[String]) -> String {
+    let more = if files > 3 { ", …" } else { "" };
+    paths.iter().take(3).cloned().collect::<Vec<_>>().join(", ") + more
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::departure::{LessSafe, Loss};
+    use potluck_core::ids::VersionId;
+
+    #[test]
+    fn a_donor_that_files_need_goes_only_when_its_remover_says_so() {
+        let one = vec!["pot://lab/a".to_owned()];
+        let less_safe = LessSafe { paths: one.clone(), files: 1 };
+        let weak = Outlook { less_safe, ..Outlook::default() };
+        let loss = Loss { paths: one, files: 1, versions: vec![VersionId(7)], damaged: 0 };
+        let lossy = Outlook { loss: loss.clone(), ..weak.clone() };
+        let plain = Removal { now: false, agreed: None };
+        let now = Removal { now: true, ..plain };
+        let force = |loss: &Loss| Removal { agreed: Some(loss.digest()), ..plain };
+        let moves = MayGo { verdict: Going::AfterMoving, ..MayGo::default() };
+        let judge = |removal: Removal, outlook: &Outlook| {
+            removal.judge("desk", outlook, &moves).map_err(|why| (why.code.to_string(), why.hint))
+        };
+        let refused = judge(plain, &weak).expect_err("needed");
+        assert!(refused.1.contains("drain desk") && refused.1.contains("--now"), "{refused:?}");
+        assert_eq!(judge(now, &weak), Ok(()));
+        for removal in [plain, now] {
+            let refused = judge(removal, &lossy).expect_err("lost");
+            assert_eq!(refused.0, code::NOT_EMPTY);
+            assert!(refused.1.contains("--force"), "{refused:?}");
+        }
+        assert_eq!(judge(force(&loss), &lossy), Ok(()));
+        let more = Loss { versions: vec![VersionId(8)], ..loss };
+        assert_eq!(judge(force(&more), &lossy).expect_err("another list").0, code::NOT_AGREED);
+        assert_eq!(judge(force(&more), &weak), Ok(()), "nothing is lost any more");
+
+        let unknown = MayGo::default();
+        let idle = Outlook::default();
+        let asked = plain.judge("desk", &idle, &unknown).expect_err("not known");
+        assert_eq!(asked.kind, ErrorKind::Retry);
+        assert_eq!(now.judge("desk", &idle, &unknown), Ok(()));
+        assert_eq!(judge(plain, &idle), Ok(()), "what is there has enough copies elsewhere");
+    }
+}

@@ -1,0 +1,66 @@
+//! Who would take the copies that a survey finds lacking, as far as there is room for all of them.
+
+use super::findings::{Job, Make, ShardAt};
+use crate::pool::{Standing, Standings};
+use potluck_core::ids::DonorId;
+use potluck_core::repair_plan::Domain;
+
+/// Donors that took copies when the survey began, with the room that is left for more.
+#[derive(Debug, Default)]
+pub struct Takers {
+    all: Vec<Taker>,
+    /// Which of them is asked first: they take turns, so that what is reserved is spread about as
+    /// repair spreads it.
+    turn: usize,
+}
+
+#[derive(Debug)]
+struct Taker {
+    donor: DonorId,
+    domain: Domain,
+    free: u64,
+}
+
+impl Takers {
+    /// Those of these donors.
+    pub fn new(standings: &Standings) -> Self {
+        let taker = |(donor, standing): (DonorId, &Standing)| {
+            let Standing { domain, free, takes, .. } = *standing;
+            takes.then_some(Taker { donor, domain, free })
+        };
+        Self { all: standings.iter().filter_map(taker).collect(), turn: 0 }
+    }
+
+    /// Who would take each copy that a job makes, if anybody would (core's `repair_plan::target`).
+    pub fn plan(&self, job: &Job) -> Vec<Option<usize>> {
+        let mut used = job.used.clone();
+        let mut planned = Vec::with_capacity(job.make.len());
+        for make in &job.make {
+            let taker = self.taker(&job.shards[make.shard], make, &used);
+            used.extend(taker.map(|at| (self.all[at].donor, self.all[at].domain)));
+            planned.push(taker);
+        }
+        planned
+    }
+
+    /// A donor that would take a copy of a shard whose unit uses these donors.
+    fn taker(&self, shard: &ShardAt, make: &Make, used: &[(DonorId, Domain)]) -> Option<usize> {
+        let count = self.all.len();
+        let turns = || (0..count).map(|at| (self.turn + at) % count);
+        let able = || turns().filter(|at| !shard.at.contains(&self.all[*at].donor));
+        let far = |at: &usize| used.iter().all(|(_, domain)| *domain != self.all[*at].domain);
+        let fresh = |at: &usize| used.iter().all(|(donor, _)| *donor != self.all[*at].donor);
+        let roomy = |at: &usize| self.all[*at].free >= u64::from(shard.len);
+        if !make.missing || able().any(|at| far(&at)) {
+            return able().filter(far).find(roomy);
+        }
+        able().filter(fresh).find(roomy)
+    }
+
+    /// What is to be made takes room that nothing else finds: what fits for itself may not fit where
+    /// all comes together.
+    pub fn reserve(&mut self, at: usize, bytes: u64) {
+        self.all[at].free = self.all[at].free.saturating_sub(bytes);
+        self.turn = (at + 1) % self.all.len();
+    }
+}
