@@ -2,13 +2,14 @@
 
 use crate::buffer::Buffers;
 use crate::link::{Link, LinkError};
+use crate::pool::Client;
 use potluck_core::ids::DonorId;
 use potluck_core::pace::Pace;
 use potluck_core::read_plan::Source;
 use potluck_wire::bulk::Status;
 use potluck_wire::control::DonorAccess;
 use potluck_wire::env::Env;
-use potluck_wire::upgrade;
+use potluck_wire::upgrade::{self, OpenError};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
@@ -22,6 +23,8 @@ pub struct Donors {
     paces: Arc<Mutex<BTreeMap<DonorId, Pace>>>,
     /// Rung whenever a donor has more room in its window.
     pub room: Arc<Notify>,
+    /// Is told of donors that cannot be reached.
+    client: Option<Client>,
 }
 
 struct Known {
@@ -34,7 +37,12 @@ impl Donors {
     /// No donors yet.
     pub fn new(env: Env, buffers: Buffers) -> Self {
         let (known, paces, room) = Default::default();
-        Self { env, buffers, known, paces, room }
+        Self { env, buffers, known, paces, room, client: None }
+    }
+
+    /// The same donors, of which `client` hears those that cannot be reached.
+    pub(crate) fn missed_by(self, client: Client) -> Self {
+        Self { client: Some(client), ..self }
     }
 
     /// Learns how to reach donors; what is known of their pace stays. A new ticket closes the
@@ -100,8 +108,14 @@ impl Donors {
             return Ok(link.clone());
         }
         let ticket = access.ticket.as_ref().ok_or(LinkError::Refused(Status::Away))?;
-        let opened =
-            upgrade::open(&*self.env.net, &*self.env.entropy, &access.addresses, ticket).await?;
+        let (net, entropy) = (&*self.env.net, &*self.env.entropy);
+        let opened = upgrade::open(net, entropy, &access.addresses, ticket).await;
+        if let (Err(OpenError::Io(_) | OpenError::NotADonor(_)), true, Some(client)) =
+            (&opened, access.live, &self.client)
+        {
+            client.miss(donor);
+        }
+        let opened = opened?;
         let link = Link::start(opened, self.buffers.clone());
         *slot = Some(link.clone());
         Ok(link)

@@ -5,12 +5,15 @@ use crate::donors::Donors;
 use crate::patience::{Patience, Pauses};
 use crate::progress::{Progress, Quiet};
 use crate::source::Cutter;
+use potluck_core::clock::Tick;
+use potluck_core::ids::DonorId;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Policy;
 use potluck_wire::call::{Caller, Unanswered};
-use potluck_wire::control::{Call, Open, Opened};
+use potluck_wire::control::{Call, Open, Opened, Unreached};
 use potluck_wire::env::Env;
 use potluck_wire::error::{ErrorKind, Failure, code};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -23,6 +26,9 @@ const MEMORY: usize = 96 << 20;
 /// How long work that is under way waits for donors to report to a manager that has just started;
 /// one that is silent for longer is away.
 const DONORS_PATIENCE: Duration = Duration::from_secs(10);
+
+/// From one word to the manager that a donor cannot be reached to the next of the same donor.
+const MISSED_AGAIN: Duration = Duration::from_secs(60);
 
 /// A client of one pool. Cheap to clone; clones share connections and memory.
 #[derive(Clone)]
@@ -39,6 +45,8 @@ pub struct Client {
     pub watcher: Arc<dyn Progress>,
     aside: Arc<Mutex<JoinSet<()>>>,
     bad_copies: Arc<AtomicU64>,
+    /// When it was told last of which donor that it cannot be reached.
+    missed: Arc<Mutex<BTreeMap<DonorId, Tick>>>,
 }
 
 impl Client {
@@ -52,6 +60,7 @@ impl Client {
             watcher: Arc::new(Quiet),
             aside: Arc::default(),
             bad_copies: Arc::default(),
+            missed: Arc::default(),
         }
     }
 
@@ -92,6 +101,24 @@ impl Client {
         self.bad_copies.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// A donor that the manager says is there answers nowhere: tells the manager, once in a while.
+    pub(crate) fn miss(&self, donor: DonorId) {
+        let now = self.env.clock.now();
+        {
+            let mut missed = self.missed.lock().expect("no holder panics");
+            match missed.get(&donor) {
+                Some(told) if now.saturating_sub(*told) < MISSED_AGAIN => return,
+                _ => missed.insert(donor, now),
+            };
+        }
+        let caller = self.caller.clone();
+        self.aside(async move {
+            if let Err(failure) = caller.call(&Unreached { donor }).await {
+                tracing::debug!(%failure, "nobody was told that the donor is not reached");
+            }
+        });
+    }
+
     /// Does something that nobody waits for now, such as telling the manager of a bad copy.
     pub fn aside(&self, work: impl Future<Output = ()> + Send + 'static) {
         // Without a runtime the work is lost, which its nature allows.
@@ -111,7 +138,8 @@ impl Client {
 
     /// Links to donors, for one session or read.
     pub fn donors(&self) -> Donors {
-        Donors::new(self.env.clone(), self.buffers.clone())
+        let donors = Donors::new(self.env.clone(), self.buffers.clone());
+        donors.missed_by(self.clone())
     }
 
     /// Calls the manager; one that is away, such as one that restarts, is waited for as long as

@@ -34,6 +34,7 @@ fn may(role: Role, verb: Verb) -> bool {
         | Verb::Abort
         | Verb::Open
         | Verb::Report
+        | Verb::Unreached
         | Verb::List
         | Verb::Stat
         | Verb::MakeDir

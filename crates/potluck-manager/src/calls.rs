@@ -99,7 +99,7 @@ macro_rules! calls {
 }
 calls! {
     Join Invite InvitationList InvitationRemove MemberList Revoke Leave SpaceCreate SpaceRemove SpaceList
-    Reserve Offer Grow Renew Commit Abort Open Report
+    Reserve Offer Grow Renew Commit Abort Open Report Unreached
     List Stat MakeDir Move CopyFiles Remove Usage Status PolicySet
     Register Inventory Heartbeat Locate Find
     GcResume

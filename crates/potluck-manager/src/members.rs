@@ -55,6 +55,16 @@ impl Members {
         all
     }
 
+    /// What people call those of these members who still are members.
+    pub fn names(&self, of: &[MemberId]) -> Vec<String> {
+        let members = self.0.read().expect("no holder panics");
+        let members = members.values().map(|entry| &entry.member);
+        let wanted = members.filter(|member| !member.revoked && of.contains(&member.id));
+        let mut names: Vec<_> = wanted.map(|member| member.name.clone()).collect();
+        names.sort();
+        names
+    }
+
     /// When members were seen last, of those that were.
     pub fn seen(&self) -> Vec<(MemberId, i64)> {
         let members = self.0.read().expect("no holder panics");

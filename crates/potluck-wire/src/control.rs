@@ -26,7 +26,7 @@ pub use names::{
     Listing, MakeDir, MirrorState, Move, NotCopied, Remove, Removed, Share, Standing, Stat, Stated,
     Usage, Used, fewer_now,
 };
-pub use reading::{CopyFault, Open, OpenFile, Opened, Report};
+pub use reading::{CopyFault, Open, OpenFile, Opened, Report, Unreached};
 pub use safety::{
     Away, Damage, Departing, Fsck, FsckReport, GcResume, GiveBack, GiveBackStatus, GivingBack,
     Going, MayGo, PolicyChanged, PolicySet, RepairAction, RepairControl, RepairState, RepairStatus,

@@ -8,7 +8,7 @@ use crate::members::Caller;
 use crate::service::Service;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::DonorId;
-use potluck_wire::control::{CopyFault, Done, Open, Opened, Report};
+use potluck_wire::control::{CopyFault, Done, Open, Opened, Report, Unreached};
 use potluck_wire::error::Failure;
 use rusqlite::Connection;
 use std::cmp::Ordering;
@@ -85,6 +85,14 @@ impl Answer for Report {
                 pool.order_verify(self.donor, self.chunk, now);
             }
         }
+        Ok(Done {})
+    }
+}
+
+impl Answer for Unreached {
+    async fn answer(self, service: Arc<Service>, caller: Caller) -> Result<Done, Failure> {
+        let who = caller.member()?.member;
+        service.pool().not_reached_by(who, self.donor, service.time.tick());
         Ok(Done {})
     }
 }

@@ -37,13 +37,18 @@ impl Answer for Status {
             let copies = stats.donors.get(&donor.donor).copied().unwrap_or_default();
             donor.chunks = copies.here;
             donor.bad = copies.bad;
+            let unreached_by = service.pool().unreached_by(donor.donor, now);
+            donor.unreached_by = service.members.names(&unreached_by);
             let giving = service.pool().giving(donor.donor).is_some();
             if giving {
                 donor.giving_back = Some(give_back::progress(&service, donor.donor).await?);
             }
         }
         let disks = donors.iter().filter_map(disk_alarm);
-        let machines: Vec<String> = disks.chain(donors.iter().filter_map(unreached)).collect();
+        let machines: Vec<String> = disks
+            .chain(donors.iter().filter_map(unreached))
+            .chain(donors.iter().filter_map(unreached_by_some))
+            .collect();
         let fault = service.catalog.disk_fault().map(|why| unwritable(&service, &why));
         // What cannot be written for that reason is no fault of donors.
         let others = |failed: Option<String>| failed.filter(|_| fault.is_none());
@@ -144,6 +149,26 @@ fn unreached(donor: &DonorStatus) -> Option<String> {
          {port} (TCP) in the firewall of its machine, or say how others reach it with `potluck lend \
          --advertise HOST`",
         donor.name
+    ))
+}
+
+/// A donor that some members cannot reach, and the manager can.
+fn unreached_by_some(donor: &DonorStatus) -> Option<String> {
+    let DonorStatus { name, addresses, unreached_by: members, .. } = donor;
+    let (who, more) = members.split_at(members.len().min(3));
+    let who = match (who, more.len()) {
+        ([], _) => return None,
+        (who, 0) => who.join(", "),
+        (who, more) => format!("{} and {more} more", who.join(", ")),
+    };
+    let (count, port) = (
+        count(members.len() as u64, "member"),
+        addresses.first().map_or(DONOR_PORT, Address::port),
+    );
+    Some(format!(
+        "{count} ({who}) said within the last five minutes that they cannot reach {name}, which the \
+         manager reaches: tried at {addresses}. Look for a firewall on the way from their machines to \
+         port {port} (TCP) there, or say how they reach it with `potluck lend --advertise HOST`"
     ))
 }
 

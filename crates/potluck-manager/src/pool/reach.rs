@@ -3,8 +3,9 @@
 use super::Pool;
 use super::donors::Contact;
 use potluck_core::clock::Tick;
-use potluck_core::ids::DonorId;
+use potluck_core::ids::{DonorId, MemberId};
 use potluck_wire::addresses::{Address, Addresses};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// A donor that was reached is tried again so much later.
@@ -14,21 +15,70 @@ const SOON: Duration = Duration::from_secs(5);
 /// So many tries in a row without an answer are no accident.
 const FAILED: u32 = 2;
 
+/// What a member said of a donor holds so long.
+const COMPLAINT: Duration = Duration::from_secs(300);
+/// Members whose word is kept of one donor at most.
+const COMPLAINANTS: usize = 64;
+
 /// How a donor was reached since it registered.
 #[derive(Debug, Default)]
 pub struct Reach {
+    /// When it was tried last.
+    last: Tick,
     /// When to try next.
     next: Tick,
     /// Tries in a row that nobody answered.
     failures: u32,
     /// What came of the last try.
     why: String,
+    /// Members who do not reach it.
+    complaints: BTreeMap<MemberId, Complaint>,
+}
+
+/// A member said that it cannot reach a donor.
+#[derive(Debug)]
+struct Complaint {
+    until: Tick,
+    /// The manager has reached the donor since: it is there, and only this member does not get to it.
+    stands: bool,
 }
 
 impl Reach {
     /// Why nobody reaches the donor, if so.
     pub fn unreachable(&self) -> Option<&str> {
         (self.failures >= FAILED).then_some(self.why.as_str())
+    }
+
+    /// Members who do not reach the donor, though the manager does.
+    pub fn unreached_by(&self, now: Tick) -> impl Iterator<Item = MemberId> {
+        let stands = move |complaint: &Complaint| complaint.stands && now < complaint.until;
+        let standing = self.complaints.iter().filter(move |(_, complaint)| stands(complaint));
+        standing.map(|(member, _)| *member)
+    }
+
+    /// It was tried, and nobody answered; whether that is an alarm from now on.
+    fn failed(&mut self, why: String, now: Tick) -> bool {
+        (self.failures, self.why) = (self.failures + 1, why);
+        (self.last, self.next) = (now, now + SOON);
+        self.complaints.clear();
+        self.failures == FAILED
+    }
+
+    /// It was tried, and answered; whether that ends an alarm.
+    fn reached(&mut self, now: Tick) -> bool {
+        (self.last, self.next) = (now, now + AGAIN);
+        self.complaints.values_mut().for_each(|complaint| complaint.stands = true);
+        std::mem::take(&mut self.failures) >= FAILED
+    }
+
+    fn complain(&mut self, member: MemberId, now: Tick) {
+        self.complaints.retain(|_, complaint| now < complaint.until);
+        if self.complaints.len() < COMPLAINANTS || self.complaints.contains_key(&member) {
+            let until = now + COMPLAINT;
+            let new = Complaint { until, stands: false };
+            self.complaints.entry(member).or_insert(new).until = until;
+            self.next = self.next.min(now.max(self.last + SOON));
+        }
     }
 }
 
@@ -56,6 +106,21 @@ impl Pool {
         heard.filter_map(|donor| self.contact(donor, now)).collect()
     }
 
+    /// A member says that it reaches a donor nowhere. The manager tries soon: a donor that does not answer it
+    /// either has died or is closed to all, and that shows by itself. So a member who lies can raise an
+    /// alarm in his own name and nothing more.
+    pub fn not_reached_by(&mut self, member: MemberId, donor: DonorId, now: Tick) {
+        if let Some(life) = self.donors.life_mut(donor) {
+            life.reach.complain(member, now);
+        }
+    }
+
+    /// Members who said lately that they do not reach a live donor, though the manager does.
+    pub fn unreached_by(&self, donor: DonorId, now: Tick) -> Vec<MemberId> {
+        let life = self.donors.life(donor).filter(|_| self.is_heard(donor, now));
+        life.map(|life| life.reach.unreached_by(now).collect()).unwrap_or_default()
+    }
+
     /// A donor's addresses were tried: those at which it was reached come first from now on.
     pub fn tried(
         &mut self,
@@ -69,23 +134,54 @@ impl Pool {
         if life.addresses != *addresses {
             return; // it registered anew meanwhile
         }
-        let reach = &mut life.reach;
         match reached {
-            [] => {
-                (reach.failures, reach.why) = (reach.failures + 1, why);
-                reach.next = now + SOON;
-                if reach.failures == FAILED {
-                    tracing::warn!(%donor, "cannot be reached: {}", reach.why);
-                }
+            [] if life.reach.failed(why, now) => {
+                tracing::warn!(%donor, "cannot be reached: {}", life.reach.why);
             }
+            [] => {}
             _ => {
-                if reach.failures >= FAILED {
+                if life.reach.reached(now) {
                     tracing::info!(%donor, "can be reached again");
                 }
-                reach.failures = 0;
-                reach.next = now + AGAIN;
                 life.addresses = addresses.preferring(|address| reached.contains(address));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ADA: MemberId = MemberId(7);
+
+    fn at(seconds: u64) -> Tick {
+        Tick::ZERO + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_complaint_stands_once_the_manager_has_reached_the_donor_and_ends_by_itself() {
+        let mut reach = Reach::default();
+        reach.reached(at(100));
+        reach.complain(ADA, at(101));
+        assert_eq!(reach.unreached_by(at(101)).count(), 0, "it may just have died");
+        assert_eq!(reach.next, at(105), "the manager looks, and not at the speed of complaints");
+        reach.reached(at(105));
+        reach.complain(ADA, at(106));
+        assert_eq!(reach.unreached_by(at(106)).collect::<Vec<_>>(), [ADA], "one is one");
+        assert_eq!(reach.unreached_by(at(406)).count(), 0);
+        reach.complain(ADA, at(407));
+        reach.failed("no answer".into(), at(408));
+        reach.reached(at(413));
+        assert_eq!(reach.unreached_by(at(413)).count(), 0, "nobody reached it then");
+    }
+
+    #[test]
+    fn complaints_of_many_members_take_no_more_memory_than_those_of_some() {
+        let mut reach = Reach::default();
+        (0..1000).for_each(|member| reach.complain(MemberId(member), at(1)));
+        assert_eq!(reach.complaints.len(), COMPLAINANTS);
+        reach.complain(MemberId(5000), at(400));
+        assert_eq!(reach.complaints.len(), 1, "those of before are over");
     }
 }

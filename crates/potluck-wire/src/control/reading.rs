@@ -98,6 +98,15 @@ pub struct Report {
 }
 call!(Report => Done, "report");
 
+/// Tells the manager that a donor, which it says is there, answered this member at none of its addresses
+/// (users). The manager tries for itself, and what is left is shown in `status`; nothing else depends on it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Unreached {
+    /// Which donor.
+    pub donor: DonorId,
+}
+call!(Unreached => Done, "unreached");
+
 /// How a copy failed its reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -191,6 +191,9 @@ pub struct DonorStatus {
     /// Why the manager reaches it at none of these, though it reports, if so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unreachable: Option<String>,
+    /// Members who said lately that they reach it at none of these, though the manager does.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreached_by: Vec<String>,
     /// What the manager thinks of it.
     pub state: DonorState,
     /// Seconds since it was heard, if ever.

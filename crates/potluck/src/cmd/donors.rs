@@ -71,6 +71,10 @@ pub fn state(donor: &DonorStatus) -> String {
     if donor.state == DonorState::Live && donor.unreachable.is_some() {
         text.push_str(", cannot be reached");
     }
+    if !donor.unreached_by.is_empty() {
+        let members = count(donor.unreached_by.len() as u64, "member");
+        text.push_str(&format!(", not reached by {members}"));
+    }
     if donor.quarantined.is_some() {
         text.push_str(", quarantined");
     }

@@ -156,6 +156,58 @@ fn a_donor_that_others_cannot_reach_is_an_alarm_until_they_can() {
 }
 
 #[test]
+fn a_donor_that_some_members_cannot_reach_is_an_alarm_in_their_name() {
+    let test = "a_donor_that_some_members_cannot_reach_is_an_alarm_in_their_name";
+    let names = ["lab-head", "bench-2", "ada", "bo"];
+    let Some(lab) = Machines::new(test, Naming::AddressOnly, &names) else { return };
+    let [head, bench, ada, bo] = names.map(|name| lab.machine(name));
+    head.sh("mkdir /data").ok();
+    head.start(UP, "lending");
+    lend(bench, &invite(head, "donor"));
+    for user in [ada, bo] {
+        user.sh(&format!("potluck join {}", invite(head, "user"))).ok();
+    }
+    wait_for_live_donors(head, 2);
+    store_and_read(head, &[ada, bo]);
+    let status = || head.sh("potluck --json status").ok().json();
+    assert_eq!(status()["alarms"], serde_json::json!([]));
+
+    let wall = |verb: &str| {
+        let (ip, ip6) = (bench.ip(), bench.ip6());
+        format!("ip route {verb} prohibit {ip}; ip -6 route {verb} prohibit {ip6}")
+    };
+    head.sh("potluck space create one --chunk-size 1MiB").ok();
+    let unreached_by = |status: &Value| status["donors"][1]["unreached_by"].clone();
+    for (user, expected) in
+        [(ada, serde_json::json!(["ada"])), (bo, serde_json::json!(["ada", "bo"]))]
+    {
+        user.sh(&wall("add")).ok();
+        user.sh("head -c 9000000 /dev/urandom | potluck cp - pot://one/more").ok();
+        wait_until("the alarm", PATIENCE, || unreached_by(&status()) == expected);
+    }
+    let said = status();
+    let alarm = said["alarms"][0].as_str().expect("an alarm");
+    for part in ["2 members (ada, bo)", "bench-2", "10.77.0.2:7701", "firewall", "--advertise"] {
+        assert!(alarm.contains(part), "{alarm}");
+    }
+    assert!(head.sh("potluck status").ok().text().contains("live, not reached by 2 members"));
+    // Their word moves nothing: the donor is as live a place to store as before.
+    assert_eq!(said["donors"][1]["state"], "live");
+    assert_eq!(said["donors"][1].get("unreachable"), None);
+    head.sh("head -c 9000000 /dev/urandom | potluck cp - pot://lab/others").ok();
+    let facts = head.sh("potluck --json stat pot://lab/others").ok().json();
+    assert!(facts.to_string().contains("bench-2"), "{facts}");
+
+    // A donor that starts again has to be complained of again.
+    for user in [ada, bo] {
+        user.sh(&wall("del")).ok();
+    }
+    bench.stop("potluck lend", Signal::TERM);
+    bench.start("potluck lend", "lending");
+    wait_until("no alarm", PATIENCE, || unreached_by(&status()).is_null());
+}
+
+#[test]
 fn a_second_donor_on_one_machine_is_told_to_take_another_port() {
     let test = "a_second_donor_on_one_machine_is_told_to_take_another_port";
     let Some(lab) = Machines::new(test, Naming::AddressOnly, &["lab-head"]) else { return };
