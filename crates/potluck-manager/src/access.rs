@@ -86,14 +86,16 @@ fn deed(verb: Verb) -> &'static str {
         Verb::RepairStatus => "`potluck repair status`",
         Verb::Trust => "`potluck nodes trust`",
         Verb::ScrubNow => "`potluck scrub now`",
-        Verb::GiveBack | Verb::GiveBackStatus => "`potluck give-back` or `nodes drain`",
+        Verb::GiveBack | Verb::GiveBackStatus | Verb::Departing => {
+            "`potluck give-back` or `nodes drain`"
+        }
         Verb::Away => "`potluck away` or `nodes away`",
         Verb::Fsck => "`potluck fsck`",
         Verb::Status => "`potluck status`",
         Verb::Reserve | Verb::Offer | Verb::Grow | Verb::Renew | Verb::Commit | Verb::Abort => {
             "writing files"
         }
-        Verb::Open | Verb::Report => "reading files",
+        Verb::Open | Verb::Report | Verb::Unreached => "reading files",
         Verb::List | Verb::Stat | Verb::Usage => "looking at files",
         Verb::MakeDir | Verb::Move | Verb::CopyFiles | Verb::Remove => "changing files",
         Verb::Register | Verb::Inventory | Verb::Heartbeat | Verb::Locate => "what a donor reports",
