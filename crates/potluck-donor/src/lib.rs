@@ -181,15 +181,16 @@ impl Donor {
                 return Err(DonorError::RelativePath(path.clone()));
             }
         }
+        // First what can be wrong without there being a store yet, so that nothing is left of it.
+        let cannot_listen = |why| DonorError::Listen { address: config.listen.clone(), why };
+        let listener = env.net.listen(&config.listen).await.map_err(cannot_listen)?;
+        let address = listener.local_addr().map_err(cannot_listen)?;
+        let told = Told::of(&*env.net, address, &config.advertise).await?;
         let (state, store, scrub) = {
             let (config, disk, entropy) = (config.clone(), Arc::clone(&disk), env.entropy.clone());
             env.offload.run(move || open(&config, &lender, disk, &*entropy)).await?
         };
-        let cannot_listen = |why| DonorError::Listen { address: config.listen.clone(), why };
-        let listener = env.net.listen(&config.listen).await.map_err(cannot_listen)?;
-        let address = listener.local_addr().map_err(cannot_listen)?;
 
-        let told = Told::of(&*env.net, address, &config.advertise).await?;
         let key = state.key().clone();
         let service = Arc::new(Service::new(env, Arc::new(store), key, scrub, caller.clone()));
         let orders = Arc::new(Orders::default());

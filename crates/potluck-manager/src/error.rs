@@ -29,6 +29,16 @@ pub enum ManagerError {
     /// A state directory that has lost its catalog.
     #[error("{} holds the authority of a pool, and not its catalog", .0.display())]
     NoCatalog(PathBuf),
+    /// A catalog of one pool beside the authority of another.
+    #[error("{} holds the catalog of {catalog_of}, and the keys of {authority}", state.display())]
+    OtherAuthority {
+        /// Which directory.
+        state: PathBuf,
+        /// The catalog's pool.
+        catalog_of: String,
+        /// The pool of the authority in `ca`.
+        authority: String,
+    },
     /// A checkpoint that is not as it was written.
     #[error("the checkpoint {} is damaged: {detail}", path.display())]
     BadCheckpoint {
@@ -176,6 +186,11 @@ impl ManagerError {
                 ErrorKind::Integrity,
                 code::UNFINISHED_RESTORE,
                 "a manager started here would be an empty pool that all donors obey: put catalog.db back, or bring the pool back in a new directory with `potluck manager restore --kit` and the recovery.kit that is here; docs/restore.md shows how",
+            ),
+            Self::OtherAuthority { .. } => failure(
+                ErrorKind::Conflict,
+                code::OTHER_AUTHORITY,
+                "donors would obey one pool with the catalog of another: put the catalog.db and the ca directory of the same pool there, or restore the pool into a new directory with `potluck manager restore`, its own recovery kit and this catalog.db as the checkpoint",
             ),
             Self::BadCheckpoint { .. } => failure(
                 ErrorKind::Integrity,

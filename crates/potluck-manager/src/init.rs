@@ -6,12 +6,16 @@ use crate::catalog::members::{self, NewMember};
 use crate::catalog::{Error, schema};
 use crate::config::ManagerConfig;
 use crate::error::ManagerError;
-use crate::state_dir::StateDir;
+use crate::state_dir::{StateDir, names};
 use potluck_wire::addresses::Addresses;
 use potluck_wire::env::Env;
 use potluck_wire::identity::{About, Identity, fingerprint, new_key_and_request};
 use potluck_wire::token::Role;
 use rusqlite::Connection;
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::PathBuf;
 
 /// What people call the first admin.
 const FIRST_ADMIN: &str = "admin";
@@ -21,8 +25,11 @@ const FIRST_ADMIN: &str = "admin";
 /// interrupted is completed.
 ///
 /// Refused while a manager runs there, and where a restore was not finished or a catalog is missing.
-pub fn init(config: &ManagerConfig, env: &Env) -> Result<(), ManagerError> {
+pub fn init(config: &ManagerConfig, env: &Env) -> Result<Made, ManagerError> {
+    let existed = config.state.exists();
+    let made; // declared first, for it goes when the directory is nobody's any more
     let state = StateDir::take(&config.state)?;
+    made = Made::begin(&state, existed)?;
     state.refuse_unfinished()?;
     schema::create(&state.catalog(), &config.pool_name)?;
     let db = schema::open_existing(&state.catalog())?;
@@ -31,6 +38,7 @@ pub fn init(config: &ManagerConfig, env: &Env) -> Result<(), ManagerError> {
     // An authority is made for a pool without members only: all others know theirs.
     if members::all(&db).map_err(catalog)?.is_empty() {
         let ca = Ca::create(&state.ca(), &config.pool_name)?;
+        kit::make_key(&state, &*env.entropy)?;
         let add = || -> Result<(), Error> {
             let tx = db.unchecked_transaction()?;
             authority::note(&tx, &fingerprint(ca.certificate()))?;
@@ -45,12 +53,77 @@ pub fn init(config: &ManagerConfig, env: &Env) -> Result<(), ManagerError> {
         };
         add().map_err(catalog)?;
     }
-    let pool = schema::pool_name(&db).map_err(catalog)?;
-    if state.kit().exists() {
-        return Ok(());
+    if !state.kit().exists() {
+        let pool = schema::pool_name(&db).map_err(catalog)?;
+        // Where the manager is reached, its start finds out.
+        kit::keep(&state, &pool, &Addresses::default(), &*env.entropy)?;
     }
-    // Where the manager is reached, its start finds out.
-    kit::keep(&state, &pool, &Addresses::default(), &*env.entropy)
+    Ok(made)
+}
+
+/// What [`init`] made of a state directory. Dropped before it is to be kept, a pool that is new is
+/// taken back: a start that failed, as for a port that is taken, must not leave an empty pool where the
+/// next restore is to go, with an identity that this user's commands would go by.
+#[derive(Debug)]
+#[must_use = "a new pool that is dropped is taken back"]
+pub struct Made {
+    root: PathBuf,
+    /// Whether there was no pool before, and what was made since is to go.
+    is_new: bool,
+    /// What was in the directory before; `None`: it was not there.
+    before: Option<BTreeSet<String>>,
+}
+
+impl Made {
+    fn begin(state: &StateDir, existed: bool) -> Result<Self, ManagerError> {
+        let before = match existed {
+            true => Some(names(state.root())?.into_iter().collect()),
+            false => None,
+        };
+        Ok(Self { root: state.root().into(), is_new: !state.catalog().exists(), before })
+    }
+
+    /// Whether there was no pool before.
+    pub fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    /// It stays.
+    pub fn keep(&mut self) {
+        self.is_new = false;
+    }
+
+    fn take_back(&self) -> Result<(), ManagerError> {
+        // Somebody else's, if they began to run on it meanwhile.
+        let state = StateDir::take(&self.root)?;
+        let before = self.before.iter().flatten().collect::<BTreeSet<_>>();
+        for name in names(state.root())?.iter().filter(|name| !before.contains(name)) {
+            let path = state.root().join(name);
+            let removed =
+                if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+            match removed {
+                Err(why) if why.kind() != io::ErrorKind::NotFound => {
+                    return Err(StateDir::io(path)(why));
+                }
+                _ => {}
+            }
+        }
+        match self.before {
+            Some(_) => Ok(()),
+            None => fs::remove_dir(&self.root).map_err(StateDir::io(self.root.clone())),
+        }
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        if !self.is_new {
+            return;
+        }
+        if let Err(why) = self.take_back() {
+            tracing::warn!("the pool that was made for this start stays: {why}");
+        }
+    }
 }
 
 /// An admin that nobody invites.

@@ -45,7 +45,7 @@ mod verdict;
 pub use backup::file::backup;
 pub use config::ManagerConfig;
 pub use error::ManagerError;
-pub use init::init;
+pub use init::{Made, init};
 pub use journal::chain::Gaps;
 pub use manager::{Controls, Manager};
 pub use restore::{

@@ -1,6 +1,7 @@
 //! A manager from start to stop.
 
 use crate::background;
+use crate::backup::authority::Authority;
 use crate::backup::{self, Backups, authority};
 use crate::ca::{self, Ca};
 use crate::catalog::{Catalog, Durability, Error, donors, lives, members, notes, schema, sessions};
@@ -86,6 +87,12 @@ impl Manager {
         let catalog = offload.run(move || Catalog::open(&path, offload)).await?;
         let start = env.entropy.u64();
         let ours = fingerprint(ca.certificate());
+        let catalog_of = catalog.read(authority::of).await?;
+        if !catalog_of.may_be_vouched_for_by(&ours) {
+            let authority = Authority::new(&catalog_of.pool, &ours).to_string();
+            let (state, catalog_of) = (config.state, catalog_of.to_string());
+            return Err(ManagerError::OtherAuthority { state, catalog_of, authority });
+        }
         let begin = move |db: &_| {
             authority::note(db, &ours)?;
             next_life(db, start)

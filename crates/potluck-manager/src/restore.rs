@@ -126,6 +126,8 @@ pub enum Verdict {
 /// Errors: a state directory that is not empty, a kit or checkpoint that cannot be read or is
 /// damaged. A failed restore leaves nothing that starts, and the next one into it begins anew.
 pub fn restore_file(ask: &Restore, from: &Path) -> Result<Restored, ManagerError> {
+    // Before anything is made: a wrong name is no restore that began.
+    fs::File::open(from).map_err(StateDir::io(from.into()))?;
     let staging = Staging::begin(ask)?;
     let temp = staging.catalog();
     copy_private(from, &temp)?;

@@ -140,6 +140,17 @@ impl StateDir {
     }
 }
 
+/// What lies in a directory, by name; nothing in one that is not there.
+pub fn names(dir: &Path) -> Result<Vec<String>, ManagerError> {
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(source) => return Err(ManagerError::Io { path: dir.into(), source }),
+    };
+    let name = |entry: fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
+    Ok(entries.flatten().map(name).collect())
+}
+
 /// The state directory in which the file `path` lies, or will lie, if it does; links are followed.
 pub fn holding(path: &Path) -> io::Result<Option<PathBuf>> {
     let place = |path: &Path| -> io::Result<PathBuf> {

@@ -129,7 +129,7 @@ impl World {
             let host = host.clone();
             async move {
                 let env = host.env();
-                potluck_manager::init(&config, &env)?;
+                potluck_manager::init(&config, &env)?.keep();
                 let manager = Manager::start(config, env, Some(Arc::new(BelieveWho))).await?;
                 manager.run(pending()).await?;
                 Ok(())

@@ -167,4 +167,6 @@ pub mod code {
     pub const STUCK: &str = "POT-E083";
     /// A state directory in which a pool was to come back, or that lost its catalog.
     pub const UNFINISHED_RESTORE: &str = "POT-E084";
+    /// A state directory with the catalog of one pool and the authority of another.
+    pub const OTHER_AUTHORITY: &str = "POT-E085";
 }

@@ -34,6 +34,7 @@ mod pool {
     mod command_line;
     mod copies_within_pool;
     mod exit_codes;
+    mod failed_starts;
     mod found_by_mdns;
     mod give_back_of_a_part;
     mod k01_erasure_coding;

@@ -11,8 +11,9 @@ const SHOWN: usize = 12;
 /// A pool, by what it is called and by who vouches for its members.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Authority {
-    pool: String,
-    /// The fingerprint of its certificate, unless nobody noted it.
+    /// What it is called.
+    pub pool: String,
+    /// The fingerprint of its certificate; none in a catalog that a journal alone gave back.
     fingerprint: Option<String>,
 }
 
@@ -22,13 +23,17 @@ impl Authority {
         Self { pool: pool.into(), fingerprint: Some(authority.to_string()) }
     }
 
-    /// Whether both can be the same pool. Where one is not known by its authority, as in catalogs of
-    /// older releases, the name decides.
+    /// Whether both can be the same pool. Where one is not known by its authority the name decides.
     pub fn may_be(&self, other: &Self) -> bool {
         match (&self.fingerprint, &other.fingerprint) {
             (Some(mine), Some(theirs)) => mine == theirs,
             _ => self.pool == other.pool,
         }
+    }
+
+    /// Whether members of this pool can be vouched for by the authority with this fingerprint.
+    pub fn may_be_vouched_for_by(&self, authority: &Digest) -> bool {
+        self.fingerprint.as_ref().is_none_or(|mine| *mine == authority.to_string())
     }
 }
 

@@ -66,27 +66,40 @@ impl Kit {
     }
 }
 
-/// Makes the recovery key and the kit of a pool where they are missing, and writes the kit again when
-/// the manager is reached elsewhere. A manager that has lost its network knows no address by which
-/// others would find it: then the kit keeps those it has.
+/// Makes the kit of a pool where it is missing, and writes it again when the manager is reached
+/// elsewhere. A manager that has lost its network knows no address by which
+/// others would find it: then the kit keeps those it has. A lost key is taken from the kit, so that
+/// copies of that which lie elsewhere go on to be good; without a kit it is replaced, which is said aloud.
 pub fn keep(
     state: &StateDir,
     pool: &str,
     addresses: &Addresses,
     entropy: &dyn Entropy,
 ) -> Result<(), ManagerError> {
+    let (ca_certificate, ca_key) = Ca::texts(&state.ca())?;
+    let path = state.kit();
+    let kept = Kit::load(&path).ok().filter(|kit| kit.ca_certificate == ca_certificate);
     if !state.ca().join(KEY).exists() {
-        keep_key(state, &RecoveryKey::generate(entropy))?;
+        match &kept {
+            Some(kit) => keep_key(state, &kit.recovery_key())?,
+            None => {
+                make_key(state, entropy)?;
+                tracing::warn!(
+                    "the recovery key of the pool {pool} was lost, and a new one was made: copies of \
+                     the recovery kit that lie elsewhere open nothing that donors keep for a restore \
+                     from now on. Keep a copy of {} in their place",
+                    path.display()
+                );
+            }
+        }
     }
     let key = load_key(state)?;
-    let path = state.kit();
-    if path.exists() {
-        let kept = Kit::load(&path).map(|kit| kit.addresses).unwrap_or_default();
-        if kept == *addresses || (addresses.are_local() && !kept.are_local()) {
+    if let Some(kit) = kept.filter(|kit| kit.recovery_key.0 == *key.as_bytes()) {
+        let known = kit.addresses;
+        if known == *addresses || (addresses.are_local() && !known.are_local()) {
             return Ok(());
         }
     }
-    let (ca_certificate, ca_key) = Ca::texts(&state.ca())?;
     let kit = Kit {
         potluck_recovery_kit: VERSION,
         pool: pool.into(),
@@ -96,6 +109,14 @@ pub fn keep(
         recovery_key: Digest(*key.as_bytes()),
     };
     kit.save(&path)
+}
+
+/// Makes the recovery key of a new pool, unless it is there.
+pub fn make_key(state: &StateDir, entropy: &dyn Entropy) -> Result<(), ManagerError> {
+    match state.ca().join(KEY).exists() {
+        true => Ok(()),
+        false => keep_key(state, &RecoveryKey::generate(entropy)),
+    }
 }
 
 /// Keeps the recovery key in the state directory.

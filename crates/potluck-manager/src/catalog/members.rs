@@ -149,8 +149,13 @@ pub fn revoke(db: &Connection, id: MemberId) -> Result<Member, Error> {
     if found.role == Role::Admin && admins == 0 {
         return Err(Error::LastAdmin(id.0));
     }
-    db.execute("UPDATE members SET revoked = 1 WHERE id = ?1", [id.0])?;
-    journal::append(db, &Op::Member(id))?;
+    end(db, id)?;
     found.revoked = true;
     Ok(found)
+}
+
+/// Ends a member's rights, whoever is left.
+pub fn end(db: &Connection, id: MemberId) -> Result<(), Error> {
+    db.execute("UPDATE members SET revoked = 1 WHERE id = ?1", [id.0])?;
+    journal::append(db, &Op::Member(id))
 }

@@ -10,12 +10,9 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// The format this release reads and writes. History:
-/// - 1 (0.1): first release.
-/// - 2 (0.2): erasure codes, policies of directories, donors' standing, the journal.
-const FORMAT: i64 = 2;
-/// What makes each format of the one before; catalogs of every release open (PROMISES U1).
-const STEPS: [&str; FORMAT as usize] = [include_str!("schema.sql"), include_str!("schema_2.sql")];
+/// The format this release reads and writes. Until 1.0 no catalog of another is read.
+const FORMAT: i64 = 1;
+const SCHEMA: &str = include_str!("schema.sql");
 /// "POTL", so that `file` and people recognise a catalog.
 const APPLICATION: i64 = 0x504f_544c;
 
@@ -65,7 +62,7 @@ pub fn create(path: &Path, pool: &str) -> Result<(), ManagerError> {
     }
     let make = || -> Result<(), Error> {
         let tx = db.unchecked_transaction()?;
-        STEPS.iter().try_for_each(|step| tx.execute_batch(step))?;
+        tx.execute_batch(SCHEMA)?;
         tx.execute("INSERT INTO pool (name) VALUES (?1)", [pool])?;
         for (key, value) in [(Counter::Version.key(), 1), (Counter::Dir.key(), 1), (EPOCH, 0)] {
             tx.execute("INSERT INTO meta (key, value) VALUES (?1, ?2)", params![key, value])?;
@@ -102,19 +99,7 @@ fn open_checked(path: &Path, check: &str) -> Result<Connection, ManagerError> {
     if sound != "ok" {
         return Err(ManagerError::Damaged { path: path.into(), detail: sound });
     }
-    upgrade(&db, format).map_err(damaged(path))?;
     Ok(db)
-}
-
-/// Makes a sound catalog of an older format one of this.
-fn upgrade(db: &Connection, from: i64) -> Result<(), Error> {
-    if from == FORMAT {
-        return Ok(());
-    }
-    let tx = db.unchecked_transaction()?;
-    STEPS[from as usize..].iter().try_for_each(|step| tx.execute_batch(step))?;
-    tx.pragma_update(None, "user_version", FORMAT)?;
-    Ok(tx.commit()?)
 }
 
 /// A connection that only reads.
@@ -162,7 +147,7 @@ fn user_version(db: &Connection) -> Result<i64, Error> {
 
 fn check_format(path: &Path, found: i64) -> Result<(), ManagerError> {
     match found {
-        1..=FORMAT => Ok(()),
+        FORMAT => Ok(()),
         found if found > FORMAT => Err(ManagerError::TooNew { path: path.into(), found }),
         found => Err(ManagerError::Damaged {
             path: path.into(),

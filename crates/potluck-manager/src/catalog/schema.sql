@@ -1,4 +1,4 @@
--- The catalog, format 1; schema_2.sql makes format 2 of it. Times called *_ms are the pool's time (pool_time.rs) unless they say wall.
+-- The catalog. Times called *_ms are the pool's time (pool_time.rs) unless they say wall.
 
 CREATE TABLE meta (
     key   TEXT PRIMARY KEY,
@@ -64,16 +64,30 @@ CREATE TABLE trash (
     dir INTEGER PRIMARY KEY
 );
 
+-- What differs below a directory from what holds above it, as JSON.
+CREATE TABLE dir_policies (
+    dir    INTEGER PRIMARY KEY,
+    policy TEXT NOT NULL
+);
+
+-- ec: the code of an erasure-coded file, such as 4+2; copies is 1 then. parity: names of its parity
+-- chunks, 32 bytes each, k for each group of m chunks in order; each counts a reference.
+-- goal: the redundancy that the file is being changed to, as JSON; until it has that, copies and ec
+-- hold. safe_wall_ms: since when all of its redundancy is there, NULL while its unsafe window is open.
 CREATE TABLE versions (
-    id         INTEGER PRIMARY KEY,
-    size       INTEGER NOT NULL,
-    digest     BLOB NOT NULL,
-    mtime_ms   INTEGER NOT NULL,
-    executable INTEGER NOT NULL,
-    chunk_size INTEGER NOT NULL,
-    copies     INTEGER NOT NULL,
-    chunks     INTEGER NOT NULL,
-    inline     BLOB
+    id           INTEGER PRIMARY KEY,
+    size         INTEGER NOT NULL,
+    digest       BLOB NOT NULL,
+    mtime_ms     INTEGER NOT NULL,
+    executable   INTEGER NOT NULL,
+    chunk_size   INTEGER NOT NULL,
+    copies       INTEGER NOT NULL,
+    chunks       INTEGER NOT NULL,
+    inline       BLOB,
+    ec           TEXT,
+    parity       BLOB,
+    goal         TEXT,
+    safe_wall_ms INTEGER
 );
 
 CREATE TABLE recipe_pages (
@@ -97,7 +111,10 @@ CREATE TABLE chunks (
 CREATE INDEX unused_chunks ON chunks (state, zero_since_ms) WHERE refs = 0;
 CREATE INDEX condemned_chunks ON chunks (id) WHERE refs = 0 AND state = 1;
 
--- state: 0 there; 1 missing; 2 spoiled. ack: the highest level acknowledged, 0 memory, 1 disk.
+-- state: 0 there; 1 missing; 2 spoiled; 3 leaving: it is there, serves as a source and counts for
+-- nothing else, and its donor is being told to delete it; 4 assumed: a session that ended may have
+-- stored it there, so that it counts for nothing and is asked about when the chunk is reclaimed.
+-- ack: the highest level acknowledged, 0 memory, 1 disk.
 CREATE TABLE placements (
     chunk INTEGER NOT NULL,
     donor INTEGER NOT NULL,
@@ -134,3 +151,39 @@ CREATE TABLE commits (
     reply   TEXT NOT NULL,
     PRIMARY KEY (session, batch)
 ) WITHOUT ROWID;
+
+-- What must be known of a donor after the manager's restart. heard_ms: when it was last heard.
+-- away_until_ms: its absence is announced until then. start_bytes: what it held when it began to
+-- give all back; NULL: it does not. at_once: nothing is waited for. quarantined: why its copies do
+-- not count. addresses: where it was reached when it registered last, JSON.
+CREATE TABLE donors (
+    id            INTEGER PRIMARY KEY,
+    heard_ms      INTEGER,
+    away_until_ms INTEGER,
+    start_bytes   INTEGER,
+    at_once       INTEGER NOT NULL DEFAULT 0,
+    quarantined   TEXT,
+    addresses     TEXT
+);
+
+-- Parity that was computed for a version on its way to an erasure code, a group a row: k names, 32
+-- bytes each, which count references already. The version's change takes them over.
+CREATE TABLE conversions (
+    version INTEGER NOT NULL,
+    ec      TEXT NOT NULL,
+    part    INTEGER NOT NULL,
+    parity  BLOB NOT NULL,
+    PRIMARY KEY (version, ec, part)
+) WITHOUT ROWID;
+
+-- Single facts in words, by key: why garbage collection is held, that repair is paused, ….
+CREATE TABLE notes (
+    key   TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+) WITHOUT ROWID;
+
+-- Changes to names and members that are not yet in the pool's own journal (journal.rs), as JSON.
+CREATE TABLE journal (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    op  TEXT NOT NULL
+);

@@ -6,7 +6,6 @@ mod costs;
 mod damage;
 mod deleting;
 pub(crate) mod files;
-mod formats;
 mod garbage;
 mod membership;
 mod naming;

@@ -41,7 +41,7 @@ pub(crate) async fn still() -> (TempDir, Arc<Service>) {
         ..ManagerConfig::default()
     };
     let env = Env::system();
-    init(&config, &env).expect("a pool");
+    init(&config, &env).expect("a pool").keep();
     let manager = Manager::start(config, env, None).await.expect("started");
     (dir, manager.parts().0)
 }

@@ -12,14 +12,15 @@ use crate::backup::authority::{self, Authority};
 use crate::backup::kit::{self, Kit};
 use crate::backup::{BY_HAND, Taken};
 use crate::ca::Ca;
-use crate::catalog::{Error, restored, schema};
+use crate::catalog::{Error, members, restored, schema};
 use crate::error::ManagerError;
 use crate::init::{NewAdmin, make_admin};
-use crate::state_dir::{ADMIN, CA, CATALOG, KIT, LOCK, RESTORING, StateDir};
+use crate::state_dir::{ADMIN, CA, CATALOG, KIT, LOCK, RESTORING, StateDir, names};
 use potluck_core::ids::Epoch;
 use potluck_wire::addresses::Addresses;
 use potluck_wire::env::Env;
 use potluck_wire::identity::fingerprint;
+use potluck_wire::token::Role;
 use rusqlite::Connection;
 use std::fs::{self, File};
 use std::io;
@@ -48,15 +49,16 @@ pub struct Staging {
 }
 
 impl Staging {
-    /// Removes what an interrupted restore left, and begins with all that the kit has.
+    /// Removes what an interrupted restore left, and begins with all that the kit has. Without a kit
+    /// nothing is touched.
     pub fn begin(ask: &Restore) -> Result<Self, ManagerError> {
         refuse_used(&ask.state)?;
+        let kit = Kit::load(&ask.kit)?;
         let place = StateDir::take(&ask.state)?;
         refuse_used(&ask.state)?; // somebody may have finished one meanwhile
         clear_interrupted(&ask.state)?;
-        // Before anything that can fail: where a restore was asked for, no empty pool is made.
+        // Before anything else that can fail: where a restore began, no empty pool is made.
         let state = StateDir::take(&place.restoring())?;
-        let kit = Kit::load(&ask.kit)?;
         let ca = Ca::restore(&state.ca(), &kit.ca_certificate, &kit.ca_key);
         let ca = ca.map_err(|why| match why {
             ManagerError::Certificates { detail, .. } => {
@@ -134,6 +136,7 @@ impl Staging {
             _ => "the catalog was restored from a copy".into(),
         };
         restored::settle(&tx, &why)?;
+        end_former_admins(&tx)?;
         // How often the lost manager started since, nobody here knows; members go to the later one.
         let beyond = Epoch(schema::epoch(&tx)?.0 + STARTS_SINCE);
         schema::raise_epoch(&tx, above.max(beyond))?;
@@ -181,6 +184,17 @@ impl Staging {
     }
 }
 
+/// Ends the rights of the admins that earlier restores made: this one's takes their place.
+fn end_former_admins(db: &Connection) -> Result<(), Error> {
+    for member in members::all(db)? {
+        let by_a_restore = member.invited_by.is_none() && member.name == NEW_ADMIN;
+        if member.role == Role::Admin && by_a_restore && !member.revoked {
+            members::end(db, member.id)?;
+        }
+    }
+    Ok(())
+}
+
 /// Nothing is ever written over: a state directory that has something may be somebody's last copy.
 /// What lies beside a staging directory was moved out of it, because it began in an empty one.
 fn refuse_used(state: &Path) -> Result<(), ManagerError> {
@@ -216,16 +230,6 @@ fn remove_file(path: &Path) -> io::Result<()> {
         Err(why) if why.kind() != io::ErrorKind::NotFound => Err(why),
         _ => Ok(()),
     }
-}
-
-fn names(dir: &Path) -> Result<Vec<String>, ManagerError> {
-    let entries = match fs::read_dir(dir) {
-        Ok(entries) => entries,
-        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(source) => return Err(ManagerError::Io { path: dir.into(), source }),
-    };
-    let name = |entry: fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
-    Ok(entries.flatten().map(name).collect())
 }
 
 #[cfg(test)]

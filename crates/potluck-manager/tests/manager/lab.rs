@@ -71,7 +71,7 @@ impl Lab {
             ..ManagerConfig::default()
         };
         change(&mut config);
-        init(&config, &env).expect("a pool");
+        init(&config, &env).expect("a pool").keep();
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
         let mut lab = Self { _dir: dir, config, env, address, running: None };
         lab.start().await;

@@ -10,7 +10,7 @@ use crate::ready;
 use crate::running::{Running, tell_reloaded};
 use crate::settings::{self, Settings};
 use crate::settings_file::SettingsFile;
-use potluck_manager::{Controls, Manager, ManagerConfig};
+use potluck_manager::{Controls, Made, Manager, ManagerConfig};
 use potluck_wire::env::Env;
 use potluck_wire::error::Failure;
 use potluck_wire::mdns::{self, Announced, Announcing};
@@ -33,8 +33,9 @@ pub async fn run(
     }
     let (stopped, hangups) = ready::daemon_signals();
     let state = args.state.unwrap_or_else(|| settings.manager_dir());
-    let (manager, mut tuning) = start(&args.options, state, output).await?;
+    let Started { mut made, manager, mut tuning } = start(&args.options, state, output).await?;
     ready::announce(args.options.ready_file.as_deref(), manager.address())?;
+    made.keep();
     let ended = tokio::select! {
         ended = manager.run(stopped) => ended,
         ended = hangups.each(async || tell_reloaded([tuning.reload()])) => ended,
@@ -61,12 +62,23 @@ impl Tuning {
     }
 }
 
+/// A manager that was started.
+pub struct Started {
+    /// To be kept once all has begun that was asked for. It goes last: when nobody uses the directory
+    /// any more, a pool that is new is taken back.
+    pub made: Made,
+    /// It.
+    pub manager: Manager,
+    /// What has it go by its settings.
+    pub tuning: Tuning,
+}
+
 /// Starts a manager and says where it is. What it was told is kept in its settings file.
 pub async fn start(
     options: &ManagerOptions,
     state: PathBuf,
     output: &Output,
-) -> Result<(Manager, Tuning), Failure> {
+) -> Result<Started, Failure> {
     let mut file = SettingsFile::read(Daemon::Manager, &state)?;
     options.given.put_into(&mut file);
     if !file.is_on("manager.mdns") {
@@ -76,7 +88,7 @@ pub async fn start(
     let env = Env::system();
     let kit = state.join(potluck_manager::KIT);
     let pool_is_new = !kit.exists();
-    potluck_manager::init(&config, &env).map_err(failed)?;
+    let made = potluck_manager::init(&config, &env).map_err(failed)?;
     let manager = Manager::start(config, env, None).await.map_err(failed)?;
     let mut running = Running::take(Daemon::Manager, &state).await?;
     let kept = SettingsFile::edit(Daemon::Manager, &state, |file| {
@@ -100,7 +112,8 @@ pub async fn start(
     }
     let controls = manager.controls();
     let _announcing = mdns::announce(Announced::Manager, manager.pool(), manager.address());
-    Ok((manager, Tuning { state, controls, running, _announcing, pool_is_new }))
+    let tuning = Tuning { state, controls, running, _announcing, pool_is_new };
+    Ok(Started { made, manager, tuning })
 }
 
 /// A manager that runs as its settings say.

@@ -1,6 +1,7 @@
 //! `potluck up`: a pool on this machine, manager and donor in one process.
 
 use super::lend::Place;
+use super::manager::Started;
 use super::{Ending, join, lend, manager};
 use crate::args::Up;
 use crate::keys::{self, Daemon};
@@ -9,7 +10,7 @@ use crate::ready;
 use crate::running::tell_reloaded;
 use crate::settings::{self, Settings};
 use crate::settings_file::SettingsFile;
-use potluck_donor::Claiming;
+use potluck_donor::{Claiming, STATE_FILES};
 use potluck_wire::addresses::{Address, Addresses, DONOR_PORT};
 use potluck_wire::control::Invite;
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -34,8 +35,10 @@ pub async fn run(args: Up, settings: &Settings, output: &Output) -> Result<Endin
     let default = || lent_before.is_empty().then(|| settings.data_dir.join("lent"));
     let lent = args.lend.or_else(default);
 
-    let (manager, mut of_manager) =
+    let Started { mut made, manager, tuning: mut of_manager } =
         manager::start(&args.manager, manager_dir.clone(), output).await?;
+    // A donor of a pool that is taken back goes with it.
+    let new_donor = (made.is_new() && !Identity::exists(&donor_dir)).then(|| donor_dir.clone());
     let address = manager.address();
     let mut terms = args.terms;
     terms.settings.extend(args.lend_listen.map(|listen| (keys::key("lend.listen"), listen)));
@@ -58,6 +61,7 @@ pub async fn run(args: Up, settings: &Settings, output: &Output) -> Result<Endin
         )
         .await?;
         ready::announce(args.manager.ready_file.as_deref(), address)?;
+        made.keep();
         if of_manager.pool_is_new {
             output.note("next: potluck space create lab; potluck cp FILE pot://lab/; potluck invite --role donor");
         }
@@ -76,6 +80,11 @@ pub async fn run(args: Up, settings: &Settings, output: &Output) -> Result<Endin
     let served = serving.await.map_err(|why| {
         Failure::new(ErrorKind::Other, code::CATALOG, format!("the manager failed: {why}"))
     })?;
+    if let Some(donor_dir) = new_donor.filter(|_| made.is_new()) {
+        forget_donor(&donor_dir);
+    }
+    drop(of_manager);
+    drop(made);
     ended.and(served.map_err(manager::failed))?;
     Ok(Ending::Done)
 }
@@ -90,6 +99,17 @@ fn beside(manager: SocketAddr, settings: &SettingsFile) -> Place {
         listen: Some(SocketAddr::new(manager.ip(), if any { 0 } else { DONOR_PORT }).to_string()),
         advertise: hosts.map(|address| address.host().to_owned()).collect(),
     }
+}
+
+/// Removes what a donor that never lent was about to be: it is of a pool that is no more.
+fn forget_donor(dir: &Path) {
+    if let Err(why) = Identity::remove(dir) {
+        tracing::warn!("what was begun in {} stays: {why}", dir.display());
+    }
+    for file in STATE_FILES.iter().chain(&["joining.json", "daemon.json"]) {
+        let _ = std::fs::remove_file(dir.join(file)); // one that was not made yet, mostly
+    }
+    let _ = std::fs::remove_dir(dir); // stays if somebody has something there
 }
 
 /// This machine's donor joins like any other, with a token that this process makes for it.

@@ -97,10 +97,17 @@ fn a_restore_with_a_wrong_kit_or_checkpoint_leaves_nothing_that_starts_and_is_ru
     let other = Lab::manager_only(&[]);
     let foreign = other.manager_dir().join("recovery.kit");
     let nowhere = lost.lab.dir().join("nowhere");
+    // A wrong name is no restore that began.
     for (kit, from, code, names) in [
         (&lost.checkpoint, &lost.checkpoint, 2, "no recovery kit"),
         (&nowhere, &lost.checkpoint, 3, "nowhere"),
         (&lost.kit, &nowhere, 3, "nowhere"),
+    ] {
+        let ran = lost.alone(&lost.restore_args(kit, from)).exits(code);
+        assert!(ran.stderr.contains(names), "{names} is not in: {}", ran.stderr);
+        assert!(!lost.state.exists(), "{names}: something was left");
+    }
+    for (kit, from, code, names) in [
         (&lost.kit, &damaged, 7, "checkpoint.damaged is damaged"),
         (&lost.kit, &lost.kit, 7, "kit is damaged"),
         (&foreign, &lost.checkpoint, 2, "(authority "),
@@ -167,6 +174,27 @@ fn a_restore_that_fills_the_disk_leaves_nothing_that_starts_and_is_run_again() {
     }
     assert!(kib > 64, "small disks were filled");
     lost.assert_serves();
+}
+
+#[test]
+fn the_admin_of_a_restore_takes_the_place_of_the_one_of_the_restore_before() {
+    let mut lost = Lost::new(0);
+    for round in 0..3 {
+        lost.restore().ok();
+        let place = lost.lab.manager_dir();
+        fs::rename(&lost.state, &place).expect("moved to where the lab starts it");
+        lost.lab.start_manager();
+        let members = lost.lab.cli.json(&["members", "ls"]);
+        let names = members["members"].as_array().expect("members").iter();
+        let restored = names.filter(|member| member["name"] == "admin after restore");
+        let valid = restored.filter(|member| member["revoked"] != true).count();
+        assert_eq!(valid, 1, "after restore {round}: {members}");
+        fs::remove_file(&lost.checkpoint).expect("of before");
+        let backup = ["manager", "backup", arg(&lost.checkpoint), "--state", arg(&place)];
+        lost.lab.cli.ok(&backup);
+        lost.lab.kill_manager();
+        fs::remove_dir_all(place).expect("lost again");
+    }
 }
 
 /// Makes a small disk large.
