@@ -78,7 +78,7 @@ pub(crate) struct Heart {
     tasks: Tasks,
     registered: bool,
     listing: Option<Listing>,
-    /// Rounds of the scrub after which all was listed; `None` when it has to be anew.
+    /// Rounds of the scrub after which all was listed; `None` when it is to be anew.
     listed: Option<u64>,
     next_beat: Tick,
     last_beat: Tick,
@@ -241,7 +241,7 @@ impl Heart {
     }
 
     /// After a round of the scrub everything is listed anew: a round reads what is there, and only
-    /// the manager knows what is missing.
+    /// the manager knows what is missing. So it is when the manager asks.
     async fn list_again(&mut self, rounds: u64) -> Result<(), Failure> {
         let incarnation = self.service.store.incarnation();
         let holdings = Packed::default();
@@ -287,6 +287,9 @@ impl Heart {
         if let Some(shown) = beat.manager {
             let caller = self.caller.clone();
             self.service.env.offload.run(move || caller.learn(&shown)).await;
+        }
+        if beat.list && self.listing.is_none() {
+            self.listed = None;
         }
         let life = (beat.epoch, beat.start);
         let same_manager = self.service.standing.beat(life, beat.now_ms);

@@ -18,6 +18,7 @@ fn may(role: Role, verb: Verb) -> bool {
         | Verb::SpaceCreate
         | Verb::SpaceRemove
         | Verb::GcResume
+        | Verb::ReclaimUnknown
         | Verb::RepairControl
         | Verb::Trust
         | Verb::ScrubNow => role == Role::Admin,
@@ -82,6 +83,7 @@ fn deed(verb: Verb) -> &'static str {
         Verb::SpaceList => "`potluck space ls`",
         Verb::PolicySet => "`potluck policy set`",
         Verb::GcResume => "`potluck gc resume`",
+        Verb::ReclaimUnknown => "`potluck gc unknown reclaim`",
         Verb::RepairControl => "`potluck repair now`, `pause` or `resume`",
         Verb::RepairStatus => "`potluck repair status`",
         Verb::Trust => "`potluck nodes trust`",

@@ -102,7 +102,7 @@ calls! {
     Reserve Offer Grow Renew Commit Abort Open Report Unreached
     List Stat MakeDir Move CopyFiles Remove Usage Status PolicySet
     Register Inventory Heartbeat Locate Find
-    GcResume
+    GcResume ReclaimUnknown
     RepairStatus RepairControl GiveBack GiveBackStatus Departing Away Trust ScrubNow Fsck
 }
 

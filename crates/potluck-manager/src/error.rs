@@ -220,7 +220,7 @@ impl ManagerError {
             Self::NothingFound { .. } | Self::NoJournal { .. } => failure(
                 ErrorKind::Retry,
                 code::NO_DONORS,
-                "see that donors run and find this machine at the lost manager's address, wait longer with --wait, or restore from a checkpoint's file",
+                "see that donors run; where this machine has not the lost manager's address, name them with --donor; wait longer with --wait, or restore from a checkpoint's file",
             ),
             Self::Closing => {
                 failure(ErrorKind::Retry, code::NO_MANAGER, "try again when it runs again")

@@ -26,7 +26,7 @@ pub async fn compare(service: &Service, donor: DonorId, heard: Life) -> Result<(
         return Ok(());
     }
     if service.collecting.is_some() {
-        return learn(service, donor, heard.epoch).await;
+        return learn(service, heard.epoch).await;
     }
     if heard.epoch.0.saturating_sub(own.0) > FAR {
         let why = format!("it says that it heard a manager of epoch {}", heard.epoch);
@@ -46,12 +46,12 @@ pub async fn compare(service: &Service, donor: DonorId, heard: Life) -> Result<(
 }
 
 /// A collecting manager reclaims nothing, and only learns what its successor's epoch must be.
-async fn learn(service: &Service, donor: DonorId, epoch: Epoch) -> Result<(), Error> {
+pub async fn learn(service: &Service, epoch: Epoch) -> Result<(), Error> {
     if epoch < service.epoch() {
         return Ok(());
     }
     if epoch >= LAST {
-        tracing::warn!(%donor, %epoch, "no manager has come so far: what it heard is not believed");
+        tracing::warn!(%epoch, "no manager has come so far: the donor that heard it is not believed");
         return Ok(());
     }
     let raise = move |db: &_| schema::raise_epoch(db, epoch);
@@ -79,7 +79,11 @@ async fn begin(service: &Service, why: String, above: Epoch) -> Result<(), Error
     };
     // Held before it is durable: what was ordered meanwhile cannot be taken back.
     service.hold_gc(Some(why));
-    service.pool().cancel_deletions();
+    {
+        let mut pool = service.pool();
+        pool.cancel_deletions();
+        pool.keep_unknown();
+    }
     let epoch = service.catalog.write(Durability::Disk, raise).await?;
     service.raise_epoch(epoch);
     Ok(())

@@ -6,6 +6,7 @@
 
 mod donors;
 mod expected;
+mod given_up;
 mod inventory;
 mod numbered;
 mod offered;
@@ -30,6 +31,7 @@ use crate::catalog::chunks::InUseAgain;
 use crate::config::ManagerConfig;
 use donors::Donors;
 use expected::Expected;
+use given_up::GivenUp;
 use offered::Offered;
 use orders::Orders;
 use potluck_core::chunk::ChunkName;
@@ -89,6 +91,7 @@ pub struct Pool {
     switch: Switch,
     complaints: Complaints,
     trials: Trials,
+    given_up: GivenUp,
     /// What is being made.
     pub repairs: Repairs,
 }
@@ -133,6 +136,7 @@ impl Pool {
             switch: Switch::default(),
             complaints: Complaints::default(),
             trials: Trials::default(),
+            given_up: GivenUp::default(),
             repairs: Repairs::new(limits.repair_rate, limits.repair_donor_rate, Tick::ZERO),
         }
     }

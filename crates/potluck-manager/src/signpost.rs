@@ -2,11 +2,12 @@
 //! donors that do not find it.
 
 use crate::ca::Ca;
+use crate::hold;
 use crate::service::Service;
 use futures_util::StreamExt;
 use futures_util::stream;
 use potluck_core::ids::{DonorId, Epoch};
-use potluck_wire::addresses::Addresses;
+use potluck_wire::addresses::{Address, Addresses};
 use potluck_wire::race::first_of;
 use potluck_wire::whereabouts::{SignedWhereabouts, Whereabouts, ask};
 use std::sync::{Arc, Mutex};
@@ -77,6 +78,26 @@ pub async fn run(service: Arc<Service>) {
             .for_each_concurrent(AT_ONCE, |(donor, at)| visit(&service, donor, at))
             .await;
         tokio::time::sleep(AGAIN).await;
+    }
+}
+
+/// Shows the donor at `address` where a manager is that collects what donors have. Such a one begins
+/// with the first epoch; it goes beyond the one that the donor knows, and shows itself again.
+pub async fn call_in(service: &Service, address: &Address) {
+    for _ in 0..2 {
+        let Some(shown) = service.whereabouts() else { return };
+        let asked = ask(&*service.env.net, address, Some(&shown)).await;
+        let answer =
+            asked.map_err(|why| tracing::debug!(%address, "cannot be visited: {why}")).ok();
+        let knows = answer.and_then(|answer| answer.verified(service.ca.certificate()));
+        match knows.filter(|knows| knows.addresses != service.signpost.told) {
+            Some(other) => {
+                if let Err(why) = hold::learn(service, other.epoch).await {
+                    return tracing::warn!("what {address} knows cannot be noted: {why}");
+                }
+            }
+            None => return,
+        }
     }
 }
 

@@ -29,8 +29,8 @@ pub use names::{
 pub use reading::{CopyFault, Open, OpenFile, Opened, Report, Unreached};
 pub use safety::{
     Away, Damage, Departing, Fsck, FsckReport, GcResume, GiveBack, GiveBackStatus, GivingBack,
-    Going, MayGo, PolicyChanged, PolicySet, RepairAction, RepairControl, RepairState, RepairStatus,
-    SLOWEST_SCRUB, ScrubNow, Trust,
+    Going, MayGo, PolicyChanged, PolicySet, ReclaimUnknown, ReclaimingUnknown, RepairAction,
+    RepairControl, RepairState, RepairStatus, SLOWEST_SCRUB, ScrubNow, Trust,
 };
 pub use spaces::{SpaceCreate, SpaceInfo, SpaceList, SpaceRemove, Spaces};
 pub use status::{

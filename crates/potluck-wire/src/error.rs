@@ -169,4 +169,6 @@ pub mod code {
     pub const UNFINISHED_RESTORE: &str = "POT-E084";
     /// A state directory with the catalog of one pool and the authority of another.
     pub const OTHER_AUTHORITY: &str = "POT-E085";
+    /// Nothing is reclaimed now.
+    pub const GC_HELD: &str = "POT-E086";
 }

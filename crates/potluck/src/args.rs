@@ -20,7 +20,7 @@ pub use members::{
     FindManager, Invite, InviteAction, Join, Leave, Members, MembersLs, MembersRm, NewToken,
 };
 pub use metadata::{
-    Asking, Gc, ManagerAction, ManagerBackup, ManagerRebuild, ManagerRestore, NewPlace,
+    Asking, Gc, GcUnknown, ManagerAction, ManagerBackup, ManagerRebuild, ManagerRestore, NewPlace,
 };
 pub use policies::{Policy, PolicyOptions, PolicySet, PolicyShow, Space, SpaceCreate, SpaceRm};
 pub use safety::{Caution, Fsck, Repair, Scrub, ScrubNow, Status, Verify, Watch};

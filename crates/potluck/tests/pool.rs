@@ -12,6 +12,7 @@
 mod pool {
     mod logs;
     mod monitoring;
+    mod restore_as_documented;
     mod restoring_again;
 
     mod content;
@@ -27,6 +28,7 @@ mod pool {
     mod small_disk;
     mod tap;
     mod two_machines;
+    mod unknown_chunks;
     mod waiting;
 
     mod addresses;

@@ -180,6 +180,7 @@ impl Manager {
                 orders: book.orders.clone(),
                 leaving: book.leaving,
                 manager: None,
+                list: false,
             })
         };
         Ok(Response::new(Full::new(text.into())))

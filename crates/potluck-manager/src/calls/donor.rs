@@ -3,10 +3,10 @@
 use super::Answer;
 use crate::audit;
 use crate::catalog::chunks::ChunkId;
-use crate::catalog::donors;
 use crate::catalog::lives::Life;
 use crate::catalog::placements::{self, Told};
 use crate::catalog::{Durability, Error};
+use crate::catalog::{donors, gc};
 use crate::failure;
 use crate::hold;
 use crate::members::Caller;
@@ -16,12 +16,14 @@ use crate::service::Service;
 use potluck_core::ids::{DonorId, Incarnation};
 use potluck_wire::addresses::{Address, Addresses};
 use potluck_wire::control::{
-    Beat, Done, Heartbeat, Inventory, Locate, Located, Order, Register, Registered,
+    Beat, Done, Heartbeat, Holding, Inventory, Locate, Located, Order, Register, Registered,
 };
 use potluck_wire::error::Failure;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+/// Chunks that become known in one job of the catalog's writer.
+const TAKEN_IN: usize = 2048;
 /// Copies looked at in one step at the end of an inventory.
 const SWEEP: usize = 65_536;
 
@@ -121,6 +123,7 @@ impl Answer for Heartbeat {
             orders: Vec::new(),
             leaving: service.pool().giving(donor).is_some(),
             manager: None,
+            list: false,
         };
         if self.follows.is_some_and(|follows| follows < service.epoch()) {
             beat.manager = service.whereabouts();
@@ -137,7 +140,11 @@ impl Answer for Heartbeat {
             believe(&service, donor, incarnation, self).await?;
             // After what was stored is counted: results speak of that.
             repair::answered(&service, donor, results).await?;
-            beat.orders = service.pool().orders_for(donor, now);
+            {
+                let mut pool = service.pool();
+                beat.orders = pool.orders_for(donor, now);
+                beat.list = pool.is_to_list(donor, now);
+            }
             if service.gc_held().is_some() {
                 // Whoever decided on these did so before the hold.
                 beat.orders.retain(|order| !matches!(order, Order::Delete { .. }));
@@ -219,8 +226,13 @@ impl Answer for Inventory {
         if let Some(collecting) = &service.collecting {
             collecting.listed(donor, &holdings, last);
         }
-        let compared =
+        let mut compared =
             service.catalog.read(move |db| placements::compare(db, donor, &holdings)).await?;
+        if service.gc_held().is_none() && service.pool().is_given_up(donor) {
+            let (rows, copies) = take_in(&service, &mut compared.unknown).await?;
+            compared.known.extend(rows);
+            compared.uncounted.extend(copies);
+        }
         {
             let mut pool = service.pool();
             let rows: Vec<_> = compared.known.iter().map(|row| row.0).collect();
@@ -242,6 +254,23 @@ impl Answer for Inventory {
         }
         Ok(Done {})
     }
+}
+
+/// Makes what an admin gave up, and nobody is writing, chunks that no file uses; it is unknown no more.
+/// Gives their numbers and copies.
+async fn take_in(
+    service: &Service,
+    unknown: &mut Vec<Holding>,
+) -> Result<(Vec<ChunkId>, Vec<Holding>), Failure> {
+    let (offered, given_up) = service.pool().part_offered(unknown);
+    let mut rows = Vec::with_capacity(given_up.len());
+    for batch in given_up.chunks(TAKEN_IN) {
+        let (batch, now_ms) = (batch.to_vec(), service.time.now_ms());
+        let take = move |db: &_| gc::take_in(db, &batch, now_ms);
+        rows.extend(service.catalog.write(Durability::Process, take).await?);
+    }
+    *unknown = offered;
+    Ok((rows, given_up))
 }
 
 /// After the last page: what is counted at the donor and was not listed is missing.

@@ -116,9 +116,14 @@ pub fn keep(db: &Connection, kept: &Kept, now_ms: u64) -> Result<bool, Error> {
     Ok(true)
 }
 
-/// Inserts a chunk that no file uses; gives its number.
-pub fn insert_unused(db: &Connection, name: &ChunkName, now_ms: u64) -> Result<ChunkId, Error> {
-    insert(db, name, 0, 0, now_ms)
+/// Inserts a chunk of `len` stored bytes, 0 if they are not known, that no file uses; gives its number.
+pub fn insert_unused(
+    db: &Connection,
+    name: &ChunkName,
+    len: u32,
+    now_ms: u64,
+) -> Result<ChunkId, Error> {
+    insert(db, name, len, 0, now_ms)
 }
 
 fn insert(

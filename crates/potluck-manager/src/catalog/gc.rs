@@ -3,11 +3,12 @@
 //! First a chunk is condemned here, durably. Only then are donors ordered to delete their copies,
 //! and their word that a copy is gone takes its placement away.
 
-use super::chunks::ChunkId;
+use super::chunks::{self, ChunkId};
 use super::error::Error;
 use super::placements;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::DonorId;
+use potluck_wire::control::Holding;
 use rusqlite::{Connection, params};
 
 /// A place in the queue of unused chunks: since when, and the row.
@@ -117,4 +118,13 @@ pub fn prune_gone(db: &Connection, before_ms: u64) -> Result<(), Error> {
         [before_ms as i64],
     )?;
     Ok(())
+}
+
+/// Makes chunks known that no file uses, unless they are known by now; gives their numbers.
+pub fn take_in(db: &Connection, chunks: &[Holding], now_ms: u64) -> Result<Vec<ChunkId>, Error> {
+    let number = |chunk: &Holding| match chunks::get(db, &chunk.name)? {
+        Some(known) => Ok(known.id),
+        None => chunks::insert_unused(db, &chunk.name, chunk.len, now_ms),
+    };
+    chunks.iter().map(number).collect()
 }

@@ -167,7 +167,7 @@ pub fn account(
                 }
                 found.id
             }
-            None => chunks::insert_unused(db, &name, now_ms)?,
+            None => chunks::insert_unused(db, &name, 0, now_ms)?,
         };
         for donor in donors {
             placements::assume(db, chunk, *donor)?;

@@ -234,6 +234,7 @@ impl Pool {
         self.expected.forget(donor);
         self.uncommitted.forget_donor(donor);
         self.orders.forget(donor);
+        self.given_up.forget(donor);
         self.forget_numbered(donor);
     }
 
@@ -282,6 +283,7 @@ impl Pool {
         self.orders.forget(id);
         self.forget_numbered(id);
         self.uncommitted.forget_donor(id);
+        self.given_up.forget(id);
         if live { Enlisted::WhileAlive } else { Enlisted::Anew }
     }
 
@@ -399,6 +401,7 @@ impl Pool {
                 quarantined: donor.record.quarantined.clone(),
                 takes_nothing: !donor.record.is_willing(),
                 scrub: donor.record.scrub,
+                reclaiming: self.is_given_up(id) && self.vouches(id, now),
                 ..DonorStatus::default()
             };
             if let Some(life) = &donor.life {

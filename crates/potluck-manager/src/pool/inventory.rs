@@ -52,6 +52,7 @@ impl Pool {
             taking.listed.clear();
             taking.next_page = 1;
             life.unclaimed = 0;
+            self.given_up.begins(donor);
             return Ok(PageDone::Next);
         }
         let Some(taking) = life.taking.as_mut() else {
@@ -102,6 +103,7 @@ impl Pool {
             life.taking = None;
             life.compared = true;
             self.expected.compared(donor);
+            self.given_up.ends(donor);
             if let Some(donor) = self.donors.get_mut(donor) {
                 donor.record.stale = false;
             }

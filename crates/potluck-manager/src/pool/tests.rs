@@ -405,3 +405,49 @@ fn a3_a_donor_that_slept_beyond_its_grace_and_went_on_is_waited_for_at_its_next_
     pool.inventory_done(donor, Incarnation(8));
     assert_eq!(worth(&pool, 1411.0), Worth::Silent);
 }
+
+#[test]
+fn unknown_chunks_are_given_up_by_a_few_donors_at_a_time_and_for_one_list_of_each() {
+    let (mut pool, donors, now) = (pool(), 12, at(1.0));
+    let all: Vec<DonorId> = (1..=donors).map(DonorId).collect();
+    let list = |pool: &mut Pool, donor: DonorId| {
+        let life = Incarnation(1);
+        assert_eq!(pool.inventory_page(donor, life, 0), Ok(PageDone::Next));
+        pool.inventory_done(donor, life);
+    };
+    for donor in &all {
+        register(&mut pool, donor.0, 1, 0.0);
+        list(&mut pool, *donor);
+    }
+    assert!(!all.iter().any(|donor| pool.is_to_list(*donor, now)), "nobody gave anything up");
+
+    pool.add_donor(DonorId(99), "away");
+    assert_eq!(pool.give_up_unknown(now), (all.clone(), vec![DonorId(99)]));
+    let mut rounds = 0;
+    loop {
+        let asked = all.iter().copied().filter(|donor| pool.is_to_list(*donor, now));
+        let asked: Vec<_> = asked.collect::<Vec<_>>();
+        if asked.is_empty() {
+            break;
+        }
+        assert!(asked.len() <= 8, "{asked:?}");
+        for donor in asked {
+            assert!(pool.is_given_up(donor));
+            list(&mut pool, donor);
+            assert!(!pool.is_given_up(donor), "it has listed all");
+        }
+        rounds += 1;
+    }
+    assert_eq!(rounds, 2);
+
+    // A list that had begun before does not end it: its first pages were taken as they were.
+    let _ = pool.inventory_page(DonorId(1), Incarnation(1), 0);
+    pool.give_up_unknown(now);
+    pool.inventory_done(DonorId(1), Incarnation(1));
+    assert!(pool.is_to_list(DonorId(1), now));
+    // Another life of a donor may hold other things, and so may another catalog.
+    register(&mut pool, 1, 2, 2.0);
+    assert!(!pool.is_given_up(DonorId(1)) && pool.is_given_up(DonorId(2)));
+    pool.keep_unknown();
+    assert!(!all.iter().any(|donor| pool.is_given_up(*donor)));
+}

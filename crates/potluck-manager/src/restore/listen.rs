@@ -1,5 +1,6 @@
 //! A manager over an empty catalog that listens to every donor of the pool.
 
+use super::Restore;
 use super::collect::{Collecting, Progress};
 use super::journal::clear;
 use super::staging::Staging;
@@ -10,10 +11,13 @@ use crate::config::ManagerConfig;
 use crate::error::ManagerError;
 use crate::manager::Manager;
 use crate::service::Service;
+use crate::signpost;
 use crate::state_dir::{CATALOG, StateDir};
+use futures_util::future::join_all;
 use potluck_core::clock::Tick;
 use potluck_core::ids::Epoch;
 use potluck_core::size::count;
+use potluck_wire::addresses::Addresses;
 use potluck_wire::env::Env;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,6 +31,8 @@ use tokio::task::JoinHandle;
 const LONGEST: u32 = 20;
 /// Between two looks at who has answered.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// Between two visits to the donors that were named.
+const VISIT_EVERY: Duration = Duration::from_secs(2);
 /// The listening manager's directory, inside the staging directory.
 const SCRATCH: &str = "collecting";
 
@@ -39,6 +45,8 @@ pub struct Patience {
     pub quiet: Duration,
     /// Do not wait for more than so many.
     pub donors: Option<usize>,
+    /// Donors to visit: those that would look for the manager where it is no more.
+    pub visit: Addresses,
 }
 
 /// The listening manager.
@@ -51,12 +59,14 @@ pub struct Listening {
     pub scratch: PathBuf,
     stop: oneshot::Sender<()>,
     serving: JoinHandle<Result<(), ManagerError>>,
+    visiting: JoinHandle<()>,
 }
 
 impl Listening {
     /// Begins to listen.
     pub async fn begin(
         staging: &Staging,
+        ask: &Restore,
         patience: &Patience,
         env: Env,
     ) -> Result<Self, ManagerError> {
@@ -68,6 +78,7 @@ impl Listening {
         drop(state);
         let config = ManagerConfig {
             listen: patience.listen.clone(),
+            advertise: ask.advertise.iter().map(ToString::to_string).collect(),
             state: scratch.clone(),
             pool_name: staging.kit.pool.clone(),
             metadata_copies: 0,
@@ -79,7 +90,8 @@ impl Listening {
         let serving = tokio::spawn(manager.run(async {
             let _ = stopped.await; // a sender that is gone means stop, too
         }));
-        Ok(Self { service, collecting, scratch, stop, serving })
+        let visiting = tokio::spawn(visit_for_ever(Arc::clone(&service), patience.visit.clone()));
+        Ok(Self { service, collecting, scratch, stop, serving, visiting })
     }
 
     /// Waits until the donors asked for have said all, or nothing new was said for a while and
@@ -107,11 +119,23 @@ impl Listening {
     /// Stops; gives an epoch that no donor has heard a later one than.
     pub async fn end(self) -> Result<Epoch, ManagerError> {
         let epoch = self.service.epoch();
+        self.visiting.abort();
+        let _ = self.visiting.await; // it ends by being stopped
         drop((self.stop, self.service));
         let ended = self.serving.await;
         clear(&self.scratch)?;
         ended.unwrap_or(Err(ManagerError::Closing))?;
         Ok(epoch)
+    }
+}
+
+/// Shows donors where to find this manager, until they have heard it; those that cannot be reached now
+/// are visited again.
+async fn visit_for_ever(service: Arc<Service>, donors: Addresses) {
+    loop {
+        let visit = |at| signpost::call_in(&service, at);
+        join_all(donors.iter().map(visit)).await;
+        tokio::time::sleep(VISIT_EVERY).await;
     }
 }
 
@@ -151,7 +175,8 @@ mod tests {
     #[test]
     fn slow_donors_are_waited_for_and_endless_ones_are_not() {
         let quiet = Duration::from_secs(30);
-        let mut patience = Patience { listen: String::new(), quiet, donors: None };
+        let mut patience =
+            Patience { listen: String::new(), quiet, donors: None, visit: Addresses::default() };
         let at = Duration::from_secs;
         let mut waiting = Waiting::since(at(0));
         let mut over = |answered, listed, owed, now| {

@@ -30,9 +30,9 @@ use std::path::Path;
 const SEGMENTS: &str = "segments";
 
 /// Restores from the newest whole checkpoint that the pool's donors have, and what the journal says
-/// happened since. `tell` hears of progress.
+/// happened since; from the journal alone where there is none. `tell` hears of progress.
 ///
-/// Errors: as [`super::restore_file`]; no donor answered, or none of the checkpoints they have is whole.
+/// Errors: as [`super::restore_file`]; no donor answered, or they have neither.
 pub async fn restore_pool(
     ask: &Restore,
     patience: &Patience,
@@ -70,7 +70,7 @@ async fn from_donors(
     source: Source,
 ) -> Result<Restored, ManagerError> {
     let staging = Staging::begin(ask)?;
-    let listening = Listening::begin(&staging, patience, env).await?;
+    let listening = Listening::begin(&staging, ask, patience, env).await?;
     listening.wait(patience, tell).await;
     let made = make(&staging, &listening, tell, source).await;
     let listed = listening.collecting.take_listed();
@@ -91,15 +91,26 @@ async fn make(
 ) -> Result<Option<Replayed>, ManagerError> {
     let (collecting, temp) = (&listening.collecting, &staging.catalog());
     let mut fetch = Fetch::new(&listening.service, staging.kit.recovery_key());
-    if source == Source::Checkpoint {
-        newest(&mut fetch, collecting, temp, tell).await?;
-    }
+    // A pool that has just begun has a journal, and no checkpoint yet.
+    let no_checkpoint = match source {
+        Source::Checkpoint => match newest(&mut fetch, collecting, temp, tell).await {
+            Err(none @ ManagerError::NothingFound { .. }) => Some(none),
+            found => found.map(|()| None)?,
+        },
+        Source::Journal => None,
+    };
     tell("fetching the journal");
     let dir = listening.scratch.join(SEGMENTS);
     let segments = Segments::fetch(&mut fetch, collecting, &dir).await?;
-    let alone = match source {
-        Source::Checkpoint => later(temp, &segments)?,
-        Source::Journal => {
+    let overtaken = source == Source::Checkpoint && no_checkpoint.is_none();
+    let alone = match (source, no_checkpoint) {
+        (Source::Checkpoint, None) => later(temp, &segments)?,
+        (Source::Checkpoint, Some(none)) => {
+            let chain = chain::newest(segments.seen.clone()).ok_or(none)?;
+            tell("the donors have no whole checkpoint: the journal alone is replayed");
+            Some(chain)
+        }
+        (Source::Journal, _) => {
             let answered = collecting.progress().answered;
             let none = ManagerError::NoJournal { answered, unread: segments.unread };
             Some(chain::newest(segments.seen.clone()).ok_or(none)?)
@@ -110,7 +121,6 @@ async fn make(
     schema::create(temp, &staging.kit.pool)?;
     tell(&format!("replaying {} segments of the journal", chain.segments.len()));
     let db = schema::open_existing(temp)?;
-    let overtaken = source == Source::Checkpoint;
     let last = chain.segments.last().map(|last| &last.header);
     let upto = last.map_or((0, Epoch(0)), |last| (last.generation, last.epoch));
     let replayed = replay(&segments, &chain, Replay::default(), upto, db)?;

@@ -108,8 +108,8 @@ impl crate::packed::Record for Holding {
     }
 }
 
-/// All that a donor holds, in pages of up to [`INVENTORY_PAGE`], after it registered and after each
-/// round of its scrub. Chunks that arrive meanwhile are reported by heartbeats as well, and the
+/// All that a donor holds, in pages of up to [`INVENTORY_PAGE`], after it registered, after each
+/// round of its scrub, and when the manager asks for it. Chunks that arrive meanwhile are reported by heartbeats as well, and the
 /// manager watches for them from registration or page 0 on: unless it has just registered, a donor
 /// lists nothing before it sent an empty page 0.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -301,6 +301,9 @@ pub struct Beat {
     /// Where the manager is, for a donor that knows something older.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manager: Option<SignedWhereabouts>,
+    /// List all that you hold anew. Repeated until page 0 of it came.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub list: bool,
 }
 
 /// What the manager asks a donor to do.

@@ -293,6 +293,24 @@ call!(ScrubNow => Done, "scrub-now");
 pub struct GcResume {}
 call!(GcResume => Done, "gc-resume");
 
+/// Has the chunks reclaimed that donors hold and the catalog does not know (admins): the donors that
+/// are there list what they hold anew, and what no file uses and no session has offered is deleted
+/// like everything that is not used. Refused while reclaiming is held.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ReclaimUnknown {}
+call!(ReclaimUnknown => ReclaimingUnknown, "reclaim-unknown");
+
+/// Whose unknown chunks are going to be reclaimed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReclaimingUnknown {
+    /// Donors that list what they hold for it, a few at a time: [`super::DonorStatus::reclaiming`].
+    #[serde(default)]
+    pub asked: Vec<DonorId>,
+    /// Donors that are not there; what they hold stays.
+    #[serde(default)]
+    pub absent: Vec<DonorId>,
+}
+
 /// Lists files that are not as safe as they should be.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Fsck {

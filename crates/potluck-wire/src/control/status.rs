@@ -215,6 +215,9 @@ pub struct DonorStatus {
     pub chunks: u64,
     /// Chunks it holds that this catalog does not know; never deleted for that.
     pub unclaimed: u64,
+    /// Whether it lists them, or is going to, because an admin had them reclaimed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reclaiming: bool,
     /// Chunks it lost or spoiled since they were committed.
     pub bad: u64,
     /// Its last sample.

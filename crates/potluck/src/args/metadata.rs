@@ -1,9 +1,10 @@
 //! Commands about the pool's own metadata.
 
 use super::members::manager_address;
+use super::safety::Caution;
 use crate::keys::kind;
 use clap::Subcommand;
-use potluck_wire::addresses::{Address, MANAGER_LISTEN};
+use potluck_wire::addresses::{Address, BadAddress, DONOR_PORT, MANAGER_LISTEN};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -11,13 +12,13 @@ use std::time::Duration;
 pub enum ManagerAction {
     /// Bring a lost manager back, in a new directory, from its recovery kit and a checkpoint
     #[command(
-        after_help = "Example:\n  potluck manager restore --kit recovery.kit --from catalog-000000000042.db --state /srv/potluck\n  potluck manager restore --kit recovery.kit --from pool --state /srv/potluck\n  potluck manager --state /srv/potluck\n\nRun it on a machine that has the lost manager's address; donors look for it there."
+        after_help = "Example:\n  potluck manager restore --kit recovery.kit --from pool --donor bob --donor carol\n  potluck manager restore --kit recovery.kit --from catalog-000000000042.db --state /srv/potluck\n  potluck manager --state /srv/potluck\n\nOn a machine that has the lost manager's address donors come by themselves; elsewhere name them."
     )]
     Restore(ManagerRestore),
     /// Rebuild a lost manager, in a new directory, from its recovery kit and the journal that its donors
     /// have: when no checkpoint is left
     #[command(
-        after_help = "Example:\n  potluck manager rebuild --kit recovery.kit --state /srv/potluck\n  potluck manager --state /srv/potluck\n\nRun it on a machine that has the lost manager's address; donors look for it there."
+        after_help = "Example:\n  potluck manager rebuild --kit recovery.kit --donor bob --donor carol\n  potluck manager\n\nOn a machine that has the lost manager's address donors come by themselves; elsewhere name them."
     )]
     Rebuild(ManagerRebuild),
     /// Copy the catalog to a file now, also while the manager runs
@@ -63,6 +64,14 @@ pub struct Asking {
     /// From donors: go on when so many have answered
     #[arg(long, value_name = "N")]
     pub donors: Option<usize>,
+    /// From donors: where one is, when this machine has not the lost manager's address and they would not
+    /// find it here; again for each further one
+    #[arg(long, value_name = "HOST[:PORT]", value_parser = donor_address)]
+    pub donor: Vec<Address>,
+}
+
+fn donor_address(text: &str) -> Result<Address, BadAddress> {
+    Address::parse(text, DONOR_PORT)
 }
 
 /// Where a manager comes back.
@@ -94,4 +103,23 @@ pub enum Gc {
     /// After a restore: reclaim again, and give up what a newer catalog may have known
     #[command(after_help = "Example:\n  potluck gc resume")]
     Resume,
+    /// Chunks on donors that this catalog does not know, as after a restore
+    #[command(subcommand)]
+    Unknown(GcUnknown),
+}
+
+#[derive(Debug, Subcommand)]
+pub enum GcUnknown {
+    /// How many there are, and where
+    #[command(after_help = "Example:\n  potluck gc unknown ls")]
+    Ls,
+    /// Give them up, so that their space comes back
+    ///
+    /// Files that the catalog knows, and uploads under way, keep all they need. Given up is what a lost
+    /// catalog knew alone: files of the time after the checkpoint, its checkpoints and its journal. After
+    /// this no `potluck manager restore` brings that back.
+    #[command(
+        after_help = "Example:\n  potluck gc unknown reclaim -n\n  potluck gc unknown reclaim"
+    )]
+    Reclaim(Caution),
 }

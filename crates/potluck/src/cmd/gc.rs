@@ -1,5 +1,7 @@
 //! `potluck gc`: what is reclaimed, and whether that is held.
 
+mod unknown;
+
 use super::Ending;
 use crate::args::Gc;
 use crate::output::{Output, count};
@@ -16,8 +18,10 @@ struct State {
 }
 
 pub async fn run(args: Gc, client: &Client, output: &Output) -> Result<Ending, Failure> {
-    if let Gc::Resume = args {
-        client.call(&GcResume {}).await?;
+    match args {
+        Gc::Unknown(args) => return unknown::run(args, client, output).await,
+        Gc::Resume => drop(client.call(&GcResume {}).await?),
+        Gc::Status => {}
     }
     let status = client.call(&Status {}).await?;
     let state = State {
@@ -39,7 +43,7 @@ fn text(state: &State) -> String {
     text += &format!("to be reclaimed: {}\n", count(state.condemned_chunks, "chunk"));
     if state.unclaimed_chunks > 0 {
         text += &format!(
-            "on donors, unknown to this catalog and kept: {}; emptying a donor and lending anew gives their space back (docs/restore.md)\n",
+            "on donors, unknown to this catalog and kept: {}; `potluck gc unknown` shows where and gives their space back\n",
             count(state.unclaimed_chunks, "chunk")
         );
     }

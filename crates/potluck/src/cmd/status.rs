@@ -89,7 +89,9 @@ fn text(status: &PoolStatus) -> String {
     let unclaimed: u64 = status.donors.iter().map(|donor| donor.unclaimed).sum();
     if unclaimed > 0 {
         let chunks = count(unclaimed, "chunk");
-        text.push_str(&format!("{chunks} on donors unknown to this catalog, kept untouched\n"));
+        text.push_str(&format!(
+            "{chunks} on donors unknown to this catalog, kept untouched: `potluck gc unknown`\n"
+        ));
     }
     if let Some(why) = &status.gc_held {
         text.push_str(&format!("no space is reclaimed: {why}\n"));

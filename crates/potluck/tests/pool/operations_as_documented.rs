@@ -9,7 +9,7 @@ use rustix::process::Signal;
 const OPERATIONS: &str = "docs/operations.md";
 
 /// Three machines that lend, and a file in `pot://lab` that is safe on any two of them.
-fn three_machines(test: &str) -> Option<Machines> {
+pub fn three_machines(test: &str) -> Option<Machines> {
     let lab = Machines::new(test, Naming::Dns, &["alice", "bob", "carol"])?;
     let alice = lab.machine("alice");
     alice.sh("mkdir results && head -c 9000000 /dev/urandom > results/run7.h5").ok();
@@ -24,7 +24,7 @@ fn three_machines(test: &str) -> Option<Machines> {
 
 /// Waits until every file is as safe as its policy says, and reads them all.
 #[track_caller]
-fn wait_until_safe(machine: &Machine) {
+pub fn wait_until_safe(machine: &Machine) {
     wait_until("everything to be safe again", 2 * PATIENCE, || {
         machine.sh("potluck verify -r --read pot://lab").code == 0
     });

@@ -242,7 +242,7 @@ fn chunks_that_must_wait_do_not_hold_up_those_behind_them() {
     let fixture = Fixture::new();
     let names: Vec<_> = (0..10).map(chunk).collect();
     for (at, name) in (1_u64..).zip(&names) {
-        chunks::insert_unused(&fixture.db, name, at / 3).expect("inserted");
+        chunks::insert_unused(&fixture.db, name, 0, at / 3).expect("inserted");
     }
     let (mut after, mut seen) = ((i64::MIN, ChunkId(0)), Vec::new());
     loop {
@@ -258,7 +258,7 @@ fn chunks_that_must_wait_do_not_hold_up_those_behind_them() {
 fn only_a_copy_that_counted_and_that_a_file_uses_is_a_loss() {
     let mut fixture = Fixture::new();
     fixture.put(file("pot://lab/a", &[1], &[1, 2]));
-    chunks::insert_unused(&fixture.db, &chunk(9), 0).expect("inserted");
+    chunks::insert_unused(&fixture.db, &chunk(9), 0, 0).expect("inserted");
     placements::tell(
         &fixture.db,
         DonorId(1),

@@ -7,7 +7,7 @@ use crate::output::{Output, count, time};
 use crate::settings::Settings;
 use potluck_core::size::format_size;
 use potluck_manager::{Gaps, Patience, Replayed, Restore, Restored, Verdict};
-use potluck_wire::addresses::Addresses;
+use potluck_wire::addresses::{Addresses, MANAGER_LISTEN};
 use potluck_wire::env::Env;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::path::PathBuf;
@@ -29,7 +29,7 @@ pub async fn restore(
     };
     let restored = restored.map_err(failed)?;
     let listen = if is_pool { patience.listen } else { with_port(&patience.listen, &restored) };
-    told(&restored, &ask, &listen, output)
+    told(&restored, &ask, &listen, settings, output)
 }
 
 pub async fn rebuild(
@@ -41,7 +41,7 @@ pub async fn rebuild(
     let patience = patience(args.asking);
     let rebuilt =
         potluck_manager::rebuild(&ask, &patience, Env::system(), |said| output.note(said)).await;
-    told(&rebuilt.map_err(failed)?, &ask, &patience.listen, output)
+    told(&rebuilt.map_err(failed)?, &ask, &patience.listen, settings, output)
 }
 
 /// Where to listen so that members who look at the restored manager's address find it there.
@@ -58,7 +58,8 @@ fn ask(kit: PathBuf, place: NewPlace, settings: &Settings) -> Restore {
 }
 
 fn patience(asking: Asking) -> Patience {
-    Patience { listen: asking.listen, quiet: asking.wait, donors: asking.donors }
+    let visit = Addresses::new(asking.donor);
+    Patience { listen: asking.listen, quiet: asking.wait, donors: asking.donors, visit }
 }
 
 /// Tells what was restored, and what to do now: a manager that listens at `listen`.
@@ -66,13 +67,27 @@ fn told(
     restored: &Restored,
     ask: &Restore,
     listen: &str,
+    settings: &Settings,
     output: &Output,
 ) -> Result<Ending, Failure> {
     output.result(restored, text);
+    let mut start = "potluck manager".to_owned();
+    if listen != MANAGER_LISTEN {
+        start += &format!(" --listen {listen}");
+    }
+    if ask.state != settings.manager_dir() {
+        start += &format!(" --state {}", ask.state.display());
+    }
     output.note(&format!(
-        "next: potluck manager --listen {listen} --state {} (with the options it had), then look with `potluck status` and `potluck fsck`, then `potluck gc resume`",
-        ask.state.display()
+        "next: {start} (with the options it had), then look with `potluck status` and `potluck fsck`, then `potluck gc resume`"
     ));
+    let admin = ask.state.join("admin");
+    if settings.identity_dir().ok().as_ref() != Some(&admin) {
+        output.note(&format!(
+            "commands that only an admin may give need --pool {} here",
+            admin.display()
+        ));
+    }
     match restored.verdict() {
         Verdict::Whole => Ok(Ending::Done),
         Verdict::Incomplete => Ok(Ending::Partial),
@@ -116,7 +131,7 @@ fn text(restored: &Restored) -> String {
         unlisted.first.iter().for_each(|path| text += &format!("  {path}\n"));
     }
     text + &format!(
-        "its manager belongs at {}; nothing is reclaimed until `potluck gc resume`\n",
+        "members look for its manager at {}, and follow it where it starts; nothing is reclaimed until `potluck gc resume`\n",
         restored.addresses
     )
 }
