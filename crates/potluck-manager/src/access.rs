@@ -10,8 +10,9 @@ fn may(role: Role, verb: Verb) -> bool {
     match verb {
         Verb::Join | Verb::Find => true,
         Verb::Leave => true,
-        Verb::Invite
-        | Verb::InvitationList
+        // A donor for further directories of its own machine.
+        Verb::Invite => matches!(role, Role::Donor | Role::Admin),
+        Verb::InvitationList
         | Verb::InvitationRemove
         | Verb::MemberList
         | Verb::Revoke

@@ -10,7 +10,7 @@ use crate::config::ManagerConfig;
 use crate::error::ManagerError;
 use crate::init::update_admin_address;
 use crate::journal;
-use crate::members::Members;
+use crate::members::{Members, inviting_donor};
 use crate::metrics::{self, Metrics};
 use crate::pool::{Giving, Limits, NewSession, Pool, Record, Switch};
 use crate::pool_time::PoolTime;
@@ -271,7 +271,8 @@ fn rebuild(config: &ManagerConfig, left: &Left, now: Tick) -> Pool {
     pool.repairs.paused.clone_from(&left.paused);
     for member in &left.members {
         if member.role == Role::Donor && !member.revoked {
-            pool.add_donor(DonorId(member.id.0), &member.name);
+            let inviter = inviting_donor(&left.members, member);
+            pool.add_donor(DonorId(member.id.0), &member.name, inviter);
         }
     }
     for known in &left.donors {

@@ -2,7 +2,7 @@
 
 use crate::catalog::members::Member;
 use potluck_core::chunk::Digest;
-use potluck_core::ids::MemberId;
+use potluck_core::ids::{DonorId, MemberId};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::token::Role;
 use std::collections::HashMap;
@@ -113,6 +113,12 @@ impl Members {
         entry.seen_wall_ms.store(wall_ms, Ordering::Relaxed);
         Ok(Who { member: *id, role: *role, name: name.clone() })
     }
+}
+
+/// The donor that invited a donor for another directory of the same machine.
+pub fn inviting_donor(members: &[Member], invited: &Member) -> Option<DonorId> {
+    let inviter = members.iter().find(|member| Some(member.id) == invited.invited_by)?;
+    (inviter.role == Role::Donor && invited.role == Role::Donor).then_some(DonorId(inviter.id.0))
 }
 
 /// A member who makes a call.

@@ -79,13 +79,18 @@ fn next(kind: SignalKind) -> impl Future<Output = ()> {
 pub struct Hangups(Option<Signal>);
 
 impl Hangups {
+    /// Waits for the next.
+    pub async fn next(&mut self) {
+        match &mut self.0 {
+            Some(signal) => signal.recv().await.unwrap_or_default(),
+            None => std::future::pending().await,
+        }
+    }
+
     /// Does `what` at each, for ever.
     pub async fn each<T>(mut self, mut what: impl AsyncFnMut()) -> T {
         loop {
-            match &mut self.0 {
-                Some(signal) => signal.recv().await.unwrap_or_default(),
-                None => std::future::pending().await,
-            }
+            self.next().await;
             what().await;
         }
     }

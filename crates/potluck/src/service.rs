@@ -119,6 +119,11 @@ impl Place {
         Self { scope, root, units, state }
     }
 
+    /// Whether systemd is to be told of changes.
+    fn has_systemd(&self) -> bool {
+        self.is_live() && Path::new(SYSTEMD_RUNS).exists()
+    }
+
     /// Whether it is the machine that runs here, and not a directory that will be one.
     pub fn is_live(&self) -> bool {
         self.root.is_none()
@@ -251,7 +256,7 @@ impl Place {
 
     /// Refuses where no systemd runs.
     pub fn needs_systemd(&self) -> Result<(), Failure> {
-        if !self.is_live() || Path::new(SYSTEMD_RUNS).exists() {
+        if !self.is_live() || self.has_systemd() {
             return Ok(());
         }
         let what = "systemd does not run this machine, so there are no services to manage";
@@ -260,14 +265,20 @@ impl Place {
     }
 }
 
+/// Where services run the donor whose state is in `state`: those of this user, or of the system.
+pub fn of_donor(state: &Path, settings: &Settings) -> Option<Place> {
+    let places = [Scope::User, Scope::System].map(|scope| Place::new(scope, None, settings));
+    places.into_iter().find(|place| place.state_of(Daemon::Donor) == state)
+}
+
 /// Takes the service of `role` away: stopped, disabled, its files removed. What its daemons keep, stays.
 /// Gives the files that were removed.
 pub fn uninstall(place: &Place, role: Role) -> Result<Vec<PathBuf>, Failure> {
-    if place.is_live() {
+    if place.has_systemd() {
         place.systemctl(&["disable", "--now", role.unit()])?;
     }
     let removed = place.remove(role)?;
-    if place.is_live() {
+    if place.has_systemd() {
         place.systemctl(&["daemon-reload"])?;
     }
     Ok(removed)

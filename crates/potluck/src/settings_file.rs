@@ -160,6 +160,22 @@ impl SettingsFile {
         self.put_lent(dir, STATE, Some(state.to_string_lossy().into_owned().into()));
     }
 
+    /// Lends `dir` on the terms of `before`, and that no more.
+    pub fn lend_instead(&mut self, before: &Path, dir: &Path) {
+        let of = |tables: &mut ArrayOfTables, which: &Path| {
+            tables.iter().position(|table| dir_of(table).as_deref() == Some(which))
+        };
+        let tables = self.document.get_mut(LEND).and_then(Item::as_array_of_tables_mut);
+        if let Some(tables) = tables
+            && let Some(at) = of(tables, before)
+            && of(tables, dir).is_none()
+            && let Some(table) = tables.get_mut(at)
+        {
+            put(table, DIR, Some(dir.to_string_lossy().into_owned().into()));
+        }
+        self.lend(dir);
+    }
+
     /// Lends `dir` no more.
     pub fn lend_no_more(&mut self, dir: &Path) {
         if let Some(tables) = self.document.get_mut(LEND).and_then(Item::as_array_of_tables_mut) {

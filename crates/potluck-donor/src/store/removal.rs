@@ -12,6 +12,8 @@ use std::path::Path;
 pub enum Removed {
     /// It is gone, or was before.
     All,
+    /// Nothing is in it. It is a mount point, or the directory above it may not be written.
+    Emptied,
     /// Potluck's files are gone; others are there, which are not touched.
     OthersStay,
     /// It is no store, and is not touched.
@@ -54,7 +56,17 @@ pub fn remove(dir: &Path, owner: &Owner) -> Result<Removed, StoreError> {
     drop(lock);
     Ok(match fs::remove_dir(dir) {
         Ok(()) => Removed::All,
-        // Other files, or a mount point.
+        Err(_) if is_empty(dir).map_err(failed)? => Removed::Emptied,
         Err(_) => Removed::OthersStay,
     })
+}
+
+/// Whether nothing is in a directory but what belongs to its file system itself.
+fn is_empty(dir: &Path) -> io::Result<bool> {
+    for entry in fs::read_dir(dir)? {
+        if entry?.file_name() != "lost+found" {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }

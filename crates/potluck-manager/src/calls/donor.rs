@@ -54,8 +54,8 @@ impl Answer for Register {
                 told.0,
                 told.1
             ),
-            Enlisted::WhileAlive => tracing::warn!(
-                "{} registered anew while it was still heard, at {}: it restarted, or two machines use one identity",
+            Enlisted::InTurns => tracing::warn!(
+                "{} registers anew again and again, now at {}: it restarts all the time, or two machines use one identity",
                 service.pool().called(donor),
                 told.0
             ),

@@ -7,7 +7,7 @@ use crate::catalog::tokens::{self, Certified, NewToken, Token};
 use crate::catalog::{Durability, Error};
 use crate::departure::{self, Removal};
 use crate::failure;
-use crate::members::Caller;
+use crate::members::{Caller, Who, inviting_donor};
 use crate::service::Service;
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{DonorId, MemberId};
@@ -15,7 +15,7 @@ use potluck_wire::control::{
     Done, Invitation, InvitationList, InvitationRemove, Invitations, Invite, Invited, Join, Joined,
     Leave, MemberAbout, MemberList, Members, Revoke,
 };
-use potluck_wire::error::Failure;
+use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::identity::fingerprint;
 use potluck_wire::packed::Blob;
 use potluck_wire::token::Role;
@@ -26,6 +26,12 @@ const MAX_NAME: usize = 255;
 
 /// The longest a token is good for.
 const MAX_TTL_SECONDS: u64 = 366 * 24 * 3600;
+
+/// The same of a token that a donor makes, which its own machine uses at once.
+const MAX_DONORS_TTL_SECONDS: u64 = 600;
+
+/// Donors that one donor may have invited: more than the further disks of a desktop.
+const MAX_FURTHER_DONORS: usize = 63;
 
 impl Answer for Join {
     async fn answer(self, service: Arc<Service>, _: Caller) -> Result<Joined, Failure> {
@@ -73,7 +79,8 @@ impl Answer for Join {
 fn enlist(service: &Service, member: &Member) {
     service.members.put(member.clone());
     if member.role == Role::Donor {
-        service.pool().add_donor(DonorId(member.id.0), &member.name);
+        let inviter = inviting_donor(&service.members.all(), member);
+        service.pool().add_donor(DonorId(member.id.0), &member.name, inviter);
     }
 }
 
@@ -95,13 +102,52 @@ impl Answer for Invite {
                 self.ttl_seconds
             )));
         }
-        let (by, secret) = (caller.member()?.member, Digest(service.env.entropy.bytes()));
+        let who = caller.member()?;
+        if who.role == Role::Donor {
+            check_further_donor(&service, who, &self).await?;
+        }
+        let (by, secret) = (who.member, Digest(service.env.entropy.bytes()));
         let (now, new) =
             (service.moment(), NewToken { role: self.role, by, ttl_ms: self.ttl_seconds * 1000 });
         let add = move |db: &_| tokens::add(db, &secret, new, now);
         let invitation = service.catalog.write(Durability::Disk, add).await?;
         Ok(Invited { secret, invitation })
     }
+}
+
+/// Refuses a donor's invitation that is not for another directory of its own machine, as far as the
+/// pool can tell: only donors, only so many, and none by those who were invited so. Whoever they
+/// are, they count as one machine with it (`Pool::add_donor`), and so can take no more from the pool
+/// by failing together or lying than the one could.
+async fn check_further_donor(
+    service: &Arc<Service>,
+    who: &Who,
+    invite: &Invite,
+) -> Result<(), Failure> {
+    let refused = |what: String| {
+        Err(Failure::new(ErrorKind::Auth, code::NOT_ALLOWED, what)
+            .hint("an admin invites others: potluck invite --role donor"))
+    };
+    if invite.role != Role::Donor || invite.ttl_seconds > MAX_DONORS_TTL_SECONDS {
+        return refused("a donor invites only donors for its own machine, for a moment".into());
+    }
+    let members = service.members.all();
+    let own = members.iter().find(|member| member.id == who.member);
+    if own.is_some_and(|own| inviting_donor(&members, own).is_some()) {
+        return refused(format!("{} was itself invited by a donor", who.name));
+    }
+    let is_further = |member: &&Member| !member.revoked && member.invited_by == Some(who.member);
+    let further = members.iter().filter(is_further).count();
+    let now = service.moment();
+    let open = service.catalog.read(tokens::all).await?;
+    let is_open = |token: &&Token| {
+        token.made_by == who.member && token.used_by.is_none() && token.left_ms(now) > 0
+    };
+    if further + open.iter().filter(is_open).count() >= MAX_FURTHER_DONORS {
+        return refused(format!("{} has invited {MAX_FURTHER_DONORS} donors already", who.name));
+    }
+    tracing::info!("{} ({}) invites a donor for another directory", who.name, who.member);
+    Ok(())
 }
 
 impl Answer for InvitationList {

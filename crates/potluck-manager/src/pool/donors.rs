@@ -16,6 +16,10 @@ use potluck_wire::ticket::Secret;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+/// A daemon that its owner restarts does not do so again within this time; two with one identity
+/// replace each other at every heartbeat.
+const IN_TURNS: Duration = Duration::from_secs(30);
+
 /// The donors that joined and were not removed.
 #[derive(Debug, Default)]
 pub struct Donors {
@@ -27,8 +31,12 @@ pub struct Donors {
 #[derive(Debug, Default)]
 pub struct Donor {
     name: String,
+    /// The donor of the same machine that invited it.
+    machine: Option<DonorId>,
     pub life: Option<Life>,
     heard: Option<Tick>,
+    /// When it last registered anew while it was heard.
+    restarted: Option<Tick>,
     pub record: Record,
 }
 
@@ -81,8 +89,9 @@ pub enum Enlisted {
     Again,
     /// A new life; nothing said to an earlier one holds.
     Anew,
-    /// A new life while the earlier one was still heard: a restart, or two donors with one identity.
-    WhileAlive,
+    /// A new life while the earlier one was still heard, not long after another one: it restarts all the
+    /// time, or two donors have one identity and take turns.
+    InTurns,
 }
 
 impl Donors {
@@ -92,6 +101,11 @@ impl Donors {
 
     pub fn get_mut(&mut self, donor: DonorId) -> Option<&mut Donor> {
         self.all.get_mut(&donor)
+    }
+
+    /// The first donor of a donor's machine, which need not be of the pool any more.
+    pub fn machine(&self, donor: DonorId) -> DonorId {
+        self.get(donor).and_then(|donor| donor.machine).unwrap_or(donor)
     }
 
     pub fn life(&self, donor: DonorId) -> Option<&Life> {
@@ -211,9 +225,10 @@ impl Donor {
 }
 
 impl Pool {
-    /// A member that lends disk.
-    pub fn add_donor(&mut self, donor: DonorId, name: &str) {
-        self.donors.all.entry(donor).or_default().name = name.into();
+    /// A member that lends disk; one that another donor invited is of that one's machine.
+    pub fn add_donor(&mut self, donor: DonorId, name: &str, invited_by: Option<DonorId>) {
+        let added = self.donors.all.entry(donor).or_default();
+        (added.name, added.machine) = (name.into(), invited_by);
     }
 
     /// This manager begins to listen.
@@ -276,6 +291,9 @@ impl Pool {
             fault: register.disk_fault.clone(),
         });
         donor.hear(now, &self.limits);
+        let restarts = live && !again;
+        let before = if restarts { donor.restarted.replace(now) } else { None };
+        let in_turns = before.is_some_and(|before| now.saturating_sub(before) <= IN_TURNS);
         self.expected.registered(id);
         if again {
             return Enlisted::Again;
@@ -284,7 +302,7 @@ impl Pool {
         self.forget_numbered(id);
         self.uncommitted.forget_donor(id);
         self.given_up.forget(id);
-        if live { Enlisted::WhileAlive } else { Enlisted::Anew }
+        if in_turns { Enlisted::InTurns } else { Enlisted::Anew }
     }
 
     /// Whether the donor is alive and its inventory was compared, so that a copy there counts.

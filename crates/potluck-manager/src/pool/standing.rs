@@ -274,17 +274,17 @@ impl Pool {
     /// What donors fail together with each other, as numbers; donors without a label fail alone.
     fn domains(&self) -> BTreeMap<DonorId, Domain> {
         let mut labels: BTreeMap<&str, Domain> = BTreeMap::new();
-        let domain = |(id, donor): (DonorId, &'_ Donor)| (id, donor.record.label.clone());
-        let all: Vec<_> = self.donors.iter().map(domain).collect();
-        let mut next = 0;
+        let mut machines: BTreeMap<DonorId, Domain> = BTreeMap::new();
         let mut domains = BTreeMap::new();
-        for (id, label) in &all {
-            next += 1;
-            let own = match label {
-                Some(label) => *labels.entry(label.as_str()).or_insert(next),
-                None => next,
+        for (number, (id, donor)) in (1..).zip(self.donors.iter()) {
+            // A machine fails as one, whatever its donors say: they all speak for one owner.
+            let machine = self.donors.machine(id);
+            let first = self.donors.get(machine).unwrap_or(donor);
+            let own = match &first.record.label {
+                Some(label) => *labels.entry(label).or_insert(number),
+                None => *machines.entry(machine).or_insert(number),
             };
-            domains.insert(*id, own);
+            domains.insert(id, own);
         }
         domains
     }
@@ -466,14 +466,25 @@ impl Pool {
                 && !self.switch.excused.contains(id)
         };
         let lately: BTreeSet<DonorId> = gone.iter().filter(lately).copied().collect();
-        let were = self.donor_count() - gone.len() + lately.len();
-        if too_many(lately.len(), were) {
-            self.switch.tripped.extend(lately);
+        // Machines are counted: nobody stops repair by taking away the many disks of one.
+        let machines = |which: &dyn Fn(&DonorId) -> bool| {
+            let donors = self.donors.iter().map(|(id, _)| id).filter(which);
+            donors.map(|id| self.donors.machine(id)).collect::<BTreeSet<_>>().len()
+        };
+        let all = machines(&|_| true);
+        let were = machines(&|id| !gone.contains(id) || lately.contains(id));
+        let went = machines(&|id| lately.contains(id));
+        let still =
+            |tripped: &BTreeSet<DonorId>| machines(&|id| tripped.contains(id) && gone.contains(id));
+        let mut tripped = self.switch.tripped.clone();
+        if too_many(went, were) {
+            tripped.extend(lately.iter().copied());
         }
-        let still = self.switch.tripped.intersection(&gone).count();
-        if !too_many(still, self.donor_count()) && !too_many(still, were) {
-            self.switch.tripped.clear();
+        let still = still(&tripped);
+        if !too_many(still, all) && !too_many(still, were) {
+            tripped.clear();
         }
+        self.switch.tripped = tripped;
     }
 
     /// Why repair rests though donors are gone: too many of them at once (PROMISES A4).

@@ -54,7 +54,7 @@ pub(crate) fn register_in(
     now: f64,
     label: Option<&str>,
 ) -> Enlisted {
-    pool.add_donor(DonorId(donor), &format!("d{donor}"));
+    pool.add_donor(DonorId(donor), &format!("d{donor}"), None);
     let register = Register {
         incarnation: Incarnation(life),
         key: Secret::from_bytes([donor as u8; 32]),
@@ -123,7 +123,7 @@ fn deletions(pool: &mut Pool, now: f64) -> Vec<(u64, u64)> {
 #[test]
 fn silence_makes_a_suspect_and_then_a_silent_donor() {
     let mut pool = pool();
-    pool.add_donor(DonorId(1), "d1");
+    pool.add_donor(DonorId(1), "d1", None);
     let state = |pool: &Pool, now| pool.status(at(now))[0].state;
     assert_eq!(state(&pool, 0.0), DonorState::Silent);
     register(&mut pool, 1, 7, 10.0);
@@ -167,8 +167,38 @@ fn a_life_that_did_not_register_is_told_to_and_believed_nothing() {
     assert!(!beat(&mut pool, 1, 6, 100, 1.0));
     assert!(beat(&mut pool, 1, 7, 3, 1.0));
     assert_eq!(register(&mut pool, 1, 7, 2.0), Enlisted::Again);
-    assert_eq!(register(&mut pool, 1, 8, 3.0), Enlisted::WhileAlive);
+    // A restart is no news, and two that replace each other are.
+    assert_eq!(register(&mut pool, 1, 8, 3.0), Enlisted::Anew);
+    assert_eq!(register(&mut pool, 1, 7, 4.0), Enlisted::InTurns);
     assert_eq!(register(&mut pool, 1, 9, 30.0), Enlisted::Anew);
+}
+
+#[test]
+fn donors_that_one_donor_invited_fail_with_it_whatever_they_say() {
+    let mut pool = pool();
+    for (donor, label) in [(1, None), (2, Some("room")), (3, Some("attic")), (4, None)] {
+        register_in(&mut pool, donor, 7, 0.0, label);
+    }
+    for further in [2, 3] {
+        pool.add_donor(DonorId(further), "further", Some(DonorId(1)));
+    }
+    let domains: Vec<_> = pool.takers(at(0.0)).iter().map(|taker| taker.domain).collect();
+    assert_eq!(domains[..3], [domains[0]; 3]);
+    assert_ne!(domains[3], domains[0]);
+    // Three of four donors went, and it is one machine of two.
+    (5..=9).for_each(|donor| {
+        register(&mut pool, donor, 7, 0.0);
+    });
+    let mut late = 0.0;
+    while pool.too_many_gone().is_none() && late < 3600.0 {
+        late += 10.0;
+        for donor in 4..=9 {
+            beat(&mut pool, donor, 7, 0, late);
+        }
+        pool.pass_time(at(late));
+    }
+    assert!(pool.is_gone(DonorId(1), at(late)) && pool.is_gone(DonorId(3), at(late)));
+    assert_eq!(pool.too_many_gone(), None, "one machine of seven");
 }
 
 #[test]
@@ -421,7 +451,7 @@ fn unknown_chunks_are_given_up_by_a_few_donors_at_a_time_and_for_one_list_of_eac
     }
     assert!(!all.iter().any(|donor| pool.is_to_list(*donor, now)), "nobody gave anything up");
 
-    pool.add_donor(DonorId(99), "away");
+    pool.add_donor(DonorId(99), "away", None);
     assert_eq!(pool.give_up_unknown(now), (all.clone(), vec![DonorId(99)]));
     let mut rounds = 0;
     loop {

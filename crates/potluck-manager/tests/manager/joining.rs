@@ -110,6 +110,29 @@ async fn roles_may_do_what_is_theirs_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_donor_invites_others_for_its_own_machine_within_bounds() {
+    let lab = Lab::new().await;
+    let donor = lab.donor("bench").await;
+    let invite = Invite { role: Role::Donor, ttl_seconds: 60 };
+    for more in [
+        Invite { role: Role::User, ..invite.clone() },
+        Invite { role: Role::Admin, ..invite.clone() },
+        Invite { ttl_seconds: 3600, ..invite.clone() },
+    ] {
+        assert_eq!(refused(&donor.caller, &more).await.code, code::NOT_ALLOWED, "{more:?}");
+    }
+    let mut token = lab.token(Role::Donor).await;
+    token.secret = donor.caller.call(&invite).await.expect("one more directory").secret;
+    let further = lab.join_with(&token, "bench-2").await.expect("joined");
+    let why = refused(&lab.caller(&further), &invite).await;
+    assert!(why.message.contains("invited by a donor"), "{why}");
+    for _ in 0..62 {
+        donor.caller.call(&invite).await.expect("not too many yet");
+    }
+    assert!(refused(&donor.caller, &invite).await.message.contains("63 donors"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn without_a_certificate_one_can_only_join() {
     let lab = Lab::new().await;
     let dial = TlsDial::joining(fingerprint(&lab.admin_identity().ca));

@@ -31,9 +31,10 @@ pub struct Up {
     pub manager: ManagerOptions,
     #[command(flatten)]
     pub terms: Given<OfDonorAlone>,
-    /// What to lend; default: potluck/lent in your data directory
-    #[arg(long, value_name = "DIR")]
-    pub lend: Option<PathBuf>,
+    /// What to lend, usually one directory on each disk; what was lent before is lent again. Default at
+    /// first: potluck/lent in your data directory
+    #[arg(value_name = "DIR")]
+    pub dirs: Vec<PathBuf>,
     /// Where the donor listens; default: where the manager does, at port 7701
     #[arg(long, value_name = "HOST:PORT")]
     pub lend_listen: Option<String>,
@@ -56,14 +57,22 @@ pub struct Manager {
 
 #[derive(Debug, clap::Args)]
 pub struct Lend {
-    /// The directory to lend; made if need be, and Potluck's alone. By default the one lent before
-    pub dir: Option<PathBuf>,
-    /// Lend DIR beside what is lent already, with a token for it; the donor need not be restarted
-    #[arg(long, requires = "dir", conflicts_with = "remove")]
+    /// The directories to lend, usually one on each disk; made if need be, and Potluck's alone. What was
+    /// lent before is lent again
+    #[arg(value_name = "DIR")]
+    pub dirs: Vec<PathBuf>,
+    /// Lend DIR, too; the donor that runs need not be restarted
+    #[arg(long, requires = "dirs", conflicts_with_all = ["remove", "token", "name"])]
     pub add: bool,
-    /// Lend DIR no more; what it holds has to be given back first
-    #[arg(long, requires = "dir")]
+    /// Lend DIR no more: its donor leaves, as `potluck leave` does, and what it holds moves first
+    #[arg(long, requires = "dirs")]
     pub remove: bool,
+    /// With --remove: only say what would be done
+    #[arg(short = 'n', long, requires = "remove")]
+    pub dry_run: bool,
+    /// With --remove: do not ask
+    #[arg(short, long, requires = "remove")]
+    pub yes: bool,
     #[command(flatten)]
     pub given: Given<OfDonor>,
     /// Join with this donor token first, unless joined already

@@ -20,11 +20,14 @@ pub struct GiveBack {
     /// All of it, to take the machine away afterwards
     #[arg(long)]
     pub all: bool,
-    /// Lend again after --all. After a part: `potluck set lend.max`
+    /// Lend again after --all, as much as lend.max says. After a part: `potluck set lend.max`
     #[arg(long, conflicts_with_all = ["now", "dry_run"])]
     pub cancel: bool,
     #[command(flatten)]
     pub pace: GiveBackPace,
+    /// Of this lent directory, where there are several; default with --all: of all of them
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
     /// Where this donor's own state lives; default: potluck/donor in your state directory
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,

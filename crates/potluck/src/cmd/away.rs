@@ -1,6 +1,7 @@
 //! `potluck away`: an announced absence, during which nothing is made again elsewhere.
 
 use super::Ending;
+use super::lend::OwnDonor;
 use crate::args;
 use crate::output::{Output, duration};
 use potluck_client::pool::Client;
@@ -9,8 +10,16 @@ use potluck_wire::control::Away;
 use potluck_wire::error::Failure;
 use std::time::Duration;
 
-pub async fn run(args: args::Away, client: &Client, output: &Output) -> Result<Ending, Failure> {
-    announce(None, "this machine", args.time, client, output).await
+/// Announces that this machine is away: all of its donors.
+pub async fn run(
+    args: args::Away,
+    donors: &[(OwnDonor, Client)],
+    output: &Output,
+) -> Result<Ending, Failure> {
+    for (_, client) in &donors[1..] {
+        say(None, args.time, client).await?;
+    }
+    announce(None, "this machine", args.time, &donors[0].1, output).await
 }
 
 /// Announces that a donor is away for `time` from now; `None`: that it is not.
@@ -21,9 +30,7 @@ pub async fn announce(
     client: &Client,
     output: &Output,
 ) -> Result<Ending, Failure> {
-    let time = time.unwrap_or_default();
-    let for_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-    client.call(&Away { donor, for_ms }).await?;
+    let time = say(donor, time, client).await?;
     output.result(&serde_json::json!({ "donor": name, "away_seconds": time.as_secs() }), |_| {
         match time.is_zero() {
             true => format!("{name} is not announced as away any more"),
@@ -34,4 +41,15 @@ pub async fn announce(
         }
     });
     Ok(Ending::Done)
+}
+
+async fn say(
+    donor: Option<DonorId>,
+    time: Option<Duration>,
+    client: &Client,
+) -> Result<Duration, Failure> {
+    let time = time.unwrap_or_default();
+    let for_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    client.call(&Away { donor, for_ms }).await?;
+    Ok(time)
 }

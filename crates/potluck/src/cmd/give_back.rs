@@ -3,16 +3,20 @@
 
 use super::Ending;
 use super::donors::percent_given;
+use super::lend::OwnDonor;
 use crate::args::{self, GiveBackPace};
 use crate::confirm::confirm;
+use crate::keys::{self, Daemon};
 use crate::output::{self, Output, count, told};
 use crate::progress_bar;
+use crate::settings_file::SettingsFile;
 use potluck_client::pool::Client;
 use potluck_core::ids::DonorId;
-use potluck_core::size::format_size;
+use potluck_core::size::{format_size, parse_size};
 use potluck_wire::control::{Departing, GiveBack, GiveBackStatus, GivingBack, Going, MayGo};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::fmt::Write;
+use std::path::Path;
 use std::time::Duration;
 
 /// Between two looks while somebody waits.
@@ -33,34 +37,85 @@ pub struct Place<'a> {
     pub cancel: String,
 }
 
+/// Takes all from the donors of one machine, whose daemon has its state in `state`.
 pub async fn run(
     args: args::GiveBack,
-    client: &Client,
+    state: &Path,
+    donors: &[(OwnDonor, Client)],
     output: &Output,
     shown: bool,
 ) -> Result<Ending, Failure> {
-    let place =
-        Place { donor: None, name: "this machine", cancel: "potluck give-back --cancel".into() };
-    if args.cancel {
-        return cancel(&place, client, output).await;
+    let name = |donor: &OwnDonor| match (donors.len(), &donor.dir) {
+        (2.., Some(dir)) => dir.display().to_string(),
+        _ => "this machine".to_owned(),
+    };
+    let names: Vec<String> = donors.iter().map(|(donor, _)| name(donor)).collect();
+    let cancel = match &args.dir {
+        Some(dir) => format!("potluck give-back --cancel --dir {}", dir.display()),
+        None => "potluck give-back --cancel".to_owned(),
+    };
+    let place = |name| Place { donor: None, name, cancel: cancel.clone() };
+    let file = SettingsFile::read(Daemon::Donor, state)?;
+    if !args.cancel && !args.pace.now && !args.pace.caution.dry_run {
+        // All begin before one is waited for: nothing moves from one disk of a machine to another.
+        for ((_, client), name) in donors.iter().zip(&names).skip(usize::from(donors.len() == 1)) {
+            client.call(&order(&place(name), false)).await?;
+        }
     }
-    empty(&place, args.pace, client, output, shown).await
+    let mut ending = Ending::Done;
+    for ((donor, client), name) in donors.iter().zip(&names) {
+        let place = place(name);
+        let ended = if args.cancel {
+            let lends = donor
+                .dir
+                .as_deref()
+                .and_then(|dir| parse_size(&file.lent_set_to(dir, keys::key("lend.max"))?).ok());
+            self::cancel(&place, lends, client, output).await?
+        } else {
+            empty(&place, args.pace, client, output, shown).await?
+        };
+        if ended != Ending::Done {
+            ending = ended;
+        }
+    }
+    Ok(ending)
 }
 
-/// Calls an earlier give-back off.
+/// Calls an earlier give-back of everything off; `lends`: how many bytes are lent then at most.
 pub async fn cancel(
     place: &Place<'_>,
+    lends: Option<u64>,
     client: &Client,
     output: &Output,
 ) -> Result<Ending, Failure> {
+    let before = client.call(&GiveBackStatus { donor: place.donor }).await?;
     let call_off = GiveBack { cancel: true, ..order(place, false) };
     output.result(&client.call(&call_off).await?, |back| {
-        format!("{} lends again; it holds {}", place.name, format_size(back.held))
+        called_off(place, before.active, lends, back)
     });
     Ok(Ending::Done)
 }
 
-fn order(place: &Place<'_>, now: bool) -> GiveBack {
+/// What holds after a give-back of everything was called off, if there was one.
+fn called_off(place: &Place<'_>, was: bool, lends: Option<u64>, back: &GivingBack) -> String {
+    let (name, held) = (place.name, format_size(back.held));
+    let lent = lends.map(|max| format!(" up to {}", format_size(max))).unwrap_or_default();
+    let mut text = match was {
+        true => format!("{name} lends again{lent}; it holds {held}"),
+        false => format!(
+            "no give-back of everything was under way: {name} lends{lent} as before; it holds {held}"
+        ),
+    };
+    if lends.is_some() {
+        text.push_str(
+            "\na part that was given back stays so; to lend more: `potluck set lend.max SIZE`",
+        );
+    }
+    text
+}
+
+/// Asks for all that a donor holds.
+pub fn order(place: &Place<'_>, now: bool) -> GiveBack {
     GiveBack { donor: place.donor, now, agreed: None, cancel: false }
 }
 

@@ -1,48 +1,32 @@
 //! `potluck leave`: a member ends its own membership, and takes away what it has on this machine.
 //!
-//! A donor first gives back what it holds. Then the manager ends the membership, and that is written
-//! down before anything here is removed: from then on the same command, run again, only cleans up.
+//! A machine's donor leaves with those of the further directories that it lends. All give back first
+//! what they hold. Which memberships end is written down before the first does, and that they have
+//! ended before anything here is removed: the same command, run again, goes on from there.
+
+mod record;
+mod removal;
 
 use super::give_back::{self, Place};
 use super::{Ending, lend};
 use crate::args::{self, Caution, GiveBackPace};
 use crate::confirm::confirm;
 use crate::output::{Output, count};
-use crate::running;
+use crate::service::Role as Service;
 use crate::settings::{self, Settings};
 use potluck_client::pool::Client;
+use potluck_core::ids::DonorId;
 use potluck_core::size::format_size;
-use potluck_donor::{Owner, Removed, remove_store};
-use potluck_wire::control::{self, GivingBack};
+use potluck_wire::control::{self, Departing, GivingBack, Going, MayGo, MemberList};
 use potluck_wire::env::Env;
 use potluck_wire::error::{ErrorKind, Failure, code};
-use potluck_wire::identity::{About, Identity, write_private};
+use potluck_wire::identity::{About, Identity};
 use potluck_wire::token::Role;
-use rustix::process::{Pid, Signal, kill_process};
-use serde::{Deserialize, Serialize};
+pub use record::read as begun;
+use record::{LEAVING, Membership};
+use serde::Serialize;
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-/// Written once the membership has ended; what else is in the directory may be gone.
-const LEAVING: &str = "leaving.json";
-/// What else this program keeps in a donor's state directory.
-const OWN_FILES: [&str; 3] = ["settings.toml", "daemon.json", "joining.json"];
-/// How long a daemon may take to end.
-const STOP_PATIENCE: Duration = Duration::from_secs(30);
-
-/// A membership, and what this machine has of it.
-#[derive(Debug, Serialize, Deserialize)]
-struct Membership {
-    about: About,
-    owner: Owner,
-    /// Directories that it lends.
-    lent: Vec<PathBuf>,
-    /// Where its identity and state are.
-    #[serde(skip)]
-    dir: PathBuf,
-}
 
 /// What leaving would do.
 #[derive(Debug, Serialize)]
@@ -50,25 +34,26 @@ struct Plan<'a> {
     #[serde(flatten)]
     about: &'a About,
     left: bool,
-    would_remove: Vec<&'a Path>,
-    /// What a donor holds; files that are lost are lost with `--now` only.
+    memberships: &'a [Membership],
+    /// What its donors hold together; files that are lost are lost with `--now` only.
     holds: Option<&'a GivingBack>,
+    would_remove: Vec<&'a Path>,
+    /// The service that would be stopped and removed.
+    service: Option<&'static str>,
+    /// What is to be done by hand where manager and donor are one process.
+    beside_manager: Option<&'static str>,
+    #[serde(skip)]
+    now: bool,
 }
 
-/// What was done.
-#[derive(Debug, Serialize)]
-struct Left<'a> {
-    #[serde(flatten)]
-    about: &'a About,
-    left: bool,
-    removed: Vec<&'a Path>,
-    stays: Vec<Stays<'a>>,
-}
-
-#[derive(Debug, Serialize)]
-struct Stays<'a> {
-    path: &'a Path,
-    why: String,
+/// A membership that has not ended.
+struct Open<'a> {
+    membership: &'a Membership,
+    client: Client,
+    /// What its donor holds; `None` where it is no donor, or no member any more.
+    held: Option<GivingBack>,
+    /// What people call its donor.
+    name: String,
 }
 
 pub async fn run(
@@ -78,47 +63,50 @@ pub async fn run(
     shown: bool,
 ) -> Result<Ending, Failure> {
     let dir = match &args.state {
-        Some(dir) => dir.clone(),
+        Some(dir) => lend::absolute(dir)?,
         None => only_identity(settings)?,
     };
-    let (membership, ended) = match read_leaving(&dir)? {
-        Some(membership) => (membership, true),
-        None => (Membership::of(&dir)?, false),
-    };
-    let ended = ended || args.pool_is_gone;
-    let client = match ended {
-        true => None,
-        false => {
-            let identity = settings::load_identity(&dir)?;
-            Some(Client::new(Env::system(), settings::guided(&identity, &dir)?))
-        }
-    };
-    let donor = match &client {
-        Some(client) if membership.about.role == Role::Donor => look(client).await?,
-        _ => None,
-    };
+    let mut memberships = record::find(&dir)?;
+    if args.pool_is_gone {
+        memberships.iter_mut().for_each(|membership| membership.ended = true);
+    }
+    let mut open = Vec::new();
+    for membership in memberships.iter().filter(|membership| !membership.ended) {
+        open.push(Open::look(membership).await?);
+    }
+    for one in &open {
+        refuse_last_admin(one).await?;
+    }
+    let together = together(&open).await?;
+    let plan = Plan::new(&memberships, together.as_ref(), args.now, settings)?;
     if args.caution.dry_run {
-        let would_remove = membership.here().collect();
-        let (about, holds) = (&membership.about, donor.as_ref());
-        output.result(&Plan { about, left: false, would_remove, holds }, |_| {
-            membership.plan(donor.as_ref(), args.now)
-        });
+        output.result(&plan, Plan::text);
         return Ok(Ending::Done);
     }
+    output.note(&plan.text());
     if !args.caution.yes {
-        output.note(&membership.plan(donor.as_ref(), args.now));
-        let question = format!("leave pool {}?", membership.about.pool);
+        let question = format!("leave pool {}?", plan.about.pool);
         confirm(&question, "add -y to do it without asking, or -n to only look").await?;
     }
-    if let Some(client) = &client {
-        if let Some(held) = donor.as_ref().filter(|_| !args.now)
-            && empty(held, client, output, shown).await? == Ending::Partial
-        {
-            return Ok(Ending::Partial);
+    let mut may_lose = together.as_ref().map_or(0, |held| held.lost_files);
+    if args.now {
+        if may_lose > 0 && !args.caution.yes {
+            confirm_loss(may_lose).await?;
         }
-        end(&membership, client, &args, output).await?;
+    } else if let Some(held) = &together
+        && give_back(&open, held, output, shown).await? == Ending::Partial
+    {
+        return Ok(Ending::Partial);
     }
-    membership.clean_up(settings, output).await
+    if open.len() > 1 {
+        record::write(&memberships)?; // no further one is forgotten when the first has ended
+    }
+    for open in &open {
+        open.end(&args, &mut may_lose, output).await?;
+    }
+    memberships.iter_mut().for_each(|membership| membership.ended = true);
+    record::write(&memberships)?;
+    removal::clean_up(&memberships, settings, output).await
 }
 
 /// The identity of this machine's donor, or that of its user, where there is one of them.
@@ -130,102 +118,168 @@ fn only_identity(settings: &Settings) -> Result<PathBuf, Failure> {
     if let Some(begun) = begun.into_iter().find(|dir| dir.join(LEAVING).exists()) {
         return Ok(begun);
     }
-    match (Identity::exists(&donor).then_some(donor), settings.joined_dir()) {
-        (Some(one), Err(_)) => Ok(one),
-        (None, found) => found,
-        (Some(donor), Ok(user)) => {
-            let (donor, user) = (donor.display(), user.display());
-            let what = format!("this machine has a donor's identity, {donor}, and {user}");
+    let user = settings.joined_dir();
+    let users = match &user {
+        Ok(one) => vec![one.clone()],
+        Err(_) => settings::joined(&settings.pools_dir()).into_iter().map(|own| own.dir).collect(),
+    };
+    let donor = Identity::exists(&donor).then_some(donor);
+    let all: Vec<PathBuf> = donor.into_iter().chain(users).collect();
+    match all.as_slice() {
+        [one] => Ok(one.clone()),
+        [] => user,
+        several => {
+            let what = format!("this machine has {} identities", several.len());
+            let choices: Vec<String> = several.iter().map(|dir| choice(dir)).collect();
             Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
-                .hint(format!("say which is to leave: --state {donor}")))
+                .hint(format!("say which is to leave: {}", choices.join(", or "))))
         }
     }
 }
 
-fn read_leaving(dir: &Path) -> Result<Option<Membership>, Failure> {
-    match fs::read(dir.join(LEAVING)) {
-        Ok(text) => {
-            let failed = |why: serde_json::Error| local(dir, "read", &why.into());
-            let membership: Membership = serde_json::from_slice(&text).map_err(failed)?;
-            Ok(Some(Membership { dir: dir.into(), ..membership }))
+/// How a user names an identity, and whose that is.
+fn choice(dir: &Path) -> String {
+    let option = format!("--state {}", dir.display());
+    match Identity::load(dir) {
+        Ok(Identity { about, .. }) => format!("{option} (the {})", record::who(&about)),
+        Err(_) => option,
+    }
+}
+
+/// The last admin cannot leave, and hears that before anything is asked.
+async fn refuse_last_admin(open: &Open<'_>) -> Result<(), Failure> {
+    let About { role, member, .. } = open.membership.about;
+    if role != Role::Admin {
+        return Ok(());
+    }
+    let others = open.client.call(&MemberList {}).await?.members;
+    let mut others = others.iter().filter(|it| it.role == Role::Admin && !it.revoked);
+    if others.any(|other| other.member != member) {
+        return Ok(());
+    }
+    let what = format!("{} is the last admin", open.membership.who());
+    Err(Failure::new(ErrorKind::Conflict, code::NOT_ALLOWED, what)
+        .hint("invite another admin first"))
+}
+
+/// What it means that all donors among these leave together; `None` where none is one, or a member
+/// any more.
+async fn together(all: &[Open<'_>]) -> Result<Option<GivingBack>, Failure> {
+    let donors: Vec<&Open> = all.iter().filter(|one| one.held.is_some()).collect();
+    match donors.as_slice() {
+        [] => Ok(None),
+        [one] => Ok(one.held.clone()),
+        several => {
+            let ids = several.iter().map(|one| DonorId(one.membership.about.member.0)).collect();
+            let all = Departing { donors: ids, over: None };
+            several[0].client.call(&all).await.map(Some)
         }
-        Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(why) => Err(local(dir, "read", &why)),
     }
 }
 
-fn local(dir: &Path, doing: &str, why: &io::Error) -> Failure {
-    let what = format!("cannot {doing} {}: {why}", dir.display());
-    Failure::new(ErrorKind::Other, code::LOCAL_IO, what)
-        .hint("mend that and run the same command again: it goes on from there")
+async fn confirm_loss(files: u64) -> Result<(), Failure> {
+    let question = format!("lose {} for ever?", count(files, "file"));
+    confirm(&question, "without --now all is moved to other donors first").await
 }
 
-/// What a donor holds; `None` when it is no member any more.
-async fn look(client: &Client) -> Result<Option<GivingBack>, Failure> {
-    match client.call(&give_back::look(&this_machine())).await {
-        Ok(held) => Ok(Some(held)),
-        Err(failure) if failure.code == code::REVOKED => Ok(None),
-        Err(failure) => Err(failure),
-    }
-}
-
-fn this_machine() -> Place<'static> {
-    Place { donor: None, name: "this machine", cancel: "potluck give-back --cancel".into() }
-}
-
-/// Moves what a donor holds to others, where anybody needs it.
-async fn empty(
+/// Moves what donors hold to others, where anybody needs it.
+async fn give_back(
+    all: &[Open<'_>],
     held: &GivingBack,
-    client: &Client,
     output: &Output,
     shown: bool,
 ) -> Result<Ending, Failure> {
-    if held.to_move == 0 && held.lost_files == 0 {
+    if held.to_move == 0 && held.lost_files == 0 && held.less_safe_files == 0 {
         return Ok(Ending::Done);
     }
-    if held.silent {
-        let what = "this machine's donor is not heard, so nothing it holds can be moved";
-        return Err(Failure::new(ErrorKind::Partial, code::STUCK, what).hint(
-            "start it first (`potluck lend`), or see what is lost without: `potluck leave --now -n`",
-        ));
+    let MayGo { verdict, why, advice } = &held.may_go;
+    if *verdict == Going::Stuck {
+        // It would give back without end.
+        let what = format!("nothing was begun: what is held here cannot all be moved: {why}");
+        return Err(Failure::new(ErrorKind::Partial, code::STUCK, what).hint(format!(
+            "{advice}; `potluck leave --now -n` says what it means to leave without that"
+        )));
     }
-    let caution = Caution { dry_run: false, yes: true };
-    let pace = GiveBackPace { now: false, no_wait: false, caution };
-    give_back::empty(&this_machine(), pace, client, &output.of_step(), shown).await
+    // All begin before one is waited for, so that nothing moves from one to another of them.
+    let donors = || all.iter().filter(|one| one.held.as_ref().is_some_and(|held| held.held > 0));
+    for one in donors() {
+        one.client.call(&give_back::order(&one.place(), false)).await?;
+    }
+    for one in donors() {
+        let caution = Caution { dry_run: false, yes: true };
+        let pace = GiveBackPace { now: false, no_wait: false, caution };
+        let output = output.of_step();
+        if give_back::empty(&one.place(), pace, &one.client, &output, shown).await?
+            == Ending::Partial
+        {
+            return Ok(Ending::Partial);
+        }
+    }
+    Ok(Ending::Done)
 }
 
-/// Ends the membership, when its owner agreed to what is lost by that.
-async fn end(
-    membership: &Membership,
-    client: &Client,
-    args: &args::Leave,
-    output: &Output,
-) -> Result<(), Failure> {
-    loop {
-        let mut agreed = None;
-        if args.now
-            && membership.about.role == Role::Donor
-            && let Some(loss) = look(client).await?.filter(|loss| loss.lost_files > 0)
-        {
-            if !args.caution.yes {
-                output.note(&lost(&loss));
-                let question = format!("lose {} for ever?", count(loss.lost_files, "file"));
-                confirm(&question, "without --now all is moved to other donors first").await?;
-            }
-            agreed = loss.listing;
+impl<'a> Open<'a> {
+    async fn look(membership: &'a Membership) -> Result<Self, Failure> {
+        let dir = &membership.dir;
+        let client =
+            Client::new(Env::system(), settings::guided(&settings::load_identity(dir)?, dir)?);
+        let lent = membership.lent.first();
+        let name = lent.map_or("this machine".into(), |dir| dir.display().to_string());
+        let mut open = Self { membership, client, held: None, name };
+        open.held = open.holds().await?;
+        Ok(open)
+    }
+
+    /// What its donor holds now.
+    async fn holds(&self) -> Result<Option<GivingBack>, Failure> {
+        if self.membership.about.role != Role::Donor {
+            return Ok(None);
         }
-        match client.call(&control::Leave { now: args.now, agreed }).await {
-            Err(failure) if failure.code == code::NOT_AGREED && args.now && !args.caution.yes => {
-                output.note(&failure.message);
-            }
-            // It ended before, and nobody could write that down.
-            Err(failure) if failure.code != code::REVOKED => return Err(failure),
-            Ok(_) | Err(_) => break,
+        match self.client.call(&give_back::look(&self.place())).await {
+            Ok(held) => Ok(Some(held)),
+            Err(failure) if failure.code == code::REVOKED => Ok(None),
+            Err(failure) => Err(failure),
         }
     }
-    let text = serde_json::to_vec(membership).expect("plain data");
-    write_private(&membership.dir.join(LEAVING), &text)
-        .map_err(|why| local(&membership.dir, "write to", &why))
+
+    fn place(&self) -> Place<'_> {
+        let cancel =
+            format!("potluck give-back --cancel --state {}", self.membership.dir.display());
+        Place { donor: None, name: &self.name, cancel }
+    }
+
+    /// Ends the membership. Its owner agreed to lose `may_lose` files by that, and is asked again where
+    /// it has become more.
+    async fn end(
+        &self,
+        args: &args::Leave,
+        may_lose: &mut u64,
+        output: &Output,
+    ) -> Result<(), Failure> {
+        loop {
+            let loss = if args.now { self.holds().await? } else { None };
+            let loses = loss.as_ref().map_or(0, |loss| loss.lost_files);
+            if let Some(loss) = loss.as_ref().filter(|_| loses > *may_lose && !args.caution.yes) {
+                output.note(&lost(loss));
+                confirm_loss(loses).await?;
+                *may_lose = loses;
+            }
+            let agreed = loss.filter(|_| loses > 0).and_then(|loss| loss.listing);
+            match self.client.call(&control::Leave { now: args.now, agreed }).await {
+                Err(failure)
+                    if failure.code == code::NOT_AGREED && args.now && !args.caution.yes =>
+                {
+                    output.note(&failure.message);
+                }
+                // It ended before, and nobody could write that down.
+                Err(failure) if failure.code != code::REVOKED => return Err(failure),
+                Ok(_) | Err(_) => {
+                    *may_lose = may_lose.saturating_sub(loses);
+                    return Ok(());
+                }
+            }
+        }
+    }
 }
 
 fn lost(loss: &GivingBack) -> String {
@@ -238,142 +292,57 @@ fn lost(loss: &GivingBack) -> String {
     text
 }
 
-impl Membership {
-    /// By the identity in `dir`.
-    fn of(dir: &Path) -> Result<Self, Failure> {
-        if !Identity::exists(dir) {
-            let what = format!("there is no identity in {}", dir.display());
-            return Err(Failure::new(ErrorKind::NotFound, code::NOT_A_MEMBER, what).hint(
-                "nothing is to be left; name the directory of an identity with --state DIR",
-            ));
-        }
-        let identity = settings::load_identity(dir)?;
-        let lent = match identity.about.role {
-            Role::Donor => potluck_donor::lent_dirs(dir).map_err(|why| local(dir, "read", &why))?,
-            Role::User | Role::Admin => Vec::new(),
+impl<'a> Plan<'a> {
+    fn new(
+        memberships: &'a [Membership],
+        holds: Option<&'a GivingBack>,
+        now: bool,
+        settings: &Settings,
+    ) -> Result<Self, Failure> {
+        let own = memberships.last().expect("at least the one that was asked for");
+        let service = removal::service_of(&own.dir, Service::Lend, settings);
+        Ok(Self {
+            about: &own.about,
+            left: false,
+            memberships,
+            holds,
+            would_remove: memberships.iter().flat_map(Membership::here).collect(),
+            service: service.map(|_| Service::Lend.unit()),
+            beside_manager: removal::beside_manager(&own.dir, settings)?,
+            now,
+        })
+    }
+
+    fn text(&self) -> String {
+        let ends = |it: &Membership| {
+            let ends = if it.ended { "has ended" } else { "ends" };
+            format!("the membership of {} {ends} for ever", it.who())
         };
-        let owner = lend::owner(&identity);
-        Ok(Self { about: identity.about, owner, lent, dir: dir.into() })
-    }
-
-    fn who(&self) -> String {
-        let About { pool, member, role, name, .. } = &self.about;
-        format!("{role} {member} (“{name}”) of pool {pool}")
-    }
-
-    fn plan(&self, donor: Option<&GivingBack>, now: bool) -> String {
-        let mut text = format!("the membership of {} ends for ever", self.who());
-        match donor {
-            Some(held) if now && held.lost_files > 0 => text.push_str(&format!("\n{}", lost(held))),
-            Some(held) if now => {
-                text.push_str(&format!(
-                    "\nno file is lost; others make what {} held again",
-                    format_size(held.held)
-                ));
-            }
-            Some(held) if held.to_move > 0 => text.push_str(&format!(
-                "\nwhat other donors lack of the {} here moves to them first; nothing is lost",
-                format_size(held.held)
-            )),
-            _ => {}
-        }
-        for dir in self.here() {
-            text.push_str(&format!("\nremoved here: {}", dir.display()));
-        }
-        text
-    }
-
-    /// What this machine has of it.
-    fn here(&self) -> impl Iterator<Item = &Path> {
-        self.lent.iter().chain([&self.dir]).map(PathBuf::as_path)
-    }
-
-    /// Stops the daemon, and removes what is Potluck's.
-    async fn clean_up(&self, settings: &Settings, output: &Output) -> Result<Ending, Failure> {
-        stop_daemon(&self.dir, settings).await?;
-        let (mut removed, mut stays) = (Vec::new(), Vec::new());
-        for dir in &self.lent {
-            match remove_store(dir, &self.owner) {
-                Ok(Removed::All) => removed.push(dir.as_path()),
-                Ok(Removed::OthersStay) => {
-                    let why = "Potluck's files are gone; others are there, or it is a mount point";
-                    stays.push(Stays { path: dir, why: why.into() });
-                }
-                Ok(Removed::NotAStore) => {
-                    let why = "it holds no store; if its disk is not mounted, mount it and lend \
-                               nothing there: what it holds is nobody's any more";
-                    stays.push(Stays { path: dir, why: why.into() });
-                }
-                Err(why @ potluck_donor::StoreError::Io { .. })
-                | Err(why @ potluck_donor::StoreError::Locked(_)) => {
-                    return Err(lend::failed(why.into())
-                        .hint("mend that and run the same command again: it goes on from there"));
-                }
-                Err(why) => stays.push(Stays { path: dir, why: why.to_string() }),
-            }
-        }
-        let failed = |why: io::Error| local(&self.dir, "remove the identity in", &why);
-        for file in potluck_donor::STATE_FILES.iter().chain(&OWN_FILES) {
-            remove_file(&self.dir.join(file)).map_err(failed)?;
-        }
-        Identity::remove(&self.dir).map_err(failed)?;
-        remove_file(&self.dir.join(LEAVING)).map_err(failed)?;
-        match fs::remove_dir(&self.dir) {
-            Ok(()) => removed.push(&self.dir),
-            Err(_) => {
-                let why = "the identity is gone; other files are there";
-                stays.push(Stays { path: &self.dir, why: why.into() });
-            }
-        }
-        let partial = !stays.is_empty();
-        output.result(&Left { about: &self.about, left: true, removed, stays }, |left| {
-            let mut text = format!("left: {} is no member any more", self.who());
-            for path in &left.removed {
-                text.push_str(&format!("\nremoved: {}", path.display()));
-            }
-            for Stays { path, why } in &left.stays {
-                text.push_str(&format!("\nstays: {}: {why}", path.display()));
-            }
-            text
-        });
-        Ok(if partial { Ending::Partial } else { Ending::Done })
+        let mut lines: Vec<_> = self.memberships.iter().map(ends).collect();
+        lines.extend(self.holds.map(|held| becomes(held, self.now)));
+        lines
+            .extend(self.would_remove.iter().map(|dir| format!("removed here: {}", dir.display())));
+        lines.extend(self.service.map(|unit| format!("stopped and removed here: {unit}")));
+        lines.extend(self.beside_manager.map(|todo| {
+            format!(
+                "! manager and donor are one process here (`potluck up`), which is not stopped: once \
+                 the membership has ended, {todo}, and run `potluck leave` again for what is left here"
+            )
+        }));
+        lines.join("\n")
     }
 }
 
-fn remove_file(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(why) if why.kind() != io::ErrorKind::NotFound => Err(why),
-        _ => Ok(()),
-    }
-}
-
-/// Ends the daemon that runs on a state directory, if one does.
-async fn stop_daemon(dir: &Path, settings: &Settings) -> Result<(), Failure> {
-    let find = || running::find(dir).map_err(|why| local(dir, "look for a daemon in", &why));
-    let Some(said) = find()? else { return Ok(()) };
-    let manager = running::find(&settings.manager_dir()).ok().flatten();
-    let beside = dir.parent().map(|above| above.join("manager"));
-    let beside = beside.and_then(|dir| running::find(&dir).ok().flatten());
-    if [manager, beside].into_iter().flatten().any(|manager| manager.pid == said.pid) {
-        let what = "the donor runs in one process with the manager (`potluck up`)";
-        return Err(Failure::new(ErrorKind::Partial, code::STUCK, what).hint(
-            "the membership has ended. Stop that process, go on with `potluck manager` alone, and \
-             run `potluck leave` again to take away what is left here",
-        ));
-    }
-    if let Some(pid) = i32::try_from(said.pid).ok().and_then(Pid::from_raw) {
-        // One that has ended meanwhile is what is asked for.
-        let _ = kill_process(pid, Signal::TERM);
-    }
-    let ended = async {
-        while find()?.is_some() {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        Ok(())
+/// What becomes of what donors hold that leave.
+fn becomes(held: &GivingBack, now: bool) -> String {
+    let becomes = if !now {
+        give_back::moving(held)
+    } else if held.lost_files > 0 {
+        lost(held)
+    } else if held.less_safe_files > 0 {
+        format!("no file is lost\n{}", give_back::weakened(held))
+    } else {
+        "no file is lost, nor less safe".into()
     };
-    tokio::time::timeout(STOP_PATIENCE, ended).await.unwrap_or_else(|_| {
-        let what = format!("the daemon {} does not end", said.pid);
-        Err(Failure::new(ErrorKind::Partial, code::STUCK, what)
-            .hint("stop it, or the service that starts it again, and run `potluck leave` again"))
-    })
+    format!("what is lent here holds {}; {becomes}", format_size(held.held))
 }

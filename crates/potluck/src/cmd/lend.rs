@@ -1,6 +1,7 @@
 //! `potluck lend`: the donor.
 
-mod siblings;
+mod further;
+mod lent;
 
 use super::Ending;
 use super::join;
@@ -8,33 +9,27 @@ use crate::args::{Given, Lend};
 use crate::keys::{self, Daemon};
 use crate::output::Output;
 use crate::ready;
-use crate::running::{Running, tell_reloaded};
+use crate::running::Running;
 use crate::settings::{self, Settings};
 use crate::settings_file::SettingsFile;
+pub use further::{OwnDonor, daemon_of, donors_of, lend_no_more, removal, states};
+use lent::Started;
+pub use lent::{Lent, STATES};
 use potluck_core::budget::{KeepFree, Limits};
 use potluck_core::ids::DonorId;
-use potluck_core::size::{exact_size, format_size, parse_size};
-use potluck_donor::disk::SystemDisk;
-use potluck_donor::{
-    Claiming, Controls, Donor, DonorConfig, DonorError, Lender, Owner, StoreError,
-};
-use potluck_wire::env::Env;
+use potluck_core::size::{format_size, parse_size};
+use potluck_donor::{Claiming, DonorConfig, DonorError, Owner, StoreError};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::identity::Identity;
 use potluck_wire::mdns::{self, Announced};
-use siblings::Siblings;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// Never lend more than this unless told to.
 const DEFAULT_MAX: u64 = 500 << 30;
 
 pub async fn run(args: Lend, settings: &Settings, output: &Output) -> Result<Ending, Failure> {
     if args.add {
-        return siblings::add(&args, settings, output).await;
-    }
-    if args.remove {
-        return siblings::remove(&args, settings, output).await;
+        return further::add(&args, settings, output).await;
     }
     let (stopped, hangups) = ready::daemon_signals();
     let state = absolute(&args.state.unwrap_or_else(|| settings.donor_dir()))?;
@@ -47,25 +42,16 @@ pub async fn run(args: Lend, settings: &Settings, output: &Output) -> Result<End
         (_, true) => Claiming::Anew,
         _ => Claiming::Own,
     };
-    let (donor, mut tuning) = start(
-        &args.given,
-        args.dir.as_deref(),
-        claiming,
-        state,
-        Place::default(),
-        &identity,
-        output,
-    )
-    .await?;
+    let asked = Asked { given: &args.given, dirs: &args.dirs, claiming, place: Place::default() };
+    let pool = identity.pool();
+    let lent = start(asked, state, identity, output).await?;
+    let address = lent.address();
     // A manager beside it would announce itself.
-    let _announcing = mdns::announce(Announced::Donor, identity.pool(), donor.address());
-    ready::announce(args.ready_file.as_deref(), donor.address())?;
-    let ended = tokio::select! {
-        ended = donor.run(stopped) => ended,
-        ended = hangups.each(async || tell_reloaded([tuning.reload().await])) => ended,
-    };
-    tuning.stop().await;
-    ended.map_err(failed)?;
+    let _announcing = address.map(|address| mdns::announce(Announced::Donor, pool, address));
+    if let Some(address) = address {
+        ready::announce(args.ready_file.as_deref(), address)?;
+    }
+    lent.run(stopped, hangups, || None).await?;
     Ok(Ending::Done)
 }
 
@@ -75,44 +61,6 @@ pub fn absolute(path: &Path) -> Result<PathBuf, Failure> {
         let what = format!("“{}” names no directory: {error}", path.display());
         Failure::new(ErrorKind::Usage, code::LOCAL_IO, what).hint("name the directory to lend")
     })
-}
-
-/// Has a running donor go by its settings file.
-pub struct Tuning {
-    state: PathBuf,
-    dir: PathBuf,
-    controls: Controls,
-    running: Running,
-    machine: Machine,
-    siblings: Siblings,
-}
-
-impl Tuning {
-    /// Reads the settings again: other terms, and directories that are lent beside the first.
-    pub async fn reload(&mut self) -> Result<(), Failure> {
-        let done = match SettingsFile::read(Daemon::Donor, &self.state) {
-            Ok(file) => self.follow(&file).await,
-            Err(why) => Err(why),
-        };
-        self.running.reloaded(done)
-    }
-
-    async fn follow(&mut self, file: &SettingsFile) -> Result<(), Failure> {
-        let used = self.controls.used();
-        let config = config(file, &self.dir, &self.state, used, &self.machine.name)?;
-        self.controls.retune(&config);
-        self.siblings.follow(file, &self.dir, &self.machine).await
-    }
-
-    /// Lets the donors of further directories finish what they do.
-    pub async fn stop(self) {
-        self.siblings.stop().await;
-    }
-}
-
-/// Lends as `identity` what that lent before.
-fn own(identity: &Identity) -> Lender {
-    Lender { owner: owner(identity), claiming: Claiming::Own }
 }
 
 /// Where a donor listens and how others reach it, as far as its settings do not say.
@@ -126,7 +74,7 @@ pub struct Place {
 
 /// What all donors of one process share.
 #[derive(Debug)]
-struct Machine {
+pub struct Machine {
     /// What fails together where several directories are lent.
     name: String,
     place: Place,
@@ -142,87 +90,106 @@ impl Place {
     }
 }
 
-/// Starts a donor and says what it lends. What it was told is kept in its settings file, with how much
-/// is lent at most, which would be less at the next start for what is stored until then.
+/// What a daemon is told to lend.
+pub struct Asked<'a, O> {
+    /// On what terms.
+    pub given: &'a Given<O>,
+    /// Which directories, beside those lent before; none: only those.
+    pub dirs: &'a [PathBuf],
+    /// How the daemon's own donor comes by its store.
+    pub claiming: Claiming,
+    pub place: Place,
+}
+
+impl<O> Asked<'_, O> {
+    /// Puts it into the settings. `own` is what the daemon's own donor lends.
+    fn put_into(
+        &self,
+        file: &mut SettingsFile,
+        before: Option<&Path>,
+        own: &Path,
+        dirs: &[PathBuf],
+    ) {
+        // The store this daemon began with may have moved; its terms go with it.
+        match before {
+            Some(before) if before != own => file.lend_instead(before, own),
+            _ => file.lend(own),
+        }
+        dirs.iter().for_each(|dir| file.lend(dir));
+        let own = [own.to_owned()];
+        self.given.put_into_of(file, if dirs.is_empty() { &own } else { dirs });
+    }
+}
+
+/// Starts the donors of all directories, and says what is lent. What was asked for is kept in the
+/// settings. A directory that cannot be lent now is named and tried again when the settings are read
+/// again, unless none can.
 pub async fn start<O>(
-    given: &Given<O>,
-    dir: Option<&Path>,
-    claiming: Claiming,
+    asked: Asked<'_, O>,
     state: PathBuf,
-    place: Place,
-    identity: &Identity,
+    identity: Identity,
     output: &Output,
-) -> Result<(Donor, Tuning), Failure> {
+) -> Result<Lent, Failure> {
     let mut file = SettingsFile::read(Daemon::Donor, &state)?;
-    // Those with a state of their own are lent beside it.
-    let known = file.lent().into_iter().find(|lent| file.lent_state(lent).is_none());
-    let dir = match (dir.map(absolute).transpose()?, known) {
-        (Some(dir), _) => dir,
-        (None, Some(known)) => known,
-        (None, None) => {
-            let what = "nothing is lent: no directory was named, and none is in the settings";
-            return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
-                .hint("name the directory to lend: potluck lend DIR --max 200GiB"));
-        }
+    let dirs = asked.dirs.iter().map(|dir| absolute(dir)).collect::<Result<Vec<_>, _>>()?;
+    let before = lent::own_dir(&file, &state);
+    let known = file.lent();
+    let own = match &before {
+        Some(before) if dirs.is_empty() || dirs.contains(before) => Some(before),
+        _ => dirs.iter().find(|dir| !known.contains(dir)).or(before.as_ref()),
     };
-    let put = |file: &mut SettingsFile| {
-        // The store this daemon began with may have moved; those lent beside it stay.
-        for lent in file.lent() {
-            if lent != dir && file.lent_state(&lent).is_none() {
-                file.lend_no_more(&lent);
-            }
-        }
-        file.lend(&dir);
-        given.put_into_of(file, std::slice::from_ref(&dir));
+    let Some(own) = own.cloned() else {
+        let what = "nothing is lent: no directory was named, and none is in the settings";
+        return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
+            .hint("name the directory to lend: potluck lend DIR --max 200GiB"));
     };
+    let put = |file: &mut SettingsFile| asked.put_into(file, before.as_deref(), &own, &dirs);
     put(&mut file);
     if !file.is_on("lend.mdns") {
         mdns::switch_off();
     }
     let name = format!("{} ({})", identity.about.name, identity.about.member);
-    let machine = Machine { name, place };
-    let config = machine.place.under(&file, config(&file, &dir, &state, 0, &machine.name)?);
-    let caller = settings::guided(identity, &state)?;
-    let lender = Lender { owner: owner(identity), claiming };
-    let start = Donor::start(config, lender, Env::system(), Arc::new(SystemDisk), caller);
-    let donor = start.await.map_err(failed)?;
-    let mut running = Running::take(Daemon::Donor, &state).await?;
-    let controls = donor.controls();
-    let limits = limits(&file, &dir, controls.used())?;
-    let keep = |file: &mut SettingsFile| {
-        put(file);
-        file.set_lent(&dir, keys::key("lend.max"), Some(&exact_size(limits.max)));
+    let machine = Machine { name, place: asked.place.clone() };
+    let first = Started::begin(&file, &own, &state, asked.claiming, &identity, &machine).await;
+    // Where it is the only one, this says why nothing is lent.
+    let first = match first {
+        Err(why) if file.lent().len() == 1 => return Err(why),
+        first => first,
     };
-    keep(&mut file);
+    let running = Running::take(Daemon::Donor, &state).await?;
     let kept = SettingsFile::edit(Daemon::Donor, &state, |file| {
-        keep(file);
+        put(file);
         Ok(())
     });
     if let Err(why) = kept {
         tracing::warn!("what was given on the command line holds for this start only: {why}");
     }
-    running.serves(donor.address());
-    let siblings = Siblings::default();
-    let mut tuning = Tuning { state, dir, controls, running, machine, siblings };
-    // A further directory that cannot be lent now was logged, and holds up nothing.
-    let _ = tuning.follow(&file).await;
-    output.note(&format!(
-        "lending up to {} in {} to pool {}, always leaving {} of the disk free; {} can be stored now; \
-         at {}",
-        format_size(limits.max),
-        tuning.dir.display(),
-        identity.about.pool,
-        limits.keep_free,
-        format_size(donor.room()),
-        donor.told(),
-    ));
-    if donor.room() == 0 {
-        output.note(
-            "warning: nothing more can be stored there now: make room on the disk, or lend on \
-             other terms (--max, --keep-free)",
-        );
+    let pool = identity.about.pool.clone();
+    let mut lent = Lent::new(state, identity, machine, running);
+    let mut failed = Vec::new();
+    match first {
+        Ok(started) => lent.begun(&file, &own, started, output)?,
+        Err(why) => failed.push((own.clone(), why)),
     }
-    Ok((donor, tuning))
+    for dir in file.lent().into_iter().filter(|dir| *dir != own) {
+        if let Err(why) = lent.begin(&mut file, &dir, false, Some(output)).await {
+            failed.push((dir, why));
+        }
+    }
+    if lent.address().is_none() {
+        let (_, why) = failed.swap_remove(0);
+        return Err(why);
+    }
+    for (dir, why) in failed {
+        let dir = dir.display();
+        tracing::error!("{dir} is not lent: {why}. {}", why.hint);
+        output.note(&format!(
+            "warning: {dir} is not lent to pool {pool}: {why}; mend that and run \
+             `kill -HUP {}`, or start this again",
+            std::process::id()
+        ));
+    }
+    Ok(lent)
 }
 
 /// A donor that lends `dir`, whose store takes `used` bytes, as its settings say.
@@ -262,8 +229,14 @@ fn limits(file: &SettingsFile, dir: &Path, used: u64) -> Result<Limits, Failure>
         return Err(Failure::new(ErrorKind::Usage, code::BAD_SETTINGS, what)
             .hint("keep less free, or mount the disk if another one belongs there"));
     }
-    let max = max.unwrap_or_else(|| ((disk.free + used) / 4).min(DEFAULT_MAX));
+    let max = max.unwrap_or_else(|| rounded(((disk.free + used) / 4).min(DEFAULT_MAX)));
     Ok(Limits { max, keep_free })
+}
+
+/// Rounds down to what people write: three digits and a unit.
+fn rounded(bytes: u64) -> u64 {
+    let step = [40, 30, 20, 10].map(|unit| 1 << unit).into_iter().find(|unit| bytes >= 10 * unit);
+    step.map_or(bytes, |unit: u64| bytes / unit * unit)
 }
 
 /// A disk in bytes.

@@ -4,6 +4,7 @@
 
 use super::Ending;
 use super::give_back::{GoesOn, Place, hindrances, moving};
+use super::lend::absolute;
 use super::set::one_of;
 use crate::args;
 use crate::keys::{self, Daemon};
@@ -65,7 +66,12 @@ pub async fn run(
     }
     let place = Place { donor: None, name: "this machine", cancel: String::new() };
     let file = SettingsFile::read(Daemon::Donor, state)?;
-    let dir = one_of(&file, None)?;
+    let wanted = args.dir.as_deref().map(absolute).transpose()?;
+    let dir = one_of(&file, wanted.as_deref())?;
+    let of = match file.lent().len() {
+        1 => String::new(),
+        _ => format!(" --dir {}", dir.display()),
+    };
     let less = planned(&file, dir, args.size, args.to)?;
     let held = status(client).await?.held;
     let mut less = less.seen(held);
@@ -78,7 +84,7 @@ pub async fn run(
         return Ok(Ending::Done);
     }
     let place =
-        Place { cancel: format!("potluck set lend.max {}", exact_size(less.lent)), ..place };
+        Place { cancel: format!("potluck set lend.max {}{of}", exact_size(less.lent)), ..place };
     set(&less, state, output).await?;
     if args.pace.no_wait || running::find(state).is_ok_and(|daemon| daemon.is_none()) {
         output.result(&less, |less| plan(less, "lends"));

@@ -47,6 +47,7 @@ use crate::settings::Settings;
 use potluck_client::pool::Client;
 use potluck_wire::control::Find;
 use potluck_wire::error::{ErrorKind, Failure};
+use std::path::Path;
 use std::time::Duration;
 
 /// How a command that did not fail ended.
@@ -70,6 +71,10 @@ pub async fn run(
 ) -> Result<Ending, Failure> {
     let shown = settings.progress && output.wants_progress();
     let watched = |client: Client| client.watched(progress_bar::waits(shown, output));
+    let command = match command {
+        Command::Lend(args) if args.remove => Command::Leave(lend::removal(&args, settings)?),
+        command => command,
+    };
     match command {
         Command::Demo(args) => demo::run(args, output).await,
         Command::Up(args) => up::run(args, settings, output).await,
@@ -80,21 +85,24 @@ pub async fn run(
         Command::Set(args) => set::run(args, settings, output).await,
         Command::Service(args) => service::run(args, settings, output).await,
         Command::GiveBack(args) => {
-            let client = watched(settings.donor_client(args.state.as_deref())?);
-            let state = args.state.clone().unwrap_or_else(|| settings.donor_dir());
+            let state =
+                lend::absolute(&args.state.clone().unwrap_or_else(|| settings.donor_dir()))?;
+            let donors = own_donors(&state, args.dir.as_deref(), settings, &watched)?;
+            let client = &donors[0].1;
             if args.is_part() {
-                let work = lend_less::run(args, &state, &client, output, shown);
-                return until_stopped(&client, work).await;
+                return until_stopped(client, lend_less::run(args, &state, client, output, shown))
+                    .await;
             }
-            until_stopped(&client, give_back::run(args, &client, output, shown)).await
+            until_stopped(client, give_back::run(args, &state, &donors, output, shown)).await
         }
         Command::Leave(args) => {
-            let shown = settings.progress && output.wants_progress();
             until_stopped_alone(leave::run(args, settings, output, shown)).await
         }
         Command::Away(args) => {
-            let client = watched(settings.donor_client(args.state.as_deref())?);
-            until_stopped(&client, away::run(args, &client, output)).await
+            let state =
+                lend::absolute(&args.state.clone().unwrap_or_else(|| settings.donor_dir()))?;
+            let donors = own_donors(&state, None, settings, &watched)?;
+            until_stopped(&donors[0].1, away::run(args, &donors, output)).await
         }
         command => {
             let client = watched(settings.client()?);
@@ -110,6 +118,23 @@ pub async fn run(
             ending
         }
     }
+}
+
+/// The donors of this machine's daemon, or that of one lent directory, with clients that speak for each;
+/// at least one.
+fn own_donors(
+    state: &Path,
+    dir: Option<&Path>,
+    settings: &Settings,
+    watched: &impl Fn(Client) -> Client,
+) -> Result<Vec<(lend::OwnDonor, Client)>, Failure> {
+    let donors = lend::donors_of(state, dir)?.into_iter();
+    donors
+        .map(|donor| {
+            let client = settings.donor_client(Some(&donor.state))?;
+            Ok((donor, watched(client)))
+        })
+        .collect()
 }
 
 /// Lets something work until its user stops it, and may leave it as it is then. Who asks a second time

@@ -101,7 +101,7 @@ async fn drain(
         cancel: format!("potluck nodes drain {} --cancel", donor.name),
     };
     if args.cancel {
-        return give_back::cancel(&place, client, output).await;
+        return give_back::cancel(&place, None, client, output).await;
     }
     give_back::empty(&place, args.pace, client, output, shown).await
 }

@@ -1,13 +1,12 @@
 //! `potluck up`: a pool on this machine, manager and donor in one process.
 
-use super::lend::Place;
+use super::lend::{Asked, Place};
 use super::manager::Started;
 use super::{Ending, join, lend, manager};
 use crate::args::Up;
 use crate::keys::{self, Daemon};
 use crate::output::Output;
 use crate::ready;
-use crate::running::tell_reloaded;
 use crate::settings::{self, Settings};
 use crate::settings_file::SettingsFile;
 use potluck_donor::{Claiming, STATE_FILES};
@@ -32,8 +31,10 @@ pub async fn run(args: Up, settings: &Settings, output: &Output) -> Result<Endin
     let admin_dir = manager_dir.join("admin");
     let donor_dir = lend::absolute(&donor_dir)?;
     let lent_before = SettingsFile::read(Daemon::Donor, &donor_dir)?.lent();
-    let default = || lent_before.is_empty().then(|| settings.data_dir.join("lent"));
-    let lent = args.lend.or_else(default);
+    let dirs = match args.dirs.is_empty() && lent_before.is_empty() {
+        true => vec![settings.data_dir.join("lent")],
+        false => args.dirs,
+    };
 
     let Started { mut made, manager, tuning: mut of_manager } =
         manager::start(&args.manager, manager_dir.clone(), output).await?;
@@ -50,30 +51,14 @@ pub async fn run(args: Up, settings: &Settings, output: &Output) -> Result<Endin
 
     let donor = async {
         let identity = donor_identity(&admin_dir, &donor_dir, address).await?;
-        let (donor, mut of_donor) = lend::start(
-            &terms,
-            lent.as_deref(),
-            Claiming::Own,
-            donor_dir,
-            place,
-            &identity,
-            output,
-        )
-        .await?;
+        let asked = Asked { given: &terms, dirs: &dirs, claiming: Claiming::Own, place };
+        let lent = lend::start(asked, donor_dir, identity, output).await?;
         ready::announce(args.manager.ready_file.as_deref(), address)?;
         made.keep();
         if of_manager.pool_is_new {
             output.note("next: potluck space create lab; potluck cp FILE pot://lab/; potluck invite --role donor");
         }
-        let reload = async || {
-            tell_reloaded([of_manager.reload(), of_donor.reload().await]);
-        };
-        let ended = tokio::select! {
-            ended = donor.run(stopped) => ended,
-            ended = hangups.each(reload) => ended,
-        };
-        of_donor.stop().await;
-        ended.map_err(lend::failed)
+        lent.run(stopped, hangups, || Some(of_manager.reload())).await
     };
     let ended = donor.await;
     drop(stop_manager);
@@ -109,6 +94,8 @@ fn forget_donor(dir: &Path) {
     for file in STATE_FILES.iter().chain(&["joining.json", "daemon.json"]) {
         let _ = std::fs::remove_file(dir.join(file)); // one that was not made yet, mostly
     }
+    // Donors of further directories, which joined that pool as well.
+    let _ = std::fs::remove_dir_all(dir.join(lend::STATES));
     let _ = std::fs::remove_dir(dir); // stays if somebody has something there
 }
 

@@ -17,9 +17,14 @@ const DAEMONS: &[(&str, &str)] = &[
     ("potluck manager", "manager at "),
 ];
 
-/// Commands of the manager that end.
-const NO_DAEMONS: &[&str] =
-    &["potluck manager restore", "potluck manager rebuild", "potluck manager backup"];
+/// Commands that begin like a daemon's, and end.
+const NO_DAEMONS: &[&str] = &[
+    "potluck manager restore",
+    "potluck manager rebuild",
+    "potluck manager backup",
+    "potluck lend --add",
+    "potluck lend --remove",
+];
 
 /// A block of shell of a document.
 pub struct Block {

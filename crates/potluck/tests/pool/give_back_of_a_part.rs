@@ -93,6 +93,9 @@ fn space_that_nothing_lies_on_is_given_back_at_once_and_twice_takes_twice_as_muc
         assert!(ran.code == 0 || ran.code == 2, "{}", ran.stderr);
     }
     wait_lends(&lab, "donor-1", 24);
+    // Calling off what was not asked for changes nothing, and does not say that it did.
+    let called_off = owner.run(&["--cancel"]).ok().text();
+    assert!(called_off.contains("lends up to 24.0 MiB as before"), "{called_off}");
     let settings = fs::read_to_string(lab.donor_state("donor-1").join("settings.toml"));
     assert!(settings.expect("written").contains("24MiB"));
 }

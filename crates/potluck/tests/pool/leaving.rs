@@ -103,6 +103,14 @@ fn leaving_at_once_lists_what_is_lost_and_asks() {
     let (lab, _) = with_file(1);
     let state = lab.donor_state("donor-1");
     let leave = ["leave", "--now", "--state", arg(&state)];
+    // There is nobody else to give it to, and nothing begins that could not end.
+    let without = ["leave", "--state", arg(&state)];
+    let plan = lab.cli.ok(&[&without[..], &["-n"]].concat()).text();
+    assert!(plan.contains("cannot come to its end") && !plan.contains("nothing is lost"), "{plan}");
+    let stuck = lab.cli.fails(4, &[&without[..], &["-y"]].concat());
+    assert!(stuck.hint.contains("potluck lend") && stuck.hint.contains("--now"), "{stuck:?}");
+    assert!(lab.cli.donor("donor-1")["giving_back"].is_null());
+
     let plan = lab.cli.ok(&[&leave[..], &["-n"]].concat()).text();
     assert!(plan.contains("1 file would be lost for ever:\n  pot://lab/f"), "{plan}");
     lab.cli.fails(2, &leave);
@@ -129,8 +137,10 @@ fn a_user_leaves_and_the_last_admin_does_not() {
     assert_eq!(again["member"], 3);
 
     let admin = lab.manager_dir().join("admin");
-    let refused = lab.cli.fails(10, &["leave", "--state", arg(&admin), "-y"]);
-    assert!(refused.message.contains("last admin"), "{refused:?}");
+    for how in ["-n", "-y"] {
+        let refused = lab.cli.fails(10, &["leave", "--state", arg(&admin), how]);
+        assert!(refused.message.contains("last admin"), "{how}: {refused:?}");
+    }
     lab.cli.ok(&["members", "ls"]);
 }
 
@@ -141,8 +151,11 @@ fn a_machine_with_two_identities_is_asked_which_one_leaves() {
     ada.ok(&["join", &lab.token("user"), "--name", "ada"]);
     ada.ok(&["join", &lab.token("donor"), "--name", "desk"]);
     let refused = ada.fails(2, &["leave", "-y"]);
-    assert!(refused.hint.contains("--state"), "{refused:?}");
     let donor = lab.dir().join("ada/state/potluck/donor");
+    let user = lab.dir().join("ada/config/potluck/pools/pool");
+    for dir in [&donor, &user] {
+        assert!(refused.hint.contains(&format!("--state {}", arg(dir))), "{refused:?}");
+    }
     ada.ok(&["leave", "--state", arg(&donor), "-y"]); // it never lent anything
     ada.ok(&["leave", "-y"]);
     assert_eq!(members(&lab), ["admin"]);
@@ -181,7 +194,12 @@ fn a_machine_joins_once_lends_once_and_leaves_without_a_trace() {
     assert!(again.exits(10).stderr.contains("another donor is running"));
     bench.sh("umount /mnt/again").ok();
 
+    // A service that was installed goes, too; nothing that was removed is started again.
+    bench.sh("potluck service install lend --user --root /").ok();
+    let plan = bench.sh("potluck leave -n").ok().text();
+    assert!(plan.contains("potluck-lend.service"), "{plan}");
     bench.sh("potluck leave -y").ok();
+    bench.sh("test -z \"$(find ~/.config/systemd -type f)\"").ok();
     bench.sh("test ! -e /data/lent && test ! -e ~/.local/state/potluck/donor").ok();
     let stopped = || bench.log("potluck lend").contains("the donor has stopped");
     wait_until("the daemon to end", PATIENCE, stopped);

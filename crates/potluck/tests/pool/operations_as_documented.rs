@@ -3,6 +3,7 @@
 
 use super::docs::{Typist, blocks};
 use super::machines::{Machine, Machines, Naming};
+use super::several_disks::live_on;
 use super::waiting::{PATIENCE, wait_until};
 use rustix::process::Signal;
 
@@ -40,6 +41,27 @@ fn the_catalog_is_backed_up_as_documented() {
     }
     let alice = lab.machine("alice");
     alice.sh("test -s ~/safe/recovery.kit && test -s ~/safe/catalog.db").ok();
+    wait_until_safe(alice);
+}
+
+#[test]
+fn several_disks_are_lent_as_documented() {
+    let Some(lab) = three_machines("several_disks_are_lent_as_documented") else { return };
+    let (alice, carol) = (lab.machine("alice"), lab.machine("carol"));
+    carol.sh("potluck leave -y").ok();
+    let typist = Typist::new(&lab);
+    let donors = |names: &[&str]| {
+        wait_until(&format!("{names:?}"), PATIENCE, || {
+            let live = live_on(alice);
+            live.iter().filter(|name| name.starts_with("carol")).eq(names)
+        });
+    };
+    let documented = blocks(OPERATIONS, "Several disks");
+    typist.types(&documented[0], "alice");
+    donors(&["carol", "carol-2"]);
+    typist.types(&documented[1], "alice");
+    donors(&["carol", "carol-3"]);
+    carol.sh("test -e /disk1/lent && test ! -e /disk2/lent && test -e /disk3/lent").ok();
     wait_until_safe(alice);
 }
 

@@ -208,7 +208,6 @@ fn all_in_one_keeps_what_it_was_told_of_both_its_daemons() {
     let mut running = up(&[
         "--listen",
         "127.0.0.1:0",
-        "--lend",
         arg(&lent),
         "--max",
         "1GiB",

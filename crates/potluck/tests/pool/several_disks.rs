@@ -3,6 +3,7 @@
 
 use super::content::{arg, assert_same, file};
 use super::lab::{Lab, Lending};
+use super::machines::{Machine, Machines, Naming};
 use super::waiting::{PATIENCE, wait_until};
 use rustix::process::Signal;
 use std::fs;
@@ -11,9 +12,8 @@ use std::path::PathBuf;
 /// Adds a directory to what `donor-1` lends; gives it and where its donor has its state.
 fn add(lab: &Lab) -> (PathBuf, PathBuf) {
     let (state, disk) = (lab.donor_state("donor-1"), lab.dir().join("disk-2"));
-    let token = lab.token("donor");
     let terms = ["--max", "1GiB", "--keep-free", "0%", "--state", arg(&state)];
-    lab.cli.ok(&[&["lend", "--add", arg(&disk), "--token", &token], &terms[..]].concat());
+    lab.cli.ok(&[&["lend", "--add", arg(&disk)], &terms[..]].concat());
     wait_until("the second directory's donor", PATIENCE, || is_live(lab, "donor-1-2"));
     (disk, state.join("dirs/2"))
 }
@@ -88,28 +88,128 @@ fn a_disk_that_is_not_there_leaves_the_others_alone_and_comes_back_at_a_reload()
     wait_until("the second disk's donor", PATIENCE, || is_live(&lab, "donor-1-2"));
 }
 
-#[test]
-fn a_directory_is_taken_out_once_it_was_given_back() {
-    let mut lab = Lab::with_options(1, &["--gc-grace", "1s"]);
+/// A machine that lends two directories beside another one, with a file on all of them; gives the
+/// second directory, where its donor has its state, and the file's content.
+fn two_and_another(lab: &mut Lab) -> (PathBuf, PathBuf, Vec<u8>) {
     lab.lend("donor-2", Lending::default());
-    let (disk, own) = add(&lab);
+    let (disk, own) = add(lab);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB", "--copies", "1"]);
     let (input, content) = file(lab.dir(), "input", 9, 4 << 20);
     lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
-    let state = lab.donor_state("donor-1");
+    assert_eq!(lab.cli.shares("pot://lab/f").len(), 3);
+    (disk, own, content)
+}
+
+fn donors(lab: &Lab) -> Vec<String> {
+    let said = lab.cli.json(&["nodes", "ls"]);
+    let donors = said["donors"].as_array().expect("donors").iter();
+    donors.map(|donor| donor["name"].as_str().expect("a name").to_owned()).collect()
+}
+
+#[test]
+fn a_directory_that_is_lent_no_more_is_given_back_and_leaves_the_pool() {
+    let mut lab = Lab::with_options(1, &["--gc-grace", "1s"]);
+    let (disk, own, content) = two_and_another(&mut lab);
+    let (state, first) = (lab.donor_state("donor-1"), lab.lent("donor-1").0);
     let remove = ["lend", "--remove", arg(&disk), "--state", arg(&state)];
-    let why = lab.cli.fails(10, &remove);
-    assert!(why.hint.contains("give-back --all"), "{why:?}");
-    lab.cli.ok(&["give-back", "--all", "-y", "--state", arg(&own)]);
-    wait_until("its chunks to be elsewhere", PATIENCE, || {
-        super::lent::all_files(&disk.join("chunks")).is_empty()
-    });
-    lab.cli.ok(&remove);
-    wait_until("its donor to be gone", PATIENCE, || !is_live(&lab, "donor-1-2"));
+    lab.cli.fails(2, &remove); // nobody is there to be asked
+    let plan = lab.cli.ok(&[&remove[..], &["-n"]].concat()).text();
+    assert!(plan.contains(arg(&disk)) && !plan.contains(arg(&first)), "{plan}");
+
+    lab.cli.ok(&[&remove[..], &["-y"]].concat());
+    assert!(!disk.exists() && !own.exists() && !state.join("dirs").exists());
+    assert_eq!(donors(&lab), ["donor-1", "donor-2"]);
     assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");
     assert!(lab.donor("donor-1").ended().is_none());
-    let why = lab
-        .cli
-        .fails(2, &["lend", "--remove", arg(&lab.lent("donor-1").0), "--state", arg(&state)]);
+    let why = lab.cli.fails(2, &["lend", "--remove", arg(&first), "--state", arg(&state)]);
     assert!(why.hint.contains("leave"), "{why:?}");
+}
+
+#[test]
+fn a_machine_leaves_with_all_the_directories_that_it_lends() {
+    let mut lab = Lab::with_options(1, &["--gc-grace", "1s"]);
+    let (disk, own, content) = two_and_another(&mut lab);
+    let (state, first) = (lab.donor_state("donor-1"), lab.lent("donor-1").0);
+    let leave = ["leave", "--state", arg(&state)];
+    let all = serde_json::json!([disk, own, first, state]);
+    let plan = lab.cli.json(&[&leave[..], &["-n"]].concat());
+    assert_eq!(plan["would_remove"], all, "{plan}");
+    let left = lab.cli.json(&[&leave[..], &["-y"]].concat());
+    assert_eq!(left["removed"], all, "{left}");
+    lab.donor("donor-1").end("a donor that left");
+    assert!(!disk.exists() && !first.exists() && !state.exists());
+    assert_eq!(donors(&lab), ["donor-2"]);
+    assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");
+}
+
+/// The donors that are live, as a machine's user is told.
+pub fn live_on(machine: &Machine) -> Vec<String> {
+    let said = machine.sh("potluck --json nodes ls");
+    if said.code != 0 {
+        return Vec::new();
+    }
+    let said = said.json();
+    let donors = said["donors"].as_array().expect("donors").iter();
+    let live = donors.filter(|donor| donor["state"] == "live");
+    live.map(|donor| donor["name"].as_str().expect("a name").to_owned()).collect()
+}
+
+#[test]
+fn one_line_lends_several_disks_and_one_that_is_not_there_stops_no_other() {
+    let test = "one_line_lends_several_disks_and_one_that_is_not_there_stops_no_other";
+    let Some(lab) = Machines::new(test, Naming::Dns, &["lab-head", "bench-1"]) else { return };
+    let (head, bench) = (lab.machine("lab-head"), lab.machine("bench-1"));
+    let terms = "--max 1GiB --keep-free 0%";
+    head.start(&format!("potluck up /disk1/lent /disk2/lent {terms}"), "next: ");
+    let token = head.sh("potluck -q invite --role donor").ok().text();
+    let token = token.split_whitespace().last().expect("a token");
+    bench.start(
+        &format!("potluck lend /disk1/lent /disk2/lent {terms} --token {token}"),
+        "in /disk2/lent",
+    );
+    let all = ["lab-head", "lab-head-2", "bench-1", "bench-1-2"];
+    wait_until("four disks", PATIENCE, || live_on(head).len() == all.len());
+    head.sh("potluck space create lab --copies 2 --chunk-size 64KiB").ok();
+    head.sh("head -c 4000000 /dev/urandom > /tmp/f && potluck cp /tmp/f pot://lab/f").ok();
+    head.sh("potluck verify pot://lab/f").ok();
+    // Who enrolled whom is on record.
+    let members = head.sh("potluck --json members ls").ok().json();
+    let of = |name: &str| {
+        let listed = members["members"].as_array().expect("members").iter();
+        let mut named = listed.filter(|member| member["name"] == name);
+        named.next().unwrap_or_else(|| panic!("no {name} in {members}")).clone()
+    };
+    assert_eq!(of("bench-1-2")["invited_by"], of("bench-1")["member"]);
+
+    // The first disk is not mounted at the next start; nobody names any directory.
+    bench.stop("potluck lend", Signal::TERM);
+    bench.sh("mv /disk1 /unplugged").ok();
+    bench.start("potluck lend", "warning: /disk1/lent is not lent");
+    wait_until("the other disk", PATIENCE, || {
+        let live = live_on(head);
+        live.iter().any(|name| name == "bench-1-2") && live.iter().all(|name| name != "bench-1")
+    });
+    bench.sh("mv /unplugged /disk1").ok();
+    bench.signal("potluck lend", Signal::HUP);
+    wait_until("all disks", PATIENCE, || live_on(head).len() == all.len());
+
+    bench.sh("potluck give-back 512MiB --dir /disk2/lent").ok();
+    let set = bench.sh("potluck set lend.max").ok().text();
+    assert!(set.contains("512MiB"), "{set}");
+    bench.sh("potluck away 3h").ok();
+    let away = head.sh("potluck --json nodes ls").ok().json();
+    let donors = away["donors"].as_array().expect("donors").iter();
+    let announced = donors.filter(|donor| donor["away_seconds"].is_number());
+    assert_eq!(announced.count(), 2, "{away}");
+    bench.sh("potluck away --end").ok();
+
+    // The file would have one copy less than was promised, so the machine does not leave.
+    let stuck = bench.sh("potluck leave -y").exits(4);
+    assert!(stuck.stderr.contains("nothing was begun"), "{}", stuck.stderr);
+    head.sh("potluck policy set pot://lab --copies 1 -y").ok();
+    wait_until("one copy to be enough", PATIENCE, || bench.sh("potluck leave -y").code == 0);
+    bench.sh("test ! -e /disk1/lent && test ! -e /disk2/lent").ok();
+    bench.sh("test ! -e ~/.local/state/potluck/donor").ok();
+    head.sh("potluck cp pot://lab/f /tmp/g && cmp /tmp/f /tmp/g").ok();
+    wait_until("two disks", PATIENCE, || live_on(head).len() == 2);
 }

@@ -176,7 +176,7 @@ pub fn donors_there(donors: u32) -> Pool {
 /// A donor registers and lists what it has.
 pub fn arrives(pool: &mut Pool, donor: u32, now: Tick) {
     let donor = DonorId(donor);
-    pool.add_donor(donor, "d");
+    pool.add_donor(donor, "d", None);
     let register = Register {
         incarnation: Incarnation(1),
         key: Secret::from_bytes([1; 32]),

@@ -1,0 +1,193 @@
+//! Taking away what a machine has of memberships that have ended.
+
+use super::record::{LEAVING, Membership, local};
+use crate::cmd::{Ending, lend};
+use crate::output::Output;
+use crate::running::{self, Said};
+use crate::service::{self, Place, Role};
+use crate::settings::Settings;
+use potluck_donor::{Removed, StoreError, remove_store};
+use potluck_wire::error::{ErrorKind, Failure, code};
+use potluck_wire::identity::{About, Identity};
+use rustix::process::{Pid, Signal, kill_process};
+use serde::Serialize;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What else this program keeps in a donor's state directory.
+const OWN_FILES: [&str; 3] = ["settings.toml", "daemon.json", "joining.json"];
+/// How long a daemon may take to end.
+const STOP_PATIENCE: Duration = Duration::from_secs(30);
+
+/// What was done.
+#[derive(Debug, Serialize)]
+struct Left<'a> {
+    #[serde(flatten)]
+    about: &'a About,
+    left: bool,
+    removed: Vec<PathBuf>,
+    stays: Vec<Stays>,
+}
+
+#[derive(Debug, Serialize)]
+struct Stays {
+    path: PathBuf,
+    /// Whether nothing is in it, so that nobody has to look.
+    empty: bool,
+    why: String,
+}
+
+/// Stops what runs, and removes what is Potluck's. The last membership's directory holds the record of
+/// all, and goes last.
+pub async fn clean_up(
+    memberships: &[Membership],
+    settings: &Settings,
+    output: &Output,
+) -> Result<Ending, Failure> {
+    let Some(own) = memberships.last() else { return Ok(Ending::Done) };
+    let removed = stop(own, settings).await?;
+    let mut left = Left { about: &own.about, left: true, removed, stays: Vec::new() };
+    for membership in memberships {
+        left.remove(membership)?;
+    }
+    let partial = left.stays.iter().any(|stays| !stays.empty);
+    output.result(&left, |left| {
+        let gone = memberships.iter().map(|it| format!("left: {} is no member any more", it.who()));
+        let removed = left.removed.iter().map(|path| format!("removed: {}", path.display()));
+        let stays = left.stays.iter();
+        let stays =
+            stays.map(|Stays { path, why, .. }| format!("stays: {}: {why}", path.display()));
+        gone.chain(removed).chain(stays).collect::<Vec<_>>().join("\n")
+    });
+    Ok(if partial { Ending::Partial } else { Ending::Done })
+}
+
+impl Left<'_> {
+    fn remove(&mut self, membership: &Membership) -> Result<(), Failure> {
+        for dir in &membership.lent {
+            let (empty, why) = match remove_store(dir, &membership.owner) {
+                Ok(Removed::All) => {
+                    self.removed.push(dir.clone());
+                    continue;
+                }
+                Ok(Removed::Emptied) => (true, "it is empty; a mount point is not removed".into()),
+                Ok(Removed::OthersStay) => {
+                    (false, "Potluck's files are gone; others, which are yours, are there".into())
+                }
+                Ok(Removed::NotAStore) => (
+                    false,
+                    "it holds no store; if its disk is not mounted, mount it and lend nothing there: \
+                     what it holds is nobody's any more"
+                        .into(),
+                ),
+                Err(why @ (StoreError::Io { .. } | StoreError::Locked(_))) => {
+                    return Err(lend::failed(why.into())
+                        .hint("mend that and run the same command again: it goes on from there"));
+                }
+                Err(why) => (false, why.to_string()),
+            };
+            self.stays.push(Stays { path: dir.clone(), empty, why });
+        }
+        let dir = &membership.dir;
+        let failed = |why: io::Error| local(dir, "remove the identity in", &why);
+        for file in potluck_donor::STATE_FILES.iter().chain(&OWN_FILES) {
+            remove_file(&dir.join(file)).map_err(failed)?;
+        }
+        Identity::remove(dir).map_err(failed)?;
+        remove_file(&dir.join(LEAVING)).map_err(failed)?;
+        match fs::remove_dir(dir) {
+            Err(why) if why.kind() != io::ErrorKind::NotFound => {
+                let why = "the identity is gone; other files are there".into();
+                self.stays.push(Stays { path: dir.clone(), empty: false, why });
+            }
+            _ => self.removed.push(dir.clone()),
+        }
+        if let Some(above) = dir.parent().filter(|above| above.ends_with(lend::STATES)) {
+            // Unless other directories are lent.
+            let _ = fs::remove_dir(above);
+        }
+        Ok(())
+    }
+}
+
+fn remove_file(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(why) if why.kind() != io::ErrorKind::NotFound => Err(why),
+        _ => Ok(()),
+    }
+}
+
+/// Sees to it that nothing runs on what is to be removed, nor is started there again. Gives the files
+/// of a service that was removed for that.
+async fn stop(own: &Membership, settings: &Settings) -> Result<Vec<PathBuf>, Failure> {
+    if let Some(daemon) = lend::daemon_of(&own.dir) {
+        lend::lend_no_more(daemon, &own.lent).await?;
+        return Ok(Vec::new());
+    }
+    let removed = match service_of(&own.dir, Role::Lend, settings) {
+        Some(place) => service::uninstall(&place, Role::Lend)?,
+        None => Vec::new(),
+    };
+    stop_daemon(&own.dir, settings).await?;
+    Ok(removed)
+}
+
+/// Where a service of `role` is installed that runs the donor whose state is in `dir`.
+pub fn service_of(dir: &Path, role: Role, settings: &Settings) -> Option<Place> {
+    service::of_donor(dir, settings).filter(|place| place.is_installed(role))
+}
+
+/// What is to be done by hand where the donor whose state is in `dir` runs in one process with the
+/// manager, or is made to by a service.
+pub fn beside_manager(dir: &Path, settings: &Settings) -> Result<Option<&'static str>, Failure> {
+    if service_of(dir, Role::Up, settings).is_some() {
+        return Ok(Some(
+            "end that service with `potluck service uninstall up`, have the manager go on alone with \
+             `potluck service install manager`",
+        ));
+    }
+    let runs = running_in_manager(dir, settings)?;
+    Ok(runs.then_some("stop that process, have the manager go on alone with `potluck manager`"))
+}
+
+fn find_daemon(dir: &Path) -> Result<Option<Said>, Failure> {
+    running::find(dir).map_err(|why| local(dir, "look for a daemon in", &why))
+}
+
+/// Whether the donor whose state is in `dir` runs in one process with a manager.
+fn running_in_manager(dir: &Path, settings: &Settings) -> Result<bool, Failure> {
+    let Some(said) = find_daemon(dir)? else { return Ok(false) };
+    let managers = [Some(settings.manager_dir()), dir.parent().map(|above| above.join("manager"))];
+    let found = |manager: PathBuf| running::find(&manager).ok().flatten();
+    Ok(managers.into_iter().flatten().filter_map(found).any(|manager| manager.pid == said.pid))
+}
+
+/// Ends the daemon that runs on a state directory, if one does.
+async fn stop_daemon(dir: &Path, settings: &Settings) -> Result<(), Failure> {
+    let Some(said) = find_daemon(dir)? else { return Ok(()) };
+    if running_in_manager(dir, settings)? {
+        let todo = beside_manager(dir, settings)?.unwrap_or_default();
+        let what = "the donor runs in one process with the manager (`potluck up`)";
+        let hint = format!(
+            "the membership has ended: {todo}, and run `potluck leave` again to take away what is left here"
+        );
+        return Err(Failure::new(ErrorKind::Partial, code::STUCK, what).hint(hint));
+    }
+    if let Some(pid) = i32::try_from(said.pid).ok().and_then(Pid::from_raw) {
+        // One that has ended meanwhile is what is asked for.
+        let _ = kill_process(pid, Signal::TERM);
+    }
+    let ended = async {
+        while find_daemon(dir)?.is_some() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        Ok(())
+    };
+    tokio::time::timeout(STOP_PATIENCE, ended).await.unwrap_or_else(|_| {
+        let what = format!("the daemon {} does not end", said.pid);
+        Err(Failure::new(ErrorKind::Partial, code::STUCK, what)
+            .hint("stop it, or what starts it again, and run `potluck leave` again"))
+    })
+}

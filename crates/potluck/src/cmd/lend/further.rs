@@ -1,0 +1,142 @@
+//! `potluck lend --add` and `--remove`: one lent directory more or less. The settings say which are
+//! lent; the daemon, if one runs, follows them at once.
+
+use super::absolute;
+use super::lent::{STATES, own_dir};
+use crate::args::{Caution, Leave, Lend};
+use crate::cmd::set::one_of;
+use crate::cmd::{Ending, leave};
+use crate::keys::Daemon;
+use crate::output::Output;
+use crate::running::{self, Told};
+use crate::settings::Settings;
+use crate::settings_file::SettingsFile;
+use potluck_wire::error::{ErrorKind, Failure, code};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// `potluck lend --add`: more directories.
+pub async fn add(args: &Lend, settings: &Settings, output: &Output) -> Result<Ending, Failure> {
+    let state = state_of(args, settings)?;
+    Settings::donor_identity(&state)?;
+    let dirs = args.dirs.iter().map(|dir| absolute(dir)).collect::<Result<Vec<_>, _>>()?;
+    let refused = |what: String, hint: &str| {
+        Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what).hint(hint))
+    };
+    let known = SettingsFile::read(Daemon::Donor, &state)?.lent();
+    if known.is_empty() {
+        let what = "this donor has lent nothing yet, so there is nothing to add to".to_owned();
+        return refused(what, "begin with: potluck lend DIR");
+    }
+    if let Some(dir) = dirs.iter().find(|dir| known.contains(dir)) {
+        let what = format!("{} is lent already", dir.display());
+        return refused(what, "`potluck set` shows its terms");
+    }
+    SettingsFile::edit(Daemon::Donor, &state, |file| {
+        dirs.iter().for_each(|dir| file.lend(dir));
+        args.given.put_into_of(file, &dirs);
+        Ok(())
+    })?;
+    let named = dirs.iter().map(|dir| dir.display().to_string()).collect::<Vec<_>>().join(", ");
+    match running::reload(&state).await {
+        Told::Took => output.note(&format!("lent now: {named}")),
+        Told::Nobody => output.note(&format!("lent once `potluck lend` runs: {named}")),
+        Told::Refused(why) | Told::Unheard(why) => {
+            let what = format!("in the settings and not lent yet: {named}: {why}");
+            return Err(Failure::new(ErrorKind::Other, code::BAD_SETTINGS, what).hint(
+                "mend what is said and send the donor a hangup, or take it out again with --remove",
+            ));
+        }
+    }
+    Ok(Ending::Done)
+}
+
+/// `potluck lend --remove`: the donor of one directory leaves, the others stay.
+pub fn removal(args: &Lend, settings: &Settings) -> Result<Leave, Failure> {
+    let state = state_of(args, settings)?;
+    let [dir] = args.dirs.as_slice() else {
+        let what = "one directory is lent no more at a time";
+        return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
+            .hint("all of them: `potluck leave`"));
+    };
+    let dir = absolute(dir)?;
+    let file = SettingsFile::read(Daemon::Donor, &state)?;
+    let began = |own: &PathBuf| {
+        leave::begun(own).is_ok_and(|begun| begun.iter().any(|it| it.lent.contains(&dir)))
+    };
+    // One that was interrupted is in the settings no more.
+    let own = match file.lent_state(&dir) {
+        Some(own) => Some(own),
+        None => states(&state)?.into_iter().find(began),
+    };
+    let Some(own) = own else {
+        let lent = file.lent().contains(&dir);
+        let what = match lent {
+            true => format!("{} is the directory this donor began with", dir.display()),
+            false => format!("{} is not lent", dir.display()),
+        };
+        let hint = match lent {
+            true => "it ends with the donor: `potluck leave`",
+            false => "`potluck set lend.max` shows the lent directories",
+        };
+        return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what).hint(hint));
+    };
+    let caution = Caution { dry_run: args.dry_run, yes: args.yes };
+    Ok(Leave { now: false, pool_is_gone: false, caution, state: Some(own) })
+}
+
+/// A lent directory, and where the donor that lends it has its identity and state.
+pub struct OwnDonor {
+    /// `None` where nothing was lent yet.
+    pub dir: Option<PathBuf>,
+    pub state: PathBuf,
+}
+
+/// The donors of the daemon whose state is in `state`, or that of one directory.
+pub fn donors_of(state: &Path, wanted: Option<&Path>) -> Result<Vec<OwnDonor>, Failure> {
+    let file = SettingsFile::read(Daemon::Donor, state)?;
+    let wanted = wanted.map(|dir| one_of(&file, Some(&absolute(dir)?))).transpose()?;
+    let own = own_dir(&file, state);
+    let mut donors = Vec::new();
+    for dir in file.lent().into_iter().filter(|dir| wanted.as_ref().is_none_or(|one| one == dir)) {
+        let own = (own.as_ref() == Some(&dir)).then(|| state.to_owned());
+        // One that was just written there has no donor yet.
+        if let Some(state) = own.or_else(|| file.lent_state(&dir)) {
+            donors.push(OwnDonor { dir: Some(dir), state });
+        }
+    }
+    if donors.is_empty() {
+        donors.push(OwnDonor { dir: None, state: state.to_owned() });
+    }
+    Ok(donors)
+}
+
+/// Where the donors of further directories have their identities, by the daemon's own state directory.
+pub fn states(state: &Path) -> Result<BTreeSet<PathBuf>, Failure> {
+    let file = SettingsFile::read(Daemon::Donor, state)?;
+    let named = file.lent().into_iter().filter_map(|dir| file.lent_state(&dir));
+    let kept = std::fs::read_dir(state.join(STATES)).into_iter().flatten().flatten();
+    Ok(named.chain(kept.map(|entry| entry.path())).collect())
+}
+
+/// The state directory of the daemon that lends a further directory, whose donor has its own in `state`.
+pub fn daemon_of(state: &Path) -> Option<&Path> {
+    state.parent().filter(|above| above.ends_with(STATES))?.parent()
+}
+
+/// Has the daemon whose state is in `state` lend none of `dirs` any more.
+pub async fn lend_no_more(state: &Path, dirs: &[PathBuf]) -> Result<(), Failure> {
+    SettingsFile::edit(Daemon::Donor, state, |file| {
+        dirs.iter().for_each(|dir| file.lend_no_more(dir));
+        Ok(())
+    })?;
+    match running::reload(state).await {
+        Told::Took | Told::Nobody => {}
+        Told::Refused(why) | Told::Unheard(why) => tracing::warn!("the running donor: {why}"),
+    }
+    Ok(())
+}
+
+fn state_of(args: &Lend, settings: &Settings) -> Result<PathBuf, Failure> {
+    absolute(&args.state.clone().unwrap_or_else(|| settings.donor_dir()))
+}

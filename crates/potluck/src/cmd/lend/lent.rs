@@ -1,0 +1,370 @@
+//! The directories that one daemon lends, each by a donor of its own, with its own identity, store and
+//! fate: one that cannot start, or whose disk fails, leaves the others alone.
+//!
+//! The daemon's own donor has joined with a token. Those of further directories it enrols itself: the
+//! pool lets a donor invite others, which count as one machine with it.
+
+use super::{Machine, Place, config, failed, owner};
+use crate::cmd::join;
+use crate::keys::{self, Daemon};
+use crate::output::Output;
+use crate::ready::Hangups;
+use crate::running::{Running, tell_reloaded};
+use crate::settings::{self, Settings};
+use crate::settings_file::SettingsFile;
+use potluck_core::budget::Limits;
+use potluck_core::size::{exact_size, format_size};
+use potluck_donor::disk::SystemDisk;
+use potluck_donor::{Claiming, Controls, Donor, DonorConfig, DonorError, Lender};
+use potluck_wire::control::Invite;
+use potluck_wire::env::Env;
+use potluck_wire::error::{ErrorKind, Failure, code};
+use potluck_wire::identity::{About, Identity, fingerprint};
+use potluck_wire::token::{JoinToken, Role};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::sync::Arc;
+use tokio::sync::oneshot;
+use tokio::task::{Id, JoinSet};
+
+/// Where identities of further donors are, below the daemon's own state.
+pub const STATES: &str = "dirs";
+/// More disks than a desktop has.
+const MOST: u16 = 64;
+/// Seconds for which a token is good that the daemon asks for and uses at once.
+const TOKEN_SECONDS: u64 = 60;
+
+/// What a daemon lends.
+pub struct Lent {
+    /// The daemon's own state, with the identity of its own donor.
+    state: PathBuf,
+    identity: Identity,
+    machine: Machine,
+    running: Running,
+    donors: BTreeMap<PathBuf, Lending>,
+    ends: JoinSet<Result<(), DonorError>>,
+}
+
+/// The donor of one directory.
+struct Lending {
+    state: PathBuf,
+    controls: Controls,
+    address: SocketAddr,
+    stop: oneshot::Sender<()>,
+    task: Id,
+}
+
+/// A donor that was started.
+pub struct Started {
+    donor: Donor,
+    state: PathBuf,
+}
+
+impl Started {
+    /// Begins to lend `dir` with the donor whose state is in `state`.
+    pub async fn begin(
+        file: &SettingsFile,
+        dir: &Path,
+        state: &Path,
+        claiming: Claiming,
+        identity: &Identity,
+        machine: &Machine,
+    ) -> Result<Self, Failure> {
+        let config = terms(file, dir, state, 0, machine)?;
+        let caller = settings::guided(identity, state)?;
+        let lender = Lender { owner: owner(identity), claiming };
+        let start = Donor::start(config, lender, Env::system(), Arc::new(SystemDisk), caller);
+        let donor = start.await.map_err(failed)?;
+        Ok(Self { donor, state: state.to_owned() })
+    }
+}
+
+impl Lent {
+    pub fn new(state: PathBuf, identity: Identity, machine: Machine, running: Running) -> Self {
+        let (donors, ends) = Default::default();
+        Self { state, identity, machine, running, donors, ends }
+    }
+
+    /// Where the first of the donors is; `None` while none runs.
+    pub fn address(&self) -> Option<SocketAddr> {
+        let own = self.donors.values().find(|lending| lending.state == self.state);
+        own.or_else(|| self.donors.values().next()).map(|lending| lending.address)
+    }
+
+    fn add(&mut self, dir: &Path, started: Started) {
+        let Started { donor, state } = started;
+        let (controls, address) = (donor.controls(), donor.address());
+        let (stop, stopped) = oneshot::channel();
+        let ends = donor.run(async {
+            let _ = stopped.await; // a sender that is gone means stop, too
+        });
+        let task = self.ends.spawn(ends).id();
+        self.donors.insert(dir.to_owned(), Lending { state, controls, address, stop, task });
+        if let Some(address) = self.address() {
+            self.running.serves(address);
+        }
+    }
+
+    /// Lends until `stopped`, or until no donor is left. At each hangup the settings are read again, and
+    /// `reload` does so for a daemon in the same process.
+    pub async fn run(
+        mut self,
+        stopped: impl Future<Output = ()>,
+        mut hangups: Hangups,
+        mut reload: impl FnMut() -> Option<Result<(), Failure>>,
+    ) -> Result<(), Failure> {
+        let mut stopped = pin!(stopped);
+        let ended = loop {
+            tokio::select! {
+                () = &mut stopped => break Ok(()),
+                () = hangups.next() => {
+                    let beside = reload();
+                    let own = self.reload().await;
+                    tell_reloaded(beside.into_iter().chain([own]));
+                }
+                Some((dir, ended)) = self.next_end() => {
+                    if self.donors.is_empty() {
+                        break ended;
+                    }
+                    tell_end(&dir, ended);
+                }
+            }
+        };
+        self.donors.clear();
+        while let Some(one) = self.ends.join_next().await {
+            if let Ok(Err(why)) = one {
+                tracing::error!("{why}");
+            }
+        }
+        ended
+    }
+
+    /// The next donor that ends, which is lent no more then.
+    async fn next_end(&mut self) -> Option<(PathBuf, Result<(), Failure>)> {
+        let (task, ended) = match self.ends.join_next_with_id().await? {
+            Ok((task, ended)) => (task, ended.map_err(failed)),
+            Err(why) => {
+                let what = format!("its donor failed: {why}");
+                (why.id(), Err(Failure::new(ErrorKind::Other, code::LOCAL_IO, what)))
+            }
+        };
+        let dir = self.donors.iter().find(|(_, lending)| lending.task == task);
+        let dir = dir.map(|(dir, _)| dir.clone()).unwrap_or_default();
+        self.donors.remove(&dir);
+        Some((dir, ended))
+    }
+
+    async fn reload(&mut self) -> Result<(), Failure> {
+        let done = match SettingsFile::read(Daemon::Donor, &self.state) {
+            Ok(file) => self.follow(file).await,
+            Err(why) => Err(why),
+        };
+        self.running.reloaded(done)
+    }
+
+    /// Lends what the settings say: new directories are begun, others stopped or told their terms.
+    /// Gives what went wrong first; the others go on.
+    pub async fn follow(&mut self, mut file: SettingsFile) -> Result<(), Failure> {
+        let lent = file.lent();
+        let gone: Vec<_> = self.donors.keys().filter(|dir| !lent.contains(dir)).cloned().collect();
+        for dir in gone {
+            self.stop(&dir).await;
+        }
+        let own = own_dir(&file, &self.state);
+        let mut done = Ok(());
+        for dir in &lent {
+            let told = match self.donors.get(dir) {
+                Some(lending) => tune(&file, dir, lending, &self.machine),
+                None => self.begin(&mut file, dir, own.as_ref() == Some(dir), None).await,
+            };
+            done = done.and(told.inspect_err(|why| {
+                tracing::error!("{} is not lent: {why}. {}", dir.display(), why.hint);
+            }));
+        }
+        done
+    }
+
+    /// Begins to lend a directory, whose donor is enrolled first where it has none.
+    pub async fn begin(
+        &mut self,
+        file: &mut SettingsFile,
+        dir: &Path,
+        is_own: bool,
+        output: Option<&Output>,
+    ) -> Result<(), Failure> {
+        let state = match file.lent_state(dir) {
+            _ if is_own => self.state.clone(),
+            Some(state) => state,
+            None => {
+                let state = self.enrol(file, dir).await?;
+                *file = SettingsFile::edit(Daemon::Donor, &self.state, |file| {
+                    file.lend(dir);
+                    file.set_lent_state(dir, &state);
+                    Ok(())
+                })?;
+                state
+            }
+        };
+        let identity = Settings::donor_identity(&state)?;
+        let claiming = Claiming::Own;
+        let started = Started::begin(file, dir, &state, claiming, &identity, &self.machine).await?;
+        self.begun(file, dir, started, output)
+    }
+
+    /// Lends a directory with a donor that was started, and says so: to `output`, or in the log.
+    pub fn begun<'o>(
+        &mut self,
+        file: &SettingsFile,
+        dir: &Path,
+        started: Started,
+        output: impl Into<Option<&'o Output>>,
+    ) -> Result<(), Failure> {
+        let limits = keep_max(file, dir, &self.state, started.donor.controls().used())?;
+        let room = started.donor.room();
+        let said = format!(
+            "lending up to {} in {} to pool {}, always leaving {} of the disk free; {} can be \
+             stored now; at {}",
+            format_size(limits.max),
+            dir.display(),
+            self.identity.about.pool,
+            limits.keep_free,
+            format_size(room),
+            started.donor.told(),
+        );
+        let full = (room == 0).then_some(
+            "warning: nothing more can be stored there now: make room on the disk, or lend on \
+             other terms (--max, --keep-free)",
+        );
+        match output.into() {
+            Some(output) => {
+                [Some(&*said), full].into_iter().flatten().for_each(|it| output.note(it))
+            }
+            None => tracing::info!("{said}"),
+        }
+        self.add(dir, started);
+        Ok(())
+    }
+
+    /// The state directory of the donor that is to lend a further directory. It becomes a member by an
+    /// invitation of the daemon's own donor, unless it is one already.
+    async fn enrol(&self, file: &SettingsFile, dir: &Path) -> Result<PathBuf, Failure> {
+        let state = |number: u16| self.state.join(STATES).join(number.to_string());
+        let used: BTreeSet<PathBuf> =
+            file.lent().iter().filter_map(|lent| file.lent_state(lent)).collect();
+        let free = || (2..=MOST).filter(|number| !used.contains(&state(*number)));
+        let lends = |number: u16| potluck_donor::lent_dirs(&state(number)).unwrap_or_default();
+        // One that lent it before, or has joined and lent nothing yet.
+        let known = free().find(|number| {
+            Identity::exists(&state(*number))
+                && (lends(*number).is_empty() || lends(*number) == [dir])
+        });
+        let new = || free().find(|number| !Identity::exists(&state(*number)));
+        let Some(number) = known.or_else(new) else {
+            let what = format!("a machine lends at most {MOST} directories");
+            return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
+                .hint("lend larger ones, or end one: potluck lend --remove DIR"));
+        };
+        let own = state(number);
+        if known.is_none() {
+            let name = format!("{}-{number}", self.identity.about.name);
+            let token = invitation(&self.identity, &self.state).await?;
+            join::donor(&token.to_string(), Some(name), &own).await?;
+        }
+        Ok(own)
+    }
+
+    async fn stop(&mut self, dir: &Path) {
+        let Some(lending) = self.donors.get_mut(dir) else { return };
+        // Dropped, it asks the donor to stop.
+        let (stop, _) = oneshot::channel();
+        lending.stop = stop;
+        while self.donors.contains_key(dir) {
+            let Some((dir, ended)) = self.next_end().await else { return };
+            tell_end(&dir, ended);
+        }
+    }
+}
+
+fn tell_end(dir: &Path, ended: Result<(), Failure>) {
+    match ended {
+        Ok(()) => tracing::info!("{} is lent no more", dir.display()),
+        Err(why) => tracing::error!("{} is lent no more: {why}", dir.display()),
+    }
+}
+
+/// A token for one more donor of this machine.
+async fn invitation(identity: &Identity, state: &Path) -> Result<JoinToken, Failure> {
+    let invite = Invite { role: Role::Donor, ttl_seconds: TOKEN_SECONDS };
+    let invited = settings::guided(identity, state)?.call(&invite).await?;
+    let About { manager, .. } = &identity.about;
+    let (manager, ca) = (manager.clone(), fingerprint(&identity.ca));
+    Ok(JoinToken { manager, ca, role: Role::Donor, secret: invited.secret })
+}
+
+/// The directory that the daemon's own donor lends: of those without another donor the one that it
+/// lent before, or the first.
+pub fn own_dir(file: &SettingsFile, state: &Path) -> Option<PathBuf> {
+    let before = potluck_donor::lent_dirs(state).unwrap_or_default();
+    let own = || file.lent().into_iter().filter(|lent| file.lent_state(lent).is_none());
+    own().find(|dir| before.contains(dir)).or_else(|| own().next())
+}
+
+/// Writes down how much of a directory is lent at most: worked out at the next start, it would be less
+/// for what is stored until then.
+fn keep_max(file: &SettingsFile, dir: &Path, state: &Path, used: u64) -> Result<Limits, Failure> {
+    let limits = super::limits(file, dir, used)?;
+    let max = exact_size(limits.max);
+    let kept = SettingsFile::edit(Daemon::Donor, state, |file| {
+        file.set_lent(dir, keys::key("lend.max"), Some(&max));
+        Ok(())
+    });
+    if let Err(why) = kept {
+        tracing::warn!("how much is lent holds for this start only: {why}");
+    }
+    Ok(limits)
+}
+
+fn tune(
+    file: &SettingsFile,
+    dir: &Path,
+    lending: &Lending,
+    machine: &Machine,
+) -> Result<(), Failure> {
+    let config = terms(file, dir, &lending.state, lending.controls.used(), machine)?;
+    lending.controls.retune(&config);
+    Ok(())
+}
+
+/// On what terms a directory is lent, by the donor whose state is in `state`. Further ones are at the
+/// ports after the daemon's own.
+fn terms(
+    file: &SettingsFile,
+    dir: &Path,
+    state: &Path,
+    used: u64,
+    machine: &Machine,
+) -> Result<DonorConfig, Failure> {
+    let config = config(file, dir, state, used, &machine.name)?;
+    let config = Place::under(&machine.place, file, config);
+    let number = match state.parent().is_some_and(|above| above.ends_with(STATES)) {
+        true => state.file_name().and_then(|name| name.to_str()?.parse::<u16>().ok()).unwrap_or(2),
+        false => 1,
+    };
+    let port_of = |address: &str| {
+        let (host, port) = address.rsplit_once(':')?;
+        let port = port.parse::<u16>().ok()?;
+        // At port 0 the system picks one.
+        Some((host.to_owned(), if port == 0 { 0 } else { port.saturating_add(number - 1) }))
+    };
+    let moved = |address: String| match port_of(&address) {
+        Some((host, port)) => format!("{host}:{port}"),
+        None => address,
+    };
+    Ok(DonorConfig {
+        listen: moved(config.listen),
+        advertise: config.advertise.into_iter().map(moved).collect(),
+        ..config
+    })
+}
