@@ -56,6 +56,8 @@ pub(crate) struct About {
     pub label: Option<String>,
     /// How long it may be silent before repair begins.
     pub grace: Option<Duration>,
+    /// Whether what it held before is lost for good.
+    pub new_store: bool,
 }
 
 /// Where orders go.
@@ -222,6 +224,7 @@ impl Heart {
                 heard: self.state.heard(),
                 heard_changes: self.state.heard_changes(),
                 disk_fault: self.service.store.fault(),
+                new_store: about.new_store,
             })
             .await?;
         let manager = self.caller.manager();

@@ -374,6 +374,12 @@ mod tests {
         });
         let edited = edited.expect("edited");
         assert_eq!(edited.lent(), [PathBuf::from("/big"), PathBuf::from("/small")]);
+        // What is lent in place of another directory is lent on its terms.
+        let mut moved = edited.clone();
+        moved.lend_instead(Path::new("/big"), Path::new("/bigger"));
+        assert_eq!(moved.lent(), [PathBuf::from("/bigger"), PathBuf::from("/small")]);
+        let max = moved.lent_set_to(Path::new("/bigger"), keys::key("lend.max"));
+        assert_eq!(max.as_deref(), Some("2TiB"));
         let now = fs::read_to_string(dir.path().join(FILE)).expect("read");
         assert_eq!(
             now,

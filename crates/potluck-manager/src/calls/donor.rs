@@ -296,9 +296,12 @@ async fn sweep(
     if missing > 0 {
         service.keeper.worse(service.time.tick(), "copies are missing");
         let named = service.pool().called(donor);
-        tracing::warn!(
-            "{named} has lost {missing} chunks that it had: they were not in its inventory"
-        );
+        match service.pool().begins_anew(donor, incarnation) {
+            true => tracing::info!("{named} begins anew: {missing} chunks that it had are lost"),
+            false => tracing::warn!(
+                "{named} has lost {missing} chunks that it had: they were not in its inventory"
+            ),
+        }
     }
     Ok(())
 }
@@ -318,7 +321,10 @@ async fn mark_missing(
         let gone = shared.pool().not_arrived(donor, incarnation, &names);
         let rows: Vec<_> = rows.into_iter().zip(gone).filter(|(_, gone)| *gone).collect();
         let rows: Vec<_> = rows.into_iter().map(|(row, _)| row).collect();
-        placements::missing(db, donor, &rows)?;
+        match shared.pool().begins_anew(donor, incarnation) {
+            true => placements::gone(db, donor, &rows)?,
+            false => placements::missing(db, donor, &rows)?,
+        }
         Ok(rows.len())
     };
     Ok(service.catalog.write(Durability::Process, mark).await?)

@@ -266,6 +266,15 @@ pub fn missing(db: &Connection, donor: DonorId, chunks: &[ChunkId]) -> Result<()
     Ok(())
 }
 
+/// Forgets copies that are gone for good, as the donor's owner said: nothing is wrong with its disk.
+pub fn gone(db: &Connection, donor: DonorId, chunks: &[ChunkId]) -> Result<(), Error> {
+    for chunk in chunks {
+        db.prepare_cached("DELETE FROM placements WHERE chunk = ?1 AND donor = ?2")?
+            .execute(params![chunk.0, donor.0])?;
+    }
+    Ok(())
+}
+
 /// Adds up, for a page of a donor's copies after `after`, the stored bytes by the part their names
 /// are in; gives the last row, or `None` at the end.
 pub fn bytes_by_part(

@@ -61,6 +61,8 @@ pub struct Life {
     pub taking: Option<Taking>,
     /// What is wrong with its disk.
     fault: Option<DiskFault>,
+    /// What it held before is lost for good, as its owner said.
+    new_store: bool,
 }
 
 /// How to reach a donor.
@@ -289,6 +291,7 @@ impl Pool {
             compared: false,
             taking: Some(Taking::default()),
             fault: register.disk_fault.clone(),
+            new_store: register.new_store,
         });
         donor.hear(now, &self.limits);
         let restarts = live && !again;
@@ -309,6 +312,12 @@ impl Pool {
     pub fn vouches(&self, donor: DonorId, now: Tick) -> bool {
         self.donors.is_live(donor, now, &self.limits)
             && self.donors.life(donor).is_some_and(|life| life.compared)
+    }
+
+    /// Whether this life of a donor began with an empty store, because the one of before is lost.
+    pub fn begins_anew(&self, donor: DonorId, incarnation: Incarnation) -> bool {
+        let life = self.donors.life(donor).filter(|life| life.incarnation == incarnation);
+        life.is_some_and(|life| life.new_store)
     }
 
     /// Whether a donor is heard now.

@@ -68,6 +68,7 @@ pub(crate) fn register_in(
         heard: Default::default(),
         heard_changes: 0,
         disk_fault: None,
+        new_store: false,
     };
     let addresses = format!("10.0.0.{donor}:7701").parse().expect("an address");
     pool.register(DonorId(donor), &register, addresses, at(now))

@@ -103,6 +103,7 @@ async fn a_donor_is_listed_where_it_says_and_where_it_calls_from() {
             heard: Default::default(),
             heard_changes: 0,
             disk_fault: None,
+            new_store: false,
         };
         let answer = donor.caller.call(&register).await;
         assert_eq!(answer.is_ok(), expected.is_some(), "{said} {port:?}");

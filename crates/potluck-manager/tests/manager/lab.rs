@@ -235,6 +235,7 @@ impl Donor {
             heard: self.heard,
             heard_changes: self.heard_changes,
             disk_fault: None,
+            new_store: false,
         };
         let registered = self.caller.call(&register).await.expect("registered");
         assert_eq!(registered.donor, self.id);

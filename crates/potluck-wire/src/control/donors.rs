@@ -53,6 +53,9 @@ pub struct Register {
     /// What is wrong with its disk, if anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk_fault: Option<DiskFault>,
+    /// Its owner said that what it held before is lost, and it began an empty store.
+    #[serde(default)]
+    pub new_store: bool,
 }
 call!(Register => Registered, "register");
 

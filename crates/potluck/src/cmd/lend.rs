@@ -323,6 +323,14 @@ mod tests {
         );
     }
 
+    #[test]
+    fn a_default_is_what_people_would_write() {
+        assert_eq!(rounded(771_701 << 10), 753 << 20);
+        assert_eq!(rounded((9 << 30) + 1), 9216 << 20);
+        assert_eq!(rounded((312 << 30) + 5), 312 << 30);
+        assert_eq!(rounded(9 << 10), 9 << 10);
+    }
+
     fn default_of_donor() -> DonorConfig {
         let limits = Limits { max: 0, keep_free: KeepFree::Percent(0.0) };
         DonorConfig::new("/tmp".into(), "/state".into(), limits)

@@ -79,3 +79,27 @@ fn a_lost_store_is_begun_anew_by_an_option_and_no_file_is_deleted_by_hand() {
     let said = fs::read_to_string(marker).expect("a marker");
     assert!(said.contains("donor-1") && !said.contains("delete"), "{said}");
 }
+
+#[test]
+fn a_store_that_is_begun_anew_keeps_its_terms_and_is_not_called_a_failing_disk() {
+    let mut lab = Lab::with_donors(3);
+    lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
+    let (input, content) = file(lab.dir(), "input", 5, 3_000_000);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    lab.kill_donor("donor-1");
+    let (lent, state) = (lab.lent("donor-1").0, lab.donor_state("donor-1"));
+    fs::remove_dir_all(&lent).expect("lost");
+    let new = lab.dir().join("new-disk");
+    let at = ["--state", arg(&state), "--listen", "127.0.0.1:0", "--new-store"];
+    let mut anew = lab.cli.start(&[&["lend", arg(&new)], &at[..]].concat());
+    let said = || lab.logs().iter().any(|(_, log)| log.contains("donor-1 (2) begins anew"));
+    wait_until("the pool to know that what was there is lost", PATIENCE, said);
+    lab.cli.wait_safe("pot://lab/f");
+    assert_eq!(lab.cli.cat("pot://lab/f"), content);
+    let status = lab.cli.ok(&["status"]).text();
+    assert!(!status.contains("failing") && lab.cli.donor("donor-1")["bad"] == 0, "{status}");
+    let set = lab.cli.json(&["set", "lend.max", "--state", arg(&state)]);
+    let max = &set["settings"][0];
+    assert_eq!((&max["value"], &max["dir"]), (&"1GiB".into(), &arg(&new).into()), "{set}");
+    anew.kill_9();
+}

@@ -190,6 +190,7 @@ pub fn arrives(pool: &mut Pool, donor: u32, now: Tick) {
         heard: Default::default(),
         heard_changes: 0,
         disk_fault: None,
+        new_store: false,
     };
     pool.register(donor, &register, Addresses::default(), now);
     pool.inventory_done(donor, register.incarnation);
