@@ -282,7 +282,7 @@ impl Heart {
             excess: store.excess(),
             scrub: self.service.scrub.report(),
             disk_fault: store.fault(),
-            follows: self.caller.guide().map(Guide::epoch),
+            follows: self.caller.guide().map(Guide::issue),
         };
         let beat = self.caller.call(&heartbeat).await?;
         store.changes().confirm(count);

@@ -56,7 +56,7 @@ use potluck_wire::addresses::DONOR_LISTEN;
 use potluck_wire::call::Caller;
 use potluck_wire::env::Env;
 use potluck_wire::net::Listener;
-use potluck_wire::own_addresses::Told;
+use potluck_wire::own_addresses::{Told, Watch};
 use scrub::Scrub;
 use serve::Door;
 use service::Service;
@@ -151,6 +151,17 @@ impl Controls {
         self.service.store.report().0.lent_used
     }
 
+    /// Has the manager hear it when the machine gets other addresses.
+    async fn follow_addresses(&self, listen: SocketAddr) {
+        let told = self.about.borrow().told.clone();
+        let mut watch = Watch::new(Arc::clone(&self.service.env.net), listen, told);
+        loop {
+            let addresses = watch.moved().await;
+            tracing::info!("the machine's addresses changed: asks to be reached at {addresses}");
+            self.about.send_modify(|about| about.told.addresses = addresses);
+        }
+    }
+
     /// Goes by `config` from now on, apart from what is fixed at the start: the directories, and where it
     /// is reached.
     pub fn retune(&self, config: &DonorConfig) {
@@ -237,6 +248,7 @@ impl Donor {
     pub async fn run(mut self, shutdown: impl Future<Output = ()>) -> Result<(), DonorError> {
         let store = Arc::clone(&self.service.store);
         tokio::select! {
+            () = self.controls.follow_addresses(self.address) => {}
             () = Arc::clone(&self.door).accept(self.listener) => {}
             () = self.heart.beat_for_ever() => {}
             () = self.orders.obey_for_ever(store, self.service.env.clone()) => {}

@@ -29,7 +29,7 @@ use potluck_wire::addresses::Addresses;
 use potluck_wire::env::Env;
 use potluck_wire::identity::fingerprint;
 use potluck_wire::net::Listener;
-use potluck_wire::own_addresses::{Told, from_this_machine};
+use potluck_wire::own_addresses::{Told, Watch, from_this_machine};
 use potluck_wire::tls::{Admit, TlsAdmit};
 use potluck_wire::token::Role;
 use potluck_wire::version;
@@ -46,7 +46,7 @@ pub struct Manager {
     /// Where metrics are asked for, if anywhere.
     metrics: Option<Box<dyn Listener>>,
     address: SocketAddr,
-    told: Addresses,
+    told: Told,
     admit: Arc<dyn Admit>,
 }
 
@@ -116,14 +116,17 @@ impl Manager {
                 Some(listener)
             }
         };
-        let told = Told::of(&*env.net, address, &config.advertise).await?.addresses;
+        let mut told = Told::of(&*env.net, address, &config.advertise).await?;
         let here = from_this_machine(address).into();
-        let told = if told.is_empty() { Addresses::clone(&here) } else { told };
-        update_admin_address(&state, &told.and(&here))?;
-        backup::kit::keep(&state, &left.pool_name, &told, &*env.entropy)?;
+        if told.addresses.is_empty() {
+            told.addresses = Addresses::clone(&here);
+        }
+        update_admin_address(&state, &told.addresses.and(&here))?;
+        backup::kit::keep(&state, &left.pool_name, &told.addresses, &*env.entropy)?;
         tracing::info!(
-            "the manager of the pool {} serves at {address}, and is reached at {told}; version {}, start {}",
+            "the manager of the pool {} serves at {address}, and is reached at {}; version {}, start {}",
             left.pool_name,
+            told.addresses,
             version::PRODUCT,
             left.epoch
         );
@@ -140,7 +143,7 @@ impl Manager {
             catalog,
             members: Members::new(left.members),
             ca,
-            signpost: Signpost::new(told.clone()),
+            signpost: Signpost::new(told.addresses.clone()),
             chores: Notify::new(),
             backups: Backups::default(),
             collecting: None,
@@ -187,12 +190,13 @@ impl Manager {
 
     /// Where others reach it.
     pub fn told(&self) -> &Addresses {
-        &self.told
+        &self.told.addresses
     }
 
     /// Serves until `shutdown` completes; then answers what was asked, and closes the catalog.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), ManagerError> {
-        let Self { service, listener, metrics, admit, .. } = self;
+        let Self { service, listener, metrics, admit, address, told } = self;
+        let watch = Watch::new(Arc::clone(&service.env.net), address, told);
         // The time must be past what an earlier life said, also if this life is short.
         if let Err(why) = background::save_time(&service).await {
             tracing::error!(%why, "the pool's time could not be saved");
@@ -207,6 +211,7 @@ impl Manager {
             () = reach::run(Arc::clone(&service)) => {}
             () = metrics::serve(Arc::clone(&service), metrics) => {}
             () = signpost::run(Arc::clone(&service)) => {}
+            () = signpost::follow_addresses(Arc::clone(&service), watch, address) => {}
         }
         if let Err(why) = background::save_time(&service).await {
             tracing::error!(%why, "the pool's time could not be saved");

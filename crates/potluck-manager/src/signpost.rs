@@ -1,17 +1,22 @@
 //! Where this manager is, for those who look for it: signed by the pool's authority, and shown to the
 //! donors that do not find it.
 
+use crate::backup::kit;
 use crate::ca::Ca;
 use crate::hold;
+use crate::init::update_admin_address;
 use crate::service::Service;
 use futures_util::StreamExt;
 use futures_util::stream;
 use potluck_core::ids::{DonorId, Epoch};
 use potluck_wire::addresses::{Address, Addresses};
+use potluck_wire::own_addresses::{Watch, from_this_machine};
 use potluck_wire::race::first_of;
-use potluck_wire::whereabouts::{SignedWhereabouts, Whereabouts, ask};
-use std::sync::{Arc, Mutex};
+use potluck_wire::whereabouts::{Issue, SignedWhereabouts, Whereabouts, ask};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
+use tokio::sync::Notify;
 
 /// After a start donors have so long to come by themselves.
 const FIRST: Duration = Duration::from_secs(5);
@@ -23,26 +28,55 @@ const AT_ONCE: usize = 16;
 /// Where this manager is, and whether another one has its place.
 #[derive(Debug)]
 pub struct Signpost {
-    told: Addresses,
-    signed: Mutex<Option<(Epoch, SignedWhereabouts)>>,
+    told: Mutex<Told>,
+    signed: Mutex<Option<(Issue, SignedWhereabouts)>>,
     superseded: Mutex<Option<Whereabouts>>,
+    /// Wakes who tells the donors.
+    moved: Notify,
+}
+
+/// What is to be signed.
+#[derive(Debug)]
+struct Told {
+    /// How often the addresses changed.
+    moves: u64,
+    addresses: Addresses,
 }
 
 impl Signpost {
     /// Of a manager at these addresses.
     pub fn new(told: Addresses) -> Self {
-        Self { told, signed: Mutex::default(), superseded: Mutex::default() }
+        let told = Mutex::new(Told { moves: 0, addresses: told });
+        let (signed, superseded, moved) = Default::default();
+        Self { told, signed, superseded, moved }
+    }
+
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().expect("no holder panics")
+    }
+
+    /// The manager is reached elsewhere from now on.
+    fn move_to(&self, addresses: Addresses) {
+        {
+            let mut told = self.told();
+            *told = Told { moves: told.moves + 1, addresses };
+        }
+        self.moved.notify_one();
     }
 
     /// What it shows in this epoch; `None` when it cannot be signed.
     fn shown(&self, ca: &Ca, epoch: Epoch) -> Option<SignedWhereabouts> {
+        let said = {
+            let told = self.told();
+            let issue = Issue { epoch, moves: told.moves };
+            Whereabouts { issue, addresses: told.addresses.clone() }
+        };
         let mut signed = self.signed.lock().expect("no holder panics");
-        if let Some((_, shown)) = signed.as_ref().filter(|(of, _)| *of == epoch) {
+        if let Some((_, shown)) = signed.as_ref().filter(|(of, _)| *of == said.issue) {
             return Some(shown.clone());
         }
-        let said = Whereabouts { epoch, addresses: self.told.clone() };
         match ca.sign_whereabouts(&said) {
-            Ok(shown) => Some(signed.insert((epoch, shown)).1.clone()),
+            Ok(shown) => Some(signed.insert((said.issue, shown)).1.clone()),
             Err(why) => {
                 tracing::error!(%why, "where the manager is cannot be signed");
                 None
@@ -67,17 +101,44 @@ impl Service {
     pub fn whereabouts(&self) -> Option<SignedWhereabouts> {
         self.signpost.shown(&self.ca, self.epoch())
     }
+
+    /// Which of a manager's whereabouts hold.
+    pub fn issue(&self) -> Issue {
+        Issue { epoch: self.epoch(), moves: self.signpost.told().moves }
+    }
 }
 
-/// Visits the donors that do not come by themselves, until dropped.
-pub async fn run(service: Arc<Service>) {
-    tokio::time::sleep(FIRST).await;
+/// When the machine gets other addresses, has what others are told, and what is kept for later, follow.
+pub async fn follow_addresses(service: Arc<Service>, mut watch: Watch, listen: SocketAddr) {
+    let here = from_this_machine(listen).into();
     loop {
-        let missing = service.pool().missing();
-        stream::iter(missing)
+        let told = watch.moved().await;
+        tracing::info!("the machine's addresses changed: the manager is reached at {told}");
+        service.signpost.move_to(told.clone());
+        let (keeper, with_here) = (Arc::clone(&service), told.and(&here));
+        let kept = service.env.offload.run(move || {
+            update_admin_address(&keeper.state, &with_here)?;
+            kit::keep(&keeper.state, &keeper.pool_name, &told, &*keeper.env.entropy)
+        });
+        if let Err(why) = kept.await {
+            tracing::error!("cannot keep the manager's new addresses: {why}");
+        }
+    }
+}
+
+/// Visits the donors that do not come by themselves, and all when the manager has moved, until dropped.
+pub async fn run(service: Arc<Service>) {
+    let moved = &service.signpost.moved;
+    let mut wait = FIRST;
+    loop {
+        let donors: Vec<_> = tokio::select! {
+            () = moved.notified() => service.pool().located().collect(),
+            () = tokio::time::sleep(wait) => service.pool().missing(service.time.tick()),
+        };
+        wait = AGAIN;
+        stream::iter(donors)
             .for_each_concurrent(AT_ONCE, |(donor, at)| visit(&service, donor, at))
             .await;
-        tokio::time::sleep(AGAIN).await;
     }
 }
 
@@ -90,9 +151,9 @@ pub async fn call_in(service: &Service, address: &Address) {
         let answer =
             asked.map_err(|why| tracing::debug!(%address, "cannot be visited: {why}")).ok();
         let knows = answer.and_then(|answer| answer.verified(service.ca.certificate()));
-        match knows.filter(|knows| knows.addresses != service.signpost.told) {
+        match knows.filter(|knows| knows.addresses != service.signpost.told().addresses) {
             Some(other) => {
-                if let Err(why) = hold::learn(service, other.epoch).await {
+                if let Err(why) = hold::learn(service, other.issue.epoch).await {
                     return tracing::warn!("what {address} knows cannot be noted: {why}");
                 }
             }
@@ -109,7 +170,7 @@ async fn visit(service: &Service, donor: DonorId, addresses: Addresses) {
     let Ok((at, answer)) = asked else { return };
     tracing::debug!(%donor, %at, "was told where the manager is");
     let knows = answer.verified(service.ca.certificate());
-    if let Some(later) = knows.filter(|knows| knows.epoch > service.epoch()) {
+    if let Some(later) = knows.filter(|knows| knows.issue.epoch > service.epoch()) {
         let mut superseded = service.signpost.superseded.lock().expect("no holder panics");
         if superseded.as_ref() != Some(&later) {
             tracing::error!(%donor, other = %later.addresses, "another manager of this pool started later");

@@ -28,7 +28,7 @@ const ROLE: &str = "role";
 /// lose it.
 const LOOK: Duration = Duration::from_millis(1500);
 /// The machine's addresses are compared so often with those that are announced.
-const LOOK_AT_INTERFACES_SECONDS: u32 = 30;
+const LOOK_AT_INTERFACES_SECONDS: u32 = 10;
 /// What others have said, and how much of it is remembered, is looked at so often.
 const COUNT_EVERY: Duration = Duration::from_secs(5);
 /// More records are remembered only where somebody floods the network.

@@ -4,7 +4,7 @@ use crate::mdns::{self, Nearby};
 use potluck_core::chunk::Digest;
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -94,6 +94,10 @@ pub trait Net: Send + Sync + 'static {
     /// What this machine is called by others, names and addresses without ports, the best first;
     /// none where that cannot be known.
     fn own_hosts(&self) -> BoxFuture<'_, Vec<String>>;
+    /// The addresses of this machine's network interfaces; costs little, so that it can be asked often.
+    fn own_ips(&self) -> Vec<IpAddr> {
+        Vec::new()
+    }
     /// What on this machine's own networks says that it is of the pool with this fingerprint; nothing
     /// where nobody can be asked.
     fn nearby<'a>(&'a self, _pool: &'a Digest) -> BoxFuture<'a, Nearby> {
@@ -164,6 +168,10 @@ impl Net for SystemNet {
 
     fn own_hosts(&self) -> BoxFuture<'_, Vec<String>> {
         Box::pin(crate::own_addresses::of_this_machine())
+    }
+
+    fn own_ips(&self) -> Vec<IpAddr> {
+        crate::own_addresses::ips_of_this_machine()
     }
 
     fn nearby<'a>(&'a self, pool: &'a Digest) -> BoxFuture<'a, Nearby> {

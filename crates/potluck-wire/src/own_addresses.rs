@@ -1,7 +1,7 @@
 //! The addresses that a daemon tells others of itself.
 
 use crate::addresses::{Address, Addresses, BadAddress};
-use crate::net::Net;
+use crate::net::{Net, SharedNet};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -9,6 +9,8 @@ use std::time::Duration;
 const MOST_V4: usize = 3;
 /// The same of IPv6, of which a machine may have many that pass.
 const MOST_V6: usize = 2;
+/// How often the machine's addresses are looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// How long the machine's own name may take to be looked up.
 const LOOKUP_DEADLINE: Duration = Duration::from_secs(2);
 /// How names of interfaces begin behind which there are containers and virtual machines: many
@@ -49,6 +51,46 @@ impl Told {
     }
 }
 
+/// Sees it when a daemon is to tell other addresses of itself.
+///
+/// The list of interfaces is compared every few seconds: a call to the kernel, where its messages about changes
+/// would take a socket and a parser. A machine without a network has nobody to tell, and keeps what it told.
+pub struct Watch {
+    net: SharedNet,
+    listen: SocketAddr,
+    told: Told,
+    seen: Vec<IpAddr>,
+}
+
+impl Watch {
+    /// Of a daemon that listens at `listen` and has told `told`.
+    pub fn new(net: SharedNet, listen: SocketAddr, told: Told) -> Self {
+        // Not what they were when it was guessed: a network may have come up since.
+        Self { net, listen, told, seen: Vec::new() }
+    }
+
+    /// Waits until the addresses are others, and gives them; for ever where the owner said what they are.
+    pub async fn moved(&mut self) -> Addresses {
+        if !self.told.guessed {
+            return std::future::pending().await;
+        }
+        loop {
+            tokio::time::sleep(LOOK_EVERY).await;
+            let ips = self.net.own_ips();
+            if ips.is_empty() || ips == self.seen {
+                continue;
+            }
+            self.seen = ips;
+            if let Ok(now) = Told::of(&*self.net, self.listen, &[]).await
+                && now != self.told
+            {
+                self.told = now;
+                return self.told.addresses.clone();
+            }
+        }
+    }
+}
+
 /// Where a daemon that listens at `listen` is reached from its own machine.
 pub fn from_this_machine(listen: SocketAddr) -> Address {
     let ip = match listen.ip() {
@@ -62,16 +104,26 @@ pub fn from_this_machine(listen: SocketAddr) -> Address {
 
 /// What this machine is called by others: addresses of its network interfaces, and its name.
 pub(crate) async fn of_this_machine() -> Vec<String> {
+    let (v4, v6) = of_interfaces();
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let name = is_known_elsewhere(&name).await.then_some(name);
+    let text = |ips: Vec<IpAddr>| ips.into_iter().map(|ip| ip.to_string());
+    text(v4).chain(name).chain(text(v6)).collect()
+}
+
+/// Addresses of the machine's network interfaces.
+pub(crate) fn ips_of_this_machine() -> Vec<IpAddr> {
+    let (v4, v6) = of_interfaces();
+    [v4, v6].concat()
+}
+
+fn of_interfaces() -> (Vec<IpAddr>, Vec<IpAddr>) {
     let interfaces = if_addrs::get_if_addrs().unwrap_or_else(|why| {
         tracing::warn!("cannot list the machine's network interfaces: {why}");
         Vec::new()
     });
     let interfaces = interfaces.iter().filter(|one| one.is_oper_up());
-    let (v4, v6) = chosen(interfaces.map(|one| (one.name.as_str(), one.ip())));
-    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let name = is_known_elsewhere(&name).await.then_some(name);
-    let text = |ips: Vec<IpAddr>| ips.into_iter().map(|ip| ip.to_string());
-    text(v4).chain(name).chain(text(v6)).collect()
+    chosen(interfaces.map(|one| (one.name.as_str(), one.ip())))
 }
 
 /// The addresses to tell, of IPv4 and of IPv6.
@@ -112,6 +164,9 @@ async fn is_known_elsewhere(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::net::{BoxFuture, BoxStream, Listener};
+    use std::io;
+    use std::sync::Arc;
 
     #[test]
     fn a_machine_tells_the_addresses_that_others_reach() {
@@ -131,6 +186,50 @@ mod tests {
         let text = |ips: Vec<IpAddr>| ips.iter().map(IpAddr::to_string).collect::<Vec<_>>();
         assert_eq!(text(v4), ["10.1.2.3", "169.254.3.4"]);
         assert_eq!(text(v6), ["fd00::3"]);
+    }
+
+    /// A machine whose only address is the last of these by now.
+    #[derive(Default)]
+    struct Moving(std::sync::Mutex<Vec<IpAddr>>);
+
+    impl Net for Moving {
+        fn connect<'a>(&'a self, _: &'a str) -> BoxFuture<'a, io::Result<BoxStream>> {
+            Box::pin(async { Err(io::ErrorKind::Unsupported.into()) })
+        }
+        fn listen<'a>(&'a self, _: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Listener>>> {
+            Box::pin(async { Err(io::ErrorKind::Unsupported.into()) })
+        }
+        fn own_hosts(&self) -> BoxFuture<'_, Vec<String>> {
+            Box::pin(async { self.own_ips().iter().map(IpAddr::to_string).collect() })
+        }
+        fn own_ips(&self) -> Vec<IpAddr> {
+            self.0.lock().expect("no holder panics").clone()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_machine_that_gets_another_address_tells_it_unless_its_owner_said_where_it_is() {
+        let net = Arc::new(Moving::default());
+        let set = |ips: &[&str]| {
+            let ips = ips.iter().map(|ip| ip.parse().expect("an address"));
+            *net.0.lock().expect("no holder panics") = ips.collect();
+        };
+        set(&["10.0.0.1"]);
+        let listen = "[::]:7701".parse().expect("an address");
+        let moves = async |advertise: &[String]| {
+            let told = Told::of(&*net, listen, advertise).await.expect("addresses");
+            let mut watch = Watch::new(net.clone(), listen, told);
+            let mut heard = Vec::new();
+            for ips in [&["10.0.0.1"][..], &[], &["10.0.0.2"], &["10.0.0.2"]] {
+                set(ips);
+                let moved = tokio::time::timeout(3 * LOOK_EVERY, watch.moved()).await;
+                heard.extend(moved.ok().map(|addresses| addresses.to_string()));
+            }
+            set(&["10.0.0.1"]);
+            heard
+        };
+        assert_eq!(moves(&[]).await, ["10.0.0.2:7701"]);
+        assert!(moves(&["bob".to_owned()]).await.is_empty());
     }
 
     #[tokio::test]

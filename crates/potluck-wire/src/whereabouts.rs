@@ -36,11 +36,20 @@ const PURPOSE: &str = "potluck: where the manager is\n";
 /// Beside a member's identity.
 pub(crate) const FILE: &str = "manager.json";
 
+/// Which of the things is later that a pool's managers said of where they are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Issue {
+    /// The manager's epoch, which is higher after each start.
+    pub epoch: Epoch,
+    /// How often its addresses have changed since.
+    pub moves: u64,
+}
+
 /// Where a manager is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Whereabouts {
-    /// The manager's epoch: of two, the one with the higher epoch holds.
-    pub epoch: Epoch,
+    /// Of two, the later holds.
+    pub issue: Issue,
     /// Its addresses.
     pub addresses: Addresses,
 }
@@ -147,9 +156,9 @@ impl Guide {
         self.known().1.addresses.clone()
     }
 
-    /// The epoch of what was heard.
-    pub fn epoch(&self) -> Epoch {
-        self.known().1.epoch
+    /// Which it was that was heard.
+    pub fn issue(&self) -> Issue {
+        self.known().1.issue
     }
 
     /// What was heard.
@@ -162,7 +171,7 @@ impl Guide {
         let Some(said) = shown.verified(&self.ca) else { return false };
         {
             let mut known = self.known();
-            if said.epoch <= known.1.epoch {
+            if said.issue <= known.1.issue {
                 return false;
             }
             (known.0.manager, known.1) = (Some(shown.clone()), said);
@@ -235,8 +244,12 @@ mod tests {
     }
 
     fn said(key: &KeyPair, epoch: u64, at: &str) -> SignedWhereabouts {
+        said_again(key, epoch, 0, at)
+    }
+
+    fn said_again(key: &KeyPair, epoch: u64, moves: u64, at: &str) -> SignedWhereabouts {
         let addresses = at.parse().expect("addresses");
-        let said = Whereabouts { epoch: Epoch(epoch), addresses };
+        let said = Whereabouts { issue: Issue { epoch: Epoch(epoch), moves }, addresses };
         SignedWhereabouts::sign(&said, |text| key.sign(text)).expect("signed")
     }
 
@@ -267,6 +280,8 @@ mod tests {
         assert!(!guide.learn(&changed), "changed after it was signed");
         assert_eq!(open().addresses().to_string(), "10.0.0.1:7700", "it is kept");
         assert!(open().learn(&said(&key, 4, "10.0.0.6:7700")));
-        assert_eq!(open().epoch(), Epoch(4));
+        assert!(open().learn(&said_again(&key, 4, 1, "10.0.0.7:7700")), "it moved while it ran");
+        assert!(!open().learn(&said(&key, 4, "10.0.0.6:7700")));
+        assert_eq!(open().issue(), Issue { epoch: Epoch(4), moves: 1 });
     }
 }

@@ -41,12 +41,16 @@ impl Answer for Register {
         let now = service.time.tick();
         let told = (addresses.to_string(), self.version.clone());
         let enlisted = service.pool().register(donor, &self, addresses.clone(), now);
-        if service.pool().moved(donor, &addresses) {
+        let moved = service.pool().moved(donor, &addresses);
+        if moved {
             // For a manager that starts elsewhere and looks for its donors.
             let note = move |db: &_| donors::located(db, donor, &addresses);
             service.catalog.write(Durability::Process, note).await?;
         }
         match enlisted {
+            Enlisted::Again if moved => {
+                tracing::info!("{} is at {} now", service.pool().called(donor), told.0);
+            }
             Enlisted::Again => tracing::debug!(%donor, "registered again"),
             Enlisted::Anew => tracing::info!(
                 "{} registered anew, at {}, of version {}",
@@ -125,7 +129,7 @@ impl Answer for Heartbeat {
             manager: None,
             list: false,
         };
-        if self.follows.is_some_and(|follows| follows < service.epoch()) {
+        if self.follows.is_some_and(|follows| follows < service.issue()) {
             beat.manager = service.whereabouts();
         }
         if known {

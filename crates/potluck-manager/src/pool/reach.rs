@@ -83,11 +83,15 @@ impl Reach {
 }
 
 impl Pool {
-    /// Donors that have not registered since the manager's start, and where they were before.
-    pub fn missing(&self) -> Vec<(DonorId, Addresses)> {
-        let missing = self.donors.iter().filter(|(_, donor)| donor.life.is_none());
-        let known = missing.map(|(id, donor)| (id, donor.record.addresses.clone()));
-        known.filter(|(_, addresses)| !addresses.is_empty()).collect()
+    /// Donors that are not heard now, and where they were before.
+    pub fn missing(&self, now: Tick) -> Vec<(DonorId, Addresses)> {
+        self.located().filter(|(donor, _)| !self.is_heard(*donor, now)).collect()
+    }
+
+    /// All donors, and where they are or were.
+    pub fn located(&self) -> impl Iterator<Item = (DonorId, Addresses)> {
+        let known = self.donors.iter().map(|(id, donor)| (id, donor.record.addresses.clone()));
+        known.filter(|(_, addresses)| !addresses.is_empty())
     }
 
     /// Notes where a donor is; whether that is news.

@@ -4,7 +4,7 @@ use super::{Call, Done, call};
 use crate::addresses::Addresses;
 use crate::packed::Packed;
 use crate::ticket::{Secret, Ticket};
-use crate::whereabouts::SignedWhereabouts;
+use crate::whereabouts::{Issue, SignedWhereabouts};
 use potluck_core::budget::DiskState;
 use potluck_core::chunk::{ChunkKind, ChunkName, Digest};
 use potluck_core::erasure::Ec;
@@ -171,9 +171,9 @@ pub struct Heartbeat {
     /// What is wrong with its disk, if anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk_fault: Option<DiskFault>,
-    /// The epoch of what it knows of where the manager is; `None` where it does not follow one.
+    /// Which word on where the manager is it knows; `None` where it does not follow one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub follows: Option<Epoch>,
+    pub follows: Option<Issue>,
 }
 
 /// What came of a numbered order.

@@ -8,10 +8,10 @@ use crate::settings::Settings;
 use potluck_client::pool::Client;
 use potluck_wire::addresses::Addresses;
 use potluck_wire::control::{
-    Invitation, InvitationList, InvitationRemove, Invitations, Invite, MemberList,
+    Find, Invitation, InvitationList, InvitationRemove, Invitations, Invite, MemberList,
 };
 use potluck_wire::error::Failure;
-use potluck_wire::identity::fingerprint;
+use potluck_wire::identity::{Identity, fingerprint};
 use potluck_wire::token::{JoinToken, Role};
 
 pub async fn run(
@@ -52,6 +52,13 @@ async fn list(client: &Client, output: &Output) -> Result<Ending, Failure> {
     Ok(Ending::Done)
 }
 
+/// Where the manager says that it is, which may be elsewhere than when this admin joined.
+async fn told(client: &Client, identity: &Identity) -> Addresses {
+    let found = client.call(&Find {}).await.ok().and_then(|found| found.manager);
+    let said = found.and_then(|signed| signed.verified(&identity.ca)).map(|said| said.addresses);
+    said.unwrap_or_else(|| identity.about.manager.clone())
+}
+
 async fn invite(
     args: NewToken,
     client: &Client,
@@ -61,7 +68,7 @@ async fn invite(
     let identity = settings.identity()?;
     let invited = client.call(&Invite { role: args.role, ttl_seconds: args.ttl.as_secs() }).await?;
     let manager = match args.manager.is_empty() {
-        true => identity.about.manager.for_others(),
+        true => told(client, &identity).await.for_others(),
         false => Addresses::new(args.manager),
     };
     let is_local = manager.are_local();

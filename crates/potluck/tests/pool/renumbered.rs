@@ -1,0 +1,77 @@
+//! Machines get other addresses while their daemons run: nobody restarts anything.
+
+use super::machines::{Machine, Machines, Naming};
+use super::waiting::{PATIENCE, wait_until};
+use serde_json::Value;
+
+/// Nobody is found by multicast DNS: what is tested here is what members tell each other.
+const UP: &str = "potluck up --max 200MiB --keep-free 0% --mdns false";
+
+fn token(machine: &Machine, role: &str) -> Value {
+    machine.sh(&format!("potluck --json invite --role {role}")).ok().json()
+}
+
+fn join(machine: &Machine, token: &Value) {
+    machine.sh(&format!("potluck join {}", token["token"].as_str().expect("a token"))).ok();
+}
+
+fn donors(machine: &Machine) -> Vec<Value> {
+    let status = machine.sh("potluck --json status").ok().json();
+    status["donors"].as_array().expect("donors").clone()
+}
+
+/// The manager, a donor and a user, each on a machine of its own beside the manager's donor.
+fn pool(test: &str) -> Option<Machines> {
+    let lab = Machines::new(test, Naming::AddressOnly, &["lab-head", "bench-2", "laptop"])?;
+    let [head, bench, laptop] = ["lab-head", "bench-2", "laptop"].map(|name| lab.machine(name));
+    head.start(UP, "lending");
+    join(bench, &token(head, "donor"));
+    bench.start("potluck lend lent --max 200MiB --keep-free 0% --mdns false", "lending");
+    join(laptop, &token(head, "user"));
+    laptop.sh("mkdir -p .config/potluck && echo 'mdns = false' > .config/potluck/config.toml").ok();
+    head.sh("potluck space create lab --copies 2").ok();
+    Some(lab)
+}
+
+fn store_and_read(from: &Machine, path: &str) {
+    from.sh(&format!(
+        "head -c 9000000 /dev/urandom > file && potluck cp file {path} && \
+         potluck verify --read {path} && potluck cat {path} | cmp - file"
+    ))
+    .ok();
+}
+
+#[test]
+fn a_donor_that_gets_another_address_while_it_runs_is_reached_there() {
+    let test = "a_donor_that_gets_another_address_while_it_runs_is_reached_there";
+    let Some(lab) = pool(test) else { return };
+    let [head, bench, laptop] = ["lab-head", "bench-2", "laptop"].map(|name| lab.machine(name));
+    store_and_read(laptop, "pot://lab/before");
+    bench.readdress([10, 77, 0, 102].into());
+    wait_until("the donor's new address", PATIENCE, || {
+        let donor = &donors(head)[1];
+        donor["addresses"] == serde_json::json!(["10.77.0.102:7701"]) && donor["state"] == "live"
+    });
+    laptop.sh("potluck verify --read pot://lab/before").ok();
+    store_and_read(laptop, "pot://lab/after");
+}
+
+#[test]
+fn a_manager_that_gets_another_address_while_it_runs_is_followed_there() {
+    let test = "a_manager_that_gets_another_address_while_it_runs_is_followed_there";
+    let Some(lab) = pool(test) else { return };
+    let [head, bench, laptop] = ["lab-head", "bench-2", "laptop"].map(|name| lab.machine(name));
+    laptop.sh("potluck ls").ok();
+    head.readdress([10, 77, 0, 101].into());
+    let heard = "grep -q 10.77.0.101:7700 ~/.local/state/potluck/donor/manager.json";
+    wait_until("the donor to hear of it", PATIENCE, || bench.sh(heard).code == 0);
+    laptop.sh("potluck --patience 1m ls").ok();
+    store_and_read(laptop, "pot://lab/after");
+    // What is kept for later follows too.
+    let told = token(head, "user")["manager"].to_string();
+    let kit = head.path("/home/lab/.local/state/potluck/manager/recovery.kit");
+    let kit = std::fs::read_to_string(kit).expect("the recovery kit");
+    for text in [told, kit] {
+        assert!(text.contains("10.77.0.101:7700") && !text.contains("10.77.0.1:"), "{text}");
+    }
+}
