@@ -55,6 +55,7 @@ pub struct Space {
     surveyed: bool,
     tolerates: Option<u32>,
     incomplete: u64,
+    unreadable: u64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -67,7 +68,9 @@ impl Status {
     /// Whether any one donor may die, and nothing is left to repair.
     pub fn is_safe(&self) -> bool {
         self.spaces.iter().all(|space| {
-            space.surveyed && space.tolerates.is_some_and(|more| more > 0) && space.incomplete == 0
+            // Files that are in the catalog alone count no donors.
+            let whole = space.incomplete + space.unreadable == 0;
+            space.surveyed && space.tolerates.is_none_or(|more| more > 0) && whole
         })
     }
 

@@ -47,6 +47,7 @@ fn may(role: Role, verb: Verb) -> bool {
         | Verb::PolicySet
         | Verb::RepairStatus
         | Verb::Fsck
+        | Verb::Check
         | Verb::Status => matches!(role, Role::User | Role::Admin),
         Verb::Register | Verb::Inventory | Verb::Heartbeat | Verb::Locate => role == Role::Donor,
     }
@@ -94,7 +95,7 @@ fn deed(verb: Verb) -> &'static str {
         }
         Verb::Away => "`potluck away` or `nodes away`",
         Verb::Fsck => "`potluck fsck`",
-        Verb::Status => "`potluck status`",
+        Verb::Status | Verb::Check => "`potluck status`",
         Verb::Reserve | Verb::Offer | Verb::Grow | Verb::Renew | Verb::Commit | Verb::Abort => {
             "writing files"
         }

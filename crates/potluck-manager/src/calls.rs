@@ -100,7 +100,7 @@ macro_rules! calls {
 calls! {
     Join Invite InvitationList InvitationRemove MemberList Revoke Leave SpaceCreate SpaceRemove SpaceList
     Reserve Offer Grow Renew Commit Abort Open Report Unreached
-    List Stat MakeDir Move CopyFiles Remove Usage Status PolicySet
+    List Stat MakeDir Move CopyFiles Remove Usage Status Check PolicySet
     Register Inventory Heartbeat Locate Find
     GcResume ReclaimUnknown
     RepairStatus RepairControl GiveBack GiveBackStatus Departing Away Trust ScrubNow Fsck

@@ -7,7 +7,7 @@
 use crate::service::Service;
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
-use potluck_core::size::format_size;
+use potluck_core::size::{count, format_size};
 use potluck_wire::control::{DonorState, DonorStatus, RepairState};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -47,6 +47,8 @@ struct Look {
     now: Tick,
     donors: Vec<DonorStatus>,
     repair: RepairState,
+    /// When a chunk was made last.
+    made_last: Option<Tick>,
     /// Troubles of the manager's own, by a name for each sort.
     troubles: BTreeMap<String, Trouble>,
 }
@@ -102,9 +104,9 @@ pub async fn run(service: Arc<Service>) {
 
 fn look(service: &Service, chronicle: &Chronicle) -> Look {
     let now = service.time.tick();
-    let (donors, repair) = {
+    let (donors, repair, made_last) = {
         let mut pool = service.pool();
-        (pool.status(now), pool.repair_state(now))
+        (pool.status(now), pool.repair_state(now), pool.repairs.made_last())
     };
     let catalog = service.catalog.disk_fault();
     // What cannot be written for that reason is said of that disk alone.
@@ -141,7 +143,7 @@ fn look(service: &Service, chronicle: &Chronicle) -> Look {
         let why = fault.map(|fault| format!("the disk that {named} lends fails: {}", fault.why));
         add(&format!("disk {}", donor.donor), why, &format!("the disk that {named} lends is well"));
     }
-    Look { now, donors, repair, troubles }
+    Look { now, donors, repair, made_last, troubles }
 }
 
 /// A donor by its name and its number.
@@ -211,16 +213,17 @@ impl Chronicle {
                 let (made, made_bytes) = before;
                 self.repair = Some(Repairing { began, made, made_bytes, last_busy });
                 Some(Line::Info(format!(
-                    "repair began: {} chunks to make, {}",
-                    chunks + done,
+                    "repair began: {} to make, {}",
+                    count(chunks + done, "chunk"),
                     format_size(bytes + done_bytes)
                 )))
             }
             Some(repair) if look.now.saturating_sub(repair.last_busy) >= REST => {
-                let took = repair.last_busy.saturating_sub(repair.began).as_secs();
+                let ended = look.made_last.filter(|at| *at > repair.began);
+                let took = ended.unwrap_or(repair.last_busy).saturating_sub(repair.began).as_secs();
                 let done = format!(
-                    "{} chunks made, {}, in {}",
-                    made.saturating_sub(repair.made),
+                    "{} made, {}, in {}",
+                    count(made.saturating_sub(repair.made), "chunk"),
                     format_size(made_bytes.saturating_sub(repair.made_bytes)),
                     seconds(took.max(1))
                 );
@@ -229,7 +232,8 @@ impl Chronicle {
                 Some(match stuck {
                     0 => Line::Info(format!("repair ended: {done}")),
                     _ => Line::Warn(format!(
-                        "repair came to a stop: {done}; {stuck} chunks cannot be made now: {}",
+                        "repair came to a stop: {done}; {} cannot be made now: {}",
+                        count(*stuck, "chunk"),
                         stuck_why.as_deref().unwrap_or("no donor can take them")
                     )),
                 })
@@ -254,13 +258,16 @@ fn presence(before: Presence, donor: &DonorStatus) -> (Presence, Option<Line>) {
             (Presence::Here, Some(Line::Info(line)))
         }
         (_, DonorState::Live) => (Presence::Here, None),
-        (Presence::Here, DonorState::Silent | DonorState::Away) => {
+        (Presence::Here, DonorState::Suspect | DonorState::Silent | DonorState::Away) => {
             let line = match donor.away_seconds {
                 Some(left) => Line::Info(format!(
                     "{named} is away, as was announced; it is waited for {} more",
                     seconds(left)
                 )),
-                None => Line::Warn(format!("{named} is silent, for {} now", seconds(silent))),
+                None => Line::Info(format!(
+                    "{named} is silent, for {} now; it is given up when that lasts",
+                    seconds(silent)
+                )),
             };
             (Presence::Silent(silent), Some(line))
         }

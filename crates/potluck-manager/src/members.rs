@@ -139,6 +139,8 @@ pub struct Caller {
     pub who: Option<Who>,
     /// Where the call came from.
     pub peer: IpAddr,
+    /// Which connection it came over; 0: none.
+    pub connection: u64,
 }
 
 impl Caller {

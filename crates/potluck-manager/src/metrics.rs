@@ -14,7 +14,9 @@ use axum::routing::get;
 use http::{StatusCode, header};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use potluck_wire::control::{DonorState, DonorStatus, PoolStatus, SpaceHealth, SpaceInfo};
+use potluck_wire::control::{
+    DonorState, DonorStatus, PoolState, PoolStatus, SpaceHealth, SpaceInfo,
+};
 use potluck_wire::error::Failure;
 use potluck_wire::metrics::{CONTENT_TYPE, Exposition};
 use potluck_wire::net::Listener;
@@ -67,7 +69,8 @@ async fn text(service: &Arc<Service>) -> Result<Arc<str>, Failure> {
     }
     let status = calls::pool_status(service).await?;
     let spaces = service.catalog.read(spaces::all).await?;
-    let mut exposition = exposition(&status, &spaces);
+    let to_pool = service.config().metadata_copies > 0;
+    let mut exposition = exposition(&status, &spaces, to_pool);
     exposition.calls(&service.metrics.calls);
     Ok(service.metrics.cached.keep(now, &exposition))
 }
@@ -81,12 +84,25 @@ pub struct Metrics {
     making: tokio::sync::Mutex<()>,
 }
 
-fn exposition(status: &PoolStatus, spaces: &[SpaceInfo]) -> Exposition {
+/// The pool's figures; `to_pool` says whether the catalog is checkpointed into the pool, too.
+fn exposition(status: &PoolStatus, spaces: &[SpaceInfo], to_pool: bool) -> Exposition {
     let mut out = Exposition::of("manager");
     let flag = |set: bool| f64::from(u8::from(set));
     out.gauge("potluck_uptime_seconds", "Since the manager started", status.uptime_seconds as f64);
     out.gauge("potluck_sessions", "Open write sessions", status.sessions as f64);
     out.gauge("potluck_alarms", "What somebody should look at", status.alarms.len() as f64);
+    let states = [
+        ("healthy", PoolState::Healthy),
+        ("not_known", PoolState::NotKnown),
+        ("degraded", PoolState::Degraded),
+        ("unavailable", PoolState::Unavailable),
+    ];
+    out.gauges(
+        "potluck_verdict",
+        "1 for what `potluck status` says of the pool, 0 for what it does not",
+        "state",
+        states.map(|(name, state)| (name.to_owned(), flag(status.verdict.state == state))),
+    );
     out.gauge(
         "potluck_catalog_fault",
         "1 while the manager cannot write its catalog",
@@ -99,6 +115,13 @@ fn exposition(status: &PoolStatus, spaces: &[SpaceInfo]) -> Exposition {
         status.condemned_chunks as f64,
     );
     let backups = [("file", status.backup_file_seconds), ("pool", status.backup_pool_seconds)];
+    let asked = backups.iter().zip([true, to_pool]).filter(|(_, asked)| *asked);
+    out.gauges(
+        "potluck_backup_made",
+        "Whether the catalog was ever checkpointed there",
+        "op",
+        asked.map(|((to, age), _)| ((*to).to_owned(), flag(age.is_some()))),
+    );
     out.gauges(
         "potluck_backup_age_seconds",
         "Since the catalog was last checkpointed",
@@ -151,6 +174,7 @@ fn donors(out: &mut Exposition, donors: &[DonorStatus]) {
         ("silent", DonorState::Silent),
         ("away", DonorState::Away),
         ("gone", DonorState::Gone),
+        ("joined", DonorState::Joined),
     ];
     let in_state = |state| donors.iter().filter(|donor| donor.state == state).count() as f64;
     out.gauges(
@@ -159,13 +183,10 @@ fn donors(out: &mut Exposition, donors: &[DonorStatus]) {
         "state",
         states.map(|(name, state)| (name.to_owned(), in_state(state))),
     );
+    // Nobody misses one that has lent nothing yet.
+    let lending = || donors.iter().filter(|donor| donor.state != DonorState::Joined);
     let mut each = |name: &str, help: &str, value: &dyn Fn(&DonorStatus) -> f64| {
-        out.gauges(
-            name,
-            help,
-            "donor",
-            donors.iter().map(|donor| (donor.name.clone(), value(donor))),
-        );
+        out.gauges(name, help, "donor", lending().map(|donor| (donor.name.clone(), value(donor))));
     };
     each("potluck_donor_live", "1 while it is heard", &|donor| {
         f64::from(u8::from(donor.state == DonorState::Live))
@@ -205,6 +226,9 @@ fn safety(out: &mut Exposition, spaces: &[SpaceHealth]) {
     };
     each("potluck_space_tolerated_losses", "More donors that may die for ever", |space| {
         Some(space.tolerates? as f64)
+    });
+    each("potluck_space_catalog_files", "Files that live in the catalog", |space| {
+        Some(space.in_catalog as f64)
     });
     each("potluck_space_unreadable_files", "Files that cannot be read now", |space| {
         Some(space.unreadable as f64)

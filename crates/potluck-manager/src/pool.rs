@@ -40,7 +40,7 @@ use potluck_core::ids::{DonorId, Incarnation, SessionId};
 use potluck_core::reservation::Ledger;
 use potluck_wire::control::{Heartbeat, Order};
 use sessions::Session;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use trials::Trials;
 use trust::Complaints;
@@ -187,6 +187,11 @@ impl Pool {
     /// Whether the donor is to look at it anyway.
     pub fn is_asked_about(&self, donor: DonorId, chunk: &ChunkName) -> bool {
         self.orders.has_verify(donor, chunk)
+    }
+
+    /// The copies that donors are to look at, and have not yet.
+    pub fn asked_about(&self, now: Tick) -> BTreeSet<(DonorId, ChunkName)> {
+        self.orders.verifies(now).collect()
     }
 
     /// Those of `names` that no session may be writing.

@@ -34,8 +34,28 @@ pub async fn run(service: Arc<Service>) {
     }
 }
 
+/// A connection of a member ended. When a donor's last word came over it, and the donor is nowhere to be
+/// reached, it died, and nobody is told for seconds that all is well: this costs one try, and
+/// nothing while nobody dies.
+pub async fn connection_ended(service: &Service, connection: u64) {
+    let now = service.time.tick();
+    let Some((contact, heard)) = service.pool().speaks_over(connection, now) else { return };
+    if let Some((reached, _)) = try_at_all(service, &contact).await
+        && reached.is_empty()
+    {
+        service.pool().hung_up(contact.donor, heard);
+    }
+}
+
 async fn try_donor(service: &Service, contact: Contact) {
-    let Some(key) = &contact.key else { return };
+    let Some((reached, why)) = try_at_all(service, &contact).await else { return };
+    service.pool().tried(contact.donor, &contact.addresses, &reached, why, service.time.tick());
+}
+
+/// The addresses at which a donor is reached, and why not at the others; `None` where nobody could
+/// prove to be it.
+async fn try_at_all(service: &Service, contact: &Contact) -> Option<(Vec<Address>, String)> {
+    let key = contact.key.as_ref()?;
     let expires = service.time.now_ms() + TICKET.as_millis() as u64;
     let caveats = [Caveat::Donor(contact.donor), Caveat::Ops(Ops::GET), Caveat::Expires(expires)];
     let (net, entropy) = (&*service.env.net, &*service.env.entropy);
@@ -55,6 +75,5 @@ async fn try_donor(service: &Service, contact: Contact) {
             Err(why) => failed.push((address, why.to_string())),
         }
     }
-    let why = Unreached::<String>(failed).to_string();
-    service.pool().tried(contact.donor, &contact.addresses, &reached, why, service.time.tick());
+    Some((reached, Unreached::<String>(failed).to_string()))
 }

@@ -14,7 +14,10 @@ use crate::{calls, converting, trial};
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, MemberId};
-use potluck_wire::control::{MetadataHealth, OrderFault, OrderOutcome, OrderResult, SpaceHealth};
+use potluck_core::repair_plan::Worth;
+use potluck_wire::control::{
+    DonorState, DonorStatus, MetadataHealth, OrderFault, OrderOutcome, OrderResult, SpaceHealth,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -70,6 +73,8 @@ pub struct Kept {
     worse: Option<(Tick, &'static str)>,
     /// Donors whose copies it could not rely on at that moment.
     unheard: BTreeSet<DonorId>,
+    /// Of these, those whose copies counted for nothing.
+    lost: BTreeSet<DonorId>,
     /// Someone waits for it now.
     hurry: bool,
     /// Answers of the first of two donors that compute the same parity.
@@ -93,7 +98,8 @@ impl Keeper {
     pub fn worse(&self, now: Tick, why: &'static str) {
         let mut kept = self.kept();
         kept.dirty.get_or_insert(now);
-        kept.worse.get_or_insert((now, why));
+        // A survey that is under way has not seen the latest.
+        kept.worse = Some((now, why));
     }
 
     /// What the last survey does not know, by which files may be less safe than it found.
@@ -109,11 +115,26 @@ impl Keeper {
         kept.worse.map(|(_, why)| Unseen::Worse(why))
     }
 
+    /// Why it is not known what the death of donors means that were given up since the last survey.
+    pub fn not_seen_gone(&self, donors: &[DonorStatus]) -> Option<String> {
+        let kept = self.kept();
+        let gone = |donor: &&DonorStatus| donor.state == DonorState::Gone && donor.chunks > 0;
+        let fresh = donors.iter().filter(gone).find(|donor| !kept.lost.contains(&donor.donor))?;
+        Some(format!("{} has just been given up; what it held is being looked at", fresh.name))
+    }
+
     /// A survey should look now.
     pub fn hurry(&self, now: Tick) {
         let mut kept = self.kept();
         kept.dirty.get_or_insert(now);
         kept.hurry = true;
+    }
+
+    /// The same once there was one: the first waits for the donors.
+    pub fn look_again(&self, now: Tick) {
+        if self.kept().began.is_some() {
+            self.hurry(now);
+        }
     }
 
     /// Whether a survey is due, and how it may go about it.
@@ -231,6 +252,8 @@ impl Kept {
         self.metadata = findings.metadata.health.clone();
         self.worse = self.worse.filter(|(since, _)| *since > began);
         self.unheard = findings.standings.unheard();
+        let lost = findings.standings.iter().filter(|(_, at)| at.worth == Worth::Lost);
+        self.lost = lost.map(|(donor, _)| donor).collect();
         self.began = Some(began);
     }
 
@@ -330,6 +353,8 @@ async fn look_at_everything(
         for (donor, chunk) in &findings.keep {
             pool.stay(*donor, *chunk, now);
         }
+        // What nobody can take is known before anybody is told how long repair needs.
+        pool.hand_out(now, &|contact| calls::source(service, contact));
         pool.repairs.encodings.awaited()
     };
     let forsaken = {

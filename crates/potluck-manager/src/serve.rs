@@ -7,6 +7,7 @@
 use crate::calls::{self, Verb};
 use crate::failure;
 use crate::members::Caller;
+use crate::reach;
 use crate::service::Service;
 use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
@@ -24,6 +25,7 @@ use potluck_wire::tls::Admit;
 use potluck_wire::version;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
@@ -50,7 +52,9 @@ pub async fn serve(
     shutdown: impl Future<Output = ()>,
 ) {
     let door = Arc::new(Door {
-        router: router(service),
+        router: router(Arc::clone(&service)),
+        service,
+        connections: AtomicU64::new(0),
         admit,
         members: Arc::new(Semaphore::new(MEMBERS)),
         strangers: Arc::new(Semaphore::new(STRANGERS)),
@@ -91,6 +95,9 @@ async fn accept(listener: &mut dyn Listener, door: &Arc<Door>, stopped: &watch::
 
 struct Door {
     router: Router,
+    service: Arc<Service>,
+    /// How many there were.
+    connections: AtomicU64,
     admit: Arc<dyn Admit>,
     members: Arc<Semaphore>,
     strangers: Arc<Semaphore>,
@@ -101,6 +108,7 @@ struct Door {
 struct Peer {
     certificate: Option<Digest>,
     address: SocketAddr,
+    connection: u64,
 }
 
 impl Door {
@@ -128,11 +136,17 @@ impl Door {
                 }
             },
         };
-        self.talk(stream, Peer { certificate, address }, stopped).await;
+        let connection = 1 + self.connections.fetch_add(1, Ordering::Relaxed);
+        let peer = Peer { certificate, address, connection };
+        let stopping = self.talk(stream, peer, stopped).await;
         drop(permit);
+        if certificate.is_some() && !stopping {
+            reach::connection_ended(&self.service, connection).await;
+        }
     }
 
-    async fn talk(&self, stream: BoxStream, peer: Peer, mut stopped: watch::Receiver<()>) {
+    /// Answers over a connection until it ends; whether it ended because the manager stops.
+    async fn talk(&self, stream: BoxStream, peer: Peer, mut stopped: watch::Receiver<()>) -> bool {
         let mut http = hyper::server::conn::http1::Builder::new();
         http.timer(TokioTimer::new());
         match peer.certificate {
@@ -141,16 +155,17 @@ impl Door {
         };
         let service = TowerToHyperService::new(self.router.clone().layer(Extension(peer)));
         let mut connection = std::pin::pin!(http.serve_connection(TokioIo::new(stream), service));
-        let result = tokio::select! {
-            result = &mut connection => result,
+        let (result, stopping) = tokio::select! {
+            result = &mut connection => (result, false),
             _ = stopped.changed() => {
                 connection.as_mut().graceful_shutdown();
-                connection.await
+                (connection.await, true)
             }
         };
         if let Err(why) = result {
             tracing::debug!(address = %peer.address, %why, "a connection ended badly");
         }
+        stopping
     }
 
     async fn wait_until_empty(&self) {
@@ -206,7 +221,7 @@ async fn answer(
         }
         _ => None,
     };
-    let caller = Caller { who, peer: peer.address.ip() };
+    let caller = Caller { who, peer: peer.address.ip(), connection: peer.connection };
     let body = read_body(body, caller.who.is_some()).await?;
     calls::answer(service, caller, verb, body).await
 }

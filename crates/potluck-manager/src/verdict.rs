@@ -8,7 +8,12 @@ use potluck_wire::control::{
 };
 
 fn new(state: PoolState, reason: impl Into<String>, advice: impl Into<String>) -> Verdict {
-    Verdict { state, reason: reason.into(), advice: advice.into() }
+    Verdict { state, reason: reason.into(), of_files: false, advice: advice.into() }
+}
+
+/// The same of what is said of files.
+fn of_files(verdict: Verdict) -> Verdict {
+    Verdict { of_files: true, ..verdict }
 }
 
 /// Judges the pool: what is worst goes first.
@@ -25,21 +30,16 @@ pub fn judge(status: &PoolStatus, unseen: Option<&Unseen>) -> Verdict {
 
 /// What nobody can say yet, where nothing worse is known.
 fn not_known(status: &PoolStatus, unseen: Option<&Unseen>) -> Option<Verdict> {
-    let why = match unseen? {
-        _ if status.files == 0 => return None,
-        Unseen::All => "the manager has just started".into(),
-        Unseen::Silent(donors) => {
-            let of = |donor: &&DonorStatus| donors.contains(&donor.donor) && donor.chunks > 0;
-            let names: Vec<_> =
-                status.donors.iter().filter(of).map(|at| at.name.as_str()).collect();
-            match names.as_slice() {
-                [] => return None,
-                [name] => format!("{name} is not heard since the last look"),
-                names => format!("{} are not heard since the last look", names.join(", ")),
-            }
-        }
-        Unseen::Worse(why) => (*why).to_owned(),
+    let fresh = |space: &SpaceHealth| space.files > 0 && !space.surveyed;
+    if status.files == 0 && !status.spaces.iter().any(fresh) {
+        return None;
+    }
+    let not_looked_at = || {
+        let spaces = named(&status.spaces, fresh);
+        (!spaces.is_empty()).then(|| format!("{spaces} was not looked at yet"))
     };
+    let unseen = unseen.and_then(|unseen| unseen_why(&status.donors, unseen));
+    let why = unseen.or_else(not_looked_at)?;
     let reason = format!("{why}; how safe files are is being looked at");
     Some(new(
         PoolState::NotKnown,
@@ -48,20 +48,40 @@ fn not_known(status: &PoolStatus, unseen: Option<&Unseen>) -> Option<Verdict> {
     ))
 }
 
+/// What happened that the last look at everything has not seen, if it matters to any file.
+pub fn unseen_why(donors: &[DonorStatus], unseen: &Unseen) -> Option<String> {
+    Some(match unseen {
+        Unseen::All => "the manager has just started".into(),
+        Unseen::Silent(silent) => {
+            let of = |donor: &&DonorStatus| silent.contains(&donor.donor) && donor.chunks > 0;
+            let names: Vec<_> = donors.iter().filter(of).map(|at| at.name.as_str()).collect();
+            match names.as_slice() {
+                [] => return None,
+                [name] => format!("{name} is not heard since the last look"),
+                names => format!("{} are not heard since the last look", names.join(", ")),
+            }
+        }
+        Unseen::Worse(why) => (*why).to_owned(),
+    })
+}
+
 fn unavailable(status: &PoolStatus) -> Option<Verdict> {
     let is_live = |state| state == DonorState::Live;
     let verdict = |reason: String, advice: &str| new(PoolState::Unavailable, reason, advice);
     if let Some(fault) = &status.catalog_fault {
         return Some(verdict(fault.clone(), ""));
     }
-    if status.donors.is_empty() {
-        return Some(verdict(
-            "nobody lends yet, so nothing can be stored".into(),
-            "`potluck invite --role donor`, then `potluck lend` there",
-        ));
+    let lends = |donor: &&DonorStatus| donor.state != DonorState::Joined;
+    let lending = status.donors.iter().filter(lends).count() as u64;
+    if lending == 0 {
+        let advice = match status.donors.is_empty() {
+            true => "`potluck invite --role donor`, then `potluck lend` there",
+            false => "`potluck lend` on the machines that joined as donors",
+        };
+        return Some(verdict("nobody lends yet, so nothing can be stored".into(), advice));
     }
     if !status.donors.iter().any(|donor| is_live(donor.state)) {
-        let what = format!("none of the {} answers", count(status.donors.len() as u64, "donor"));
+        let what = format!("none of the {} answers", count(lending, "donor"));
         return Some(verdict(
             what,
             "start them, or look at the network between them and the manager",
@@ -75,7 +95,7 @@ fn unavailable(status: &PoolStatus) -> Option<Verdict> {
     let away = absent(status);
     let what = format!("{} cannot be read now, in {spaces}", count(unreadable, "file"));
     let lost: u64 = status.spaces.iter().map(|space| space.lost).sum();
-    Some(match (lost, away.as_str()) {
+    Some(of_files(match (lost, away.as_str()) {
         (0, "") => verdict(
             format!("{what}, as far as donors have told what they hold"),
             "look again in a moment; `potluck fsck` lists the files",
@@ -88,7 +108,7 @@ fn unavailable(status: &PoolStatus) -> Option<Verdict> {
             format!("{what}; of {} no donor has enough any more", count(lost, "file")),
             "`potluck fsck` lists them: store what is lost again from its source",
         ),
-    })
+    }))
 }
 
 fn degraded(status: &PoolStatus) -> Option<Verdict> {
@@ -98,18 +118,20 @@ fn degraded(status: &PoolStatus) -> Option<Verdict> {
     let files = count(incomplete, "file");
     if let Some(why) = repair.paused.as_ref().filter(|_| incomplete > 0 || left(repair) > 0) {
         let what = format!("{files} less safe than promised, and repair is paused: {why}");
-        return verdict(what, "`potluck repair resume` when that is as it should be");
+        let paused = verdict(what, "`potluck repair resume` when that is as it should be");
+        return paused.map(of_files);
     }
     if repair.stuck > 0 {
         let why = repair.stuck_why.as_deref().unwrap_or("no source, or nowhere to put them");
-        let what = format!(
-            "{files} less safe than promised; {} cannot be made again now: {why}",
-            count(repair.stuck, "chunk")
-        );
-        return verdict(
-            what,
-            "bring back donors that do not answer, or lend more with `potluck lend`",
-        );
+        let chunks = count(repair.stuck, "chunk");
+        let what = match incomplete {
+            0 => format!("{chunks} cannot be made on other donors now: {why}"),
+            _ => {
+                format!("{files} less safe than promised; {chunks} cannot be made again now: {why}")
+            }
+        };
+        let stuck = verdict(what, &unstick(status));
+        return if incomplete == 0 { stuck } else { stuck.map(of_files) };
     }
     if incomplete > 0 {
         let spaces = named(&status.spaces, |space| space.incomplete > 0);
@@ -120,7 +142,8 @@ fn degraded(status: &PoolStatus) -> Option<Verdict> {
         return verdict(
             format!("{files} in {spaces} less safe than promised{eta}"),
             "nothing to do while repair goes on: `potluck repair status`",
-        );
+        )
+        .map(of_files);
     }
     if repair.changing_stuck > 0 {
         let why = repair.changing_stuck_why.as_deref().unwrap_or("nowhere to put it");
@@ -158,7 +181,7 @@ fn degraded(status: &PoolStatus) -> Option<Verdict> {
             0 => format!("{while_so}, one more makes files in {spaces} unreadable"),
             _ => format!("{while_so}, fewer others may go than {spaces} promises"),
         };
-        return verdict(what, &wait_no_longer(status));
+        return verdict(what, &wait_no_longer(status)).map(of_files);
     }
     if let Some(alarm) = status.alarms.first() {
         return verdict(alarm.clone(), "");
@@ -176,6 +199,18 @@ fn degraded(status: &PoolStatus) -> Option<Verdict> {
         return verdict(what, "`potluck gc resume` gives up what a newer catalog may have known");
     }
     None
+}
+
+/// What to do where nothing can be made: what is in the way may be somebody's own give-back.
+fn unstick(status: &PoolStatus) -> String {
+    let gives = |donor: &&DonorStatus| donor.giving_back.as_ref().is_some_and(|back| !back.done);
+    match status.donors.iter().find(gives) {
+        None => "bring back donors that do not answer, or lend more with `potluck lend`".into(),
+        Some(donor) => format!(
+            "lend more with `potluck lend`, or have {0} lend again: `potluck nodes drain {0} --cancel`",
+            donor.name
+        ),
+    }
 }
 
 /// Copies that repair is to make.

@@ -44,7 +44,7 @@ impl World {
         }
         let unsafe_space = spaces.iter().find(|space| {
             let SpaceHealth { tolerates, unreadable, incomplete, changing, surveyed, .. } = space;
-            let promised = *tolerates == Some(redundancy.tolerates());
+            let promised = space.all_in_catalog() || *tolerates == Some(redundancy.tolerates());
             !promised || !surveyed || unreadable + incomplete + changing > 0
         });
         if let Some(space) = unsafe_space {

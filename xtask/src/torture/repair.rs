@@ -100,7 +100,7 @@ impl Stage {
         for planned in &self.plan.spaces {
             let space = spaces.iter().find(|space| space["name"] == planned.name.as_str());
             let space = space.with_context(|| format!("{} is not in status", planned.name))?;
-            let empty = space["files"] == 0;
+            let empty = space["files"] == space["in_catalog"];
             let tolerates = empty || space["tolerates"] == planned.tolerates();
             let whole = space["incomplete"] == 0 && space["unreadable"] == 0;
             if space["surveyed"] != true || !tolerates || !whole {

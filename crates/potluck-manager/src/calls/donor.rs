@@ -14,6 +14,7 @@ use crate::pool::{Enlisted, PageDone, Pool};
 use crate::repair;
 use crate::service::Service;
 use potluck_core::ids::{DonorId, Incarnation};
+use potluck_core::size::count;
 use potluck_wire::addresses::{Address, Addresses};
 use potluck_wire::control::{
     Beat, Done, Heartbeat, Holding, Inventory, Locate, Located, Order, Register, Registered,
@@ -108,6 +109,7 @@ impl Answer for Heartbeat {
             let live = |pool: &Pool| pool.contact(donor, now).is_some_and(|contact| contact.live);
             let was_live = live(&pool);
             let known = pool.heartbeat(donor, &self, now);
+            pool.heard_over(donor, caller.connection);
             // One that was silent may take what nobody could; one that lost its disk has nothing.
             let turned = match (was_live, live(&pool)) {
                 (false, true) => pool.repairs.is_stuck(),
@@ -192,8 +194,9 @@ async fn believe(
         return Ok(());
     }
     if let Some(first) = told.spoiled.first() {
-        let (named, count) = (service.pool().called(donor), told.spoiled.len());
-        tracing::warn!("{named} set {count} spoiled copies aside, first that of chunk {first}");
+        let copies = count(told.spoiled.len() as u64, "spoiled copy");
+        let named = service.pool().called(donor);
+        tracing::warn!("{named} set {copies} aside, first that of chunk {first}");
     }
     let (mut told, compared) = service
         .catalog
@@ -300,11 +303,10 @@ async fn sweep(
     if missing > 0 {
         service.keeper.worse(service.time.tick(), "copies are missing");
         let named = service.pool().called(donor);
+        let chunks = count(missing as u64, "chunk");
         match service.pool().begins_anew(donor, incarnation) {
-            true => tracing::info!("{named} begins anew: {missing} chunks that it had are lost"),
-            false => tracing::warn!(
-                "{named} has lost {missing} chunks that it had: they were not in its inventory"
-            ),
+            true => tracing::info!("{named} begins anew: {chunks} that it had are lost"),
+            false => tracing::warn!("{named} has lost {chunks} that it had, by its inventory"),
         }
     }
     Ok(())

@@ -1,20 +1,23 @@
 //! Listing files that are not as safe as they should be (PROMISES L1).
 
 use super::Answer;
-use super::settling::settled;
+use super::settling::{settled, up_to_date};
 use crate::catalog::Error;
 use crate::catalog::entries::{self, Place};
-use crate::catalog::units::{self, Layout, Met};
+use crate::catalog::units::{self, Layout, Met, Piece};
 use crate::catalog::versions::{self, Version};
 use crate::catalog::walk::Walk;
 use crate::members::Caller;
 use crate::pool::{Pool, Standings};
 use crate::service::Service;
 use crate::survey::{judge_file, judge_own_file};
+use potluck_core::chunk::ChunkName;
+use potluck_core::ids::DonorId;
 use potluck_core::path::{PoolPath, SYSTEM_SPACE};
 use potluck_wire::control::{Damage, Fsck, FsckReport, Health, SpaceHealth, Standing};
 use potluck_wire::error::Failure;
 use rusqlite::Connection;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Chunks looked at for one reply, unless one file alone has more.
@@ -25,15 +28,23 @@ const PAGE_ENTRIES: usize = 5000;
 impl Answer for Fsck {
     async fn answer(self, service: Arc<Service>, _: Caller) -> Result<FsckReport, Failure> {
         settled(&service, Pool::expects_listings).await;
-        let standings = service.pool().standings(service.time.tick());
+        up_to_date(&service).await;
+        let (standings, doubted) = {
+            let (pool, now) = (service.pool(), service.time.tick());
+            (pool.standings(now), pool.asked_about(now))
+        };
         let look = move |db: &Connection| {
-            let mut look = Look { db, standings, asked: &self, report: FsckReport::default() };
+            let report = FsckReport::default();
+            let mut look = Look { db, standings, doubted, asked: &self, report };
             look.page()?;
             Ok(look.report)
         };
         let report = service.catalog.read(look).await?;
         if !report.found.is_empty() {
             see(&service);
+        } else if report.next.is_none() && is_known_worse(&service) {
+            // Things may be better by now than the last survey found.
+            service.keeper.look_again(service.time.tick());
         }
         Ok(report)
     }
@@ -42,6 +53,8 @@ impl Answer for Fsck {
 struct Look<'a> {
     db: &'a Connection,
     standings: Standings,
+    /// Copies that their donors are to look at.
+    doubted: BTreeSet<(DonorId, ChunkName)>,
     asked: &'a Fsck,
     report: FsckReport,
 }
@@ -97,6 +110,12 @@ impl Look<'_> {
     fn file(&mut self, path: String, version: &Version, layout: &Layout) {
         self.report.files += 1;
         let judged = judge_file(version, layout, &self.standings);
+        let doubted = |piece: &Piece| {
+            let mut holders = piece.holders.iter();
+            holders.any(|(donor, _)| self.doubted.contains(&(*donor, piece.name)))
+        };
+        let in_doubt = !self.doubted.is_empty() && layout.pieces.iter().any(doubted);
+        self.report.in_doubt += u64::from(in_doubt);
         let incomplete = self.asked.incomplete && judged.is_incomplete();
         self.report.waiting += u64::from(judged.health.standing() == Standing::Waiting);
         if judged.health.unreadable > 0 || incomplete {
@@ -117,11 +136,15 @@ impl Look<'_> {
 /// What is found less safe than it should be, and was not by the last survey, is not called healthy
 /// until the next.
 pub fn see(service: &Service) {
-    let known = |space: &SpaceHealth| space.incomplete + space.unreadable > 0;
-    let known = service.keeper.kept().spaces.values().any(known);
-    if !known {
+    if !is_known_worse(service) {
         service.keeper.worse(service.time.tick(), "a file was found less safe than promised");
     }
+}
+
+/// Whether the last survey found files less safe than promised.
+fn is_known_worse(service: &Service) -> bool {
+    let worse = |space: &SpaceHealth| space.incomplete + space.unreadable > 0;
+    service.keeper.kept().spaces.values().any(worse)
 }
 
 /// Whether what lies at `relative` is the pool's own: no path that people write leads there.

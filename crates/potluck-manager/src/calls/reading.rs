@@ -63,20 +63,31 @@ fn is_known(db: &Connection, name: &ChunkName, donor: DonorId) -> Result<bool, E
 impl Answer for Report {
     async fn answer(self, service: Arc<Service>, caller: Caller) -> Result<Done, Failure> {
         let who = caller.member()?;
-        tracing::warn!(
-            chunk = %self.chunk, donor = %self.donor, fault = ?self.fault, by = %who.member,
-            "a copy could not be read"
-        );
         let (name, donor) = (self.chunk, self.donor);
         let known = service.catalog.read(move |db| is_known(db, &name, donor)).await?;
         if !known {
             return Ok(Done {});
         }
         let now = service.time.tick();
-        service.keeper.worse(now, "a reader met a bad copy");
         let mut pool = service.pool();
-        if !pool.is_asked_about(donor, &name) && !pool.hears(who.member, now) {
+        let asked = pool.is_asked_about(donor, &name);
+        if !asked && !pool.hears(who.member, now) {
             return Ok(Done {});
+        }
+        if !asked && pool.casts_doubt(who.member, now) {
+            let fault = match self.fault {
+                CopyFault::WrongBytes => "got wrong bytes of",
+                CopyFault::Missing => "did not find",
+                CopyFault::Unreadable => "could not read",
+            };
+            tracing::warn!(
+                "{} {} ({}) {fault} copies at {}, first of chunk {name}; it looks at each",
+                who.role,
+                who.name,
+                who.member,
+                pool.called(donor)
+            );
+            service.keeper.worse(now, "a reader met a bad copy");
         }
         // Believed only after the donor looked: a reader alone marks nothing as lost.
         match self.fault {

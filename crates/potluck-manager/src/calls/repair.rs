@@ -1,8 +1,9 @@
 //! Looking at repair and steering it; absence, trust, scrub.
 
+use super::status::{donors, waits};
 use super::{Answer, concerned};
 use crate::catalog::stats::Stats;
-use crate::catalog::{Durability, donors, notes};
+use crate::catalog::{self, Durability, notes};
 use crate::members::Caller;
 use crate::repair;
 use crate::service::Service;
@@ -24,7 +25,9 @@ impl Answer for RepairStatus {
     async fn answer(self, service: Arc<Service>, _: Caller) -> Result<RepairState, Failure> {
         let stats = service.stats.get(&service.catalog, &service.time).await?;
         let state = service.pool().repair_state(service.time.tick());
-        Ok(with_changes(state, &stats))
+        let mut state = with_changes(state, &stats);
+        waits(&service, &donors(&service, &stats), &mut state);
+        Ok(state)
     }
 }
 
@@ -74,7 +77,7 @@ impl Answer for Away {
         }
         let absent = (self.for_ms > 0).then(|| Duration::from_millis(self.for_ms));
         let until_ms = absent.map(|_| service.time.now_ms().saturating_add(self.for_ms));
-        let keep = move |db: &_| donors::announce(db, donor, until_ms);
+        let keep = move |db: &_| catalog::donors::announce(db, donor, until_ms);
         service.catalog.write(Durability::Disk, keep).await?;
         let now = service.time.tick();
         service.pool().announce(donor, absent.map(|absent| now.saturating_add(absent)));

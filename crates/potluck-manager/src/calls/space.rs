@@ -20,6 +20,8 @@ impl Answer for SpaceCreate {
         let create =
             move |db: &_| spaces::create(db, &self.name, &self.policy, key.as_ref(), wall_ms);
         service.catalog.write(Durability::Disk, create).await?;
+        // So that it is known before the first file is asked about.
+        service.keeper.look_again(service.time.tick());
         Ok(Done {})
     }
 }

@@ -2,18 +2,21 @@
 
 use super::Answer;
 use super::repair::with_changes;
+use super::settling::up_to_date;
+use crate::catalog::stats::Stats;
 use crate::catalog::{Error, journal, spaces};
 use crate::give_back;
 use crate::members::Caller;
 use crate::pool::Pool;
+use crate::repair::Unseen;
 use crate::service::Service;
 use crate::survey::Damaged;
 use crate::verdict;
 use potluck_core::size::count;
 use potluck_wire::addresses::{Address, DONOR_PORT};
 use potluck_wire::control::{
-    DonorState, DonorStatus, MetadataHealth, PoolStatus, RepairState, SpaceHealth, SpaceInfo,
-    Status, Verdict,
+    Check, DonorState, DonorStatus, MetadataHealth, PoolStatus, RepairState, SpaceHealth,
+    SpaceInfo, Status, Verdict,
 };
 use potluck_wire::error::Failure;
 use potluck_wire::version;
@@ -22,7 +25,7 @@ use std::sync::Arc;
 /// The pool now, for the manager's own metrics.
 pub async fn pool_status(service: &Arc<Service>) -> Result<PoolStatus, Failure> {
     let peer = std::net::Ipv4Addr::LOCALHOST.into();
-    Status {}.answer(Arc::clone(service), Caller { who: None, peer }).await
+    Status {}.answer(Arc::clone(service), Caller { who: None, peer, connection: 0 }).await
 }
 
 impl Answer for Status {
@@ -32,11 +35,8 @@ impl Answer for Status {
         let held = service.gc_held();
         let policies = service.catalog.read(spaces::all).await?;
         let waiting = service.catalog.read(journal::waiting).await?;
-        let mut donors = service.pool().status(now);
+        let mut donors = donors(&service, &stats);
         for donor in &mut donors {
-            let copies = stats.donors.get(&donor.donor).copied().unwrap_or_default();
-            donor.chunks = copies.here;
-            donor.bad = copies.bad;
             let unreached_by = service.pool().unreached_by(donor.donor, now);
             donor.unreached_by = service.members.names(&unreached_by);
             let giving = service.pool().giving(donor.donor).is_some();
@@ -87,11 +87,50 @@ impl Answer for Status {
             gc_held: held,
             catalog_fault: fault,
         };
-        let unheard = pool.standings(now).unheard();
         drop(pool);
-        status.verdict = verdict::judge(&status, service.keeper.unseen(&unheard).as_ref());
+        waits(&service, &status.donors, &mut status.repair);
+        if status.spaces.iter().any(|space| !space.surveyed && space.files > 0) {
+            service.keeper.look_again(now); // somebody wants to know
+        }
+        status.verdict = verdict::judge(&status, unseen_now(&service, &status.donors).as_ref());
         Ok(status)
     }
+}
+
+impl Answer for Check {
+    async fn answer(self, service: Arc<Service>, caller: Caller) -> Result<Verdict, Failure> {
+        up_to_date(&service).await;
+        Ok(Status {}.answer(service, caller).await?.verdict)
+    }
+}
+
+/// Every donor, with what the catalog counts there.
+pub(super) fn donors(service: &Service, stats: &Stats) -> Vec<DonorStatus> {
+    let mut donors = service.pool().status(service.time.tick());
+    for donor in &mut donors {
+        let copies = stats.donors.get(&donor.donor).copied().unwrap_or_default();
+        (donor.chunks, donor.bad) = (copies.here, copies.bad);
+    }
+    donors
+}
+
+/// What the last survey does not know by now.
+fn unseen_now(service: &Service, donors: &[DonorStatus]) -> Option<Unseen> {
+    let mut unheard = service.pool().standings(service.time.tick()).unheard();
+    // Who holds nothing is missed by no file.
+    unheard.retain(|id| donors.iter().any(|donor| donor.donor == *id && donor.chunks > 0));
+    service.keeper.unseen(&unheard)
+}
+
+/// What repair waits for though nothing is to be made yet, as far as anybody knows.
+pub(super) fn waits(service: &Service, donors: &[DonorStatus], repair: &mut RepairState) {
+    let unseen = unseen_now(service, donors);
+    let fresh = service.keeper.not_seen_gone(donors);
+    repair.not_known = unseen.and_then(|unseen| verdict::unseen_why(donors, &unseen)).or(fresh);
+    let waiting = donors.iter().filter(|donor| donor.chunks > 0);
+    let waiting = waiting.filter_map(|donor| Some((donor.given_up_seconds?, &donor.name)));
+    repair.begins_seconds = waiting.clone().map(|(seconds, _)| seconds).min();
+    repair.waits_for = waiting.map(|(_, name)| name.clone()).collect();
 }
 
 /// How safe each space is, as of the last survey.
@@ -249,7 +288,8 @@ mod tests {
     use crate::repair::tests::still;
 
     async fn status(service: &Arc<Service>) -> PoolStatus {
-        let anybody = Caller { who: None, peer: std::net::Ipv4Addr::LOCALHOST.into() };
+        let anybody =
+            Caller { who: None, peer: std::net::Ipv4Addr::LOCALHOST.into(), connection: 0 };
         Status {}.answer(Arc::clone(service), anybody).await.expect("reads work as ever")
     }
 

@@ -28,6 +28,7 @@ fn dir_entry(path: String, mtime_ms: i64) -> Entry {
         digest: None,
         copies: None,
         ec: None,
+        in_catalog: false,
         executable: false,
     }
 }
@@ -42,6 +43,7 @@ fn file_entry(path: String, version: &Version) -> Entry {
         digest: Some(version.digest),
         copies: Some(version.copies),
         ec: version.ec,
+        in_catalog: version.chunks == 0,
         executable: version.executable,
     }
 }

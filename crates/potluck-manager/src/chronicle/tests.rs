@@ -13,8 +13,8 @@ fn donor(state: DonorState, silent_seconds: u64) -> DonorStatus {
 }
 
 fn look(second: u64, donor: DonorStatus) -> Look {
-    let (repair, troubles) = Default::default();
-    Look { now: Tick::from_secs(second), donors: vec![donor], repair, troubles }
+    let (repair, made_last, troubles) = Default::default();
+    Look { now: Tick::from_secs(second), donors: vec![donor], repair, made_last, troubles }
 }
 
 /// What is said, each line with a mark of its weight.
@@ -40,7 +40,7 @@ fn a_donors_silence_its_end_and_its_return_are_said_once_each() {
     };
     pass(DonorState::Silent, 3); // the manager has just started
     pass(DonorState::Live, 5);
-    pass(DonorState::Suspect, 4); // a busy machine
+    pass(DonorState::Suspect, 4);
     pass(DonorState::Live, 5);
     pass(DonorState::Silent, 70);
     pass(DonorState::Gone, 700);
@@ -48,7 +48,9 @@ fn a_donors_silence_its_end_and_its_return_are_said_once_each() {
     assert_eq!(
         all,
         [
-            "! donor basement (3) is silent, for 1s now",
+            "donor basement (3) is silent, for 1s now; it is given up when that lasts",
+            "donor basement (3) is back; it was silent for 4s",
+            "donor basement (3) is silent, for 1s now; it is given up when that lasts",
             "! donor basement (3) is given up, silent for 1s: what it holds is made again elsewhere",
             "donor basement (3) is back; it was silent for 11m 40s",
         ]
@@ -91,7 +93,7 @@ fn one_repair_in_several_steps_begins_and_ends_once() {
     assert_eq!(
         at(104, 0, 60, 1),
         [
-            "! repair came to a stop: 0 chunks made, 0 B, in 1s; 1 chunks cannot be made now: no donor can take them"
+            "! repair came to a stop: 0 chunks made, 0 B, in 1s; 1 chunk cannot be made now: no donor can take them"
         ]
     );
 }

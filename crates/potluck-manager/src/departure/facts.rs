@@ -25,9 +25,9 @@ pub async fn may_go(
     let names: Vec<String> = donors.iter().map(|donor| pool.named(*donor)).collect();
     let facts = Facts {
         name: names.join(" and "),
-        heard: donors.iter().all(|id| pool.is_heard(*id, now) || pool.is_gone(*id, now)),
-        gone: donors.iter().all(|id| pool.is_gone(*id, now)),
-        compared: donors.iter().all(|id| pool.vouches(*id, now) || pool.is_gone(*id, now)),
+        heard: donors.iter().all(|id| pool.is_heard(*id, now) || pool.has_nothing(*id, now)),
+        gone: donors.iter().all(|id| pool.has_nothing(*id, now)),
+        compared: donors.iter().all(|id| pool.vouches(*id, now) || pool.has_nothing(*id, now)),
         gives_back: donors.iter().all(|id| pool.giving(*id).is_some()),
         part: departure.over.is_some(),
         written: donors.iter().any(|id| pool.is_written(*id)),

@@ -19,6 +19,8 @@ use std::time::Duration;
 /// A daemon that its owner restarts does not do so again within this time; two with one identity
 /// replace each other at every heartbeat.
 const IN_TURNS: Duration = Duration::from_secs(30);
+/// Donors speak once a second; one that has not for so long may be dead.
+const OVERDUE: Duration = Duration::from_secs(2);
 
 /// The donors that joined and were not removed.
 #[derive(Debug, Default)]
@@ -37,6 +39,10 @@ pub struct Donor {
     heard: Option<Tick>,
     /// When it last registered anew while it was heard.
     restarted: Option<Tick>,
+    /// The connection that its last word came over.
+    connection: u64,
+    /// That connection ended, and the donor was nowhere to be reached.
+    hung_up: bool,
     pub record: Record,
 }
 
@@ -150,8 +156,12 @@ impl Donors {
 
     pub fn state(&self, id: DonorId, now: Tick, limits: &Limits) -> DonorState {
         let Some(donor) = self.all.get(&id) else { return DonorState::Silent };
+        if donor.has_never_lent() {
+            return DonorState::Joined;
+        }
         let heard = donor.heard.map(|heard| now.saturating_sub(heard));
-        if !donor.diskless() && heard.is_some_and(|silent| silent <= limits.suspect_after) {
+        let well = !donor.diskless() && !donor.hung_up;
+        if well && heard.is_some_and(|silent| silent <= limits.suspect_after) {
             return DonorState::Live;
         }
         let unheard = || now.saturating_sub(self.started);
@@ -204,6 +214,13 @@ impl Donor {
         &self.name
     }
 
+    /// Whether no manager ever heard it.
+    fn has_never_lent(&self) -> bool {
+        let Record { silent_before, addresses, .. } = &self.record;
+        let registered = self.life.is_some() || !addresses.is_empty();
+        !registered && self.heard.is_none() && silent_before.is_none()
+    }
+
     /// Whether its daemon answers and the directory it lends is gone.
     fn diskless(&self) -> bool {
         let fault = self.life.as_ref().and_then(|life| life.fault.as_ref());
@@ -222,6 +239,7 @@ impl Donor {
             self.record.away_until = None;
         }
         self.record.dismissed = false;
+        self.hung_up = false;
         self.heard = Some(now);
     }
 }
@@ -325,10 +343,44 @@ impl Pool {
         self.donors.is_live(donor, now, &self.limits)
     }
 
-    /// Whether every donor that is not given up has told what it holds.
+    /// A donor's word came over this connection.
+    pub fn heard_over(&mut self, donor: DonorId, connection: u64) {
+        if let Some(donor) = self.donors.get_mut(donor) {
+            donor.connection = connection;
+        }
+    }
+
+    /// The live donor whose last word came over a connection, and when it did.
+    pub fn speaks_over(&self, connection: u64, now: Tick) -> Option<(Contact, Tick)> {
+        let (id, donor) = self.donors.iter().find(|(_, donor)| donor.connection == connection)?;
+        self.is_heard(id, now).then(|| Some((self.contact(id, now)?, donor.heard?)))?
+    }
+
+    /// A donor's connection ended and it is nowhere to be reached: it died, unless it was heard since
+    /// `heard`. Nobody waits then until it has been silent for long.
+    pub fn hung_up(&mut self, donor: DonorId, heard: Tick) {
+        if let Some(donor) = self.donors.get_mut(donor).filter(|at| at.heard == Some(heard)) {
+            donor.hung_up = true;
+        }
+    }
+
+    /// Whether the next word of a donor that is believed to be there is overdue.
+    pub fn is_overdue(&self, now: Tick) -> bool {
+        let silent = |donor: &Donor| donor.heard.map(|heard| now.saturating_sub(heard));
+        self.donors.iter().any(|(id, donor)| {
+            silent(donor).is_some_and(|silent| silent > OVERDUE) && self.is_heard(id, now)
+        })
+    }
+
+    /// Whether every donor that lent something and is not given up has told what it holds.
     pub fn assembled(&self, now: Tick) -> bool {
         let mut ids = self.donors.iter().map(|(id, _)| id);
-        ids.all(|id| self.vouches(id, now) || self.is_gone(id, now))
+        ids.all(|id| self.vouches(id, now) || self.has_nothing(id, now))
+    }
+
+    /// Whether nothing is expected of a donor: it is given up, or has never lent.
+    pub fn has_nothing(&self, id: DonorId, now: Tick) -> bool {
+        matches!(self.donors.state(id, now, &self.limits), DonorState::Gone | DonorState::Joined)
     }
 
     /// How to reach a donor; `None` if it is not of this pool.
@@ -431,6 +483,12 @@ impl Pool {
                 reclaiming: self.is_given_up(id) && self.vouches(id, now),
                 ..DonorStatus::default()
             };
+            if matches!(status.state, DonorState::Suspect | DonorState::Silent) {
+                let silent = self.donors.silence(id, now);
+                let left =
+                    silent.map(|silent| self.donors.grace(id, &self.limits).saturating_sub(silent));
+                status.given_up_seconds = left.map(|left| left.as_secs());
+            }
             if let Some(life) = &donor.life {
                 status.addresses.clone_from(&life.addresses);
                 status.unreachable = life.reach.unreachable().map(str::to_owned);

@@ -52,6 +52,15 @@ impl Orders {
         self.0.get(&donor).is_some_and(|waiting| waiting.verifies.contains_key(chunk))
     }
 
+    /// The copies that donors are to look at, and have not yet.
+    pub fn verifies(&self, now: Tick) -> impl Iterator<Item = (DonorId, ChunkName)> {
+        let young = move |since: &Tick| now.saturating_sub(*since) < EXPIRES;
+        self.0.iter().flat_map(move |(donor, waiting)| {
+            let open = waiting.verifies.iter().filter(move |(_, since)| young(since));
+            open.map(|(chunk, _)| (*donor, *chunk))
+        })
+    }
+
     pub fn has_deletion(&self, donor: DonorId, chunk: &ChunkName) -> bool {
         self.0.get(&donor).is_some_and(|waiting| waiting.deletions.contains_key(chunk))
     }

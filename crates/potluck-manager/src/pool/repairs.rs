@@ -94,6 +94,7 @@ pub struct Repairs {
     made: u64,
     made_bytes: u64,
     lately: VecDeque<(Tick, u64)>,
+    made_last: Option<Tick>,
     surveyed: Option<Tick>,
     /// When the survey began that found what waits.
     looked: Tick,
@@ -148,6 +149,7 @@ impl Repairs {
             made: 0,
             made_bytes: 0,
             lately: VecDeque::new(),
+            made_last: None,
             surveyed: None,
             looked: now,
         }
@@ -301,8 +303,14 @@ impl Repairs {
         self.wrote(u64::from(len), now);
     }
 
+    /// When something was made last.
+    pub fn made_last(&self) -> Option<Tick> {
+        self.made_last
+    }
+
     /// So many bytes were made.
     fn wrote(&mut self, bytes: u64, now: Tick) {
+        self.made_last = Some(now);
         self.lately.push_back((now, bytes));
         self.forget_earlier(now);
     }

@@ -355,12 +355,22 @@ impl Pool {
     /// is said to be impossible may be so because of somebody's own give-back, or of a donor that is
     /// only silent.
     pub fn unwilling(&self, but: &BTreeSet<DonorId>, now: Tick) -> Option<String> {
+        self.hindrances(|id| !but.contains(&id) && !self.takes(id, now), now)
+    }
+
+    /// The donors that are not heard; `None` where all are.
+    pub fn absent(&self, now: Tick) -> Option<String> {
+        self.hindrances(|id| !self.is_heard(id, now), now)
+    }
+
+    /// What is the matter with donors, in words.
+    fn hindrances(&self, which: impl Fn(DonorId) -> bool, now: Tick) -> Option<String> {
         let why = |(id, donor): (DonorId, &Donor)| {
             let record = &donor.record;
-            let state = self.donors.state(id, now, &self.limits);
-            let why = match state {
-                _ if record.giving.is_some() => "gives its space back",
+            let why = match self.donors.state(id, now, &self.limits) {
                 DonorState::Gone => "is given up",
+                DonorState::Joined => "lends nothing yet",
+                DonorState::Live if record.giving.is_some() => "gives its space back",
                 DonorState::Live if record.quarantined.is_some() => "is quarantined",
                 DonorState::Live if record.excess > 0 => "holds more than its owner lends",
                 DonorState::Live => "has just started",
@@ -368,12 +378,11 @@ impl Pool {
             };
             format!("{} {why}", donor.name())
         };
-        let rest = |(id, _): &(DonorId, &Donor)| !but.contains(id) && !self.takes(*id, now);
-        let all: Vec<String> = self.donors.iter().filter(rest).map(why).collect();
+        let all: Vec<String> = self.donors.iter().filter(|(id, _)| which(*id)).map(why).collect();
         let more = all.len().saturating_sub(NAMED);
-        let more = (more > 0).then(|| format!("and {more} more do not take any either"));
-        let named = all.into_iter().take(NAMED).chain(more);
-        Some(named.collect::<Vec<_>>().join(", ")).filter(|said| !said.is_empty())
+        let more = (more > 0).then(|| format!("and {more} more"));
+        let named: Vec<String> = all.into_iter().take(NAMED).chain(more).collect();
+        (!named.is_empty()).then(|| named.join(", "))
     }
 
     /// Bytes a donor can still take, promises to sessions and to repair taken off.
@@ -388,7 +397,7 @@ impl Pool {
         let stays = |(id, donor): &(DonorId, &Donor)| {
             let record = &donor.record;
             let leaves = record.leaves() || record.quarantined.is_some();
-            !but.contains(id) && !leaves && !self.is_gone(*id, now)
+            !but.contains(id) && !leaves && !self.has_nothing(*id, now)
         };
         self.donors.iter().filter(stays).count()
     }

@@ -15,6 +15,9 @@ const MAX_COMPLAINTS: usize = 1024;
 const REPORTS_AT_ONCE: u32 = 32;
 /// … each time this has passed.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
+/// A member's reports put the verdict on the whole pool in doubt no more often than this: else one
+/// that lies could keep it so for ever.
+const DOUBT_EVERY: Duration = Duration::from_secs(60);
 /// So many different witnesses are believed against a donor's own word.
 const WITNESSES: usize = 2;
 
@@ -27,6 +30,8 @@ pub struct Complaints {
     denied: BTreeMap<DonorId, BTreeSet<MemberId>>,
     /// When each member would have made its reports, one every [`REPORT_EVERY`].
     reported: BTreeMap<MemberId, Tick>,
+    /// When the reports of each member put the verdict in doubt last.
+    doubted: BTreeMap<MemberId, Tick>,
 }
 
 impl Pool {
@@ -40,6 +45,19 @@ impl Pool {
             *paid -= REPORT_EVERY;
         }
         heard
+    }
+
+    /// Whether a report that is heard puts the verdict on the pool in doubt until all is looked at: the
+    /// first of a member in a while does. What files use the copy is not known to be safe in any case
+    /// until its donor has looked.
+    pub fn casts_doubt(&mut self, witness: MemberId, now: Tick) -> bool {
+        let doubted = &mut self.complaints.doubted;
+        let last = doubted.get(&witness);
+        let casts = last.is_none_or(|last| now.saturating_sub(*last) >= DOUBT_EVERY);
+        if casts {
+            doubted.insert(witness, now);
+        }
+        casts
     }
 
     /// A member saw wrong bytes of a chunk from a donor: the donor must look at it.

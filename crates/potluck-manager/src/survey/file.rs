@@ -67,6 +67,16 @@ impl File {
         let has = version.redundancy().tolerates();
         // What was written with less than its directory asks for is not as safe as promised until
         // it has that; what was safe when a policy changed keeps the old promise meanwhile.
+        if version.chunks == 0 {
+            // Nothing of it is on donors.
+            let health = Health {
+                in_catalog: true,
+                safe_since_ms: version.safe_wall_ms,
+                changing_to: version.goal,
+                ..Health::default()
+            };
+            return Self { health, may_return: true, lost: false };
+        }
         let asked = version.goal.filter(|_| version.safe_wall_ms.is_none());
         let promised = asked.map_or(has, |goal| goal.tolerates().max(has));
         Self {

@@ -345,6 +345,7 @@ impl Findings {
             space.lost += u64::from(health.unreadable > 0 && !file.may_return);
             space.incomplete += u64::from(file.is_incomplete());
             space.changing += u64::from(version.goal.is_some());
+            space.in_catalog += u64::from(version.chunks == 0);
             if version.chunks > 0 {
                 space.tolerates = least(space.tolerates, health.tolerates);
                 space.tolerates_now = least(space.tolerates_now, health.tolerates_now);
@@ -371,8 +372,9 @@ impl Findings {
         if let Some(space) = self.spaces.last_mut().filter(|_| !self.own)
             && space.tolerates == Some(u32::MAX)
         {
-            // Nothing in it is on donors.
-            space.tolerates = space.policy.map(Redundancy::tolerates);
+            // Nothing in it is on donors: it is empty, or all in the catalog.
+            let empty = space.files == 0;
+            space.tolerates = space.policy.filter(|_| empty).map(Redundancy::tolerates);
             space.tolerates_now = space.tolerates;
         }
     }

@@ -27,6 +27,31 @@ async fn a_silent_donor_becomes_a_suspect_and_comes_back() {
     .await;
 }
 
+/// Nobody is told for seconds that all is well.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_donor_whose_process_died_is_missed_at_once_and_one_that_answers_is_not() {
+    let lab = Lab::new().await; // silence makes nobody a suspect here
+    let (mut alive, mut dead) = (lab.donor("attic").await, lab.donor("basement").await);
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    dead.port = listener.local_addr().expect("its address").port();
+    drop(listener);
+    dead.report(&[]).await;
+    alive.beat(alive.heartbeat(1)).await;
+    dead.beat(dead.heartbeat(1)).await;
+    let states = async || {
+        let donors = lab.admin().call(&Status {}).await.expect("status").donors;
+        donors.iter().map(|donor| donor.state).collect::<Vec<_>>()
+    };
+    assert_eq!(states().await, [DonorState::Live, DonorState::Live]);
+    // Both connections end; at the port of one of them somebody still answers.
+    alive.caller = lab.caller(&alive.identity);
+    dead.caller = lab.caller(&dead.identity);
+    let missed = [DonorState::Live, DonorState::Suspect];
+    eventually("it to be missed", async || (states().await == missed).then_some(())).await;
+    dead.beat(dead.heartbeat(1)).await;
+    assert_eq!(states().await, [DonorState::Live, DonorState::Live], "it was not dead");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn d6_a_donor_that_lost_chunks_is_found_out_by_its_inventory() {
     let lab = Lab::new().await;

@@ -166,6 +166,7 @@ impl Lab {
             heard: Default::default(),
             heard_changes: 0,
             label: None,
+            port: donor_port(),
         };
         donor.report(&[]).await;
         donor
@@ -198,6 +199,8 @@ pub struct Donor {
     pub heard_changes: u64,
     /// What fails together with it.
     pub label: Option<String>,
+    /// Where it is reached.
+    pub port: u16,
 }
 
 pub const LEN: u32 = 1000;
@@ -226,7 +229,7 @@ impl Donor {
             incarnation: self.life,
             key: self.key.clone(),
             addresses: Addresses::default(),
-            port: Some(donor_port()),
+            port: Some(self.port),
             version: "0.1.0".into(),
             disk: DiskState::default(),
             room: 10 << 30,

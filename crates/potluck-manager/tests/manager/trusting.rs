@@ -1,6 +1,6 @@
 use crate::crew::Crew;
 use crate::lab::chunk;
-use potluck_wire::control::{CopyFault, Order, Report, Trust};
+use potluck_wire::control::{CopyFault, Fsck, Order, Report, Trust};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_donor_that_denies_what_two_others_saw_is_not_trusted() {
@@ -69,4 +69,34 @@ async fn a_liar_is_found_by_audits_and_fails_its_test_when_it_is_to_be_trusted_a
     })
     .await;
     crew.until("whole", async |crew: &Crew| crew.tolerates(3).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_that_reports_on_and_on_does_not_keep_the_verdict_from_being_known() {
+    let mut crew = Crew::new(3).await;
+    crew.copies("pot://lab/a", &[1, 2, 3, 4], &[0, 1]).await;
+    let known = async |crew: &Crew| crew.repair().await.not_known.is_none().then_some(());
+    crew.until("all was looked at", known).await;
+    let donor = crew.members[0].id();
+    let report = |n| Report { chunk: chunk(n), donor, fault: CopyFault::Missing };
+    crew.user.call(&report(1)).await.expect("reported");
+    let why = crew.repair().await.not_known.expect("in doubt");
+    assert!(why.contains("a reader met a bad copy"), "{why}");
+    crew.until("looked at again", known).await;
+    let fsck = Fsck { path: "pot://lab".parse().expect("path"), incomplete: true, after: None };
+    for n in 2..5 {
+        crew.user.call(&report(n)).await.expect("reported");
+        assert_eq!(crew.repair().await.not_known, None, "once in a while is enough");
+        // The file itself is not called safe before its donor has looked.
+        let report = crew.user.call(&fsck).await.expect("a report");
+        assert_eq!((report.in_doubt, report.found.len()), (1, 0), "{report:?}");
+        crew.until("its donor to have looked", async |crew: &Crew| {
+            let report = crew.user.call(&fsck).await.expect("a report");
+            (report.in_doubt == 0).then_some(())
+        })
+        .await;
+    }
+    // Another member's word is another's.
+    crew.lab.user().await.call(&report(1)).await.expect("reported");
+    assert!(crew.repair().await.not_known.is_some());
 }

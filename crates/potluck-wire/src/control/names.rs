@@ -47,6 +47,9 @@ pub struct Entry {
     /// The erasure code of a file, instead of copies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ec: Option<Ec>,
+    /// Whether nothing of a file is on donors: it is in the catalog, whatever its policy asks for.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub in_catalog: bool,
     /// Whether a file's owner may execute it.
     #[serde(default)]
     pub executable: bool,
@@ -122,7 +125,7 @@ pub struct Stated {
 #[serde(default)]
 pub struct Health {
     /// How many more donors may die for ever before something of it is lost; `None`: something
-    /// cannot be read now.
+    /// cannot be read now, or nothing of it is on donors.
     pub tolerates: Option<u32>,
     /// How many more may die or fall silent before something of it cannot be read: less than
     /// `tolerates` while donors it relies on are silent. `None` from older managers too.
@@ -142,6 +145,8 @@ pub struct Health {
     /// What it is being changed to in the background; until then the present guarantee holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changing_to: Option<Redundancy>,
+    /// Whether nothing of it is on donors: it is in the catalog, and no donor's death loses it.
+    pub in_catalog: bool,
 }
 
 /// What a file's health comes to.
@@ -162,6 +167,7 @@ impl Health {
     /// What it comes to: the one judgement that every command shows.
     pub fn standing(&self) -> Standing {
         match self.tolerates {
+            None if self.in_catalog => Standing::Safe,
             Some(tolerates) if self.unreadable == 0 => {
                 match self.incomplete == 0 && tolerates >= self.promised {
                     false => Standing::Incomplete,

@@ -127,7 +127,19 @@ pub struct RepairState {
     pub pool_budget: u64,
     /// Bytes a second that one donor may be asked for, reading and writing counted apart.
     pub donor_budget: u64,
-    /// When all is made at that rate.
+    /// Why it is not known yet what is to be made: something happened since everything was last
+    /// looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_known: Option<String>,
+    /// Donors that are silent and announced nothing: what they hold is made again when they are given
+    /// up.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub waits_for: Vec<String>,
+    /// When the first of them is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub begins_seconds: Option<u64>,
+    /// When all is made at that rate; `None` where that cannot be told, or nothing of it can be made
+    /// now.
     pub eta_seconds: Option<u64>,
     /// When what files are being changed to is made, too, as far as it is known what that is.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -336,6 +348,9 @@ pub struct FsckReport {
     /// Files that are as safe as promised when donors are back that are silent now; none of them is
     /// in `found`.
     pub waiting: u64,
+    /// Files with copies that readers called bad, and that their donors have not looked at yet: how safe
+    /// these are is not known for a moment.
+    pub in_doubt: u64,
     /// Those with something to say of.
     pub found: Vec<Damage>,
     /// Set when there is more.

@@ -13,6 +13,12 @@ use serde::{Deserialize, Serialize};
 pub struct Status {}
 call!(Status => PoolStatus, "status");
 
+/// The pool in one sentence, as fresh as it can be had: donors whose last word is overdue are waited
+/// for, until they are heard or known to be silent.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Check {}
+call!(Check => Verdict, "check");
+
 /// The pool at one moment.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct PoolStatus {
@@ -83,6 +89,9 @@ pub struct Verdict {
     pub state: PoolState,
     /// Why.
     pub reason: String,
+    /// Whether that is how files are: some are less safe than promised, or cannot be read. A pool may be
+    /// degraded for another reason though every file is as safe as promised.
+    pub of_files: bool,
     /// What to do; may be empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub advice: String,
@@ -116,7 +125,7 @@ pub struct SpaceHealth {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<Redundancy>,
     /// How many more donors may die for ever before anything in it is lost; `None` while
-    /// something cannot be read, or before the first survey.
+    /// something cannot be read, before the first survey, or where all files are in the catalog.
     pub tolerates: Option<u32>,
     /// How many more may die or fall silent before something in it cannot be read: less than
     /// `tolerates` while donors it relies on are silent. `None` from older managers too.
@@ -131,11 +140,18 @@ pub struct SpaceHealth {
     pub incomplete: u64,
     /// Files whose redundancy is being changed.
     pub changing: u64,
+    /// Files of up to 4 KiB, which live in the catalog: no donor's death loses them.
+    pub in_catalog: u64,
     /// Whether it was surveyed since the manager's start.
     pub surveyed: bool,
 }
 
 impl SpaceHealth {
+    /// Whether its files are in the catalog alone, so that no donor's death concerns any.
+    pub fn all_in_catalog(&self) -> bool {
+        self.surveyed && self.in_catalog > 0 && self.tolerates.is_none() && self.unreadable == 0
+    }
+
     /// How many more may go now, where that is fewer than may die for ever: donors are silent.
     pub fn fewer_now(&self) -> Option<u32> {
         super::fewer_now(self.tolerates, self.tolerates_now)
@@ -174,6 +190,8 @@ pub enum DonorState {
     Away,
     /// Silent beyond its grace: what it holds is being made again elsewhere.
     Gone,
+    /// It joined, and has lent nothing yet.
+    Joined,
     /// A state of a newer manager.
     #[serde(other)]
     Unknown,
@@ -199,6 +217,9 @@ pub struct DonorStatus {
     /// Seconds since it was heard, if ever.
     #[serde(default)]
     pub silent_seconds: Option<u64>,
+    /// Seconds until it is given up, while it is silent and announced nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub given_up_seconds: Option<u64>,
     /// Its product version.
     #[serde(default)]
     pub version: String,

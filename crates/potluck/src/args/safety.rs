@@ -79,7 +79,8 @@ pub struct Verify {
     /// Everything below a directory
     #[arg(short, long)]
     pub recursive: bool,
-    /// Read every byte and compare it with its digest, too
+    /// Also read every byte and compare it with its digest: one copy of each, as a reader would. All
+    /// copies are read by `potluck scrub now`
     #[arg(long)]
     pub read: bool,
 }

@@ -51,6 +51,7 @@ pub fn state(donor: &DonorStatus) -> String {
     let silent = donor.silent_seconds.map(duration);
     let fault = donor.disk_fault.as_ref();
     let mut text = match (donor.state, donor.away_seconds, silent) {
+        (DonorState::Joined, ..) => "joined, lends nothing yet".into(),
         (DonorState::Gone, ..) if fault.is_some_and(|fault| fault.gone) => {
             "gone: it lost its disk".into()
         }

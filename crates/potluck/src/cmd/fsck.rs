@@ -8,7 +8,7 @@ use crate::output::{Output, count, name};
 use crate::progress_bar;
 use potluck_client::pool::Client;
 use potluck_core::path::PoolPath;
-use potluck_wire::control::{Damage, Fsck, PoolState, Standing, Status, Verdict};
+use potluck_wire::control::{Check, Damage, Fsck, PoolState, Standing, Verdict};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;
 use std::time::Duration;
@@ -31,6 +31,8 @@ pub struct Findings {
     pub unreadable: u64,
     /// Those that are as safe as promised when donors are back that are silent now.
     pub waiting: u64,
+    /// Those with copies that readers called bad and that no donor has looked at yet.
+    pub in_doubt: u64,
     /// Of the pool's own metadata, files that are not as safe as they should be.
     pub metadata: u64,
     /// Each of these.
@@ -48,28 +50,42 @@ pub async fn run(
 ) -> Result<Ending, Failure> {
     let mut findings = look(client, &args.path, shown).await?;
     if args.path.space().is_empty() {
-        findings.verdict = Some(verdict(client).await?);
+        findings.verdict = Some(verdict(client, findings.all_well()).await?);
     }
     output.result(&findings, text);
     ending(&findings)
 }
 
 /// What the pool says of itself, when it can say: what was just found, or happened, is looked at by
-/// the manager within seconds.
-async fn verdict(client: &Client) -> Result<Verdict, Failure> {
+/// the manager within seconds. So is that all files are well now, when it knew otherwise.
+async fn verdict(client: &Client, all_well: bool) -> Result<Verdict, Failure> {
     let started = client.env.clock.now();
     loop {
-        let verdict = client.call_patiently(&Status {}).await?.verdict;
+        let verdict = client.call_patiently(&Check {}).await?;
         let waited = client.env.clock.now() - started;
-        if verdict.state != PoolState::NotKnown || waited > VERDICT_PATIENCE {
+        let behind = verdict.state == PoolState::NotKnown || (all_well && verdict.of_files);
+        if !behind || waited > VERDICT_PATIENCE {
             return Ok(verdict);
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }
 }
 
-/// Looks at every file below a path, as the catalog knows it.
+/// Looks at every file below a path, as the catalog knows it. What is in doubt is so for a moment.
 pub async fn look(client: &Client, path: &PoolPath, shown: bool) -> Result<Findings, Failure> {
+    let started = client.env.clock.now();
+    loop {
+        let findings = look_once(client, path, shown).await?;
+        let waited = client.env.clock.now() - started;
+        let known = findings.in_doubt == 0 || findings.incomplete + findings.unreadable > 0;
+        if known || waited > VERDICT_PATIENCE {
+            return Ok(findings);
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+async fn look_once(client: &Client, path: &PoolPath, shown: bool) -> Result<Findings, Failure> {
     let line = progress_bar::line(shown);
     let mut findings = Findings { path: path.to_string(), ..Findings::default() };
     let mut after = None;
@@ -78,6 +94,7 @@ pub async fn look(client: &Client, path: &PoolPath, shown: bool) -> Result<Findi
         let page = client.call_patiently(&ask).await?;
         findings.files += page.files;
         findings.waiting += page.waiting;
+        findings.in_doubt += page.in_doubt;
         findings.metadata += page.metadata;
         page.found.into_iter().for_each(|damage| findings.add(damage));
         line.say(&format!("{} looked at", count(findings.files, "file")));
@@ -89,6 +106,11 @@ pub async fn look(client: &Client, path: &PoolPath, shown: bool) -> Result<Findi
 }
 
 impl Findings {
+    /// Whether every file is as safe as promised.
+    fn all_well(&self) -> bool {
+        self.found.is_empty() && self.waiting + self.in_doubt == 0
+    }
+
     /// Counts one file; a sound one is only counted by [`Self::files`].
     pub fn add(&mut self, damage: Damage) {
         match damage.health.standing() {
@@ -123,6 +145,12 @@ pub fn text(findings: &Findings) -> String {
         };
         text.push_str(&format!("{word}  {}  {what}\n", name(&damage.path)));
     }
+    if findings.in_doubt > 0 {
+        text.push_str(&format!(
+            "readers called copies of {} bad, and their donors have not looked at them yet\n",
+            count(findings.in_doubt, "file")
+        ));
+    }
     if findings.metadata > 0 {
         text.push_str(&format!(
             "the pool's own metadata is incomplete: {}, which repair makes whole, or the next backup\n",
@@ -131,6 +159,7 @@ pub fn text(findings: &Findings) -> String {
     }
     let files = count(findings.files, "file");
     text.push_str(&match (findings.unreadable, findings.incomplete, findings.waiting) {
+        (0, 0, 0) if findings.in_doubt > 0 => format!("{files}, the others as safe as promised"),
         (0, 0, 0) => format!("{files}, all as safe as promised"),
         (0, 0, waiting) => format!(
             "{files}, all as safe as promised when silent donors are back; until then fewer others \
@@ -142,7 +171,11 @@ pub fn text(findings: &Findings) -> String {
         }
     });
     if let Some(verdict) = ailing(findings) {
-        text.push_str(&format!("\nthe pool is {}", status::verdict_text(verdict)));
+        let besides = match findings.all_well() && !verdict.of_files {
+            true => "besides files, ",
+            false => "",
+        };
+        text.push_str(&format!("\n{besides}the pool is {}", status::verdict_text(verdict)));
     }
     text
 }
@@ -173,5 +206,34 @@ pub fn ending(findings: &Findings) -> Result<Ending, Failure> {
     if findings.incomplete + findings.waiting + findings.metadata > 0 {
         return Ok(Ending::Partial);
     }
+    if findings.in_doubt > 0 {
+        return Ok(Ending::Said(ErrorKind::Retry));
+    }
     Ok(findings.verdict.as_ref().map_or(Ending::Done, status::ending))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_of_files_and_of_the_pool_does_not_contradict_itself() {
+        let pool = |of_files| Verdict {
+            state: PoolState::Degraded,
+            reason: "no backup for a day".into(),
+            of_files,
+            ..Verdict::default()
+        };
+        let findings =
+            |of_files| Findings { files: 3, verdict: Some(pool(of_files)), ..Findings::default() };
+        let said = text(&findings(false));
+        assert!(
+            said.contains("3 files, all as safe as promised\nbesides files, the pool is"),
+            "{said}"
+        );
+        assert_eq!(ending(&findings(false)), Ok(Ending::Partial), "the worse of the two");
+        let doubt = Findings { in_doubt: 1, ..Findings::default() };
+        assert_eq!(ending(&doubt), Ok(Ending::Said(ErrorKind::Retry)));
+        assert!(!text(&findings(true)).contains("besides"));
+    }
 }

@@ -7,6 +7,11 @@ use potluck_wire::control::{Health, Standing};
 
 /// What a file's health means to its owner.
 pub fn sentence(health: &Health) -> String {
+    if health.in_catalog {
+        return "in the catalog: no donor's death loses it; as safe as the manager's disk and the \
+                copies of the catalog (`potluck status`)"
+            .into();
+    }
     let mut text = match (health.standing(), health.tolerates) {
         (Standing::Unreadable, _) => {
             format!(

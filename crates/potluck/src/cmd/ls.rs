@@ -57,8 +57,11 @@ fn short(asked: &PoolPath, entries: &[Entry]) -> String {
     entries.iter().map(|entry| shown_name(asked, entry) + "\n").collect()
 }
 
-/// Copies, or the erasure code.
+/// Copies, or the erasure code; of what is on no donor, where it is.
 fn kept_as(entry: &Entry) -> Option<String> {
+    if entry.in_catalog {
+        return Some("catalog".into());
+    }
     entry.ec.map(|ec| ec.to_string()).or(entry.copies.map(|copies| copies.to_string()))
 }
 

@@ -95,11 +95,14 @@ async fn until_idle(client: &Client, shown: bool, anew: bool) -> Result<RepairSt
     }
 }
 
-/// Whether nothing is left, or it moves no more after a standstill of so long. What waits for
-/// another look at everything is left.
+/// Whether nothing is left and nothing is expected, or it moves no more after a standstill of so long.
+/// What waits for another look at everything is left, and so is what waits until a silent donor is
+/// given up.
 fn is_over(state: &RepairState, still: Duration) -> bool {
     let stuck = state.stuck + state.changing_stuck > 0;
-    left(state) + state.changing == 0 || (stuck && still >= STANDSTILL)
+    let nothing = left(state) + state.changing == 0;
+    let expected = state.not_known.is_some() || state.begins_seconds.is_some();
+    (nothing && !expected) || (stuck && still >= STANDSTILL)
 }
 
 /// Repair in one line.
@@ -139,6 +142,18 @@ pub fn summary(state: &RepairState) -> String {
     let nowhere = (state.changing_stuck > 0).then_some("nowhere to put them");
     if let Some(why) = state.changing_stuck_why.as_deref().or(nowhere) {
         parts.push(format!("that change is stuck: {why}"));
+    }
+    if let Some(why) = &state.not_known {
+        parts.push(format!("what is to be made is being looked at: {why}"));
+    } else if let Some(seconds) = state.begins_seconds {
+        parts.push(format!(
+            "{} not heard: what is there is made again in {}, or at once by `potluck repair now`",
+            match state.waits_for.as_slice() {
+                [one] => format!("{one} is"),
+                several => format!("{} are", several.join(", ")),
+            },
+            duration(seconds)
+        ));
     }
     if parts.is_empty() { "nothing to do".into() } else { parts.join("; ") }
 }
@@ -199,6 +214,16 @@ mod tests {
         let stuck = RepairState { stuck: 1, ..drained };
         assert!(!is_over(&stuck, Duration::from_secs(5)), "perhaps only what is first");
         assert!(is_over(&stuck, still));
+        let begins = RepairState {
+            begins_seconds: Some(120),
+            waits_for: vec!["desk".into()],
+            ..RepairState::default()
+        };
+        assert!(!is_over(&begins, still), "it has not begun");
+        let said = summary(&begins);
+        assert!(said.starts_with("desk is not heard: what is there is made again in 2m"), "{said}");
+        let unknown = RepairState { not_known: Some("a start".into()), ..RepairState::default() };
+        assert!(!is_over(&unknown, still), "{}", summary(&unknown));
         let changing = RepairState { changing: 2, ..RepairState::default() };
         assert!(!is_over(&changing, still), "files that change are followed too");
         assert!(is_over(&RepairState { changing_stuck: 1, ..changing }, still));

@@ -7,20 +7,22 @@ use potluck_client::pool::Client;
 use potluck_core::size::format_size;
 use potluck_wire::addresses::Address;
 use potluck_wire::control::{
-    DonorState, DonorStatus, MetadataHealth, PoolState, PoolStatus, SpaceHealth, Status, Verdict,
+    Check, DonorState, DonorStatus, MetadataHealth, PoolState, PoolStatus, SpaceHealth, Status,
+    Verdict,
 };
 use potluck_wire::error::{ErrorKind, Failure};
 
 pub async fn run(args: args::Status, client: &Client, output: &Output) -> Result<Ending, Failure> {
-    let status = client.call(&Status {}).await?;
     if args.check {
+        let verdict = client.call(&Check {}).await?;
         // Who is told nothing has nothing to do.
-        output.result(&status.verdict, |verdict| match verdict.state {
+        output.result(&verdict, |verdict| match verdict.state {
             PoolState::Healthy => String::new(),
             _ => verdict_text(verdict),
         });
-        return Ok(ending(&status.verdict));
+        return Ok(ending(&verdict));
     }
+    let status = client.call(&Status {}).await?;
     output.result(&status, |status| format!("{}\n{}", verdict_text(&status.verdict), text(status)));
     Ok(Ending::Done)
 }
@@ -52,13 +54,15 @@ pub fn ending(verdict: &Verdict) -> Ending {
 fn text(status: &PoolStatus) -> String {
     let live = || status.donors.iter().filter(|donor| donor.state == DonorState::Live);
     let room: u64 = live().map(donors::free).sum();
+    let lends = |donor: &&DonorStatus| donor.state != DonorState::Joined;
+    let lending = status.donors.iter().filter(lends).count();
     let mut text = format!(
         "pool {}: {}, {}; {} of {} live, {} free; {}\n",
         status.pool,
         count(status.files, "file"),
         format_size(status.bytes),
         live().count(),
-        count(status.donors.len() as u64, "donor"),
+        count(lending as u64, "donor"),
         format_size(room),
         count(status.sessions, "open write session"),
     );
@@ -78,6 +82,13 @@ fn text(status: &PoolStatus) -> String {
     }
     if let Some(metadata) = &status.metadata {
         text.push_str(&format!("the pool's own metadata: {}\n", own_metadata(metadata)));
+    }
+    let in_catalog: u64 = status.spaces.iter().map(|space| space.in_catalog).sum();
+    if in_catalog > 0 {
+        text.push_str(&format!(
+            "{} of up to 4 KiB: in the catalog, as safe as that and its copies named above\n",
+            count(in_catalog, "file")
+        ));
     }
     if status.interrupted_uploads > 0 {
         text.push_str(&format!(
@@ -112,6 +123,7 @@ fn space_row(space: &SpaceHealth) -> Vec<String> {
         files(space.unreadable, "unreadable"),
         files(space.incomplete, "incomplete"),
         files(space.changing, "changing"),
+        files(space.in_catalog, "in the catalog"),
         space.fewer_now().map(|now| format!("{now} while donors are silent")),
         (!space.surveyed && space.files > 0).then(|| "not looked at yet".into()),
     ];
@@ -119,7 +131,11 @@ fn space_row(space: &SpaceHealth) -> Vec<String> {
         space.name.clone(),
         space.files.to_string(),
         or_dash(space.policy.map(|policy| policy.to_string())),
-        or_dash(space.tolerates.filter(|_| space.files > 0).map(|may_die| may_die.to_string())),
+        or_dash(match space.tolerates.filter(|_| space.files > 0) {
+            Some(may_die) => Some(may_die.to_string()),
+            None if space.all_in_catalog() => Some("any".into()),
+            None => None,
+        }),
         troubles.into_iter().flatten().collect::<Vec<_>>().join(", "),
     ]
 }

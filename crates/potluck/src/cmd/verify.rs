@@ -12,7 +12,7 @@ use potluck_client::pool::Client;
 use potluck_client::progress::Progress;
 use potluck_core::path::PoolPath;
 use potluck_core::size::format_size;
-use potluck_wire::control::{Damage, EntryKind, Health, List, Stat};
+use potluck_wire::control::{EntryKind, Health, List, Stat};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;
 use std::io;
@@ -56,15 +56,18 @@ pub async fn run(
     // What cannot be read now is what it is to tell: no donor is waited for.
     let patience = Patience { donors: Duration::ZERO, ..client.patience };
     let client = &client.with_patience(patience);
-    let (findings, health) = match one(&args, client).await? {
-        Some(one) => one,
-        None => (fsck::look(client, &args.path, shown).await?, None),
-    };
+    let is_file = is_file(&args, client).await?;
+    // Read first: what is met is in the judgement then.
     let read = match args.read {
         true => {
-            let read = read_back(&args.path, health.is_some(), client, shown).await?;
+            let read = read_back(&args.path, is_file, client, shown).await?;
             Some(ReadBack { bad_copies: client.bad_copies(), ..read })
         }
+        false => None,
+    };
+    let findings = fsck::look(client, &args.path, shown).await?;
+    let health = match is_file {
+        true => client.call(&Stat { path: args.path.clone(), chunks: false }).await?.health,
         false => None,
     };
     let verified = Verified { findings, health, read };
@@ -76,27 +79,16 @@ pub async fn run(
     ending(&verified)
 }
 
-/// A single file's health; `None` for a directory.
-async fn one(
-    args: &Verify,
-    client: &Client,
-) -> Result<Option<(Findings, Option<Health>)>, Failure> {
-    if args.path.space().is_empty() {
-        return if args.recursive { Ok(None) } else { Err(is_directory(&args.path)) };
-    }
-    let stated = client.call(&Stat { path: args.path.clone(), chunks: false }).await?;
-    match (stated.entry.kind, args.recursive) {
-        (EntryKind::Dir, true) => Ok(None),
+/// Whether a single file is named; a directory is verified only where that was asked for.
+async fn is_file(args: &Verify, client: &Client) -> Result<bool, Failure> {
+    let kind = match args.path.space().is_empty() {
+        true => EntryKind::Dir,
+        false => client.call(&Stat { path: args.path.clone(), chunks: false }).await?.entry.kind,
+    };
+    match (kind, args.recursive) {
+        (EntryKind::File, _) => Ok(true),
+        (EntryKind::Dir, true) => Ok(false),
         (EntryKind::Dir, false) => Err(is_directory(&args.path)),
-        (EntryKind::File, _) => {
-            let path = args.path.to_string();
-            let mut findings = Findings { path: path.clone(), files: 1, ..Findings::default() };
-            if let Some(health) = stated.health.clone() {
-                let away = stated.donors.iter().any(|share| !share.live);
-                findings.add(Damage { path, health, may_return: away, damaged: None });
-            }
-            Ok(Some((findings, stated.health)))
-        }
     }
 }
 
@@ -183,7 +175,7 @@ fn below(path: &PoolPath, relative: &str) -> Result<PoolPath, Failure> {
 }
 
 fn text(verified: &Verified) -> String {
-    let mut text = match &verified.health {
+    let judged = match &verified.health {
         Some(health) => format!(
             "{}  {}\nunsafe window: {}",
             name(&verified.findings.path),
@@ -192,22 +184,21 @@ fn text(verified: &Verified) -> String {
         ),
         None => fsck::text(&verified.findings),
     };
-    if let Some(read) = &verified.read {
+    let Some(read) = &verified.read else { return judged };
+    let mut text = format!(
+        "read back: {}, {}, every byte right; {} failed",
+        count(read.files, "file"),
+        format_size(read.bytes),
+        read.failed.len()
+    );
+    if read.bad_copies > 0 {
+        let copies = count(read.bad_copies, "bad copy");
         text.push_str(&format!(
-            "\nread back: {}, {}, every byte right; {} failed",
-            count(read.files, "file"),
-            format_size(read.bytes),
-            read.failed.len()
+            "\n{copies} met, missing or spoiled, and reported: others were read, and repair makes \
+             them again. After that:"
         ));
-        if read.bad_copies > 0 {
-            let copies = count(read.bad_copies, "bad copy");
-            text.push_str(&format!(
-                "\n{copies} met, missing or spoiled, and reported: others were read, and repair makes \
-                 them again"
-            ));
-        }
     }
-    text
+    format!("{text}\n{judged}")
 }
 
 fn ending(verified: &Verified) -> Result<Ending, Failure> {

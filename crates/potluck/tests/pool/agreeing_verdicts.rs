@@ -196,7 +196,7 @@ fn no_plan_promises_an_end_that_there_cannot_be() {
         assert!(plan.contains("they have no room"), "{plan}");
     }
     let roomy = owner.run(&["--to", "5MiB", "-n"]).ok().text();
-    assert!(roomy.contains("move to them first; nothing is lost"), "{roomy}");
+    assert!(roomy.contains("moves to them first; nothing is lost"), "{roomy}");
     // Who else leaves is named, for that is what stands in the way.
     Owner::of(&lab, "donor-3").run(&["--all", "--no-wait"]).ok();
     for plan in plans(&lab) {
@@ -239,6 +239,79 @@ fn a_donor_of_a_pool_in_one_room_may_go_though_files_are_less_apart_than_promise
     Owner::of(&lab, &holder).run(&["--all"]).ok();
     assert_all_say(&lab, "emptied", &holder, "now");
     assert_eq!(lab.cli.shares("pot://lab/twice").len(), 2, "two copies, as before");
+}
+
+#[test]
+fn a_watch_stays_from_before_repair_begins_until_it_has_ended() {
+    let mut lab = lab(3);
+    store(&lab, "twice", 12, &["--copies", "2"]);
+    let holder = lab.cli.shares("pot://lab/twice").into_keys().next().expect("a donor");
+    lab.kill_donor(&holder);
+    wait_until("it to be missed", PATIENCE, || lab.cli.donor(&holder)["state"] != "live");
+    let watched = lab.cli.ok(&["--json", "repair", "status", "--watch"]).json();
+    assert!(watched["made"].as_u64() > Some(0), "{watched:#}");
+    assert!(lab.cli.is_safe("pot://lab/twice"), "{watched:#}");
+
+    // With one donor left, two copies cannot be made: nobody is told when that is done.
+    let left = lab.cli.live_donors();
+    lab.kill_donor(&left[0]);
+    wait_until("repair to be stuck", PATIENCE, || {
+        let repair = lab.cli.repair();
+        let stuck = repair["stuck"].as_u64() > Some(0);
+        let why = repair["stuck_why"].as_str().unwrap_or_default();
+        assert!(!stuck || repair["eta_seconds"].is_null(), "{repair:#}");
+        assert!(!stuck || why.contains(&left[0]) && why.contains("is given up"), "{repair:#}");
+        stuck
+    });
+}
+
+#[test]
+fn what_stands_in_the_way_of_repair_is_an_owners_give_back_where_it_is() {
+    let lab = lab(2);
+    store(&lab, "twice", 13, &["--copies", "2"]);
+    Owner::of(&lab, "donor-1").run(&["--all", "--no-wait"]).ok();
+    wait_until("it to be stuck", PATIENCE, || {
+        let status = lab.cli.status();
+        let why = status["repair"]["stuck_why"].as_str().unwrap_or_default();
+        let advice = status["verdict"]["advice"].as_str().unwrap_or_default();
+        why.contains("donor-1 gives its space back") && advice.contains("drain donor-1 --cancel")
+    });
+}
+
+/// Files of up to 4 KiB are in the catalog: every command says so, and nothing of donors.
+#[test]
+fn what_is_in_the_catalog_is_said_to_be_there_by_every_command() {
+    let lab = lab(1);
+    fs::write(lab.dir().join("note"), "42").expect("written");
+    lab.cli.ok(&["cp", arg(&lab.dir().join("note")), "pot://lab/note", "--copies", "1"]);
+    wait_until("it to be looked at", PATIENCE, || lab.cli.space("lab")["in_catalog"] == 1);
+    let space = lab.cli.space("lab");
+    assert_eq!((&space["tolerates"], &space["files"]), (&Value::Null, &1.into()), "{space}");
+    assert_eq!(lab.cli.health("pot://lab/note")["in_catalog"], true);
+    for command in [
+        &["status"][..],
+        &["stat", "pot://lab/note"],
+        &["verify", "pot://lab/note"],
+        &["ls", "-l", "pot://lab/"],
+    ] {
+        let text = lab.cli.ok(command).text();
+        assert!(text.contains("catalog"), "{command:?}: {text}");
+        assert!(!text.contains("tolerates"), "{command:?}: {text}");
+    }
+    lab.cli.ok(&["verify", "-r", "pot://lab"]);
+}
+
+#[test]
+fn who_joined_and_has_lent_nothing_is_not_silent_and_missed_by_nobody() {
+    let lab = lab(1);
+    let token = lab.token("donor");
+    let later = lab.cli.at_home(&lab.dir().join("later"));
+    later.ok(&["join", &token, "--name", "later"]);
+    let later = lab.cli.donor("later");
+    assert_eq!(later["state"], "joined", "{later}");
+    let text = lab.cli.ok(&["status"]).text();
+    assert!(text.contains("lends nothing yet") && text.contains("1 of 1 donor live"), "{text}");
+    lab.cli.ok(&["nodes", "rm", "later", "-y"]);
 }
 
 /// How each command ends that tells how safe everything is.
@@ -319,6 +392,10 @@ fn bad_copies_that_are_met_while_others_are_read_are_no_success() {
     assert_eq!((&read["read"]["failed"], &read["unreadable"]), (&serde_json::json!([]), &0.into()));
     let now = lab.cli.status()["verdict"].clone();
     assert_ne!(now["state"], "healthy", "{now}");
+    // Who asks a moment later is not told that all is well before it is.
+    let again = lab.cli.run(&["verify", "-r", "pot://lab"]);
+    let made = || lab.cli.repair()["made"].as_u64() > Some(0);
+    assert!(again.code != 0 || made(), "{} {}", again.code, again.stderr);
     // One read meets some of them; a scrub finds all.
     lab.cli.ok(&["scrub", "now", "donor-1", "--rate", "100MiB"]);
     wait_until("all to be made again", 2 * PATIENCE, || {

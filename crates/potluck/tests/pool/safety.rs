@@ -18,7 +18,8 @@ impl Cli {
     #[track_caller]
     pub fn is_safe(&self, path: &str) -> bool {
         let health = self.health(path);
-        health["incomplete"] == 0 && health["tolerates"].as_u64() >= health["promised"].as_u64()
+        let kept = health["tolerates"].as_u64() >= health["promised"].as_u64();
+        health["in_catalog"] == true || health["incomplete"] == 0 && kept
     }
 
     /// Waits until a file has all that its policy promises.

@@ -1,14 +1,18 @@
 //! What repair is at, as people are told.
 
+use super::{PROMISED_FIRST, UNREACHABLE};
 use crate::pool::Pool;
 use potluck_core::clock::Tick;
 use potluck_core::repair_plan::eta;
 use potluck_wire::control::RepairState;
+use std::collections::BTreeSet;
 
 impl Pool {
     /// What repair is at.
     pub fn repair_state(&mut self, now: Tick) -> RepairState {
         let paused = self.repairs.paused.clone().or_else(|| self.too_many_gone());
+        let stuck_why = self.repairs.stuck.why.map(|why| self.hindered(why, now));
+        let changing_stuck_why = self.repairs.changing_stuck.why.map(|why| self.hindered(why, now));
         let repairs = &mut self.repairs;
         let rate = repairs.rate(now);
         let left = repairs.left();
@@ -16,8 +20,13 @@ impl Pool {
         let planned = if rate > 0 { rate } else { repairs.pool.rate() };
         let after = |bytes| if paused.is_some() { None } else { eta(bytes, planned) };
         let stuck = repairs.changing_stuck.why.is_some() || left.goal_bytes == 0;
+        // Nobody knows when somebody makes it possible.
+        let hopeless = repairs.stuck.chunks > 0 && repairs.under_way.is_empty();
         RepairState {
-            eta_seconds: after(bytes_left),
+            not_known: None, // the keeper knows
+            waits_for: Vec::new(),
+            begins_seconds: None,
+            eta_seconds: after(bytes_left).filter(|_| !hopeless),
             changing_eta_seconds: after(bytes_left + left.goal_bytes).filter(|_| !stuck),
             paused,
             queued: left.chunks,
@@ -25,11 +34,11 @@ impl Pool {
             bytes_left,
             under_way: repairs.under_way.len() as u64 + repairs.encodings.under_way(),
             stuck: repairs.stuck.chunks,
-            stuck_why: repairs.stuck.why.map(Into::into),
+            stuck_why,
             changing: 0, // the catalog knows
             changing_bytes: 0,
             changing_stuck: repairs.changing_stuck.chunks,
-            changing_stuck_why: repairs.changing_stuck.why.map(Into::into),
+            changing_stuck_why,
             excess: repairs.excess,
             made: repairs.made,
             made_bytes: repairs.made_bytes,
@@ -38,5 +47,14 @@ impl Pool {
             donor_budget: repairs.donor_rate,
             surveyed_seconds: repairs.surveyed.map(|at| now.saturating_sub(at).as_secs()),
         }
+    }
+    /// Why something cannot be made, with the donors that stand in its way.
+    fn hindered(&self, why: &str, now: Tick) -> String {
+        let donors = match why {
+            UNREACHABLE => self.absent(now),
+            PROMISED_FIRST => None,
+            _ => self.unwilling(&BTreeSet::new(), now),
+        };
+        donors.map_or_else(|| why.to_owned(), |donors| format!("{why} ({donors})"))
     }
 }
