@@ -2,7 +2,7 @@
 
 use crate::lab::{Donor, Lab, chunk, write};
 use potluck_core::ids::{DonorId, Epoch};
-use potluck_wire::control::{GcResume, PoolStatus, Remove, Status};
+use potluck_wire::control::{GcResume, PoolStatus, ReclaimUnknown, Remove, Status};
 use potluck_wire::error::code;
 use potluck_wire::token::Role;
 use std::time::Duration;
@@ -77,6 +77,10 @@ async fn d5_a_manager_on_an_older_copy_of_its_directory_deletes_nothing() {
     donor.caller = lab.caller(&donor.identity);
     donor.report(&[chunk(1)]).await;
     assert_eq!(deletions(&donor).await, 0);
+    let unknown = lab.admin().call(&ReclaimUnknown {}).await.expect_err("while it is held");
+    assert_eq!(unknown.code, code::GC_HELD);
+    let refused = lab.caller(&ada).call(&ReclaimUnknown {}).await.expect_err("a user");
+    assert_eq!(refused.code, code::NOT_ALLOWED);
     let refused = lab.caller(&ada).call(&GcResume {}).await.expect_err("a user");
     assert_eq!(refused.code, code::NOT_ALLOWED);
     lab.admin().call(&GcResume {}).await.expect("resumed");
