@@ -18,6 +18,7 @@ mod rust_text;
 mod sleeps;
 mod test_executables;
 mod tree;
+mod typed_documents;
 mod unfinished;
 mod use_paths;
 
@@ -55,6 +56,11 @@ const CHECKS: &[Check] = &[
         find: test_executables::too_many,
     },
     Check { name: "error-codes", reason: error_codes::REASON, find: error_codes::undocumented },
+    Check {
+        name: "typed-documents",
+        reason: typed_documents::REASON,
+        find: typed_documents::untyped,
+    },
     Check {
         name: "machine-paths",
         reason: machine_paths::REASON,

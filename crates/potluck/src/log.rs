@@ -28,9 +28,9 @@ pub fn begin(args: &Args) {
         // It would say on standard error, and panic, that standard error is gone.
         .log_internal_errors(false);
     if goes_to_journal() {
-        log.event_format(ForJournal).init();
+        log.event_format(Plain(for_journal)).init();
     } else if !is_daemon(&args.command) {
-        log.event_format(ForPeople).init();
+        log.event_format(Plain(for_people)).init();
     } else {
         let details = args.global.verbose > 0;
         log.with_target(details).with_ansi(output::colours_wanted()).init();
@@ -53,36 +53,30 @@ fn goes_to_journal() -> bool {
     stream == format!("{}:{}", stderr.st_dev, stderr.st_ino)
 }
 
-/// One line an event as commands that end say it: in words, without time and module.
-struct ForPeople;
+/// One line an event without time and module: what stands before it, by its level, and its words.
+struct Plain(fn(Level) -> &'static str);
 
-impl<S, N> FormatEvent<S, N> for ForPeople
-where
-    S: Subscriber + for<'a> LookupSpan<'a>,
-    N: for<'a> FormatFields<'a> + 'static,
-{
-    fn format_event(
-        &self,
-        context: &FmtContext<'_, S, N>,
-        mut writer: Writer<'_>,
-        event: &Event<'_>,
-    ) -> fmt::Result {
-        let weight = match *event.metadata().level() {
-            Level::ERROR | Level::WARN => "",
-            Level::INFO => "info: ",
-            _ => "debug: ",
-        };
-        write!(writer, "potluck: {weight}")?;
-        context.field_format().format_fields(writer.by_ref(), event)?;
-        writeln!(writer)
+/// As commands that end speak.
+fn for_people(level: Level) -> &'static str {
+    match level {
+        Level::ERROR | Level::WARN => "potluck: ",
+        Level::INFO => "potluck: info: ",
+        _ => "potluck: debug: ",
     }
 }
 
-/// One line an event, without a time, because the journal notes its own, and with its weight in
-/// the form that the journal takes off again (sd-daemon(3)): `journalctl -p warning` works.
-struct ForJournal;
+/// For the journal, which notes the time itself and takes the weight off again (sd-daemon(3)):
+/// `journalctl -p warning` works.
+fn for_journal(level: Level) -> &'static str {
+    match level {
+        Level::ERROR => "<3>",
+        Level::WARN => "<4>",
+        Level::INFO => "<6>",
+        _ => "<7>",
+    }
+}
 
-impl<S, N> FormatEvent<S, N> for ForJournal
+impl<S, N> FormatEvent<S, N> for Plain
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
@@ -93,13 +87,7 @@ where
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        let weight = match *event.metadata().level() {
-            Level::ERROR => 3,
-            Level::WARN => 4,
-            Level::INFO => 6,
-            _ => 7,
-        };
-        write!(writer, "<{weight}>")?;
+        write!(writer, "{}", (self.0)(*event.metadata().level()))?;
         context.field_format().format_fields(writer.by_ref(), event)?;
         writeln!(writer)
     }

@@ -16,11 +16,9 @@ mod pool {
     mod restoring_again;
 
     mod content;
-    #[allow(dead_code)] // until the documents are typed on machines
     mod docs;
     mod lab;
     mod lent;
-    #[allow(dead_code)] // until more tests use machines
     mod machines;
     mod member;
     mod program;
@@ -30,6 +28,7 @@ mod pool {
     mod two_machines;
     mod unknown_chunks;
     mod waiting;
+    mod writer;
 
     mod addresses;
     mod agreeing_verdicts;
@@ -74,6 +73,7 @@ mod pool {
     mod p12_damaged_disks;
     mod p12_full_disks;
     mod p12_hostile_peers;
+    mod pages_as_documented;
     mod renumbered;
     mod resumed_uploads;
     mod services;

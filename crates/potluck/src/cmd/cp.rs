@@ -88,6 +88,10 @@ pub async fn run(
     if args.if_absent && to.at == At::Stdio {
         return Err(usage("--if-absent says nothing about standard output"));
     }
+    if matches!(&to.at, At::Pool(path) if path.space().is_empty()) {
+        return Err(usage("files live in spaces")
+            .hint("write pot://SPACE/PATH; `potluck ls` shows the spaces"));
+    }
     let from_pool = from.iter().filter(|from| matches!(from.at, At::Pool(_))).count();
     let mut report = match (&to.at, from_pool) {
         (At::Pool(path), 0) => inward::copy(&args, &from, path, to.into, client, shown).await?,

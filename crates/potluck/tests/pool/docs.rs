@@ -3,7 +3,8 @@
 //!
 //! A line `# on NAME …` in a block says which machine the lines below it are typed on; readers see
 //! it too. A join token in a document is a placeholder: the last one that a machine printed stands
-//! in for it. Commands that run a daemon go on in the background, as in a terminal of their own.
+//! in for it. Commands that run a daemon go on in the background, as in a terminal of their own. A block
+//! with a comment above it that says why no test types it is passed over.
 
 use super::machines::{Machine, Machines};
 use super::program::Ran;
@@ -26,10 +27,32 @@ const NO_DAEMONS: &[&str] = &[
     "potluck lend --remove",
 ];
 
+/// Begins the line above a block that no test types; the repository's own checks ask for the reason.
+const NOT_TYPED: &str = "<!-- not typed by a test: ";
+
 /// A block of shell of a document.
 pub struct Block {
     /// Its lines, without comments at their ends.
     lines: Vec<String>,
+}
+
+impl Block {
+    /// Its commands in order, each with the name of the machine that it is typed on; `first` is the one
+    /// of those above which nothing is said.
+    pub fn commands<'a>(&'a self, first: &'a str) -> Vec<(&'a str, &'a str)> {
+        let mut machine = first;
+        let mut commands = Vec::new();
+        for line in &self.lines {
+            if let Some(name) = line.strip_prefix("# on ") {
+                machine = name.split([' ', ':', ',', ';']).next().unwrap_or_default();
+            }
+            let line = without_comment(line);
+            if !line.is_empty() {
+                commands.push((machine, line));
+            }
+        }
+        commands
+    }
 }
 
 /// The blocks of shell below a heading of a document of this repository.
@@ -40,24 +63,23 @@ pub fn blocks(document: &str, heading: &str) -> Vec<Block> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").join(document);
     let text = std::fs::read_to_string(&path).unwrap_or_else(|why| panic!("{document}: {why}"));
     let mut blocks = Vec::new();
-    let (mut below, mut open) = (heading.is_empty(), false);
+    let (mut below, mut fenced, mut taken, mut above) = (false, false, false, "");
     for line in text.lines() {
         match line {
-            "```sh" => {
-                open = true;
-                if below {
+            _ if line.starts_with("```") => {
+                fenced = !fenced;
+                taken = fenced && below && line == "```sh" && !above.starts_with(NOT_TYPED);
+                if taken {
                     blocks.push(Block { lines: Vec::new() });
                 }
             }
-            "```" => open = false,
-            _ if open && below => {
-                blocks.last_mut().expect("one is open").lines.push(line.into());
-            }
-            _ if !open && line.starts_with('#') => {
-                below = heading.is_empty() || line.trim_start_matches('#').trim() == heading;
+            _ if taken => blocks.last_mut().expect("one is open").lines.push(line.into()),
+            _ if !fenced && line.starts_with('#') => {
+                below = line.trim_start_matches('#').trim() == heading;
             }
             _ => {}
         }
+        above = line;
     }
     assert!(!blocks.is_empty(), "{document} has no block of shell below “{heading}”");
     blocks
@@ -87,16 +109,8 @@ impl<'a> Typist<'a> {
     /// Types a whole block, beginning on `first`. Every command must succeed.
     #[track_caller]
     pub fn types(&self, block: &Block, first: &str) {
-        let mut machine = self.lab.machine(first);
-        for line in &block.lines {
-            if let Some(name) = line.strip_prefix("# on ") {
-                let name = name.split([' ', ':', ',']).next().unwrap_or_default();
-                machine = self.lab.machine(name);
-            }
-            let line = without_comment(line);
-            if !line.is_empty() {
-                self.types_line(machine, line);
-            }
+        for (machine, line) in block.commands(first) {
+            self.types_line(self.lab.machine(machine), line);
         }
     }
 

@@ -13,7 +13,7 @@ use potluck_wire::ticket::{Caveat, Secret, Ticket};
 use potluck_wire::version;
 use rustix::process::Signal;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -417,6 +417,12 @@ impl Lab {
     /// Chunk files on all donors.
     pub fn chunk_files(&self) -> usize {
         self.donors.values().map(|donor| donor.lent.chunks().len()).sum()
+    }
+
+    /// The names of all chunks, whoever has them.
+    pub fn chunk_names(&self) -> BTreeSet<std::ffi::OsString> {
+        let chunks = self.donors.values().flat_map(|donor| donor.lent.chunks());
+        chunks.filter_map(|path| Some(path.file_name()?.to_owned())).collect()
     }
 
     /// Waits until all donors are live, and know it: between the manager's word and its arrival at

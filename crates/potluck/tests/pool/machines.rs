@@ -75,7 +75,6 @@ pub struct Machine {
     switch: u32,
     logs: PathBuf,
     runs: Cell<u32>,
-    environment: RefCell<Vec<(String, String)>>,
 }
 
 /// A command that goes on in the background of a machine.
@@ -140,9 +139,9 @@ impl Machines {
         ];
         let holder = holder(&become_a_machine);
         let switch = self.switch.pid().as_raw_nonzero().get() as u32;
-        let (environment, daemons, runs) = Default::default();
+        let (daemons, runs) = Default::default();
         let name = name.to_owned();
-        let machine = Machine { name, number, daemons, holder, switch, logs, runs, environment };
+        let machine = Machine { name, number, daemons, holder, switch, logs, runs };
         machine.connect();
         self.machines.push(machine);
         self.machines.last().expect("one was added")
@@ -182,11 +181,6 @@ impl Drop for Machines {
 }
 
 impl Machine {
-    /// Its hostname.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
     /// Its address.
     pub fn ip(&self) -> Ipv4Addr {
         Ipv4Addr::new(10, 77, 0, self.number)
@@ -200,11 +194,6 @@ impl Machine {
     /// Where a path inside the machine is for the test itself.
     pub fn path(&self, inside: &str) -> PathBuf {
         PathBuf::from(format!("/proc/{}/root{inside}", self.pid()))
-    }
-
-    /// Sets a variable for whatever is started there later.
-    pub fn set_env(&self, name: &str, value: &str) {
-        self.environment.borrow_mut().push((name.into(), value.into()));
     }
 
     /// Has its daemons tell others its name in multicast DNS alone.
@@ -325,7 +314,6 @@ impl Machine {
         command.args(["sh", "-c", &format!("cd\n{line}")]).env_clear();
         command.env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
         command.env("HOME", "/home/lab").env("USER", "lab").env("RUST_BACKTRACE", "1");
-        command.envs(self.environment.borrow().iter().map(|(name, value)| (name, value)));
         command
     }
 

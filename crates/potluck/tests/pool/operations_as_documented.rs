@@ -104,5 +104,7 @@ fn a_manager_is_moved_as_documented_and_everybody_follows() {
     wait_until("bob to find the manager", 2 * PATIENCE, || {
         bob.sh("potluck ls pot://lab/results").code == 0
     });
+    // Nor does it harm who is told.
+    typist.types(&documented[2], "bob");
     wait_until_safe(alice);
 }

@@ -118,14 +118,17 @@ fn p04_rm_removes_and_gives_the_space_back() {
     for path in ["pot://lab/a/one", "pot://lab/a/same", "pot://lab/two"] {
         lab.cli.ok(&["cp", arg(&input), path]);
     }
-    assert_eq!(lab.chunk_files(), 16, "one content is stored once");
+    // On a busy machine an answer may be late, and a chunk is then sent to the other donor as well.
+    let contents = || lab.chunk_names().len();
+    assert_eq!(contents(), 16, "one content is stored once");
     assert_eq!(lab.cli.fails(2, &["rm", "pot://lab/a"]).code, "POT-E025");
     let removed = lab.cli.json(&["rm", "-r", "pot://lab/a"]);
     assert_eq!((&removed["files"], &removed["bytes"]), (&2.into(), &(2 << 20).into()), "{removed}");
     lab.cli.fails(3, &["stat", "pot://lab/a/one"]);
     lab.cli.fails(3, &["rm", "pot://lab/a"]);
     lab.cli.ok(&["rm", "-f", "pot://lab/a"]);
-    lab.wait_clean(16); // one file still has them
+    lab.wait_settled();
+    assert_eq!(contents(), 16, "one file still has them");
     assert_eq!(lab.cli.cat("pot://lab/two").len(), 1 << 20);
     lab.cli.ok(&["rm", "pot://lab/two"]);
     lab.wait_clean(0);

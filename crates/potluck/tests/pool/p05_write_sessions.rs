@@ -1,37 +1,11 @@
-//! Point 5: write sessions. Writers here are commands whose standard input the test holds, so that
-//! each is exactly as far as the test wants it to be.
+//! Point 5: write sessions.
 
 use super::content::{arg, assert_same, bytes, file};
 use super::lab::{Cli, Lab};
-use super::program::{Running, code_of};
+use super::program::code_of;
 use super::waiting::{PATIENCE, wait_until};
+use super::writer::Writer;
 use serde_json::Value;
-use std::io::Write;
-use std::process::ChildStdin;
-
-/// A `cp - PATH` under way.
-struct Writer {
-    running: Running,
-    input: Option<ChildStdin>,
-}
-
-impl Writer {
-    fn start(cli: &Cli, path: &str, options: &[&str]) -> Self {
-        let mut running = cli.start(&[&["cp", "-", path], options].concat());
-        let input = running.child().stdin.take();
-        Self { running, input }
-    }
-
-    fn feed(&mut self, bytes: &[u8]) {
-        self.input.as_mut().expect("an open input").write_all(bytes).expect("a writer that reads");
-    }
-
-    /// Ends the input and gives the exit code.
-    fn finish(mut self) -> i32 {
-        drop(self.input.take());
-        code_of(self.running.end("the writer"))
-    }
-}
 
 fn promised(cli: &Cli) -> u64 {
     let status = cli.status();

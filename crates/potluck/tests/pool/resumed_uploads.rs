@@ -2,14 +2,13 @@
 //! what is missing. The proof is in bytes: what went to the donors over the wire.
 
 use super::content::{arg, assert_same, bytes, file};
-use super::lab::{Cli, Lab, Lending};
-use super::program::{Running, code_of};
+use super::lab::{Lab, Lending};
+use super::program::code_of;
 use super::tap::Tap;
 use super::waiting::{PATIENCE, wait_until};
+use super::writer::Writer;
 use rustix::process::Signal;
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::ChildStdin;
 
 const CHUNK: usize = 64 << 10;
 /// What a put costs beside its bytes, and what no donor had told of when the writer ended.
@@ -59,7 +58,7 @@ impl Counted {
         wait_until("the first part to be stored", PATIENCE, || {
             self.lab.chunk_files() - before >= stored / CHUNK
         });
-        writer.end(end);
+        end.befalls(&mut writer);
         wait_until("what was sent to be kept", PATIENCE, || {
             let status = self.lab.cli.status();
             let kept = status["interrupted_bytes"].as_u64() >= Some(stored as u64);
@@ -92,36 +91,15 @@ enum End {
     Killed,
 }
 
-/// A `cp - PATH` under way.
-struct Writer {
-    running: Running,
-    input: Option<ChildStdin>,
-}
-
-impl Writer {
-    fn start(cli: &Cli, path: &str, options: &[&str]) -> Self {
-        let mut running = cli.start(&[&["cp", "-", path], options].concat());
-        let input = running.child().stdin.take();
-        Self { running, input }
-    }
-
-    fn feed(&mut self, bytes: &[u8]) {
-        self.input.as_mut().expect("an open input").write_all(bytes).expect("a writer that reads");
-    }
-
-    fn end(&mut self, end: End) {
-        match end {
-            End::Interrupted => {
-                self.running.signal(Signal::INT);
-                assert_eq!(code_of(self.running.end("the interrupted writer")), 130);
+impl End {
+    fn befalls(self, writer: &mut Writer) {
+        match self {
+            Self::Interrupted => {
+                writer.running.signal(Signal::INT);
+                assert_eq!(code_of(writer.running.end("the interrupted writer")), 130);
             }
-            End::Killed => drop(self.running.kill_9()),
+            Self::Killed => drop(writer.running.kill_9()),
         }
-    }
-
-    fn finish(mut self) -> i32 {
-        drop(self.input.take());
-        code_of(self.running.end("the writer"))
     }
 }
 

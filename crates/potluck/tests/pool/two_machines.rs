@@ -45,6 +45,14 @@ fn readme_makes_a_pool_of_two_machines(test: &str, naming: Naming) {
         assert_eq!(donor["state"], "live", "{status}");
     }
     alice.sh("cmp -n 1024 first-kib results/run7.h5").ok();
+    let verified = alice.sh("potluck verify -r pot://lab/results").ok().text();
+    assert!(verified.contains("2 files, all as safe as promised"), "{verified}");
+    wait_until("the pool to be healthy, and one donor not needed", PATIENCE, || {
+        let status = alice.sh("potluck --json status").ok().json();
+        let spaces = status["spaces"].as_array().expect("spaces");
+        let may_die = spaces.iter().any(|space| space["name"] == "lab" && space["tolerates"] == 1);
+        may_die && status["verdict"]["state"] == "healthy"
+    });
 
     // Either machine may die.
     bob.kill_all();

@@ -50,10 +50,6 @@ pub async fn copy(
     client: &Client,
     shown: bool,
 ) -> Result<CpReport, Failure> {
-    if to.space().is_empty() {
-        return Err(usage("files live in spaces")
-            .hint("write pot://SPACE/PATH; `potluck ls` shows the spaces"));
-    }
     let kind = kind_of(client, to).await?;
     let wanted = find(args, from, to, into, kind)?;
     let mut options = PutOptions {

@@ -2,7 +2,7 @@
 
 use super::{
     At, CpReport, FailedFile, Landing, Place, StoredVersion, condition, one_version,
-    policy_override, target, usage,
+    policy_override, target,
 };
 use crate::args::Cp;
 use crate::progress_bar;
@@ -38,9 +38,6 @@ pub async fn copy(
     client: &Client,
     shown: bool,
 ) -> Result<CpReport, Failure> {
-    if to.space().is_empty() {
-        return Err(usage("files live in spaces").hint("write pot://SPACE/PATH"));
-    }
     let is_dir = super::kind_of(client, to).await? == Some(EntryKind::Dir);
     let landing = Landing { into, is_dir, several: from.len() > 1 };
     landing.check()?;

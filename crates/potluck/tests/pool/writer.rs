@@ -1,0 +1,34 @@
+//! A `cp - PATH` whose standard input the test holds, so that it is exactly as far as the test wants it to
+//! be.
+
+use super::lab::Cli;
+use super::program::{Running, code_of};
+use std::io::Write;
+use std::process::ChildStdin;
+
+/// One under way.
+pub struct Writer {
+    /// The command.
+    pub running: Running,
+    input: Option<ChildStdin>,
+}
+
+impl Writer {
+    /// Starts it.
+    pub fn start(cli: &Cli, path: &str, options: &[&str]) -> Self {
+        let mut running = cli.start(&[&["cp", "-", path], options].concat());
+        let input = running.child().stdin.take();
+        Self { running, input }
+    }
+
+    /// Gives it more to store.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        self.input.as_mut().expect("an open input").write_all(bytes).expect("a writer that reads");
+    }
+
+    /// Ends the input and gives the exit code.
+    pub fn finish(mut self) -> i32 {
+        drop(self.input.take());
+        code_of(self.running.end("the writer"))
+    }
+}
