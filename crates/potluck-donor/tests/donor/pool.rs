@@ -1,6 +1,6 @@
 //! One donor, its directories, and clients of it.
 
-use crate::manager::{DONOR, Manager};
+use crate::manager::{DONOR, Manager, Plain};
 use potluck_core::budget::{KeepFree, Limits};
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::entropy::{Entropy, SeededEntropy, SystemEntropy};
@@ -9,11 +9,14 @@ use potluck_core::policy::AckLevel;
 use potluck_donor::disk::{Disk, SystemDisk};
 use potluck_donor::{Claiming, Donor, DonorConfig, DonorError, Lender, Owner};
 use potluck_wire::bulk::{BulkIo, FrameError, Reply, Request, Status};
+use potluck_wire::call::Caller;
 use potluck_wire::control::Source;
 use potluck_wire::env::Env;
-use potluck_wire::net::SystemNet;
+use potluck_wire::net::{SharedNet, SystemNet};
 use potluck_wire::ticket::{Caveat, Ops, Receipt, Secret, Ticket};
 use potluck_wire::upgrade::{OpenError, Opened, open};
+use potluck_wire::whereabouts::Guide;
+use rustls::pki_types::CertificateDer;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -115,25 +118,39 @@ impl Pool {
 
     pub async fn under(manager: Manager, place: Place, max: u64, disk: Arc<dyn Disk>) -> Self {
         let config = place.config(max);
-        Self::run(manager, place, config, disk).await
+        let caller = manager.caller();
+        Self::run(manager, caller, place, config, disk).await
+    }
+
+    /// One that is led to its manager by what the authority with this certificate signs.
+    pub async fn led_by(authority: CertificateDer<'static>) -> Self {
+        let (manager, place) = (Manager::start().await, Place::new());
+        std::fs::create_dir_all(place.state()).expect("a directory");
+        let net: SharedNet = Arc::new(SystemNet);
+        let guide = Guide::open(Arc::clone(&net), authority, &place.state());
+        let caller = Caller::guided(net, Arc::new(Plain), &manager.caller().manager(), guide);
+        let config = place.config(GIB);
+        Self::run(manager, caller, place, config, Arc::new(SystemDisk)).await
     }
 
     pub async fn with(place: Place, limits: Limits, disk: Arc<dyn Disk>) -> Self {
         let config = place.config_with(limits);
-        Self::run(Manager::start().await, place, config, disk).await
+        let manager = Manager::start().await;
+        let caller = manager.caller();
+        Self::run(manager, caller, place, config, disk).await
     }
 
-    async fn run(manager: Manager, place: Place, config: DonorConfig, disk: Arc<dyn Disk>) -> Self {
+    async fn run(
+        manager: Manager,
+        caller: Caller,
+        place: Place,
+        config: DonorConfig,
+        disk: Arc<dyn Disk>,
+    ) -> Self {
         let registered = manager.book().registers.len();
-        let donor = Donor::start(
-            config,
-            lender(DONOR, Claiming::Own),
-            Env::system(),
-            disk,
-            manager.caller(),
-        )
-        .await
-        .expect("the donor starts");
+        let donor = Donor::start(config, lender(DONOR, Claiming::Own), Env::system(), disk, caller)
+            .await
+            .expect("the donor starts");
         let address = donor.address();
         let (stop, stopped) = oneshot::channel();
         let running = tokio::spawn(donor.run(async { drop(stopped.await) }));

@@ -3,9 +3,13 @@
 use crate::pool::{Pool, content};
 use potluck_core::chunk::ChunkName;
 use potluck_core::entropy::{Entropy, SystemEntropy};
+use potluck_core::ids::Epoch;
 use potluck_core::policy::AckLevel;
 use potluck_wire::bulk::{BulkIo, Request, Status};
 use potluck_wire::net::{BoxStream, Net, SystemNet};
+use potluck_wire::whereabouts::{Issue, SignedWhereabouts, Whereabouts};
+use rcgen::{CertificateParams, KeyPair, SigningKey};
+use rustls::pki_types::CertificateDer;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -142,4 +146,69 @@ async fn a_reader_that_does_not_read_is_given_up_within_30_seconds() {
     tokio::time::sleep(Duration::from_secs(30)).await;
     let reply = client.reply().await.expect("what was in flight").expect("the head");
     assert!(client.body(reply.body).await.is_err(), "the donor went on waiting");
+}
+
+/// What is shown to the donor of where its manager is; gives what the donor tells afterwards.
+async fn show(pool: &Pool, body: &[u8]) -> String {
+    let head = format!(
+        "POST /manager HTTP/1.1\r\nhost: d\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    say(pool, &[head.as_bytes(), body].concat()).await
+}
+
+#[tokio::test]
+async fn a_donor_believes_nobody_but_its_pools_authority_of_where_the_manager_is() {
+    let (key, ca) = authority();
+    let pool = Pool::led_by(ca).await;
+    let said = |key: &KeyPair, moves: u64, at: &str| {
+        let issue = Issue { epoch: Epoch(7), moves };
+        let said = Whereabouts { issue, addresses: at.parse().expect("addresses") };
+        let signed = SignedWhereabouts::sign(&said, |text| key.sign(text)).expect("signed");
+        serde_json::to_string(&signed).expect("plain data")
+    };
+    assert!(show(&pool, said(&key, 5, "10.0.0.1:7700").as_bytes()).await.contains("10.0.0.1"));
+
+    let later = said(&key, 6, "10.0.0.2:7700");
+    let changed = later.replace("10.0.0.2", "10.0.0.3");
+    let unsigned = r#"{"text":"{\"issue\":{\"epoch\":9,\"moves\":0},\"addresses\":[\"10.0.0.4:7700\"]}","signature":""}"#;
+    let padded = format!("{later}{}", " ".repeat(1 << 20));
+    for (hostile, what) in [
+        (said(&key, 5, "10.0.0.5:7700"), "of the same issue"),
+        (said(&key, 4, "10.0.0.6:7700"), "stale"),
+        (said(&authority().0, 9, "10.0.0.7:7700"), "another authority's"),
+        (changed, "changed after it was signed"),
+        (unsigned.into(), "unsigned"),
+        (padded, "huge"),
+        (later[..later.len() / 2].into(), "half"),
+        ("[".repeat(4000), "deep"),
+        (String::new(), "nothing"),
+    ] {
+        let told = show(&pool, hostile.as_bytes()).await;
+        // One that is too long may find the donor gone before it has read the answer.
+        assert!(
+            told.contains("10.0.0.1:7700") || told.is_empty() && what == "huge",
+            "{what}: {told}"
+        );
+    }
+    let mut garbage = vec![0; 4000];
+    SystemEntropy.fill(&mut garbage);
+    assert!(show(&pool, &garbage).await.contains("10.0.0.1:7700"));
+    // A body that never comes, and ones that never end.
+    let head = "POST /manager HTTP/1.1\r\nhost: d\r\nconnection: close\r\n";
+    for rest in ["content-length: 99999999999\r\n\r\n{", "transfer-encoding: chunked\r\n\r\n5\r\n"]
+    {
+        let told = say(&pool, format!("{head}{rest}").as_bytes()).await;
+        assert!(told.contains("10.0.0.1:7700"), "{rest}: {told}");
+    }
+    assert!(say(&pool, &get("/manager")).await.contains("10.0.0.1:7700"));
+    pool.still_serves().await;
+    // It still listens to its own.
+    assert!(show(&pool, later.as_bytes()).await.contains("10.0.0.2:7700"));
+}
+
+fn authority() -> (KeyPair, CertificateDer<'static>) {
+    let key = KeyPair::generate().expect("a key");
+    let certificate = CertificateParams::default().self_signed(&key).expect("a certificate");
+    (key, certificate.der().clone())
 }

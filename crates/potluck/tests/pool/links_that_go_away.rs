@@ -2,6 +2,7 @@
 
 use super::content::{arg, assert_same, bytes, file};
 use super::lab::{Lab, Lending};
+use super::machines::{Machines, Naming};
 use super::program::code_of;
 use super::tap::Tap;
 use super::waiting::{PATIENCE, pause, wait_until};
@@ -113,4 +114,55 @@ fn patience_ends_a_put_whose_donors_stay_away_and_what_was_sent_is_kept() {
     let report = lab.cli.json(&["cp", arg(&input), "pot://lab/f"]);
     assert!(report["resumed_bytes"].as_u64() >= Some(8 << 20), "{report}");
     assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");
+}
+
+/// Feeds a file to an upload at some megabytes a second, and says when it is under way.
+const PACED: &str = "
+import sys, time
+with open('file', 'rb') as file:
+    for number, part in enumerate(iter(lambda: file.read(1 << 20), b'')):
+        sys.stdout.buffer.write(part)
+        sys.stdout.flush()
+        if number == 9: print('under way', file=sys.stderr)
+        time.sleep(0.15)
+";
+
+#[test]
+fn an_upload_goes_on_after_its_machines_cable_was_pulled_and_sends_nothing_twice() {
+    let test = "an_upload_goes_on_after_its_machines_cable_was_pulled_and_sends_nothing_twice";
+    let names = ["lab-head", "bench-2", "laptop"];
+    let Some(lab) = Machines::new(test, Naming::AddressOnly, &names) else { return };
+    let [head, bench, laptop] = names.map(|name| lab.machine(name));
+    let token = |role| {
+        let said = head.sh(&format!("potluck --json invite --role {role}")).ok().json();
+        said["token"].as_str().expect("a token").to_owned()
+    };
+    head.start("potluck up --max 1GiB --keep-free 0%", "lending");
+    bench.sh(&format!("potluck join {}", token("donor"))).ok();
+    bench.start("potluck lend lent --max 1GiB --keep-free 0%", "lending");
+    laptop.sh(&format!("potluck join {}", token("user"))).ok();
+    head.sh("potluck space create lab --chunk-size 1MiB").ok();
+    laptop.sh("head -c 40000000 /dev/urandom > file").ok();
+    std::fs::write(laptop.path("/home/lab/paced.py"), PACED).expect("its file");
+
+    let sent = || -> u64 {
+        let file = "/sys/class/net/eth0/statistics/tx_bytes";
+        laptop.sh(&format!("cat {file}")).ok().text().trim().parse().expect("a number")
+    };
+    let before = sent();
+    let upload = "sh -c 'python3 paced.py | potluck cp - pot://lab/file; echo ended with $?'";
+    laptop.start(upload, "under way");
+    laptop.unplug();
+    pause(Duration::from_secs(15));
+    wait_until("the upload to say whom it waits for", PATIENCE, || {
+        laptop.log("sh -c").contains("waiting for up to 10")
+    });
+    assert!(!laptop.log("sh -c").contains("ended"), "{}", laptop.log("sh -c"));
+    laptop.plug_in();
+    wait_until("the upload to end", 3 * PATIENCE, || laptop.log("sh -c").contains("ended with"));
+    assert!(laptop.log("sh -c").contains("ended with 0"), "{}", laptop.log("sh -c"));
+    laptop.sh("potluck cat pot://lab/file | cmp - file").ok();
+    // What was on its way when the cable was pulled may have been sent again: a small part at this pace.
+    let sent = sent() - before;
+    assert!(sent < 40_000_000 * 5 / 4, "{sent} bytes were sent for 40 MB");
 }
