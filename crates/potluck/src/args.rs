@@ -91,7 +91,7 @@ pub enum Command {
     Demo(Demo),
     /// Start a pool on this machine: a manager and a donor in one process
     #[command(
-        after_help = "Example:\n  potluck up --max 200GiB\n  potluck invite --role donor     (then `potluck join …` on the next machine)"
+        after_help = "Example:\n  potluck up --max 200GiB\n  potluck invite --role donor     (then `potluck join …` on the next machine)\n  potluck up /disk1/lent /disk2/lent"
     )]
     Up(Up),
     /// Run a manager alone
@@ -101,7 +101,7 @@ pub enum Command {
     Manager(Manager),
     /// Lend part of a disk to the pool
     #[command(
-        after_help = "Example:\n  potluck join pot1.…                        (once, with a donor token)\n  potluck lend /data/lent --max 200GiB --keep-free 15%\n  potluck lend --add /disk2/lent --token pot1.…  (another disk, while it runs)"
+        after_help = "Examples:\n  potluck join pot1.…                        (once, with a donor token)\n  potluck lend /data/lent --max 200GiB --keep-free 15%\n  potluck lend /disk1/lent /disk2/lent       (several disks, with the one token)\n  potluck lend --add /disk3/lent             (another one, while it runs)\n  potluck lend --remove /disk2/lent          (moves what is there to others first)"
     )]
     Lend(Lend),
     /// Show or change what a daemon of this machine was told; it goes by it at once
@@ -207,7 +207,7 @@ pub enum Command {
     Nodes(Nodes),
     /// Take back space that this machine lends
     #[command(
-        after_help = "Examples:\n  potluck give-back 50GiB             (lends so much less and goes on)\n  potluck give-back --to 100GiB\n  potluck give-back --all             (moves all to other donors, says when the machine may go)\n  potluck give-back --all --now -n    (what would be lost)\n  potluck give-back --cancel"
+        after_help = "Examples:\n  potluck give-back 50GiB             (lends so much less and goes on)\n  potluck give-back --to 100GiB\n  potluck give-back --all             (moves all to other donors, says when the machine may go)\n  potluck give-back --all --now -n    (what would be lost)\n  potluck give-back 50GiB --dir /disk2/lent    (where several directories are lent)\n  potluck give-back --cancel"
     )]
     GiveBack(GiveBack),
     /// End this machine's membership: give back, stop, and take away what is here

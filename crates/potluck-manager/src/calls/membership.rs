@@ -44,6 +44,11 @@ impl Answer for Join {
         let (now, shared) = (service.moment(), Arc::clone(&service));
         let join = move |db: &_| {
             tokens::use_up(db, &self.secret, &key.digest(), now, |invited| {
+                // A donor that was removed brings nobody in any more.
+                let inviter = members::get(db, invited.by)?;
+                if inviter.is_some_and(|by| by.revoked && by.role == Role::Donor) {
+                    return Err(Error::UnknownToken);
+                }
                 let mut certificate = Vec::new();
                 let new = NewMember {
                     role: invited.role,

@@ -151,8 +151,15 @@ pub async fn start<O>(
     let name = format!("{} ({})", identity.about.name, identity.about.member);
     let machine = Machine { name, place: asked.place.clone() };
     let first = Started::begin(&file, &own, &state, asked.claiming, &identity, &machine).await;
-    // Where it is the only one, this says why nothing is lent.
+    let moved = before.as_ref().is_some_and(|before| *before != own);
     let first = match first {
+        // The settings still say where the store was.
+        Err(why) if moved => {
+            let hint =
+                format!("to lend it beside the others: potluck lend --add {}", own.display());
+            return Err(if why.hint.is_empty() { why.hint(hint) } else { why });
+        }
+        // Where it is the only one, this says why nothing is lent.
         Err(why) if file.lent().len() == 1 => return Err(why),
         first => first,
     };

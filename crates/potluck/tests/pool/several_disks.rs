@@ -78,6 +78,15 @@ fn a_disk_that_is_not_there_leaves_the_others_alone_and_comes_back_at_a_reload()
     let away = lab.dir().join("unplugged");
     lab.kill_donor("donor-1");
     fs::rename(&disk, &away).expect("renamed");
+    // A third directory is not taken for the first one, which lay elsewhere.
+    let state = lab.donor_state("donor-1");
+    let third = lab.dir().join("disk-3");
+    let lend = ["lend", arg(&third), "--state", arg(&state), "--listen", "127.0.0.1:0"];
+    let why = lab.cli.fails(10, &lend);
+    assert!(why.hint.contains("lend --add"), "{why:?}");
+    let settings = fs::read_to_string(state.join("settings.toml")).expect("settings");
+    assert!(settings.contains(arg(&lab.lent("donor-1").0)) && !settings.contains(arg(&third)));
+
     lab.start_donor("donor-1");
     wait_until("the first disk's donor", PATIENCE, || is_live(&lab, "donor-1"));
     assert!(lab.donor("donor-1").ended().is_none());
