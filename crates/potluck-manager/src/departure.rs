@@ -18,11 +18,12 @@ use crate::catalog::walk::Walk;
 use crate::pool::Standings;
 use crate::repair::Leaving;
 use crate::service::Service;
-use crate::survey::{Blocked, Findings, Moving, judge_file, kind_of, leaving_below};
+use crate::survey::{Findings, Moving, judge_file, kind_of, leaving_below};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_wire::control::Health;
 use rusqlite::Connection;
+use std::cmp::{Reverse, max_by_key};
 use std::collections::BTreeSet;
 
 /// Files listed by name.
@@ -115,21 +116,16 @@ pub async fn look(service: &Service, departure: &Departure) -> Result<Outlook, E
     loss.versions.sort_unstable();
     loss.versions.dedup();
     loss.files = loss.versions.len() as u64 + loss.damaged;
-    let leaving = departure.donors.iter().fold(Leaving::default(), |mut all, donor| {
-        let of = |counts: &std::collections::BTreeMap<DonorId, u64>| {
-            counts.get(donor).copied().unwrap_or_default()
-        };
+    let mut leaving = Leaving { awaited: loss.files, ..Leaving::default() };
+    for donor in &departure.donors {
         let Moving { chunks, bytes } = findings.moving.get(donor).copied().unwrap_or_default();
-        all.moving.chunks += chunks;
-        all.moving.bytes += bytes;
+        leaving.moving.chunks += chunks;
+        leaving.moving.bytes += bytes;
+        leaving.unreached += findings.unreached.get(donor).copied().unwrap_or_default();
         // A chunk that several of them hold is counted at each.
         let blocked = findings.blocked.get(donor).copied().unwrap_or_default();
-        all.blocked =
-            std::cmp::max_by_key(all.blocked, blocked, |blocked: &Blocked| blocked.chunks);
-        all.unreached += of(&findings.unreached);
-        all
-    });
-    let leaving = Leaving { awaited: loss.files, ..leaving };
+        leaving.blocked = max_by_key(leaving.blocked, blocked, |blocked| blocked.chunks);
+    }
     Ok(Outlook { leaving, loss, less_safe })
 }
 
@@ -195,7 +191,7 @@ impl Looking {
     /// Whether a file has less redundancy without what leaves than it would have with it.
     fn weakens(&self, version: &Version, layout: &Layout) -> bool {
         let health = |standings| judge_file(version, layout, standings).health;
-        let measure = |health: Health| (health.tolerates, std::cmp::Reverse(health.incomplete));
+        let measure = |health: Health| (health.tolerates, Reverse(health.incomplete));
         measure(health(&self.now[1])) < measure(health(&self.staying))
     }
 
@@ -205,6 +201,21 @@ impl Looking {
         let lost = |standings: &Standings| judge_file(version, layout, standings).lost;
         let by_going = |[with, without]: &[Standings; 2]| lost(without) && !lost(with);
         lost(&self.now[1]) && (by_going(&self.now) || self.at_best.as_ref().is_none_or(by_going))
+    }
+
+    /// Counts a user's file that would be lost, or be less safe.
+    fn weigh(&mut self, version: &Version, layout: &Layout, path: &str) {
+        if self.loses(version, layout) {
+            self.loss.versions.push(version.id);
+            if self.is_told(Some(layout), self.loss.paths.len()) {
+                self.loss.paths.push(path.into());
+            }
+        } else if self.weakens(version, layout) {
+            self.less_safe.files += 1;
+            if self.is_told(Some(layout), self.less_safe.paths.len()) {
+                self.less_safe.paths.push(path.into());
+            }
+        }
     }
 
     fn page(
@@ -223,18 +234,10 @@ impl Looking {
                     if Self::lies_at(&layout, |at| self.departure.donors.contains(at)) =>
                 {
                     self.findings.add_any(&version, kind_of(root, &path), &path, &layout);
-                    // What is lost of the pool's own metadata is written anew (backup::adapting).
-                    if self.findings.own || self.departure.over.is_some() {
-                    } else if self.loses(&version, &layout) {
-                        self.loss.versions.push(version.id);
-                        if self.is_told(Some(&layout), self.loss.paths.len()) {
-                            self.loss.paths.push(at(&path));
-                        }
-                    } else if self.weakens(&version, &layout) {
-                        self.less_safe.files += 1;
-                        if self.is_told(Some(&layout), self.less_safe.paths.len()) {
-                            self.less_safe.paths.push(at(&path));
-                        }
+                    // What is lost of the pool's own metadata is written anew (backup::adapting), and
+                    // a part of what a donor holds leaves only once it is elsewhere.
+                    if !self.findings.own && self.departure.over.is_none() {
+                        self.weigh(&version, &layout, &at(&path));
                     }
                 }
                 Met::Dir | Met::File(..) => {}
