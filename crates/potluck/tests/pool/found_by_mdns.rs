@@ -88,6 +88,33 @@ fn machines_that_lie_by_mdns_lead_nobody_astray() {
     assert!(liar.log("python3").lines().count() > 1, "it was heard to be asked, and lied");
 }
 
+/// Says to the whole network where some thousand machines are that nobody asked for.
+const FLOOD: &str = r#"
+import socket, struct
+mouth = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+mouth.bind(("", 5353))
+for number in range(4000):
+    name = b"".join(bytes([len(part)]) + part for part in [b"m%d" % number, b"local"]) + b"\0"
+    said = name + struct.pack(">HHIH", 1, 1, 1 << 30, 4) + socket.inet_aton("10.77.0.3")
+    mouth.sendto(struct.pack(">6H", 0, 0x8400, 0, 1, 0, 0) + said, ("224.0.0.251", 5353))
+"#;
+
+#[test]
+fn a_machine_that_is_flooded_by_mdns_keeps_away_from_it() {
+    let test = "a_machine_that_is_flooded_by_mdns_keeps_away_from_it";
+    let names = ["lab-head", "laptop", "liar"];
+    let Some(lab) = Machines::new(test, Naming::AddressOnly, &names) else { return };
+    let [head, laptop, liar] = names.map(|name| lab.machine(name));
+    head.start(UP, "lending");
+    laptop.sh(&format!("potluck join {}", token(head, "user"))).ok();
+    wait_until("the manager to announce itself", PATIENCE, || speaks_mdns(head));
+    liar.sh(&format!("python3 -c '{FLOOD}'")).ok();
+    wait_until("the manager to keep away", PATIENCE, || {
+        head.log("potluck up").contains("floods the network") && !speaks_mdns(head)
+    });
+    laptop.sh("potluck ls").ok();
+}
+
 /// Something listens at the port of multicast DNS.
 fn speaks_mdns(machine: &Machine) -> bool {
     machine.sh("grep -qi ':14E9 ' /proc/net/udp /proc/net/udp6").code == 0
