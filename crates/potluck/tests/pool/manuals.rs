@@ -44,7 +44,11 @@ fn every_command_has_a_manual_page_with_what_its_help_says() {
 
     let mut expected = BTreeSet::from(["potluck.1".to_string()]);
     for verb in listed(&[]) {
-        expected.extend(listed(&[&verb]).iter().map(|sub| format!("potluck-{verb}-{sub}.1")));
+        for sub in listed(&[&verb]) {
+            let below = listed(&[&verb, &sub]);
+            expected.extend(below.iter().map(|last| format!("potluck-{verb}-{sub}-{last}.1")));
+            expected.insert(format!("potluck-{verb}-{sub}.1"));
+        }
         expected.insert(format!("potluck-{verb}.1"));
     }
     let name = |path: &Path| path.file_name().expect("a name").to_string_lossy().into_owned();
