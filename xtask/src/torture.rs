@@ -205,7 +205,7 @@ fn play(stage: &mut Stage) -> Result<()> {
 }
 
 fn build() -> Result<PathBuf> {
-    let built = cargo(&["build", "-p", "potluck"]).status()?;
+    let built = cargo(&["build", "--workspace", "--bin", "potluck"]).status()?;
     ensure!(built.success(), "the build failed");
     let metadata = metadata()?;
     let target = metadata["target_directory"].as_str().context("no target directory")?;
