@@ -95,7 +95,14 @@ impl Place {
     /// Compiles the program and gives a copy without line tables. Where one package alone is selected, its
     /// dependencies have other features than those that tests are built with, and are compiled once more.
     fn program(&self, profile: Profile) -> Result<PathBuf> {
-        done(&mut cargo(&["build", "--workspace", "--bin", "potluck", "--profile", profile.name()]))?;
+        done(&mut cargo(&[
+            "build",
+            "--workspace",
+            "--bin",
+            "potluck",
+            "--profile",
+            profile.name(),
+        ]))?;
         let built = match profile {
             Profile::Release => self.target.join("release/potluck"),
             Profile::Dev => self.target.join("debug/potluck"),

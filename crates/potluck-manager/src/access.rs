@@ -1,7 +1,7 @@
 //! Who may do what.
 
+use crate::callers::Caller;
 use crate::calls::Verb;
-use crate::members::Caller;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::token::Role;
 

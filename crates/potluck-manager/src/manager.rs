@@ -4,13 +4,13 @@ use crate::background;
 use crate::backup::authority::Authority;
 use crate::backup::{self, Backups, authority};
 use crate::ca::{self, Ca};
+use crate::callers::{Members, inviting_donor};
 use crate::catalog::{Catalog, Durability, Error, donors, lives, members, notes, schema, sessions};
-use crate::chronicle;
 use crate::config::ManagerConfig;
 use crate::error::ManagerError;
+use crate::event_log;
 use crate::init::update_admin_address;
 use crate::journal;
-use crate::members::{Members, inviting_donor};
 use crate::metrics::{self, Metrics};
 use crate::pool::{Giving, Limits, NewSession, Pool, Record, Switch};
 use crate::pool_time::PoolTime;
@@ -207,7 +207,7 @@ impl Manager {
             () = backup::run(Arc::clone(&service)) => {}
             () = journal::run(Arc::clone(&service)) => {}
             () = repair::run(Arc::clone(&service)) => {}
-            () = chronicle::run(Arc::clone(&service)) => {}
+            () = event_log::run(Arc::clone(&service)) => {}
             () = reach::run(Arc::clone(&service)) => {}
             () = metrics::serve(Arc::clone(&service), metrics) => {}
             () = signpost::run(Arc::clone(&service)) => {}

@@ -4,9 +4,9 @@
 //! headers and bodies have deadlines, strangers have little room and few connections, and a panic
 //! ends one call.
 
+use crate::callers::Caller;
 use crate::calls::{self, Verb};
 use crate::failure;
-use crate::members::Caller;
 use crate::reach;
 use crate::service::Service;
 use axum::Router;

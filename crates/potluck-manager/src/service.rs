@@ -2,9 +2,9 @@
 
 use crate::backup::Backups;
 use crate::ca::Ca;
+use crate::callers::Members;
 use crate::catalog::Catalog;
 use crate::config::ManagerConfig;
-use crate::members::Members;
 use crate::metrics::Metrics;
 use crate::pool::{Limits, Pool};
 use crate::pool_time::PoolTime;

@@ -15,6 +15,7 @@ mod running;
 mod service;
 mod settings;
 mod settings_file;
+mod signals;
 
 use args::{Args, Command};
 use clap::Parser;

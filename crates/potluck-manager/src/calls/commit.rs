@@ -2,10 +2,10 @@
 
 use super::prepare::{Against, UnknownKey};
 use super::{Answer, session};
+use crate::callers::Caller;
 use crate::catalog::commit::{self, Batch, PreparedFile, Refused};
 use crate::catalog::{Durability, Error, chunks, conversions, placements, spaces};
 use crate::failure;
-use crate::members::Caller;
 use crate::pool::Ticketed;
 use crate::service::Service;
 use potluck_core::chunk::ChunkName;

@@ -1,11 +1,11 @@
 //! Copies inside the pool, which move no bytes.
 
 use super::Answer;
+use crate::callers::Caller;
 use crate::catalog::copies::{self, Copied, Outcome, Wanted};
 use crate::catalog::versions::Version;
 use crate::catalog::{Durability, Error};
 use crate::failure;
-use crate::members::Caller;
 use crate::service::Service;
 use potluck_wire::control::{CopiedFile, CopiedFiles, CopyFiles, NotCopied};
 use potluck_wire::error::Failure;

@@ -2,6 +2,7 @@
 
 use super::Answer;
 use crate::audit;
+use crate::callers::Caller;
 use crate::catalog::chunks::ChunkId;
 use crate::catalog::lives::Life;
 use crate::catalog::placements::{self, Told};
@@ -9,7 +10,6 @@ use crate::catalog::{Durability, Error};
 use crate::catalog::{donors, gc};
 use crate::failure;
 use crate::hold;
-use crate::members::Caller;
 use crate::pool::{Enlisted, PageDone, Pool};
 use crate::repair;
 use crate::service::Service;

@@ -1,7 +1,7 @@
 //! How members find the pool again when its manager moves.
 
 use super::Answer;
-use crate::members::Caller;
+use crate::callers::Caller;
 use crate::service::Service;
 use potluck_wire::control::{Find, Found};
 use potluck_wire::error::Failure;

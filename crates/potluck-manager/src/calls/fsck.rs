@@ -1,13 +1,13 @@
 //! Listing files that are not as safe as they should be (PROMISES L1).
 
 use super::Answer;
-use super::settling::{settled, up_to_date};
+use super::held_up::{donors_reported, up_to_date};
+use crate::callers::Caller;
 use crate::catalog::Error;
 use crate::catalog::entries::{self, Place};
 use crate::catalog::units::{self, Layout, Met, Piece};
 use crate::catalog::versions::{self, Version};
 use crate::catalog::walk::Walk;
-use crate::members::Caller;
 use crate::pool::{Pool, Standings};
 use crate::service::Service;
 use crate::survey::{judge_file, judge_own_file};
@@ -27,7 +27,7 @@ const PAGE_ENTRIES: usize = 5000;
 
 impl Answer for Fsck {
     async fn answer(self, service: Arc<Service>, _: Caller) -> Result<FsckReport, Failure> {
-        settled(&service, Pool::expects_listings).await;
+        donors_reported(&service, Pool::expects_listings).await;
         up_to_date(&service).await;
         let (standings, doubted) = {
             let (pool, now) = (service.pool(), service.time.tick());

@@ -1,9 +1,9 @@
 //! Taking lent space back.
 
 use super::{Answer, concerned, no_donor};
+use crate::callers::Caller;
 use crate::departure::{self, Departure, Loss};
 use crate::give_back;
-use crate::members::Caller;
 use crate::service::Service;
 use potluck_core::ids::DonorId;
 use potluck_core::size::count;

@@ -1,8 +1,8 @@
 //! What admins decide about the safety of data.
 
 use super::Answer;
+use crate::callers::Caller;
 use crate::hold;
-use crate::members::Caller;
 use crate::service::Service;
 use potluck_wire::control::{Done, GcResume, ReclaimUnknown, ReclaimingUnknown};
 use potluck_wire::error::{ErrorKind, Failure, code};

@@ -2,12 +2,12 @@
 
 use super::Answer;
 use crate::ca::ProvenKey;
+use crate::callers::{Caller, Who, inviting_donor};
 use crate::catalog::members::{self, Member, NewMember};
 use crate::catalog::tokens::{self, Certified, NewToken, Token};
 use crate::catalog::{Durability, Error};
 use crate::departure::{self, Removal};
 use crate::failure;
-use crate::members::{Caller, Who, inviting_donor};
 use crate::service::Service;
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{DonorId, MemberId};

@@ -1,9 +1,9 @@
 //! Listings, facts, sums, and changes to names.
 
-use super::settling::settled;
+use super::held_up::donors_reported;
 use super::{Answer, fsck, health};
+use crate::callers::Caller;
 use crate::catalog::{Durability, lists, names};
-use crate::members::Caller;
 use crate::pool::Pool;
 use crate::service::Service;
 use crate::survey::{chunk_facts, judge_file};
@@ -46,7 +46,7 @@ impl Answer for Stat {
             stated.chunks = version.chunks;
             stated.chunk_size = version.chunk_size;
             if version.chunks > 0 {
-                settled(&service, Pool::expects_listings).await;
+                donors_reported(&service, Pool::expects_listings).await;
             }
             let standings = service.pool().standings(service.time.tick());
             stated.donors = health::shares(&service, &facts.layout);

@@ -1,9 +1,9 @@
 //! Changes of policy.
 
 use super::Answer;
+use crate::callers::Caller;
 use crate::catalog::{Durability, goals};
 use crate::failure;
-use crate::members::Caller;
 use crate::service::Service;
 use potluck_core::policy::{BadPolicy, Override, Policy};
 use potluck_wire::control::{PolicyChanged, PolicySet};

@@ -1,10 +1,10 @@
 //! Opening files for reading, and reports of copies that could not be read.
 
-use super::settling::settled;
+use super::held_up::donors_reported;
 use super::{Answer, ticketing};
+use crate::callers::Caller;
 use crate::catalog::placements::CopyState;
 use crate::catalog::{Error, chunks, open, placements};
-use crate::members::Caller;
 use crate::service::Service;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::DonorId;
@@ -22,7 +22,8 @@ impl Answer for Open {
         let holders =
             page.files.iter().flat_map(|file| file.holders.iter().chain(&file.parity_holders));
         let everybody: BTreeSet<DonorId> = holders.flatten().copied().collect();
-        settled(&service, |pool| everybody.iter().any(|donor| pool.expects_report(*donor))).await;
+        donors_reported(&service, |pool| everybody.iter().any(|donor| pool.expects_report(*donor)))
+            .await;
         let contacts = {
             let now = service.time.tick();
             ticketing::contacts(&service.pool(), everybody, now)

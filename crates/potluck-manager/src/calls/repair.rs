@@ -2,9 +2,9 @@
 
 use super::status::{donors, waits};
 use super::{Answer, concerned};
+use crate::callers::Caller;
 use crate::catalog::stats::Stats;
 use crate::catalog::{self, Durability, notes};
-use crate::members::Caller;
 use crate::repair;
 use crate::service::Service;
 use crate::trial;

@@ -1,7 +1,8 @@
 //! Write sessions: reserve, offer, grow, renew, abort.
 
-use super::settling::settled;
+use super::held_up::donors_reported;
 use super::{Answer, ticketing};
+use crate::callers::Caller;
 use crate::catalog::check_condition;
 use crate::catalog::chunks::{self, Found, Kept};
 use crate::catalog::dir_policies;
@@ -10,7 +11,6 @@ use crate::catalog::sessions::{self, StoredSession};
 use crate::catalog::spaces::{self, Space};
 use crate::catalog::{Durability, Error};
 use crate::failure;
-use crate::members::Caller;
 use crate::pool::{NewSession, Pool, Ticketed};
 use crate::service::{InSession, Service};
 use potluck_core::chunk::INLINE_MAX;
@@ -100,7 +100,7 @@ impl Answer for Reserve {
         // What lives in the catalog needs no donor.
         let bytes = self.bytes.map(|bytes| if bytes <= INLINE_MAX { 0 } else { bytes });
         if bytes != Some(0) {
-            settled(&service, Pool::expects_reports).await;
+            donors_reported(&service, Pool::expects_reports).await;
         }
         let redundancy = new.policy.redundancy();
         let opened = with_room(&service, |pool| {
@@ -166,7 +166,7 @@ async fn keep(service: &Service, new: &NewSession, ticketed: &Ticketed) -> Resul
 impl Answer for Grow {
     async fn answer(self, service: Arc<Service>, caller: Caller) -> Result<Grown, Failure> {
         let (entered, _in_session) = enter(&service, self.session, &caller)?;
-        settled(&service, Pool::expects_reports).await;
+        donors_reported(&service, Pool::expects_reports).await;
         let (session, redundancy) = (self.session, entered.policy.redundancy());
         if self.bytes == 0 {
             let contacts = {
@@ -219,7 +219,7 @@ impl Answer for Offer {
     async fn answer(self, service: Arc<Service>, caller: Caller) -> Result<Offered, Failure> {
         let (_, _in_session) = enter(&service, self.session, &caller)?;
         // Copies of a donor that has not listed them count for nothing: all would be sent again.
-        settled(&service, Pool::expects_listings).await;
+        donors_reported(&service, Pool::expects_listings).await;
         let (session, names, ack) = (self.session, self.chunks.0, self.ack);
         // First the protection, then the question: what is found in use now stays (pool.rs).
         let new = service.pool().offer(&session, &names);

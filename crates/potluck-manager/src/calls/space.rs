@@ -1,9 +1,9 @@
 //! Making, removing and listing spaces.
 
 use super::Answer;
+use crate::callers::Caller;
 use crate::catalog::{Durability, spaces};
 use crate::failure;
-use crate::members::Caller;
 use crate::service::Service;
 use potluck_core::path::check_space;
 use potluck_core::seal::SpaceKey;

@@ -1,12 +1,12 @@
 //! The pool at one moment.
 
 use super::Answer;
+use super::held_up::up_to_date;
 use super::repair::with_changes;
-use super::settling::up_to_date;
+use crate::callers::Caller;
 use crate::catalog::stats::Stats;
 use crate::catalog::{Error, journal, spaces};
 use crate::give_back;
-use crate::members::Caller;
 use crate::pool::Pool;
 use crate::repair::Unseen;
 use crate::service::Service;

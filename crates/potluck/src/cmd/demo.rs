@@ -8,7 +8,7 @@ mod throwaway;
 use super::Ending;
 use crate::args::Demo;
 use crate::output::{Output, count, table};
-use crate::{progress_bar, ready};
+use crate::{progress_bar, signals};
 use compare::Compare;
 use potluck_client::get::{self, ByteRange};
 use potluck_client::pool::Client;
@@ -64,7 +64,7 @@ struct DonorShare {
 
 pub async fn run(args: Demo, output: &Output) -> Result<Ending, Failure> {
     let sample = Sample::find(args.file.as_deref())?;
-    let stopped = ready::asked_to_stop(); // before there is anything to leave behind
+    let stopped = signals::asked_to_stop(); // before there is anything to leave behind
     let mut pool = ThrowawayPool::new(args.dir.as_deref())?;
     let report = tokio::select! {
         report = show(&mut pool, &sample, output) => report.map(Some),

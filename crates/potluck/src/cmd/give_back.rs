@@ -1,6 +1,8 @@
 //! `potluck give-back`: an owner takes lent space back. `potluck nodes drain` is the admin's side
 //! of the same.
 
+pub mod part;
+
 use super::Ending;
 use super::donors::percent_given;
 use super::lend::OwnDonor;

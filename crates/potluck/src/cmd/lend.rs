@@ -8,10 +8,10 @@ use super::join;
 use crate::args::{Given, Lend};
 use crate::keys::{self, Daemon};
 use crate::output::Output;
-use crate::ready;
 use crate::running::Running;
 use crate::settings::{self, Settings};
 use crate::settings_file::SettingsFile;
+use crate::{ready, signals};
 pub use further::{OwnDonor, daemon_of, donors_of, lend_no_more, removal, states};
 use lent::Started;
 pub use lent::{Lent, STATES};
@@ -31,7 +31,7 @@ pub async fn run(args: Lend, settings: &Settings, output: &Output) -> Result<End
     if args.add {
         return further::add(&args, settings, output).await;
     }
-    let (stopped, hangups) = ready::daemon_signals();
+    let (stopped, hangups) = signals::daemon_signals();
     let state = absolute(&args.state.unwrap_or_else(|| settings.donor_dir()))?;
     if let Some(token) = &args.token {
         join::donor(token, args.name, &state).await?;

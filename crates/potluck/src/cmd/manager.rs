@@ -6,10 +6,10 @@ use super::Ending;
 use crate::args::{self, ManagerAction, ManagerOptions};
 use crate::keys::Daemon;
 use crate::output::Output;
-use crate::ready;
 use crate::running::{Running, tell_reloaded};
 use crate::settings::{self, Settings};
 use crate::settings_file::SettingsFile;
+use crate::{ready, signals};
 use potluck_manager::{Controls, Made, Manager, ManagerConfig};
 use potluck_wire::env::Env;
 use potluck_wire::error::Failure;
@@ -31,7 +31,7 @@ pub async fn run(
         Some(ManagerAction::Backup(args)) => return restore::backup(args, settings, output).await,
         None => {}
     }
-    let (stopped, hangups) = ready::daemon_signals();
+    let (stopped, hangups) = signals::daemon_signals();
     let state = args.state.unwrap_or_else(|| settings.manager_dir());
     let Started { mut made, manager, mut tuning } = start(&args.options, state, output).await?;
     ready::announce(args.options.ready_file.as_deref(), manager.address())?;

@@ -16,7 +16,6 @@ mod invite;
 mod join;
 mod leave;
 mod lend;
-mod lend_less;
 mod ls;
 pub mod man;
 mod manager;
@@ -42,8 +41,8 @@ use crate::INTERRUPTED;
 use crate::args::Command;
 use crate::output::Output;
 use crate::progress_bar;
-use crate::ready;
 use crate::settings::Settings;
+use crate::signals;
 use potluck_client::pool::Client;
 use potluck_wire::control::Find;
 use potluck_wire::error::{ErrorKind, Failure};
@@ -90,8 +89,11 @@ pub async fn run(
             let donors = own_donors(&state, args.dir.as_deref(), settings, &watched)?;
             let client = &donors[0].1;
             if args.is_part() {
-                return until_stopped(client, lend_less::run(args, &state, client, output, shown))
-                    .await;
+                return until_stopped(
+                    client,
+                    give_back::part::run(args, &state, client, output, shown),
+                )
+                .await;
             }
             until_stopped(client, give_back::run(args, &state, &donors, output, shown)).await
         }
@@ -142,10 +144,10 @@ fn own_donors(
 async fn until_stopped_alone(
     work: impl Future<Output = Result<Ending, Failure>>,
 ) -> Result<Ending, Failure> {
-    ready::second_stop_ends(INTERRUPTED);
+    signals::second_stop_ends(INTERRUPTED);
     tokio::select! {
         ending = work => ending,
-        () = ready::asked_to_stop() => Ok(Ending::Interrupted),
+        () = signals::asked_to_stop() => Ok(Ending::Interrupted),
     }
 }
 

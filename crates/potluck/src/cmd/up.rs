@@ -6,9 +6,9 @@ use super::{Ending, join, lend, manager};
 use crate::args::Up;
 use crate::keys::{self, Daemon};
 use crate::output::Output;
-use crate::ready;
 use crate::settings::{self, Settings};
 use crate::settings_file::SettingsFile;
+use crate::{ready, signals};
 use potluck_donor::{Claiming, STATE_FILES};
 use potluck_wire::addresses::{Address, Addresses, DONOR_PORT};
 use potluck_wire::control::Invite;
@@ -23,7 +23,7 @@ use std::path::Path;
 const OWN_TOKEN_SECONDS: u64 = 60;
 
 pub async fn run(args: Up, settings: &Settings, output: &Output) -> Result<Ending, Failure> {
-    let (stopped, hangups) = ready::daemon_signals();
+    let (stopped, hangups) = signals::daemon_signals();
     let (manager_dir, donor_dir) = match &args.state {
         Some(state) => (state.join("manager"), state.join("donor")),
         None => (settings.manager_dir(), settings.donor_dir()),

@@ -9,15 +9,15 @@ use std::time::Duration;
 /// After this much of the manager's life nobody is held up any more: a donor that still has not
 /// reported died with the earlier life. Longer than a donor pauses between two tries, and shorter
 /// than a caller waits for an answer.
-const SETTLING: Duration = Duration::from_secs(6);
+const ASSEMBLING: Duration = Duration::from_secs(6);
 /// Who asks for a verdict waits no longer than this for a word that is overdue.
 const OVERDUE_PATIENCE: Duration = Duration::from_secs(10);
 /// Between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(25);
 
 /// Holds a call up while `expects` says that donors are still to report.
-pub async fn settled(service: &Service, expects: impl Fn(&Pool) -> bool) {
-    while service.time.uptime() < SETTLING && expects(&service.pool()) {
+pub async fn donors_reported(service: &Service, expects: impl Fn(&Pool) -> bool) {
+    while service.time.uptime() < ASSEMBLING && expects(&service.pool()) {
         tokio::time::sleep(LOOK_EVERY).await;
     }
 }

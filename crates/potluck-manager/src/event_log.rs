@@ -55,7 +55,7 @@ struct Look {
 
 /// What the log has said of the pool.
 #[derive(Debug, Default)]
-struct Chronicle {
+struct EventLog {
     donors: BTreeMap<DonorId, Presence>,
     repair: Option<Repairing>,
     /// Chunks that had been made at the last look, and their bytes.
@@ -90,10 +90,10 @@ pub async fn run(service: Arc<Service>) {
     }
     let mut interval = tokio::time::interval(EVERY);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut chronicle = Chronicle::default();
+    let mut event_log = EventLog::default();
     loop {
         interval.tick().await;
-        for line in chronicle.compare(&look(&service, &chronicle)) {
+        for line in event_log.compare(&look(&service, &event_log)) {
             match line {
                 Line::Warn(said) => tracing::warn!("{said}"),
                 Line::Info(said) => tracing::info!("{said}"),
@@ -102,7 +102,7 @@ pub async fn run(service: Arc<Service>) {
     }
 }
 
-fn look(service: &Service, chronicle: &Chronicle) -> Look {
+fn look(service: &Service, event_log: &EventLog) -> Look {
     let now = service.time.tick();
     let (donors, repair, made_last) = {
         let mut pool = service.pool();
@@ -133,7 +133,7 @@ fn look(service: &Service, chronicle: &Chronicle) -> Look {
     let survey = service.keeper.kept().failed.clone();
     let why = survey.map(|why| format!("how safe files are could not be looked at: {why}"));
     add("survey", others(why), "how safe files are can be looked at again");
-    let was_short = chronicle.troubles.contains_key("space");
+    let was_short = event_log.troubles.contains_key("space");
     add("space", short_of_space(&donors, was_short), "there is enough space again");
     for donor in &donors {
         let named = called(&donor.name, donor.donor);
@@ -170,7 +170,7 @@ fn seconds(seconds: u64) -> humantime::FormattedDuration {
     humantime::format_duration(Duration::from_secs(seconds))
 }
 
-impl Chronicle {
+impl EventLog {
     /// What there is to say.
     fn compare(&mut self, look: &Look) -> Vec<Line> {
         let mut lines = Vec::new();

@@ -2,11 +2,11 @@
 //! donor's settings and the rest stays lent: the cap holds at once, and the pool moves elsewhere what
 //! the donor holds beyond it.
 
-use super::Ending;
-use super::give_back::{GoesOn, Place, hindrances, moving};
-use super::lend::absolute;
-use super::set::one_of;
+use super::{GoesOn, Place, hindrances, moving};
 use crate::args;
+use crate::cmd::Ending;
+use crate::cmd::lend::absolute;
+use crate::cmd::set::one_of;
 use crate::keys::{self, Daemon};
 use crate::output::Output;
 use crate::progress_bar;

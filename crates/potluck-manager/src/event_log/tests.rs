@@ -28,14 +28,14 @@ fn said(lines: Vec<Line>) -> Vec<String> {
 
 #[test]
 fn a_donors_silence_its_end_and_its_return_are_said_once_each() {
-    let mut chronicle = Chronicle::default();
+    let mut event_log = EventLog::default();
     let mut all = Vec::new();
     let mut second = 0;
     let mut pass = |state, seconds: u64| {
         for silent in 1..=seconds {
             second += 1;
             let silent = if state == DonorState::Live { 0 } else { silent };
-            all.extend(said(chronicle.compare(&look(second, donor(state, silent)))));
+            all.extend(said(event_log.compare(&look(second, donor(state, silent)))));
         }
     };
     pass(DonorState::Silent, 3); // the manager has just started
@@ -59,25 +59,25 @@ fn a_donors_silence_its_end_and_its_return_are_said_once_each() {
 
 #[test]
 fn an_announced_absence_is_no_warning() {
-    let mut chronicle = Chronicle::default();
-    chronicle.compare(&look(1, donor(DonorState::Live, 0)));
+    let mut event_log = EventLog::default();
+    event_log.compare(&look(1, donor(DonorState::Live, 0)));
     let away = DonorStatus { away_seconds: Some(7200), ..donor(DonorState::Away, 60) };
     assert_eq!(
-        said(chronicle.compare(&look(2, away))),
+        said(event_log.compare(&look(2, away))),
         ["donor basement (3) is away, as was announced; it is waited for 2h more"]
     );
 }
 
 #[test]
 fn one_repair_in_several_steps_begins_and_ends_once() {
-    let mut chronicle = Chronicle::default();
+    let mut event_log = EventLog::default();
     let mut at = |second, queued: u64, made: u64, stuck| {
         let mut look = look(second, donor(DonorState::Live, 0));
         let (made_bytes, bytes_left) = (made << 20, queued << 20);
         let queued = vec![0, queued];
         look.repair =
             RepairState { queued, bytes_left, made, made_bytes, stuck, ..Default::default() };
-        said(chronicle.compare(&look))
+        said(event_log.compare(&look))
     };
     assert_eq!(at(1, 0, 7, 0), [""; 0]);
     assert_eq!(at(2, 40, 7, 0), ["repair began: 40 chunks to make, 40.0 MiB"]);
@@ -100,12 +100,12 @@ fn one_repair_in_several_steps_begins_and_ends_once() {
 
 #[test]
 fn a_trouble_is_said_when_it_begins_and_when_it_is_over_however_its_words_change() {
-    let mut chronicle = Chronicle::default();
+    let mut event_log = EventLog::default();
     let mut at = |second, why: Option<&str>| {
         let mut look = look(second, donor(DonorState::Live, 0));
         let trouble = |why: &str| Trouble { begun: why.into(), over: "well again".into() };
         look.troubles = why.map(|why| ("backup".into(), trouble(why))).into_iter().collect();
-        said(chronicle.compare(&look))
+        said(event_log.compare(&look))
     };
     assert_eq!(at(1, Some("no room for 8 MiB")), ["! no room for 8 MiB"]);
     assert_eq!(at(2, Some("no room for 9 MiB")), [""; 0]);
