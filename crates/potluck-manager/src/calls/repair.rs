@@ -1,6 +1,6 @@
 //! Looking at repair and steering it; absence, trust, scrub.
 
-use super::status::{donors, waits};
+use super::status::{awaited, donors};
 use super::{Answer, concerned};
 use crate::callers::Caller;
 use crate::catalog::stats::Stats;
@@ -24,17 +24,17 @@ const LONGEST_ABSENCE: Duration = Duration::from_secs(365 * 86_400);
 impl Answer for RepairStatus {
     async fn answer(self, service: Arc<Service>, _: Caller) -> Result<RepairState, Failure> {
         let stats = service.stats.get(&service.catalog, &service.time).await?;
+        let awaited = awaited(&service, &donors(&service, &stats));
         let state = service.pool().repair_state(service.time.tick());
-        let mut state = with_changes(state, &stats);
-        waits(&service, &donors(&service, &stats), &mut state);
-        Ok(state)
+        Ok(with_changes(state, awaited, &stats))
     }
 }
 
-/// The state with the files whose redundancy is being changed.
-pub(super) fn with_changes(state: RepairState, stats: &Stats) -> RepairState {
+/// The state with what it waits for, and with the files whose redundancy is being changed.
+pub(super) fn with_changes(state: RepairState, awaited: RepairState, stats: &Stats) -> RepairState {
     let Stats { changing, changing_bytes, .. } = *stats;
-    RepairState { changing, changing_bytes, ..state }
+    let RepairState { not_known, begins_seconds, waits_for, .. } = awaited;
+    RepairState { changing, changing_bytes, not_known, begins_seconds, waits_for, ..state }
 }
 
 impl Answer for RepairControl {
@@ -63,7 +63,8 @@ impl Answer for RepairControl {
             service.keeper.hurry(now);
         }
         let stats = service.stats.get(&service.catalog, &service.time).await?;
-        Ok(with_changes(state, &stats))
+        let awaited = awaited(&service, &donors(&service, &stats));
+        Ok(with_changes(state, awaited, &stats))
     }
 }
 

@@ -52,8 +52,9 @@ impl Answer for Status {
         let fault = service.catalog.disk_fault().map(|why| unwritable(&service, &why));
         // What cannot be written for that reason is no fault of donors.
         let others = |failed: Option<String>| failed.filter(|_| fault.is_none());
+        let awaited = awaited(&service, &donors);
         let mut pool = service.pool();
-        let repair = with_changes(pool.repair_state(now), &stats);
+        let repair = with_changes(pool.repair_state(now), awaited, &stats);
         let (interrupted_uploads, interrupted_bytes) = pool.parked();
         let mut status = PoolStatus {
             verdict: Verdict::default(),
@@ -88,7 +89,6 @@ impl Answer for Status {
             catalog_fault: fault,
         };
         drop(pool);
-        waits(&service, &status.donors, &mut status.repair);
         if status.spaces.iter().any(|space| !space.surveyed && space.files > 0) {
             service.keeper.look_again(now); // somebody wants to know
         }
@@ -122,15 +122,20 @@ fn unseen_now(service: &Service, donors: &[DonorStatus]) -> Option<Unseen> {
     service.keeper.unseen(&unheard)
 }
 
-/// What repair waits for though nothing is to be made yet, as far as anybody knows.
-pub(super) fn waits(service: &Service, donors: &[DonorStatus], repair: &mut RepairState) {
+/// A state of repair that says nothing but what it waits for though nothing is to be made yet, as far as
+/// anybody knows. Look at it first and at what is to be made then: a survey that ends in between has
+/// handed out what it found.
+pub(super) fn awaited(service: &Service, donors: &[DonorStatus]) -> RepairState {
     let unseen = unseen_now(service, donors);
     let fresh = service.keeper.not_seen_gone(donors);
-    repair.not_known = unseen.and_then(|unseen| verdict::unseen_why(donors, &unseen)).or(fresh);
     let waiting = donors.iter().filter(|donor| donor.chunks > 0);
     let waiting = waiting.filter_map(|donor| Some((donor.given_up_seconds?, &donor.name)));
-    repair.begins_seconds = waiting.clone().map(|(seconds, _)| seconds).min();
-    repair.waits_for = waiting.map(|(_, name)| name.clone()).collect();
+    RepairState {
+        not_known: unseen.and_then(|unseen| verdict::unseen_why(donors, &unseen)).or(fresh),
+        begins_seconds: waiting.clone().map(|(seconds, _)| seconds).min(),
+        waits_for: waiting.map(|(_, name)| name.clone()).collect(),
+        ..RepairState::default()
+    }
 }
 
 /// How safe each space is, as of the last survey.
