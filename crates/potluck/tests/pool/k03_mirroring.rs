@@ -101,9 +101,10 @@ fn k03_every_protocol_survives_the_death_of_a_donor_in_mid_write() {
             lab.bring_back(&[&victim]);
         }
         assert_same(&lab.cli.cat(&path), &content, &format!("{mirror} without {victim}"));
+        wait_until("two copies to live", PATIENCE, || {
+            lab.cli.json(&["stat", &path])["live_copies"] == 2
+        });
         lab.cli.wait_safe(&path);
-        let shares = lab.cli.json(&["stat", &path]);
-        assert_eq!(shares["live_copies"], 2, "{shares}");
         if !mirror.ends_with("async") {
             lab.bring_back(&[&victim]);
         }

@@ -3,6 +3,7 @@
 use super::content::{arg, assert_same, file};
 use super::lab::Lab;
 use super::waiting::PATIENCE;
+use rustix::process::Signal;
 use std::io::Read;
 use std::time::Instant;
 
@@ -63,9 +64,11 @@ fn p07_a_copy_to_a_file_fails_over_too_and_says_so() {
     lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
     let (input, content) = file(lab.dir(), "input", 9, 8 << 20);
     lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
-    lab.kill_donor("donor-2");
+    // The manager notices a process that dies at once, and one that hangs after seconds.
+    lab.donor("donor-2").signal(Signal::STOP);
     let to = lab.dir().join("out");
     let report = lab.cli.json(&["cp", "pot://lab/f", arg(&to)]);
+    lab.kill_donor("donor-2");
     assert!(report["failovers"].as_u64() > Some(0), "{report}");
     assert_same(&std::fs::read(&to).expect("the copy"), &content, "the copy");
     // Nothing more than the copies can die.
