@@ -43,7 +43,7 @@ mod tickets;
 
 pub use error::DonorError;
 pub use state::{STATE_FILES, lent_dirs};
-pub use store::{Claiming, Owner, Removed, StoreError, remove as remove_store};
+pub use store::{Claiming, Owner, Removed, StoreError, remove as remove_store, stored_chunks};
 
 use disk::Disk;
 use errands::Errands;

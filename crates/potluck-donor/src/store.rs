@@ -38,7 +38,7 @@ pub(crate) use inventory::Cursor;
 pub(crate) use layout::{Layout, chunk_of};
 pub(crate) use marker::{Claim, Claimant, KnownStore, StoreId, claim, make_dirs};
 pub use marker::{Claiming, Owner, StoreError};
-pub use removal::{Removed, remove};
+pub use removal::{Removed, remove, stored_chunks};
 pub(crate) use trailer::{Origin, TRAILER, file_len, stored_len};
 pub(crate) use usage::{Usage, taken};
 pub(crate) use verify::Verdict;

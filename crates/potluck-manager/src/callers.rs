@@ -105,10 +105,20 @@ impl Members {
         let Member { id, role, name, revoked, .. } = &entry.member;
         if *revoked {
             let what = format!("{role} {id} ({name}) was removed from the pool, or left it");
-            return Err(Failure::new(ErrorKind::Auth, code::REVOKED, what).hint(
-                "to join again: `potluck leave` takes what is left of this membership away, then \
-                 ask an admin for a new token (`potluck invite`)",
-            ));
+            // What a donor holds is not asked about any more when it is taken away.
+            let hint = match role {
+                Role::Donor => {
+                    "to bring back all that is stored there: ask an admin for a new token (`potluck \
+                     invite --role donor`), then `potluck join TOKEN --state NEW` and `potluck lend DIR \
+                     --adopt-store --state NEW`; `potluck leave` deletes what is left of this membership, \
+                     the lent directory with it"
+                }
+                Role::User | Role::Admin => {
+                    "to join again: `potluck leave` takes what is left of this membership away, then \
+                     ask an admin for a new token (`potluck invite`)"
+                }
+            };
+            return Err(Failure::new(ErrorKind::Auth, code::REVOKED, what).hint(hint));
         }
         entry.seen_wall_ms.store(wall_ms, Ordering::Relaxed);
         Ok(Who { member: *id, role: *role, name: name.clone() })

@@ -135,6 +135,8 @@ struct Looking {
     now: [Standings; 2],
     /// … as they would be if nothing left them, …
     staying: Standings,
+    /// … and if those of them that were given up came back, …
+    returned: Standings,
     /// … and the first two if those that were given up came back. `None` while it is not known of all
     /// others what they have.
     at_best: Option<[Standings; 2]>,
@@ -169,6 +171,7 @@ impl Looking {
             at_best: known.then(|| pair(&standings.all_back())),
             now: pair(&standings),
             staying: standings.staying(donors),
+            returned: standings.staying(donors).back(donors),
             departure: departure.clone(),
             findings,
             loss: Loss::default(),
@@ -188,11 +191,15 @@ impl Looking {
         told < LISTED && self.departure.told.is_none_or(at)
     }
 
-    /// Whether a file has less redundancy without what leaves than it would have with it.
+    /// Whether a file has less redundancy without what leaves than it would have with it, or less than
+    /// promised where what was given up would mend that.
     fn weakens(&self, version: &Version, layout: &Layout) -> bool {
         let health = |standings| judge_file(version, layout, standings).health;
-        let measure = |health: Health| (health.tolerates, Reverse(health.incomplete));
-        measure(health(&self.now[1])) < measure(health(&self.staying))
+        let measure = |health: &Health| (health.tolerates, Reverse(health.incomplete));
+        let without = health(&self.now[1]);
+        let lacks = without.incomplete > 0 || without.tolerates < Some(without.promised);
+        measure(&without) < measure(&health(&self.staying))
+            || lacks && measure(&without) < measure(&health(&self.returned))
     }
 
     /// Whether a file that lies there is lost because they go. One that cannot be read as it is, is not,

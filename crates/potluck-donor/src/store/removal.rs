@@ -61,6 +61,25 @@ pub fn remove(dir: &Path, owner: &Owner) -> Result<Removed, StoreError> {
     })
 }
 
+/// How many chunks are in the store of a lent directory, by the files there. Zero where there is no store.
+pub fn stored_chunks(dir: &Path) -> io::Result<u64> {
+    let (mut dirs, mut chunks) = (vec![Layout::new(dir).chunks().to_owned()], 0);
+    while let Some(dir) = dirs.pop() {
+        let entries = match fs::read_dir(dir) {
+            Err(why) if why.kind() == io::ErrorKind::NotFound => continue,
+            entries => entries?,
+        };
+        for entry in entries {
+            let entry = entry?;
+            match entry.file_type()?.is_dir() {
+                true => dirs.push(entry.path()),
+                false => chunks += 1,
+            }
+        }
+    }
+    Ok(chunks)
+}
+
 /// Whether nothing is in a directory but what belongs to its file system itself.
 fn is_empty(dir: &Path) -> io::Result<bool> {
     for entry in fs::read_dir(dir)? {

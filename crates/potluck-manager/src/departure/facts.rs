@@ -85,13 +85,22 @@ impl Facts {
         }
         let Leaving { moving, blocked, awaited, unreached } = self.leaving;
         if self.gone {
-            return match awaited {
-                0 => say(
+            return match (awaited, unreached) {
+                (0, 0) => say(
                     Going::Now,
                     format!("{name} is given up, and no file needs what it had"),
                     "",
                 ),
-                files => say(
+                (0, chunks) => say(
+                    Going::Stuck,
+                    format!(
+                        "{name} is given up, and {} that it had {} not been made again elsewhere",
+                        count(chunks, "chunk"),
+                        if chunks == 1 { "has" } else { "have" },
+                    ),
+                    "bring it back, or wait until they have: `potluck repair status`",
+                ),
+                (files, _) => say(
                     Going::Stuck,
                     format!("{name} is given up, and {} only it has", need(files)),
                     "bring it back; `potluck nodes rm --force` loses these files",
@@ -248,6 +257,11 @@ mod tests {
                 Facts { leaving: lacks(0, 1), ..gone.clone() },
                 Going::Stuck,
                 "1 file needs what only it has",
+            ),
+            (
+                Facts { leaving: lacks(2, 0), ..gone.clone() },
+                Going::Stuck,
+                "2 chunks that it had have not been made again",
             ),
             (Facts { surveyed: false, ..gone }, Going::NotKnown, "being looked at"),
         ] {

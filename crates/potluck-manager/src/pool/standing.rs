@@ -230,8 +230,13 @@ impl Standings {
 
     /// The same if all donors that were given up came back with all they had.
     pub fn all_back(&self) -> Self {
+        self.back(&self.0.keys().copied().collect())
+    }
+
+    /// The same if those of these donors that were given up came back.
+    pub fn back(&self, donors: &BTreeSet<DonorId>) -> Self {
         let mut back = self.clone();
-        for standing in back.0.values_mut().filter(|at| at.worth == Worth::Lost) {
+        for standing in back.each(donors).filter(|at| at.worth == Worth::Lost) {
             (standing.worth, standing.worth_leaving) = (Worth::Silent, Worth::Silent);
         }
         back

@@ -186,7 +186,8 @@ pub struct Findings {
     pub moving: BTreeMap<DonorId, Moving>,
     /// What of that nobody takes.
     pub blocked: BTreeMap<DonorId, Blocked>,
-    /// Chunks at donors that leave and are not heard, which files are less safe without.
+    /// Chunks at donors that leave and are not heard, or were given up, which files are less safe
+    /// without.
     pub unreached: BTreeMap<DonorId, u64>,
     /// Files that cannot be read and that donors which were given up may bring back.
     pub awaited: BTreeMap<DonorId, u64>,

@@ -26,11 +26,17 @@ pub struct Blocked {
 }
 
 impl Findings {
-    /// A chunk lacks copies: those at donors that leave and are not heard would be of use.
+    /// A chunk lacks copies: those at donors that leave and are not heard would be of use, and so would
+    /// those at donors that were given up.
     pub(super) fn note_unreached(&mut self, piece: &Piece) {
         for (donor, _) in piece.holders.iter().filter(|_| !self.own) {
             let standing = self.standings.get(*donor);
-            if standing.is_some_and(|at| at.leaves(&piece.name) && at.worth == Worth::Silent) {
+            let is_of_use = |at: &Standing| match at.worth {
+                Worth::Silent => at.leaves(&piece.name),
+                Worth::Lost => true,
+                Worth::Counts | Worth::Source => false,
+            };
+            if standing.is_some_and(is_of_use) {
                 *self.unreached.entry(*donor).or_default() += 1;
             }
         }

@@ -40,6 +40,8 @@ struct Plan<'a> {
     would_remove: Vec<&'a Path>,
     /// The service that would be stopped and removed.
     service: Option<&'static str>,
+    /// Chunks here of donors that were removed: nobody can be asked any more whether files need them.
+    unasked_chunks: u64,
     /// What is to be done by hand where manager and donor are one process.
     beside_manager: Option<&'static str>,
     #[serde(skip)]
@@ -78,7 +80,10 @@ pub async fn run(
         refuse_last_admin(one).await?;
     }
     let together = together(&open).await?;
-    let plan = Plan::new(&memberships, together.as_ref(), args.now, settings)?;
+    let unasked = open.iter().filter(|one| one.was_removed());
+    let unasked_chunks = unasked.map(|one| stored(&one.membership.lent)).sum();
+    let plan =
+        Plan { unasked_chunks, ..Plan::new(&memberships, together.as_ref(), args.now, settings)? };
     if args.caution.dry_run {
         output.result(&plan, Plan::text);
         return Ok(Ending::Done);
@@ -144,6 +149,11 @@ fn choice(dir: &Path) -> String {
         Ok(Identity { about, .. }) => format!("{option} (the {})", record::who(&about)),
         Err(_) => option,
     }
+}
+
+/// Chunks in lent directories. What cannot be counted cannot be removed either, and is said then.
+fn stored(dirs: &[PathBuf]) -> u64 {
+    dirs.iter().filter_map(|dir| potluck_donor::stored_chunks(dir).ok()).sum()
 }
 
 /// The last admin cannot leave, and hears that before anything is asked.
@@ -242,6 +252,11 @@ impl<'a> Open<'a> {
         }
     }
 
+    /// Whether it is a donor that an admin removed.
+    fn was_removed(&self) -> bool {
+        self.membership.about.role == Role::Donor && self.held.is_none()
+    }
+
     fn place(&self) -> Place<'_> {
         let cancel =
             format!("potluck give-back --cancel --state {}", self.membership.dir.display());
@@ -309,6 +324,7 @@ impl<'a> Plan<'a> {
             would_remove: memberships.iter().flat_map(Membership::here).collect(),
             service: service.map(|_| Service::Lend.unit()),
             beside_manager: removal::beside_manager(&own.dir, settings)?,
+            unasked_chunks: 0,
             now,
         })
     }
@@ -320,6 +336,17 @@ impl<'a> Plan<'a> {
         };
         let mut lines: Vec<_> = self.memberships.iter().map(ends).collect();
         lines.extend(self.holds.map(|held| becomes(held, self.now)));
+        lines.extend((self.unasked_chunks > 0).then(|| {
+            format!(
+                "! {} here, and nobody can be asked whether files need them, for the membership was ended \
+                 by an admin. To bring them back instead: `potluck join TOKEN --state NEW`, then `potluck \
+                 lend DIR --adopt-store --state NEW`",
+                match self.unasked_chunks {
+                    1 => "1 chunk is".to_owned(),
+                    more => format!("{} are", count(more, "chunk")),
+                }
+            )
+        }));
         lines
             .extend(self.would_remove.iter().map(|dir| format!("removed here: {}", dir.display())));
         lines.extend(self.service.map(|unit| format!("stopped and removed here: {unit}")));

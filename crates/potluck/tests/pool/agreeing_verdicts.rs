@@ -162,6 +162,28 @@ fn a_live_donor_that_files_need_to_be_as_safe_as_promised_is_not_removed() {
     assert!(!lab.cli.is_safe("pot://lab/twice"), "as was said");
 }
 
+/// A donor that was given up is removed once its data is on others, and what it has is not deleted unsaid.
+#[test]
+fn a_dead_donor_with_copies_that_nobody_could_make_again_is_not_removed() {
+    let mut lab = lab(2);
+    store(&lab, "twice", 14, &["--copies", "2"]);
+    lab.kill_donor("donor-2");
+    wait_until("it to be given up", PATIENCE, || lab.cli.donor("donor-2")["state"] == "gone");
+    wait_until("that to be seen", PATIENCE, || lab.cli.space("lab")["incomplete"] == 1);
+    let why = assert_all_say(&lab, "dead with the second copies", "donor-2", "stuck");
+    assert!(why.contains("have not been made again elsewhere"), "{why}");
+    let refused = lab.cli.fails(10, &["nodes", "rm", "donor-2", "-y"]);
+    assert!(refused.message.contains("pot://lab/twice"), "{refused:?}");
+    assert!(
+        refused.hint.contains("bring it back") && refused.hint.contains("--now"),
+        "{refused:?}"
+    );
+    lab.cli.ok(&["nodes", "rm", "donor-2", "-y", "--now"]);
+    let state = lab.donor_state("donor-2");
+    let plan = lab.cli.ok(&["leave", "-n", "--state", arg(&state)]).text();
+    assert!(plan.contains("chunks are here") && plan.contains("--adopt-store"), "{plan}");
+}
+
 #[test]
 fn no_plan_promises_an_end_that_there_cannot_be() {
     let mut lab = Lab::manager_only(&["--gc-grace", "1s"]);
