@@ -156,12 +156,26 @@ impl Client {
     /// Calls the manager for work that is under way: while it is away, or its donors have not
     /// reported yet, asks again.
     pub async fn call_patiently<C: Call>(&self, request: &C) -> Result<C::Reply, Failure> {
+        self.call_under_way(request, DONORS_PATIENCE).await
+    }
+
+    /// The same for who waits for donors in a way of its own, or for none: only a manager that is away
+    /// is waited for here.
+    pub async fn call_for_manager<C: Call>(&self, request: &C) -> Result<C::Reply, Failure> {
+        self.call_under_way(request, Duration::ZERO).await
+    }
+
+    async fn call_under_way<C: Call>(
+        &self,
+        request: &C,
+        donors: Duration,
+    ) -> Result<C::Reply, Failure> {
         let under_way = self.patience.under_way;
         self.repeat(request, |failure| match failure.code.as_str() {
             code::NO_MANAGER => under_way,
             // Over is over.
             code::NO_SESSION => Duration::ZERO,
-            _ if failure.kind == ErrorKind::Retry => DONORS_PATIENCE,
+            _ if failure.kind == ErrorKind::Retry => donors,
             _ => Duration::ZERO,
         })
         .await

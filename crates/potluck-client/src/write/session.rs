@@ -86,7 +86,7 @@ impl SessionCalls {
         let grow = Grow { session: self.session, bytes, avoid };
         match wait {
             true => self.client.call_patiently(&grow).await,
-            false => self.client.call(&grow).await,
+            false => self.client.call_for_manager(&grow).await,
         }
     }
 

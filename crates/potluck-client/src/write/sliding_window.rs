@@ -46,6 +46,10 @@ use potluck_wire::ticket::Acknowledged;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
+/// What helps a write that ended in the middle, for those whom it waited for are away.
+const GOES_ON: &str = "what was sent is kept for a while: run the same command again when they can be \
+    reached, and it goes on from there";
+
 /// Stores `items` under an open session, until all that can become visible is; copies that an
 /// asynchronous protocol makes afterwards are the second part of the result.
 pub async fn write(
@@ -64,8 +68,12 @@ pub async fn write(
     window.renew_later();
     if let Err(failure) = window.run(Window::all_visible).await {
         // What may work later goes on from here; anything else is not tried again as it is.
-        window.session.abort(failure.kind == ErrorKind::Retry).await;
-        return Err(failure);
+        let goes_on = failure.kind == ErrorKind::Retry;
+        window.session.abort(goes_on).await;
+        return Err(match goes_on && window.outage.has_begun() {
+            true => failure.hint(GOES_ON),
+            false => failure,
+        });
     }
     let mut report = window.report.clone();
     report.pending_copies = window.forwarded_later + window.pending_copies();

@@ -2,7 +2,7 @@
 
 use super::content::{arg, assert_same, bytes, file};
 use super::lab::{Lab, Lending};
-use super::machines::{Machines, Naming};
+use super::machines::{Machine, Machines, Naming};
 use super::program::code_of;
 use super::tap::Tap;
 use super::waiting::{PATIENCE, pause, wait_until};
@@ -130,6 +130,23 @@ with open('file', 'rb') as file:
 #[test]
 fn an_upload_goes_on_after_its_machines_cable_was_pulled_and_sends_nothing_twice() {
     let test = "an_upload_goes_on_after_its_machines_cable_was_pulled_and_sends_nothing_twice";
+    upload_through(test, Duration::from_secs(15), |laptop, away| match away {
+        true => laptop.unplug(),
+        false => laptop.plug_in(),
+    });
+}
+
+/// Every address is unreachable at once then, and for longer than a manager is waited for by a command
+/// that has moved nothing.
+#[test]
+fn an_upload_goes_on_after_its_machines_interface_was_down_and_sends_nothing_twice() {
+    let test = "an_upload_goes_on_after_its_machines_interface_was_down_and_sends_nothing_twice";
+    upload_through(test, Duration::from_secs(34), |laptop, away| {
+        laptop.sh(&format!("ip link set eth0 {}", if away { "down" } else { "up" })).ok();
+    });
+}
+
+fn upload_through(test: &str, away_for: Duration, away: impl Fn(&Machine, bool)) {
     let names = ["lab-head", "bench-2", "laptop"];
     let Some(lab) = Machines::new(test, Naming::AddressOnly, &names) else { return };
     let [head, bench, laptop] = names.map(|name| lab.machine(name));
@@ -152,13 +169,13 @@ fn an_upload_goes_on_after_its_machines_cable_was_pulled_and_sends_nothing_twice
     let before = sent();
     let upload = "sh -c 'python3 paced.py | potluck cp - pot://lab/file; echo ended with $?'";
     laptop.start(upload, "under way");
-    laptop.unplug();
-    pause(Duration::from_secs(15));
+    away(laptop, true);
+    pause(away_for);
     wait_until("the upload to say whom it waits for", PATIENCE, || {
         laptop.log("sh -c").contains("waiting for up to 10")
     });
     assert!(!laptop.log("sh -c").contains("ended"), "{}", laptop.log("sh -c"));
-    laptop.plug_in();
+    away(laptop, false);
     wait_until("the upload to end", 3 * PATIENCE, || laptop.log("sh -c").contains("ended with"));
     assert!(laptop.log("sh -c").contains("ended with 0"), "{}", laptop.log("sh -c"));
     laptop.sh("potluck cat pot://lab/file | cmp - file").ok();

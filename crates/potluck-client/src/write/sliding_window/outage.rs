@@ -13,6 +13,8 @@ use potluck_wire::error::{ErrorKind, Failure, code};
 pub(super) struct Outage {
     /// Whether a donor has taken anything yet.
     begun: bool,
+    /// Whether donors were waited for in vain.
+    given_up: bool,
     /// Pauses between the tries, while none of them is under way.
     pauses: Option<Pauses>,
     /// Whether the next try is under way.
@@ -23,7 +25,7 @@ impl Outage {
     /// Whether too few donors are something to wait for.
     pub fn is_waited_for(&self, refusal: &Failure) -> bool {
         let away = refusal.kind == ErrorKind::Retry && refusal.code != code::NO_MANAGER;
-        self.begun && away && refusal.code != code::NO_SESSION
+        self.begun && !self.given_up && away && refusal.code != code::NO_SESSION
     }
 
     /// Whether a donor has taken anything yet.
@@ -36,6 +38,7 @@ impl Window {
     /// A donor took something.
     pub(super) fn end_outage(&mut self) {
         self.outage.begun = true;
+        self.outage.given_up = false;
         self.outage.pauses = None;
     }
 
@@ -68,7 +71,7 @@ impl Window {
         self.outage.waiting = false;
         match reached {
             // The refusal stands, and is what the write fails with.
-            None => self.outage.begun = false,
+            None => self.outage.given_up = true,
             Some(Ok(grown)) => {
                 let live = grown.donors.iter().filter(|donor| donor.live);
                 let live: Vec<DonorId> = live.map(|donor| donor.donor).collect();
