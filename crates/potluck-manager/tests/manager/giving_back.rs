@@ -179,7 +179,9 @@ async fn what_is_lost_anyway_keeps_no_donor() {
     assert_eq!(look(0).await, ["pot://lab/single/4"], "the other is not lost by this one");
     assert!(look(1).await.is_empty(), "the other of the two has enough with what is there");
     let dead = MemberId(crew.members[1].id().0);
-    admin.call(&Revoke::of(dead)).await.expect("removed");
+    let refused = admin.call(&Revoke::of(dead)).await.expect_err("it may bring the file back");
+    assert_eq!(&*refused.code, code::NOT_EMPTY, "{refused:?}");
+    admin.call(&Revoke { now: true, ..Revoke::of(dead) }).await.expect("removed");
     assert_eq!(look(2).await.len(), 1, "now it needs this one");
     assert_eq!(look(0).await.len(), 2, "and the one that is there");
     let dead = MemberId(crew.members[2].id().0);
