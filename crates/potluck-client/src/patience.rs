@@ -12,7 +12,7 @@ pub struct Patience {
     /// Once work has begun: for the manager.
     pub under_way: Duration,
     /// Once something was moved: for donors, counted from the last byte. Before, and where this is
-    /// nothing, too few donors are an error as soon as they are known to be (PROMISES A2).
+    /// nothing, too few donors are an error as soon as they are known to be (promise A2).
     pub donors: Duration,
 }
 

@@ -95,7 +95,7 @@ pub enum CutError {
     /// It could not be read.
     #[error(transparent)]
     Read(#[from] io::Error),
-    /// What was encoded does not decode to what it was made from (PROMISES I2).
+    /// What was encoded does not decode to what it was made from (promise I2).
     #[error("its erasure code does not give back what was encoded")]
     Miscoded,
 }

@@ -93,7 +93,7 @@ impl From<KeepFree> for String {
     }
 }
 
-/// The owner's limits (DESIGN §7 a, b).
+/// The owner's limits.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
     /// The most bytes Potluck may hold.

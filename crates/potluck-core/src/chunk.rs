@@ -13,7 +13,7 @@ pub const MIN_CHUNK: u32 = 64 << 10;
 /// The largest chunk size a policy may ask for.
 pub const MAX_CHUNK: u32 = 64 << 20;
 /// The default: large enough that per-chunk work vanishes, small enough that a slow donor holds
-/// up little (DESIGN §4).
+/// up little.
 pub const DEFAULT_CHUNK: u32 = 4 << 20;
 /// What sealing may add to a chunk's length.
 pub const SEAL_OVERHEAD: u32 = 16;
@@ -152,7 +152,7 @@ impl Verifier {
 
 /// Builds a file's digest from its chunks' plaintext digests, in order: the digest of the chunk
 /// itself when there is only one, otherwise the root over them; of an empty file, BLAKE3 of
-/// nothing (DESIGN §1).
+/// nothing.
 #[derive(Debug, Default)]
 pub struct FileDigest {
     chunks: u64,

@@ -1,4 +1,4 @@
-//! Erasure codes: m data chunks and k parity chunks of which any m give back all (DESIGN §4).
+//! Erasure codes: m data chunks and k parity chunks of which any m give back all.
 //!
 //! GF(2^8), polynomial 0x11D, the systematic Vandermonde matrix that klauspost/reedsolomon and its
 //! many ports default to (docs/format/erasure.md has test vectors). What is encoded are *stored*

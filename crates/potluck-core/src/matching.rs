@@ -1,6 +1,6 @@
 //! Matching: how many chunks of a group lie where they can be lost only one at a time.
 //!
-//! Counting copies is not enough (PROMISES D3): a donor that holds two chunks of a group is lost
+//! Counting copies is not enough (promise D3): a donor that holds two chunks of a group is lost
 //! with both. So the chunks are matched to distinct donors, or to distinct failure domains, by
 //! augmenting paths (Kuhn's algorithm); a group has at most 24 chunks, each with a few holders.
 

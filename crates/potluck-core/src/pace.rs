@@ -1,7 +1,7 @@
 //! Pacing: what a client learns of each donor, and how much it lets one owe.
 //!
 //! The window of a donor follows what it really delivers, so a slow donor holds one chunk while
-//! fast ones stream: it gets fewer chunks and stalls nobody (DESIGN §6).
+//! fast ones stream: it gets fewer chunks and stalls nobody.
 
 use crate::clock::Tick;
 use crate::ids::DonorId;

@@ -5,7 +5,7 @@
 //! chunk of which n copies are asked (1 of n equal shards). Donors fail together with their
 //! *domain*: what their owner says fails with them, else each by itself. A unit is therefore as
 //! safe as the largest *matching* of its shards to distinct domains, however many copies there
-//! are (PROMISES D3: matching, not counting).
+//! are (promise D3: matching, not counting).
 
 use crate::clock::Tick;
 use crate::ids::DonorId;

@@ -1,7 +1,7 @@
 //! Sealing: what leaves a client of a sealed space is unreadable to donors and to the network.
 //!
 //! AES-256-GCM with a key of its own for every plaintext, derived from the space key and the
-//! plaintext's digest (DESIGN §4). Equal plaintext in one space therefore seals to equal bytes,
+//! plaintext's digest. Equal plaintext in one space therefore seals to equal bytes,
 //! and dedups; across spaces nothing can be compared. A key seals exactly one plaintext, so the
 //! nonce may be constant.
 
@@ -11,7 +11,7 @@ use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use serde::{Deserialize, Serialize};
 
 /// What bytes are sealed as; authenticated with them, so that one cannot be passed off as the
-/// other (PROMISES I3).
+/// other (promise I3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Meaning {
     /// A chunk of a file.
@@ -114,7 +114,7 @@ impl SpaceKey {
     }
 }
 
-/// What a record of the pool's own is; authenticated with it (PROMISES I3).
+/// What a record of the pool's own is; authenticated with it (promise I3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum RecordKind {

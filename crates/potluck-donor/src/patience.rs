@@ -15,7 +15,7 @@ const IDLE: Duration = Duration::from_secs(120);
 /// A frame's head must be complete this long after its first byte.
 const HEAD: Duration = Duration::from_secs(5);
 /// We wait this long for each [`WINDOW_BYTES`] of a body, in either direction. With the ticks, a peer
-/// that moves one byte a second, or stops after a good start, is gone within 30 s (PROMISES X3).
+/// that moves one byte a second, or stops after a good start, is gone within 30 s (promise X3).
 const WINDOW: Duration = Duration::from_secs(15);
 /// A hundredth of a slow Wi-Fi link.
 const WINDOW_BYTES: u64 = 64 << 10;

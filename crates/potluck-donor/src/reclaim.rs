@@ -1,6 +1,6 @@
 //! What is removed from a store, and why: leftovers of earlier lives at the start, chunks on a
 //! tombstone, and what was set aside when its room is needed. Nothing is ever removed for being
-//! absent from a list (PROMISES D5).
+//! absent from a list (promise D5).
 
 use crate::store::{Change, Store, chunk_of, stored_len, taken};
 use potluck_core::chunk::ChunkName;

@@ -1,5 +1,5 @@
 //! Reading back everything that is held, round after round, so that a chunk that rots is found
-//! while there are others to make it from again (PROMISES R1).
+//! while there are others to make it from again (promise R1).
 //!
 //! A round takes as long as the owner's machine is meant to notice nothing of it; by order it is
 //! faster. Where it is, is remembered: desktops are switched off every evening, and a round that

@@ -1,7 +1,7 @@
 //! The donor's port: an HTTP/1.1 server that `curl` can talk to, and the upgrade to bulk.
 //!
 //! A stranger gets a task, two small buffers and a few seconds. Only a peer whose first frame is
-//! authentic gets a thread and, with its first put, a buffer for pieces (PROMISES X3).
+//! authentic gets a thread and, with its first put, a buffer for pieces (promise X3).
 
 mod sockets;
 mod upgrade;
@@ -39,7 +39,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// hyper wants at least this much; all of a request's head must fit.
 const REQUEST_BUFFER: usize = 8 << 10;
 
-const _: () = assert!(REQUEST_BUFFER + HEAD_BUFFER <= 64 << 10, "PROMISES X3");
+const _: () = assert!(REQUEST_BUFFER + HEAD_BUFFER <= 64 << 10, "promise X3");
 
 /// Accepts connections for ever.
 pub(crate) struct Door {

@@ -4,7 +4,7 @@
 //! has thrown the bytes away cannot answer. Of a chunk with one copy, another donor fetches it and
 //! compares it with its name. Ten donors' worth of challenges a minute ask every donor some 140
 //! times a day: one that lost 5 % of its chunks is found within a day but once in a thousand
-//! (PROMISES R2).
+//! (promise R2).
 
 use crate::catalog::placements;
 use crate::catalog::{Durability, Error, donors};

@@ -1,7 +1,7 @@
 //! The pool's certificate authority: it vouches for the manager and for every member.
 //!
 //! Certificates are valid from 1975 to 4096, so that no clock, however wrong, locks anybody out
-//! (PROMISES C1); rights end by the member list, never by a date.
+//! (promise C1); rights end by the member list, never by a date.
 
 use crate::error::ManagerError;
 use potluck_core::chunk::Digest;

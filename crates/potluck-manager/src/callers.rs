@@ -92,7 +92,7 @@ impl Members {
     }
 
     /// Who shows the certificate with this fingerprint, at this wall time. Asked for each request,
-    /// so that a revocation ends open connections too (PROMISES X5).
+    /// so that a revocation ends open connections too (promise X5).
     pub fn identify(&self, fingerprint: &Digest, wall_ms: i64) -> Result<Who, Failure> {
         let members = self.0.read().expect("no holder panics");
         let Some(entry) = members.get(fingerprint) else {

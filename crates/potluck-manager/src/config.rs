@@ -55,7 +55,7 @@ impl Default for ManagerConfig {
             advertise: Vec::new(),
             metrics_listen: None,
             lease: Duration::from_secs(30),
-            // With the lease before it and the grace after it, less than an hour (PROMISES D2).
+            // With the lease before it and the grace after it, less than an hour (promise D2).
             resume_window: Duration::from_secs(50 * 60),
             gc_grace: Duration::from_secs(60),
             suspect_after: Duration::from_secs(5),

@@ -1,5 +1,5 @@
 //! Garbage collection: chunks that no file has used for a while are deleted, in two phases that
-//! are at least one step apart (PROMISES D5).
+//! are at least one step apart (promise D5).
 //!
 //! Why no chunk that somebody needs is ever deleted:
 //! 1. A chunk is condemned only while no file uses it and no session has offered it.
@@ -20,7 +20,7 @@ use std::time::Duration;
 /// Chunks handled in one step, each phase.
 const PER_STEP: usize = 4096;
 /// How long a chunk that is gone from everywhere is remembered, in case that a writer whose
-/// session is over still sends it: then it is found and reclaimed again (PROMISES D2).
+/// session is over still sends it: then it is found and reclaimed again (promise D2).
 const REMEMBERED: Duration = Duration::from_secs(3600);
 
 /// The collector, and how far it is round.

@@ -1,4 +1,4 @@
-//! The hold: while the pool may know more than this catalog does, nothing is reclaimed (PROMISES D5).
+//! The hold: while the pool may know more than this catalog does, nothing is reclaimed (promise D5).
 //!
 //! Every donor remembers the highest epoch it heard, which start of a manager that was, and how
 //! many changes it told of. A manager that meets a life outside its catalog's pedigree, or one that

@@ -2,7 +2,7 @@
 //!
 //! Tickets, tokens, and the grace of unused chunks are measured on it. It stands still while no
 //! manager runs and follows the monotonic clock while one does, so a wall clock that jumps ends
-//! nothing early (PROMISES C1).
+//! nothing early (promise C1).
 
 use potluck_core::clock::{SharedClock, Tick};
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Bringing a manager back whose machine or directory is lost: from its recovery kit and a checkpoint.
 //!
 //! What comes back never deletes anything by itself: garbage collection is held until an admin ends
-//! it, because the pool may know more than a checkpoint does (PROMISES D5).
+//! it, because the pool may know more than a checkpoint does (promise D5).
 
 mod collect;
 mod fetch;

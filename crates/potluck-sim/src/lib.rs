@@ -3,7 +3,7 @@
 //! [`run::run`] plays one scenario: a manager, four donors and three clients under turmoil, with
 //! what they take from outside (time, chance, disks, network: [`host`], [`disk`], [`net`]) decided by
 //! a seed. [`plan`] is what the seed expands to, [`faults`] does it, [`history`] and [`checks`] know
-//! what the promises (PROMISES.md) ask of the result, and [`trace`] writes down what happened.
+//! what the promises (docs/promises.md) ask of the result, and [`trace`] writes down what happened.
 //!
 //! A run needs a process of its own to be the same every time: libraries keep counters in statics.
 //! tests/simulation.rs sees to that.

@@ -1,4 +1,4 @@
-//! Whole pools under seeded faults: what PROMISES.md says, for every seed that is tried.
+//! Whole pools under seeded faults: what docs/promises.md says, for every seed that is tried.
 //!
 //! - `POTLUCK_SIM_SEEDS=200` tries so many seeds;
 //! - `POTLUCK_SIM_CASE='liar/BitFlip/2 copies/1'` instead of a seed plays one of `cases`;

@@ -12,7 +12,7 @@ use potluck_core::entropy::Entropy;
 use potluck_core::policy::AckLevel;
 use std::time::Duration;
 
-/// How long the other side may be silent while it owes something (PROMISES A2).
+/// How long the other side may be silent while it owes something (promise A2).
 const PATIENCE: Duration = Duration::from_secs(8);
 /// Bytes a second below which a whole get is given up, though some bytes come again and again: at
 /// this rate a chunk of the default size takes half a minute.

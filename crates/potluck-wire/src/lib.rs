@@ -1,6 +1,6 @@
 //! Everything that crosses a socket in Potluck, both ends of each message in one place.
 //!
-//! Two planes (DESIGN §3). *Control* is JSON calls over HTTP/1.1 and mutual TLS between anybody
+//! Two planes. *Control* is JSON calls over HTTP/1.1 and mutual TLS between anybody
 //! and the manager: [`control`] holds the messages, [`call`] the caller's side, [`identity`] and
 //! [`tls`] who is who. *Bulk* carries chunks between clients and donors on raw TCP after an HTTP
 //! upgrade: [`ticket`] says what a connection may do, [`upgrade`] opens it, [`bulk`] frames it.

@@ -1,7 +1,7 @@
 //! Mutual TLS 1.3 on the control plane, under the pool's own CA.
 //!
 //! Certificates never expire in practice: rights end by the manager's member list, and a clock
-//! two days off must not lock anybody out (PROMISES C1).
+//! two days off must not lock anybody out (promise C1).
 
 use crate::identity::{Identity, fingerprint};
 use crate::net::{BoxFuture, BoxStream, Detached, Stream};

@@ -1,4 +1,4 @@
-//! Versions of the wire, one line each; a pool runs mixed versions one minor apart (PROMISES U1).
+//! Versions of the wire, one line each; a pool runs mixed versions one minor apart (promise U1).
 
 /// The product's version, as every role announces it.
 pub const PRODUCT: &str = env!("CARGO_PKG_VERSION");

@@ -5,7 +5,7 @@
 //! answers it again. An identity that is there is never replaced, and what can be found out without
 //! the manager is found out before the token is used.
 
-use crate::settings::{self, Joined};
+use crate::command_settings::{self, Joined};
 use potluck_core::chunk::Digest;
 use potluck_wire::call::Caller;
 use potluck_wire::control::Join;
@@ -76,13 +76,13 @@ pub async fn join(
             let begun = seat.pending().filter(|begun| begun.token == Digest::of(&token.secret.0));
             if Identity::exists(&seat.dir) {
                 // Interrupted before it had its name.
-                let identity = settings::load_identity(&seat.dir)?;
+                let identity = command_settings::load_identity(&seat.dir)?;
                 let dir = seat.settle(pools, &identity)?;
                 if begun.is_some() {
                     return Ok((identity, dir));
                 }
             }
-            let member = settings::joined(pools).into_iter().find(|own| own.ca == token.ca);
+            let member = command_settings::joined(pools).into_iter().find(|own| own.ca == token.ca);
             if let Some(own) = member {
                 let _ = fs::remove_dir(&seat.dir); // nothing is in it
                 return Err(is_member(&own));

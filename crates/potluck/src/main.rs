@@ -3,7 +3,8 @@
 mod args;
 mod checked_toml;
 mod cmd;
-mod config;
+mod command_settings;
+mod config_file;
 mod confirm;
 mod enrolment;
 mod keys;
@@ -12,10 +13,9 @@ mod output;
 mod progress_bar;
 mod ready;
 mod running;
-mod service;
-mod settings;
 mod settings_file;
 mod signals;
+mod systemd;
 
 use args::{Args, Command};
 use clap::Parser;
@@ -23,7 +23,7 @@ use output::Output;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::process::ExitCode;
 
-/// The exit code of something interrupted by its user (DESIGN §9).
+/// The exit code of something interrupted by its user.
 const INTERRUPTED: u8 = 130;
 
 fn main() -> ExitCode {
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
         Command::Man(args) => return end(cmd::man::run(args, &output), &output),
         _ => {}
     }
-    let settings = match settings::Settings::resolve(&args.global) {
+    let settings = match command_settings::Settings::resolve(&args.global) {
         Ok(settings) => settings,
         Err(failure) => return output.fail(&failure),
     };

@@ -1,4 +1,4 @@
-//! A daemon's settings file: what it was told on the command line, by `potluck set`, or by hand. It
+//! A daemon's `settings.toml`: what it was told on the command line, by `potluck set`, or by hand. It
 //! holds only what was set; comments and order are people's own and stay.
 
 use crate::checked_toml::{self, Source};

@@ -1,6 +1,6 @@
-//! Whole pools: the real binary as real processes on loopback, one test or more for each numbered
-//! point of an issue, named after it: `p05_…` tests point 5 of “One pool, end to end”, `k04_…` point 4
-//! of “Redundancy that heals itself”.
+//! Whole pools: the real binary as real processes on loopback, or on machines made of namespaces. Files
+//! are named by the behaviour they test. A letter and a number in front of a name (`p05_`, `k04_`) only
+//! keep together what belongs together: `p` is a pool's everyday work, `k` is redundancy that heals itself.
 //!
 //! Every test has a pool of its own in its own temporary directory; ports are picked by the
 //! system; all processes die with the test that started them; every log is kept and searched for

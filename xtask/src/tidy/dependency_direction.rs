@@ -2,7 +2,8 @@
 
 use super::tree::{Offence, Tree};
 
-pub const REASON: &str = "core <- wire <- {donor, manager, client}, client <- fronts (DESIGN §2); roles meet on the wire";
+pub const REASON: &str =
+    "core <- wire <- {donor, manager, client}, client <- fronts; roles meet on the wire";
 
 /// Each package of ours and which of ours it may use, in tests too.
 const MAY_USE: &[(&str, &[&str])] = &[

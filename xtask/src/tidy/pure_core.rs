@@ -4,7 +4,7 @@ use super::rust_text::{code, line_of, words};
 use super::tree::{Offence, Tree};
 use super::use_paths::imports;
 
-pub const REASON: &str = "core is pure (DESIGN §2): one input, one output, no machine underneath";
+pub const REASON: &str = "core is pure: one input, one output, no machine underneath";
 
 const CORE: &str = "potluck-core";
 const WAITING: &[&str] = &["tokio", "std::fs", "std::net", "std::process", "std::thread"];

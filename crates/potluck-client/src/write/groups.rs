@@ -259,7 +259,7 @@ impl Groups {
     pub fn acked(&mut self, name: &ChunkName, ack: Ack) {
         let Some(shard) = self.shards.get_mut(name) else { return };
         shard.under_way.retain(|donor| *donor != ack.0);
-        // Copies are counted by donors, never by answers (PROMISES D3).
+        // Copies are counted by donors, never by answers (promise D3).
         if !shard.acks.iter().any(|(donor, ..)| *donor == ack.0) {
             shard.acks.push(ack);
         }

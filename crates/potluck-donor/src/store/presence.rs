@@ -1,5 +1,5 @@
 //! Whether the store is where it should be: disks are pulled, unmounted, and brought back, while
-//! the daemon goes on (PROMISES S3).
+//! the daemon goes on (promise S3).
 
 use super::usage::{Asking, Fault};
 use super::{Aside, Store, marker};

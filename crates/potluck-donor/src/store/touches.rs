@@ -1,4 +1,4 @@
-//! Who was put when: what makes a tombstone stale (PROMISES D5).
+//! Who was put when: what makes a tombstone stale (promise D5).
 //!
 //! Every put of this life counts one touch, also of a chunk that was there. A tombstone carries the
 //! count at which the manager knew the chunk to be nobody's; a chunk touched later is somebody's.

@@ -1,4 +1,4 @@
-//! How much of the disk Potluck takes, and the promise that it never takes more (DESIGN §7 a, b).
+//! How much of the disk Potluck takes, and the promise that it never takes more.
 
 use crate::disk::Space;
 use potluck_core::budget::{DiskState, Limits, excess, room};

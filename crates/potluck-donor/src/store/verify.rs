@@ -1,4 +1,4 @@
-//! Reading a chunk back to see whether it still is what its name says (PROMISES R1).
+//! Reading a chunk back to see whether it still is what its name says (promise R1).
 
 use super::{Change, Refusal, Store, stored_len};
 use crate::disk::{OldFile, is_broken};

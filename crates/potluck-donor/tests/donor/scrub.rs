@@ -1,4 +1,4 @@
-//! What rots is found without anybody asking for it (PROMISES R1), what is asked is answered, and
+//! What rots is found without anybody asking for it (promise R1), what is asked is answered, and
 //! who may say what a chunk is.
 
 use crate::pool::{GIB, Pool, SESSION, content};

@@ -1,4 +1,4 @@
-//! Anything at all on the port: bounded, and the daemon lives (PROMISES X3).
+//! Anything at all on the port: bounded, and the daemon lives (promise X3).
 
 use crate::pool::{Pool, content};
 use potluck_core::chunk::ChunkName;

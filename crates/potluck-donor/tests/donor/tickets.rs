@@ -1,4 +1,4 @@
-//! What a ticket allows, and nothing more (PROMISES X2).
+//! What a ticket allows, and nothing more (promise X2).
 
 use crate::manager::DONOR;
 use crate::pool::{Pool, SESSION, content};

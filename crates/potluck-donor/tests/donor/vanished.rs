@@ -1,4 +1,4 @@
-//! What vanishes under a running donor: its whole disk, or single files (PROMISES S3, L1).
+//! What vanishes under a running donor: its whole disk, or single files (promises S3, L1).
 
 use crate::manager::Book;
 use crate::pool::{Pool, content};

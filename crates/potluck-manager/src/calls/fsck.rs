@@ -1,4 +1,4 @@
-//! Listing files that are not as safe as they should be (PROMISES L1).
+//! Listing files that are not as safe as they should be (promise L1).
 
 use super::Answer;
 use super::held_up::{donors_reported, up_to_date};

@@ -1,4 +1,4 @@
-//! Whether a written file has the copies that its acknowledgement stands for (PROMISES D3).
+//! Whether a written file has the copies that its acknowledgement stands for (promise D3).
 //!
 //! A donor counts as holder of a chunk by a receipt of the session, or by what the pool knows, unless
 //! it is not trusted or deletes what it has without waiting; one that is given up counts by a

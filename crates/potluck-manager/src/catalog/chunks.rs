@@ -95,7 +95,7 @@ pub struct Kept {
 }
 
 /// Keeps a chunk that no file uses for a session that has offered it; `false` if it is on its way
-/// out already, or gone: then only a new put brings it back (PROMISES D5).
+/// out already, or gone: then only a new put brings it back (promise D5).
 ///
 /// Called in the order of all changes: a chunk that was to be condemned later is unused only from now
 /// on, and is not.

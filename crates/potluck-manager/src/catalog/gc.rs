@@ -1,4 +1,4 @@
-//! Unused chunks on their way out, in two phases (PROMISES D5).
+//! Unused chunks on their way out, in two phases (promise D5).
 //!
 //! First a chunk is condemned here, durably. Only then are donors ordered to delete their copies,
 //! and their word that a copy is gone takes its placement away.

@@ -3,7 +3,7 @@
 //! A copy of a catalog, however it was made, ends with the life that it was copied from, at the
 //! number of changes that this life had made by then. Donors remember which life they heard last,
 //! and how many changes it told of. A life that is not in the pedigree, or that went on after the
-//! pedigree left it, has made changes that this catalog does not know (PROMISES D5).
+//! pedigree left it, has made changes that this catalog does not know (promise D5).
 //!
 //! Changes are counted, not timed: a manager that is killed and started again has all that it ever
 //! told of, so it need not be told from a copy by any grace.

@@ -129,7 +129,7 @@ fn open_file(
     Ok(file)
 }
 
-/// A recipe whose digests do not make the file's is never handed out (PROMISES D4).
+/// A recipe whose digests do not make the file's is never handed out (promise D4).
 fn check_digest(version: &Version, recipe: &[Entry]) -> Result<(), Error> {
     let mut digest = FileDigest::default();
     recipe.iter().for_each(|entry| digest.push(entry.digest));

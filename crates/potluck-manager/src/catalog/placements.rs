@@ -258,7 +258,7 @@ pub fn names_of(db: &Connection, chunks: &[ChunkId]) -> Result<Vec<(ChunkId, Chu
     Ok(names)
 }
 
-/// Counts copies as missing. Nothing is deleted: the donor may list them again (PROMISES D5).
+/// Counts copies as missing. Nothing is deleted: the donor may list them again (promise D5).
 pub fn missing(db: &Connection, donor: DonorId, chunks: &[ChunkId]) -> Result<(), Error> {
     for chunk in chunks {
         mark(db, *chunk, donor, CopyState::Missing)?;

@@ -75,7 +75,7 @@ pub fn create(path: &Path, pool: &str) -> Result<(), ManagerError> {
     make().map_err(damaged(path))
 }
 
-/// Opens the catalog at `path` for writing, after checking that it is sound (PROMISES D4: a
+/// Opens the catalog at `path` for writing, after checking that it is sound (promise D4: a
 /// damaged catalog is never served).
 pub fn open_existing(path: &Path) -> Result<Connection, ManagerError> {
     open_checked(path, "PRAGMA quick_check(1)")

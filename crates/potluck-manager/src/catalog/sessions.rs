@@ -142,7 +142,7 @@ fn names_of(blob: &[u8]) -> impl Iterator<Item = ChunkName> + '_ {
 /// session is forgotten.
 ///
 /// A name that no file uses becomes a chunk without references, assumed on each of the session's
-/// donors, whoever really received it: garbage collection asks them all (PROMISES D2, D5).
+/// donors, whoever really received it: garbage collection asks them all (promises D2, D5).
 pub fn account(
     db: &Connection,
     id: &SessionId,

@@ -1,6 +1,6 @@
 //! Chunks that donors hold and the catalog does not know, and that an admin gave up.
 //!
-//! A donor's list alone never makes a chunk garbage (PROMISES D5): what is unknown may be of a newer
+//! A donor's list alone never makes a chunk garbage (promise D5): what is unknown may be of a newer
 //! catalog. The admin's word makes it so, for the donors that are there when it is given, and for this
 //! life of the manager: after a restart another catalog may run. What the donors list from then on, and
 //! no session has offered, becomes a chunk that no file uses, and goes the way of those.

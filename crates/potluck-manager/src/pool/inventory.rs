@@ -1,7 +1,7 @@
 //! Inventories: what a donor lists after it registered, page by page.
 //!
 //! A copy that was not listed is counted as missing, unless it arrived while the inventory was
-//! under way. Nothing is deleted for it (PROMISES D5).
+//! under way. Nothing is deleted for it (promise D5).
 
 use super::Pool;
 use potluck_core::chunk::ChunkName;

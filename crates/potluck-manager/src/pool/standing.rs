@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// When so many percent of the donors are gone within [`TOGETHER`], a switch died rather than the
-/// donors (PROMISES A4).
+/// donors (promise A4).
 const TOO_MANY_PERCENT: usize = 30;
 /// In pools of fewer donors one or two are that share.
 const TOO_MANY_OF: usize = 4;
@@ -333,7 +333,7 @@ impl Pool {
             Some(_) if live => Worth::Source,
             Some(_) => Worth::Lost,
             None if live && compared => Worth::Counts,
-            // What came back after it was given up is verified before it counts (PROMISES D6).
+            // What came back after it was given up is verified before it counts (promise D6).
             None if donor.record.stale || self.is_gone(id, now) => Worth::Lost,
             None => Worth::Silent,
         }
@@ -501,7 +501,7 @@ impl Pool {
         self.switch.tripped = tripped;
     }
 
-    /// Why repair rests though donors are gone: too many of them at once (PROMISES A4).
+    /// Why repair rests though donors are gone: too many of them at once (promise A4).
     pub fn too_many_gone(&self) -> Option<String> {
         let gone = self.switch.tripped.len();
         (gone > 0).then(|| {

@@ -426,7 +426,7 @@ fn a3_a_donor_that_slept_beyond_its_grace_and_went_on_is_waited_for_at_its_next_
     pool.pass_time(at(711.0));
     assert_eq!(worth(&pool, 711.0), Worth::Silent, "it has its grace again");
 
-    // A new life counts for nothing before it has listed (PROMISES D6), silent or not.
+    // A new life counts for nothing before it has listed (promise D6), silent or not.
     pool.pass_time(at(1400.0));
     register(&mut pool, 1, 8, 1401.0);
     pool.pass_time(at(1401.0));

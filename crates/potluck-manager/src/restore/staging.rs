@@ -106,7 +106,7 @@ impl Staging {
         Ok(report)
     }
 
-    /// Donors would obey the kit's pool, and lose what the checkpoint's does not know (PROMISES D5).
+    /// Donors would obey the kit's pool, and lose what the checkpoint's does not know (promise D5).
     fn check_pool(&self, ask: &Restore, found: &Authority) -> Result<(), ManagerError> {
         let ours = Authority::new(&self.kit.pool, &fingerprint(self.ca.certificate()));
         if found.may_be(&ours) {

@@ -1,4 +1,4 @@
-//! A manager whose catalog is older than one that ran before deletes nothing (PROMISES D5).
+//! A manager whose catalog is older than one that ran before deletes nothing (promise D5).
 
 use crate::lab::{Donor, Lab, chunk, write};
 use potluck_core::ids::{DonorId, Epoch};

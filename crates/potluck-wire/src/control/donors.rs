@@ -315,7 +315,7 @@ pub struct Beat {
 pub enum Order {
     /// A tombstone: delete the chunk, unless it was touched after `touches`. The manager saw that
     /// count while no session could have been writing the chunk, so a later touch is somebody's
-    /// who needs it (PROMISES D5).
+    /// who needs it (promise D5).
     Delete {
         /// Which chunk.
         chunk: ChunkName,

@@ -1,4 +1,4 @@
-//! Bytes from enemies give an error, never a panic, and never more than their due (PROMISES X2, X3).
+//! Bytes from enemies give an error, never a panic, and never more than their due (promises X2, X3).
 
 use potluck_core::ids::DonorId;
 use potluck_wire::bulk::{HEAD_BUFFER, Inbox, SessionKeys, StreamIo};

@@ -1,6 +1,6 @@
 //! `potluck service`.
 
-use crate::service::Role;
+use crate::systemd::Role;
 use clap::Subcommand;
 use std::path::PathBuf;
 

@@ -2,8 +2,8 @@
 
 use super::Ending;
 use crate::args;
+use crate::command_settings::{self, Settings};
 use crate::output::Output;
-use crate::settings::{self, Settings};
 use potluck_wire::addresses::Addresses;
 use potluck_wire::control::Find;
 use potluck_wire::env::Env;
@@ -18,25 +18,25 @@ pub async fn run(
 ) -> Result<Ending, Failure> {
     let mut found = Vec::new();
     for dir in dirs(&args, settings)? {
-        let mut identity = settings::load_identity(&dir)?;
+        let mut identity = command_settings::load_identity(&dir)?;
         let at = Addresses::new(args.at.iter().cloned());
         if !at.is_empty() {
             identity.about.manager = at.clone();
         }
         // The manager there proves that it is this pool's, before anything is written.
         let caller = match at.is_empty() {
-            true => settings::guided(&identity, &dir)?,
-            false => settings::caller(&identity)?,
+            true => command_settings::guided(&identity, &dir)?,
+            false => command_settings::caller(&identity)?,
         };
         let answer = caller.call(&Find {}).await?;
-        let guide = settings::guided(&identity, &dir)?;
+        let guide = command_settings::guided(&identity, &dir)?;
         if let Some(manager) = &answer.manager {
             guide.learn(manager);
         }
         if let Some(guide) = guide.guide() {
             guide.remember(answer.donors, Env::system().clock.wall());
         }
-        let kept = settings::load_identity(&dir)?;
+        let kept = command_settings::load_identity(&dir)?;
         identity.about.manager = caller.manager().and(&kept.about.manager);
         identity.save_about(&dir).map_err(|error| {
             let what = format!("cannot write the identity in {}: {error}", dir.display());
@@ -70,6 +70,7 @@ fn dirs(args: &args::FindManager, settings: &Settings) -> Result<Vec<PathBuf>, F
         return own.map(|own| vec![own]);
     }
     let Ok(own) = own else { return Ok(vec![donor]) };
-    let same = settings::load_identity(&own)?.pool() == settings::load_identity(&donor)?.pool();
+    let same = command_settings::load_identity(&own)?.pool()
+        == command_settings::load_identity(&donor)?.pool();
     Ok(if same { vec![own, donor] } else { vec![own] })
 }

@@ -3,8 +3,8 @@
 use super::Ending;
 use super::members::called;
 use crate::args::{self, InviteAction, NewToken};
+use crate::command_settings::Settings;
 use crate::output::{Output, duration, table, time};
-use crate::settings::Settings;
 use potluck_client::pool::Client;
 use potluck_wire::addresses::Addresses;
 use potluck_wire::control::{

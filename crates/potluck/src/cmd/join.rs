@@ -2,9 +2,9 @@
 
 use super::Ending;
 use crate::args;
+use crate::command_settings::{self, Settings};
 use crate::enrolment::{self, Place};
 use crate::output::Output;
-use crate::settings::{self, Settings};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::identity::{About, Identity};
 use potluck_wire::token::{JoinToken, NotAToken, Role};
@@ -67,7 +67,7 @@ pub async fn donor(token: &str, name: Option<String>, dir: &Path) -> Result<Iden
         let (identity, _) = enrolment::join(&token, name, Place::Dir(dir)).await?;
         return Ok(identity);
     }
-    let identity = settings::load_identity(dir)?;
+    let identity = command_settings::load_identity(dir)?;
     match identity.pool() == token.ca {
         true => Ok(identity),
         false => Err(enrolment::is_taken(dir)),

@@ -10,10 +10,10 @@ mod removal;
 use super::give_back::{self, Place};
 use super::{Ending, lend};
 use crate::args::{self, Caution, GiveBackPace};
+use crate::command_settings::{self, Settings};
 use crate::confirm::confirm;
 use crate::output::{Output, count};
-use crate::service::Role as Service;
-use crate::settings::{self, Settings};
+use crate::systemd::Role as Service;
 use potluck_client::pool::Client;
 use potluck_core::ids::DonorId;
 use potluck_core::size::format_size;
@@ -126,7 +126,9 @@ fn only_identity(settings: &Settings) -> Result<PathBuf, Failure> {
     let user = settings.joined_dir();
     let users = match &user {
         Ok(one) => vec![one.clone()],
-        Err(_) => settings::joined(&settings.pools_dir()).into_iter().map(|own| own.dir).collect(),
+        Err(_) => {
+            command_settings::joined(&settings.pools_dir()).into_iter().map(|own| own.dir).collect()
+        }
     };
     let donor = Identity::exists(&donor).then_some(donor);
     let all: Vec<PathBuf> = donor.into_iter().chain(users).collect();
@@ -231,8 +233,10 @@ async fn give_back(
 impl<'a> Open<'a> {
     async fn look(membership: &'a Membership) -> Result<Self, Failure> {
         let dir = &membership.dir;
-        let client =
-            Client::new(Env::system(), settings::guided(&settings::load_identity(dir)?, dir)?);
+        let client = Client::new(
+            Env::system(),
+            command_settings::guided(&command_settings::load_identity(dir)?, dir)?,
+        );
         let lent = membership.lent.first();
         let name = lent.map_or("this machine".into(), |dir| dir.display().to_string());
         let mut open = Self { membership, client, held: None, name };

@@ -6,10 +6,10 @@ mod lent;
 use super::Ending;
 use super::join;
 use crate::args::{Given, Lend};
+use crate::command_settings::{self, Settings};
 use crate::keys::{self, Daemon};
 use crate::output::Output;
 use crate::running::Running;
-use crate::settings::{self, Settings};
 use crate::settings_file::SettingsFile;
 use crate::{ready, signals};
 pub use further::{OwnDonor, daemon_of, donors_of, lend_no_more, removal, states};
@@ -213,7 +213,7 @@ fn config(
     let default = DonorConfig::new(dir.to_owned(), state.to_owned(), limits(file, dir, used)?);
     Ok(DonorConfig {
         listen: file.text_of("lend.listen").unwrap_or(default.listen),
-        advertise: settings::list(file.text_of("lend.advertise")),
+        advertise: command_settings::list(file.text_of("lend.advertise")),
         // Disks of one machine fail together: no copy is counted twice there.
         label: file.text_of("lend.label").or_else(|| several.then(|| machine.to_owned())),
         grace: file.time("lend.away"),

@@ -4,10 +4,10 @@ mod restore;
 
 use super::Ending;
 use crate::args::{self, ManagerAction, ManagerOptions};
+use crate::command_settings::{self, Settings};
 use crate::keys::Daemon;
 use crate::output::Output;
 use crate::running::{Running, tell_reloaded};
-use crate::settings::{self, Settings};
 use crate::settings_file::SettingsFile;
 use crate::{ready, signals};
 use potluck_manager::{Controls, Made, Manager, ManagerConfig};
@@ -122,7 +122,7 @@ fn config(file: &SettingsFile, state: &Path) -> ManagerConfig {
     ManagerConfig {
         state: state.to_owned(),
         listen: file.text_of("manager.listen").unwrap_or(default.listen),
-        advertise: settings::list(file.text_of("manager.advertise")),
+        advertise: command_settings::list(file.text_of("manager.advertise")),
         metrics_listen: file.text_of("manager.metrics-listen"),
         lease: file.time("manager.lease").unwrap_or(default.lease),
         gc_grace: file.time("manager.gc-grace").unwrap_or(default.gc_grace),

@@ -4,9 +4,9 @@ use super::Ending;
 use super::give_back::weakened;
 use super::nodes::{only_there, removable};
 use crate::args::{self, MembersLs, MembersRm};
+use crate::command_settings::Settings;
 use crate::confirm::confirm;
 use crate::output::{Output, count, table, time};
-use crate::settings::Settings;
 use potluck_client::pool::Client;
 use potluck_core::ids::{DonorId, MemberId};
 use potluck_wire::control::{

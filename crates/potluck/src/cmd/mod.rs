@@ -39,9 +39,9 @@ mod verify;
 
 use crate::INTERRUPTED;
 use crate::args::Command;
+use crate::command_settings::Settings;
 use crate::output::Output;
 use crate::progress_bar;
-use crate::settings::Settings;
 use crate::signals;
 use potluck_client::pool::Client;
 use potluck_wire::control::Find;

@@ -3,12 +3,12 @@
 use super::Ending;
 use super::lend::absolute;
 use crate::args::{Service, ServiceInstall, ServicePlace, ServiceUninstall};
+use crate::command_settings::Settings;
 use crate::keys::Daemon;
 use crate::output::Output;
 use crate::running;
-use crate::service::{self, Place, ROLES, Role, SYSTEM_USER, Scope, UnitFile, call, file_failed};
-use crate::settings::Settings;
 use crate::settings_file::SettingsFile;
+use crate::systemd::{self, Place, ROLES, Role, SYSTEM_USER, Scope, UnitFile, call, file_failed};
 use potluck_wire::env::Env;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;
@@ -169,7 +169,7 @@ fn make_state(place: &Place, daemon: Daemon) -> Result<(), Failure> {
             "--user-group",
             "--no-create-home",
             "--home-dir",
-            service::SYSTEM_STATE,
+            systemd::SYSTEM_STATE,
             "--shell",
             "/usr/sbin/nologin",
             SYSTEM_USER,
@@ -347,7 +347,7 @@ fn uninstall(
         done.kept.extend(role.daemons().iter().map(|daemon| place.state_of(*daemon)));
         done.kept.extend(place.written(role)?);
         if !args.dry_run {
-            done.removed.extend(service::uninstall(&place, role)?);
+            done.removed.extend(systemd::uninstall(&place, role)?);
         }
     }
     done.kept.retain(|path| place.here(path).exists());

@@ -3,10 +3,10 @@
 use super::Ending;
 use super::lend::absolute;
 use crate::args::Set;
+use crate::command_settings::Settings;
 use crate::keys::{self, Applies, Daemon, Key, Kind};
 use crate::output::Output;
 use crate::running::{self, Told};
-use crate::settings::Settings;
 use crate::settings_file::SettingsFile;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;

@@ -4,9 +4,9 @@ use super::lend::{Asked, Place};
 use super::manager::Started;
 use super::{Ending, join, lend, manager};
 use crate::args::Up;
+use crate::command_settings::{self, Settings};
 use crate::keys::{self, Daemon};
 use crate::output::Output;
-use crate::settings::{self, Settings};
 use crate::settings_file::SettingsFile;
 use crate::{ready, signals};
 use potluck_donor::{Claiming, STATE_FILES};
@@ -107,20 +107,20 @@ async fn donor_identity(
 ) -> Result<Identity, Failure> {
     let here = Addresses::from(from_this_machine(manager));
     if Identity::exists(donor_dir) {
-        let mut identity = settings::load_identity(donor_dir)?;
+        let mut identity = command_settings::load_identity(donor_dir)?;
         // The admin's identity may be kept elsewhere.
         if Identity::exists(admin_dir)
-            && settings::load_identity(admin_dir)?.pool() != identity.pool()
+            && command_settings::load_identity(admin_dir)?.pool() != identity.pool()
         {
             return Err(another_pools(donor_dir, &identity));
         }
         identity.about.manager = here.and(&identity.about.manager);
         return Ok(identity);
     }
-    let mut admin = settings::load_identity(admin_dir)?;
+    let mut admin = command_settings::load_identity(admin_dir)?;
     admin.about.manager = here.and(&admin.about.manager);
     let invite = Invite { role: Role::Donor, ttl_seconds: OWN_TOKEN_SECONDS };
-    let invited = settings::caller(&admin)?.call(&invite).await?;
+    let invited = command_settings::caller(&admin)?.call(&invite).await?;
     let token = JoinToken {
         manager: admin.about.manager.clone(),
         ca: fingerprint(&admin.ca),

@@ -1,4 +1,4 @@
-//! Point 1 of redundancy: erasure coding m+k.
+//! Erasure coding m+k.
 
 use super::content::{arg, assert_same, bytes, file, tree_of};
 use super::lab::{Lab, Lending};

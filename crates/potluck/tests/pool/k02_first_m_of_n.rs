@@ -1,4 +1,4 @@
-//! Point 2 of redundancy: a read may ask for more chunks of a group than it needs, and goes on with
+//! A read may ask for more chunks of a group than it needs, and goes on with
 //! the first m.
 
 use super::content::{arg, assert_same, file};

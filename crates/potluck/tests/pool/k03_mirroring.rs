@@ -1,4 +1,4 @@
-//! Point 3 of redundancy: the four mirroring protocols.
+//! The four mirroring protocols.
 
 use super::content::{arg, assert_same, file};
 use super::lab::Lab;

@@ -1,4 +1,4 @@
-//! Point 4 of redundancy: what is lost is made again.
+//! What is lost is made again.
 
 use super::content::{arg, assert_same, file};
 use super::lab::{Lab, Lending};

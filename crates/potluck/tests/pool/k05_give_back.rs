@@ -1,4 +1,4 @@
-//! Point 5 of redundancy: owners take their space back, and nothing is lost that need not be.
+//! Owners take their space back, and nothing is lost that need not be.
 
 use super::content::{arg, assert_same, file};
 use super::lab::{Cli, Lab, Lending};

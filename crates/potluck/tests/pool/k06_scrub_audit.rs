@@ -1,4 +1,4 @@
-//! Point 6 of redundancy: damage is looked for, and stale disks are harmless.
+//! Damage is looked for, and stale disks are harmless.
 
 use super::content::{arg, assert_same, file};
 use super::lab::Lab;

@@ -1,4 +1,4 @@
-//! Point 8 of the third issue: the manager's disk is lost, and the pool comes back.
+//! The manager's disk is lost, and the pool comes back.
 
 use super::content::{arg, assert_same, bytes, file};
 use super::lab::Lab;

@@ -1,4 +1,4 @@
-//! Point 9 of redundancy: the redundancy of data that is there changes in the background, never
+//! The redundancy of data that is there changes in the background, never
 //! below the old guarantee.
 
 use super::content::{arg, assert_same, file};

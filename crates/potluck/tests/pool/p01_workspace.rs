@@ -1,4 +1,4 @@
-//! Point 1: the workspace of the design, and the texts that lead a reader through it.
+//! The workspace of the design, and the texts that lead a reader through it.
 
 use super::lent::files_of;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Point 2: the demo works and leaves nothing behind.
+//! The demo works and leaves nothing behind.
 
 use super::content::{Lots, arg, file};
 use super::lab::Lab;

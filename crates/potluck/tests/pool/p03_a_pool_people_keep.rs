@@ -1,4 +1,4 @@
-//! Point 3: a pool that people keep, and who is let in.
+//! A pool that people keep, and who is let in.
 
 use super::content::{arg, assert_same, bytes, file};
 use super::lab::{Cli, Lab, stop};

@@ -1,4 +1,4 @@
-//! Point 4: what goes in comes out, in every shape and direction.
+//! What goes in comes out, in every shape and direction.
 
 use super::content::{arg, assert_same, bytes, file, tree_of};
 use super::lab::{Lab, Lending};

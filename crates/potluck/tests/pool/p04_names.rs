@@ -1,4 +1,4 @@
-//! Point 4: names, spaces, and what every verb says to programs.
+//! Names, spaces, and what every verb says to programs.
 
 use super::content::{arg, file};
 use super::lab::{Cli, Lab};

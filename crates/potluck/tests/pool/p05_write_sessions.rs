@@ -1,4 +1,4 @@
-//! Point 5: write sessions.
+//! Write sessions.
 
 use super::content::{arg, assert_same, bytes, file};
 use super::lab::{Cli, Lab};

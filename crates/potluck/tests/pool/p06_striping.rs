@@ -1,4 +1,4 @@
-//! Point 6: stripes, and donors that are not equally fast.
+//! Stripes, and donors that are not equally fast.
 
 use super::content::{arg, assert_same, bytes, file};
 use super::lab::{Lab, Lending};

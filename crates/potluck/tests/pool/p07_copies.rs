@@ -1,4 +1,4 @@
-//! Point 7: copies, and reads that do not notice what fails.
+//! Copies, and reads that do not notice what fails.
 
 use super::content::{arg, assert_same, file};
 use super::lab::Lab;

@@ -1,4 +1,4 @@
-//! Point 8: what the pool holds is neither sent nor stored again.
+//! What the pool holds is neither sent nor stored again.
 
 use super::content::{arg, assert_same, bytes, file};
 use super::lab::{Lab, Lending};

@@ -1,4 +1,4 @@
-//! Point 9: what donors and listeners on the wire can see of a sealed space.
+//! What donors and listeners on the wire can see of a sealed space.
 
 use super::content::{arg, assert_same, bytes};
 use super::lab::{Lab, Lending};

@@ -1,4 +1,4 @@
-//! Point 10: donors report, fall silent, and come back.
+//! Donors report, fall silent, and come back.
 
 use super::content::{arg, assert_same, file};
 use super::lab::Lab;

@@ -1,4 +1,4 @@
-//! Point 11: the ack level is what it says, by the system calls that a donor makes.
+//! The ack level is what it says, by the system calls that a donor makes.
 
 use super::content::{arg, file};
 use super::lab::Lab;

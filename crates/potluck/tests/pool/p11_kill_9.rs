@@ -1,4 +1,4 @@
-//! Point 11: `kill -9` of any role at any moment. Moments and victims are drawn by lot from a
+//! `kill -9` of any role at any moment. Moments and victims are drawn by lot from a
 //! printed seed.
 
 use super::content::{Lots, arg, assert_same, bytes, file};

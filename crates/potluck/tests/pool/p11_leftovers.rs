@@ -1,4 +1,4 @@
-//! Point 11: after a restart the pool heals its own leftovers, and lets foreign ones alone.
+//! After a restart the pool heals its own leftovers, and lets foreign ones alone.
 
 use super::content::{arg, assert_same, bytes, file};
 use super::lab::Lab;

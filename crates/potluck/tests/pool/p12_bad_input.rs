@@ -1,4 +1,4 @@
-//! Point 12: bad input by people: each a clear error or silent recovery, never a hang.
+//! Bad input by people: each a clear error or silent recovery, never a hang.
 
 use super::content::{arg, assert_same, bytes, file};
 use super::lab::Lab;

@@ -1,4 +1,4 @@
-//! Point 12: wall clocks that are days off. A small library between the program and the system
+//! Wall clocks that are days off. A small library between the program and the system
 //! shifts them, as libfaketime would; it is compiled here because every machine that builds
 //! Potluck has a C compiler, and few have libfaketime.
 

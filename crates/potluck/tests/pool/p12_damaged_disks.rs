@@ -1,4 +1,4 @@
-//! Point 12: bits that flip on a donor's disk.
+//! Bits that flip on a donor's disk.
 
 use super::content::{arg, assert_same, file};
 use super::lab::Lab;

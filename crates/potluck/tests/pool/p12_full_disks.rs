@@ -1,4 +1,4 @@
-//! Point 12: donors, and a manager, whose disk is really full (ENOSPC), on a small tmpfs.
+//! Donors, and a manager, whose disk is really full (ENOSPC), on a small tmpfs.
 
 use super::content::{arg, assert_same, bytes, file};
 use super::lab::{Lab, Lending};

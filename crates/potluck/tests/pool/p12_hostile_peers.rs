@@ -1,4 +1,4 @@
-//! Point 12: garbage, truncated and oversized frames, forged tickets and dribble, on both ports.
+//! Garbage, truncated and oversized frames, forged tickets and dribble, on both ports.
 //! Whatever arrives, the daemons live on and serve.
 
 use super::content::{Lots, arg, assert_same, bytes, file};
@@ -19,7 +19,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// No peer that says nothing useful is kept longer (PROMISES X3).
+/// No peer that says nothing useful is kept longer (promise X3).
 const DROPPED_WITHIN: Duration = Duration::from_secs(30);
 
 /// Stores a file and reads it back, so that both ports are seen to work.

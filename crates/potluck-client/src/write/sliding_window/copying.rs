@@ -109,7 +109,7 @@ impl Window {
         let wanted = self.chunks.get_mut(&name).filter(|chunk| chunk.body.is_some());
         let error = match (result, wanted) {
             (Ok(stored), Some(chunk)) => {
-                // Copies are counted by donors, never by answers (PROMISES D3).
+                // Copies are counted by donors, never by answers (promise D3).
                 if chunk.spread.acks.iter().all(|(acknowledged, ..)| *acknowledged != donor) {
                     chunk.spread.acks.push((donor, stored.ack, stored.receipt));
                 }

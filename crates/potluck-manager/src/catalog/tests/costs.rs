@@ -60,7 +60,7 @@ fn a_thousand_small_files_commit_and_open_fast() {
     assert!(committed.as_millis() < 500 && opened.as_millis() < 500, "far over budget");
 }
 
-/// PROMISES D4 leaves 5 s for a start with a million files; this is what the catalog takes of them.
+/// Promise D4 leaves 5 s for a start with a million files; this is what the catalog takes of them.
 /// The million takes minutes to write, so it is asked for by hand:
 /// `POTLUCK_TEST_FILES=1000000 cargo test --release -p potluck-manager --lib many_files -- --nocapture`.
 #[test]

@@ -1,4 +1,4 @@
-//! Repair under budgets (PROMISES A3): second for second, and to the byte.
+//! Repair under budgets (promise A3): second for second, and to the byte.
 
 use super::{MIB, at, beat, chunk, pool, register};
 use crate::pool::{Limits, Pool, Purpose};

@@ -1,6 +1,6 @@
 //! A pool of real processes that is gone when its owner is.
 
-use crate::settings;
+use crate::command_settings;
 use potluck_client::pool::Client;
 use potluck_wire::control::{DonorState, Invite, PoolStatus, Status};
 use potluck_wire::env::Env;
@@ -61,8 +61,8 @@ impl ThrowawayPool {
         let manager = self.manager.insert(manager);
         ready(&ready_file(&state), manager).await?;
 
-        let identity = settings::load_identity(&state.join("admin"))?;
-        let client = Client::new(Env::system(), settings::caller(&identity)?);
+        let identity = command_settings::load_identity(&state.join("admin"))?;
+        let client = Client::new(Env::system(), command_settings::caller(&identity)?);
         let max = (2 * bytes + (1 << 30)).to_string();
         for number in 1..=DONORS {
             let invite = Invite { role: Role::Donor, ttl_seconds: 60 };

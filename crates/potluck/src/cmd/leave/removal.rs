@@ -2,10 +2,10 @@
 
 use super::record::{LEAVING, Membership, local};
 use crate::cmd::{Ending, lend};
+use crate::command_settings::Settings;
 use crate::output::Output;
 use crate::running::{self, Said};
-use crate::service::{self, Place, Role};
-use crate::settings::Settings;
+use crate::systemd::{self, Place, Role};
 use potluck_donor::{Removed, StoreError, remove_store};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::identity::{About, Identity};
@@ -127,7 +127,7 @@ async fn stop(own: &Membership, settings: &Settings) -> Result<Vec<PathBuf>, Fai
         return Ok(Vec::new());
     }
     let removed = match service_of(&own.dir, Role::Lend, settings) {
-        Some(place) => service::uninstall(&place, Role::Lend)?,
+        Some(place) => systemd::uninstall(&place, Role::Lend)?,
         None => Vec::new(),
     };
     stop_daemon(&own.dir, settings).await?;
@@ -136,7 +136,7 @@ async fn stop(own: &Membership, settings: &Settings) -> Result<Vec<PathBuf>, Fai
 
 /// Where a service of `role` is installed that runs the donor whose state is in `dir`.
 pub fn service_of(dir: &Path, role: Role, settings: &Settings) -> Option<Place> {
-    service::of_donor(dir, settings).filter(|place| place.is_installed(role))
+    systemd::of_donor(dir, settings).filter(|place| place.is_installed(role))
 }
 
 /// What is to be done by hand where the donor whose state is in `dir` runs in one process with the

@@ -6,10 +6,10 @@
 
 use super::{Machine, Place, config, failed, owner};
 use crate::cmd::join;
+use crate::command_settings::{self, Settings};
 use crate::keys::{self, Daemon};
 use crate::output::Output;
 use crate::running::{Running, tell_reloaded};
-use crate::settings::{self, Settings};
 use crate::settings_file::SettingsFile;
 use crate::signals::Hangups;
 use potluck_core::budget::Limits;
@@ -73,7 +73,7 @@ impl Started {
         machine: &Machine,
     ) -> Result<Self, Failure> {
         let config = terms(file, dir, state, 0, machine)?;
-        let caller = settings::guided(identity, state)?;
+        let caller = command_settings::guided(identity, state)?;
         let lender = Lender { owner: owner(identity), claiming };
         let start = Donor::start(config, lender, Env::system(), Arc::new(SystemDisk), caller);
         let donor = start.await.map_err(failed)?;
@@ -297,7 +297,7 @@ fn tell_end(dir: &Path, ended: Result<(), Failure>) {
 /// A token for one more donor of this machine.
 async fn invitation(identity: &Identity, state: &Path) -> Result<JoinToken, Failure> {
     let invite = Invite { role: Role::Donor, ttl_seconds: TOKEN_SECONDS };
-    let invited = settings::guided(identity, state)?.call(&invite).await?;
+    let invited = command_settings::guided(identity, state)?.call(&invite).await?;
     let About { manager, .. } = &identity.about;
     let (manager, ca) = (manager.clone(), fingerprint(&identity.ca));
     Ok(JoinToken { manager, ca, role: Role::Donor, secret: invited.secret })

@@ -3,8 +3,8 @@
 use super::failed;
 use crate::args::{Asking, ManagerBackup, ManagerRebuild, ManagerRestore, NewPlace};
 use crate::cmd::Ending;
+use crate::command_settings::Settings;
 use crate::output::{Output, count, time};
-use crate::settings::Settings;
 use potluck_core::size::format_size;
 use potluck_manager::{Gaps, Patience, Replayed, Restore, Restored, Verdict};
 use potluck_wire::addresses::{Addresses, MANAGER_LISTEN};

@@ -1,5 +1,5 @@
-//! Configuration files as they are written. Flags and environment are read by `clap` (args.rs);
-//! settings.rs puts all of it together.
+//! The user's `config.toml` as it is written. Flags and environment are read by `clap` (args.rs);
+//! command_settings.rs puts all of it together. What daemons are told is in settings_file.rs.
 //!
 //! No file in the working directory is among them: it may be a stranger's, and would say to which pool
 //! the user's files go.

@@ -3,8 +3,8 @@
 //! The units stand in packaging/systemd, for packages install them, too. What differs from machine to
 //! machine is in a drop-in beside them: where the program is, and which directories are lent.
 
+use crate::command_settings::Settings;
 use crate::keys::{self, Daemon};
-use crate::settings::Settings;
 use crate::settings_file::SettingsFile;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;

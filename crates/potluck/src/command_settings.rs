@@ -1,9 +1,10 @@
-//! Settings as they hold: directories, identity, how to talk.
+//! What holds for one command, from its flags, the environment and `config.toml`: the directories, the
+//! identity to act under, how long to wait.
 
 use crate::args::Global;
-use crate::config::ConfigFile;
+use crate::config_file::ConfigFile;
 use crate::keys::{Daemon, kind};
-use crate::service::SYSTEM_STATE;
+use crate::systemd::SYSTEM_STATE;
 use etcetera::BaseStrategy;
 use potluck_client::patience::Patience;
 use potluck_client::pool::Client;
@@ -36,7 +37,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Flags over environment over files (DESIGN §9).
+    /// Flags win over the environment, and that over the file.
     pub fn resolve(global: &Global) -> Result<Self, Failure> {
         let base = etcetera::choose_base_strategy().map_err(|_| {
             Failure::new(ErrorKind::Usage, code::LOCAL_IO, "this user has no home directory")
@@ -188,7 +189,7 @@ impl Settings {
 }
 
 /// How long commands wait. What was asked for holds at every moment; by default a command that has
-/// not begun says within half a minute that it cannot (PROMISES A2).
+/// not begun says within half a minute that it cannot (promise A2).
 fn patience(global: &Global, file: &ConfigFile) -> Result<Patience, Failure> {
     let written = file.patience.as_deref().map(kind::time).transpose();
     let written = written.map_err(|why| {
