@@ -72,7 +72,7 @@ pub fn of_catalog(why: Error) -> Failure {
             failure(K::Usage, code::BAD_REQUEST, "read it and write it again, as `potluck cp` does")
         }
         Error::IntoItself { .. } => {
-            failure(K::Usage, code::BAD_PATH, "choose a target outside of it")
+            failure(K::Usage, code::OVERLAP, "choose a target outside of it")
         }
         Error::BadCursor => failure(K::Usage, code::BAD_REQUEST, "begin the listing anew"),
         Error::NoSession => of_session(NoSession),

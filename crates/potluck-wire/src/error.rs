@@ -125,6 +125,8 @@ pub mod code {
     pub const NOT_RECURSIVE: &str = "POT-E025";
     /// A stream without a single byte would replace a file that has content.
     pub const EMPTY_INPUT: &str = "POT-E026";
+    /// What a copy or a new name would be made from is the same as what it would be, or inside it.
+    pub const OVERLAP: &str = "POT-E027";
     /// No donor is lending.
     pub const NO_DONORS: &str = "POT-E030";
     /// The pool has fewer donors than the redundancy needs.

@@ -46,6 +46,12 @@ pub async fn run(args: Rm, client: &Client, output: &Output) -> Result<Ending, F
 /// Removes what is at `path`, or only looks. A person is asked before a tree goes; a script that
 /// says -r means it.
 async fn remove(args: &Rm, path: &PoolPath, client: &Client) -> Result<Removed, Failure> {
+    if path.names().is_empty() && !path.space().is_empty() {
+        let space = path.space();
+        let what = format!("{path} is a space, not a directory in one");
+        return Err(Failure::new(ErrorKind::Usage, code::BAD_PATH, what)
+            .hint(format!("`potluck space rm -r {space}` removes it with all that is in it")));
+    }
     let asks = args.recursive && !args.caution.yes && !args.force && can_ask();
     if asks || args.caution.dry_run {
         let would = look(path, args.recursive, client).await?;

@@ -87,7 +87,9 @@ fn what_a_command_advises_is_of_that_command() {
     let hint = lab.cli.fails(2, &["cat", "pot://lab/dir"]).hint;
     assert!(hint.contains("potluck cp -r"), "cat takes no -r: {hint}");
     let same = lab.cli.fails(2, &["cp", "pot://lab/dir/a", "pot://lab/dir/a"]);
-    assert!(same.message.contains("they are the same"), "{same:?}");
+    assert!(same.message.ends_with("are the same file"), "{same:?}");
+    let whole = lab.cli.fails(2, &["rm", "-r", "pot://lab"]);
+    assert!(whole.hint.contains("potluck space rm -r lab"), "{whole:?}");
     let (input, _) = file(lab.dir(), "input", 3, 3);
     let said = lab.cli.ok(&["cp", arg(&input), "pot://lab/tiny"]).text();
     assert_eq!(said, "1 file, 3 B\n", "a speed of three bytes says nothing");

@@ -96,9 +96,9 @@ fn a_copy_inside_the_pool_is_refused_where_it_would_do_harm() {
         lab.cli.ok(&["cp", arg(&input), path]);
     }
     for (code, named, command) in [
-        (2, "POT-E002", &["pot://lab/f", "pot://lab/f"][..]),
-        (2, "POT-E002", &["-r", "pot://lab/dir", "pot://lab/dir/below"]),
-        (2, "POT-E002", &["-r", "pot://lab/dir", "pot://lab/"]),
+        (2, "POT-E027", &["pot://lab/f", "pot://lab/f"][..]),
+        (2, "POT-E027", &["-r", "pot://lab/dir", "pot://lab/dir/below"]),
+        (2, "POT-E027", &["-r", "pot://lab/dir", "pot://lab/"]),
         (2, "POT-E025", &["pot://lab/dir", "pot://lab/other"]),
         (3, "POT-E010", &["pot://lab/none", "pot://lab/other"]),
         (3, "POT-E011", &["pot://lab/f", "pot://none/f"]),

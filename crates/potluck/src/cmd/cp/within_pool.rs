@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// Copies inside the pool to one target.
 struct Copying<'a> {
     args: &'a Cp,
-    client: &'a Client,
+    client: Client,
     to: &'a PoolPath,
     landing: Landing,
     over: Override,
@@ -42,7 +42,7 @@ pub async fn copy(
     let landing = Landing { into, is_dir, several: from.len() > 1 };
     landing.check()?;
     let over = policy_override(&args.policy)?;
-    let copying = Copying { args, client, to, landing, over };
+    let mut copying = Copying { args, client: client.clone(), to, landing, over };
     let mut report = CpReport::default();
     for source in from {
         let At::Pool(path) = &source.at else { continue };
@@ -52,6 +52,7 @@ pub async fn copy(
             Err(failure) if from.len() == 1 => return Err(failure),
             Err(error) => report.failed.push(FailedFile { path: path.to_string(), error }),
         }
+        copying.client = copying.client.under_way();
     }
     Ok(report)
 }
@@ -71,10 +72,17 @@ impl Copying<'_> {
         let takes_in = self.landing.takes_in(is_dir) && !contents;
         let name = takes_in.then(|| from.file_name().unwrap_or(from.space()));
         let to = target(self.to, name)?;
+        if to == *from {
+            let what = format!(
+                "{from} and {to} are the same {}",
+                if is_dir { "directory" } else { "file" }
+            );
+            return Err(Failure::new(ErrorKind::Usage, code::OVERLAP, what)
+                .hint("nothing was changed; give the copy another name"));
+        }
         if to.is_inside(from) || from.is_inside(&to) {
-            let why = if to == *from { "they are the same" } else { "one is inside the other" };
-            let what = format!("{from} cannot be copied to {to}: {why}");
-            return Err(Failure::new(ErrorKind::Usage, code::BAD_PATH, what)
+            let what = format!("{from} cannot be copied to {to}: one is inside the other");
+            return Err(Failure::new(ErrorKind::Usage, code::OVERLAP, what)
                 .hint("choose a target outside of it"));
         }
         if !self.has_to_move(from, &stated).await? {
@@ -82,7 +90,7 @@ impl Copying<'_> {
             let redundancy = self.over.redundancy();
             let recursive = self.args.recursive;
             let copied =
-                copy_within(self.client, from, &to, recursive, condition, redundancy).await?;
+                copy_within(&self.client, from, &to, recursive, condition, redundancy).await?;
             return Ok(Copied::WithoutMoving(copied));
         }
         let bytes = match is_dir {
@@ -96,7 +104,7 @@ impl Copying<'_> {
             spare_content: false,
             atomic: self.args.atomic,
         };
-        let progress = progress_bar::transfer(self.client, shown, Some(bytes));
+        let progress = progress_bar::upload(&self.client, shown, Some(bytes));
         let client = self.client.watched(Arc::clone(&progress));
         Ok(Copied::Through(copy_through(&client, from, &to, &options, progress).await?))
     }
