@@ -88,11 +88,14 @@ impl Pool {
         needed.map(|(_, id, _)| id).collect()
     }
 
-    /// How many sessions are parked, and the stored bytes that they hold.
+    /// How many parked sessions hold anything, and the stored bytes that they hold. What another session
+    /// made files of is kept by these.
     pub fn parked(&self) -> (u64, u64) {
         let sessions = self.parked_sessions();
-        let bytes = sessions.iter().map(|(_, id, _)| self.uncommitted.bytes_of(id)).sum();
-        (sessions.len() as u64, bytes)
+        let bytes = sessions.iter().map(|(_, id, _)| self.uncommitted.bytes_of(id));
+        bytes
+            .filter(|bytes| *bytes > 0)
+            .fold((0, 0), |(count, sum), bytes| (count + 1, sum + bytes))
     }
 
     /// The oldest first.

@@ -84,6 +84,7 @@ impl Counted {
         assert!((kept..=kept + BESIDE).contains(&went_on), "{kept} were kept: {report}");
         assert!(report["resumed_bytes"].as_u64() > Some(0), "{report}");
         assert_same(&self.lab.cli.cat("pot://lab/f"), content, "the file");
+        assert_eq!(self.lab.cli.status()["interrupted_uploads"], 0, "nothing is left of it");
     }
 }
 
