@@ -112,7 +112,7 @@ async fn feed(
             let (source, target) = (below(from, &entry.path)?, below(to, &entry.path)?);
             // A directory has no file if what follows it is not inside it.
             if let Some(dir) = empty.take().filter(|dir| !target.is_inside(dir)) {
-                client.call(&MakeDir { path: dir, parents: true }).await?;
+                client.call_patiently(&MakeDir { path: dir, parents: true }).await?;
             }
             if entry.kind == EntryKind::Dir {
                 empty = Some(target);
@@ -126,7 +126,7 @@ async fn feed(
         }
     }
     match empty {
-        Some(dir) => client.call(&MakeDir { path: dir, parents: true }).await.map(drop),
+        Some(dir) => client.call_patiently(&MakeDir { path: dir, parents: true }).await.map(drop),
         None => Ok(()),
     }
 }

@@ -89,6 +89,20 @@ impl Donors {
         self.known.lock().expect("no holder panics").len()
     }
 
+    /// What to do about those of `donors` that the manager hears and this machine does not reach.
+    pub fn unreached_advice(&self, donors: impl Iterator<Item = DonorId>) -> Option<String> {
+        let live = donors.filter_map(|donor| self.access(donor).filter(|access| access.live));
+        let live: Vec<_> =
+            live.map(|access| format!("{} at {}", access.name, access.addresses)).collect();
+        (!live.is_empty()).then(|| {
+            format!(
+                "the manager hears what this machine does not reach: {}; see whether a firewall or a \
+                 missing route keeps this machine from there",
+                live.join(", ")
+            )
+        })
+    }
+
     /// What people call a donor.
     pub fn name(&self, donor: DonorId) -> String {
         self.access(donor).map_or_else(|| format!("donor {donor}"), |access| access.name)

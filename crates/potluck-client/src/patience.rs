@@ -11,10 +11,16 @@ pub struct Patience {
     pub at_first: Duration,
     /// Once work has begun: for the manager.
     pub under_way: Duration,
-    /// Once something was moved: for donors, counted from the last byte. Before, and where this is
-    /// nothing, too few donors are an error as soon as they are known to be (promise A2).
+    /// For donors that took or brought something in this transfer and are away now; others only as long
+    /// as [`STRANGERS`] says. Where this is nothing, too few donors are an error as soon as they are known
+    /// to be (promise A2).
     pub donors: Duration,
 }
+
+/// How long a transfer waits for donors that it has not reached yet: those that have still to report to
+/// a manager which has just started, and those that the manager hears and this machine does not, of
+/// which nothing says that they ever will be reached.
+pub const STRANGERS: Duration = Duration::from_secs(10);
 
 impl Default for Patience {
     /// For programs that decide themselves what to do about a pool that does not answer.
@@ -38,6 +44,26 @@ pub struct Wait {
     pub limit: Duration,
 }
 
+/// From when the wait for a manager's good answer counts.
+pub(crate) struct Asked {
+    /// When it was asked first.
+    pub began: Tick,
+    /// Since when it answers at all.
+    pub answers_since: Option<Tick>,
+}
+
+impl Asked {
+    /// The try that began at `tried` brought no good answer; `is_away`: none at all. One that is away is
+    /// waited for from the first try on, anything else from when the manager could say so.
+    pub fn waits_since(&mut self, tried: Tick, is_away: bool) -> Tick {
+        if is_away {
+            self.answers_since = None;
+            return self.began;
+        }
+        *self.answers_since.get_or_insert(tried)
+    }
+}
+
 /// Between two words about one wait: what is told counts seconds.
 const TELL_EVERY: Duration = Duration::from_secs(1);
 /// The first pause between two tries; doubles up to [`LONGEST_PAUSE`].
@@ -58,6 +84,16 @@ impl Pauses {
     /// Begins: the first try was made at `since`.
     pub fn new(client: &Client, since: Tick) -> Self {
         Self { client: client.clone(), since, next: FIRST_PAUSE, told: false }
+    }
+
+    /// The wait counts from `since`.
+    pub fn count_from(&mut self, since: Tick) {
+        self.since = since;
+    }
+
+    /// What took `time` was no part of the wait, such as waiting for somebody else.
+    pub fn leave_out(&mut self, time: Duration) {
+        self.since += time;
     }
 
     /// Lets some time pass before the next try; `false` at once if `limit` is over.
@@ -97,5 +133,22 @@ pub fn do_not_answer(names: &[String]) -> String {
         [one] => format!("{one} does not answer"),
         [one, other] => format!("{one} and {other} do not answer"),
         [one, others @ ..] => format!("{one} and {} others do not answer", others.len()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_in_which_the_manager_was_away_is_not_taken_from_the_wait_for_donors() {
+        let at = Tick::from_secs;
+        let mut asked = Asked { began: at(1), answers_since: None };
+        assert_eq!(asked.waits_since(at(1), true), at(1));
+        assert_eq!(asked.waits_since(at(40), true), at(1));
+        assert_eq!(asked.waits_since(at(60), false), at(60), "now it could say whom it misses");
+        assert_eq!(asked.waits_since(at(63), false), at(60));
+        assert_eq!(asked.waits_since(at(65), true), at(1), "the waits for it add up, and end");
+        assert_eq!(asked.waits_since(at(70), false), at(70));
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::buffer::Buffers;
 use crate::donors::Donors;
-use crate::patience::{Patience, Pauses};
+use crate::patience::{Asked, Patience, Pauses, STRANGERS};
 use crate::progress::{Progress, Quiet};
 use crate::source::Cutter;
 use potluck_core::clock::Tick;
@@ -22,10 +22,6 @@ use tokio::task::JoinSet;
 /// Bytes of chunks a client holds in memory at most, unless single chunks are larger than a
 /// quarter of this. Enough for four donors' full windows and a batch of offers.
 const MEMORY: usize = 96 << 20;
-
-/// How long work that is under way waits for donors to report to a manager that has just started;
-/// one that is silent for longer is away.
-const DONORS_PATIENCE: Duration = Duration::from_secs(10);
 
 /// From one word to the manager that a donor cannot be reached to the next of the same donor.
 const MISSED_AGAIN: Duration = Duration::from_secs(60);
@@ -67,6 +63,12 @@ impl Client {
     /// The same client, which waits as long as `patience` says.
     pub fn with_patience(&self, patience: Patience) -> Self {
         Self { patience, ..self.clone() }
+    }
+
+    /// The same client for the rest of work that has begun: whatever it calls the manager for, one that is
+    /// away is waited for as in the middle of a transfer.
+    pub fn under_way(&self) -> Self {
+        self.with_patience(Patience { at_first: self.patience.under_way, ..self.patience })
     }
 
     /// The same client, which tells `watcher` whom it waits for.
@@ -156,7 +158,7 @@ impl Client {
     /// Calls the manager for work that is under way: while it is away, or its donors have not
     /// reported yet, asks again.
     pub async fn call_patiently<C: Call>(&self, request: &C) -> Result<C::Reply, Failure> {
-        self.call_under_way(request, DONORS_PATIENCE).await
+        self.call_under_way(request, STRANGERS).await
     }
 
     /// The same for who waits for donors in a way of its own, or for none: only a manager that is away
@@ -181,26 +183,30 @@ impl Client {
         .await
     }
 
-    /// Asks again for as long as `patience` has with the failure, counted from the first try.
+    /// Asks again for as long as `patience` has with the failure: with a manager that is away counted from
+    /// the first try, with anything else from when the manager answered, which it could not say before.
     async fn repeat<C: Call>(
         &self,
         request: &C,
         patience: impl Fn(&Failure) -> Duration,
     ) -> Result<C::Reply, Failure> {
-        let mut pauses = Pauses::new(self, self.env.clock.now());
+        let began = self.env.clock.now();
+        let mut pauses = Pauses::new(self, began);
+        let mut asked = Asked { began, answers_since: None };
         loop {
+            let tried = self.env.clock.now();
             let Unanswered { failure, sent } = match self.caller.attempt(request).await {
                 Ok(reply) => return Ok(reply),
                 Err(unanswered) => unanswered,
             };
-            if sent && !C::REPEATABLE {
+            if sent && !request.is_repeatable() {
                 return Err(perhaps_done(failure));
             }
-            let why = match failure.code.as_str() {
-                code::NO_MANAGER => {
-                    format!("the manager at {} does not answer", self.caller.manager())
-                }
-                _ => failure.message.clone(),
+            let is_away = failure.code == code::NO_MANAGER;
+            pauses.count_from(asked.waits_since(tried, is_away));
+            let why = match is_away {
+                true => format!("the manager at {} does not answer", self.caller.manager()),
+                false => failure.message.clone(),
             };
             if !pauses.pause(&why, patience(&failure)).await {
                 return Err(failure);

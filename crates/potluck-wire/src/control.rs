@@ -55,11 +55,14 @@ pub trait Call: Serialize + DeserializeOwned + Send + Sync + 'static {
     const NAME: &'static str;
     /// How long the caller waits for the reply before it counts the manager as away.
     const DEADLINE: Duration = Duration::from_secs(15);
-    /// Whether a request that may have been carried out can be repeated without harm and with the
-    /// same reply. Of what moves or removes names a repetition finds that it was done before.
-    const REPEATABLE: bool = true;
     /// What comes back.
     type Reply: Serialize + DeserializeOwned + Send + 'static;
+
+    /// Whether a request that may have been carried out can be repeated without harm and with the
+    /// same reply. Of what moves or removes names a repetition finds that it was done before.
+    fn is_repeatable(&self) -> bool {
+        true
+    }
 }
 
 macro_rules! call {
@@ -72,8 +75,10 @@ macro_rules! call {
     ($request:ident => $reply:ty, $name:literal, once) => {
         impl Call for $request {
             const NAME: &'static str = $name;
-            const REPEATABLE: bool = false;
             type Reply = $reply;
+            fn is_repeatable(&self) -> bool {
+                false
+            }
         }
     };
 }

@@ -4,7 +4,7 @@
 use super::Fetcher;
 use crate::buffer::Buffer;
 use crate::link::LinkError;
-use crate::patience::{Pauses, do_not_answer};
+use crate::patience::{Pauses, STRANGERS, do_not_answer};
 use crate::recipe::Recipe;
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
@@ -14,6 +14,7 @@ use potluck_wire::control::Open;
 use potluck_wire::error::Failure;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
+use std::time::Duration;
 
 /// How the donors of a read answer.
 #[derive(Default)]
@@ -25,6 +26,8 @@ pub(super) struct Outage {
 struct State {
     /// Whether anything was read yet. A chunk of a group that cannot be put together is nothing.
     begun: bool,
+    /// Donors that have answered.
+    answered: BTreeSet<DonorId>,
     /// Donors that did not answer once.
     away: BTreeMap<DonorId, Away>,
     /// What opens the files of the read again.
@@ -59,6 +62,7 @@ impl Outage {
         let mut state = self.state.lock().expect("no holder panics");
         match answer {
             Ok(_) => {
+                state.answered.insert(donor);
                 state.away.entry(donor).and_modify(|away| away.since = None);
             }
             // Where it is, or what lets a client in there, may have changed.
@@ -71,9 +75,9 @@ impl Outage {
         }
     }
 
-    /// Donors that are away, or were while the unit was tried, and since when the first of them is;
-    /// `None` if waiting does not help.
-    fn away(&self, failed: &Failed) -> Option<(Vec<DonorId>, Tick)> {
+    /// Donors that are away, or were while the unit was tried, since when the first of them is, and how
+    /// long they are waited for by who has so much `patience`; `None` if waiting does not help.
+    fn away(&self, failed: &Failed, patience: Duration) -> Option<(Vec<DonorId>, Tick, Duration)> {
         let state = self.state.lock().expect("no holder panics");
         let concerned = state.away.iter().filter(|(donor, away)| {
             let was_away = away.since.is_some() || away.last >= failed.began;
@@ -82,7 +86,13 @@ impl Outage {
         let away: Vec<(DonorId, Tick)> =
             concerned.map(|(donor, away)| (*donor, away.since.unwrap_or(away.last))).collect();
         let since = away.iter().map(|(_, since)| *since).min()?;
-        Some((away.into_iter().map(|(donor, _)| donor).collect(), since))
+        // Where one that answered before is away, too, so may be the link to all of them.
+        let away: Vec<DonorId> = away.into_iter().map(|(donor, _)| donor).collect();
+        let others = state.away.iter().filter(|(_, away)| away.since.is_some());
+        let mut all = away.iter().chain(others.map(|(donor, _)| donor));
+        let is_outage = all.any(|donor| state.answered.contains(donor));
+        let limit = if is_outage { patience } else { patience.min(STRANGERS) };
+        Some((away, since, limit))
     }
 }
 
@@ -99,23 +109,40 @@ impl Fetcher {
         pauses: &mut Option<Pauses>,
         failed: Failed,
     ) -> Result<(), Failure> {
-        let limit = self.client.patience.donors;
-        let Some((away, since)) = self.outage.away(&failed).filter(|_| !limit.is_zero()) else {
-            return Err(failed.failure);
+        let patience = self.client.patience.donors;
+        let away = self.outage.away(&failed, patience).filter(|_| !patience.is_zero());
+        let Some((away, since, limit)) = away else {
+            return Err(self.with_advice(failed));
         };
         let names: Vec<String> = away.iter().map(|donor| self.donors.name(*donor)).collect();
         let pauses = pauses.get_or_insert_with(|| Pauses::new(&self.client, since));
         if !pauses.pause(&do_not_answer(&names), limit).await {
-            return Err(failed.failure);
+            return Err(self.with_advice(failed));
         }
         let open = self.outage.state.lock().expect("no holder panics").open.clone();
         if let Some(open) = open {
+            let asked = self.client.env.clock.now();
             let opened = self.client.call_patiently(&open).await?;
+            // A manager that was away has its own limit.
+            pauses.leave_out(self.client.env.clock.now().saturating_sub(asked));
             // Those that answer keep the links that they have.
             let again = opened.donors.into_iter().filter(|access| away.contains(&access.donor));
             self.donors.learn(again.collect());
         }
         Ok(())
+    }
+
+    /// The failure with what helps where this machine never reached donors that the manager hears.
+    fn with_advice(&self, failed: Failed) -> Failure {
+        let strangers: Vec<DonorId> = {
+            let state = self.outage.state.lock().expect("no holder panics");
+            let away = state.away.keys().filter(|donor| failed.holders.contains(donor));
+            away.filter(|donor| !state.answered.contains(donor)).copied().collect()
+        };
+        match self.donors.unreached_advice(strangers.into_iter()) {
+            Some(advice) => failed.failure.hint(advice),
+            None => failed.failure,
+        }
     }
 }
 

@@ -46,10 +46,6 @@ use potluck_wire::ticket::Acknowledged;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
-/// What helps a write that ended in the middle, for those whom it waited for are away.
-const GOES_ON: &str = "what was sent is kept for a while: run the same command again when they can be \
-    reached, and it goes on from there";
-
 /// Stores `items` under an open session, until all that can become visible is; copies that an
 /// asynchronous protocol makes afterwards are the second part of the result.
 pub async fn write(
@@ -69,11 +65,9 @@ pub async fn write(
     if let Err(failure) = window.run(Window::all_visible).await {
         // What may work later goes on from here; anything else is not tried again as it is.
         let goes_on = failure.kind == ErrorKind::Retry;
+        let failure = if goes_on { window.with_advice(failure) } else { failure };
         window.session.abort(goes_on).await;
-        return Err(match goes_on && window.outage.has_begun() {
-            true => failure.hint(GOES_ON),
-            false => failure,
-        });
+        return Err(failure);
     }
     let mut report = window.report.clone();
     report.pending_copies = window.forwarded_later + window.pending_copies();
@@ -278,7 +272,7 @@ impl Window {
             Event::Put { name, donor, result } => {
                 self.under_way.remove(&(name, donor));
                 if result.is_ok() {
-                    self.end_outage();
+                    self.outage.answered(donor);
                 }
                 match self.session.reserved.policy.ec {
                     Some(_) => self.take_group_put(name, donor, result)?,

@@ -248,7 +248,14 @@ pub struct MakeDir {
     #[serde(default)]
     pub parents: bool,
 }
-call!(MakeDir => Done, "make-dir", once);
+impl Call for MakeDir {
+    const NAME: &'static str = "make-dir";
+    type Reply = Done;
+    /// What accepts a directory that is there accepts its own.
+    fn is_repeatable(&self) -> bool {
+        self.parents
+    }
+}
 
 /// Moves a file or directory inside a space, atomically.
 #[derive(Debug, Clone, Serialize, Deserialize)]

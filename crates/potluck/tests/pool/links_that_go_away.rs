@@ -93,6 +93,34 @@ fn an_erasure_coded_get_goes_on_after_the_link_to_the_donors_was_down() {
     get_through_an_outage(3, &["--ec", "2+1"]);
 }
 
+/// A2: nothing says that they ever will be reached, so that the patience for outages is not for them.
+#[test]
+fn a2_a_donor_that_only_the_manager_reaches_is_named_soon_and_not_waited_for() {
+    let (lab, mut taps) = pool(2);
+    for (space, copies) in [("once", "1"), ("twice", "2")] {
+        lab.cli.ok(&["space", "create", space, "--chunk-size", "64KiB", "--copies", copies]);
+    }
+    let (input, _) = file(lab.dir(), "input", 4, 4 << 20);
+    lab.cli.ok(&["cp", arg(&input), "pot://once/f"]);
+    let unreached = taps.pop().expect("two").address();
+    let commands: Vec<_> = [["cp", arg(&input), "pot://twice/f"], ["cp", "pot://once/f", "-"]]
+        .into_iter()
+        .map(|command| {
+            let (cli, command) = (lab.cli.clone(), command.map(str::to_owned));
+            std::thread::spawn(move || cli.run(&command.each_ref().map(String::as_str)).exits(5))
+        })
+        .collect();
+    let ran = commands.into_iter().map(|command| command.join().expect("it ended"));
+    let ran: Vec<_> = ran.collect();
+    assert!(ran[0].stderr.contains("donor-2 does not answer; waiting for up to 10s"));
+    for ran in ran {
+        let said = &ran.stderr;
+        assert!(ran.took < PATIENCE, "{}: {:?}", ran.command, ran.took);
+        assert!(said.contains(&format!("donor-2 at {unreached}")), "{said}");
+        assert!(said.contains("firewall"), "{said}");
+    }
+}
+
 #[test]
 fn patience_ends_a_put_whose_donors_stay_away_and_what_was_sent_is_kept() {
     let (lab, taps) = pool(2);
@@ -108,6 +136,8 @@ fn patience_ends_a_put_whose_donors_stay_away_and_what_was_sent_is_kept() {
     drop(input);
     assert_eq!(code_of(writer.end_within("the writer", 3 * PATIENCE)), 5);
     assert!(began.elapsed() >= Duration::from_secs(5), "{:?}", began.elapsed());
+    let said = lab.cli.said_by_the_last();
+    assert!(said.contains("what was sent is kept") && said.contains("donor-1"), "{said}");
     cut(&taps, false);
     let input = lab.dir().join("input");
     std::fs::write(&input, &content).expect("a file");

@@ -1,7 +1,9 @@
 //! A manager that is upgraded, or dies and comes back, is noticed by nobody who works with the pool.
 
-use super::content::{arg, assert_same, bytes, file};
-use super::lab::{Cli, Lab, stop};
+use super::content::{arg, assert_same, bytes, file, tree_of};
+use super::lab::{Cli, Lab, Lending, stop};
+use super::program::code_of;
+use super::tap::Tap;
 use super::waiting::{PATIENCE, pause, wait_until};
 use rustix::process::Signal;
 use std::path::Path;
@@ -127,6 +129,48 @@ fn every_command_waits_for_a_manager_that_is_down_for_seconds() {
     assert_same(&lab.cli.cat("pot://lab/new"), &content, "what was stored meanwhile");
     lab.cli.ok(&["stat", "pot://lab/there"]);
     lab.cli.fails(3, &["stat", "pot://lab/removed"]);
+}
+
+/// Of a tree the names are made one after the other, long after its first byte was moved.
+#[test]
+fn trees_of_many_directories_do_not_notice_that_the_manager_is_away_for_seconds() {
+    let mut lab = Lab::manager_only(&[]);
+    let tap = Tap::slow(1 << 20);
+    lab.lend("donor-1", Lending { advertise: Some(tap.address()), ..Lending::default() });
+    tap.aim(lab.donor_address("donor-1"));
+    lab.wait_live();
+    let tree = lab.dir().join("tree");
+    for number in 0..400 {
+        std::fs::create_dir_all(tree.join(format!("{number:03}"))).expect("a directory");
+    }
+    for number in (0..400).step_by(50) {
+        file(&tree.join(format!("{number:03}")), "file", number, 256 << 10);
+    }
+    for space in ["from", "up", "over"] {
+        lab.cli.ok(&["space", "create", space, "--chunk-size", "64KiB"]);
+    }
+    lab.cli.ok(&["cp", "-r", arg(&tree), "pot://from/tree"]);
+    let down = lab.dir().join("down");
+    let mut copies = [
+        lab.cli.start(&["cp", "-r", arg(&tree), "pot://up/tree"]),
+        lab.cli.start(&["cp", "-r", "pot://from/tree", arg(&down)]),
+        lab.cli.start(&["cp", "-r", "pot://from/tree", "pot://over/tree"]),
+    ];
+    let dirs = |space: &str| lab.cli.json(&["du", space])["dirs"].as_u64().unwrap_or_default();
+    wait_until("all of them to have begun", PATIENCE, || {
+        dirs("pot://up") > 10 && down.exists() && dirs("pot://over") > 10
+    });
+    lab.kill_manager();
+    pause(Duration::from_secs(3));
+    lab.start_manager();
+    for copy in &mut copies {
+        assert_eq!(code_of(copy.end_within("a copy", 3 * PATIENCE)), 0);
+    }
+    lab.cli.ok(&["cp", "-r", "pot://up/tree", arg(&lab.dir().join("up"))]);
+    lab.cli.ok(&["cp", "-r", "pot://over/tree", arg(&lab.dir().join("over"))]);
+    for copied in ["up", "over", "down"] {
+        assert!(tree_of(&lab.dir().join(copied)) == tree_of(&tree), "{copied} differs");
+    }
 }
 
 /// A2: donors that died with the manager are not waited for beyond half a minute.

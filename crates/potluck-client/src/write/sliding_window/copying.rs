@@ -136,6 +136,7 @@ impl Window {
     /// Draws the consequences of a put that failed.
     pub(super) fn put_failed(&mut self, donor: DonorId, error: LinkError) -> Result<(), Failure> {
         tracing::debug!(%donor, %error, "a copy failed");
+        self.outage.failed(donor, &error);
         match error {
             LinkError::Refused(Status::Mismatch) | LinkError::WrongBytes => {
                 self.mismatches += 1;

@@ -1,19 +1,31 @@
-//! Outages: too few donors answer in the middle of a write, because they or the link to them are away
-//! for a while. What was sent stays; they are asked for again and again until one answers, for as
-//! long as the client's patience lasts.
+//! Outages: too few donors answer for a write, because they or the link to them are away for a while.
+//! What was sent stays; they are asked for again and again until one answers, for as long as the client's
+//! patience lasts. It is short with donors that never answered this write: perhaps this machine cannot
+//! reach them at all, whatever the manager hears of them.
 
 use super::{Event, Window};
-use crate::patience::{Pauses, do_not_answer};
+use crate::link::LinkError;
+use crate::patience::{Pauses, STRANGERS, do_not_answer};
 use potluck_core::ids::DonorId;
 use potluck_wire::control::Grown;
 use potluck_wire::error::{ErrorKind, Failure, code};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// What helps a write that ended in the middle, for those whom it waited for are away.
+const GOES_ON: &str = "what was sent is kept for a while: run the same command again when they can be \
+    reached, and it goes on from there";
 
 /// How the donors of a write answer.
 #[derive(Default)]
 pub(super) struct Outage {
-    /// Whether a donor has taken anything yet.
-    begun: bool,
-    /// Whether donors were waited for in vain.
+    /// Donors that have taken anything.
+    answered: BTreeSet<DonorId>,
+    /// Why donors failed last.
+    faults: BTreeMap<DonorId, LinkError>,
+    /// Donors that are waited for.
+    waited_for: Vec<DonorId>,
+    /// Whether they were in vain.
     given_up: bool,
     /// Pauses between the tries, while none of them is under way.
     pauses: Option<Pauses>,
@@ -25,41 +37,62 @@ impl Outage {
     /// Whether too few donors are something to wait for.
     pub fn is_waited_for(&self, refusal: &Failure) -> bool {
         let away = refusal.kind == ErrorKind::Retry && refusal.code != code::NO_MANAGER;
-        self.begun && !self.given_up && away && refusal.code != code::NO_SESSION
+        !self.given_up && away && refusal.code != code::NO_SESSION
     }
 
-    /// Whether a donor has taken anything yet.
-    pub fn has_begun(&self) -> bool {
-        self.begun
+    /// A donor took something.
+    pub fn answered(&mut self, donor: DonorId) {
+        self.answered.insert(donor);
+        if self.waited_for.contains(&donor) {
+            self.end();
+        }
+    }
+
+    /// A donor did not take what it was sent.
+    pub fn failed(&mut self, donor: DonorId, why: &LinkError) {
+        self.faults.insert(donor, why.clone());
+    }
+
+    /// There are donors enough: the next outage is waited for anew.
+    pub fn end(&mut self) {
+        self.waited_for.clear();
+        self.given_up = false;
+        self.pauses = None;
+    }
+
+    /// How long `donors` are waited for by who has so much `patience`.
+    fn limit(&self, donors: &[DonorId], patience: Duration) -> Duration {
+        let known = |donor: &DonorId| self.answered.contains(donor);
+        match !self.answered.is_empty() && (donors.is_empty() || donors.iter().any(known)) {
+            true => patience,
+            false => patience.min(STRANGERS),
+        }
     }
 }
 
 impl Window {
-    /// A donor took something.
-    pub(super) fn end_outage(&mut self) {
-        self.outage.begun = true;
-        self.outage.given_up = false;
-        self.outage.pauses = None;
-    }
-
     /// Waits a moment before the donors that failed are tried again.
     pub(super) fn wait_for_donors(&mut self) {
         if std::mem::replace(&mut self.outage.waiting, true) {
             return;
         }
-        let now = self.client.env.clock.now();
+        let clock = self.client.env.clock.clone();
         let mut pauses =
-            self.outage.pauses.take().unwrap_or_else(|| Pauses::new(&self.client, now));
-        let names: Vec<String> =
-            self.copies.failed().into_iter().map(|donor| self.donors.name(donor)).collect();
-        let (why, limit) = (do_not_answer(&names), self.client.patience.donors);
+            self.outage.pauses.take().unwrap_or_else(|| Pauses::new(&self.client, clock.now()));
+        let failed = self.copies.failed();
+        let names: Vec<String> = failed.iter().map(|donor| self.donors.name(*donor)).collect();
+        let why = do_not_answer(&names);
+        let limit = self.outage.limit(&failed, self.client.patience.donors);
+        self.outage.waited_for = failed;
         let calls = self.session.calls();
         self.events.push(Box::pin(async move {
-            let reached = match pauses.pause(&why, limit).await {
-                true => Some(calls.reach().await),
-                false => None,
-            };
-            Event::Reached(pauses, reached)
+            if !pauses.pause(&why, limit).await {
+                return Event::Reached(pauses, None);
+            }
+            let asked = clock.now();
+            let reached = calls.reach().await;
+            pauses.leave_out(clock.now().saturating_sub(asked)); // a manager that was away has its own limit
+            Event::Reached(pauses, Some(reached))
         }));
     }
 
@@ -80,10 +113,48 @@ impl Window {
                 self.copies.answer_again(&live);
                 self.grow_refused = None;
             }
-            Some(Err(failure)) if failure.kind != ErrorKind::Retry => return Err(failure),
-            Some(Err(failure)) if failure.code == code::NO_SESSION => return Err(failure),
-            Some(Err(_)) => self.outage.pauses = Some(pauses),
+            Some(Err(failure)) => return Err(failure),
         }
         Ok(())
+    }
+
+    /// The failure with the donors that did not take what they were sent, and why.
+    pub(super) fn with_faults(&self, failure: Failure) -> Failure {
+        let fault = |donor: &DonorId| {
+            let name = self.donors.name(*donor);
+            let why = self.outage.faults.get(donor);
+            why.map_or_else(|| name.clone(), |why| format!("{name} ({why})"))
+        };
+        let faults: Vec<_> = self.copies.failed().iter().map(fault).collect();
+        match faults.is_empty() {
+            true => failure,
+            false => Failure {
+                message: format!(
+                    "{}; failed while writing: {}",
+                    failure.message,
+                    faults.join(", ")
+                ),
+                ..failure
+            },
+        }
+    }
+
+    /// The failure with what helps, for a write that may work later.
+    pub(super) fn with_advice(&self, failure: Failure) -> Failure {
+        let is_stranger = |donor: &DonorId| {
+            matches!(self.outage.faults.get(donor), Some(LinkError::Away(_)))
+                && !self.outage.answered.contains(donor)
+        };
+        let strangers = self.copies.failed().into_iter().filter(is_stranger);
+        let unreached = match failure.code == code::DONORS_SILENT {
+            true => self.donors.unreached_advice(strangers),
+            false => None,
+        };
+        let goes_on = (!self.outage.answered.is_empty()).then(|| GOES_ON.to_owned());
+        let advice: Vec<_> = unreached.into_iter().chain(goes_on).collect();
+        match advice.is_empty() {
+            true => failure,
+            false => failure.hint(advice.join("; ")),
+        }
     }
 }

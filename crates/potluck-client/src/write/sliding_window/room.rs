@@ -34,10 +34,9 @@ impl Window {
         }
         self.growing = true;
         let (calls, avoid) = (self.session.calls(), self.copies.failed());
-        // For a full donor no other turns up by waiting; and once something was sent, the donors that
-        // failed are waited for here.
-        let patient = self.outage.has_begun() && !self.client.patience.donors.is_zero();
-        let wait = !self.donor_full && !patient;
+        // For a full donor no other turns up by waiting, and who has patience waits for those that failed,
+        // too (`replace_donors`).
+        let wait = !self.donor_full && self.client.patience.donors.is_zero();
         self.events.push(Box::pin(async move {
             let grown = calls.grow(bytes, avoid, wait).await;
             Event::Grown(bytes, grown)
@@ -52,19 +51,13 @@ impl Window {
                 self.wait_for_donors();
                 return Ok(());
             }
-            let names: Vec<_> =
-                self.copies.failed().into_iter().map(|donor| self.donors.name(donor)).collect();
             let mut failure = refusal.clone();
             if self.donor_full && failure.code != code::NO_MANAGER {
                 // Waiting for donors to come back, which the manager may advise, makes no room.
                 failure = Failure::new(ErrorKind::NoSpace, code::FULL, "the donors' disks are full")
                     .hint("remove files, free space on the donors' disks, or lend more with `potluck lend`");
             }
-            if !names.is_empty() {
-                failure.message =
-                    format!("{}; failed while writing: {}", failure.message, names.join(", "));
-            }
-            return Err(failure);
+            return Err(self.with_faults(failure));
         }
         let policy = &self.session.reserved.policy;
         let chunks = match policy.ec {
@@ -79,6 +72,7 @@ impl Window {
         self.growing = false;
         match grown {
             Ok(grown) => {
+                self.outage.end();
                 self.session.promised += bytes;
                 self.donors.learn(grown.donors);
                 self.copies.extend(grown.plan);

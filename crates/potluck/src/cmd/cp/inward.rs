@@ -61,15 +61,17 @@ pub async fn copy(
     };
     let mut report =
         CpReport { skipped: wanted.skipped, failed: wanted.failed, ..CpReport::default() };
+    let mut client = client.clone();
     for dir in wanted.empty_dirs {
         client.call(&MakeDir { path: dir, parents: true }).await?;
+        client = client.under_way();
     }
     if wanted.files.is_empty() {
         return Ok(report);
     }
-    let progress = progress_bar::upload(client, shown, options.bytes);
-    let client = &client.watched(Arc::clone(&progress));
-    let parts = by_policy(client, to, wanted.files).await?;
+    let progress = progress_bar::upload(&client, shown, options.bytes);
+    let mut client = client.watched(Arc::clone(&progress));
+    let parts = by_policy(&client, to, wanted.files).await?;
     let several = parts.len() > 1;
     if args.atomic && several {
         return Err(usage(
@@ -90,7 +92,9 @@ pub async fn copy(
             Item { path, input }
         });
         let progress = Arc::clone(&progress);
-        match put(client, &root, Box::new(items), &options, progress).await {
+        let put = put(&client, &root, Box::new(items), &options, progress).await;
+        client = client.under_way();
+        match put {
             Ok(done) => report.stored(done),
             // What else is stored has to be told.
             Err(failure) if several => {

@@ -27,8 +27,10 @@ pub async fn copy(
         landing.check()?;
     }
     let mut report = CpReport { failovers: Some(0), ..CpReport::default() };
+    let mut patient = client.clone();
     for source in from {
         let At::Pool(path) = &source.at else { continue };
+        let client = &patient;
         let progress = progress_bar::transfer(client, shown, Some(0));
         let client = &client.watched(Arc::clone(&progress));
         let copied = match &to.at {
@@ -45,6 +47,7 @@ pub async fn copy(
             Err(failure) if from.len() == 1 => return Err(failure),
             Err(error) => report.failed.push(FailedFile { path: path.to_string(), error }),
         }
+        patient = patient.under_way();
     }
     Ok(report)
 }
