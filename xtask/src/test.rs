@@ -32,6 +32,11 @@ pub enum Step {
 const SEEDS: RangeInclusive<u64> = 1..=8;
 const KILLS: u64 = 200;
 
+/// Most tests wait for processes most of the time: two to a core leave a third of the cores idle.
+fn test_threads() -> usize {
+    2 * std::thread::available_parallelism().map_or(2, usize::from)
+}
+
 /// Runs the steps one after the other (never two builds side by side: they would fight over
 /// memory and the target directory's lock) and goes on after a failure.
 pub fn run(only: Option<Step>) -> ExitCode {
@@ -63,6 +68,7 @@ pub fn run(only: Option<Step>) -> ExitCode {
         if built {
             // Without --no-fail-fast the first failing crate would hide the others.
             let mut command = cargo(&["test", "--workspace", "--no-fail-fast"]);
+            command.env("RUST_TEST_THREADS", test_threads().to_string());
             steps.run("test", || {
                 let (outcome, seen) = test_output::relay(&mut command, &mut std::io::stdout());
                 tally = seen;

@@ -419,11 +419,11 @@ pub async fn answered(
                 computed.extend(compared(service, donor, &group, asked, parity.0));
             }
             (Some(Purpose::Make { chunk, .. }), OrderOutcome::Failed { why, donor: source }) => {
-                failed(service, donor, chunk, why, source, now);
+                failed(service, (donor, order), chunk, why, source, now);
             }
             (Some(Purpose::Encode { group, .. }), OrderOutcome::Failed { why, donor: source }) => {
                 let chunk = group.shards[0].name;
-                failed(service, donor, chunk, why, source, now);
+                failed(service, (donor, order), chunk, why, source, now);
             }
             (Some(purpose), outcome) => others.push((purpose, outcome)),
             (None, _) => {} // of an earlier life, or given up
@@ -457,7 +457,7 @@ fn finished(service: &Service, now: Tick) {
 
 fn failed(
     service: &Service,
-    donor: DonorId,
+    (donor, order): (DonorId, u64),
     chunk: ChunkName,
     why: OrderFault,
     source: Option<DonorId>,
@@ -470,7 +470,7 @@ fn failed(
             pool.order_verify(source, chunk, now);
             pool.leave_alone(source, now);
         }
-        (OrderFault::SourceAway, Some(source)) => pool.leave_alone(source, now),
+        (OrderFault::SourceAway, Some(source)) => pool.source_is_away(source, order, now),
         _ => pool.leave_alone(donor, now),
     }
     if why == OrderFault::SourceWrong

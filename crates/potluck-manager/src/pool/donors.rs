@@ -69,6 +69,8 @@ pub struct Life {
     fault: Option<DiskFault>,
     /// What it held before is lost for good, as its owner said.
     new_store: bool,
+    /// The last order of the pool's when it registered: those until then name where it was before.
+    pub last_order: u64,
 }
 
 /// How to reach a donor.
@@ -310,12 +312,14 @@ impl Pool {
             taking: Some(Taking::default()),
             fault: register.disk_fault.clone(),
             new_store: register.new_store,
+            last_order: self.repairs.orders.last(),
         });
         donor.hear(now, &self.limits);
         let restarts = live && !again;
         let before = if restarts { donor.restarted.replace(now) } else { None };
         let in_turns = before.is_some_and(|before| now.saturating_sub(before) <= IN_TURNS);
         self.expected.registered(id);
+        self.repairs.ask_again(id);
         if again {
             return Enlisted::Again;
         }

@@ -42,6 +42,11 @@ impl<P> Numbered<P> {
         self.next = first;
     }
 
+    /// The number of the order that was given last, or would have been.
+    pub fn last(&self) -> u64 {
+        self.next
+    }
+
     /// Gives a donor an order, made with its number.
     pub fn give(&mut self, donor: DonorId, now: Tick, purpose: P, make: impl FnOnce(u64) -> Order) {
         self.next += 1;

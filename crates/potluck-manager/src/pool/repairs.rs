@@ -240,6 +240,11 @@ impl Repairs {
         self.left_alone.get(&donor).is_some_and(|until| now < *until)
     }
 
+    /// A donor registered: what it failed at before says nothing of now.
+    pub fn ask_again(&mut self, donor: DonorId) {
+        self.left_alone.remove(&donor);
+    }
+
     fn waiting(&mut self, pressed: bool) -> &mut Queue {
         if pressed { &mut self.pressed } else { &mut self.queue }
     }
@@ -656,6 +661,14 @@ impl Pool {
     /// Has a donor read back all it holds.
     pub fn order_scrub(&mut self, donor: DonorId, rate: u64, now: Tick) {
         self.repairs.orders.give(donor, now, Purpose::Scrub, |order| Order::Scrub { order, rate });
+    }
+
+    /// A donor did not answer whom an order had sent to it. It is left alone for a while, unless it has
+    /// registered since the order was given, which names where it was before.
+    pub fn source_is_away(&mut self, source: DonorId, order: u64, now: Tick) {
+        if self.donors.life(source).is_none_or(|life| order > life.last_order) {
+            self.leave_alone(source, now);
+        }
     }
 
     /// A donor failed at what it was asked for; it is asked for nothing for a while.

@@ -117,6 +117,23 @@ fn what_only_a_donor_has_that_sends_nothing_is_called_stuck() {
 }
 
 #[test]
+fn a_donor_that_registers_is_asked_again_whatever_was_tried_where_it_was_before() {
+    let mut pool = with_donors(3);
+    let give = |pool: &mut Pool| pool.order_scrub(DonorId(2), 1, at(0.0));
+    give(&mut pool);
+    let before = pool.repairs.orders.last();
+    pool.source_is_away(DonorId(1), before, at(1.0));
+    assert!(pool.repairs.is_left_alone(DonorId(1), at(2.0)));
+    register(&mut pool, 1, 8, 2.0);
+    assert!(!pool.repairs.is_left_alone(DonorId(1), at(2.0)), "it is there");
+    pool.source_is_away(DonorId(1), before, at(3.0));
+    assert!(!pool.repairs.is_left_alone(DonorId(1), at(3.0)), "it was asked for elsewhere");
+    give(&mut pool);
+    pool.source_is_away(DonorId(1), pool.repairs.orders.last(), at(4.0));
+    assert!(pool.repairs.is_left_alone(DonorId(1), at(4.0)), "it is away again");
+}
+
+#[test]
 fn what_files_are_changed_to_takes_no_room_of_what_was_promised() {
     let mut pool = with_donors(3);
     let goal = |n| Job { unit: (VersionId(n), 0, true), ..job(n, 0, 1) };
