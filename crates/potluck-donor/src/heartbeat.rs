@@ -25,6 +25,7 @@ use potluck_wire::own_addresses::Told;
 use potluck_wire::packed::Packed;
 use potluck_wire::version;
 use potluck_wire::whereabouts::Guide;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -56,8 +57,6 @@ pub(crate) struct About {
     pub label: Option<String>,
     /// How long it may be silent before repair begins.
     pub grace: Option<Duration>,
-    /// Whether what it held before is lost for good.
-    pub new_store: bool,
 }
 
 /// Where orders go.
@@ -224,7 +223,7 @@ impl Heart {
                 heard: self.state.heard(),
                 heard_changes: self.state.heard_changes(),
                 disk_fault: self.service.store.fault(),
-                new_store: about.new_store,
+                new_store: self.state.begins_anew(),
             })
             .await?;
         let manager = self.caller.manager();
@@ -354,18 +353,30 @@ impl Heart {
 
     /// Writes down who is in charge, and how many changes it told of.
     async fn remember(&mut self, manager: ManagerLife, changes: u64) {
-        let (mut state, disk) = (self.state.clone(), Arc::clone(&self.disk));
-        let remember = move || {
-            let saved = state.remember_manager(&*disk, manager, changes);
-            (state, saved)
+        let remember = move |state: &mut State, disk: &dyn Disk| {
+            state.remember_manager(disk, manager, changes)
         };
-        let (state, saved) = self.service.env.offload.run(remember).await;
-        self.state = state;
+        let saved = self.change_state(remember).await;
         self.noted = (self.service.env.clock.now(), changes);
         if let Err(why) = saved {
             let path = self.state.path().display();
             tracing::error!("cannot remember the manager's epoch in {path}: {why}");
         }
+    }
+
+    /// Changes what is remembered, where waiting for the disk holds nobody up.
+    async fn change_state(
+        &mut self,
+        change: impl FnOnce(&mut State, &dyn Disk) -> io::Result<()> + Send + 'static,
+    ) -> io::Result<()> {
+        let (mut state, disk) = (self.state.clone(), Arc::clone(&self.disk));
+        let changed = move || {
+            let saved = change(&mut state, &*disk);
+            (state, saved)
+        };
+        let (state, saved) = self.service.env.offload.run(changed).await;
+        self.state = state;
+        saved
     }
 
     async fn send_page(&mut self, listing: Listing) -> Result<(), Failure> {
@@ -387,6 +398,12 @@ impl Heart {
         let rounds = self.listed.take();
         self.caller.call(&Inventory { incarnation, page: number, holdings, last }).await?;
         self.listed = rounds;
+        if last && self.state.begins_anew() {
+            let saved = self.change_state(|state, disk| state.has_begun_anew(disk)).await;
+            if let Err(why) = saved {
+                tracing::warn!("cannot write {}: {why}", self.state.path().display());
+            }
+        }
         self.listing =
             page.next.map(|cursor| Listing { cursor, page: number + 1, not_before: Tick::ZERO });
         Ok(())

@@ -197,7 +197,7 @@ impl Donor {
         let listener = env.net.listen(&config.listen).await.map_err(cannot_listen)?;
         let address = listener.local_addr().map_err(cannot_listen)?;
         let told = Told::of(&*env.net, address, &config.advertise).await?;
-        let Opened { state, store, scrub, new_store } = {
+        let Opened { state, store, scrub } = {
             let (config, disk, entropy) = (config.clone(), Arc::clone(&disk), env.entropy.clone());
             env.offload.run(move || open(&config, &lender, disk, &*entropy)).await?
         };
@@ -208,7 +208,7 @@ impl Donor {
         let errands = Arc::new(Errands::default());
         let tasks = Tasks { orders: Arc::clone(&orders), errands: Arc::clone(&errands) };
         let (label, grace) = (config.label, config.grace);
-        let about = About { told, port: address.port(), label, grace, new_store };
+        let about = About { told, port: address.port(), label, grace };
         let (about, heard) = watch::channel(about);
         let heart =
             Heart::new(Arc::clone(&service), Arc::clone(&disk), caller, state, heard, tasks);
@@ -270,8 +270,6 @@ struct Opened {
     state: State,
     store: Store,
     scrub: Scrub,
-    /// Its owner said that the store of before is lost, and this one is empty.
-    new_store: bool,
 }
 
 fn open(
@@ -286,12 +284,11 @@ fn open(
     let claimant = Claimant { owner, known: state.store(), claiming: *claiming };
     let claim = store::claim(&*disk, entropy, &config.dir, claimant)?;
     let known = KnownStore { id: claim.id.clone(), dir: config.dir.clone() };
-    let another = state.store().is_some_and(|before| before.id != known.id);
-    let new_store = another && *claiming == Claiming::Anew;
     // Before anything is stored there: a store that nobody remembers could be mistaken for none.
-    state.remember_store(&*disk, known).map_err(cannot_keep)?;
+    let anew = *claiming == Claiming::Anew;
+    state.remember_store(&*disk, known, anew).map_err(cannot_keep)?;
     let incarnation = Incarnation(entropy.u64());
     let scrub = Scrub::load(&*disk, &config.state, config.scrub_every);
     let store = Store::open(disk, claim, config.limits, incarnation)?;
-    Ok(Opened { state, store, scrub, new_store })
+    Ok(Opened { state, store, scrub })
 }

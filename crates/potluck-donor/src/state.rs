@@ -32,6 +32,13 @@ struct Own {
     key: Secret,
     #[serde(default)]
     store: Option<KnownStore>,
+    /// The store of before is lost, as its owner said, and no manager has compared this one yet.
+    #[serde(default, skip_serializing_if = "is_false")]
+    begins_anew: bool,
+}
+
+fn is_false(it: &bool) -> bool {
+    !it
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -79,7 +86,8 @@ impl State {
             return Ok(Self { path, own, heard });
         }
         crate::store::make_dirs(disk, dir)?;
-        let own = Own { owner: owner.clone(), key: Secret::generate(entropy), store: None };
+        let key = Secret::generate(entropy);
+        let own = Own { owner: owner.clone(), key, store: None, begins_anew: false };
         let state = Self { path, own, heard: Heard::default() };
         state.save_heard(disk)?; // first: what is there may be of another pool
         state.save(disk)?;
@@ -116,12 +124,31 @@ impl State {
         self.heard.changes = self.heard.changes.max(changes);
     }
 
-    /// Remembers the store.
-    pub fn remember_store(&mut self, disk: &dyn Disk, store: KnownStore) -> io::Result<()> {
+    /// Remembers the store. Where it is another than before, `anew` says that the one before is lost.
+    pub fn remember_store(
+        &mut self,
+        disk: &dyn Disk,
+        store: KnownStore,
+        anew: bool,
+    ) -> io::Result<()> {
         if self.own.store.as_ref() == Some(&store) {
             return Ok(());
         }
+        if self.own.store.as_ref().is_some_and(|before| before.id != store.id) {
+            self.own.begins_anew = anew;
+        }
         self.own.store = Some(store);
+        self.save(disk)
+    }
+
+    /// Whether the manager is still to be told that the store of before is lost, and this one empty.
+    pub fn begins_anew(&self) -> bool {
+        self.own.begins_anew
+    }
+
+    /// The manager has compared what is here with what was in the store of before.
+    pub fn has_begun_anew(&mut self, disk: &dyn Disk) -> io::Result<()> {
+        self.own.begins_anew = false;
         self.save(disk)
     }
 
@@ -195,7 +222,7 @@ mod tests {
 
         // Of another membership, nothing is taken over.
         let moved = serde_json::from_str(r#"{"id": "0f", "dir": "/new"}"#).expect("a store");
-        state.remember_store(&SystemDisk, moved).expect("kept");
+        state.remember_store(&SystemDisk, moved, false).expect("kept");
         state.remember_manager(&SystemDisk, (Epoch(5), 9), 1).expect("kept");
         let another = load_as(&owner(2));
         assert_eq!((another.heard(), another.store()), (ManagerLife::default(), None));

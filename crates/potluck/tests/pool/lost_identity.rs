@@ -91,7 +91,14 @@ fn a_store_that_is_begun_anew_keeps_its_terms_and_is_not_called_a_failing_disk()
     fs::remove_dir_all(&lent).expect("lost");
     let new = lab.dir().join("new-disk");
     let at = ["--state", arg(&state), "--listen", "127.0.0.1:0", "--new-store"];
-    let mut anew = lab.cli.start(&[&["lend", arg(&new)], &at[..]].concat());
+    // It goes down before the pool has heard that, and is started again like any other day.
+    lab.kill_manager();
+    let lend = [&["lend", arg(&new)], &at[..]].concat();
+    let mut unheard = lab.cli.start(&lend);
+    wait_until("the store to be begun anew", PATIENCE, || new.join("potluck-store.json").exists());
+    unheard.kill_9();
+    lab.start_manager();
+    let mut anew = lab.cli.start(&lend[..lend.len() - 1]);
     let said = || lab.logs().iter().any(|(_, log)| log.contains("donor-1 (2) begins anew"));
     wait_until("the pool to know that what was there is lost", PATIENCE, said);
     lab.cli.wait_safe("pot://lab/f");
