@@ -165,9 +165,13 @@ impl Lent {
     }
 
     /// Lends what the settings say: new directories are begun, others stopped or told their terms.
-    /// Gives what went wrong first; the others go on.
+    /// Where the terms of one that is lent cannot be, all stays as it was; new ones that cannot be lent
+    /// now leave the others alone. Gives what went wrong first.
     pub async fn follow(&mut self, mut file: SettingsFile) -> Result<(), Failure> {
         let lent = file.lent();
+        for (lending, config) in self.terms_of_all(&file)? {
+            lending.controls.retune(&config);
+        }
         let gone: Vec<_> = self.donors.keys().filter(|dir| !lent.contains(dir)).cloned().collect();
         for dir in gone {
             self.stop(&dir).await;
@@ -175,15 +179,26 @@ impl Lent {
         let own = own_dir(&file, &self.state);
         let mut done = Ok(());
         for dir in &lent {
-            let told = match self.donors.get(dir) {
-                Some(lending) => tune(&file, dir, lending, &self.machine),
-                None => self.begin(&mut file, dir, own.as_ref() == Some(dir), None).await,
-            };
-            done = done.and(told.inspect_err(|why| {
+            if self.donors.contains_key(dir) {
+                continue;
+            }
+            let begun = self.begin(&mut file, dir, own.as_ref() == Some(dir), None).await;
+            done = done.and(begun.inspect_err(|why| {
                 tracing::error!("{} is not lent: {why}. {}", dir.display(), why.hint);
             }));
         }
         done
+    }
+
+    /// The new terms of all directories that are lent and stay so.
+    fn terms_of_all(&self, file: &SettingsFile) -> Result<Vec<(&Lending, DonorConfig)>, Failure> {
+        let lent = file.lent();
+        let stay = self.donors.iter().filter(|(dir, _)| lent.contains(dir));
+        stay.map(|(dir, lending)| {
+            let used = lending.controls.used();
+            Ok((lending, terms(file, dir, &lending.state, used, &self.machine)?))
+        })
+        .collect()
     }
 
     /// Begins to lend a directory, whose donor is enrolled first where it has none.
@@ -324,17 +339,6 @@ fn keep_max(file: &SettingsFile, dir: &Path, state: &Path, used: u64) -> Result<
         tracing::warn!("how much is lent holds for this start only: {why}");
     }
     Ok(limits)
-}
-
-fn tune(
-    file: &SettingsFile,
-    dir: &Path,
-    lending: &Lending,
-    machine: &Machine,
-) -> Result<(), Failure> {
-    let config = terms(file, dir, &lending.state, lending.controls.used(), machine)?;
-    lending.controls.retune(&config);
-    Ok(())
 }
 
 /// On what terms a directory is lent, by the donor whose state is in `state`. Further ones are at the
