@@ -17,6 +17,7 @@ use potluck_core::ids::DonorId;
 use potluck_core::size::{format_size, parse_size};
 use potluck_wire::control::{Departing, GiveBack, GiveBackStatus, GivingBack, Going, MayGo};
 use potluck_wire::error::{ErrorKind, Failure, code};
+use serde::Serialize;
 use std::fmt::Write;
 use std::path::Path;
 use std::time::Duration;
@@ -37,6 +38,29 @@ pub struct Place<'a> {
     pub name: &'a str,
     /// The command that calls it off.
     pub cancel: String,
+}
+
+/// What a give-back came to, for programs and for people.
+pub struct Outcome {
+    ending: Ending,
+    back: GivingBack,
+    text: String,
+}
+
+impl Outcome {
+    /// Tells it, and gives how its command ends.
+    pub fn tell(self, output: &Output) -> Ending {
+        output.result(&self.back, |_| self.text);
+        self.ending
+    }
+}
+
+/// What it came to for one of a machine's directories.
+#[derive(Serialize)]
+struct OfDirectory<'a> {
+    dir: Option<&'a Path>,
+    #[serde(flatten)]
+    back: GivingBack,
 }
 
 /// Takes all from the donors of one machine, whose daemon has its state in `state`.
@@ -64,22 +88,25 @@ pub async fn run(
             client.call(&order(&place(name), false)).await?;
         }
     }
-    let mut ending = Ending::Done;
+    let (mut ending, mut directories) = (Ending::Done, Vec::new());
     for ((donor, client), name) in donors.iter().zip(&names) {
         let place = place(name);
-        let ended = if args.cancel {
+        let outcome = if args.cancel {
             let lends = donor
                 .dir
                 .as_deref()
                 .and_then(|dir| parse_size(&file.lent_set_to(dir, keys::key("lend.max"))?).ok());
-            self::cancel(&place, lends, client, output).await?
+            self::cancel(&place, lends, client).await?
         } else {
             empty(&place, args.pace, client, output, shown).await?
         };
+        directories.push(OfDirectory { dir: donor.dir.as_deref(), back: outcome.back.clone() });
+        let ended = outcome.tell(&output.of_step());
         if ended != Ending::Done {
             ending = ended;
         }
     }
+    output.result(&serde_json::json!({ "directories": directories }), |_| String::new());
     Ok(ending)
 }
 
@@ -88,14 +115,12 @@ pub async fn cancel(
     place: &Place<'_>,
     lends: Option<u64>,
     client: &Client,
-    output: &Output,
-) -> Result<Ending, Failure> {
+) -> Result<Outcome, Failure> {
     let before = client.call(&GiveBackStatus { donor: place.donor }).await?;
     let call_off = GiveBack { cancel: true, ..order(place, false) };
-    output.result(&client.call(&call_off).await?, |back| {
-        called_off(place, before.active, lends, back)
-    });
-    Ok(Ending::Done)
+    let back = client.call(&call_off).await?;
+    let text = called_off(place, before.active, lends, &back);
+    Ok(Outcome { ending: Ending::Done, back, text })
 }
 
 /// What holds after a give-back of everything was called off, if there was one.
@@ -133,11 +158,12 @@ pub async fn empty(
     client: &Client,
     output: &Output,
     shown: bool,
-) -> Result<Ending, Failure> {
+) -> Result<Outcome, Failure> {
+    let done = |back, text| Ok(Outcome { ending: Ending::Done, back, text });
     if pace.caution.dry_run {
         let planned = client.call(&look(place)).await?;
-        output.result(&planned, |planned| plan(place, pace.now, planned));
-        return Ok(Ending::Done);
+        let text = plan(place, pace.now, &planned);
+        return done(planned, text);
     }
     let begun = if pace.now && !pace.caution.yes {
         begin_now(place, client, output).await?
@@ -145,12 +171,14 @@ pub async fn empty(
         client.call(&order(place, pace.now)).await?
     };
     if pace.no_wait {
-        output.result(&begun, |begun| {
-            let held = format_size(begun.held);
-            let text = format!("{} gives back what it holds, {held}, moved first; `potluck status` shows how far it is", place.name);
-            hindrances(place, begun).into_iter().fold(text, |text, what| text + "\n! " + &what)
-        });
-        return Ok(Ending::Done);
+        let held = format_size(begun.held);
+        let text = format!(
+            "{} gives back what it holds, {held}, moved first; `potluck status` shows how far it is",
+            place.name
+        );
+        let hindered = hindrances(place, &begun).into_iter();
+        let text = hindered.fold(text, |text, what| text + "\n! " + &what);
+        return done(begun, text);
     }
     let background = GoesOn::new(output, place);
     hindrances(place, &begun).iter().for_each(|what| output.note(what));
@@ -312,7 +340,7 @@ async fn wait(
     client: &Client,
     mut background: GoesOn<'_>,
     shown: bool,
-) -> Result<Ending, Failure> {
+) -> Result<Outcome, Failure> {
     let bar = progress_bar::level(shown);
     let started = client.env.clock.now();
     let (mut moved, mut all_stuck, mut said) = (started, None, None);
@@ -324,8 +352,9 @@ async fn wait(
         if back.done || !back.active {
             drop(bar);
             background.done();
-            background.output.result(&back, |back| outcome(place, back));
-            return Ok(if back.done { Ending::Done } else { Ending::Partial });
+            let ending = if back.done { Ending::Done } else { Ending::Partial };
+            let text = outcome(place, &back);
+            return Ok(Outcome { ending, back, text });
         }
         if back.held < least.0 || back.to_move < least.1 {
             least = (back.held.min(least.0), back.to_move.min(least.1));

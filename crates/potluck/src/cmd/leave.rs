@@ -221,9 +221,8 @@ async fn give_back(
         let caution = Caution { dry_run: false, yes: true };
         let pace = GiveBackPace { now: false, no_wait: false, caution };
         let output = output.of_step();
-        if give_back::empty(&one.place(), pace, &one.client, &output, shown).await?
-            == Ending::Partial
-        {
+        let outcome = give_back::empty(&one.place(), pace, &one.client, &output, shown).await?;
+        if outcome.tell(&output) == Ending::Partial {
             return Ok(Ending::Partial);
         }
     }

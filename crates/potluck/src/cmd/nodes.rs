@@ -101,9 +101,9 @@ async fn drain(
         cancel: format!("potluck nodes drain {} --cancel", donor.name),
     };
     if args.cancel {
-        return give_back::cancel(&place, None, client, output).await;
+        return Ok(give_back::cancel(&place, None, client).await?.tell(output));
     }
-    give_back::empty(&place, args.pace, client, output, shown).await
+    Ok(give_back::empty(&place, args.pace, client, output, shown).await?.tell(output))
 }
 
 #[derive(Serialize)]

@@ -118,7 +118,11 @@ fn k05_now_lists_what_would_be_lost_and_asks_first() {
     let before = lab.lent("donor-1").chunks().len();
 
     let planned = owner.run(&["--json", "--all", "--now", "-n"]).ok().json();
-    assert_eq!(planned["lost"], serde_json::json!(["pot://lab/once"]), "{planned}");
+    assert_eq!(
+        planned["directories"][0]["lost"],
+        serde_json::json!(["pot://lab/once"]),
+        "{planned}"
+    );
     // Nobody is there to be asked.
     let refused = owner.run(&["--all", "--now"]).exits(2);
     assert!(refused.stderr.contains("pot://lab/once"), "{}", refused.stderr);

@@ -43,6 +43,26 @@ fn a_directory_is_added_to_a_running_donor_and_is_lent_again_after_a_restart() {
     wait_until("both to be back", PATIENCE, || {
         is_live(&lab, "donor-1") && is_live(&lab, "donor-1-2")
     });
+    // Where the terms of one cannot be, none of them change.
+    let settings = state.join("settings.toml");
+    let good = fs::read_to_string(&settings).expect("settings");
+    let smaller = good.replacen("\"1GiB\"", "\"512MiB\"", 1);
+    assert_ne!(smaller, good);
+    let (first, second) = smaller.rsplit_once("\"0%\"").expect("both have terms");
+    fs::write(&settings, format!("{first}\"8000PiB\"{second}")).expect("written");
+    lab.donor("donor-1").signal(Signal::HUP);
+    wait_until("the settings to be refused", PATIENCE, || {
+        lab.logs().iter().any(|(_, log)| log.contains("the settings stay as they were"))
+    });
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
+    let (input, _) = file(lab.dir(), "input", 3, 4 << 20);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    wait_until("a word of both after that", PATIENCE, || {
+        let used = |name| lab.cli.donor(name)["used"].as_u64();
+        used("donor-1") > Some(1 << 18) && used("donor-1-2") > Some(1 << 18)
+    });
+    assert_eq!(lab.cli.donor("donor-1")["lends"], 1 << 30, "{}", lab.cli.donor("donor-1"));
+    fs::write(&settings, good).expect("written");
     // A name for what fails together is the owner's, where one is set.
     lab.cli.ok(&["set", "lend.label", "room-3", "--state", arg(&state)]);
     wait_until("the label of both", PATIENCE, || {
@@ -147,6 +167,27 @@ fn a_machine_leaves_with_all_the_directories_that_it_lends() {
     assert!(stuck.message.contains("nothing was begun"), "{stuck:?}");
     lab.cli.ok(&["rm", "pot://twice/f"]);
 
+    // All that they hold is given back in one step, and called off in one.
+    let give_back = ["give-back", "--all", "--state", arg(&state)];
+    let dirs = |said: &serde_json::Value| -> Vec<String> {
+        let said = said["directories"].as_array().expect("directories").iter();
+        said.map(|it| it["dir"].as_str().expect("a directory").to_owned()).collect()
+    };
+    let both = [arg(&first), arg(&disk)];
+    let plan = lab.cli.json(&[&give_back[..], &["-n"]].concat());
+    assert_eq!((dirs(&plan) == both, &plan["directories"][1]["active"]), (true, &false.into()));
+    let given = lab.cli.json(&give_back);
+    assert_eq!(dirs(&given), both, "{given}");
+    for of in 0..2 {
+        assert_eq!(given["directories"][of]["safe_to_remove"], true, "{given}");
+    }
+    assert_eq!(lab.cli.shares("pot://lab/f").into_keys().collect::<Vec<_>>(), ["donor-2"]);
+    let off = lab.cli.json(&["give-back", "--cancel", "--state", arg(&state)]);
+    assert_eq!(dirs(&off), both, "{off}");
+    for name in ["donor-1", "donor-1-2"] {
+        assert!(lab.cli.donor(name)["giving_back"].is_null(), "{}", lab.cli.donor(name));
+    }
+
     let all = serde_json::json!([disk, own, first, state]);
     let plan = lab.cli.json(&[&leave[..], &["-n"]].concat());
     assert_eq!(plan["would_remove"], all, "{plan}");
@@ -156,6 +197,25 @@ fn a_machine_leaves_with_all_the_directories_that_it_lends() {
     assert!(!disk.exists() && !first.exists() && !state.exists());
     assert_eq!(donors(&lab), ["donor-2"]);
     assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");
+}
+
+#[test]
+fn a_machine_that_leaves_at_once_says_what_all_its_directories_lose_together() {
+    let lab = Lab::with_donors(1);
+    let (disk, _) = add(&lab);
+    // Each of the two loses nothing that the other has not.
+    lab.cli.ok(&["space", "create", "lab", "--copies", "2"]);
+    let (input, _) = file(lab.dir(), "input", 4, 1 << 20);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    let state = lab.donor_state("donor-1");
+    let leave = ["leave", "--now", "--state", arg(&state)];
+    let plan = lab.cli.ok(&[&leave[..], &["-n"]].concat()).text();
+    assert!(plan.contains("1 file would be lost for ever:\n  pot://lab/f"), "{plan}");
+    lab.cli.fails(2, &leave); // nobody is there to be asked
+    assert_eq!(donors(&lab), ["donor-1", "donor-1-2"]);
+    let left = lab.cli.json(&[&leave[..], &["-y"]].concat());
+    assert_eq!(left["left"], true, "{left}");
+    assert!(donors(&lab).is_empty() && !disk.exists() && !state.exists());
 }
 
 /// The donors that are live, as a machine's user is told.
