@@ -281,6 +281,7 @@ impl Heart {
             excess: store.excess(),
             scrub: self.service.scrub.report(),
             disk_fault: store.fault(),
+            settings_fault: self.service.settings_fault.lock().expect("no panic holds it").clone(),
             follows: self.caller.guide().map(Guide::issue),
         };
         let beat = self.caller.call(&heartbeat).await?;

@@ -151,6 +151,22 @@ impl Controls {
         self.service.store.report().0.lent_used
     }
 
+    /// Bytes that it can store now, within its limits.
+    pub fn room(&self) -> u64 {
+        self.service.store.report().1
+    }
+
+    /// How much of the disk it lends.
+    pub fn limits(&self) -> Limits {
+        self.service.store.limits()
+    }
+
+    /// Has the manager hear that the daemon's settings cannot be used, and it goes by those of before;
+    /// `None`: they can.
+    pub fn settings_fault(&self, why: Option<String>) {
+        *self.service.settings_fault.lock().expect("no panic holds it") = why;
+    }
+
     /// Has the manager hear it when the machine gets other addresses.
     async fn follow_addresses(&self, listen: SocketAddr) {
         let told = self.about.borrow().told.clone();
@@ -237,11 +253,6 @@ impl Donor {
     /// What changes it while it runs.
     pub fn controls(&self) -> Controls {
         self.controls.clone()
-    }
-
-    /// Bytes it can store now, within its limits.
-    pub fn room(&self) -> u64 {
-        self.service.store.report().1
     }
 
     /// Serves until `shutdown` completes, then lets requests in progress finish.

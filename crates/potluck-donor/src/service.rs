@@ -11,7 +11,7 @@ use crate::tickets::Tickets;
 use potluck_wire::call::Caller;
 use potluck_wire::env::Env;
 use potluck_wire::ticket::Secret;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use tokio::sync::watch;
 
 /// What all connections of a donor share.
@@ -33,6 +33,8 @@ pub(crate) struct Service {
     pub neighbours: Neighbours,
     /// Calls the manager.
     pub caller: Caller,
+    /// Why the daemon goes by settings of before.
+    pub settings_fault: Mutex<Option<String>>,
     closing: watch::Sender<bool>,
 }
 
@@ -52,6 +54,7 @@ impl Service {
             metrics: Metrics::default(),
             neighbours: Neighbours::new(caller.clone()),
             caller,
+            settings_fault: Mutex::default(),
             closing: watch::Sender::new(false),
         }
     }

@@ -133,6 +133,7 @@ impl Manager {
 
         let service = Service {
             config: RwLock::new(Arc::new(config)),
+            settings_fault: Mutex::default(),
             retuned: watch::Sender::new(()),
             env,
             time,
@@ -231,6 +232,12 @@ impl Controls {
     /// pool's name, where it listens and what it advertises.
     pub fn retune(&self, config: ManagerConfig) {
         self.0.retune(config);
+    }
+
+    /// Has `potluck status` show that the settings cannot be used, and it goes by those of before;
+    /// `None`: they can.
+    pub fn settings_fault(&self, why: Option<String>) {
+        *self.0.settings_fault.lock().expect("no panic holds it") = why;
     }
 }
 

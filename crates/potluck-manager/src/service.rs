@@ -24,6 +24,8 @@ use tokio::sync::{Notify, watch};
 pub struct Service {
     /// How it was told to run; replaced whole when its owner changes their mind.
     pub(crate) config: RwLock<Arc<ManagerConfig>>,
+    /// Why it goes by settings of before.
+    pub(crate) settings_fault: Mutex<Option<String>>,
     /// Wakes whoever waits as long as the configuration says: it changed.
     pub(crate) retuned: watch::Sender<()>,
     /// The outside.

@@ -230,11 +230,20 @@ pub fn is_taken(dir: &Path) -> Failure {
         Ok(identity) => format!("{place} is {} already", who(&identity.about)),
         Err(why) => format!("{place} has an identity already, which cannot be read: {why}"),
     };
-    Failure::new(ErrorKind::Conflict, code::ALREADY_JOINED, what).hint(format!(
+    let mut hint = format!(
         "the token is not used. To go on as that member, do not join again; to join as a further \
          one, name another directory: --state DIR; to end that membership first: \
          `potluck leave --state {place}`"
-    ))
+    );
+    // The store of a donor whose identity is of no use any more need not be lost with it.
+    if let Some(store) = potluck_donor::lent_dirs(dir).unwrap_or_default().first() {
+        let store = store.display();
+        hint += &format!(
+            "; if it is of no use any more, join with --state DIR, and `potluck lend {store} --adopt-store \
+             --state DIR` goes on with what that member stored"
+        );
+    }
+    Failure::new(ErrorKind::Conflict, code::ALREADY_JOINED, what).hint(hint)
 }
 
 /// This user is a member of the pool.

@@ -34,6 +34,9 @@ pub struct Said {
     pub reloads: u64,
     /// What was wrong with them the last time, if anything; then it goes by those of before.
     pub refused: Option<String>,
+    /// What whoever changed them should know.
+    #[serde(default)]
+    pub notes: Vec<String>,
 }
 
 /// Held by a daemon while it runs.
@@ -84,9 +87,14 @@ impl Running {
     }
 
     /// It has read its settings again, or could not; whoever changed them is told.
-    pub fn reloaded(&mut self, done: Result<(), Failure>) -> Result<(), Failure> {
+    pub fn reloaded(
+        &mut self,
+        done: Result<(), Failure>,
+        notes: Vec<String>,
+    ) -> Result<(), Failure> {
         self.say(|said| {
             said.reloads += 1;
+            said.notes = notes;
             said.refused = done.as_ref().err().map(|why| why.message.clone());
         });
         done
@@ -140,8 +148,8 @@ pub fn find(dir: &Path) -> io::Result<Option<Said>> {
 pub enum Told {
     /// No daemon runs.
     Nobody,
-    /// It goes by them.
-    Took,
+    /// It goes by them; with what one should know.
+    Took(Vec<String>),
     /// It goes by those of before.
     Refused(String),
     /// It could not be told, or did not answer.
@@ -166,7 +174,8 @@ pub async fn reload(dir: &Path) -> Told {
         loop {
             match find(dir) {
                 Ok(Some(said)) if said.pid == before.pid && said.reloads > before.reloads => {
-                    return said.refused.map_or(Told::Took, Told::Refused);
+                    let took = Told::Took(said.notes);
+                    return said.refused.map_or(took, Told::Refused);
                 }
                 Ok(None) => return Told::Nobody,
                 Ok(Some(_)) | Err(_) => tokio::time::sleep(LOOK).await,

@@ -48,6 +48,7 @@ impl Answer for Status {
         let machines: Vec<String> = disks
             .chain(donors.iter().filter_map(unreached))
             .chain(donors.iter().filter_map(unreached_by_some))
+            .chain(donors.iter().filter_map(settings_alarm))
             .collect();
         let fault = service.catalog.disk_fault().map(|why| unwritable(&service, &why));
         // What cannot be written for that reason is no fault of donors.
@@ -74,6 +75,7 @@ impl Answer for Status {
                 fault.iter().cloned().collect(),
                 service.signpost.alarm().into_iter().collect(),
                 unseen(&service),
+                own_settings_alarm(&service).into_iter().collect(),
                 machines,
                 alarms(held.as_deref(), others(service.backups.failed()).as_deref()),
                 others(service.backups.journal_failed()).map(unjournalled).into_iter().collect(),
@@ -258,6 +260,24 @@ fn disk_alarm(donor: &DonorStatus) -> Option<String> {
             fault.why
         ),
     })
+}
+
+/// What an owner should do about a donor's settings.
+fn settings_alarm(donor: &DonorStatus) -> Option<String> {
+    let why = donor.settings_fault.as_ref()?;
+    Some(bad_settings(&format!("the daemon of {}", donor.name), why))
+}
+
+fn own_settings_alarm(service: &Service) -> Option<String> {
+    let why = service.settings_fault.lock().expect("no panic holds it");
+    why.as_ref().map(|why| bad_settings("the manager", why))
+}
+
+fn bad_settings(whose: &str, why: &str) -> String {
+    format!(
+        "{whose} cannot use its settings as they are written: {why}. Mend that on its machine, and have it \
+         read them again (kill -HUP, or systemctl reload)"
+    )
 }
 
 /// What is wrong with the manager's own disk, and what to do.

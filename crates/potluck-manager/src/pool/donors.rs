@@ -62,11 +62,16 @@ pub struct Life {
     /// Unknown until the first heartbeat.
     touches: Option<u64>,
     pub unclaimed: u64,
+    /// Chunks that came while it computed parity by order. The catalog learns their names when the order
+    /// is answered, so nobody is told meanwhile that they are unknown.
+    pub computed: u64,
     /// Whether its whole inventory was compared; before, its copies count for nothing new.
     pub compared: bool,
     pub taking: Option<Taking>,
     /// What is wrong with its disk.
     fault: Option<DiskFault>,
+    /// Why it goes by settings of before.
+    settings_fault: Option<String>,
     /// What it held before is lost for good, as its owner said.
     new_store: bool,
     /// The last order of the pool's when it registered: those until then name where it was before.
@@ -194,6 +199,7 @@ impl Donors {
         life.lends = beat.lends;
         life.load = beat.load;
         life.fault.clone_from(&beat.disk_fault);
+        life.settings_fault.clone_from(&beat.settings_fault);
         // Requests may overtake each other; a count never goes back.
         life.touches = Some(beat.touches.max(life.touches.unwrap_or(0)));
         if let Some(taking) = &mut life.taking {
@@ -308,9 +314,11 @@ impl Pool {
             load: earlier_load,
             touches: earlier_touches,
             unclaimed: 0,
+            computed: 0,
             compared: false,
             taking: Some(Taking::default()),
             fault: register.disk_fault.clone(),
+            settings_fault: None,
             new_store: register.new_store,
             last_order: self.repairs.orders.last(),
         });
@@ -439,10 +447,12 @@ impl Pool {
     /// Counts chunks that a donor holds and the catalog does not know; those that a session offered
     /// are merely not committed yet.
     pub fn unknown_at(&mut self, donor: DonorId, incarnation: Incarnation, chunks: &[Holding]) {
+        let computes = self.repairs.computes(donor);
         let Some(life) = self.donors.life_of(donor, incarnation) else { return };
         for Holding { name, len } in chunks {
             match self.offered.one_of(name) {
                 Some(session) => self.uncommitted.add(*name, *len, donor, session),
+                None if computes => life.computed += 1,
                 None => life.unclaimed += 1,
             }
         }
@@ -456,7 +466,9 @@ impl Pool {
     /// Chunks that a donor told of before the catalog learnt of them, as parity made by order is.
     pub fn claimed(&mut self, donor: DonorId, chunks: u64) {
         if let Some(life) = self.donors.life_mut(donor) {
-            life.unclaimed = life.unclaimed.saturating_sub(chunks);
+            let computed = chunks.min(life.computed);
+            life.computed -= computed;
+            life.unclaimed = life.unclaimed.saturating_sub(chunks - computed);
         }
     }
 
@@ -503,6 +515,7 @@ impl Pool {
                 status.unclaimed = life.unclaimed;
                 status.load = life.load;
                 status.disk_fault.clone_from(&life.fault);
+                status.settings_fault.clone_from(&life.settings_fault);
             }
             status
         };

@@ -51,7 +51,7 @@ impl Pool {
             let taking = life.taking.get_or_insert_default();
             taking.listed.clear();
             taking.next_page = 1;
-            life.unclaimed = 0;
+            (life.unclaimed, life.computed) = (0, 0);
             self.given_up.begins(donor);
             return Ok(PageDone::Next);
         }

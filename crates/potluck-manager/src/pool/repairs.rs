@@ -275,6 +275,12 @@ impl Repairs {
         self.under_way.is_empty() && self.encodings.idle()
     }
 
+    /// Whether a donor computes parity by order, or is about to.
+    pub fn computes(&self, donor: DonorId) -> bool {
+        let mut flights = self.orders.of(donor);
+        flights.any(|flight| matches!(flight.purpose, Purpose::Encode { .. }))
+    }
+
     /// An order ended, well or not.
     fn landed(&mut self, donor: DonorId, purpose: &Purpose) {
         let (reads, writes) = match purpose {

@@ -90,6 +90,7 @@ fn heartbeat(life: u64, touches: u64) -> Heartbeat {
         excess: 0,
         scrub: Default::default(),
         disk_fault: None,
+        settings_fault: None,
         follows: None,
     }
 }

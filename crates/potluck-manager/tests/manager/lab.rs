@@ -275,6 +275,7 @@ impl Donor {
             excess: 0,
             scrub: Default::default(),
             disk_fault: None,
+            settings_fault: None,
             follows: None,
         }
     }

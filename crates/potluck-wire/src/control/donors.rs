@@ -171,6 +171,9 @@ pub struct Heartbeat {
     /// What is wrong with its disk, if anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk_fault: Option<DiskFault>,
+    /// What is wrong with its daemon's settings, if anything: it goes by those of before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settings_fault: Option<String>,
     /// Which word on where the manager is it knows; `None` where it does not follow one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub follows: Option<Issue>,

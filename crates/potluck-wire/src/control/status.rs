@@ -264,4 +264,7 @@ pub struct DonorStatus {
     /// What is wrong with its disk, if anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk_fault: Option<DiskFault>,
+    /// Why its daemon goes by settings of before, if it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settings_fault: Option<String>,
 }

@@ -84,7 +84,7 @@ async fn invite(
         false => format!("potluck join {token}"),
     });
     let then = match args.role {
-        Role::Donor => ", and then `potluck lend DIR --max 200GiB`",
+        Role::Donor => ", and then `potluck lend DIR`",
         _ => "",
     };
     let ttl = duration(args.ttl.as_secs());

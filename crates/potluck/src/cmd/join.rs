@@ -34,7 +34,7 @@ pub async fn run(
     let (identity, dir) = enrolment::join(&token, args.name, place).await?;
     output.result(&Joined { about: &identity.about, dir: &dir }, |Joined { about, dir }| {
         let next = match about.role {
-            Role::Donor => "lend with: potluck lend DIR --max 200GiB",
+            Role::Donor => "lend with: potluck lend DIR (a quarter of what is free on its disk; --max SIZE sets another cap)",
             Role::User | Role::Admin => "look around with: potluck ls",
         };
         let About { pool, role, name, .. } = about;

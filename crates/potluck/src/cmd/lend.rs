@@ -141,7 +141,7 @@ pub async fn start<O>(
     let Some(own) = own.cloned() else {
         let what = "nothing is lent: no directory was named, and none is in the settings";
         return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
-            .hint("name the directory to lend: potluck lend DIR --max 200GiB"));
+            .hint("name the directory to lend: potluck lend DIR"));
     };
     let put = |file: &mut SettingsFile| asked.put_into(file, before.as_deref(), &own, &dirs);
     put(&mut file);
@@ -187,6 +187,8 @@ pub async fn start<O>(
         let (_, why) = failed.swap_remove(0);
         return Err(why);
     }
+    lent.settings_fault(failed.first().map(|(dir, why)| lent::not_lent(dir, why)));
+    lent.sharing().iter().for_each(|warning| output.note(warning));
     for (dir, why) in failed {
         let dir = dir.display();
         tracing::error!("{dir} is not lent: {why}. {}", why.hint);
@@ -238,6 +240,11 @@ fn limits(file: &SettingsFile, dir: &Path, used: u64) -> Result<Limits, Failure>
     }
     let max = max.unwrap_or_else(|| rounded(((disk.free + used) / 4).min(DEFAULT_MAX)));
     Ok(Limits { max, keep_free })
+}
+
+/// Refuses terms on which nothing could ever be lent of `dir`.
+pub fn check_terms(file: &SettingsFile, dir: &Path) -> Result<(), Failure> {
+    limits(file, dir, 0).map(drop)
 }
 
 /// Rounds down to what people write: three digits and a unit.

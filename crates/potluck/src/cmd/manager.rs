@@ -58,7 +58,9 @@ impl Tuning {
     /// Reads the settings again.
     pub fn reload(&mut self) -> Result<(), Failure> {
         let read = SettingsFile::read(Daemon::Manager, &self.state);
-        self.running.reloaded(read.map(|file| self.controls.retune(config(&file, &self.state))))
+        let done = read.map(|file| self.controls.retune(config(&file, &self.state)));
+        self.controls.settings_fault(done.as_ref().err().map(|why| why.message.clone()));
+        self.running.reloaded(done, Vec::new())
     }
 }
 

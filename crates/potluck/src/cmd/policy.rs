@@ -64,7 +64,8 @@ async fn set(args: PolicySet, client: &Client, output: &Output) -> Result<Ending
             0 => write!(text, "\nno file that is there changes"),
             files => write!(
                 text,
-                "\n{}, {}, change in the background; until then each keeps what it has",
+                "\n{}, {}, change in the background; until then each keeps what it has (not counted: \
+                 files that are kept so already, and those of up to 4 KiB, which are in the catalog)",
                 count(files, "file"),
                 format_size(changed.bytes)
             ),

@@ -1,7 +1,7 @@
 //! `potluck set`: what a daemon of this machine was told, shown or changed.
 
 use super::Ending;
-use super::lend::absolute;
+use super::lend::{absolute, check_terms};
 use crate::args::Set;
 use crate::command_settings::Settings;
 use crate::keys::{self, Applies, Daemon, Key, Kind};
@@ -47,6 +47,9 @@ pub async fn run(args: Set, settings: &Settings, output: &Output) -> Result<Endi
             None => file.set_to(key),
         };
         change(file, dir.as_deref(), key, value.as_deref());
+        if let Some(dir) = &dir {
+            check_terms(file, dir)?;
+        }
         before = Some((dir, set_to));
         Ok(())
     })?;
@@ -69,6 +72,7 @@ pub async fn run(args: Set, settings: &Settings, output: &Output) -> Result<Endi
                     change(file, dir.as_deref(), key, set_to.as_deref());
                     Ok(())
                 })?;
+                running::reload(place).await;
             }
             let what = format!("the running {who} did not take it: {why}");
             return Err(Failure::new(ErrorKind::Usage, code::BAD_SETTINGS, what)
@@ -78,7 +82,8 @@ pub async fn run(args: Set, settings: &Settings, output: &Output) -> Result<Endi
             "the {who} runs and could not be told ({why}): have it reload its settings with kill -HUP, as \
              whom it runs as"
         )),
-        Told::Nobody | Told::Took => {}
+        Told::Took(notes) if key.per_dir => notes.iter().for_each(|note| output.note(note)),
+        Told::Nobody | Told::Took(_) => {}
     }
     output.result(&changed, |changed| sentence(changed, who));
     Ok(Ending::Done)
@@ -186,7 +191,7 @@ pub(super) fn one_of(file: &SettingsFile, wanted: Option<&Path>) -> Result<PathB
         (None, [one]) => Ok(one.clone()),
         (None, []) => refused(
             "this donor has lent nothing yet".into(),
-            "start it first: potluck lend DIR --max 200GiB".into(),
+            "start it first: potluck lend DIR".into(),
         ),
         (None, _) => refused(
             "several directories are lent".into(),

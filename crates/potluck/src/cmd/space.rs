@@ -7,7 +7,7 @@ use crate::args::{Space, SpaceCreate, SpaceRm};
 use crate::confirm::confirm;
 use crate::output::{Output, count, table};
 use potluck_client::pool::Client;
-use potluck_core::policy::Policy;
+use potluck_core::policy::{Policy, Redundancy};
 use potluck_core::size::format_size;
 use potluck_wire::control::{self, DonorState, SpaceList, SpaceRemove, Spaces, Status};
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -31,6 +31,13 @@ async fn create(args: SpaceCreate, client: &Client, output: &Output) -> Result<(
     output.result(&serde_json::json!({ "name": args.name, "policy": policy }), |_| {
         format!("space {} is ready: potluck cp FILE pot://{}/", args.name, args.name)
     });
+    if policy.redundancy() == Redundancy::Copies(1) {
+        output.note(&format!(
+            "it keeps one copy of each file, which is lost with the machine that holds it; to survive the \
+             death of one: `potluck policy set pot://{} --copies 2`",
+            args.name
+        ));
+    }
     let (need, status) = (policy.redundancy().donors(), client.call(&Status {}).await?);
     let live = status.donors.iter().filter(|donor| donor.state == DonorState::Live).count();
     if live < need as usize {

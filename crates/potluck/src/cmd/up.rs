@@ -56,7 +56,8 @@ pub async fn run(args: Up, settings: &Settings, output: &Output) -> Result<Endin
         ready::announce(args.manager.ready_file.as_deref(), address)?;
         made.keep();
         if of_manager.pool_is_new {
-            output.note("next: potluck space create lab; potluck cp FILE pot://lab/; potluck invite --role donor");
+            output.note("next: `potluck invite --role donor` for a second machine; then `potluck space create lab --copies 2` and \
+                 `potluck cp FILE pot://lab/`: with one copy, files die with the machine that holds them");
         }
         lent.run(stopped, hangups, || Some(of_manager.reload())).await
     };

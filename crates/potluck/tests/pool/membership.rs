@@ -44,6 +44,17 @@ fn taken(complaint: &Complaint) {
 }
 
 #[test]
+fn who_joins_over_a_donor_is_told_how_to_go_on_with_what_it_stored() {
+    let lab = Lab::with_donors(1);
+    let (state, token) = (lab.donor_state("donor-1"), lab.token("donor"));
+    let refused = lab.cli.fails(10, &["join", &token, "--state", arg(&state)]);
+    taken(&refused);
+    let store = lab.lent("donor-1");
+    let adopt = format!("potluck lend {} --adopt-store", store.0.display());
+    assert!(refused.hint.contains(&adopt), "{refused:?}");
+}
+
+#[test]
 fn join_never_replaces_an_identity_and_its_token_stays_good() {
     let lab = Lab::manager_only(&[]);
     let donor = lab.dir().join("donor");

@@ -124,11 +124,26 @@ fn a_hangup_reads_the_settings_again_and_a_bad_file_changes_nothing() {
     assert!(why.hint.contains("“label”"), "{why:?}");
     let logs = lab.logs();
     assert!(logs.iter().any(|(_, text)| text.contains("labell")), "an error is logged");
+    // Whoever looks at the pool is told, too, until it is mended.
+    let alarms = |lab: &Lab| lab.cli.json(&["status"])["alarms"].to_string();
+    wait_until("an alarm", PATIENCE, || {
+        alarms(&lab).contains("daemon of donor-1 cannot use its settings")
+    });
+    assert!(alarms(&lab).contains("unknown key “labell”"), "{}", alarms(&lab));
     // A manager that hears one goes on as well.
+    let managers = lab.manager_dir().join("settings.toml");
+    let managers_good = fs::read_to_string(&managers).expect("a settings file");
+    fs::write(&managers, format!("leese = \"1s\"\n{managers_good}")).expect("written");
     lab.manager().signal(Signal::HUP);
-    lab.manager().signal(Signal::HUP);
+    wait_until("the manager's alarm", PATIENCE, || {
+        alarms(&lab).contains("the manager cannot use its")
+    });
     lab.cli.ok(&["space", "create", "lab"]);
     fs::write(&path, good).expect("written");
+    fs::write(&managers, managers_good).expect("written");
+    lab.donor("donor-1").signal(Signal::HUP);
+    lab.manager().signal(Signal::HUP);
+    wait_until("no alarm", PATIENCE, || !alarms(&lab).contains("settings"));
 }
 
 #[test]
@@ -224,7 +239,7 @@ fn all_in_one_keeps_what_it_was_told_of_both_its_daemons() {
     let donors = lab.cli.under(&state.join("manager/admin"));
     wait_until("the donor", PATIENCE, || !donors.live_donors().is_empty());
     let said = || fs::read_to_string(lab.dir().join("logs/up.log")).expect("a log");
-    assert_eq!(said().matches("next: potluck space create").count(), 1, "of a new pool only");
+    assert_eq!(said().matches("next: `potluck invite").count(), 1, "of a new pool only");
     // One of the two files is bad: one line says so, and none that all is well.
     let path = state.join("donor/settings.toml");
     let good = fs::read_to_string(&path).expect("settings");

@@ -71,6 +71,29 @@ fn a_directory_is_added_to_a_running_donor_and_is_lent_again_after_a_restart() {
 }
 
 #[test]
+fn room_that_two_directories_of_one_disk_count_both_is_warned_of() {
+    let lab = Lab::with_donors(1);
+    let (disk, state) = (lab.dir().join("disk-2"), lab.donor_state("donor-1"));
+    let own = lab.cli.json(&["set", "lend.max", "--state", arg(&state)]);
+    let own = own["settings"][0]["dir"].as_str().expect("a directory").to_owned();
+    let line = ["lend", "--add", arg(&disk), "--max", "1GiB", "--keep-free", "0%"];
+    let said = lab.cli.ok(&[&line[..], &["--state", arg(&state)]].concat()).stderr;
+    assert!(said.contains("1.0 GiB can be stored now"), "{said}");
+    assert!(!said.contains("warning"), "there is room for both: {said}");
+    // A cap beyond the disk is a way to say “all of it”, and what that is now is said.
+    let all_of = |dir: &str| {
+        let line = ["set", "lend.max", "500TiB", "--dir", dir, "--state", arg(&state)];
+        lab.cli.ok(&line).stderr
+    };
+    let said = all_of(&own);
+    assert!(said.contains("up to 500.0 TiB") && said.contains("can be stored now"), "{said}");
+    assert!(said.contains("are on one file system"), "1 GiB of it is counted twice: {said}");
+    let said = all_of(arg(&disk));
+    assert!(said.contains(&own) && said.contains("are on one file system"), "{said}");
+    assert!(said.contains("set lend.max SIZE --dir DIR"), "{said}");
+}
+
+#[test]
 fn copies_on_two_disks_of_one_machine_count_as_one() {
     let mut lab = Lab::with_options(1, &["--repair-grace", "2s"]);
     add(&lab);

@@ -7,8 +7,8 @@ use crate::pool::{Limits, Pool};
 use crate::survey::findings::Make;
 use crate::survey::{Encode, Findings, Job, ShardAt};
 use potluck_core::chunk::{ChunkKind, ChunkName};
-use potluck_core::ids::{DonorId, VersionId};
-use potluck_wire::control::Order;
+use potluck_core::ids::{DonorId, Incarnation, VersionId};
+use potluck_wire::control::{Holding, Order};
 use std::collections::BTreeSet;
 
 const CHUNK: u64 = 4 * MIB;
@@ -264,6 +264,32 @@ fn orders_that_wait_behind_others_do_not_expire_while_those_are_carried_out() {
     }
     assert!(pool.repairs.idle());
     assert!(pool.repairs.wants_more(), "as soon as it is looked for");
+}
+
+#[test]
+fn parity_that_is_being_computed_is_not_shown_as_unknown() {
+    let mut pool = with_donors(4);
+    (1..=4).for_each(|donor| assert!(beat(&mut pool, donor, 7, 0, 0.0)));
+    let ec = "2+1".parse().expect("a code");
+    let group = Encode { version: VersionId(1), group: 0, ec, shards: vec![shard(1, 4)] };
+    let mut findings = Findings::default();
+    findings.encode.push(group);
+    pool.repairs.take_findings(&mut findings, at(0.0), at(0.0));
+    pool.hand_out(at(0.0), &|_| None);
+    let (asked, others): (Vec<u32>, Vec<u32>) =
+        (1..=4).partition(|donor| pool.repairs.computes(DonorId(*donor)));
+    assert!(!asked.is_empty() && !others.is_empty(), "{asked:?} compute, {others:?} do not");
+    let parity = Holding { name: chunk(77), len: CHUNK as u32 };
+    for donor in [asked[0], others[0]] {
+        pool.unknown_at(DonorId(donor), Incarnation(7), &[parity]);
+    }
+    let unclaimed = |pool: &Pool, donor: u32| pool.unclaimed(DonorId(donor));
+    assert_eq!((unclaimed(&pool, asked[0]), unclaimed(&pool, others[0])), (0, 1));
+    // The catalog learns of it.
+    for donor in [asked[0], others[0]] {
+        pool.claimed(DonorId(donor), 1);
+    }
+    assert_eq!((unclaimed(&pool, asked[0]), unclaimed(&pool, others[0])), (0, 0));
 }
 
 /// The donors that are given a group to compute its parity; they all have an answer then.

@@ -140,7 +140,7 @@ async fn set(less: &Less, state: &Path, output: &Output) -> Result<(), Failure> 
     };
     write(less.lends)?;
     match running::reload(state).await {
-        Told::Took => Ok(()),
+        Told::Took(_) => Ok(()),
         Told::Nobody => {
             output.note("the donor does not run: that holds from its next start on");
             Ok(())
@@ -153,6 +153,7 @@ async fn set(less: &Less, state: &Path, output: &Output) -> Result<(), Failure> 
         }
         Told::Refused(why) => {
             write(less.lent)?;
+            running::reload(state).await;
             let what = format!("the donor did not take it: {why}");
             Err(Failure::new(ErrorKind::Other, code::BAD_SETTINGS, what)
                 .hint("nothing was changed; mend its settings first: `potluck set`"))

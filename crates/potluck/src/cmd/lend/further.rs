@@ -39,7 +39,10 @@ pub async fn add(args: &Lend, settings: &Settings, output: &Output) -> Result<En
     })?;
     let named = dirs.iter().map(|dir| dir.display().to_string()).collect::<Vec<_>>().join(", ");
     match running::reload(&state).await {
-        Told::Took => output.note(&format!("lent now: {named}")),
+        Told::Took(notes) => {
+            output.note(&format!("lent now: {named}"));
+            notes.iter().for_each(|note| output.note(note));
+        }
         Told::Nobody => output.note(&format!("lent once `potluck lend` runs: {named}")),
         Told::Refused(why) | Told::Unheard(why) => {
             let what = format!("in the settings and not lent yet: {named}: {why}");
@@ -131,7 +134,7 @@ pub async fn lend_no_more(state: &Path, dirs: &[PathBuf]) -> Result<(), Failure>
         Ok(())
     })?;
     match running::reload(state).await {
-        Told::Took | Told::Nobody => {}
+        Told::Took(_) | Told::Nobody => {}
         Told::Refused(why) | Told::Unheard(why) => tracing::warn!("the running donor: {why}"),
     }
     Ok(())

@@ -4,7 +4,7 @@
 //! The daemon's own donor has joined with a token. Those of further directories it enrols itself: the
 //! pool lets a donor invite others, which count as one machine with it.
 
-use super::{Machine, Place, config, failed, owner};
+use super::{Machine, Place, config, disk_of, failed, owner};
 use crate::cmd::join;
 use crate::command_settings::{self, Settings};
 use crate::keys::{self, Daemon};
@@ -12,7 +12,6 @@ use crate::output::Output;
 use crate::running::{Running, tell_reloaded};
 use crate::settings_file::SettingsFile;
 use crate::signals::Hangups;
-use potluck_core::budget::Limits;
 use potluck_core::size::{exact_size, format_size};
 use potluck_donor::disk::SystemDisk;
 use potluck_donor::{Claiming, Controls, Donor, DonorConfig, DonorError, Lender};
@@ -23,6 +22,7 @@ use potluck_wire::identity::{About, Identity, fingerprint};
 use potluck_wire::token::{JoinToken, Role};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
@@ -45,6 +45,8 @@ pub struct Lent {
     running: Running,
     donors: BTreeMap<PathBuf, Lending>,
     ends: JoinSet<Result<(), DonorError>>,
+    /// What whoever changed the settings should know.
+    notes: Vec<String>,
 }
 
 /// The donor of one directory.
@@ -83,14 +85,39 @@ impl Started {
 
 impl Lent {
     pub fn new(state: PathBuf, identity: Identity, machine: Machine, running: Running) -> Self {
-        let (donors, ends) = Default::default();
-        Self { state, identity, machine, running, donors, ends }
+        let (donors, ends, notes) = Default::default();
+        Self { state, identity, machine, running, donors, ends, notes }
     }
 
     /// Where the first of the donors is; `None` while none runs.
     pub fn address(&self) -> Option<SocketAddr> {
+        self.first().map(|lending| lending.address)
+    }
+
+    fn first(&self) -> Option<&Lending> {
         let own = self.donors.values().find(|lending| lending.state == self.state);
-        own.or_else(|| self.donors.values().next()).map(|lending| lending.address)
+        own.or_else(|| self.donors.values().next())
+    }
+
+    /// Has the pool's status show that the settings, or a part of them, cannot be used.
+    pub fn settings_fault(&self, why: Option<String>) {
+        self.donors.values().for_each(|lending| lending.controls.settings_fault(None));
+        if let Some(first) = self.first() {
+            first.controls.settings_fault(why);
+        }
+    }
+
+    /// A warning for each file system of which several directories are lent that together count more
+    /// room than it has.
+    pub fn sharing(&self) -> Vec<String> {
+        let mut systems: BTreeMap<u64, Vec<(&Path, &Lending)>> = BTreeMap::new();
+        for (dir, lending) in &self.donors {
+            if let Ok(about) = std::fs::metadata(dir) {
+                systems.entry(about.dev()).or_default().push((dir, lending));
+            }
+        }
+        let several = systems.into_values().filter(|lent| lent.len() > 1);
+        several.filter_map(|lent| shared_room(&lent)).collect()
     }
 
     fn add(&mut self, dir: &Path, started: Started) {
@@ -161,7 +188,14 @@ impl Lent {
             Ok(file) => self.follow(file).await,
             Err(why) => Err(why),
         };
-        self.running.reloaded(done)
+        self.settings_fault(done.as_ref().err().map(|why| why.message.clone()));
+        let mut notes = std::mem::take(&mut self.notes);
+        // Whoever changed nothing of what is lent has been told before.
+        if !notes.is_empty() {
+            notes.extend(self.sharing());
+        }
+        notes.iter().for_each(|note| tracing::info!("{note}"));
+        self.running.reloaded(done, notes)
     }
 
     /// Lends what the settings say: new directories are begun, others stopped or told their terms.
@@ -169,9 +203,14 @@ impl Lent {
     /// now leave the others alone. Gives what went wrong first.
     pub async fn follow(&mut self, mut file: SettingsFile) -> Result<(), Failure> {
         let lent = file.lent();
-        for (lending, config) in self.terms_of_all(&file)? {
+        let mut notes = Vec::new();
+        for (dir, lending, config) in self.terms_of_all(&file)? {
+            let before = lending.controls.limits();
             lending.controls.retune(&config);
+            let changed = before != lending.controls.limits();
+            notes.extend(changed.then(|| self.terms_of(dir, lending)));
         }
+        self.notes.extend(notes);
         let gone: Vec<_> = self.donors.keys().filter(|dir| !lent.contains(dir)).cloned().collect();
         for dir in gone {
             self.stop(&dir).await;
@@ -183,20 +222,22 @@ impl Lent {
                 continue;
             }
             let begun = self.begin(&mut file, dir, own.as_ref() == Some(dir), None).await;
-            done = done.and(begun.inspect_err(|why| {
-                tracing::error!("{} is not lent: {why}. {}", dir.display(), why.hint);
-            }));
+            let begun = begun.map_err(|why| Failure { message: not_lent(dir, &why), ..why });
+            done = done.and(begun.inspect_err(|why| tracing::error!("{why}. {}", why.hint)));
         }
         done
     }
 
     /// The new terms of all directories that are lent and stay so.
-    fn terms_of_all(&self, file: &SettingsFile) -> Result<Vec<(&Lending, DonorConfig)>, Failure> {
+    fn terms_of_all(
+        &self,
+        file: &SettingsFile,
+    ) -> Result<Vec<(&Path, &Lending, DonorConfig)>, Failure> {
         let lent = file.lent();
         let stay = self.donors.iter().filter(|(dir, _)| lent.contains(dir));
         stay.map(|(dir, lending)| {
             let used = lending.controls.used();
-            Ok((lending, terms(file, dir, &lending.state, used, &self.machine)?))
+            Ok((dir.as_path(), lending, terms(file, dir, &lending.state, used, &self.machine)?))
         })
         .collect()
     }
@@ -236,30 +277,34 @@ impl Lent {
         started: Started,
         output: impl Into<Option<&'o Output>>,
     ) -> Result<(), Failure> {
-        let limits = keep_max(file, dir, &self.state, started.donor.controls().used())?;
-        let room = started.donor.room();
-        let said = format!(
-            "lending up to {} in {} to pool {}, always leaving {} of the disk free; {} can be \
-             stored now; at {}",
+        keep_max(file, dir, &self.state, started.donor.controls().used())?;
+        let at = started.donor.told();
+        self.add(dir, started);
+        let terms = self.terms_of(dir, &self.donors[dir]);
+        match output.into() {
+            Some(output) => output.note(&format!("{terms}; at {at}")),
+            None => self.notes.push(format!("{terms}; at {at}")),
+        }
+        Ok(())
+    }
+
+    /// On what terms a directory is lent, and what that comes to now.
+    fn terms_of(&self, dir: &Path, lending: &Lending) -> String {
+        let (limits, room) = (lending.controls.limits(), lending.controls.room());
+        let terms = format!(
+            "lending up to {} in {} to pool {}, always leaving {} of the disk free",
             format_size(limits.max),
             dir.display(),
             self.identity.about.pool,
             limits.keep_free,
-            format_size(room),
-            started.donor.told(),
         );
-        let full = (room == 0).then_some(
-            "warning: nothing more can be stored there now: make room on the disk, or lend on \
-             other terms (--max, --keep-free)",
-        );
-        match output.into() {
-            Some(output) => {
-                [Some(&*said), full].into_iter().flatten().for_each(|it| output.note(it))
-            }
-            None => tracing::info!("{said}"),
+        match room {
+            0 => format!(
+                "{terms}; warning: nothing more can be stored there now: make room on the disk, or \
+                 lend on other terms (--max, --keep-free)"
+            ),
+            room => format!("{terms}; {} can be stored now", format_size(room)),
         }
-        self.add(dir, started);
-        Ok(())
     }
 
     /// The state directory of the donor that is to lend a further directory. It becomes a member by an
@@ -328,7 +373,7 @@ pub fn own_dir(file: &SettingsFile, state: &Path) -> Option<PathBuf> {
 
 /// Writes down how much of a directory is lent at most: worked out at the next start, it would be less
 /// for what is stored until then.
-fn keep_max(file: &SettingsFile, dir: &Path, state: &Path, used: u64) -> Result<Limits, Failure> {
+fn keep_max(file: &SettingsFile, dir: &Path, state: &Path, used: u64) -> Result<(), Failure> {
     let limits = super::limits(file, dir, used)?;
     let max = exact_size(limits.max);
     let kept = SettingsFile::edit(Daemon::Donor, state, |file| {
@@ -338,7 +383,33 @@ fn keep_max(file: &SettingsFile, dir: &Path, state: &Path, used: u64) -> Result<
     if let Err(why) = kept {
         tracing::warn!("how much is lent holds for this start only: {why}");
     }
-    Ok(limits)
+    Ok(())
+}
+
+/// What of the settings fails where a directory cannot be lent.
+pub fn not_lent(dir: &Path, why: &Failure) -> String {
+    format!("{} is not lent: {}", dir.display(), why.message)
+}
+
+/// What to say where directories of one file system count more room together than it has.
+fn shared_room(lent: &[(&Path, &Lending)]) -> Option<String> {
+    let disk = disk_of(lent[0].0).ok()?;
+    let room: u64 = lent.iter().map(|(_, lending)| lending.controls.room()).sum();
+    let left = |lending: &Lending| {
+        disk.free.saturating_sub(lending.controls.limits().keep_free.floor(disk.total))
+    };
+    let there = lent.iter().map(|(_, lending)| left(lending)).max()?;
+    if room <= there {
+        return None;
+    }
+    let named = lent.iter().map(|(dir, _)| dir.display().to_string()).collect::<Vec<_>>();
+    Some(format!(
+        "warning: {} are on one file system: the pool counts {} as free there, and {} are. Lend one \
+         directory of each file system, or less of each: potluck set lend.max SIZE --dir DIR",
+        named.join(" and "),
+        format_size(room),
+        format_size(there),
+    ))
 }
 
 /// On what terms a directory is lent, by the donor whose state is in `state`. Further ones are at the
