@@ -64,7 +64,7 @@ pub struct JoinToken {
 /// Text that is no token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "this is not a Potluck join token (they start with “{PREFIX}”): copy the whole line that `potluck invite` printed"
+    "this is not a Potluck join token (they start with “{PREFIX}”): copy all of it from what `potluck invite` printed"
 )]
 pub struct NotAToken;
 
@@ -84,7 +84,9 @@ impl fmt::Debug for JoinToken {
 impl FromStr for JoinToken {
     type Err = NotAToken;
     fn from_str(text: &str) -> Result<Self, NotAToken> {
-        let body = text.trim().strip_prefix(PREFIX).ok_or(NotAToken)?;
+        // `potluck join TOKEN` is what people copy.
+        let token = text.split_whitespace().next_back().ok_or(NotAToken)?;
+        let body = token.strip_prefix(PREFIX).ok_or(NotAToken)?;
         let json = URL_SAFE_NO_PAD.decode(body).map_err(|_| NotAToken)?;
         serde_json::from_slice(&json).map_err(|_| NotAToken)
     }

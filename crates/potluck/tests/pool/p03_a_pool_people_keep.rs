@@ -67,7 +67,9 @@ fn p03_a_token_works_once_for_one_role() {
     for role in ["user", "admin", "donor"] {
         let token = lab.token(role);
         let joiner = lab.cli.at_home(&lab.dir().join(format!("joiner-{role}")));
-        let joined = joiner.json(&["join", &token, "--name", "ann"]);
+        // As it is pasted: all of the line that `invite` printed.
+        let pasted = format!("potluck join {token}");
+        let joined = joiner.json(&["join", &pasted, "--name", "ann"]);
         assert_eq!((&joined["role"], &joined["name"]), (&role.into(), &"ann".into()), "{joined}");
         let again = lab.cli.at_home(&lab.dir().join(format!("second-{role}")));
         let refused = again.fails(8, &["join", &token]);
