@@ -103,7 +103,10 @@ async fn until_flooded(
     pool: &Digest,
     listen: SocketAddr,
 ) -> Result<(), mdns_sd::Error> {
-    let host = host_name(port_is_shared());
+    // Whoever has the port may only ask, as this program does for other machines' names.
+    let is_taken =
+        port_is_shared() && !resolve(host_name(false).trim_end_matches('.')).await.is_empty();
+    let host = host_name(is_taken);
     let responder = Responder::start()?;
     responder.0.set_ip_check_interval(LOOK_AT_INTERFACES_SECONDS)?;
     let instance = format!("{}-{}", host.trim_end_matches(".local."), listen.port());
@@ -141,8 +144,7 @@ impl Drop for Responder {
     }
 }
 
-/// Whether another program of this machine answers multicast DNS, such as Avahi, and with that for the
-/// machine's name.
+/// Whether somebody on this machine listens to multicast DNS, such as Avahi.
 fn port_is_shared() -> bool {
     UdpSocket::bind((Ipv6Addr::UNSPECIFIED, mdns_sd::MDNS_PORT))
         .is_err_and(|why| why.kind() == io::ErrorKind::AddrInUse)

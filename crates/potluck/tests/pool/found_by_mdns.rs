@@ -88,6 +88,31 @@ fn machines_that_lie_by_mdns_lead_nobody_astray() {
     assert!(liar.log("python3").lines().count() > 1, "it was heard to be asked, and lied");
 }
 
+/// Listens to multicast DNS and answers nobody, as programs do that only ask.
+const LISTENER: &str = r#"
+import socket, time
+ear = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+ear.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+ear.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+ear.bind(("", 5353))
+print("listening")
+time.sleep(1000)
+"#;
+
+#[test]
+fn a_machine_keeps_its_name_where_another_program_only_listens_to_mdns() {
+    let test = "a_machine_keeps_its_name_where_another_program_only_listens_to_mdns";
+    let names = ["lab-head", "laptop"];
+    let Some(lab) = Machines::new(test, Naming::AddressOnly, &names) else { return };
+    let [head, laptop] = names.map(|name| lab.machine(name));
+    head.start(&format!("python3 -uc '{LISTENER}'"), "listening");
+    head.start(UP, "lending");
+    laptop.sh(&format!("potluck join {}", token(head, "user"))).ok();
+    wait_until("its name to be known", PATIENCE, || {
+        laptop.sh("potluck find-manager lab-head.local").code == 0
+    });
+}
+
 /// Says to the whole network where some thousand machines are that nobody asked for.
 const FLOOD: &str = r#"
 import socket, struct
