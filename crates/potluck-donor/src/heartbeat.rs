@@ -289,7 +289,7 @@ impl Heart {
         self.tasks.errands.confirm(answered);
         if let Some(shown) = beat.manager {
             let caller = self.caller.clone();
-            self.service.env.offload.run(move || caller.learn(&shown)).await;
+            self.service.env.offload.run(move || caller.learn_from_manager(&shown)).await;
         }
         if beat.list && self.listing.is_none() {
             self.listed = None;

@@ -52,7 +52,7 @@ use mirror::Later;
 use potluck_core::budget::Limits;
 use potluck_core::entropy::Entropy;
 use potluck_core::ids::Incarnation;
-use potluck_wire::addresses::DONOR_LISTEN;
+use potluck_wire::addresses::{Addresses, DONOR_LISTEN};
 use potluck_wire::call::Caller;
 use potluck_wire::env::Env;
 use potluck_wire::net::Listener;
@@ -175,7 +175,15 @@ impl Controls {
             let addresses = watch.moved().await;
             tracing::info!("the machine's addresses changed: asks to be reached at {addresses}");
             self.about.send_modify(|about| about.told.addresses = addresses);
+            self.service.caller.hang_up();
         }
+    }
+
+    /// Takes what was written down of where the manager is since the donor began; `manager` is what the
+    /// identity says.
+    pub async fn find_manager(&self, manager: Addresses) {
+        let caller = self.service.caller.clone();
+        self.service.env.offload.run(move || caller.read_again(&manager)).await;
     }
 
     /// Goes by `config` from now on, apart from what is fixed at the start: the directories, and where it

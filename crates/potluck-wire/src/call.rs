@@ -19,6 +19,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 /// Calls one manager. Cheap to clone; clones share connections.
@@ -33,6 +34,8 @@ struct Shared {
     /// Where the manager is; where it answered last comes first.
     manager: Mutex<Addresses>,
     idle: Mutex<Vec<SendRequest<Full<Bytes>>>>,
+    /// Tells connections to where the manager is no more to end, with the calls that wait there.
+    gone: watch::Sender<()>,
     /// Knows where else to look for a manager that moved.
     guide: Option<Guide>,
     /// Which pool the manager is of, where that is known: it is looked for on this network.
@@ -91,7 +94,8 @@ impl Caller {
     ) -> Self {
         let (manager, idle) = (Mutex::new(manager), Mutex::default());
         let look = Mutex::new((Instant::now(), LOOK_AGAIN));
-        Self { shared: Arc::new(Shared { net, dial, manager, idle, guide, pool, look }) }
+        let gone = watch::Sender::new(());
+        Self { shared: Arc::new(Shared { net, dial, manager, idle, gone, guide, pool, look }) }
     }
 
     /// What leads to the manager, if anything does.
@@ -107,14 +111,43 @@ impl Caller {
         true
     }
 
-    fn go(&self, there: &Addresses) {
+    /// The same of what the manager itself said: where it answers it is still tried first.
+    pub fn learn_from_manager(&self, shown: &SignedWhereabouts) {
+        let Some(guide) = self.guide().filter(|guide| guide.learn(shown)) else { return };
         let mut known = self.shared.manager.lock().expect("no holder panics");
-        let answered = known.first().cloned().filter(|address| there.contains(address));
-        if answered.is_none() {
-            // Whoever is at the end of these is not the manager any more.
-            self.shared.idle.lock().expect("no holder panics").clear();
+        let answered: Vec<_> = known.first().cloned().into_iter().collect();
+        *known = Addresses::from(answered).and(&guide.addresses()).and(&known);
+    }
+
+    /// Takes what another process wrote down since: what the guide remembers, and the `manager`'s
+    /// addresses in the identity.
+    pub fn read_again(&self, manager: &Addresses) {
+        let shown = self.guide().and_then(Guide::written);
+        let learnt = shown.is_some_and(|shown| self.learn(&shown));
+        let known = self.manager();
+        if !learnt && manager.first().is_some_and(|first| !known.contains(first)) {
+            self.go(manager);
         }
-        *known = there.and(&known).preferring(|address| Some(address) == answered.as_ref());
+    }
+
+    /// Calls on other connections from now on, and gives up what waits for an answer on those that are
+    /// open. They may lead from an address that this machine has no more, or to one that the manager
+    /// has no more, and such a connection does not break: it is silent.
+    pub fn hang_up(&self) {
+        self.shared.idle.lock().expect("no holder panics").clear();
+        self.shared.gone.send_replace(());
+    }
+
+    fn go(&self, there: &Addresses) {
+        let answered = {
+            let mut known = self.shared.manager.lock().expect("no holder panics");
+            let answered = known.first().cloned().filter(|address| there.contains(address));
+            *known = there.and(&known).preferring(|address| Some(address) == answered.as_ref());
+            answered
+        };
+        if answered.is_none() {
+            self.hang_up();
+        }
     }
 
     /// Where the manager is; where it answered last comes first.
@@ -139,7 +172,11 @@ impl Caller {
         let exchange = self.exchange::<C>(body.into(), &sent);
         match tokio::time::timeout(C::DEADLINE, exchange).await {
             Ok(result) => result.map_err(unanswered),
-            Err(_) => Err(unanswered(self.away("it did not answer in time"))),
+            Err(_) => {
+                // The others that are kept may be as dead as this one.
+                self.shared.idle.lock().expect("no holder panics").clear();
+                Err(unanswered(self.away("it did not answer in time")))
+            }
         }
     }
 
@@ -166,11 +203,21 @@ impl Caller {
     }
 
     async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, Unreached<io::Error>> {
-        let addresses = self.manager();
-        let tried = first_of(&addresses, |address| self.reach(address)).await;
-        let (at, stream) = match tried {
-            Ok(reached) => reached,
-            Err(nowhere) => self.seek(&addresses).await.ok_or(nowhere)?,
+        let mut gone = self.shared.gone.subscribe();
+        let (at, stream) = loop {
+            let addresses = self.manager();
+            let tried = tokio::select! {
+                tried = first_of(&addresses, |address| self.reach(address)) => tried,
+                Ok(()) = gone.changed() => continue, // it is elsewhere now
+            };
+            match tried {
+                Ok(reached) => break reached,
+                Err(nowhere) => {
+                    let found = self.seek(&addresses).await.ok_or(nowhere)?;
+                    gone.mark_unchanged(); // what was learnt on the way led here
+                    break found;
+                }
+            }
         };
         if self.manager().first() != Some(&at) {
             let mut known = self.shared.manager.lock().expect("no holder panics");
@@ -178,7 +225,12 @@ impl Caller {
         }
         let failed = |why| Unreached(vec![(at, io::Error::other(why))]);
         let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(failed)?;
-        tokio::spawn(connection);
+        tokio::spawn(async move {
+            tokio::select! {
+                _ = connection => {} // whoever waits for an answer hears of its end
+                _ = gone.changed() => {}
+            }
+        });
         Ok(sender)
     }
 
@@ -293,4 +345,80 @@ fn unreachable(unreached: &Unreached<io::Error>) -> Failure {
     let what = format!("what answers is not the pool expected: {unreached}");
     Failure::new(ErrorKind::Auth, code::WRONG_POOL, what)
         .hint("somebody else has this address now, or the pool was made anew: ask an admin for a new token (`potluck invite`)")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::{BoxFuture, Net, SystemNet};
+    use serde::{Deserialize, Serialize};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::sync::mpsc;
+
+    struct Plain;
+
+    impl Dial for Plain {
+        fn secure(&self, stream: BoxStream) -> BoxFuture<'_, io::Result<BoxStream>> {
+            Box::pin(async { Ok(stream) })
+        }
+    }
+
+    #[derive(Serialize, Deserialize)]
+    struct Ask {}
+
+    #[derive(Debug, Serialize, Deserialize)]
+    struct Answer {}
+
+    impl Call for Ask {
+        const NAME: &'static str = "ask";
+        const DEADLINE: Duration = Duration::from_secs(120);
+        type Reply = Answer;
+    }
+
+    /// Answers one call on its first connection and every one on others; tells of each that it hears.
+    async fn manager() -> (Addresses, mpsc::UnboundedReceiver<()>) {
+        let mut listener = SystemNet.listen("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let (tell, heard) = mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            for connection in 0.. {
+                let Ok((mut stream, _)) = listener.accept().await else { return };
+                let tell = tell.clone();
+                tokio::spawn(async move {
+                    for call in 0.. {
+                        let (mut request, mut part) = (Vec::new(), [0; 1024]);
+                        while !request.ends_with(b"{}") {
+                            match stream.read(&mut part).await {
+                                Ok(read) if read > 0 => request.extend(&part[..read]),
+                                _ => return,
+                            }
+                        }
+                        let _ = tell.send(()); // the test may have ended
+                        if connection > 0 || call == 0 {
+                            let reply = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
+                            stream.write_all(reply).await.expect("sent");
+                        }
+                    }
+                });
+            }
+        });
+        (address.into(), heard)
+    }
+
+    #[tokio::test]
+    async fn nobody_waits_for_an_answer_on_a_connection_that_was_given_up() {
+        let (address, mut heard) = manager().await;
+        let caller = Caller::new(Arc::new(SystemNet), Arc::new(Plain), address);
+        caller.call(&Ask {}).await.expect("answered");
+        heard.recv().await.expect("a call");
+        let waits = tokio::spawn({
+            let caller = caller.clone();
+            async move { caller.call(&Ask {}).await }
+        });
+        heard.recv().await.expect("a call that is not answered");
+        caller.hang_up();
+        let given_up = tokio::time::timeout(Ask::DEADLINE / 2, waits).await.expect("at once");
+        assert_eq!(given_up.expect("it ran").expect_err("no answer").kind, ErrorKind::Retry);
+        caller.call(&Ask {}).await.expect("answered on another connection");
+    }
 }

@@ -8,7 +8,7 @@ use crate::net::{Net, SharedNet};
 use crate::packed::Blob;
 use bytes::Bytes;
 use futures_util::future::join_all;
-use http::{Method, Request, header};
+use http::{Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::rt::TokioIo;
 use potluck_core::chunk::Digest;
@@ -112,8 +112,16 @@ async fn exchange(
         Request::builder().method(method).uri(PATH).header(header::HOST, address.as_str());
     let request = request.body(Full::new(Bytes::from(body))).map_err(io::Error::other)?;
     let response = sender.send_request(request).await.map_err(io::Error::other)?;
+    if response.status() != StatusCode::OK {
+        return Err(no_donor());
+    }
     let text = Limited::new(response.into_body(), MAX).collect().await;
-    Ok(serde_json::from_slice(&text.map_err(io::Error::other)?.to_bytes())?)
+    serde_json::from_slice(&text.map_err(io::Error::other)?.to_bytes()).map_err(|_| no_donor())
+}
+
+/// What answered the question where the manager is does not know of this pool's.
+pub fn no_donor() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "what answers there is no donor of this pool")
 }
 
 /// What a member remembers of how to find its manager.
@@ -125,6 +133,13 @@ struct Remembered {
     donors: Vec<Addresses>,
     /// When the donors were asked for, milliseconds since 1970.
     asked_wall_ms: i64,
+}
+
+impl Remembered {
+    fn read(path: &Path) -> Self {
+        let read = std::fs::read(path).ok();
+        read.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
+    }
 }
 
 /// Leads a member to its manager.
@@ -139,9 +154,7 @@ impl Guide {
     /// Goes by what is remembered in `dir`, beside the identity whose authority is `ca`.
     pub fn open(net: SharedNet, ca: CertificateDer<'static>, dir: &Path) -> Self {
         let path = dir.join(FILE);
-        let read = std::fs::read(&path).ok();
-        let remembered: Remembered =
-            read.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
+        let remembered = Remembered::read(&path);
         let said = remembered.manager.as_ref().and_then(|signed| signed.verified(&ca));
         let known = Mutex::new((remembered, said.unwrap_or_default()));
         Self { net, ca, path, known }
@@ -164,6 +177,11 @@ impl Guide {
     /// What was heard.
     pub fn signed(&self) -> Option<SignedWhereabouts> {
         self.known().0.manager.clone()
+    }
+
+    /// What is written down, which another process may have done.
+    pub(crate) fn written(&self) -> Option<SignedWhereabouts> {
+        Remembered::read(&self.path).manager
     }
 
     /// Takes what somebody showed, if the authority signed it and it is later than what is known.

@@ -117,7 +117,7 @@ pub enum Command {
     Service(Service),
     /// Find the pool's manager again after it moved: here, or at its new address
     #[command(
-        after_help = "Examples:\n  potluck find-manager 10.0.0.7        (must be this pool's manager, or nothing is changed)\n  potluck find-manager                 (asks donors and this network, and says where it is)\n\nMembers follow their manager by themselves while they can ask a donor, or are\nin its network. A donor that runs is to be started again after this."
+        after_help = "Examples:\n  potluck find-manager 10.0.0.7        (must be this pool's manager, or nothing is changed)\n  potluck find-manager                 (asks donors and this network, and says where it is)\n\nMembers follow their manager by themselves while they can ask a donor, or are\nin its network. A donor that runs here is told, too."
     )]
     FindManager(FindManager),
     /// Make a token that lets a machine or person join; list or remove such tokens

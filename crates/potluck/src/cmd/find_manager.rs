@@ -1,14 +1,17 @@
 //! `potluck find-manager`: the pool's manager is somewhere else now.
 
-use super::Ending;
+use super::{Ending, lend};
 use crate::args;
 use crate::command_settings::{self, Settings};
 use crate::output::Output;
+use crate::running::{self, Told};
 use potluck_wire::addresses::Addresses;
 use potluck_wire::control::Find;
 use potluck_wire::env::Env;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::identity::Identity;
+use potluck_wire::token::Role;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 pub async fn run(
@@ -44,6 +47,17 @@ pub async fn run(
         })?;
         found.push((dir, identity.about));
     }
+    let donors = found.iter().filter(|(_, about)| about.role == Role::Donor);
+    let daemons: BTreeSet<_> =
+        donors.map(|(dir, _)| lend::daemon_of(dir).unwrap_or(dir).to_owned()).collect();
+    for daemon in daemons {
+        if let Told::Refused(why) | Told::Unheard(why) = running::reload(&daemon).await {
+            output.note(&format!(
+                "warning: the donor that runs on {} could not be told ({why}): start it again",
+                daemon.display()
+            ));
+        }
+    }
     let shown = found.iter().map(|(dir, about)| {
         serde_json::json!({ "pool": about.pool, "role": about.role, "identity": dir, "manager": about.manager })
     });
@@ -60,10 +74,19 @@ pub async fn run(
     Ok(Ending::Done)
 }
 
-/// The identities that are to find it: the one named, or this user's and this machine's donor's.
+/// The identities that are to find it: the one named, or this user's and this machine's donor's; with
+/// a donor those of the further directories that its daemon lends.
 fn dirs(args: &args::FindManager, settings: &Settings) -> Result<Vec<PathBuf>, Failure> {
+    let mut dirs = own_dirs(args, settings)?;
+    for dir in dirs.clone() {
+        dirs.extend(lend::states(&dir)?.into_iter().filter(|further| Identity::exists(further)));
+    }
+    Ok(dirs)
+}
+
+fn own_dirs(args: &args::FindManager, settings: &Settings) -> Result<Vec<PathBuf>, Failure> {
     if let Some(state) = &args.state {
-        return Ok(vec![state.clone()]);
+        return Ok(vec![lend::absolute(state)?]);
     }
     let (own, donor) = (settings.identity_dir(), settings.donor_dir());
     if !Identity::exists(&donor) {

@@ -177,7 +177,7 @@ async fn remember_donors(client: &Client) {
     // What cannot be had now is asked for by the next command.
     if let Ok(Ok(found)) = tokio::time::timeout(PATIENCE, client.caller.call(&Find {})).await {
         if let Some(manager) = &found.manager {
-            client.caller.learn(manager);
+            client.caller.learn_from_manager(manager);
         }
         guide.remember(found.donors, now);
     }

@@ -75,3 +75,27 @@ fn a_manager_that_gets_another_address_while_it_runs_is_followed_there() {
         assert!(text.contains("10.77.0.101:7700") && !text.contains("10.77.0.1:"), "{text}");
     }
 }
+
+#[test]
+fn a_running_donor_goes_where_find_manager_leads_it() {
+    let test = "a_running_donor_goes_where_find_manager_leads_it";
+    let Some(lab) = pool(test) else { return };
+    let [head, bench] = ["lab-head", "bench-2"].map(|name| lab.machine(name));
+    bench.sh("potluck lend --add lent-2 --max 200MiB --keep-free 0%").ok();
+    wait_until("the second directory's donor", PATIENCE, || donors(head).len() == 3);
+    // Both move while they do not see each other, so that neither can tell the other.
+    bench.unplug();
+    head.readdress([10, 77, 0, 101].into());
+    bench.readdress([10, 77, 0, 102].into());
+    wait_until("the manager to notice", PATIENCE, || {
+        head.log("potluck up").contains("the manager is reached at 10.77.0.101:7700")
+    });
+    bench.plug_in();
+    wait_until("the manager to miss both", PATIENCE, || {
+        donors(head)[1..].iter().all(|donor| donor["state"] != "live")
+    });
+    bench.sh("potluck find-manager 10.77.0.101").ok();
+    wait_until("both to be back", PATIENCE, || {
+        donors(head).iter().all(|donor| donor["state"] == "live")
+    });
+}

@@ -195,7 +195,16 @@ impl Lent {
             notes.extend(self.sharing());
         }
         notes.iter().for_each(|note| tracing::info!("{note}"));
+        let done = done.and(self.find_manager().await);
         self.running.reloaded(done, notes)
+    }
+
+    /// Has every donor look where the manager is by what was written down since it began.
+    async fn find_manager(&self) -> Result<(), Failure> {
+        for Lending { state, controls, .. } in self.donors.values() {
+            controls.find_manager(Settings::donor_identity(state)?.about.manager).await;
+        }
+        Ok(())
     }
 
     /// Lends what the settings say: new directories are begun, others stopped or told their terms.
