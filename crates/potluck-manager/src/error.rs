@@ -88,6 +88,9 @@ pub enum ManagerError {
         /// Heads of checkpoints that opened.
         found: usize,
     },
+    /// Nobody to restore from.
+    #[error("none of the donors that were named is reached: {0}")]
+    NobodyReached(String),
     /// Nothing to rebuild from.
     #[error(
         "{} answered, with nothing of this pool's journal that can be read, and {} that cannot",
@@ -216,6 +219,11 @@ impl ManagerError {
                 ErrorKind::Retry,
                 code::NO_DONORS,
                 "`potluck status` shows the donors and their room; the checkpoint's file is there",
+            ),
+            Self::NobodyReached(_) => failure(
+                ErrorKind::Retry,
+                code::NO_DONORS,
+                "name them as this machine knows them, or by address (--donor 10.0.0.7), and see that `potluck lend` runs there and its port is open; or restore from a checkpoint's file",
             ),
             Self::NothingFound { .. } | Self::NoJournal { .. } => failure(
                 ErrorKind::Retry,

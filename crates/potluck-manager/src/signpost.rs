@@ -12,7 +12,8 @@ use potluck_core::ids::{DonorId, Epoch};
 use potluck_wire::addresses::{Address, Addresses};
 use potluck_wire::own_addresses::{Watch, from_this_machine};
 use potluck_wire::race::first_of;
-use potluck_wire::whereabouts::{Issue, SignedWhereabouts, Whereabouts, ask};
+use potluck_wire::whereabouts::{Issue, SignedWhereabouts, Whereabouts, ask, no_donor};
+use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -144,22 +145,21 @@ pub async fn run(service: Arc<Service>) {
 
 /// Shows the donor at `address` where a manager is that collects what donors have. Such a one begins
 /// with the first epoch; it goes beyond the one that the donor knows, and shows itself again.
-pub async fn call_in(service: &Service, address: &Address) {
+///
+/// Errors: no donor of this pool is reached there.
+pub async fn call_in(service: &Service, address: &Address) -> io::Result<()> {
     for _ in 0..2 {
-        let Some(shown) = service.whereabouts() else { return };
-        let asked = ask(&*service.env.net, address, Some(&shown)).await;
-        let answer =
-            asked.map_err(|why| tracing::debug!(%address, "cannot be visited: {why}")).ok();
-        let knows = answer.and_then(|answer| answer.verified(service.ca.certificate()));
-        match knows.filter(|knows| knows.addresses != service.signpost.told().addresses) {
-            Some(other) => {
-                if let Err(why) = hold::learn(service, other.issue.epoch).await {
-                    return tracing::warn!("what {address} knows cannot be noted: {why}");
-                }
-            }
-            None => return,
+        let Some(shown) = service.whereabouts() else { return Ok(()) };
+        let answer = ask(&*service.env.net, address, Some(&shown)).await?;
+        let knows = answer.verified(service.ca.certificate()).ok_or_else(no_donor)?;
+        if knows.addresses == service.signpost.told().addresses {
+            break;
+        }
+        if let Err(why) = hold::learn(service, knows.issue.epoch).await {
+            tracing::warn!("what {address} knows cannot be noted: {why}");
         }
     }
+    Ok(())
 }
 
 async fn visit(service: &Service, donor: DonorId, addresses: Addresses) {

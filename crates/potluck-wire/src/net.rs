@@ -138,12 +138,11 @@ impl Net for SystemNet {
         Box::pin(async move {
             #[allow(clippy::disallowed_methods)] // the one place that opens real sockets
             let connecting = async {
-                match mdns::local_name(address) {
-                    None => tokio::net::TcpStream::connect(address).await,
-                    Some((host, port)) => {
-                        tokio::net::TcpStream::connect(&*mdns::look_up(host, port).await?).await
-                    }
-                }
+                let found = match mdns::local_name(address) {
+                    None => look_up(address).await?,
+                    Some((host, port)) => mdns::look_up(host, port).await?,
+                };
+                tokio::net::TcpStream::connect(&*found).await
             };
             let stream = tokio::time::timeout(CONNECT_DEADLINE, connecting)
                 .await
@@ -177,6 +176,15 @@ impl Net for SystemNet {
     fn nearby<'a>(&'a self, pool: &'a Digest) -> BoxFuture<'a, Nearby> {
         Box::pin(mdns::look_around(pool))
     }
+}
+
+async fn look_up(address: &str) -> io::Result<Vec<SocketAddr>> {
+    let unknown = |why: io::Error| {
+        let why = why.to_string();
+        let why = why.trim_start_matches("failed to lookup address information: ");
+        io::Error::new(io::ErrorKind::NotFound, format!("its name cannot be looked up ({why})"))
+    };
+    Ok(tokio::net::lookup_host(address).await.map_err(unknown)?.collect())
 }
 
 async fn bind(address: &str) -> io::Result<tokio::net::TcpListener> {

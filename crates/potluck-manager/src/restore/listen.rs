@@ -17,12 +17,14 @@ use futures_util::future::join_all;
 use potluck_core::clock::Tick;
 use potluck_core::ids::Epoch;
 use potluck_core::size::count;
-use potluck_wire::addresses::Addresses;
+use potluck_wire::addresses::Address;
 use potluck_wire::env::Env;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 /// So many times the patience is waited for the next donor to have said all, whatever else is
@@ -46,7 +48,7 @@ pub struct Patience {
     /// Do not wait for more than so many.
     pub donors: Option<usize>,
     /// Donors to visit: those that would look for the manager where it is no more.
-    pub visit: Addresses,
+    pub visit: BTreeSet<Address>,
 }
 
 /// The listening manager.
@@ -60,6 +62,15 @@ pub struct Listening {
     stop: oneshot::Sender<()>,
     serving: JoinHandle<Result<(), ManagerError>>,
     visiting: JoinHandle<()>,
+    visits: mpsc::UnboundedReceiver<Visit>,
+    /// Why the donors that were named are not reached.
+    unreached: BTreeMap<Address, io::Error>,
+}
+
+/// A visit to a donor, which went otherwise than the one before.
+struct Visit {
+    at: Address,
+    came: io::Result<()>,
 }
 
 impl Listening {
@@ -90,24 +101,59 @@ impl Listening {
         let serving = tokio::spawn(manager.run(async {
             let _ = stopped.await; // a sender that is gone means stop, too
         }));
-        let visiting = tokio::spawn(visit_for_ever(Arc::clone(&service), patience.visit.clone()));
-        Ok(Self { service, collecting, scratch, stop, serving, visiting })
+        let (tell, visits) = mpsc::unbounded_channel();
+        let named = patience.visit.clone();
+        let visiting = tokio::spawn(visit_for_ever(Arc::clone(&service), named, tell));
+        let unreached = BTreeMap::new();
+        Ok(Self { service, collecting, scratch, stop, serving, visiting, visits, unreached })
     }
 
     /// Waits until the donors asked for have said all, or nothing new was said for a while and
     /// nobody who is there owes an answer. `tell` hears of progress.
-    pub async fn wait(&self, patience: &Patience, tell: &impl Fn(&str)) {
+    ///
+    /// Errors: nobody answered, and none of the donors that were named was reached. That is said at
+    /// once where no such machine is known.
+    pub async fn wait(
+        &mut self,
+        patience: &Patience,
+        tell: &impl Fn(&str),
+    ) -> Result<(), ManagerError> {
         let mut waiting = Waiting::since(self.service.time.tick());
         loop {
             let (progress, now) = (self.collecting.progress(), self.service.time.tick());
             if progress.answered > waiting.known.answered {
                 tell(&format!("answered so far: {}", count(progress.answered as u64, "donor")));
             }
-            if waiting.is_over(progress, self.is_owed(now), patience, now) {
-                return;
+            self.tell_visits(tell);
+            let reached = self.unreached.len() < patience.visit.len();
+            let nobody = !reached && !patience.visit.is_empty() && progress.answered == 0;
+            let unknown = |why: &io::Error| why.kind() == io::ErrorKind::NotFound;
+            let hopeless = nobody && self.unreached.values().all(unknown);
+            if hopeless || waiting.is_over(progress, self.is_owed(now), patience, now) {
+                return if nobody { Err(self.nobody_reached()) } else { Ok(()) };
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }
+    }
+
+    fn tell_visits(&mut self, tell: &impl Fn(&str)) {
+        while let Ok(Visit { at, came }) = self.visits.try_recv() {
+            match came {
+                Ok(()) => {
+                    tell(&format!("donor {at} is reached"));
+                    self.unreached.remove(&at);
+                }
+                Err(why) => {
+                    tell(&format!("donor {at} is not reached: {why}"));
+                    self.unreached.insert(at, why);
+                }
+            }
+        }
+    }
+
+    fn nobody_reached(&self) -> ManagerError {
+        let tried = self.unreached.iter().map(|(at, why)| format!("{at}: {why}"));
+        ManagerError::NobodyReached(tried.collect::<Vec<_>>().join("; "))
     }
 
     /// Whether a donor is there that has not said all.
@@ -130,13 +176,25 @@ impl Listening {
 }
 
 /// Shows donors where to find this manager, until they have heard it; those that cannot be reached now
-/// are visited again.
-async fn visit_for_ever(service: Arc<Service>, donors: Addresses) {
-    loop {
-        let visit = |at| signpost::call_in(&service, at);
-        join_all(donors.iter().map(visit)).await;
-        tokio::time::sleep(VISIT_EVERY).await;
-    }
+/// are visited again. `tell` hears how it went, where that changed.
+async fn visit_for_ever(
+    service: Arc<Service>,
+    donors: BTreeSet<Address>,
+    tell: mpsc::UnboundedSender<Visit>,
+) {
+    let visit_one = async |at: &Address| {
+        let mut before = None;
+        loop {
+            let came = signpost::call_in(&service, at).await;
+            let said = came.as_ref().err().map(ToString::to_string);
+            if before.as_ref() != Some(&said) {
+                let _ = tell.send(Visit { at: at.clone(), came }); // nobody listens at the end
+                before = Some(said);
+            }
+            tokio::time::sleep(VISIT_EVERY).await;
+        }
+    };
+    join_all(donors.iter().map(visit_one)).await;
 }
 
 /// How long nothing came.
@@ -176,7 +234,7 @@ mod tests {
     fn slow_donors_are_waited_for_and_endless_ones_are_not() {
         let quiet = Duration::from_secs(30);
         let mut patience =
-            Patience { listen: String::new(), quiet, donors: None, visit: Addresses::default() };
+            Patience { listen: String::new(), quiet, donors: None, visit: BTreeSet::new() };
         let at = Duration::from_secs;
         let mut waiting = Waiting::since(at(0));
         let mut over = |answered, listed, owed, now| {

@@ -70,9 +70,11 @@ async fn from_donors(
     source: Source,
 ) -> Result<Restored, ManagerError> {
     let staging = Staging::begin(ask)?;
-    let listening = Listening::begin(&staging, ask, patience, env).await?;
-    listening.wait(patience, tell).await;
-    let made = make(&staging, &listening, tell, source).await;
+    let mut listening = Listening::begin(&staging, ask, patience, env).await?;
+    let made = match listening.wait(patience, tell).await {
+        Ok(()) => make(&staging, &listening, tell, source).await,
+        Err(why) => Err(why),
+    };
     let listed = listening.collecting.take_listed();
     let above = listening.end().await?;
     let replayed = made?;

@@ -58,8 +58,12 @@ fn ask(kit: PathBuf, place: NewPlace, settings: &Settings) -> Restore {
 }
 
 fn patience(asking: Asking) -> Patience {
-    let visit = Addresses::new(asking.donor);
-    Patience { listen: asking.listen, quiet: asking.wait, donors: asking.donors, visit }
+    Patience {
+        listen: asking.listen,
+        quiet: asking.wait,
+        donors: asking.donors,
+        visit: asking.donor.into_iter().collect(),
+    }
 }
 
 /// Tells what was restored, and what to do now: a manager that listens at `listen`.
