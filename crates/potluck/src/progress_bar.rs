@@ -68,10 +68,11 @@ impl Progress for Announced {
     fn warn(&self, _text: &str) {}
     fn waits(&self, wait: Option<&Wait>) {
         let Some(Wait { why, limit, .. }) = wait else { return };
+        let text = format!("{why}; waiting for up to {}", duration(limit.as_secs()));
         let mut last = self.0.lock().expect("no holder panics");
-        if last.as_deref() != Some(why) {
-            eprintln!("potluck: {why}; waiting for up to {}", duration(limit.as_secs()));
-            *last = Some(why.clone());
+        if last.as_ref() != Some(&text) {
+            eprintln!("potluck: {text}");
+            *last = Some(text);
         }
     }
 }

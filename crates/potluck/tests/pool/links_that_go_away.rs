@@ -146,49 +146,10 @@ fn patience_ends_a_put_whose_donors_stay_away_and_what_was_sent_is_kept() {
     assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");
 }
 
-/// Feeds a file to an upload with a pause after each megabyte, and says when it is under way.
-const PACED: &str = "
-import sys, time
-with open('file', 'rb') as file:
-    for number, part in enumerate(iter(lambda: file.read(1 << 20), b'')):
-        sys.stdout.buffer.write(part)
-        sys.stdout.flush()
-        if number == 9: print('under way', file=sys.stderr)
-        time.sleep(float(sys.argv[1]))
-";
-
-#[test]
-fn an_upload_goes_on_after_its_machines_cable_was_pulled_and_sends_nothing_twice() {
-    let test = "an_upload_goes_on_after_its_machines_cable_was_pulled_and_sends_nothing_twice";
-    upload_through(
-        test,
-        (40_000_000, "0.15"),
-        Duration::from_secs(15),
-        |laptop, away| match away {
-            true => laptop.unplug(),
-            false => laptop.plug_in(),
-        },
-    );
-}
-
-/// Every address is unreachable at once then, and for longer than a manager is waited for by a command
-/// that has moved nothing.
-#[test]
-fn an_upload_goes_on_after_its_machines_interface_was_down_and_sends_nothing_twice() {
-    let test = "an_upload_goes_on_after_its_machines_interface_was_down_and_sends_nothing_twice";
-    upload_through(test, (400_000_000, "0"), Duration::from_secs(44), |laptop, away| {
-        laptop.sh(&format!("ip link set eth0 {}", if away { "down" } else { "up" })).ok();
-    });
-}
-
-fn upload_through(
-    test: &str,
-    (bytes, pace): (u64, &str),
-    away_for: Duration,
-    away: impl Fn(&Machine, bool),
-) {
+/// Two machines that lend, and one that only uses the pool, with a space.
+fn machines(test: &str) -> Option<Machines> {
     let names = ["lab-head", "bench-2", "laptop"];
-    let Some(lab) = Machines::new(test, Naming::AddressOnly, &names) else { return };
+    let lab = Machines::new(test, Naming::AddressOnly, &names)?;
     let [head, bench, laptop] = names.map(|name| lab.machine(name));
     let token = |role| {
         let said = head.sh(&format!("potluck --json invite --role {role}")).ok().json();
@@ -199,29 +160,95 @@ fn upload_through(
     bench.start("potluck lend lent --max 1GiB --keep-free 0%", "lending");
     laptop.sh(&format!("potluck join {}", token("user"))).ok();
     head.sh("potluck space create lab --chunk-size 1MiB").ok();
+    Some(lab)
+}
+
+/// Bytes that a machine has sent (`tx`) or received (`rx`) so far.
+fn carried(machine: &Machine, way: &str) -> u64 {
+    let file = format!("/sys/class/net/eth0/statistics/{way}_bytes");
+    machine.sh(&format!("cat {file}")).ok().text().trim().parse().expect("a number")
+}
+
+/// What was on its way when the link went away may be sent again, a small part.
+fn assert_sent_once(machine: &Machine, before: u64, bytes: u64) {
+    let sent = carried(machine, "tx") - before;
+    assert!(sent < bytes * 5 / 4, "{sent} bytes were sent for {bytes}");
+}
+
+/// Feeds a file to an upload with a pause after each megabyte, and says when it is under way.
+const PACED: &str = "
+import sys, time
+with open('file', 'rb') as file:
+    for number, part in enumerate(iter(lambda: file.read(1 << 20), b'')):
+        sys.stdout.buffer.write(part)
+        sys.stdout.flush()
+        if number == 9: print('under way', file=sys.stderr)
+        time.sleep(0.15)
+";
+
+#[test]
+fn an_upload_goes_on_after_its_machines_cable_was_pulled_and_sends_nothing_twice() {
+    let test = "an_upload_goes_on_after_its_machines_cable_was_pulled_and_sends_nothing_twice";
+    let Some(lab) = machines(test) else { return };
+    let (laptop, bytes) = (lab.machine("laptop"), 40_000_000);
     laptop.sh(&format!("head -c {bytes} /dev/urandom > file")).ok();
     std::fs::write(laptop.path("/home/lab/paced.py"), PACED).expect("its file");
-
-    let sent = || -> u64 {
-        let file = "/sys/class/net/eth0/statistics/tx_bytes";
-        laptop.sh(&format!("cat {file}")).ok().text().trim().parse().expect("a number")
-    };
-    let before = sent();
-    let upload = format!(
-        "sh -c 'python3 paced.py {pace} | potluck cp - pot://lab/file; echo ended with $?'"
-    );
-    laptop.start(&upload, "under way");
-    away(laptop, true);
-    pause(away_for);
-    wait_until("the upload to say whom it waits for", PATIENCE, || {
-        laptop.log("sh -c").contains("waiting for up to 10")
-    });
-    assert!(!laptop.log("sh -c").contains("ended"), "{}", laptop.log("sh -c"));
-    away(laptop, false);
-    wait_until("the upload to end", 3 * PATIENCE, || laptop.log("sh -c").contains("ended with"));
-    assert!(laptop.log("sh -c").contains("ended with 0"), "{}", laptop.log("sh -c"));
+    let before = carried(laptop, "tx");
+    let upload = "sh -c 'python3 paced.py | potluck cp - pot://lab/file; echo ended with $?'";
+    laptop.start(upload, "under way");
+    laptop.unplug();
+    pause(DOWN);
+    let log = || laptop.log("sh -c");
+    wait_until("it to say whom it waits for", PATIENCE, || log().contains("waiting for up to 10m"));
+    assert!(!log().contains("ended"), "{}", log());
+    laptop.plug_in();
+    wait_until("the upload to end", 3 * PATIENCE, || log().contains("ended with"));
+    assert!(log().contains("ended with 0"), "{}", log());
+    assert_sent_once(laptop, before, bytes);
     laptop.sh("potluck cat pot://lab/file | cmp - file").ok();
-    // What was on its way when the cable was pulled may have been sent again: a small part at this pace.
-    let sent = sent() - before;
-    assert!(sent < bytes * 5 / 4, "{sent} bytes were sent for {bytes}");
+}
+
+/// Every address is unreachable at once then, and what waits at full speed is the call for other donors.
+#[test]
+fn transfers_go_on_after_their_machines_interface_was_down_and_send_nothing_twice() {
+    let test = "transfers_go_on_after_their_machines_interface_was_down_and_send_nothing_twice";
+    let Some(lab) = machines(test) else { return };
+    let (head, bench, laptop) =
+        (lab.machine("lab-head"), lab.machine("bench-2"), lab.machine("laptop"));
+    let bytes = 64_000_000;
+    head.sh(&format!("head -c {bytes} /dev/urandom > there && potluck cp there pot://lab/there"))
+        .ok();
+    laptop.sh(&format!("head -c {bytes} /dev/urandom > here")).ok();
+    for (machine, rate) in [(head, 50), (bench, 50), (laptop, 100)] {
+        let slowly = format!("root tbf rate {rate}mbit burst 64kb latency 50ms");
+        machine.sh(&format!("tc qdisc add dev eth0 {slowly}")).ok();
+    }
+    let [sent, received] = ["tx", "rx"].map(|way| carried(laptop, way));
+    let copies = ["here pot://lab/here", "pot://lab/there there"];
+    for copy in copies {
+        laptop.start(&format!("sh -c 'potluck cp {copy}; echo ended with $?'"), "");
+    }
+    wait_until("both to be under way", PATIENCE, || {
+        carried(laptop, "tx") - sent > bytes / 8 && carried(laptop, "rx") - received > bytes / 8
+    });
+    laptop.sh("ip link set eth0 down").ok();
+    pause(DOWN);
+    let log = |copy: &str| laptop.log(&format!("sh -c 'potluck cp {copy}"));
+    for copy in copies {
+        wait_until("it to say whom it waits for", PATIENCE, || {
+            log(copy).contains("waiting for up to 10m")
+        });
+        assert!(!log(copy).contains("ended"), "{}", log(copy));
+    }
+    laptop.sh("ip link set eth0 up").ok();
+    for copy in copies {
+        wait_until("a copy to end", 3 * PATIENCE, || log(copy).contains("ended with"));
+        assert!(log(copy).contains("ended with 0"), "{}", log(copy));
+        // Not one of its calls has the patience of a command that has moved nothing.
+        assert!(!log(copy).contains("waiting for up to 30s"), "{}", log(copy));
+    }
+    assert_sent_once(laptop, sent, bytes);
+    let sum = |machine: &Machine, line: &str| machine.sh(line).ok().text();
+    assert_eq!(sum(head, "potluck cat pot://lab/here | cksum"), sum(laptop, "cksum < here"));
+    assert_eq!(sum(head, "cksum < there"), sum(laptop, "cksum < there"));
 }
