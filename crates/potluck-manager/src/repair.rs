@@ -77,6 +77,8 @@ pub struct Kept {
     lost: BTreeSet<DonorId>,
     /// Someone waits for it now.
     hurry: bool,
+    /// One is under way that someone waits for, or what follows from it is.
+    looking: bool,
     /// Answers of the first of two donors that compute the same parity.
     encoded: BTreeMap<Group, Encoded>,
     /// First answers to audits.
@@ -113,6 +115,19 @@ impl Keeper {
             return Some(Unseen::Silent(silent));
         }
         kept.worse.map(|(_, why)| Unseen::Worse(why))
+    }
+
+    /// Whether the last survey has not seen all that is known by now, and another one soon will.
+    pub fn is_behind(&self, unheard: &BTreeSet<DonorId>) -> bool {
+        let kept = self.kept();
+        let fresh = kept.began.is_none() || kept.worse.is_some() || kept.unheard != *unheard;
+        kept.failed.is_none() && (fresh || kept.hurry || kept.looking)
+    }
+
+    /// Whether someone waits for a survey.
+    pub fn is_looking(&self) -> bool {
+        let kept = self.kept();
+        kept.hurry || kept.looking
     }
 
     /// Why it is not known what the death of donors means that were given up since the last survey.
@@ -230,6 +245,7 @@ impl Kept {
     /// A survey begins.
     fn begin(&mut self, now: Tick) -> Due {
         self.tried = Some(now);
+        self.looking = self.hurry;
         Due { dirty: self.dirty.take(), hurry: std::mem::take(&mut self.hurry) }
     }
 
@@ -327,6 +343,7 @@ async fn look_once(service: &Arc<Service>, haste: Haste) -> Result<(), Error> {
     let due = service.keeper.kept().begin(began);
     let ended = look_at_everything(service, haste, began).await;
     let mut kept = service.keeper.kept();
+    kept.looking = false;
     match &ended {
         Ok(true) => kept.failed = None,
         Ok(false) => kept.give_up(due),
@@ -376,8 +393,12 @@ async fn look_at_everything(
     };
     service.pool().repairs.note_excess(trimmed.waiting);
     let more_excess = findings.more_excess && findings.damaged.files == 0;
+    if arrived > 0 {
+        // Files that were less safe than was asked of them are not so any more.
+        service.keeper.hurry(now);
+    }
     // What is kept back is made by nobody: whether it is there is seen when its donors have looked.
-    if trimmed.ordered > 0 || arrived > 0 || adapted || more_excess || kept_back {
+    if trimmed.ordered > 0 || adapted || more_excess || kept_back {
         service.keeper.changed(now);
     }
     Ok(true)
@@ -448,10 +469,17 @@ pub async fn answered(
     Ok(())
 }
 
-/// Looks again when nothing is under way any more: what was made completes versions.
+/// Looks again when nothing is under way any more: what was made completes versions. Where nothing is
+/// left either, that all is well again is known as soon as it is so.
 fn finished(service: &Service, now: Tick) {
-    if service.pool().repairs.idle() {
-        service.keeper.changed(now);
+    let (idle, done) = {
+        let pool = service.pool();
+        (pool.repairs.idle(), pool.repairs.is_unseen())
+    };
+    match (idle, done) {
+        (_, true) => service.keeper.hurry(now),
+        (true, false) => service.keeper.changed(now),
+        (false, false) => {}
     }
 }
 

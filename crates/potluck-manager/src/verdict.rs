@@ -19,6 +19,7 @@ fn of_files(verdict: Verdict) -> Verdict {
 /// Judges the pool: what is worst goes first.
 pub fn judge(status: &PoolStatus, unseen: Option<&Unseen>) -> Verdict {
     let verdict = unavailable(status).or_else(|| degraded(status));
+    let verdict = verdict.or_else(|| fallen_silent(status, unseen));
     verdict.or_else(|| not_known(status, unseen)).unwrap_or_else(|| {
         let reason = match status.files {
             0 => "nothing is stored yet",
@@ -26,6 +27,17 @@ pub fn judge(status: &PoolStatus, unseen: Option<&Unseen>) -> Verdict {
         };
         new(PoolState::Healthy, reason, "")
     })
+}
+
+/// Donors fell silent since the last look: what is on them is less safe at once, and nobody has to look
+/// at every file to say so. Whether something cannot be read for it is said after that look.
+fn fallen_silent(status: &PoolStatus, unseen: Option<&Unseen>) -> Option<Verdict> {
+    let silent = unseen.filter(|unseen| matches!(unseen, Unseen::Silent(_)))?;
+    let reason = format!(
+        "{}; how safe files are without what is there is being looked at",
+        unseen_why(&status.donors, silent)?
+    );
+    Some(of_files(new(PoolState::Degraded, reason, wait_no_longer(status))))
 }
 
 /// What nobody can say yet, where nothing worse is known.
@@ -136,6 +148,7 @@ fn degraded(status: &PoolStatus) -> Option<Verdict> {
     if incomplete > 0 {
         let spaces = named(&status.spaces, |space| space.incomplete > 0);
         let eta = match repair.eta_seconds {
+            Some(0) => "; what repair made is being looked at".into(),
             Some(seconds) => format!("; repair needs about {}", duration(seconds)),
             None => String::new(),
         };
@@ -372,7 +385,7 @@ mod tests {
         assert!(started.reason.contains("just started"), "{started:?}");
         let silent = Unseen::Silent(BTreeSet::from([DonorId(2)]));
         let verdict = judge(&status, Some(&silent));
-        assert_eq!(verdict.state, PoolState::NotKnown);
+        assert_eq!((verdict.state, verdict.of_files), (PoolState::Degraded, true));
         assert!(verdict.reason.starts_with("donor-2 is not heard"), "{verdict:?}");
         status.donors[1].chunks = 0;
         assert_eq!(judge(&status, Some(&silent)).state, PoolState::Healthy, "nobody misses it");

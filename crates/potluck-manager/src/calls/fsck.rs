@@ -1,7 +1,7 @@
 //! Listing files that are not as safe as they should be (promise L1).
 
 use super::Answer;
-use super::held_up::{donors_reported, up_to_date};
+use super::held_up::{donors_reported, none_overdue};
 use crate::callers::Caller;
 use crate::catalog::Error;
 use crate::catalog::entries::{self, Place};
@@ -28,7 +28,7 @@ const PAGE_ENTRIES: usize = 5000;
 impl Answer for Fsck {
     async fn answer(self, service: Arc<Service>, _: Caller) -> Result<FsckReport, Failure> {
         donors_reported(&service, Pool::expects_listings).await;
-        up_to_date(&service).await;
+        none_overdue(&service).await;
         let (standings, doubted) = {
             let (pool, now) = (service.pool(), service.time.tick());
             (pool.standings(now), pool.asked_about(now))

@@ -4,14 +4,17 @@
 
 use crate::pool::Pool;
 use crate::service::Service;
+use potluck_core::clock::Tick;
 use std::time::Duration;
 
 /// After this much of the manager's life nobody is held up any more: a donor that still has not
 /// reported died with the earlier life. Longer than a donor pauses between two tries, and shorter
 /// than a caller waits for an answer.
 const ASSEMBLING: Duration = Duration::from_secs(6);
-/// Who asks for a verdict waits no longer than this for a word that is overdue.
-const OVERDUE_PATIENCE: Duration = Duration::from_secs(10);
+/// Who asks for a verdict waits no longer than this, and is told what is known by then.
+const VERDICT_PATIENCE: Duration = Duration::from_secs(10);
+/// Donors speak once a second; the next word of one that was not heard for so long is overdue.
+const OVERDUE: Duration = Duration::from_secs(2);
 /// Between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(25);
 
@@ -22,17 +25,44 @@ pub async fn donors_reported(service: &Service, expects: impl Fn(&Pool) -> bool)
     }
 }
 
-/// Holds a verdict up while a donor's next word is overdue, until it is heard or known to be silent:
-/// else a pulled cable was not seen for some seconds.
-pub async fn up_to_date(service: &Service) {
+/// Holds a judgement of files up while a donor's next word is overdue, until it is heard or known to be
+/// silent: else a pulled cable was not seen for some seconds.
+pub async fn none_overdue(service: &Service) {
     let began = service.time.tick();
-    let patience = service.config().suspect_after;
+    let overdue = |now: Tick| service.pool().awaits_word(now.saturating_sub(OVERDUE), now);
+    hold(service, began, overdue).await;
+}
+
+/// Holds a verdict up until it is one of this moment: every donor has spoken since it was asked for, or is
+/// known to be silent, and the last look at everything has seen what happened. Whoever asks next is then
+/// told the same by every command.
+pub async fn all_seen(service: &Service) {
+    let began = service.time.tick();
+    donors_reported(service, Pool::expects_listings).await;
+    let asked = service.time.tick();
+    hold(service, began, |now| {
+        let behind = {
+            let pool = service.pool();
+            if pool.awaits_word(asked, now) {
+                return true;
+            }
+            service.keeper.is_behind(&pool.standings(now).unheard()) || pool.repairs.is_unseen()
+        };
+        if behind {
+            service.keeper.look_again(now);
+        }
+        behind
+    })
+    .await;
+}
+
+/// Holds a call that came at `began` up while `waits` says so, and no longer than patience lasts.
+async fn hold(service: &Service, began: Tick, waits: impl Fn(Tick) -> bool) {
     loop {
         let now = service.time.tick();
-        let waited = now.saturating_sub(began) > patience || patience > OVERDUE_PATIENCE;
-        if waited || !service.pool().is_overdue(now) {
+        if now.saturating_sub(began) > VERDICT_PATIENCE || !waits(now) {
             return;
         }
-        tokio::time::sleep(4 * LOOK_EVERY).await;
+        tokio::time::sleep(LOOK_EVERY).await;
     }
 }

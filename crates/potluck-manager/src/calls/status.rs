@@ -1,7 +1,7 @@
 //! The pool at one moment.
 
 use super::Answer;
-use super::held_up::up_to_date;
+use super::held_up::all_seen;
 use super::repair::with_changes;
 use crate::callers::Caller;
 use crate::catalog::stats::Stats;
@@ -101,7 +101,7 @@ impl Answer for Status {
 
 impl Answer for Check {
     async fn answer(self, service: Arc<Service>, caller: Caller) -> Result<Verdict, Failure> {
-        up_to_date(&service).await;
+        all_seen(&service).await;
         Ok(Status {}.answer(service, caller).await?.verdict)
     }
 }
@@ -130,10 +130,17 @@ fn unseen_now(service: &Service, donors: &[DonorStatus]) -> Option<Unseen> {
 pub(super) fn awaited(service: &Service, donors: &[DonorStatus]) -> RepairState {
     let unseen = unseen_now(service, donors);
     let fresh = service.keeper.not_seen_gone(donors);
+    let looking = || {
+        let is_due = service.keeper.is_looking() || service.pool().repairs.is_unseen();
+        is_due.then(|| "something was made or changed just now".to_owned())
+    };
     let waiting = donors.iter().filter(|donor| donor.chunks > 0);
     let waiting = waiting.filter_map(|donor| Some((donor.given_up_seconds?, &donor.name)));
     RepairState {
-        not_known: unseen.and_then(|unseen| verdict::unseen_why(donors, &unseen)).or(fresh),
+        not_known: unseen
+            .and_then(|unseen| verdict::unseen_why(donors, &unseen))
+            .or(fresh)
+            .or_else(looking),
         begins_seconds: waiting.clone().map(|(seconds, _)| seconds).min(),
         waits_for: waiting.map(|(_, name)| name.clone()).collect(),
         ..RepairState::default()

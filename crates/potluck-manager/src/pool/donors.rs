@@ -19,8 +19,6 @@ use std::time::Duration;
 /// A daemon that its owner restarts does not do so again within this time; two with one identity
 /// replace each other at every heartbeat.
 const IN_TURNS: Duration = Duration::from_secs(30);
-/// Donors speak once a second; one that has not for so long may be dead.
-const OVERDUE: Duration = Duration::from_secs(2);
 
 /// The donors that joined and were not removed.
 #[derive(Debug, Default)]
@@ -376,12 +374,11 @@ impl Pool {
         }
     }
 
-    /// Whether the next word of a donor that is believed to be there is overdue.
-    pub fn is_overdue(&self, now: Tick) -> bool {
-        let silent = |donor: &Donor| donor.heard.map(|heard| now.saturating_sub(heard));
-        self.donors.iter().any(|(id, donor)| {
-            silent(donor).is_some_and(|silent| silent > OVERDUE) && self.is_heard(id, now)
-        })
+    /// Whether a donor that is believed to be there has not spoken since.
+    pub fn awaits_word(&self, since: Tick, now: Tick) -> bool {
+        let mut donors = self.donors.iter();
+        let before = |donor: &Donor| donor.heard.is_some_and(|heard| heard < since);
+        donors.any(|(id, donor)| before(donor) && self.is_heard(id, now))
     }
 
     /// Whether every donor that lent something and is not given up has told what it holds.

@@ -281,6 +281,12 @@ impl Repairs {
         flights.any(|flight| matches!(flight.purpose, Purpose::Encode { .. }))
     }
 
+    /// Whether nothing is left to be made, and what was made last is still to be seen by a survey.
+    pub fn is_unseen(&self) -> bool {
+        let waiting = !self.queue.is_empty() || !self.pressed.is_empty();
+        self.idle() && !waiting && self.finished.keys().any(|chunk| self.is_finished(chunk))
+    }
+
     /// An order ended, well or not.
     fn landed(&mut self, donor: DonorId, purpose: &Purpose) {
         let (reads, writes) = match purpose {

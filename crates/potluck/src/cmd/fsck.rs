@@ -73,6 +73,7 @@ async fn verdict(client: &Client, all_well: bool) -> Result<Verdict, Failure> {
 
 /// Looks at every file below a path, as the catalog knows it. What is in doubt is so for a moment.
 pub async fn look(client: &Client, path: &PoolPath, shown: bool) -> Result<Findings, Failure> {
+    client.call_patiently(&Check {}).await?; // answered when all that happened is known
     let started = client.env.clock.now();
     loop {
         let findings = look_once(client, path, shown).await?;

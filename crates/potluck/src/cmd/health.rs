@@ -12,7 +12,7 @@ pub fn sentence(health: &Health) -> String {
                 copies of the catalog (`potluck status`)"
             .into();
     }
-    let mut text = match (health.standing(), health.tolerates) {
+    let mut text = match (health.standing(), health.fewer_now().or(health.tolerates)) {
         (Standing::Unreadable, _) => {
             format!(
                 "cannot be read whole now: {} missing",
@@ -24,11 +24,8 @@ pub fn sentence(health: &Health) -> String {
             format!("tolerates {}", count(tolerates.unwrap_or(0).into(), "more dead donor"))
         }
     };
-    if let Some(now) = health.fewer_now() {
-        text.push_str(match now {
-            0 => "; while donors it is on are silent, one more makes it unreadable",
-            _ => "; fewer while donors it is on are silent",
-        });
+    if let (Some(_), Some(back)) = (health.fewer_now(), health.tolerates) {
+        text.push_str(&format!(" while donors it is on are silent, {back} when they are back"));
     }
     if health.standing() == Standing::Incomplete {
         let why = match (health.incomplete, health.changing_to) {
@@ -113,7 +110,7 @@ mod tests {
         let silent = Health { tolerates_now: Some(0), ..health(Some(2), 0, 0) };
         assert_eq!(
             sentence(&silent),
-            "tolerates 2 more dead donors; while donors it is on are silent, one more makes it unreadable"
+            "tolerates no further dead donor while donors it is on are silent, 2 when they are back"
         );
     }
 }

@@ -6,7 +6,7 @@ use crate::output::{Output, count, duration};
 use crate::progress_bar;
 use potluck_client::pool::Client;
 use potluck_core::size::format_size;
-use potluck_wire::control::{RepairAction, RepairControl, RepairState, RepairStatus};
+use potluck_wire::control::{Check, RepairAction, RepairControl, RepairState, RepairStatus};
 use potluck_wire::error::Failure;
 use std::fmt::Write;
 use std::time::Duration;
@@ -27,7 +27,10 @@ pub async fn run(
 ) -> Result<Ending, Failure> {
     let control = |action| RepairControl { action };
     let (state, watch) = match args {
-        Repair::Status(Watch { watch }) => (client.call(&RepairStatus {}).await?, watch),
+        Repair::Status(Watch { watch }) => {
+            client.call(&Check {}).await?; // answered when all that happened is known
+            (client.call(&RepairStatus {}).await?, watch)
+        }
         Repair::Pause => (client.call(&control(RepairAction::Pause)).await?, false),
         Repair::Resume => (client.call(&control(RepairAction::Resume)).await?, false),
         Repair::Now(Watch { watch: false }) => {

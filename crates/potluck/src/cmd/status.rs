@@ -13,8 +13,9 @@ use potluck_wire::control::{
 use potluck_wire::error::{ErrorKind, Failure};
 
 pub async fn run(args: args::Status, client: &Client, output: &Output) -> Result<Ending, Failure> {
+    // Answered when all that happened is known: what is asked for after it tells the same.
+    let verdict = client.call(&Check {}).await?;
     if args.check {
-        let verdict = client.call(&Check {}).await?;
         // Who is told nothing has nothing to do.
         output.result(&verdict, |verdict| match verdict.state {
             PoolState::Healthy => String::new(),
@@ -124,14 +125,17 @@ fn space_row(space: &SpaceHealth) -> Vec<String> {
         files(space.incomplete, "incomplete"),
         files(space.changing, "changing"),
         files(space.in_catalog, "in the catalog"),
-        space.fewer_now().map(|now| format!("{now} while donors are silent")),
+        space
+            .fewer_now()
+            .and(space.tolerates)
+            .map(|back| format!("{back} when silent donors are back")),
         (!space.surveyed && space.files > 0).then(|| "not looked at yet".into()),
     ];
     vec![
         space.name.clone(),
         space.files.to_string(),
         or_dash(space.policy.map(|policy| policy.to_string())),
-        or_dash(match space.tolerates.filter(|_| space.files > 0) {
+        or_dash(match space.fewer_now().or(space.tolerates).filter(|_| space.files > 0) {
             Some(may_die) => Some(may_die.to_string()),
             None if space.all_in_catalog() => Some("any".into()),
             None => None,

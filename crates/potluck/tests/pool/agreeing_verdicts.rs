@@ -4,6 +4,7 @@ use super::content::{arg, file};
 use super::k05_give_back::Owner;
 use super::lab::{Lab, Lending};
 use super::waiting::{PATIENCE, wait_until};
+use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -273,6 +274,9 @@ fn a_watch_stays_from_before_repair_begins_until_it_has_ended() {
     let watched = lab.cli.ok(&["--json", "repair", "status", "--watch"]).json();
     assert!(watched["made"].as_u64() > Some(0), "{watched:#}");
     assert!(lab.cli.is_safe("pot://lab/twice"), "{watched:#}");
+    // Whoever asks next is told the same, and not that something is still to be made.
+    assert_eq!(lab.cli.status()["verdict"]["state"], "healthy", "{watched:#}");
+    lab.cli.ok(&["fsck"]);
 
     // With one donor left, two copies cannot be made: nobody is told when that is done.
     let left = lab.cli.live_donors();
@@ -346,6 +350,33 @@ fn codes(lab: &Lab) -> [(&'static str, i32); 4] {
         ("verify --read", lab.cli.run(&read).code),
         ("status --check", lab.cli.run(&["status", "--check"]).code),
     ]
+}
+
+/// A machine that lost its power ends no connection: nothing is heard of it, and that is all.
+#[test]
+fn every_command_tells_of_a_machine_that_fell_silent_from_the_moment_it_did() {
+    let mut lab = Lab::with_options(3, &["--gc-grace", "1s"]);
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB", "--copies", "2"]);
+    let (input, _) = file(lab.dir(), "input", 15, 2 << 20);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    wait_all_end(&lab, "all well", 0);
+    // No question is asked twice, and nothing is waited for between them.
+    lab.donor("donor-3").signal(Signal::STOP);
+    assert_eq!(lab.cli.run(&["status", "--check"]).code, 4, "the first to be asked");
+    assert_eq!(codes(&lab).map(|(_, code)| code), [4; 4]);
+    let status = lab.cli.ok(&["status"]).text();
+    assert!(status.starts_with("degraded: while donor-3 cannot be reached"), "{status}");
+    let row = status.lines().find(|line| line.starts_with("lab ")).expect("a row of the space");
+    assert!(row.contains(" 0 ") && row.contains("1 when silent donors are back"), "{row}");
+    let stat = lab.cli.ok(&["stat", "pot://lab/f"]).text();
+    assert!(stat.contains("tolerates no further dead donor while donors it is on are"), "{stat}");
+    let repair = lab.cli.ok(&["repair", "status"]).text();
+    assert!(repair.contains("donor-3 is not heard"), "{repair}");
+
+    lab.donor("donor-3").signal(Signal::CONT);
+    wait_until("it to be heard", PATIENCE, || lab.cli.live_donors().len() == 3);
+    assert!(lab.cli.ok(&["status"]).text().starts_with("healthy"), "as soon as it is back");
+    assert_eq!(codes(&lab).map(|(_, code)| code), [0; 4]);
 }
 
 /// Waits until every command ends with `code`; none says meanwhile that all is well, unless it is.
