@@ -192,7 +192,7 @@ impl Heart {
     }
 
     /// Waits until the next heartbeat is due: in its second, or sooner when an order is answered,
-    /// for the manager may have more of them.
+    /// for the manager may have more of them, or when the terms were changed.
     async fn wait(&mut self, now: Tick) {
         let early = (self.last_beat + SHORTEST).saturating_sub(now);
         let answered = async {
@@ -202,6 +202,7 @@ impl Heart {
         tokio::select! {
             () = tokio::time::sleep(self.next_beat - now) => {}
             () = answered => self.next_beat = Tick::ZERO,
+            () = self.service.terms.unheard() => self.next_beat = Tick::ZERO,
         }
     }
 
@@ -255,6 +256,7 @@ impl Heart {
     }
 
     async fn beat(&mut self) -> Result<(), Failure> {
+        let terms = self.service.terms.changes();
         let (load, disk, room) = self.look().await;
         let store = Arc::clone(&self.service.store);
         if store.changes().overflowed() {
@@ -285,6 +287,7 @@ impl Heart {
             follows: self.caller.guide().map(Guide::issue),
         };
         let beat = self.caller.call(&heartbeat).await?;
+        self.service.terms.heard(terms);
         store.changes().confirm(count);
         self.tasks.errands.confirm(answered);
         if let Some(shown) = beat.manager {

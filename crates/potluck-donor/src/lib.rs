@@ -14,7 +14,7 @@
 //! - `mirror`: puts are passed on to other donors; `neighbours`: where those are;
 //! - `scrub`: everything is read back, round after round;
 //! - `patience`, `tickets`, `standing`: how long, how much, and until when a peer may;
-//! - `heartbeat`, `load`, `state`: what the manager hears, and what outlives a restart.
+//! - `heartbeat`, `load`, `terms`, `state`: what the manager hears, and what outlives a restart.
 
 mod audit;
 mod copy;
@@ -39,6 +39,7 @@ mod socket;
 mod standing;
 mod state;
 mod store;
+mod terms;
 mod tickets;
 
 pub use error::DonorError;
@@ -197,6 +198,12 @@ impl Controls {
             *about = now;
             changes
         });
+        self.service.terms.change();
+    }
+
+    /// Waits until the manager has heard on what terms it lends now.
+    pub async fn told(&self) {
+        self.service.terms.told().await;
     }
 }
 

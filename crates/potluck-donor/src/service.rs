@@ -7,6 +7,7 @@ use crate::neighbours::Neighbours;
 use crate::scrub::Scrub;
 use crate::standing::Standing;
 use crate::store::Store;
+use crate::terms::Terms;
 use crate::tickets::Tickets;
 use potluck_wire::call::Caller;
 use potluck_wire::env::Env;
@@ -27,6 +28,7 @@ pub(crate) struct Service {
     /// Copies that are made after their put was answered.
     pub later: Later,
     pub scrub: Scrub,
+    pub terms: Terms,
     /// Figures for monitoring.
     pub metrics: Metrics,
     /// Where other donors are.
@@ -51,6 +53,7 @@ impl Service {
             couriers: Couriers::default(),
             later: Later::default(),
             scrub,
+            terms: Terms::default(),
             metrics: Metrics::default(),
             neighbours: Neighbours::new(caller.clone()),
             caller,

@@ -26,6 +26,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::{Id, JoinSet};
 
@@ -33,6 +34,8 @@ use tokio::task::{Id, JoinSet};
 pub const STATES: &str = "dirs";
 /// More disks than a desktop has.
 const MOST: u16 = 64;
+/// How long whoever changes settings waits for the manager to hear of them.
+const TELLING: Duration = Duration::from_secs(3);
 /// Seconds for which a token is good that the daemon asks for and uses at once.
 const TOKEN_SECONDS: u64 = 60;
 
@@ -193,6 +196,14 @@ impl Lent {
         // Whoever changed nothing of what is lent has been told before.
         if !notes.is_empty() {
             notes.extend(self.sharing());
+        }
+        let told = async {
+            for lending in self.donors.values() {
+                lending.controls.told().await;
+            }
+        };
+        if tokio::time::timeout(TELLING, told).await.is_err() {
+            notes.push("the manager does not answer now, and is told when it does".into());
         }
         notes.iter().for_each(|note| tracing::info!("{note}"));
         let done = done.and(self.find_manager().await);
