@@ -1,9 +1,9 @@
 //! The pool's own metadata under the survey's eyes.
 //!
 //! It has as many copies as were asked for, or as there are donors that can hold one: nobody
-//! promised more, and a copy that cannot be made must keep no donor from leaving. Each donor counts
-//! by itself here, also where several fail together: with all of a pool in one room two copies there
-//! are still better than one.
+//! promised more, and a copy that cannot be made must keep no donor from leaving. They are as far
+//! apart as those donors are: of three copies in two rooms each room has one, and with all of a pool
+//! in one room, or on the disks of one machine, two copies there are still better than one.
 
 use super::file::{File, copies, judged};
 use super::findings::{Findings, Look};
@@ -12,7 +12,7 @@ use crate::catalog::versions::Version;
 use crate::pool::Standings;
 use potluck_core::chunk::ChunkKind;
 use potluck_core::ids::VersionId;
-use potluck_core::repair_plan::{Copy, Judged};
+use potluck_core::repair_plan::{Copy, Domain, Judged};
 use potluck_wire::control::MetadataHealth;
 use std::collections::BTreeSet;
 
@@ -33,13 +33,47 @@ pub struct Metadata {
     pub homeless: u64,
 }
 
-/// Copies, each of which fails alone.
-fn apart(layout: &Layout, standings: &Standings) -> Vec<Vec<Copy>> {
-    let mut copies = copies(layout, standings);
-    for copy in copies.iter_mut().flatten() {
-        copy.domain = copy.donor.0;
+/// Where all chunks of a file can be.
+#[derive(Debug, Clone, Copy)]
+struct Able {
+    /// How many donors can hold them, each at least as well as the others: those that do and stay, and
+    /// those that would take one.
+    donors: u32,
+    /// How many of these can fail without each other.
+    domains: u32,
+}
+
+impl Able {
+    fn of(layout: &Layout, standings: &Standings, copies: &[Vec<Copy>]) -> Self {
+        let of = |unit: &Unit| {
+            let piece = unit.shards[0];
+            let held = copies[piece].iter().filter(|copy| copy.worth.counts());
+            let held = held.map(|copy| (copy.donor, copy.domain));
+            let len = u64::from(layout.pieces[piece].len);
+            let roomy = standings.iter().filter(|(_, at)| at.takes && at.free >= len);
+            let all = held.chain(roomy.map(|(donor, at)| (donor, at.domain)));
+            let (donors, domains): (BTreeSet<_>, BTreeSet<_>) = all.unzip();
+            (donors.len() as u32, domains.len() as u32)
+        };
+        let all: Vec<(u32, u32)> = layout.units.iter().map(of).collect();
+        let least = |which: fn(&(u32, u32)) -> u32| all.iter().map(which).min().unwrap_or(u32::MAX);
+        Self { donors: least(|at| at.0), domains: least(|at| at.1) }
     }
-    copies
+
+    /// Has `wanted` copies count that are as far apart as they can be: where there are more of them than
+    /// places that fail alone, so many of the others count as if they were in one more.
+    fn spread(self, wanted: u32, copies: &mut [Vec<Copy>]) {
+        for copies in copies {
+            let mut crowded = wanted.saturating_sub(self.domains);
+            let mut met = BTreeSet::new();
+            for copy in copies.iter_mut().filter(|copy| copy.worth.counts()) {
+                if !met.insert(copy.domain) && crowded > 0 {
+                    crowded -= 1;
+                    copy.domain = Domain::MAX - copy.donor.0;
+                }
+            }
+        }
+    }
 }
 
 /// The unit with so many copies.
@@ -49,7 +83,8 @@ fn with_copies(unit: &Unit, copies: u32) -> Unit {
 
 /// Judges a file of the pool's own metadata by the copies it is to have now.
 pub fn judge_own_file(version: &Version, layout: &Layout, standings: &Standings) -> File {
-    let copies = apart(layout, standings);
+    let mut copies = copies(layout, standings);
+    Able::of(layout, standings, &copies).spread(version.copies, &mut copies);
     let mut file = File::new(version);
     for unit in &layout.units {
         file.count(unit, &judged(unit, &copies), &copies);
@@ -60,9 +95,10 @@ pub fn judge_own_file(version: &Version, layout: &Layout, standings: &Standings)
 impl Findings {
     /// A file of the pool's own metadata, at `path` in its space.
     pub fn add_own(&mut self, version: &Version, kind: ChunkKind, path: &str, layout: &Layout) {
-        let copies = apart(layout, &self.standings);
-        let able = self.able(layout, &copies);
-        let wanted = self.metadata.health.asked.min(able).max(1);
+        let mut copies = copies(layout, &self.standings);
+        let able = Able::of(layout, &self.standings, &copies);
+        let wanted = self.metadata.health.asked.min(able.donors).max(1);
+        able.spread(wanted, &mut copies);
         let units: Vec<Unit> = layout.units.iter().map(|unit| with_copies(unit, wanted)).collect();
         let all: Vec<Judged> = units.iter().map(|unit| judged(unit, &copies)).collect();
         let whole = all.iter().all(Judged::complete);
@@ -89,7 +125,7 @@ impl Findings {
                 goal: false,
             };
             // What nobody can hold is not stuck: it goes with the last donor.
-            if able > 0 {
+            if able.donors > 0 {
                 self.unit(&look);
             }
         }
@@ -98,7 +134,7 @@ impl Findings {
         found.health.files += 1;
         found.health.unreadable += u64::from(file.health.unreadable > 0);
         found.health.incomplete += u64::from(file.is_incomplete());
-        found.homeless += u64::from(able == 0);
+        found.homeless += u64::from(able.donors == 0);
         if file.lost && found.lost.len() < MAX_NOTED {
             found.lost.push(path.into());
         }
@@ -109,21 +145,6 @@ impl Findings {
         self.metadata.health.files += 1;
         self.metadata.health.unreadable += 1;
         self.metadata.lost.push(path.into());
-    }
-
-    /// How many donors can hold all chunks of a file, each at least as well as the others: those that
-    /// do and stay, and those that would take one.
-    fn able(&self, layout: &Layout, copies: &[Vec<Copy>]) -> u32 {
-        let of = |unit: &Unit| {
-            let piece = unit.shards[0];
-            let held = copies[piece].iter().filter(|copy| copy.worth.counts());
-            let mut donors: BTreeSet<_> = held.map(|copy| copy.donor).collect();
-            let len = u64::from(layout.pieces[piece].len);
-            let roomy = self.standings.iter().filter(|(_, at)| at.takes && at.free >= len);
-            donors.extend(roomy.map(|(donor, _)| donor));
-            donors.len() as u32
-        };
-        layout.units.iter().map(of).min().unwrap_or(u32::MAX)
     }
 }
 
@@ -212,7 +233,24 @@ mod tests {
     }
 
     #[test]
-    fn rooms_do_not_count() {
+    fn copies_are_not_all_on_the_disks_of_one_machine_while_there_is_another() {
+        let mut pool = pool();
+        for donor in 1..=4 {
+            let machine = if donor <= 3 { "three disks" } else { "another" };
+            register_in(&mut pool, donor, 7, 0.0, Some(machine));
+            pool.inventory_done(DonorId(donor), Incarnation(7));
+        }
+        let crowded = look(&pool, 1.0, 3, &[1, 2, 3]);
+        assert_eq!((crowded.queue.len(), crowded.metadata.health.incomplete), (1, 1));
+        let apart = look(&pool, 1.0, 3, &[1, 2, 4]);
+        assert_eq!((apart.queue.len(), apart.metadata.health.incomplete), (0, 0));
+        let goes = look(&pool, 1.0, 3, &[1, 2, 3, 4]);
+        let goes: Vec<_> = goes.excess.iter().filter(|(_, excess)| excess.is_agreed()).collect();
+        assert!(goes.len() == 1 && goes[0].0.1 != DonorId(4), "{goes:?}");
+    }
+
+    #[test]
+    fn in_one_room_each_donor_counts() {
         let mut pool = pool();
         for donor in 1..=2 {
             register_in(&mut pool, donor, 7, 0.0, Some("room"));
