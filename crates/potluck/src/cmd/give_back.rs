@@ -163,7 +163,8 @@ pub async fn empty(
     if pace.caution.dry_run {
         let planned = client.call(&look(place)).await?;
         let text = plan(place, pace.now, &planned);
-        return done(planned, text);
+        let ending = if pace.now { Ending::Done } else { ending(&planned) };
+        return Ok(Outcome { ending, back: planned, text });
     }
     let begun = if pace.now && !pace.caution.yes {
         begin_now(place, client, output).await?
@@ -238,6 +239,14 @@ fn plan(place: &Place<'_>, now: bool, planned: &GivingBack) -> String {
     text
 }
 
+/// How a look at what leaves a donor ends: as the give-back itself would.
+pub fn ending(planned: &GivingBack) -> Ending {
+    match planned.may_go.verdict {
+        Going::Stuck => Ending::Partial,
+        Going::Now | Going::AfterMoving | Going::NotKnown => Ending::Done,
+    }
+}
+
 /// What becomes of what leaves a donor, and whether that comes to its end.
 pub fn moving(planned: &GivingBack) -> String {
     let MayGo { verdict, why, .. } = &planned.may_go;
@@ -256,12 +265,16 @@ pub fn moving(planned: &GivingBack) -> String {
     }
 }
 
-/// The files that have less for a while if a donor goes at once.
+/// The files that have less if a donor goes at once: for a while, or as long as nobody makes them whole.
 pub fn weakened(planned: &GivingBack) -> String {
+    let until = match planned.may_go.verdict {
+        Going::Stuck => "and the pool as it is could not make them whole",
+        _ => "until repair made them whole",
+    };
     let shown = planned.less_safe.iter().take(3).map(|path| told(&output::name(path)).to_string());
     let more = if planned.less_safe_files > 3 { ", …" } else { "" };
     format!(
-        "{} would be less safe than promised until repair made them whole: {}{more}",
+        "{} would be less safe than promised {until}: {}{more}",
         count(planned.less_safe_files, "file"),
         shown.collect::<Vec<_>>().join(", ")
     )

@@ -46,6 +46,9 @@ struct Plan<'a> {
     beside_manager: Option<&'static str>,
     #[serde(skip)]
     now: bool,
+    /// Why nothing of that would be done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused: Option<Failure>,
 }
 
 /// A membership that has not ended.
@@ -82,11 +85,19 @@ pub async fn run(
     let together = together(&open).await?;
     let unasked = open.iter().filter(|one| one.was_removed());
     let unasked_chunks = unasked.map(|one| stored(&one.membership.lent)).sum();
-    let plan =
-        Plan { unasked_chunks, ..Plan::new(&memberships, together.as_ref(), args.now, settings)? };
+    let moved = together.as_ref().filter(|_| !args.now);
+    let refused = moved.and_then(|held| refusal(held, &dir));
+    let plan = Plan {
+        unasked_chunks,
+        refused: refused.clone(),
+        ..Plan::new(&memberships, together.as_ref(), args.now, settings)?
+    };
     if args.caution.dry_run {
         output.result(&plan, Plan::text);
-        return Ok(Ending::Done);
+        return Ok(if refused.is_some() { Ending::Partial } else { Ending::Done });
+    }
+    if let Some(refused) = refused {
+        return Err(refused);
     }
     output.note(&plan.text());
     if !args.caution.yes {
@@ -194,6 +205,29 @@ async fn confirm_loss(files: u64) -> Result<(), Failure> {
     confirm(&question, "without --now all is moved to other donors first").await
 }
 
+/// Whether nothing that donors hold is needed by anybody.
+fn nobody_needs(held: &GivingBack) -> bool {
+    held.to_move == 0 && held.lost_files == 0 && held.less_safe_files == 0
+}
+
+/// Why nothing begins where donors would give back without end; `dir` is the state of the membership
+/// that was to end.
+fn refusal(held: &GivingBack, dir: &Path) -> Option<Failure> {
+    let MayGo { verdict, why, advice } = &held.may_go;
+    if *verdict != Going::Stuck || nobody_needs(held) {
+        return None;
+    }
+    // Of one directory of several it is not the whole machine that leaves.
+    let which = match lend::daemon_of(dir) {
+        Some(_) => format!(" --state {}", dir.display()),
+        None => String::new(),
+    };
+    let what = format!("what is held here cannot all be moved, and nothing is begun: {why}");
+    Some(Failure::new(ErrorKind::Partial, code::STUCK, what).hint(format!(
+        "{advice}; `potluck leave --now -n{which}` says what it means to leave without that"
+    )))
+}
+
 /// Moves what donors hold to others, where anybody needs it.
 async fn give_back(
     all: &[Open<'_>],
@@ -201,16 +235,8 @@ async fn give_back(
     output: &Output,
     shown: bool,
 ) -> Result<Ending, Failure> {
-    if held.to_move == 0 && held.lost_files == 0 && held.less_safe_files == 0 {
+    if nobody_needs(held) {
         return Ok(Ending::Done);
-    }
-    let MayGo { verdict, why, advice } = &held.may_go;
-    if *verdict == Going::Stuck {
-        // It would give back without end.
-        let what = format!("nothing was begun: what is held here cannot all be moved: {why}");
-        return Err(Failure::new(ErrorKind::Partial, code::STUCK, what).hint(format!(
-            "{advice}; `potluck leave --now -n` says what it means to leave without that"
-        )));
     }
     // All begin before one is waited for, so that nothing moves from one to another of them.
     let donors = || all.iter().filter(|one| one.held.as_ref().is_some_and(|held| held.held > 0));
@@ -329,10 +355,14 @@ impl<'a> Plan<'a> {
             beside_manager: removal::beside_manager(&own.dir, settings)?,
             unasked_chunks: 0,
             now,
+            refused: None,
         })
     }
 
     fn text(&self) -> String {
+        if let Some(Failure { message, hint, .. }) = &self.refused {
+            return format!("this would be refused: {message}\n{hint}");
+        }
         let ends = |it: &Membership| {
             let ends = if it.ended { "has ended" } else { "ends" };
             format!("the membership of {} {ends} for ever", it.who())

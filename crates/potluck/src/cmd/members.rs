@@ -2,7 +2,7 @@
 
 use super::Ending;
 use super::give_back::weakened;
-use super::nodes::{only_there, removable};
+use super::nodes::{only_there, removable, would_end};
 use crate::args::{self, MembersLs, MembersRm};
 use crate::command_settings::Settings;
 use crate::confirm::confirm;
@@ -143,7 +143,7 @@ async fn remove(
                 None => format!("{removed} would be removed from the pool:\n{listed}"),
             }
         });
-        return Ok(Ending::Done);
+        return Ok(look.as_ref().map_or(Ending::Done, |look| would_end(look, false)));
     }
     if let Some(look) = look.as_ref().filter(|look| is_needed(look)) {
         return Err(needed(&names, look));

@@ -10,7 +10,7 @@ use potluck_client::pool::Client;
 use potluck_core::ids::MemberId;
 use potluck_core::size::format_size;
 use potluck_wire::control::{DonorStatus, GivingBack, Going, MayGo, Revoke, Status, Trust};
-use potluck_wire::error::Failure;
+use potluck_wire::error::{ErrorKind, Failure};
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -133,7 +133,7 @@ async fn remove(args: NodeRemove, client: &Client, output: &Output) -> Result<En
     };
     if args.caution.dry_run {
         output.result(&report(false), |_| removable(&donor.name, &look));
-        return Ok(Ending::Done);
+        return Ok(if args.force { Ending::Done } else { would_end(&look, args.now) });
     }
     let revoke = Revoke {
         now: args.now || args.force,
@@ -162,6 +162,17 @@ async fn remove(args: NodeRemove, client: &Client, output: &Output) -> Result<En
     Ok(Ending::Done)
 }
 
+/// How the removal of what was looked at would end: a look at it ends so too. `now`: files may be less safe.
+pub fn would_end(look: &GivingBack, now: bool) -> Ending {
+    let unknown = look.may_go.verdict == Going::NotKnown;
+    match (look.lost_files, look.less_safe_files) {
+        (0, _) if now => Ending::Done,
+        (0, 0) if unknown => Ending::Said(ErrorKind::Retry),
+        (0, 0) => Ending::Done,
+        _ => Ending::Said(ErrorKind::Conflict),
+    }
+}
+
 /// Whether a donor may be removed as it is, and what that would mean.
 pub fn removable(name: &str, look: &GivingBack) -> String {
     let MayGo { verdict, why, advice } = &look.may_go;
@@ -172,9 +183,15 @@ pub fn removable(name: &str, look: &GivingBack) -> String {
         Going::NotKnown => format!("whether {name} may go is not known yet: {why}; {advice}"),
     };
     let means = match (look.lost_files, look.less_safe_files) {
-        (0, 0) => "removed as it is: no file is lost or less safe".into(),
-        (0, _) => format!("removed as it is (--now): no file is lost; {}", weakened(look)),
-        _ => format!("removed as it is (--force): {}", only_there(name, look)),
+        (0, 0) => format!("without {name} no file is lost or less safe"),
+        (0, _) => {
+            let less = weakened(look);
+            format!("it is not removed without --now: no file would be lost by that, and {less}")
+        }
+        _ => format!(
+            "it is not removed without --force, which loses files for ever: {}",
+            only_there(name, look)
+        ),
     };
     format!("{may}\n{means}")
 }

@@ -21,9 +21,15 @@ struct Told {
 
 impl Told {
     fn ask(lab: &Lab, donor: &str) -> Self {
-        let removal = lab.cli.json(&["nodes", "rm", donor, "-n"]);
-        let drain = lab.cli.json(&["nodes", "drain", donor, "-n"]);
-        let owner = Owner::of(lab, donor).run(&["--json", "--all", "-n"]).ok().json();
+        let asked = |verb| lab.cli.run(&["--json", "nodes", verb, donor, "-n"]);
+        let owner = Owner::of(lab, donor).run(&["--json", "--all", "-n"]);
+        let (removal, drain) = (asked("rm"), asked("drain"));
+        for plan in [&drain, &owner] {
+            // Each ends as what it is a plan of would.
+            let stuck = plan.json()["may_go"]["verdict"] == "stuck";
+            assert_eq!(plan.code, if stuck { 4 } else { 0 }, "{}", plan.text());
+        }
+        let [removal, drain, owner] = [removal, drain, owner].map(|told| told.json());
         let status = lab.cli.donor(donor)["giving_back"].clone();
         let status = status.is_object().then_some(status);
         Self { removal, drain, owner, status }
@@ -139,20 +145,21 @@ fn a_live_donor_that_files_need_to_be_as_safe_as_promised_is_not_removed() {
     store(&lab, "twice", 10, &["--copies", "2"]);
     let holders: Vec<String> = lab.cli.shares("pot://lab/twice").into_keys().collect();
     let one = holders[0].as_str();
-    let look = lab.cli.json(&["nodes", "rm", one, "-n"]);
+    let look = lab.cli.run(&["--json", "nodes", "rm", one, "-n"]).exits(10).json();
     assert_eq!((&look["lost_files"], &look["less_safe_files"]), (&0.into(), &1.into()), "{look:#}");
     assert_eq!(look["less_safe"][0], "pot://lab/twice", "{look:#}");
     for verb in ["nodes", "members"] {
         let refused = lab.cli.fails(10, &[verb, "rm", one, "-y"]);
         assert!(refused.message.contains("pot://lab/twice"), "{refused:?}");
         assert!(refused.hint.contains("nodes drain"), "{refused:?}");
-        let would = lab.cli.ok(&[verb, "rm", one, "-n"]).text();
+        let would = lab.cli.run(&[verb, "rm", one, "-n"]).exits(10).text();
         assert!(would.contains("may go once it is drained"), "{would}");
+        assert!(would.contains("not removed without --now"), "{would}");
         assert!(would.contains("1 file would be less safe than promised"), "{would}");
     }
     // Of two donors together it is said what becomes of them together.
     let both = [&["members", "rm"][..], &[one, holders[1].as_str(), "-n"]].concat();
-    let would = lab.cli.ok(&both).text();
+    let would = lab.cli.run(&both).exits(10).text();
     assert!(would.contains("1 file needs what only"), "{would}");
 
     lab.cli.ok(&["nodes", "drain", one]);
@@ -202,9 +209,9 @@ fn no_plan_promises_an_end_that_there_cannot_be() {
     let owner = Owner::of(&lab, "donor-1");
     let plans = |lab: &Lab| {
         [
-            owner.run(&["--all", "-n"]).ok().text(),
-            owner.run(&["--to", "2MiB", "-n"]).ok().text(),
-            lab.cli.ok(&["nodes", "drain", "donor-1", "-n"]).text(),
+            owner.run(&["--all", "-n"]).exits(4).text(),
+            owner.run(&["--to", "2MiB", "-n"]).exits(4).text(),
+            lab.cli.run(&["nodes", "drain", "donor-1", "-n"]).exits(4).text(),
         ]
     };
     for plan in plans(&lab) {

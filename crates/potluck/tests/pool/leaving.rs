@@ -105,8 +105,9 @@ fn leaving_at_once_lists_what_is_lost_and_asks() {
     let leave = ["leave", "--now", "--state", arg(&state)];
     // There is nobody else to give it to, and nothing begins that could not end.
     let without = ["leave", "--state", arg(&state)];
-    let plan = lab.cli.ok(&[&without[..], &["-n"]].concat()).text();
-    assert!(plan.contains("cannot come to its end") && !plan.contains("nothing is lost"), "{plan}");
+    let plan = lab.cli.run(&[&without[..], &["-n"]].concat()).exits(4).text();
+    assert!(plan.contains("refused") && plan.contains("cannot all be moved"), "{plan}");
+    assert!(!plan.contains("removed here") && !plan.contains("nothing is lost"), "{plan}");
     let stuck = lab.cli.fails(4, &[&without[..], &["-y"]].concat());
     assert!(stuck.hint.contains("potluck lend") && stuck.hint.contains("--now"), "{stuck:?}");
     assert!(lab.cli.donor("donor-1")["giving_back"].is_null());

@@ -186,7 +186,7 @@ fn a_machine_leaves_with_all_the_directories_that_it_lends() {
     lab.cli.ok(&["space", "create", "twice", "--copies", "2"]);
     lab.cli.ok(&["cp", arg(&lab.dir().join("input")), "pot://twice/f"]);
     let stuck = lab.cli.fails(4, &[&leave[..], &["-y"]].concat());
-    assert!(stuck.message.contains("nothing was begun"), "{stuck:?}");
+    assert!(stuck.message.contains("nothing is begun"), "{stuck:?}");
     lab.cli.ok(&["rm", "pot://twice/f"]);
 
     // All that they hold is given back in one step, and called off in one.

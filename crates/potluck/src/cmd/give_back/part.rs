@@ -2,7 +2,7 @@
 //! donor's settings and the rest stays lent: the cap holds at once, and the pool moves elsewhere what
 //! the donor holds beyond it.
 
-use super::{GoesOn, Place, hindrances, moving};
+use super::{GoesOn, Place, ending, hindrances, moving};
 use crate::args;
 use crate::cmd::Ending;
 use crate::cmd::lend::absolute;
@@ -81,7 +81,7 @@ pub async fn run(
     }
     if args.pace.caution.dry_run {
         output.result(&less, |less| plan(less, "would lend"));
-        return Ok(Ending::Done);
+        return Ok(less.planned.as_ref().map_or(Ending::Done, ending));
     }
     let place =
         Place { cancel: format!("potluck set lend.max {}{of}", exact_size(less.lent)), ..place };
