@@ -47,7 +47,12 @@ impl Findings {
         let stays = job.make.iter().zip(planned).filter(|(_, taker)| taker.is_none());
         for (make, _) in stays {
             let shard = &job.shards[make.shard];
-            let leaves = |at: &Standing| at.leaves(&shard.name) && at.worth != Worth::Lost;
+            // Where what stays fails together with what leaves, it was no safer before.
+            let adds = |at: &Standing| {
+                make.missing || job.used.iter().all(|(_, domain)| *domain != at.domain)
+            };
+            let leaves =
+                |at: &Standing| at.leaves(&shard.name) && at.worth != Worth::Lost && adds(at);
             for donor in &shard.at {
                 if !self.standings.get(*donor).is_some_and(leaves) {
                     continue;

@@ -5,11 +5,12 @@ use crate::catalog::entries::DirId;
 use crate::catalog::units::{Layout, Piece, Root, Unit};
 use crate::catalog::versions::Version;
 use crate::pool::Pool;
-use crate::pool::tests::{at, chunk, pool, register};
+use crate::pool::tests::{at, chunk, pool, register, register_in};
 use crate::survey::judge_file;
 use potluck_core::chunk::{ChunkKind, ChunkName, Digest};
 use potluck_core::ids::{DonorId, Incarnation, SpaceId, VersionId};
 use potluck_core::policy::Redundancy;
+use std::collections::BTreeSet;
 
 /// Three donors that are there, with room for a GiB or so each.
 fn three() -> Pool {
@@ -23,6 +24,11 @@ fn three() -> Pool {
 
 /// A file of one chunk of `len` bytes that is to have one copy more than it has.
 fn add(findings: &mut Findings, n: u64, len: u32, holder: u32) -> ChunkName {
+    add_at(findings, n, len, &[holder])
+}
+
+/// The same that is at these donors.
+fn add_at(findings: &mut Findings, n: u64, len: u32, holders: &[u32]) -> ChunkName {
     let version = Version {
         id: VersionId(n),
         size: len.into(),
@@ -37,7 +43,8 @@ fn add(findings: &mut Findings, n: u64, len: u32, holder: u32) -> ChunkName {
         chunks: 1,
         inline: false,
     };
-    let (name, holders) = (chunk(n), vec![(DonorId(holder), false)]);
+    let holders = holders.iter().map(|holder| (DonorId(*holder), false)).collect();
+    let name = chunk(n);
     let layout = Layout {
         pieces: vec![Piece { name, len, refs: 1, holders }],
         data: 1,
@@ -46,6 +53,23 @@ fn add(findings: &mut Findings, n: u64, len: u32, holder: u32) -> ChunkName {
     };
     findings.add(&version, ChunkKind::Data, &layout);
     name
+}
+
+#[test]
+fn a_donor_is_not_kept_by_what_is_as_far_apart_without_it() {
+    let leaves = BTreeSet::from([DonorId(1)]);
+    let blocked = |labels: [&str; 3]| {
+        let mut pool = pool();
+        for (donor, label) in (1..).zip(labels) {
+            register_in(&mut pool, donor, 7, 0.0, Some(label));
+            pool.inventory_done(DonorId(donor), Incarnation(7));
+        }
+        let mut findings = Findings::new(pool.standings(at(1.0)).leaving(&leaves));
+        add_at(&mut findings, 1, 1000, &[1, 2, 3]);
+        findings.blocked.contains_key(&DonorId(1))
+    };
+    assert!(!blocked(["room", "room", "room"]), "two copies in one room stay");
+    assert!(blocked(["another", "room", "room"]), "they are in one room only without it");
 }
 
 #[test]
