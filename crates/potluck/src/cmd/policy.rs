@@ -124,10 +124,9 @@ pub fn too_few(redundancy: Redundancy, have: u32) -> String {
         _ => "needs",
     };
     format!(
-        "{redundancy} {needs} {}, and {have} of them {} live now: lend on more machines before you \
-         store something",
+        "{redundancy} {needs} {}, and {have} can be written to now: lend on more machines, or make \
+         room on them, before you store something",
         count(redundancy.donors().into(), "donor"),
-        if have == 1 { "is" } else { "are" },
     )
 }
 
@@ -145,7 +144,7 @@ mod tests {
     fn what_the_pool_has_too_little_of_is_said() {
         assert!(lacking(&changed(3, 20 << 20)).is_empty());
         let few = lacking(&changed(2, 20 << 20));
-        assert!(few[0].starts_with("3 copies need 3 donors, and 2 of them are live"), "{few:?}");
+        assert!(few[0].starts_with("3 copies need 3 donors, and 2 can be written to"), "{few:?}");
         let full = lacking(&changed(3, 1 << 20));
         assert_eq!(full.len(), 1);
         assert!(

@@ -2,6 +2,7 @@
 
 use super::Ending;
 use super::cp::policy_override;
+use super::donors;
 use super::policy::too_few;
 use crate::args::{Space, SpaceCreate, SpaceRm};
 use crate::confirm::confirm;
@@ -39,9 +40,10 @@ async fn create(args: SpaceCreate, client: &Client, output: &Output) -> Result<(
         ));
     }
     let (need, status) = (policy.redundancy().donors(), client.call(&Status {}).await?);
-    let live = status.donors.iter().filter(|donor| donor.state == DonorState::Live).count();
-    if live < need as usize {
-        output.note(&too_few(policy.redundancy(), live as u32));
+    let live = status.donors.iter().filter(|donor| donor.state == DonorState::Live);
+    let takers = live.filter(|donor| donors::free(donor) > 0).count();
+    if takers < need as usize {
+        output.note(&too_few(policy.redundancy(), takers as u32));
     }
     Ok(())
 }

@@ -66,7 +66,7 @@ fn k09_a_directorys_policy_holds_for_what_is_stored_there() {
     assert_eq!(refused.code, "POT-E031", "{refused:?}");
     // For files that are yet to come it is said, as of a space.
     let made = lab.cli.run(&["mkdir", "pot://lab/later", "--ec", "4+2"]).exits(0);
-    assert!(made.stderr.contains("4+2 needs 6 donors, and 3 of them are live"), "{}", made.stderr);
+    assert!(made.stderr.contains("4+2 needs 6 donors, and 3 can be written to"), "{}", made.stderr);
     // A user sets a directory's, and not the space's.
     let token = lab.token("user");
     let user = lab.cli.at_home(&lab.dir().join("user"));
