@@ -11,7 +11,7 @@ use std::path::PathBuf;
 fn with_file(donors: usize) -> (Lab, Vec<u8>) {
     let lab = Lab::with_donors(donors);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB", "--copies", "1"]);
-    let (input, content) = file(lab.dir(), "input", 9, 4_000_000);
+    let (input, content) = file(lab.dir(), "input", 9, 16_000_000);
     lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
     (lab, content)
 }
