@@ -98,8 +98,9 @@ impl Members {
         let Some(entry) = members.get(fingerprint) else {
             let what = "this certificate is of the pool, but the manager does not know its member";
             return Err(Failure::new(ErrorKind::Auth, code::NOT_A_MEMBER, what).hint(
-                "ask an admin for a new token (`potluck invite`); `potluck leave` takes this \
-                 identity away, so that it can be joined with",
+                "ask an admin for a new token (`potluck invite`) and join into another directory: `potluck \
+                 join TOKEN --state NEW`; `potluck leave --pool-is-gone` deletes what is left of this \
+                 membership, a lent directory with it",
             ));
         };
         let Member { id, role, name, revoked, .. } = &entry.member;

@@ -124,8 +124,9 @@ impl Seat {
     async fn enrol(&self, token: &JoinToken, name: Option<String>) -> Result<Identity, Failure> {
         let pending = self.begin(token, name)?;
         let identity = ask(token, &pending).await.inspect_err(|why| {
-            // Only what the manager refused for good is over.
-            if matches!(why.kind, ErrorKind::Auth | ErrorKind::Usage) {
+            // Only what the manager refused for good is over: a stranger at its address refuses nothing.
+            let refused = matches!(why.kind, ErrorKind::Auth | ErrorKind::Usage);
+            if refused && why.code != code::WRONG_POOL {
                 self.forget_pending();
                 let _ = fs::remove_dir(&self.dir); // unless something else is in it
             }

@@ -293,8 +293,12 @@ fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let dir = path.parent().unwrap_or(Path::new("/"));
     let temp = path.with_extension("toml.tmp");
-    let mut file =
-        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temp)?;
+    // The directory's owner may be another than who writes: a link that was put there is not followed.
+    match fs::remove_file(&temp) {
+        Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(why),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temp)?;
     let (owner, ours) = (fs::metadata(dir)?, file.metadata()?);
     if (owner.uid(), owner.gid()) != (ours.uid(), ours.gid()) {
         fchown(&file, Some(owner.uid()), Some(owner.gid()))?;
@@ -308,6 +312,17 @@ fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_link_that_waits_where_the_settings_are_written_is_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (settings, other) = (dir.path().join(FILE), dir.path().join("other"));
+        fs::write(&other, "precious").unwrap();
+        std::os::unix::fs::symlink(&other, settings.with_extension("toml.tmp")).unwrap();
+        replace(&settings, b"new").unwrap();
+        assert_eq!(fs::read(&other).unwrap(), b"precious");
+        assert_eq!(fs::read(&settings).unwrap(), b"new");
+    }
 
     fn refused(daemon: Daemon, text: &str) -> String {
         let source = Source { path: Path::new("/state/settings.toml"), text };

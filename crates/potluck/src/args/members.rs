@@ -77,7 +77,7 @@ pub struct Leave {
     /// Move nothing to other donors first; what is lost by that is listed and asked about
     #[arg(long)]
     pub now: bool,
-    /// Ask no manager, for the pool is gone for good: only take away what is here
+    /// The pool is gone for good: only take away what is here. Refused while its manager answers
     #[arg(long, conflicts_with = "now")]
     pub pool_is_gone: bool,
     #[command(flatten)]

@@ -27,6 +27,10 @@ use record::{LEAVING, Membership};
 use serde::Serialize;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long a manager that is said to be gone may take to answer.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What leaving would do.
 #[derive(Debug, Serialize)]
@@ -73,6 +77,9 @@ pub async fn run(
     };
     let mut memberships = record::find(&dir)?;
     if args.pool_is_gone {
+        for membership in memberships.iter().filter(|membership| !membership.ended) {
+            refuse_if_answered(membership).await?;
+        }
         memberships.iter_mut().for_each(|membership| membership.ended = true);
     }
     let mut open = Vec::new();
@@ -83,8 +90,9 @@ pub async fn run(
         refuse_last_admin(one).await?;
     }
     let together = together(&open).await?;
-    let unasked = open.iter().filter(|one| one.was_removed());
-    let unasked_chunks = unasked.map(|one| stored(&one.membership.lent)).sum();
+    let removed = open.iter().filter(|one| one.was_removed()).map(|one| one.membership);
+    let of_gone = memberships.iter().filter(|_| args.pool_is_gone);
+    let unasked_chunks = removed.chain(of_gone).map(|one| stored(&one.lent)).sum();
     let moved = together.as_ref().filter(|_| !args.now);
     let refused = moved.and_then(|held| refusal(held, &dir));
     let plan = Plan {
@@ -167,6 +175,17 @@ fn choice(dir: &Path) -> String {
 /// Chunks in lent directories. What cannot be counted cannot be removed either, and is said then.
 fn stored(dirs: &[PathBuf]) -> u64 {
     dirs.iter().filter_map(|dir| potluck_donor::stored_chunks(dir).ok()).sum()
+}
+
+/// A pool whose manager answers a donor as its member is not gone, and may need what the donor holds.
+async fn refuse_if_answered(membership: &Membership) -> Result<(), Failure> {
+    let looked = tokio::time::timeout(ANSWER_PATIENCE, Open::look(membership)).await;
+    if !matches!(looked, Ok(Ok(Open { held: Some(_), .. }))) {
+        return Ok(());
+    }
+    let what = format!("pool {} is not gone: its manager answers", membership.about.pool);
+    Err(Failure::new(ErrorKind::Conflict, code::NOT_ALLOWED, what)
+        .hint("leave it without --pool-is-gone, so that what is lent here is moved first"))
 }
 
 /// The last admin cannot leave, and hears that before anything is asked.
@@ -372,7 +391,7 @@ impl<'a> Plan<'a> {
         lines.extend((self.unasked_chunks > 0).then(|| {
             format!(
                 "! {} here, and nobody can be asked whether files need them, for the membership was ended \
-                 by an admin. To bring them back instead: `potluck join TOKEN --state NEW`, then `potluck \
+                 by an admin, or the pool is taken for gone. To bring them back instead: `potluck join TOKEN --state NEW`, then `potluck \
                  lend DIR --adopt-store --state NEW`",
                 match self.unasked_chunks {
                     1 => "1 chunk is".to_owned(),

@@ -90,7 +90,8 @@ async fn finished(
             let there =
                 now.is_some_and(|now| matches!(now.state, DonorState::Live | DonorState::Suspect));
             if finished || !there {
-                let spoiled = now.map_or(0, |now| now.scrub.spoiled - before.scrub.spoiled);
+                let spoiled =
+                    now.map_or(0, |now| now.scrub.spoiled.saturating_sub(before.scrub.spoiled));
                 found.push(Found { donor: before.name.clone(), finished, spoiled });
             }
             !finished && there

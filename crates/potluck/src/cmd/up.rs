@@ -39,7 +39,11 @@ pub async fn run(args: Up, settings: &Settings, output: &Output) -> Result<Endin
     let Started { mut made, manager, tuning: mut of_manager } =
         manager::start(&args.manager, manager_dir.clone(), output).await?;
     // A donor of a pool that is taken back goes with it.
-    let new_donor = (made.is_new() && !Identity::exists(&donor_dir)).then(|| donor_dir.clone());
+    // One whose identity alone was lost may have further donors' beside it, of another pool: these stay.
+    let had_state = donor_dir.join(lend::STATES).exists()
+        || STATE_FILES.iter().any(|file| donor_dir.join(file).exists());
+    let is_new = made.is_new() && !Identity::exists(&donor_dir);
+    let new_donor = is_new.then(|| donor_dir.clone());
     let address = manager.address();
     let mut terms = args.terms;
     terms.settings.extend(args.lend_listen.map(|listen| (keys::key("lend.listen"), listen)));
@@ -67,7 +71,7 @@ pub async fn run(args: Up, settings: &Settings, output: &Output) -> Result<Endin
         Failure::new(ErrorKind::Other, code::CATALOG, format!("the manager failed: {why}"))
     })?;
     if let Some(donor_dir) = new_donor.filter(|_| made.is_new()) {
-        forget_donor(&donor_dir);
+        forget_donor(&donor_dir, had_state);
     }
     drop(of_manager);
     drop(made);
@@ -87,10 +91,14 @@ fn beside(manager: SocketAddr, settings: &SettingsFile) -> Place {
     }
 }
 
-/// Removes what a donor that never lent was about to be: it is of a pool that is no more.
-fn forget_donor(dir: &Path) {
+/// Removes what a donor that never lent was about to be: it is of a pool that is no more. Where state
+/// was there before, only the identity goes.
+fn forget_donor(dir: &Path, had_state: bool) {
     if let Err(why) = Identity::remove(dir) {
         tracing::warn!("what was begun in {} stays: {why}", dir.display());
+    }
+    if had_state {
+        return;
     }
     for file in STATE_FILES.iter().chain(&["joining.json", "daemon.json"]) {
         let _ = std::fs::remove_file(dir.join(file)); // one that was not made yet, mostly
@@ -140,4 +148,20 @@ fn another_pools(donor_dir: &Path, identity: &Identity) -> Failure {
         "to have both, start this pool with --state DIR; to end that membership first: \
          `potluck leave --state {place}`"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_there_before_a_pool_that_is_taken_back_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let further = dir.path().join(lend::STATES).join("2");
+        std::fs::create_dir_all(&further).unwrap();
+        forget_donor(dir.path(), true);
+        assert!(further.exists());
+        forget_donor(dir.path(), false);
+        assert!(!further.exists());
+    }
 }

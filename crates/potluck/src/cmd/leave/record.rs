@@ -89,7 +89,17 @@ pub fn find(dir: &Path) -> Result<Vec<Membership>, Failure> {
 pub fn read(dir: &Path) -> Result<Vec<Membership>, Failure> {
     let failed = |why: io::Error| local(dir, "read", &why);
     match fs::read(dir.join(LEAVING)) {
-        Ok(text) => serde_json::from_slice(&text).map_err(|why| failed(why.into())),
+        Ok(text) => {
+            let begun: Vec<Membership> =
+                serde_json::from_slice(&text).map_err(|why| failed(why.into()))?;
+            // A record that an earlier membership left behind says nothing of one that came after it.
+            let is_stale = begun.last().is_some_and(|own| {
+                Identity::load(dir).is_ok_and(|now| {
+                    (now.about.member, now.pool()) != (own.about.member, own.owner.pool)
+                })
+            });
+            Ok(if is_stale { Vec::new() } else { begun })
+        }
         Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(why) => Err(failed(why)),
     }

@@ -188,6 +188,7 @@ impl Lent {
 
     async fn reload(&mut self) -> Result<(), Failure> {
         let done = match SettingsFile::read(Daemon::Donor, &self.state) {
+            Ok(file) if file.lent().is_empty() && self.is_file_gone() => Err(self.file_gone()),
             Ok(file) => self.follow(file).await,
             Err(why) => Err(why),
         };
@@ -208,6 +209,18 @@ impl Lent {
         notes.iter().for_each(|note| tracing::info!("{note}"));
         let done = done.and(self.find_manager().await);
         self.running.reloaded(done, notes)
+    }
+
+    /// Whether the settings that say what is lent are not there: an editor is about to write them, or
+    /// their disk is not mounted. Nobody asked that nothing be lent.
+    fn is_file_gone(&self) -> bool {
+        !self.donors.is_empty() && !self.state.join(keys::FILE).exists()
+    }
+
+    fn file_gone(&self) -> Failure {
+        let what = format!("{} is gone", self.state.join(keys::FILE).display());
+        Failure::new(ErrorKind::Other, code::LOCAL_IO, what)
+            .hint("bring it back; to lend a directory no more: `potluck lend --remove DIR`")
     }
 
     /// Has every donor look where the manager is by what was written down since it began.
