@@ -197,23 +197,26 @@ impl Answer for MemberList {
 
 impl Answer for Revoke {
     async fn answer(self, service: Arc<Service>, _: Caller) -> Result<Done, Failure> {
-        if service.pool().knows_donor(DonorId(self.member.0)) {
-            let Self { now, agreed, .. } = self;
-            let removal = Removal { now, agreed };
-            departure::allow(&service, DonorId(self.member.0), removal).await?;
-        }
-        revoke(&service, self.member).await
+        let Self { member, now, agreed, .. } = self;
+        let donor = DonorId(member.0);
+        let is_donor = service.pool().knows_donor(donor);
+        let _condemned = match is_donor {
+            true => Some(departure::allow(&service, donor, Removal { now, agreed }).await?),
+            false => None,
+        };
+        revoke(&service, member).await
     }
 }
 
 impl Answer for Leave {
     async fn answer(self, service: Arc<Service>, caller: Caller) -> Result<Done, Failure> {
         let who = caller.member()?;
-        if who.role == Role::Donor {
-            let Self { now, agreed } = self;
-            let removal = Removal { now, agreed };
-            departure::allow(&service, DonorId(who.member.0), removal).await?;
-        }
+        let Self { now, agreed } = self;
+        let donor = DonorId(who.member.0);
+        let _condemned = match who.role {
+            Role::Donor => Some(departure::allow(&service, donor, Removal { now, agreed }).await?),
+            Role::User | Role::Admin => None,
+        };
         revoke(&service, who.member).await
     }
 }

@@ -1,12 +1,14 @@
 //! Removing donors: refused where a file needs what they have, unless who asks said otherwise.
 
 use super::{Departure, Outlook, look, may_go};
+use crate::catalog::Durability;
 use crate::service::Service;
 use potluck_core::chunk::Digest;
 use potluck_core::ids::DonorId;
 use potluck_core::size::count;
 use potluck_wire::control::{Going, MayGo};
 use potluck_wire::error::{ErrorKind, Failure, code};
+use std::sync::Arc;
 
 /// What who removes a donor puts up with.
 #[derive(Debug, Clone, Copy)]
@@ -17,13 +19,35 @@ pub struct Removal {
     pub agreed: Option<Digest>,
 }
 
-/// Lets a donor go, or says why not and what to do.
-pub async fn allow(service: &Service, donor: DonorId, removal: Removal) -> Result<(), Failure> {
+/// A donor that may go. Until this is dropped no file is committed that counts on it.
+pub struct Condemned {
+    service: Arc<Service>,
+    donor: DonorId,
+}
+
+impl Drop for Condemned {
+    fn drop(&mut self) {
+        self.service.pool().spare_donor(self.donor);
+    }
+}
+
+/// Lets a donor go, or says why not and what to do. It is to be removed before what this gives is dropped:
+/// else a file might be committed behind the look, with all its copies there.
+pub async fn allow(
+    service: &Arc<Service>,
+    donor: DonorId,
+    removal: Removal,
+) -> Result<Condemned, Failure> {
+    service.pool().condemn_donor(donor);
+    let condemned = Condemned { service: Arc::clone(service), donor };
+    // What was committed before that is in the catalog after this turn of its writer.
+    service.catalog.write(Durability::Process, |_| Ok(())).await?;
     let departure = Departure::of(donor);
     let outlook = look(service, &departure).await?;
     let may_go = may_go(service, &departure, outlook.leaving).await?;
     let name = service.pool().named(donor);
-    removal.judge(&name, &outlook, &may_go)
+    removal.judge(&name, &outlook, &may_go)?;
+    Ok(condemned)
 }
 
 impl Removal {

@@ -41,6 +41,8 @@ pub struct Donor {
     connection: u64,
     /// That connection ended, and the donor was nowhere to be reached.
     hung_up: bool,
+    /// How many are about to remove it: nothing is promised on its word meanwhile.
+    removing: u32,
     pub record: Record,
 }
 
@@ -215,6 +217,11 @@ impl Donors {
 }
 
 impl Donor {
+    /// Whether somebody is about to remove it.
+    pub fn is_being_removed(&self) -> bool {
+        self.removing > 0
+    }
+
     /// What people call it.
     pub fn name(&self) -> &str {
         &self.name
@@ -267,6 +274,18 @@ impl Pool {
         if let Some(donor) = self.donors.all.get_mut(&donor) {
             donor.record = record;
         }
+    }
+
+    /// Somebody is about to remove a donor: nothing new goes there, and no file is committed that counts
+    /// on it, until it is removed or [`Self::spare_donor`] takes that back.
+    pub fn condemn_donor(&mut self, donor: DonorId) {
+        self.donors.all.entry(donor).and_modify(|donor| donor.removing += 1);
+    }
+
+    /// It is not removed after all.
+    pub fn spare_donor(&mut self, donor: DonorId) {
+        let entry = self.donors.all.entry(donor);
+        entry.and_modify(|donor| donor.removing = donor.removing.saturating_sub(1));
     }
 
     /// A donor was removed from the pool.

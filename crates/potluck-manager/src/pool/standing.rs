@@ -96,6 +96,8 @@ pub struct Standing {
     pub worth_leaving: Worth,
     /// Whether it is believed.
     pub trusted: bool,
+    /// Whether somebody is about to remove it.
+    pub removing: bool,
     /// What fails with it.
     pub domain: Domain,
     /// Bytes it can still take.
@@ -165,10 +167,11 @@ impl Standings {
     }
 
     /// Whether a donor's receipt stands for a copy that stays until there are others: not where
-    /// the donor is not trusted, or deletes without waiting. A donor that gives space back in
-    /// order keeps it until the file is whole elsewhere.
+    /// the donor is not trusted, is being removed, or deletes without waiting. A donor that gives
+    /// space back in order keeps it until the file is whole elsewhere.
     pub fn proves(&self, donor: DonorId, name: &ChunkName) -> bool {
-        self.get(donor).is_some_and(|at| at.trusted && !at.leaves_at_once(name))
+        let stays = |at: &Standing| at.trusted && !at.removing && !at.leaves_at_once(name);
+        self.get(donor).is_some_and(stays)
     }
 
     /// The same of a copy that no receipt tells of: it may be at a donor that is silent for a
@@ -312,6 +315,7 @@ impl Pool {
                 worth,
                 worth_leaving: if worth.fetchable() { Worth::Source } else { Worth::Lost },
                 trusted: record.quarantined.is_none(),
+                removing: donor.is_being_removed(),
                 lose: at_once.map(|giving| Arc::clone(&giving.lose)).unwrap_or_default(),
                 domain: domains[&id],
                 free: self.free_at(id),
@@ -342,7 +346,8 @@ impl Pool {
     /// Whether new copies go there.
     pub(super) fn takes(&self, id: DonorId, now: Tick) -> bool {
         let Some(donor) = self.donors.get(id) else { return false };
-        donor.record.is_willing() && self.donors.is_live(id, now, &self.limits)
+        let willing = donor.record.is_willing() && !donor.is_being_removed();
+        willing && self.donors.is_live(id, now, &self.limits)
     }
 
     /// Bytes that donors can take now, without `but`.

@@ -483,3 +483,28 @@ fn unknown_chunks_are_given_up_by_a_few_donors_at_a_time_and_for_one_list_of_eac
     pool.keep_unknown();
     assert!(!all.iter().any(|donor| pool.is_given_up(*donor)));
 }
+
+#[test]
+fn while_a_donor_is_about_to_be_removed_no_file_counts_on_it() {
+    let mut pool = pool();
+    for donor in 1..=2 {
+        register(&mut pool, donor, 7, 0.0);
+    }
+    let counts = |pool: &Pool| {
+        let proves = pool.standings(at(0.0)).proves(DonorId(1), &chunk(1));
+        assert_eq!(pool.takes(DonorId(1), at(0.0)), proves, "and nothing new goes there");
+        proves
+    };
+    assert!(counts(&pool));
+    pool.condemn_donor(DonorId(1));
+    pool.condemn_donor(DonorId(1));
+    assert!(!counts(&pool));
+    pool.spare_donor(DonorId(1));
+    assert!(!counts(&pool), "another still looks");
+    pool.spare_donor(DonorId(1));
+    assert!(counts(&pool));
+    pool.condemn_donor(DonorId(2));
+    pool.remove_donor(DonorId(2));
+    pool.spare_donor(DonorId(2));
+    assert!(!pool.knows_donor(DonorId(2)));
+}

@@ -479,7 +479,8 @@ impl Lab {
             wanted && sessions == 0 && condemned == 0 && (temp, promised) == (0, 0)
         };
         let waited = catch_unwind(AssertUnwindSafe(|| {
-            wait_until("leftovers to be reclaimed", PATIENCE, clean)
+            // An order to delete that a later put made void is given again after half a minute.
+            wait_until("leftovers to be reclaimed", PATIENCE * 3, clean)
         }));
         if waited.is_err() {
             panic!("leftovers stay: {found}");
