@@ -51,7 +51,7 @@ pub async fn run(args: Lend, settings: &Settings, output: &Output) -> Result<End
     if let Some(address) = address {
         ready::announce(args.ready_file.as_deref(), address)?;
     }
-    lent.run(stopped, hangups, || None).await?;
+    lent.run(output, stopped, hangups, || None).await?;
     Ok(Ending::Done)
 }
 
@@ -121,7 +121,7 @@ impl<O> Asked<'_, O> {
     }
 }
 
-/// Starts the donors of all directories, and says what is lent. What was asked for is kept in the
+/// Starts the donors of all directories; [`Lent::run`] says what is lent. What was asked for is kept in the
 /// settings. A directory that cannot be lent now is named and tried again when the settings are read
 /// again, unless none can.
 pub async fn start<O>(
@@ -175,12 +175,16 @@ pub async fn start<O>(
     let mut lent = Lent::new(state, identity, machine, running);
     let mut failed = Vec::new();
     match first {
-        Ok(started) => lent.begun(&file, &own, started, output)?,
+        Ok(started) => {
+            let terms = lent.begun(&file, &own, started)?;
+            lent.say_next(&terms);
+        }
         Err(why) => failed.push((own.clone(), why)),
     }
     for dir in file.lent().into_iter().filter(|dir| *dir != own) {
-        if let Err(why) = lent.begin(&mut file, &dir, false, Some(output)).await {
-            failed.push((dir, why));
+        match lent.begin(&mut file, &dir, false).await {
+            Ok(terms) => lent.say_next(&terms),
+            Err(why) => failed.push((dir, why)),
         }
     }
     if lent.address().is_none() {

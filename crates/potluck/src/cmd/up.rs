@@ -56,14 +56,14 @@ pub async fn run(args: Up, settings: &Settings, output: &Output) -> Result<Endin
     let donor = async {
         let identity = donor_identity(&admin_dir, &donor_dir, address).await?;
         let asked = Asked { given: &terms, dirs: &dirs, claiming: Claiming::Own, place };
-        let lent = lend::start(asked, donor_dir, identity, output).await?;
+        let mut lent = lend::start(asked, donor_dir, identity, output).await?;
         ready::announce(args.manager.ready_file.as_deref(), address)?;
         made.keep();
         if of_manager.pool_is_new {
-            output.note("next: `potluck invite --role donor` for a second machine; then `potluck space create lab --copies 2` and \
+            lent.say_next("next: `potluck invite --role donor` for a second machine; then `potluck space create lab --copies 2` and \
                  `potluck cp FILE pot://lab/`: with one copy, files die with the machine that holds them");
         }
-        lent.run(stopped, hangups, || Some(of_manager.reload())).await
+        lent.run(output, stopped, hangups, || Some(of_manager.reload())).await
     };
     let ended = donor.await;
     drop(stop_manager);

@@ -3,8 +3,9 @@
 
 use super::docs::{Typist, blocks};
 use super::machines::{Machines, Naming};
-use super::waiting::{PATIENCE, wait_until};
+use super::waiting::{PATIENCE, pause, wait_until};
 use rustix::process::Signal;
+use std::time::Duration;
 
 #[test]
 fn machines_have_names_addresses_and_files_of_their_own() {
@@ -80,4 +81,26 @@ fn readme_makes_a_pool_of_two_machines_that_know_addresses_only() {
 fn readme_makes_a_pool_of_two_machines_that_know_mdns_names_only() {
     let test = "readme_makes_a_pool_of_two_machines_that_know_mdns_names_only";
     readme_makes_a_pool_of_two_machines(test, Naming::MdnsOnly);
+}
+
+/// README's next line is typed when a daemon says that it lends: the pool counts on it by then.
+#[test]
+fn a_donor_says_that_it_lends_once_the_manager_has_heard_of_it() {
+    let test = "a_donor_says_that_it_lends_once_the_manager_has_heard_of_it";
+    let Some(lab) = Machines::new(test, Naming::Dns, &["alice", "bob"]) else { return };
+    let (alice, bob) = (lab.machine("alice"), lab.machine("bob"));
+    alice.start("potluck up --max 1GiB", "lending up to ");
+    let token = alice.sh("potluck --quiet invite --role donor").ok().text();
+    bob.sh(&format!("potluck join {token}")).ok();
+
+    alice.signal("potluck up", Signal::STOP);
+    bob.start("potluck lend ~/lent --max 1GiB", "the donor of ");
+    pause(Duration::from_millis(500));
+    assert!(!bob.log("potluck lend").contains("lending up to "), "{}", bob.log("potluck lend"));
+    alice.signal("potluck up", Signal::CONT);
+    wait_until("bob to say that it lends", PATIENCE, || {
+        bob.log("potluck lend").contains("lending up to ")
+    });
+    alice.sh("potluck space create lab --copies 2").ok();
+    alice.sh("potluck cp /etc/hosts pot://lab/").ok();
 }

@@ -36,6 +36,8 @@ pub const STATES: &str = "dirs";
 const MOST: u16 = 64;
 /// How long whoever changes settings waits for the manager to hear of them.
 const TELLING: Duration = Duration::from_secs(3);
+/// A daemon that starts says after so long what it lends, though the manager has not heard of it.
+const GREETING: Duration = Duration::from_secs(10);
 /// Seconds for which a token is good that the daemon asks for and uses at once.
 const TOKEN_SECONDS: u64 = 60;
 
@@ -50,6 +52,9 @@ pub struct Lent {
     ends: JoinSet<Result<(), DonorError>>,
     /// What whoever changed the settings should know.
     notes: Vec<String>,
+    /// What whoever started the daemon is told once the manager has heard of it: when that is said,
+    /// the next command can count on it.
+    greetings: Vec<String>,
 }
 
 /// The donor of one directory.
@@ -88,8 +93,8 @@ impl Started {
 
 impl Lent {
     pub fn new(state: PathBuf, identity: Identity, machine: Machine, running: Running) -> Self {
-        let (donors, ends, notes) = Default::default();
-        Self { state, identity, machine, running, donors, ends, notes }
+        let (donors, ends, notes, greetings) = Default::default();
+        Self { state, identity, machine, running, donors, ends, notes, greetings }
     }
 
     /// Where the first of the donors is; `None` while none runs.
@@ -137,18 +142,26 @@ impl Lent {
         }
     }
 
+    /// Will say this to whoever started the daemon, after what is lent.
+    pub fn say_next(&mut self, text: &str) {
+        self.greetings.push(text.into());
+    }
+
     /// Lends until `stopped`, or until no donor is left. At each hangup the settings are read again, and
     /// `reload` does so for a daemon in the same process.
     pub async fn run(
         mut self,
+        output: &Output,
         stopped: impl Future<Output = ()>,
         mut hangups: Hangups,
         mut reload: impl FnMut() -> Option<Result<(), Failure>>,
     ) -> Result<(), Failure> {
         let mut stopped = pin!(stopped);
+        let mut heard = pin!(tokio::time::timeout(GREETING, self.heard()));
         let ended = loop {
             tokio::select! {
                 () = &mut stopped => break Ok(()),
+                heard = &mut heard, if !self.greetings.is_empty() => self.greet(output, heard.is_ok()),
                 () = hangups.next() => {
                     let beside = reload();
                     let own = self.reload().await;
@@ -169,6 +182,27 @@ impl Lent {
             }
         }
         ended
+    }
+
+    /// Waits until the manager has heard of all that is lent now.
+    fn heard(&self) -> impl Future<Output = ()> + use<> {
+        let all: Vec<_> = self.donors.values().map(|lending| lending.controls.clone()).collect();
+        async move {
+            for controls in all {
+                controls.told().await;
+            }
+        }
+    }
+
+    /// Says what is lent to whoever started the daemon.
+    fn greet(&mut self, output: &Output, heard: bool) {
+        self.greetings.drain(..).for_each(|text| output.note(&text));
+        if !heard {
+            output.note(&format!(
+                "warning: the manager at {} does not answer: nothing is stored here until it does",
+                self.identity.about.manager
+            ));
+        }
     }
 
     /// The next donor that ends, which is lent no more then.
@@ -198,12 +232,7 @@ impl Lent {
         if !notes.is_empty() {
             notes.extend(self.sharing());
         }
-        let told = async {
-            for lending in self.donors.values() {
-                lending.controls.told().await;
-            }
-        };
-        if tokio::time::timeout(TELLING, told).await.is_err() {
+        if tokio::time::timeout(TELLING, self.heard()).await.is_err() {
             notes.push("the manager does not answer now, and is told when it does".into());
         }
         notes.iter().for_each(|note| tracing::info!("{note}"));
@@ -254,9 +283,14 @@ impl Lent {
             if self.donors.contains_key(dir) {
                 continue;
             }
-            let begun = self.begin(&mut file, dir, own.as_ref() == Some(dir), None).await;
-            let begun = begun.map_err(|why| Failure { message: not_lent(dir, &why), ..why });
-            done = done.and(begun.inspect_err(|why| tracing::error!("{why}. {}", why.hint)));
+            match self.begin(&mut file, dir, own.as_ref() == Some(dir)).await {
+                Ok(terms) => self.notes.push(terms),
+                Err(why) => {
+                    let why = Failure { message: not_lent(dir, &why), ..why };
+                    tracing::error!("{why}. {}", why.hint);
+                    done = done.and(Err(why));
+                }
+            }
         }
         done
     }
@@ -275,14 +309,13 @@ impl Lent {
         .collect()
     }
 
-    /// Begins to lend a directory, whose donor is enrolled first where it has none.
+    /// Begins to lend a directory, whose donor is enrolled first where it has none; gives on what terms.
     pub async fn begin(
         &mut self,
         file: &mut SettingsFile,
         dir: &Path,
         is_own: bool,
-        output: Option<&Output>,
-    ) -> Result<(), Failure> {
+    ) -> Result<String, Failure> {
         let state = match file.lent_state(dir) {
             _ if is_own => self.state.clone(),
             Some(state) => state,
@@ -299,26 +332,20 @@ impl Lent {
         let identity = Settings::donor_identity(&state)?;
         let claiming = Claiming::Own;
         let started = Started::begin(file, dir, &state, claiming, &identity, &self.machine).await?;
-        self.begun(file, dir, started, output)
+        self.begun(file, dir, started)
     }
 
-    /// Lends a directory with a donor that was started, and says so: to `output`, or in the log.
-    pub fn begun<'o>(
+    /// Lends a directory with a donor that was started; gives on what terms, and where.
+    pub fn begun(
         &mut self,
         file: &SettingsFile,
         dir: &Path,
         started: Started,
-        output: impl Into<Option<&'o Output>>,
-    ) -> Result<(), Failure> {
+    ) -> Result<String, Failure> {
         keep_max(file, dir, &self.state, started.donor.controls().used())?;
         let at = started.donor.told();
         self.add(dir, started);
-        let terms = self.terms_of(dir, &self.donors[dir]);
-        match output.into() {
-            Some(output) => output.note(&format!("{terms}; at {at}")),
-            None => self.notes.push(format!("{terms}; at {at}")),
-        }
-        Ok(())
+        Ok(format!("{}; at {at}", self.terms_of(dir, &self.donors[dir])))
     }
 
     /// On what terms a directory is lent, and what that comes to now.
