@@ -9,10 +9,10 @@
 use crate::catalog::placements;
 use crate::catalog::{Durability, Error, donors};
 use crate::outcomes::Outcomes;
-use crate::pool::Purpose;
 use crate::service::Service;
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::ids::{DonorId, MemberId};
+use potluck_pool::redundancy::Purpose;
 use potluck_wire::control::{Order, OrderFault, OrderOutcome};
 use std::collections::BTreeMap;
 use std::sync::Arc;

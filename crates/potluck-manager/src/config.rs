@@ -1,5 +1,6 @@
 //! What a manager is told when it starts.
 
+use potluck_pool::Limits;
 use potluck_wire::addresses::MANAGER_LISTEN;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -44,6 +45,20 @@ pub struct ManagerConfig {
     pub survey_every: Duration,
     /// Some copies are compared with each other this often.
     pub audit_every: Duration,
+}
+
+impl ManagerConfig {
+    /// By what the pool decides.
+    pub fn limits(&self) -> Limits {
+        Limits {
+            lease: self.lease,
+            suspect_after: self.suspect_after,
+            silent_after: self.silent_after,
+            grace: self.repair_grace,
+            repair_rate: self.repair_rate,
+            repair_donor_rate: self.repair_donor_rate,
+        }
+    }
 }
 
 impl Default for ManagerConfig {

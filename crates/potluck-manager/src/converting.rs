@@ -2,11 +2,11 @@
 
 use crate::catalog::conversions;
 use crate::catalog::{Durability, Error, units, versions};
-use crate::pool::Standings;
 use crate::service::Service;
-use crate::survey::reaches_goal;
 use potluck_core::ids::VersionId;
 use potluck_core::policy::Redundancy;
+use potluck_pool::Standings;
+use potluck_pool::redundancy::reaches_goal;
 use rusqlite::Connection;
 use std::sync::Arc;
 

@@ -12,15 +12,17 @@ pub use facts::may_go;
 pub use removal::{Removal, allow};
 
 use crate::catalog::Error;
-use crate::catalog::units::{self, Layout, Met, Root};
-use crate::catalog::versions::Version;
+use crate::catalog::units::{self, Met, Root};
 use crate::catalog::walk::Walk;
-use crate::pool::Standings;
 use crate::repair::Leaving;
 use crate::service::Service;
-use crate::survey::{Findings, Moving, judge_file, kind_of, leaving_below};
+use crate::survey::{kind_of, leaving_below};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{DonorId, VersionId};
+use potluck_pool::Standings;
+use potluck_pool::redundancy::Layout;
+use potluck_pool::redundancy::Version;
+use potluck_pool::redundancy::{Findings, Moving, judge_file};
 use potluck_wire::control::Health;
 use rusqlite::Connection;
 use std::cmp::{Reverse, max_by_key};
@@ -96,7 +98,7 @@ pub async fn look(service: &Service, departure: &Departure) -> Result<Outlook, E
     let mut looking = Looking::new(service, departure).await?;
     let roots = service.catalog.read(units::roots).await?;
     for root in roots {
-        looking.findings.walk(&root);
+        looking.findings.walk(&root.name);
         let mut cursor: Option<String> = None;
         loop {
             let root = root.clone();

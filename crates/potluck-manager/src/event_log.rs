@@ -8,6 +8,7 @@ use crate::service::Service;
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
 use potluck_core::size::{count, format_size};
+use potluck_pool::called;
 use potluck_wire::control::{DonorState, DonorStatus, RepairState};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -144,11 +145,6 @@ fn look(service: &Service, event_log: &EventLog) -> Look {
         add(&format!("disk {}", donor.donor), why, &format!("the disk that {named} lends is well"));
     }
     Look { now, donors, repair, made_last, troubles }
-}
-
-/// A donor by its name and its number.
-pub fn called(name: &str, number: DonorId) -> String {
-    format!("donor {name} ({number})")
 }
 
 fn short_of_space(donors: &[DonorStatus], was_short: bool) -> Option<String> {

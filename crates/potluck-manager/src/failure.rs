@@ -2,11 +2,11 @@
 //! [`Failure`]s.
 
 use crate::catalog::Error;
-use crate::pool::{NoSession, OutOfOrder};
 use potluck_core::path::BadPath;
 use potluck_core::placement::Refusal;
 use potluck_core::policy::{BadPolicy, Redundancy};
 use potluck_core::size::count;
+use potluck_pool::{NoSession, OutOfOrder};
 use potluck_wire::error::{ErrorKind, Failure, code};
 
 /// What the catalog says.

@@ -9,10 +9,10 @@
 
 use crate::catalog::{Durability, Error, donors};
 use crate::departure::{self, Departure, Outlook};
-use crate::pool::Giving;
 use crate::repair::Leaving;
 use crate::service::Service;
 use potluck_core::ids::{DonorId, VersionId};
+use potluck_pool::Giving;
 use potluck_wire::control::{GivingBack, Going};
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 //!
 //! [`init()`] makes a pool in a directory; [`Manager`] serves it. Inside, three layers: `serve`
 //! waits and `background` works unasked; `calls` translates each call; below them lie the pool's
-//! two kinds of state, soft in `pool` (a state machine without clock or waiting) and hard in
+//! two kinds of state, soft in [`potluck_pool`] (a state machine without clock or waiting) and hard in
 //! `catalog` (SQLite behind one writer).
 
 mod access;
@@ -27,7 +27,6 @@ mod journal;
 mod manager;
 mod metrics;
 mod outcomes;
-mod pool;
 mod pool_time;
 mod reach;
 mod repair;

@@ -12,7 +12,6 @@ use crate::event_log;
 use crate::init::update_admin_address;
 use crate::journal;
 use crate::metrics::{self, Metrics};
-use crate::pool::{Giving, Limits, NewSession, Pool, Record, Switch};
 use crate::pool_time::PoolTime;
 use crate::reach;
 use crate::repair::{self, Keeper};
@@ -25,6 +24,7 @@ use crate::stats_cache::StatsCache;
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, Epoch};
+use potluck_pool::{Giving, NewSession, Pool, Record, Switch};
 use potluck_wire::addresses::Addresses;
 use potluck_wire::env::Env;
 use potluck_wire::identity::fingerprint;
@@ -276,7 +276,7 @@ fn next_life(db: &rusqlite::Connection, start: u64) -> Result<Left, Error> {
 }
 
 fn rebuild(config: &ManagerConfig, left: &Left, now: Tick) -> Pool {
-    let mut pool = Pool::new(Limits::of(config));
+    let mut pool = Pool::new(config.limits());
     pool.begin(now);
     // Numbers of different lives are far apart.
     pool.repairs.orders.begin_at(left.epoch.0 << 32);

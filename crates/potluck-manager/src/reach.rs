@@ -5,12 +5,12 @@
 //! Every address is tried with a ticket that no other donor takes, so that another machine that has
 //! the same address elsewhere is not taken for it.
 
-use crate::pool::Contact;
 use crate::service::Service;
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream;
 use http::StatusCode;
+use potluck_pool::Contact;
 use potluck_wire::addresses::Address;
 use potluck_wire::race::Unreached;
 use potluck_wire::ticket::{Caveat, Ops, Ticket};

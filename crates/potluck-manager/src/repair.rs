@@ -1,20 +1,22 @@
 //! Repair: the loop that looks at everything, hands out what is to be made, and hears what came of
-//! it. What is decided stands in core's `repair_plan`, `survey` and `pool`; here it is waited.
+//! it. What is decided stands in core's `repair_plan` and in [`potluck_pool`]; here it is waited.
 
 use crate::audit;
 use crate::backup::adapting;
 use crate::catalog::conversions::{self, Encoded};
 use crate::catalog::{Durability, Error, notes, placements};
 use crate::outcomes::Outcomes;
-use crate::pool::{Changes, Group, Purpose, Switch};
 use crate::service::Service;
-use crate::survey::{self, Damaged, Encode, Findings, Haste};
+use crate::survey::{self, Haste};
 use crate::trim::{self, Trimmed};
 use crate::{calls, converting, trial};
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, MemberId};
 use potluck_core::repair_plan::Worth;
+use potluck_pool::redundancy::{Blocked, Damaged, Encode, Findings, Moving};
+use potluck_pool::redundancy::{Group, Purpose};
+use potluck_pool::{Changes, Switch};
 use potluck_wire::control::{
     DonorState, DonorStatus, MetadataHealth, OrderFault, OrderOutcome, OrderResult, SpaceHealth,
 };
@@ -50,9 +52,9 @@ pub struct Kept {
     /// The pool's own metadata, as of the last survey.
     pub metadata: MetadataHealth,
     /// What leaves each donor.
-    pub moving: BTreeMap<DonorId, survey::Moving>,
+    pub moving: BTreeMap<DonorId, Moving>,
     /// What of that no other donor takes.
-    blocked: BTreeMap<DonorId, survey::Blocked>,
+    blocked: BTreeMap<DonorId, Blocked>,
     /// Files that donors which were given up may bring back.
     awaited: BTreeMap<DonorId, u64>,
     /// Chunks at donors that leave and are not heard, which files are less safe without.
@@ -194,9 +196,9 @@ struct Due {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Leaving {
     /// What has to be made elsewhere first.
-    pub moving: survey::Moving,
+    pub moving: Moving,
     /// What of that no other donor takes.
-    pub blocked: survey::Blocked,
+    pub blocked: Blocked,
     /// Files that only its return brings back.
     pub awaited: u64,
     /// Chunks there that files are less safe without, though it is not heard.

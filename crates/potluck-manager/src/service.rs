@@ -6,7 +6,6 @@ use crate::callers::Members;
 use crate::catalog::Catalog;
 use crate::config::ManagerConfig;
 use crate::metrics::Metrics;
-use crate::pool::{Limits, Pool};
 use crate::pool_time::PoolTime;
 use crate::repair::Keeper;
 use crate::restore::Collecting;
@@ -14,6 +13,7 @@ use crate::signpost::Signpost;
 use crate::state_dir::StateDir;
 use crate::stats_cache::StatsCache;
 use potluck_core::ids::{Epoch, SessionId};
+use potluck_pool::Pool;
 use potluck_wire::env::Env;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
@@ -84,7 +84,7 @@ impl Service {
             advertise: now.advertise.clone(),
             ..config
         };
-        self.pool().set_limits(Limits::of(&config));
+        self.pool().set_limits(config.limits());
         *self.config.write().expect("no holder panics") = Arc::new(config);
         self.retuned.send_replace(());
         self.chores.notify_one();

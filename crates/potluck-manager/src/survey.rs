@@ -5,19 +5,6 @@
 //! walks a page at a time, each page in a snapshot of its own, and rests between pages: a walk
 //! over millions of files holds up nobody.
 
-pub mod excess;
-pub mod file;
-pub mod findings;
-pub mod leaving;
-pub mod metadata;
-mod takers;
-
-pub use excess::Excess;
-pub use file::{chunk_facts, judge_file, reaches_goal};
-pub use findings::{Damaged, Encode, Findings, Job, Lacking, ShardAt, parity_bytes};
-pub use leaving::{Blocked, Moving};
-pub use metadata::{Metadata, judge_own_file};
-
 use crate::catalog::units::{self, Met, Root};
 use crate::catalog::walk::Walk;
 use crate::catalog::{Error, placements, spaces};
@@ -25,6 +12,7 @@ use crate::service::Service;
 use potluck_core::chunk::{ChunkKind, PARTS};
 use potluck_core::ids::DonorId;
 use potluck_core::path::SYSTEM_SPACE;
+use potluck_pool::redundancy::Findings;
 use rusqlite::Connection;
 use std::time::Duration;
 
@@ -81,7 +69,7 @@ async fn walk(
     let Some(found) = service.catalog.read(move |db| spaces::numbered(db, space)).await? else {
         return Ok(Some(findings)); // removed meanwhile
     };
-    findings.enter(&root, found.policy.redundancy());
+    findings.enter(&root.name, found.policy.redundancy());
     let mut cursor: Option<String> = None;
     loop {
         let began = service.time.tick();
@@ -128,7 +116,7 @@ pub fn page(
                 findings.add_any(&version, kind_of(root, &path), &path, &layout);
             }
             Met::Damaged(_) if findings.own => findings.add_own_damaged(&path),
-            Met::Damaged(why) => findings.add_damaged(root, &path, &why),
+            Met::Damaged(why) => findings.add_damaged(&root.name, &path, &why),
         }
         entries += 1;
         if chunks >= PAGE_CHUNKS || entries >= PAGE_ENTRIES {

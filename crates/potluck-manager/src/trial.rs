@@ -3,10 +3,10 @@
 
 use crate::audit;
 use crate::catalog::{Durability, Error, donors, placements};
-use crate::pool::Verdict;
 use crate::service::Service;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::DonorId;
+use potluck_pool::Verdict;
 use potluck_wire::control::OrderOutcome;
 
 /// Chunks fetched, spread over all it holds. A donor that lost or changed a quarter of its chunks

@@ -15,11 +15,11 @@
 use crate::catalog::chunks::{self, ChunkState};
 use crate::catalog::placements::{self, CopyState};
 use crate::catalog::{Durability, Error, versions};
-use crate::pool::Standings;
 use crate::service::Service;
-use crate::survey::Excess;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::DonorId;
+use potluck_pool::Standings;
+use potluck_pool::redundancy::Excess;
 use rusqlite::Connection;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

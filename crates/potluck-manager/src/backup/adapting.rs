@@ -7,9 +7,9 @@ use crate::catalog::names::{self, When};
 use crate::catalog::{Durability, Error, entries, versions};
 use crate::journal::{self, segment::Position};
 use crate::service::Service;
-use crate::survey::Metadata;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Redundancy;
+use potluck_pool::redundancy::Metadata;
 use rusqlite::Connection;
 
 /// Follows what a survey found; whether anything changed, so that another should look.

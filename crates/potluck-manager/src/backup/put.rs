@@ -5,10 +5,8 @@
 use crate::backup::Trouble;
 use crate::catalog::commit::{self, Batch, PreparedChunk, PreparedFile};
 use crate::catalog::sessions::{self, StoredSession};
-use crate::catalog::versions::Version;
 use crate::catalog::{Durability, Error, chunks, conversions, placements, spaces};
 use crate::config::ManagerConfig;
-use crate::pool::{Contact, MANAGER, NewSession, Pool, Ticketed};
 use crate::service::{InSession, Service};
 use potluck_core::chunk::{ChunkKind, ChunkName, FileDigest, SEAL_OVERHEAD};
 use potluck_core::clock::Tick;
@@ -16,6 +14,8 @@ use potluck_core::ids::{DonorId, SessionId, SpaceId, VersionId};
 use potluck_core::path::{PoolPath, SYSTEM_SPACE};
 use potluck_core::policy::{AckLevel, Mirror, Policy, Redundancy};
 use potluck_core::recipe::Entry;
+use potluck_pool::redundancy::Version;
+use potluck_pool::{Contact, MANAGER, NewSession, Pool, Ticketed};
 use potluck_wire::control::Condition;
 use potluck_wire::courier::{Courier, CourierError};
 use potluck_wire::ticket::{Caveat, Ops, Receipt, Ticket};
@@ -300,21 +300,51 @@ fn system_space(db: &Connection, wall_ms: i64) -> Result<SpaceId, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pool::Giving;
-    use crate::pool::tests::{at, pool, register};
+    use potluck_core::budget::DiskState;
+    use potluck_core::ids::Incarnation;
+    use potluck_wire::addresses::Addresses;
+    use potluck_wire::control::Register;
+    use potluck_wire::ticket::Secret;
+    use std::time::Duration;
+
+    fn at(seconds: u64) -> Tick {
+        Duration::from_secs(seconds)
+    }
+
+    fn register(pool: &mut Pool, donor: u32) {
+        pool.add_donor(DonorId(donor), &format!("d{donor}"), None);
+        let register = Register {
+            incarnation: Incarnation(7),
+            key: Secret::from_bytes([donor as u8; 32]),
+            addresses: Addresses::default(),
+            port: None,
+            version: "0.1".into(),
+            disk: DiskState::default(),
+            room: 1000 << 20,
+            label: None,
+            grace_ms: None,
+            heard: Default::default(),
+            heard_changes: 0,
+            disk_fault: None,
+            new_store: false,
+        };
+        let addresses = format!("10.0.0.{donor}:7701").parse().expect("an address");
+        pool.register(DonorId(donor), &register, addresses, at(0));
+    }
+    use potluck_pool::Giving;
 
     #[test]
     fn metadata_is_asked_of_donors_that_take_all_of_it() {
-        let mut pool = pool();
         let config = ManagerConfig::default();
-        let copies = |pool: &Pool, bytes| copies_now(pool, &config, bytes, at(1.0));
+        let mut pool = Pool::new(config.limits());
+        let copies = |pool: &Pool, bytes| copies_now(pool, &config, bytes, at(1));
         assert_eq!(copies(&pool, 1), 1, "never none");
         for donor in 1..=2 {
-            register(&mut pool, donor, 7, 0.0);
+            register(&mut pool, donor);
         }
         assert_eq!(copies(&pool, 1), 2);
         for donor in 3..=5 {
-            register(&mut pool, donor, 7, 0.0);
+            register(&mut pool, donor);
         }
         assert_eq!(copies(&pool, 1), config.metadata_copies);
         let giving = Giving { start: 0, at_once: false, lose: [].into(), since: Tick::ZERO };
@@ -329,8 +359,8 @@ mod tests {
             asked: None,
         };
         // More than is left when another write was promised most of it.
-        pool.open_session(new(1), Some(900 << 20), at(1.0)).expect("fits");
-        pool.open_session(new(2), Some(90 << 20), at(1.0)).expect("as many as are counted");
+        pool.open_session(new(1), Some(900 << 20), at(1)).expect("fits");
+        pool.open_session(new(2), Some(90 << 20), at(1)).expect("as many as are counted");
         assert_eq!((copies(&pool, 1), copies(&pool, 90 << 20)), (2, 1));
     }
 }

@@ -3,10 +3,10 @@
 use super::Answer;
 use crate::callers::Caller;
 use crate::catalog::copies::{self, Copied, Outcome, Wanted};
-use crate::catalog::versions::Version;
 use crate::catalog::{Durability, Error};
 use crate::failure;
 use crate::service::Service;
+use potluck_pool::redundancy::Version;
 use potluck_wire::control::{CopiedFile, CopiedFiles, CopyFiles, NotCopied};
 use potluck_wire::error::Failure;
 use std::sync::Arc;

@@ -10,11 +10,11 @@ use crate::catalog::{Durability, Error};
 use crate::catalog::{donors, gc};
 use crate::failure;
 use crate::hold;
-use crate::pool::{Enlisted, PageDone, Pool};
 use crate::repair;
 use crate::service::Service;
 use potluck_core::ids::{DonorId, Incarnation};
 use potluck_core::size::count;
+use potluck_pool::{Enlisted, PageDone, Pool};
 use potluck_wire::addresses::{Address, Addresses};
 use potluck_wire::control::{
     Beat, Done, Heartbeat, Holding, Inventory, Locate, Located, Order, Register, Registered,

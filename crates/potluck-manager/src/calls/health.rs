@@ -1,10 +1,10 @@
 //! Where one file is: each donor's share of it.
 
 use super::ticketing;
-use crate::catalog::units::{Layout, Piece};
-use crate::pool::Contact;
 use crate::service::Service;
 use potluck_core::ids::DonorId;
+use potluck_pool::Contact;
+use potluck_pool::redundancy::{Layout, Piece};
 use potluck_wire::control::Share;
 use std::collections::{BTreeMap, BTreeSet};
 

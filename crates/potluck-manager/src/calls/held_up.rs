@@ -2,9 +2,9 @@
 //! until the donors that an earlier life heard have reported, so that a restart is noticed by nobody;
 //! and those that ask for a verdict, while a donor may just have died.
 
-use crate::pool::Pool;
 use crate::service::Service;
 use potluck_core::clock::Tick;
+use potluck_pool::Pool;
 use std::time::Duration;
 
 /// After this much of the manager's life nobody is held up any more: a donor that still has not

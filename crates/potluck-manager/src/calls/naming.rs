@@ -4,9 +4,9 @@ use super::held_up::donors_reported;
 use super::{Answer, fsck, health};
 use crate::callers::Caller;
 use crate::catalog::{Durability, lists, names};
-use crate::pool::Pool;
 use crate::service::Service;
-use crate::survey::{chunk_facts, judge_file};
+use potluck_pool::Pool;
+use potluck_pool::redundancy::{chunk_facts, judge_file};
 use potluck_wire::control::{
     Done, List, Listing, MakeDir, Move, Remove, Removed, Standing, Stat, Stated, Usage, Used,
 };

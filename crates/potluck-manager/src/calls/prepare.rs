@@ -5,7 +5,6 @@
 
 use crate::catalog::commit::{PreparedChunk, PreparedFile};
 use crate::catalog::spaces::Space;
-use crate::catalog::versions::Version;
 use potluck_core::chunk::{
     ChunkName, Digest, FileDigest, INLINE_MAX, MAX_CHUNK, MIN_CHUNK, SEAL_OVERHEAD,
 };
@@ -13,6 +12,7 @@ use potluck_core::ids::{DonorId, SessionId, VersionId};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::MAX_COPIES;
 use potluck_core::recipe::{self, Entry};
+use potluck_pool::redundancy::Version;
 use potluck_wire::control::FileCommit;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::ticket::{Acknowledged, Receipt, Secret};

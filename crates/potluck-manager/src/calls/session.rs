@@ -11,13 +11,13 @@ use crate::catalog::sessions::{self, StoredSession};
 use crate::catalog::spaces::{self, Space};
 use crate::catalog::{Durability, Error};
 use crate::failure;
-use crate::pool::{NewSession, Pool, Ticketed};
 use crate::service::{InSession, Service};
 use potluck_core::chunk::INLINE_MAX;
 use potluck_core::ids::SessionId;
 use potluck_core::path::PoolPath;
 use potluck_core::placement::{Plan, Refusal};
 use potluck_core::policy::AckLevel;
+use potluck_pool::{NewSession, Pool, Ticketed};
 use potluck_wire::control::{
     Abort, Condition, Done, Grow, Grown, Held, Offer, Offered, Renew, Reserve, Reserved,
 };

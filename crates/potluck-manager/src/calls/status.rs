@@ -7,12 +7,12 @@ use crate::callers::Caller;
 use crate::catalog::stats::Stats;
 use crate::catalog::{Error, journal, spaces};
 use crate::give_back;
-use crate::pool::Pool;
 use crate::repair::Unseen;
 use crate::service::Service;
-use crate::survey::Damaged;
 use crate::verdict;
 use potluck_core::size::count;
+use potluck_pool::Pool;
+use potluck_pool::redundancy::Damaged;
 use potluck_wire::addresses::{Address, DONOR_PORT};
 use potluck_wire::control::{
     Check, DonorState, DonorStatus, MetadataHealth, PoolStatus, RepairState, SpaceHealth,

@@ -1,9 +1,9 @@
 //! Tickets for donors, and donors as clients see them.
 
-use crate::pool::{Contact, Pool, Ticketed};
 use crate::service::Service;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, SessionId};
+use potluck_pool::{Contact, Pool, Ticketed};
 use potluck_wire::control::{DonorAccess, Source};
 use potluck_wire::ticket::{Caveat, Ops, Ticket};
 use std::time::Duration;

@@ -10,12 +10,12 @@
 use super::chunks::Book;
 use super::commit::PreparedFile;
 use super::error::Error;
-use crate::pool::Standings;
 use potluck_core::chunk::ChunkName;
 use potluck_core::erasure::Ec;
 use potluck_core::ids::DonorId;
 use potluck_core::matching;
 use potluck_core::policy::Mirror;
+use potluck_pool::Standings;
 use std::collections::{BTreeSet, HashMap};
 
 /// How much of a file's redundancy is there at its commit.

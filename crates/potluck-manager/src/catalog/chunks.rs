@@ -9,6 +9,7 @@ use super::placements;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::DonorId;
 use potluck_core::policy::AckLevel;
+use potluck_pool::InUseAgain;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::{BTreeSet, HashMap};
 
@@ -153,16 +154,6 @@ struct Line {
     len: u32,
     change: i64,
     holders: Vec<(DonorId, AckLevel)>,
-}
-
-/// Chunks that a book brought back into use, and what must be done about them.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct InUseAgain {
-    /// Condemned before: orders to delete them are void.
-    pub condemned: Vec<ChunkName>,
-    /// Perhaps on a donor, from a session that ended: only garbage collection would have asked, so
-    /// somebody must ask now, or the copy would lie there uncounted.
-    pub assumed: Vec<(DonorId, ChunkName)>,
 }
 
 impl<'db> Book<'db> {

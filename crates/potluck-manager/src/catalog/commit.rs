@@ -5,18 +5,18 @@
 //! trace and the others of its batch go on.
 
 use super::acknowledged::{self, Standing};
-use super::chunks::InUseAgain;
 use super::error::Error;
 use super::schema::Counter;
 use super::sessions;
 use super::spaces;
-use super::versions::Version;
 use super::visible::{NewFile, Visible, is_refusal};
-use crate::pool::Standings;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, SessionId, SpaceId, VersionId};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{AckLevel, Mirror, Redundancy};
+use potluck_pool::InUseAgain;
+use potluck_pool::Standings;
+use potluck_pool::redundancy::Version;
 use potluck_wire::control::Condition;
 use rusqlite::{Connection, OptionalExtension, params};
 

@@ -4,7 +4,7 @@
 //! so that garbage collection leaves it alone, over restarts too; the change of the version takes
 //! these references over.
 
-use super::chunks::{self, Book, InUseAgain};
+use super::chunks::{self, Book};
 use super::error::Error;
 use super::journal::{self, Op};
 use super::{placements, versions};
@@ -12,6 +12,7 @@ use potluck_core::chunk::ChunkName;
 use potluck_core::erasure::Ec;
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_core::policy::{AckLevel, Redundancy};
+use potluck_pool::InUseAgain;
 use rusqlite::{Connection, params};
 
 /// The parity known so far for a code, by group.

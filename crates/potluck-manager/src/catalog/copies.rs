@@ -4,19 +4,21 @@
 //! for another redundancy it gets that as its goal and is changed in the background, as after a
 //! change of policy; until then it keeps what it has.
 
-use super::chunks::{self, InUseAgain};
+use super::chunks;
 use super::commit::{PreparedChunk, repeated};
 use super::entries::{self, Place};
 use super::error::Error;
 use super::journal::{self, Op};
 use super::schema::Counter;
 use super::spaces::{self, Space};
-use super::versions::{self, Version};
+use super::versions;
 use super::visible::{NewFile, Visible, is_refusal};
 use super::walk::{Item, Walk, What};
 use potluck_core::ids::{SessionId, VersionId};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Redundancy;
+use potluck_pool::InUseAgain;
+use potluck_pool::redundancy::Version;
 use potluck_wire::control::Condition;
 use rusqlite::{Connection, params};
 

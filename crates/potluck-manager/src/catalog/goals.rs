@@ -7,11 +7,12 @@ use super::entries::{self, DirId, Place};
 use super::error::Error;
 use super::journal::{self, Op};
 use super::spaces;
-use super::versions::{self, Version};
+use super::versions;
 use super::walk::{Walk, What};
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{BadPolicy, Override, Policy, Redundancy};
+use potluck_pool::redundancy::Version;
 use rusqlite::Connection;
 
 /// Entries in one page: a transaction of some ten milliseconds.

@@ -4,69 +4,14 @@ use super::conversions;
 use super::entries::DirId;
 use super::error::Error;
 use super::placements::CopyState;
-use super::versions::{self, Version};
+use super::versions;
 use super::walk::{Item, Walk, What};
 use potluck_core::chunk::ChunkName;
-use potluck_core::erasure::Ec;
 use potluck_core::ids::{DonorId, SpaceId};
 use potluck_core::policy::Redundancy;
+use potluck_pool::redundancy::{Layout, Piece, Version, units};
 use rusqlite::Connection;
 use std::collections::BTreeMap;
-
-/// A chunk of a version, and where it is.
-#[derive(Debug, Clone)]
-pub struct Piece {
-    /// Its name.
-    pub name: ChunkName,
-    /// Stored bytes.
-    pub len: u32,
-    /// References to it in the whole catalog.
-    pub refs: i64,
-    /// Donors that have it, and whether that copy is being deleted.
-    pub holders: Vec<(DonorId, bool)>,
-}
-
-/// What lives and dies together.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unit {
-    /// Counts the version's units from 0.
-    pub number: u32,
-    /// The code and how many data chunks the group has; `None`: copies of one chunk.
-    pub group: Option<(Ec, usize)>,
-    /// For each shard its piece, data before parity; of copies the same one again and again.
-    pub shards: Vec<usize>,
-}
-
-impl Unit {
-    /// Shards that give everything back.
-    pub fn need(&self) -> usize {
-        self.group.map_or(1, |(_, data)| data)
-    }
-
-    /// The position of a shard in its code: data from 0, parity from m.
-    pub fn position(&self, shard: usize) -> u8 {
-        let position = match self.group {
-            Some((ec, data)) if shard >= data => ec.data() + shard - data,
-            _ => shard,
-        };
-        position as u8
-    }
-}
-
-/// A version's pieces and units.
-#[derive(Debug, Clone, Default)]
-pub struct Layout {
-    /// Data chunks in order, then parity.
-    pub pieces: Vec<Piece>,
-    /// Data chunks among them.
-    pub data: usize,
-    /// What keeps the version now.
-    pub units: Vec<Unit>,
-    /// What is to keep it, as far as its parity is known; empty without a goal.
-    pub goal: Vec<Unit>,
-    /// Groups of the goal whose parity is not known yet.
-    pub unencoded: Vec<u32>,
-}
 
 /// Reads how a version is laid out.
 pub fn layout(db: &Connection, version: &Version) -> Result<Layout, Error> {
@@ -123,40 +68,6 @@ pub fn meet(db: &Connection, walk: &mut Walk<'_>) -> Result<Option<(String, Met)
         },
     };
     Ok(Some((path, met)))
-}
-
-/// The units of `data` chunks; `parity` gives the first parity piece of a group. Groups without
-/// any are listed apart.
-fn units(
-    data: usize,
-    redundancy: Redundancy,
-    parity: impl Fn(usize, Ec) -> Option<usize>,
-) -> (Vec<Unit>, Vec<u32>) {
-    match redundancy {
-        Redundancy::Copies(copies) => {
-            let unit = |chunk: usize| Unit {
-                number: chunk as u32,
-                group: None,
-                shards: vec![chunk; copies.max(1) as usize],
-            };
-            ((0..data).map(unit).collect(), Vec::new())
-        }
-        Redundancy::Ec(ec) => {
-            let (mut units, mut without) = (Vec::new(), Vec::new());
-            for (number, range) in ec.groups(data).enumerate() {
-                let Some(first) = parity(number, ec) else {
-                    without.push(number as u32);
-                    continue;
-                };
-                units.push(Unit {
-                    number: number as u32,
-                    group: Some((ec, range.len())),
-                    shards: range.chain(first..first + ec.parity()).collect(),
-                });
-            }
-            (units, without)
-        }
-    }
 }
 
 /// Rows and holders of chunks: one question a chunk.

@@ -3,66 +3,35 @@
 use super::conversions;
 use super::error::Error;
 use potluck_core::chunk::{ChunkName, Digest};
-use potluck_core::erasure::Ec;
 use potluck_core::ids::VersionId;
 use potluck_core::policy::Redundancy;
 use potluck_core::recipe::{self, Entry};
+use potluck_pool::redundancy::Version;
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-/// A version without its content.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Version {
-    /// Its number.
-    pub id: VersionId,
-    /// Plaintext bytes.
-    pub size: u64,
-    /// Digest of the plaintext.
-    pub digest: Digest,
-    /// Modification time at the source.
-    pub mtime_ms: i64,
-    /// Whether its owner may execute it.
-    pub executable: bool,
-    /// Plaintext bytes per chunk.
-    pub chunk_size: u32,
-    /// Copies that its policy asks for.
-    pub copies: u32,
-    /// Its erasure code, instead of copies.
-    pub ec: Option<Ec>,
-    /// What it is being changed to.
-    pub goal: Option<Redundancy>,
-    /// Since when all its redundancy is there, wall time.
-    pub safe_wall_ms: Option<i64>,
-    /// Chunks in its recipe.
-    pub chunks: u64,
-    /// Whether the content lives in the catalog.
-    pub inline: bool,
-}
-
-/// The columns of [`Version::of_row`], for queries that join `versions AS v`.
+/// The columns of [`of_row`], for queries that join `versions AS v`.
 pub const COLUMNS: &str = "v.id, v.size, v.digest, v.mtime_ms, v.executable, v.chunk_size, v.copies, v.chunks, v.inline IS NOT NULL, v.ec, v.goal, v.safe_wall_ms";
 
-impl Version {
-    /// Reads [`COLUMNS`] from column `at` on; `None` where the join found no version.
-    pub fn of_row(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Self>> {
-        let Some(id) = row.get::<_, Option<i64>>(at)? else { return Ok(None) };
-        Ok(Some(Self {
-            id: VersionId(id as u64),
-            size: row.get::<_, i64>(at + 1)? as u64,
-            digest: Digest(row.get(at + 2)?),
-            mtime_ms: row.get(at + 3)?,
-            executable: row.get(at + 4)?,
-            chunk_size: row.get(at + 5)?,
-            copies: row.get(at + 6)?,
-            chunks: row.get::<_, i64>(at + 7)? as u64,
-            inline: row.get(at + 8)?,
-            ec: parsed(row, at + 9, |text| text.parse().map_err(|why| format!("{why}")))?,
-            goal: parsed(row, at + 10, |text| {
-                serde_json::from_str(text).map_err(|why| why.to_string())
-            })?,
-            safe_wall_ms: row.get(at + 11)?,
-        }))
-    }
+/// Reads [`COLUMNS`] from column `at` on; `None` where the join found no version.
+pub fn of_row(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Version>> {
+    let Some(id) = row.get::<_, Option<i64>>(at)? else { return Ok(None) };
+    Ok(Some(Version {
+        id: VersionId(id as u64),
+        size: row.get::<_, i64>(at + 1)? as u64,
+        digest: Digest(row.get(at + 2)?),
+        mtime_ms: row.get(at + 3)?,
+        executable: row.get(at + 4)?,
+        chunk_size: row.get(at + 5)?,
+        copies: row.get(at + 6)?,
+        chunks: row.get::<_, i64>(at + 7)? as u64,
+        inline: row.get(at + 8)?,
+        ec: parsed(row, at + 9, |text| text.parse().map_err(|why| format!("{why}")))?,
+        goal: parsed(row, at + 10, |text| {
+            serde_json::from_str(text).map_err(|why| why.to_string())
+        })?,
+        safe_wall_ms: row.get(at + 11)?,
+    }))
 }
 
 fn parsed<T>(
@@ -73,16 +42,6 @@ fn parsed<T>(
     let text: Option<String> = row.get(at)?;
     let parsed = text.map(|text| parse(&text)).transpose();
     parsed.map_err(|why| rusqlite::Error::FromSqlConversionFailure(at, Type::Text, why.into()))
-}
-
-impl Version {
-    /// What keeps it.
-    pub fn redundancy(&self) -> Redundancy {
-        match self.ec {
-            Some(ec) => Redundancy::Ec(ec),
-            None => Redundancy::Copies(self.copies),
-        }
-    }
 }
 
 /// The version with a number, which must be there because an entry names it.
@@ -166,7 +125,7 @@ pub fn set_redundancy(
 pub fn find(db: &Connection, id: VersionId) -> Result<Option<Version>, Error> {
     let found = db
         .prepare_cached(&format!("SELECT {COLUMNS} FROM versions AS v WHERE v.id = ?1"))?
-        .query_row([id.0 as i64], |row| Version::of_row(row, 0));
+        .query_row([id.0 as i64], |row| of_row(row, 0));
     Ok(found.optional()?.flatten())
 }
 

@@ -3,18 +3,20 @@
 //! Each file is first looked at and only then put, so that one that is refused leaves no trace and
 //! the others of its transaction go on.
 
-use super::chunks::{Book, InUseAgain};
+use super::chunks::Book;
 use super::commit::PreparedChunk;
 use super::dir_policies;
 use super::entries::{self, DirId, Place};
 use super::error::Error;
 use super::journal::{self, Op};
 use super::spaces::{self, Space, Sums};
-use super::versions::{self, Version};
+use super::versions;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Redundancy;
+use potluck_pool::InUseAgain;
+use potluck_pool::redundancy::Version;
 use potluck_wire::control::Condition;
 use rusqlite::Connection;
 use std::collections::HashMap;

@@ -2,7 +2,8 @@
 
 use super::entries::{DirId, Found, Place};
 use super::error::Error;
-use super::versions::{COLUMNS, Version};
+use super::versions::{self, COLUMNS};
+use potluck_pool::redundancy::Version;
 use rusqlite::{Connection, params};
 use std::collections::VecDeque;
 
@@ -139,7 +140,7 @@ fn fetch(db: &Connection, level: &mut Level) -> Result<(), Error> {
         level.after = name;
         let what = match found.place {
             Place::Dir(dir) => What::Dir(dir),
-            Place::File(version) => match Version::of_row(row, 4) {
+            Place::File(version) => match versions::of_row(row, 4) {
                 Ok(Some(version)) => What::File(Box::new(version)),
                 unreadable => {
                     let why = match unreadable {

@@ -191,8 +191,8 @@ fn need(files: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::survey::{Blocked, Moving};
     use potluck_core::policy::Redundancy;
+    use potluck_pool::redundancy::{Blocked, Moving};
 
     #[test]
     fn what_may_go_is_said_with_what_stands_in_the_way() {

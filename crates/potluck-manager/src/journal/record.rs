@@ -4,13 +4,13 @@
 //! the file: what belongs to a version goes before it in records of its own.
 
 use crate::catalog::members::Member;
-use crate::catalog::versions::Version;
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::erasure::Ec;
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{Override, Policy, Redundancy};
 use potluck_core::seal::SpaceKey;
+use potluck_pool::redundancy::Version;
 use potluck_wire::packed::{Blob, Packed};
 use serde::{Deserialize, Serialize};
 

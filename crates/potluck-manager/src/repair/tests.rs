@@ -3,7 +3,6 @@
 use super::{Due, Kept, RETRY, answered, look_once};
 use crate::catalog::conversions::Encoded;
 use crate::catalog::{Durability, spaces};
-use crate::pool::Purpose;
 use crate::service::Service;
 use crate::survey::{self, Haste};
 use crate::{Manager, ManagerConfig, init};
@@ -11,6 +10,7 @@ use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_core::policy::Policy;
+use potluck_pool::redundancy::Purpose;
 use potluck_wire::control::{Order, OrderOutcome, OrderResult};
 use potluck_wire::env::Env;
 use potluck_wire::tls::install_provider;

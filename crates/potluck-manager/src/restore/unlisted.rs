@@ -1,10 +1,11 @@
 //! Which files cannot be read from the chunks that donors listed.
 
 use crate::catalog::Error;
-use crate::catalog::units::{self, Met, Unit};
+use crate::catalog::units::{self, Met};
 use crate::catalog::walk::Walk;
 use potluck_core::chunk::ChunkName;
 use potluck_core::path::SYSTEM_SPACE;
+use potluck_pool::redundancy::Unit;
 use rusqlite::Connection;
 use serde::Serialize;
 use std::collections::{BTreeSet, HashSet};

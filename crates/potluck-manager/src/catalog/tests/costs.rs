@@ -3,8 +3,8 @@
 use super::files::{Fixture, chunk, coded, donors_there, file, path};
 use crate::catalog::commit::PreparedFile;
 use crate::catalog::{open, placements};
-use crate::survey::Findings;
 use potluck_core::ids::DonorId;
+use potluck_pool::redundancy::Findings;
 use potluck_wire::control::Holding;
 use std::time::Duration;
 

@@ -4,13 +4,13 @@ use super::files::{Fixture, arrives, chunk, coded, file};
 use crate::catalog::commit::PreparedFile;
 use crate::catalog::{donors, placements, units, versions};
 use crate::converting::arrive_some;
-use crate::pool::{Giving, Standings};
-use crate::survey::{Excess, Findings};
 use crate::trim::can_go;
 use potluck_core::chunk::{ChunkKind, ChunkName};
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_core::policy::Redundancy;
+use potluck_pool::redundancy::{Excess, Findings};
+use potluck_pool::{Giving, Standings};
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -2,10 +2,8 @@
 
 use crate::catalog::commit::{self, Batch, Outcome, PreparedChunk, PreparedFile, Refused};
 use crate::catalog::sessions::{self, StoredSession};
-use crate::catalog::versions::Version;
 use crate::catalog::{Error, schema, spaces, units};
-use crate::pool::{Limits, Pool};
-use crate::survey::{self, Findings};
+use crate::survey;
 use potluck_core::chunk::{ChunkName, DEFAULT_CHUNK, Digest, FileDigest};
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, Incarnation, MemberId, SessionId, SpaceId, VersionId};
@@ -13,6 +11,9 @@ use potluck_core::path::PoolPath;
 use potluck_core::placement::Plan;
 use potluck_core::policy::{AckLevel, Mirror, Policy, Redundancy};
 use potluck_core::recipe::{self, Entry, PAGE_ENTRIES};
+use potluck_pool::redundancy::Findings;
+use potluck_pool::redundancy::Version;
+use potluck_pool::{Limits, Pool};
 use potluck_wire::addresses::Addresses;
 use potluck_wire::control::{Condition, Register};
 use potluck_wire::ticket::Secret;
@@ -142,7 +143,7 @@ impl Fixture {
     /// Surveys everything as a manager does, but without rests.
     pub fn survey(&self, mut findings: Findings) -> Findings {
         for root in units::roots(&self.db).expect("spaces") {
-            findings.enter(&root, Redundancy::Copies(2));
+            findings.enter(&root.name, Redundancy::Copies(2));
             let mut cursor: Option<String> = None;
             loop {
                 let page = self.db.unchecked_transaction().expect("a snapshot");

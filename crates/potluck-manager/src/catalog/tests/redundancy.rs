@@ -3,10 +3,10 @@ use crate::catalog::commit::{PreparedFile, Refused};
 use crate::catalog::conversions::{self, Encoded};
 use crate::catalog::placements::{self, Told};
 use crate::catalog::{Error, chunks, gc, names, open, units, versions};
-use crate::pool::Giving;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_core::policy::{Mirror, Redundancy};
+use potluck_pool::Giving;
 use std::time::Duration;
 
 const WHEN: names::When = names::When { pool_ms: 50, wall_ms: 0 };

@@ -1,14 +1,12 @@
 //! What is put off for what, in a pool where not everything can be done.
 
 use super::{Findings, MAX_QUEUED};
-use crate::catalog::entries::DirId;
-use crate::catalog::units::{Layout, Piece, Root, Unit};
-use crate::catalog::versions::Version;
-use crate::pool::Pool;
-use crate::pool::tests::{at, chunk, pool, register, register_in};
-use crate::survey::judge_file;
+use crate::Pool;
+use crate::redundancy::judge_file;
+use crate::redundancy::layout::{Layout, Piece, Unit, Version};
+use crate::tests::{at, chunk, pool, register, register_in};
 use potluck_core::chunk::{ChunkKind, ChunkName, Digest};
-use potluck_core::ids::{DonorId, Incarnation, SpaceId, VersionId};
+use potluck_core::ids::{DonorId, Incarnation, VersionId};
 use potluck_core::policy::Redundancy;
 use std::collections::BTreeSet;
 
@@ -153,9 +151,8 @@ fn a_file_that_lost_a_copy_on_its_way_to_a_goal_keeps_its_old_promise_when_it_is
 #[test]
 fn of_a_space_with_damaged_files_nothing_is_known_of_this_moment_either() {
     let mut findings = Findings::new(three().standings(at(1.0)));
-    let root = Root { space: SpaceId(1), name: "lab".into(), dir: DirId::ROOT };
-    findings.enter(&root, Redundancy::Copies(2));
-    findings.add_damaged(&root, "a", "a recipe");
+    findings.enter("lab", Redundancy::Copies(2));
+    findings.add_damaged("lab", "a", "a recipe");
     findings.leave();
     let space = &findings.spaces[0];
     assert_eq!((space.tolerates, space.tolerates_now, space.unreadable), (None, None, 1));

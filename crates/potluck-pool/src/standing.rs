@@ -3,7 +3,6 @@
 
 use super::Pool;
 use super::donors::Donor;
-use crate::event_log;
 use potluck_core::chunk::{ChunkName, PARTS};
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, VersionId};
@@ -568,7 +567,7 @@ impl Pool {
 
     /// A donor by its name and its number, for the log.
     pub fn called(&self, donor: DonorId) -> String {
-        event_log::called(&self.named(donor), donor)
+        crate::called(&self.named(donor), donor)
     }
 
     /// What people call a donor.

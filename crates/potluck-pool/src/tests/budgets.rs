@@ -1,9 +1,8 @@
 //! Repair under budgets (promise A3): second for second, and to the byte.
 
 use super::{MIB, at, beat, chunk, pool, register};
-use crate::pool::{Limits, Pool, Purpose};
-use crate::survey::findings::Make;
-use crate::survey::{Findings, Job, ShardAt};
+use crate::redundancy::{Findings, Job, Make, Purpose, ShardAt};
+use crate::{Limits, Pool};
 use potluck_core::chunk::{ChunkKind, ChunkName};
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_wire::control::Order;

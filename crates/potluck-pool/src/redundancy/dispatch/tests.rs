@@ -1,11 +1,11 @@
 //! What waits, what is given up, and what is said of it.
 
-use super::queue::Sums;
 use super::{Purpose, UNREACHABLE};
-use crate::pool::tests::{MIB, at, beat, chunk, pool, register};
-use crate::pool::{Limits, Pool};
-use crate::survey::findings::Make;
-use crate::survey::{Encode, Findings, Job, ShardAt};
+use crate::redundancy::Make;
+use crate::redundancy::queue::Sums;
+use crate::redundancy::{Encode, Findings, Job, ShardAt};
+use crate::tests::{MIB, at, beat, chunk, pool, register};
+use crate::{Limits, Pool};
 use potluck_core::chunk::{ChunkKind, ChunkName};
 use potluck_core::ids::{DonorId, Incarnation, VersionId};
 use potluck_wire::control::{Holding, Order};

@@ -3,7 +3,7 @@
 mod budgets;
 
 use super::{Enlisted, Limits, NewSession, NoSession, PageDone, Pool};
-use crate::catalog::chunks::InUseAgain;
+use crate::InUseAgain;
 use potluck_core::budget::DiskState;
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;

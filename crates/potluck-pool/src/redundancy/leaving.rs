@@ -1,9 +1,9 @@
 //! What leaves donors, as a survey finds it.
 
-use super::findings::{Findings, Job};
-use crate::catalog::units::Piece;
-use crate::catalog::versions::Version;
-use crate::pool::Standing;
+use super::assess::{Findings, Job};
+use super::layout::Piece;
+use super::layout::Version;
+use crate::Standing;
 use potluck_core::policy::Redundancy;
 use potluck_core::repair_plan::Worth;
 

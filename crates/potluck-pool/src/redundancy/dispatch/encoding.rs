@@ -2,8 +2,8 @@
 //! and are believed when they agree.
 
 use super::{Handed, LEFT_ALONE, Purpose, Round};
-use crate::pool::Pool;
-use crate::survey::{self, Encode, ShardAt};
+use crate::Pool;
+use crate::redundancy::{Encode, ShardAt};
 use potluck_core::clock::Tick;
 use potluck_core::erasure::Ec;
 use potluck_core::ids::{DonorId, VersionId};
@@ -95,17 +95,13 @@ impl Encodings {
 
     /// The stored bytes of the parity that nobody was asked for yet.
     pub(super) fn waiting_bytes(&self) -> u64 {
-        self.waiting.iter().map(parity_bytes).sum()
+        self.waiting.iter().map(Encode::parity_bytes).sum()
     }
 
     /// Groups of which an answer is awaited.
     pub fn awaited(&self) -> BTreeSet<Group> {
         self.out.keys().copied().collect()
     }
-}
-
-pub(super) fn parity_bytes(group: &Encode) -> u64 {
-    survey::parity_bytes(group.longest(), group.ec)
 }
 
 impl Pool {
@@ -129,7 +125,7 @@ impl Pool {
         if self.repairs.encodings.out.contains_key(&key) {
             return None;
         }
-        let bytes = parity_bytes(&group);
+        let bytes = group.parity_bytes();
         let mut able: Vec<Helper> =
             round.takers.iter().filter(|taker| taker.free >= bytes).cloned().collect();
         if let Some(differed) = self.repairs.encodings.differed.get(&key)

@@ -1,6 +1,6 @@
 //! Copies that may be too many, and who can do without them.
 
-use crate::pool::{Rule, Standing};
+use crate::{Rule, Standing};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_core::policy::Redundancy;

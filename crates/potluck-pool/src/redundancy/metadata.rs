@@ -5,11 +5,11 @@
 //! apart as those donors are: of three copies in two rooms each room has one, and with all of a pool
 //! in one room, or on the disks of one machine, two copies there are still better than one.
 
-use super::file::{File, copies, judged};
-use super::findings::{Findings, Look};
-use crate::catalog::units::{Layout, Unit};
-use crate::catalog::versions::Version;
-use crate::pool::Standings;
+use super::assess::{Findings, Look};
+use super::judge::{File, copies, judged};
+use super::layout::Version;
+use super::layout::{Layout, Unit};
+use crate::Standings;
 use potluck_core::chunk::ChunkKind;
 use potluck_core::ids::VersionId;
 use potluck_core::repair_plan::{Copy, Domain, Judged};
@@ -151,9 +151,9 @@ impl Findings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::units::Piece;
-    use crate::pool::tests::{at, chunk, pool, register, register_in};
-    use crate::pool::{Giving, Pool};
+    use crate::redundancy::Piece;
+    use crate::tests::{at, chunk, pool, register, register_in};
+    use crate::{Giving, Pool};
     use potluck_core::chunk::Digest;
     use potluck_core::clock::Tick;
     use potluck_core::ids::{DonorId, Incarnation};

@@ -1,7 +1,7 @@
 //! Who would take the copies that a survey finds lacking, as far as there is room for all of them.
 
-use super::findings::{Job, Make, ShardAt};
-use crate::pool::{Standing, Standings};
+use super::assess::{Job, Make, ShardAt};
+use crate::{Standing, Standings};
 use potluck_core::ids::DonorId;
 use potluck_core::repair_plan::Domain;
 

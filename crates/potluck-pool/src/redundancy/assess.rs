@@ -1,13 +1,13 @@
 //! What a survey finds.
 
+use super::dispatch::Group;
 use super::excess::{Excess, Ground, MAX_EXCESS, MAX_VOTES, Vote};
-use super::file::{File, copies, goal_is_there, judged, least};
+use super::judge::{File, copies, goal_is_there, judged, least};
+use super::layout::{Layout, Unit, Version};
 use super::leaving::{Blocked, Moving};
 use super::metadata::Metadata;
 use super::takers::Takers;
-use crate::catalog::units::{Layout, Root, Unit};
-use crate::catalog::versions::Version;
-use crate::pool::{Group, Rule, Standings};
+use crate::{Rule, Standings};
 use potluck_core::chunk::{ChunkKind, ChunkName};
 use potluck_core::erasure::Ec;
 use potluck_core::ids::{DonorId, VersionId};
@@ -121,6 +121,11 @@ impl Encode {
     /// The group, in its code.
     pub fn key(&self) -> Group {
         (self.version, self.ec, self.group)
+    }
+
+    /// The stored bytes of its parity.
+    pub fn parity_bytes(&self) -> u64 {
+        parity_bytes(self.longest(), self.ec)
     }
 
     /// The stored bytes of its longest chunk, which each chunk of parity has.
@@ -271,18 +276,18 @@ impl Findings {
     }
 
     /// Files that are added from now on are of this space.
-    pub fn walk(&mut self, root: &Root) {
-        self.own = root.name == SYSTEM_SPACE;
+    pub fn walk(&mut self, space: &str) {
+        self.own = space == SYSTEM_SPACE;
     }
 
     /// The next space is walked.
-    pub fn enter(&mut self, root: &Root, policy: Redundancy) {
-        self.walk(root);
+    pub fn enter(&mut self, space: &str, policy: Redundancy) {
+        self.walk(space);
         if self.own {
             return;
         }
         self.spaces.push(SpaceHealth {
-            name: root.name.clone(),
+            name: space.to_owned(),
             policy: Some(policy),
             tolerates: Some(u32::MAX),
             tolerates_now: Some(u32::MAX),
@@ -356,9 +361,9 @@ impl Findings {
 
     /// A file of the space entered last whose records are damaged. It counts as one that cannot be
     /// read.
-    pub fn add_damaged(&mut self, root: &Root, path: &str, why: &str) {
+    pub fn add_damaged(&mut self, space: &str, path: &str, why: &str) {
         if self.damaged.files == 0 {
-            self.damaged.first = format!("pot://{}/{path} ({why})", root.name);
+            self.damaged.first = format!("pot://{space}/{path} ({why})");
         }
         self.damaged.files += 1;
         if let Some(space) = self.spaces.last_mut() {

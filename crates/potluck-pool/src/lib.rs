@@ -13,7 +13,7 @@ mod offered;
 mod orders;
 mod parking;
 mod reach;
-mod repairs;
+pub mod redundancy;
 mod sessions;
 mod standing;
 mod trials;
@@ -22,13 +22,10 @@ mod uncommitted;
 
 pub use donors::{Contact, Enlisted};
 pub use inventory::{OutOfOrder, PageDone};
-pub use repairs::{Group, Purpose, Repairs};
 pub use sessions::{Ending, MANAGER, NewSession, NoSession, Ticketed};
 pub use standing::{Changes, Giving, Record, Rule, Standing, Standings, Switch};
 pub use trials::Verdict;
 
-use crate::catalog::chunks::InUseAgain;
-use crate::config::ManagerConfig;
 use donors::Donors;
 use expected::Expected;
 use given_up::GivenUp;
@@ -39,6 +36,7 @@ use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, Incarnation, SessionId};
 use potluck_core::reservation::Ledger;
 use potluck_wire::control::{Heartbeat, Order};
+use redundancy::Repairs;
 use sessions::Session;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -61,20 +59,6 @@ pub struct Limits {
     pub repair_rate: u64,
     /// … and asks of one donor.
     pub repair_donor_rate: u64,
-}
-
-impl Limits {
-    /// Those of a configuration.
-    pub fn of(config: &ManagerConfig) -> Self {
-        Self {
-            lease: config.lease,
-            suspect_after: config.suspect_after,
-            silent_after: config.silent_after,
-            grace: config.repair_grace,
-            repair_rate: config.repair_rate,
-            repair_donor_rate: config.repair_donor_rate,
-        }
-    }
 }
 
 /// The soft state of a manager.
@@ -119,6 +103,16 @@ impl Decided {
     pub fn has(&self, chunk: &ChunkName, donor: DonorId) -> bool {
         self.0.get(chunk).is_some_and(|counts| counts.iter().any(|(other, _)| *other == donor))
     }
+}
+
+/// Chunks that a commit brought back into use, and what must be done about them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct InUseAgain {
+    /// Condemned before: orders to delete them are void.
+    pub condemned: Vec<ChunkName>,
+    /// Perhaps on a donor, from a session that ended: only garbage collection would have asked, so
+    /// somebody must ask now, or the copy would lie there uncounted.
+    pub assumed: Vec<(DonorId, ChunkName)>,
 }
 
 impl Pool {
@@ -268,5 +262,10 @@ impl Pool {
     }
 }
 
+/// A donor by its name and its number, as people are told.
+pub fn called(name: &str, number: DonorId) -> String {
+    format!("donor {name} ({number})")
+}
+
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;

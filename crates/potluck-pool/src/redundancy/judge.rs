@@ -1,9 +1,9 @@
 //! How safe one file is: the one judgement that surveys, `stat` and `fsck` share, so that they never
 //! disagree.
 
-use crate::catalog::units::{Layout, Piece, Unit};
-use crate::catalog::versions::Version;
-use crate::pool::Standings;
+use super::layout::Version;
+use super::layout::{Layout, Piece, Unit};
+use crate::Standings;
 use potluck_core::ids::DonorId;
 use potluck_core::repair_plan::{Copy, Judged, Worth, judge};
 use potluck_wire::control::{ChunkFacts, Health, MirrorState, Standing};

@@ -1,23 +1,22 @@
 //! Repair as it is under way: what waits to be made, who makes it, and at which rate.
 
 mod encoding;
-mod queue;
 mod state;
 
 pub use encoding::Group;
 
-use super::Pool;
-use super::donors::Contact;
-use super::numbered::Numbered;
-use crate::survey::{Encode, Findings, Job, ShardAt};
-use encoding::{Encodings, parity_bytes};
+use super::queue::{Counted, Queue, Sums};
+use super::{Encode, Findings, Job, ShardAt};
+use crate::Pool;
+use crate::donors::Contact;
+use crate::numbered::Numbered;
+use encoding::Encodings;
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_core::policy::AckLevel;
 use potluck_core::repair_plan::{Bucket, Helper, NoTarget, by_burden, target};
 use potluck_wire::control::{Order, Shard, Source};
-use queue::{Counted, Queue, Sums};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -304,7 +303,7 @@ impl Repairs {
             }
             Purpose::Encode { group, reads, .. } => {
                 self.encodings.landed(group);
-                (reads, parity_bytes(group))
+                (reads, group.parity_bytes())
             }
             Purpose::Probe { .. } | Purpose::Audit { .. } | Purpose::Scrub => return,
         };
@@ -647,7 +646,7 @@ impl Pool {
     }
 
     /// Nothing said to the donor's earlier life holds.
-    pub(super) fn forget_numbered(&mut self, donor: DonorId) {
+    pub(crate) fn forget_numbered(&mut self, donor: DonorId) {
         for flight in self.repairs.orders.forget(donor) {
             self.repairs.landed(donor, &flight.purpose);
         }
@@ -667,7 +666,7 @@ impl Pool {
 
     /// A donor computed a group's parity, and holds it.
     pub fn parity_made(&mut self, group: &Encode, now: Tick) {
-        self.repairs.wrote(parity_bytes(group), now);
+        self.repairs.wrote(group.parity_bytes(), now);
     }
 
     /// Has a donor read back all it holds.
