@@ -6,7 +6,7 @@ use crate::service::Service;
 use crate::store::{Cursor, Store};
 use potluck_core::chunk::{ChunkKind, ChunkName, Digest};
 use potluck_wire::bulk::PIECE;
-use potluck_wire::control::{Holding, OrderFault, OrderOutcome};
+use potluck_wire::control::{Holding, TaskFault, TaskOutcome};
 use potluck_wire::packed::Packed;
 use std::io;
 use std::sync::Arc;
@@ -23,9 +23,9 @@ pub(crate) fn audit(
     offset: u32,
     len: u32,
 ) -> Result<Digest, Fault> {
-    let found = store.find(chunk)?.ok_or(Fault::here(OrderFault::NotHere))?;
+    let found = store.find(chunk)?.ok_or(Fault::here(TaskFault::NotHere))?;
     if u64::from(offset) + u64::from(len) > u64::from(found.len) {
-        return Err(Fault::here(OrderFault::NotHere));
+        return Err(Fault::here(TaskFault::NotHere));
     }
     let mut hasher = blake3::Hasher::new_keyed(&key.0);
     let mut piece = vec![0; PIECE.min(len as usize)];
@@ -35,7 +35,7 @@ pub(crate) fn audit(
         let read = read_exact_at(&*found.file, &mut piece[..want], u64::from(offset) + at as u64);
         read.map_err(|why| {
             tracing::warn!("cannot read chunk {chunk}: {why}");
-            Fault::here(OrderFault::Disk)
+            Fault::here(TaskFault::Disk)
         })?;
         hasher.update(&piece[..want]);
         at += want;
@@ -44,7 +44,7 @@ pub(crate) fn audit(
 }
 
 /// Lists all chunks that are not data.
-pub(crate) async fn describe(service: &Service) -> Result<OrderOutcome, Fault> {
+pub(crate) async fn describe(service: &Service) -> Result<TaskOutcome, Fault> {
     let (mut journal, mut checkpoints) = (Vec::new(), Vec::new());
     let mut cursor = Some(Cursor::default());
     while let Some(at) = cursor {
@@ -52,7 +52,7 @@ pub(crate) async fn describe(service: &Service) -> Result<OrderOutcome, Fault> {
         let listed = service.env.offload.run(move || kinds_of(&store, at)).await;
         let (kinds, next) = listed.map_err(|why| {
             tracing::warn!("cannot list the store: {why}");
-            Fault::here(OrderFault::Disk)
+            Fault::here(TaskFault::Disk)
         })?;
         for (holding, kind) in kinds {
             match kind {
@@ -64,7 +64,7 @@ pub(crate) async fn describe(service: &Service) -> Result<OrderOutcome, Fault> {
         cursor = next;
         tokio::task::yield_now().await;
     }
-    Ok(OrderOutcome::Described { journal: Packed(journal), checkpoints: Packed(checkpoints) })
+    Ok(TaskOutcome::Described { journal: Packed(journal), checkpoints: Packed(checkpoints) })
 }
 
 type Kinds = Vec<(Holding, ChunkKind)>;

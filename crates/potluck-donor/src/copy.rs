@@ -8,7 +8,7 @@ use crate::store::{Origin, TRAILER};
 use potluck_core::chunk::{ChunkKind, ChunkName, Verifier};
 use potluck_core::policy::AckLevel;
 use potluck_wire::bulk::PIECE;
-use potluck_wire::control::{OrderFault, Source};
+use potluck_wire::control::{Source, TaskFault};
 use std::time::Duration;
 
 /// How long a chunk may take over its bytes: a source that sends hardly anything must not hold up
@@ -43,7 +43,7 @@ pub(crate) async fn copy(service: &Service, wanted: &Wanted, from: &[Source]) ->
     for source in from {
         let copying =
             tokio::time::timeout(deadline(wanted.len), copy_from(service, wanted, source));
-        let late = Fault::of(source.donor, OrderFault::SourceAway);
+        let late = Fault::of(source.donor, TaskFault::SourceAway);
         match copying.await.unwrap_or(Err(late)) {
             Ok(()) => return Ok(()),
             Err(fault @ Fault { donor: None, .. }) => return Err(fault),
@@ -53,7 +53,7 @@ pub(crate) async fn copy(service: &Service, wanted: &Wanted, from: &[Source]) ->
             }
         }
     }
-    Err(worst.unwrap_or(Fault::here(OrderFault::SourceMissing)))
+    Err(worst.unwrap_or(Fault::here(TaskFault::SourceMissing)))
 }
 
 async fn copy_from(service: &Service, wanted: &Wanted, source: &Source) -> Result<(), Fault> {
@@ -70,7 +70,7 @@ async fn copy_from(service: &Service, wanted: &Wanted, source: &Source) -> Resul
     fetch.next(&mut piece[..left]).await?;
     fetch.done();
     let last = &mut piece[..left + TRAILER];
-    let placed = incoming.place(last, Origin::order(kind), ack);
+    let placed = incoming.place(last, Origin::task(kind), ack);
     placed.map(drop).map_err(|why| not_placed(why, Some(source.donor)))
 }
 
@@ -92,8 +92,8 @@ pub(crate) async fn probe(
             }
         }
         fetch.done();
-        verifier.finish().map_err(|_| Fault::of(source.donor, OrderFault::SourceWrong))
+        verifier.finish().map_err(|_| Fault::of(source.donor, TaskFault::SourceWrong))
     };
-    let late = Fault::of(source.donor, OrderFault::SourceAway);
+    let late = Fault::of(source.donor, TaskFault::SourceAway);
     tokio::time::timeout(deadline(len), probing).await.unwrap_or(Err(late))
 }

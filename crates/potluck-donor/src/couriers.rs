@@ -7,7 +7,7 @@ use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
 use potluck_wire::addresses::Addresses;
 use potluck_wire::bulk::Status;
-use potluck_wire::control::{OrderFault, Source};
+use potluck_wire::control::{Source, TaskFault};
 use potluck_wire::courier::{Courier, CourierError};
 use potluck_wire::env::Env;
 use std::sync::{Mutex, MutexGuard};
@@ -172,13 +172,13 @@ fn fault(source: &Source, why: &CourierError) -> Fault {
     Fault::of(source.donor, fault_of(why))
 }
 
-fn fault_of(why: &CourierError) -> OrderFault {
+fn fault_of(why: &CourierError) -> TaskFault {
     match why {
-        CourierError::Refused(Status::NotFound) => OrderFault::SourceMissing,
-        CourierError::WrongBytes => OrderFault::SourceWrong,
+        CourierError::Refused(Status::NotFound) => TaskFault::SourceMissing,
+        CourierError::WrongBytes => TaskFault::SourceWrong,
         CourierError::Open(_)
         | CourierError::Broken(_)
         | CourierError::Silent
-        | CourierError::Refused(_) => OrderFault::SourceAway,
+        | CourierError::Refused(_) => TaskFault::SourceAway,
     }
 }

@@ -1,26 +1,26 @@
-//! Why an order of the manager was not carried out.
+//! Why a task of the manager was not carried out.
 
 use crate::store::{NotPlaced, Refusal};
 use potluck_core::ids::DonorId;
-use potluck_wire::control::{OrderFault, OrderOutcome};
+use potluck_wire::control::{TaskFault, TaskOutcome};
 
-/// Why an order was not carried out.
+/// Why a task was not carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fault {
     /// Why.
-    pub why: OrderFault,
+    pub why: TaskFault,
     /// Which donor was at fault; `None` when it was this one.
     pub donor: Option<DonorId>,
 }
 
 impl Fault {
     /// Another donor's.
-    pub fn of(donor: DonorId, why: OrderFault) -> Self {
+    pub fn of(donor: DonorId, why: TaskFault) -> Self {
         Self { why, donor: Some(donor) }
     }
 
     /// Ours.
-    pub fn here(why: OrderFault) -> Self {
+    pub fn here(why: TaskFault) -> Self {
         Self { why, donor: None }
     }
 
@@ -28,8 +28,8 @@ impl Fault {
     /// before an absence.
     pub fn or_worse(self, other: Self) -> Self {
         let rank = |fault: &Self| match fault.why {
-            OrderFault::SourceWrong => 2,
-            OrderFault::SourceMissing => 1,
+            TaskFault::SourceWrong => 2,
+            TaskFault::SourceMissing => 1,
             _ => 0,
         };
         if rank(&other) > rank(&self) { other } else { self }
@@ -39,14 +39,14 @@ impl Fault {
 impl From<Refusal> for Fault {
     fn from(refusal: Refusal) -> Self {
         Self::here(match refusal {
-            Refusal::Full => OrderFault::Full,
-            Refusal::Disk => OrderFault::Disk,
-            Refusal::Lost => OrderFault::NotHere,
+            Refusal::Full => TaskFault::Full,
+            Refusal::Disk => TaskFault::Disk,
+            Refusal::Lost => TaskFault::NotHere,
         })
     }
 }
 
-impl From<Fault> for OrderOutcome {
+impl From<Fault> for TaskOutcome {
     fn from(fault: Fault) -> Self {
         Self::Failed { why: fault.why, donor: fault.donor }
     }
@@ -56,7 +56,7 @@ impl From<Fault> for OrderOutcome {
 pub(crate) fn not_placed(why: NotPlaced, donor: Option<DonorId>) -> Fault {
     match (why, donor) {
         (NotPlaced::Refused(refusal), _) => refusal.into(),
-        (NotPlaced::Mismatch, Some(donor)) => Fault::of(donor, OrderFault::SourceWrong),
-        (NotPlaced::Mismatch, None) => Fault::here(OrderFault::WrongResult),
+        (NotPlaced::Mismatch, Some(donor)) => Fault::of(donor, TaskFault::SourceWrong),
+        (NotPlaced::Mismatch, None) => Fault::here(TaskFault::WrongResult),
     }
 }

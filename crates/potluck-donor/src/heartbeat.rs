@@ -1,19 +1,15 @@
 //! The donor's side of the control plane: it registers, lists what it holds, and reports each
-//! second; orders come back in the answers. One call at a time, so that the manager hears of every
+//! second; tasks and chunk orders come back in the replies. One call at a time, so that the manager hears of every
 //! change in the order it happened: a page of the inventory is listed and sent before any change
 //! made after it is reported.
 
-mod orders;
-
-pub(crate) use orders::Orders;
-
 use crate::disk::Disk;
-use crate::errands::Errands;
 use crate::load::Sampler;
 use crate::service::Service;
 use crate::standing::ManagerLife;
 use crate::state::State;
 use crate::store::Cursor;
+use crate::tasks::Tasks;
 use potluck_core::budget::DiskState;
 use potluck_core::clock::Tick;
 use potluck_core::entropy::Entropy;
@@ -33,7 +29,7 @@ use tokio::sync::watch;
 
 /// From one heartbeat to the next.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// The same when results of orders wait.
+/// From one heartbeat to the next when results of tasks wait.
 const SHORTEST: Duration = Duration::from_millis(200);
 /// The first pause after a call failed; doubles up to [`MAX_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
@@ -57,14 +53,6 @@ pub(crate) struct About {
     pub label: Option<String>,
     /// How long it may be silent before repair begins.
     pub grace: Option<Duration>,
-}
-
-/// Where orders go.
-pub(crate) struct Tasks {
-    /// What to do with chunks here; a heartbeat's lists show that it was done.
-    pub orders: Arc<Orders>,
-    /// Numbered orders.
-    pub errands: Arc<Errands>,
 }
 
 /// Keeps the manager informed.
@@ -116,7 +104,6 @@ impl Heart {
         caller: Caller,
         state: State,
         about: watch::Receiver<About>,
-        tasks: Tasks,
     ) -> Self {
         let sampler = Some(Sampler::new(&*disk, service.env.clock.clone()));
         let noted = (service.env.clock.now(), state.heard_changes());
@@ -127,7 +114,7 @@ impl Heart {
             state,
             about,
             sampler,
-            tasks,
+            tasks: Tasks::default(),
             registered: false,
             listing: None,
             listed: None,
@@ -191,12 +178,12 @@ impl Heart {
         }
     }
 
-    /// Waits until the next heartbeat is due: in its second, or sooner when an order is answered,
+    /// Waits until the next heartbeat is due: in its second, or sooner when a task is answered,
     /// for the manager may have more of them, or when the terms were changed.
     async fn wait(&mut self, now: Tick) {
         let early = (self.last_beat + SHORTEST).saturating_sub(now);
         let answered = async {
-            self.tasks.errands.some_answered().await;
+            self.tasks.some_answered().await;
             tokio::time::sleep(early).await;
         };
         tokio::select! {
@@ -232,7 +219,7 @@ impl Heart {
         let life = (registered.epoch, registered.start);
         self.heard(life, registered.changes).await;
         if self.service.standing.registered(registered.donor, life, registered.now_ms) {
-            self.tasks.errands.forget();
+            self.tasks.forget();
         }
         if self.service.store.changes().overflowed() {
             self.service.store.changes().restart(); // the inventory tells it all
@@ -263,8 +250,8 @@ impl Heart {
             return Ok(()); // nothing counts before the manager has compared it all
         }
         self.service.couriers.close_idle(self.service.env.clock.now());
-        // Before the changes: what an order stored is listed no later than its result.
-        let results = self.tasks.errands.results();
+        // Before the changes: what a task stored is listed no later than its result.
+        let results = self.tasks.results();
         let answered = results.len();
         let batch = store.changes().batch();
         let count = batch.count;
@@ -289,7 +276,7 @@ impl Heart {
         let beat = self.caller.call(&heartbeat).await?;
         self.service.terms.heard(terms);
         store.changes().confirm(count);
-        self.tasks.errands.confirm(answered);
+        self.tasks.confirm(answered);
         if let Some(shown) = beat.manager {
             let caller = self.caller.clone();
             self.service.env.offload.run(move || caller.learn_from_manager(&shown)).await;
@@ -312,9 +299,13 @@ impl Heart {
                 let store = Arc::clone(&self.service.store);
                 self.service.env.offload.run(move || store.clear_aside()).await;
             }
-            let rest = beat.orders.into_iter().filter_map(|order| self.tasks.errands.take(order));
-            self.tasks.orders.take(rest.collect());
-        } else if !beat.orders.is_empty() && self.refused.replace(life) != Some(life) {
+            for task in beat.tasks {
+                self.tasks.take(&self.service, task);
+            }
+            self.service.chunk_orders.take(beat.chunk_orders);
+        } else if !(beat.tasks.is_empty() && beat.chunk_orders.is_empty())
+            && self.refused.replace(life) != Some(life)
+        {
             tracing::error!(
                 "the manager at {} has epoch {}, but another manager of epoch {} was heard before: \
                  it was restored from an old backup, or is not the one in charge. Its orders are \

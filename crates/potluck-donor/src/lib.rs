@@ -9,7 +9,7 @@
 //! - `store`, `reclaim`: chunk files, the cap, and the only code that removes any;
 //! - `serve`: the port, from strangers to sessions; `session`: requests and answers; `socket`: the
 //!   streams under them;
-//! - `errands`: numbered orders of the manager; `copy`, `rebuild`, `couriers`: chunks that come from
+//! - `tasks`: numbered work for the manager; `chunk_orders`: chunks to delete and to verify; `copy`, `rebuild`, `couriers`: chunks that come from
 //!   other donors; `audit`: questions about chunks here; `fault`: why it could not be;
 //! - `mirror`: puts are passed on to other donors; `neighbours`: where those are;
 //! - `scrub`: everything is read back, round after round;
@@ -17,10 +17,10 @@
 //! - `heartbeat`, `load`, `terms`, `state`: what the manager hears, and what outlives a restart.
 
 mod audit;
+mod chunk_orders;
 mod copy;
 mod couriers;
 pub mod disk;
-mod errands;
 mod error;
 mod fault;
 mod heartbeat;
@@ -39,6 +39,7 @@ mod socket;
 mod standing;
 mod state;
 mod store;
+mod tasks;
 mod terms;
 mod tickets;
 
@@ -47,8 +48,7 @@ pub use state::{STATE_FILES, lent_dirs};
 pub use store::{Claiming, Owner, Removed, StoreError, remove as remove_store, stored_chunks};
 
 use disk::Disk;
-use errands::Errands;
-use heartbeat::{About, Heart, Orders, Tasks};
+use heartbeat::{About, Heart};
 use mirror::Later;
 use potluck_core::budget::Limits;
 use potluck_core::entropy::Entropy;
@@ -133,8 +133,6 @@ pub struct Donor {
     service: Arc<Service>,
     door: Arc<Door>,
     heart: Heart,
-    orders: Arc<Orders>,
-    errands: Arc<Errands>,
     disk: Arc<dyn Disk>,
     controls: Controls,
 }
@@ -235,14 +233,10 @@ impl Donor {
 
         let key = state.key().clone();
         let service = Arc::new(Service::new(env, Arc::new(store), key, scrub, caller.clone()));
-        let orders = Arc::new(Orders::default());
-        let errands = Arc::new(Errands::default());
-        let tasks = Tasks { orders: Arc::clone(&orders), errands: Arc::clone(&errands) };
         let (label, grace) = (config.label, config.grace);
         let about = About { told, port: address.port(), label, grace };
         let (about, heard) = watch::channel(about);
-        let heart =
-            Heart::new(Arc::clone(&service), Arc::clone(&disk), caller, state, heard, tasks);
+        let heart = Heart::new(Arc::clone(&service), Arc::clone(&disk), caller, state, heard);
         let controls = Controls { service: Arc::clone(&service), about: Arc::new(about) };
         let door = Door::new(Arc::clone(&service));
         tracing::info!(
@@ -251,7 +245,7 @@ impl Donor {
             controls.about.borrow().told.addresses,
             potluck_wire::version::PRODUCT
         );
-        Ok(Self { address, listener, service, door, heart, orders, errands, disk, controls })
+        Ok(Self { address, listener, service, door, heart, disk, controls })
     }
 
     /// Where it listens.
@@ -272,13 +266,11 @@ impl Donor {
 
     /// Serves until `shutdown` completes, then lets requests in progress finish.
     pub async fn run(mut self, shutdown: impl Future<Output = ()>) -> Result<(), DonorError> {
-        let store = Arc::clone(&self.service.store);
         tokio::select! {
             () = self.controls.follow_addresses(self.address) => {}
             () = Arc::clone(&self.door).accept(self.listener) => {}
             () = self.heart.beat_for_ever() => {}
-            () = self.orders.obey_for_ever(store, self.service.env.clone()) => {}
-            () = self.errands.run_for_ever(Arc::clone(&self.service)) => {}
+            () = self.service.chunk_orders.carry_out_for_ever(&self.service) => {}
             () = self.service.scrub.scrub_for_ever(Arc::clone(&self.service), Arc::clone(&self.disk)) => {}
             () = Later::copy_for_ever(Arc::clone(&self.service)) => {}
             () = shutdown => {}

@@ -11,7 +11,7 @@ use potluck_core::chunk::{ChunkKind, ChunkName, Verifier};
 use potluck_core::erasure::{Codec, Ec};
 use potluck_core::policy::AckLevel;
 use potluck_wire::bulk::PIECE;
-use potluck_wire::control::{OrderFault, Shard};
+use potluck_wire::control::{Shard, TaskFault};
 use std::time::Duration;
 
 /// Where a chunk is in its group, and what else there is of it.
@@ -71,7 +71,7 @@ pub(crate) async fn rebuild(
     if service.store.list_if_held(wanted.chunk, wanted.len, wanted.ack) {
         return Ok(());
     }
-    let impossible = Fault::here(OrderFault::WrongResult);
+    let impossible = Fault::here(TaskFault::WrongResult);
     group.shards.retain(|shard| usize::from(shard.position) != position);
     if position >= group.ec.width() || group.longest().is_none() {
         return Err(impossible);
@@ -83,7 +83,7 @@ pub(crate) async fn rebuild(
         let having = group.shards.iter().filter(|shard| !shard.from.is_empty());
         let chosen: Vec<&Shard> = having.take(need).collect();
         if chosen.len() < need {
-            return Err(worst.unwrap_or(Fault::here(OrderFault::SourceMissing)));
+            return Err(worst.unwrap_or(Fault::here(TaskFault::SourceMissing)));
         }
         let longest = chosen.iter().map(|shard| shard.len).max().unwrap_or(0);
         let rebuilding = rebuild_from(service, wanted, position, &group, &chosen, &codec);
@@ -104,7 +104,7 @@ pub(crate) async fn encode(
     ack: AckLevel,
     mut group: Group,
 ) -> Result<Vec<ChunkName>, Fault> {
-    let impossible = Fault::here(OrderFault::WrongResult);
+    let impossible = Fault::here(TaskFault::WrongResult);
     let longest = group.longest().ok_or(impossible)?;
     group.shards.sort_by_key(|shard| shard.position);
     let places = group.shards.iter().map(|shard| usize::from(shard.position));
@@ -115,7 +115,7 @@ pub(crate) async fn encode(
     let mut worst: Option<Fault> = None;
     loop {
         if group.shards.iter().any(|shard| shard.from.is_empty()) {
-            return Err(worst.unwrap_or(Fault::here(OrderFault::SourceMissing)));
+            return Err(worst.unwrap_or(Fault::here(TaskFault::SourceMissing)));
         }
         let chosen: Vec<&Shard> = group.shards.iter().collect();
         let encoding = encode_from(service, ack, &chosen, longest, &codec);
@@ -147,9 +147,9 @@ async fn in_time<T>(
         Ok(ended) => ended,
         Err(_) => match chosen.first().map(|shard| (shard.position, shard.from[0].donor)) {
             Some((position, donor)) => {
-                Err(Failed { position, fault: Fault::of(donor, OrderFault::SourceAway) })
+                Err(Failed { position, fault: Fault::of(donor, TaskFault::SourceAway) })
             }
-            None => Ok(Err(Fault::here(OrderFault::SourceMissing))),
+            None => Ok(Err(Fault::here(TaskFault::SourceMissing))),
         },
     }
 }
@@ -180,7 +180,7 @@ async fn rebuild_from(
         let kept = len.min((wanted.len as usize).saturating_sub(at));
         let kept = match rebuilt {
             Ok(()) => incoming.append(&out[..kept]).map_err(Fault::from),
-            Err(_) => Err(Fault::here(OrderFault::SourceMissing)),
+            Err(_) => Err(Fault::here(TaskFault::SourceMissing)),
         };
         if let Err(fault) = kept {
             return Ok(Err(fault));
@@ -224,7 +224,7 @@ async fn encode_from(
 }
 
 fn place(incoming: Incoming<'_>, kind: ChunkKind, ack: AckLevel) -> Result<ChunkName, Fault> {
-    let placed = incoming.place(&mut [0; TRAILER], Origin::order(kind), ack);
+    let placed = incoming.place(&mut [0; TRAILER], Origin::task(kind), ack);
     placed.map_err(|why| not_placed(why, None))
 }
 
@@ -265,7 +265,7 @@ fn close(streams: Vec<Stream<'_>>) -> Result<(), Failed> {
         fetch.done();
         verifier.finish().map_err(|_| Failed {
             position: shard.position,
-            fault: Fault::of(donor, OrderFault::SourceWrong),
+            fault: Fault::of(donor, TaskFault::SourceWrong),
         })?;
     }
     Ok(())

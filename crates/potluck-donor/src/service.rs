@@ -1,5 +1,6 @@
 //! What all connections of a donor share.
 
+use crate::chunk_orders::ChunkOrderQueues;
 use crate::couriers::Couriers;
 use crate::metrics::Metrics;
 use crate::mirror::Later;
@@ -10,9 +11,10 @@ use crate::store::Store;
 use crate::terms::Terms;
 use crate::tickets::Tickets;
 use potluck_wire::call::Caller;
-use potluck_wire::env::Env;
+use potluck_wire::env::{Env, Offload};
 use potluck_wire::ticket::Secret;
 use std::sync::{Arc, Mutex};
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 /// What all connections of a donor share.
@@ -28,6 +30,7 @@ pub(crate) struct Service {
     /// Copies that are made after their put was answered.
     pub later: Later,
     pub scrub: Scrub,
+    pub chunk_orders: ChunkOrderQueues,
     pub terms: Terms,
     /// Figures for monitoring.
     pub metrics: Metrics,
@@ -53,6 +56,7 @@ impl Service {
             couriers: Couriers::default(),
             later: Later::default(),
             scrub,
+            chunk_orders: ChunkOrderQueues::default(),
             terms: Terms::default(),
             metrics: Metrics::default(),
             neighbours: Neighbours::new(caller.clone()),
@@ -84,6 +88,23 @@ impl Service {
             biased;
             done = work => Some(done),
             () = self.closed() => None,
+        }
+    }
+
+    /// Runs work that waits for the network and, in between, blocks on the disk and hashes. Gives
+    /// nothing once the donor goes down.
+    pub async fn run_blocking<T: Send + 'static>(
+        self: Arc<Self>,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Option<T> {
+        let offload = self.env.offload;
+        let work = async move { self.unless_closed(work).await };
+        match offload {
+            Offload::Inline => work.await,
+            Offload::Threads => {
+                let runtime = Handle::current();
+                offload.run(move || runtime.block_on(work)).await
+            }
         }
     }
 }

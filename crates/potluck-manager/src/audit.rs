@@ -13,7 +13,7 @@ use crate::service::Service;
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::ids::{DonorId, MemberId};
 use potluck_pool::redundancy::Purpose;
-use potluck_wire::control::{Order, OrderFault, OrderOutcome};
+use potluck_wire::control::{TaskFault, TaskOutcome, Work};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::time::MissedTickBehavior;
@@ -65,13 +65,8 @@ fn compare(service: &Service, chunk: ChunkName, len: u32, holders: [DonorId; 2])
     let mut pool = service.pool();
     for holder in holders {
         let purpose = Purpose::Audit { chunk, len, key };
-        pool.repairs.orders.give(holder, now, purpose, |order| Order::Audit {
-            order,
-            chunk,
-            key,
-            offset,
-            len: part,
-        });
+        let work = Work::Audit { chunk, key, offset, len: part };
+        pool.repairs.tasks.give(holder, now, purpose, work);
     }
 }
 
@@ -87,19 +82,14 @@ pub fn probe(service: &Service, chunk: ChunkName, len: u32, suspect: DonorId, li
     let source = contact.and_then(|contact| crate::calls::source(service, contact));
     let Some(from) = source else { return };
     let purpose = Purpose::Probe { chunk, suspect };
-    service.pool().repairs.orders.give(by, now, purpose, |order| Order::Probe {
-        order,
-        chunk,
-        len,
-        from,
-    });
+    service.pool().repairs.tasks.give(by, now, purpose, Work::Probe { chunk, len, from });
 }
 
 /// A donor answers a challenge.
-pub fn answered(service: &Service, donor: DonorId, purpose: Purpose, outcome: OrderOutcome) {
+pub fn answered(service: &Service, donor: DonorId, purpose: Purpose, outcome: TaskOutcome) {
     let now = service.time.tick();
     match (purpose, outcome) {
-        (Purpose::Audit { chunk, len, key }, OrderOutcome::Audited { hash }) => {
+        (Purpose::Audit { chunk, len, key }, TaskOutcome::Audited { hash }) => {
             let first = {
                 let mut kept = service.keeper.kept();
                 match kept.audits.remove(&(chunk, key.0)) {
@@ -123,14 +113,14 @@ pub fn answered(service: &Service, donor: DonorId, purpose: Purpose, outcome: Or
                 probe(service, chunk, len, suspect, &third);
             }
         }
-        (Purpose::Audit { chunk, .. }, OrderOutcome::Failed { .. }) => {
+        (Purpose::Audit { chunk, .. }, TaskOutcome::Failed { .. }) => {
             service.pool().order_verify(donor, chunk, now);
         }
-        (Purpose::Probe { chunk, suspect }, OrderOutcome::Failed { why, .. }) => match why {
-            OrderFault::SourceWrong => {
+        (Purpose::Probe { chunk, suspect }, TaskOutcome::Failed { why, .. }) => match why {
+            TaskFault::SourceWrong => {
                 service.pool().accuse(suspect, chunk, MemberId(donor.0), now);
             }
-            OrderFault::SourceMissing => service.pool().order_verify(suspect, chunk, now),
+            TaskFault::SourceMissing => service.pool().order_verify(suspect, chunk, now),
             _ => {}
         },
         _ => {}

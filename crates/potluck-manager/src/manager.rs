@@ -279,7 +279,7 @@ fn rebuild(config: &ManagerConfig, left: &Left, now: Tick) -> Pool {
     let mut pool = Pool::new(config.limits());
     pool.begin(now);
     // Numbers of different lives are far apart.
-    pool.repairs.orders.begin_at(left.epoch.0 << 32);
+    pool.repairs.tasks.begin_at(left.epoch.0 << 32);
     pool.repairs.paused.clone_from(&left.paused);
     for member in &left.members {
         if member.role == Role::Donor && !member.revoked {

@@ -18,7 +18,7 @@ use potluck_pool::redundancy::{Blocked, Damaged, Encode, Findings, Moving};
 use potluck_pool::redundancy::{Group, Purpose};
 use potluck_pool::{Changes, Switch};
 use potluck_wire::control::{
-    DonorState, DonorStatus, MetadataHealth, OrderFault, OrderOutcome, OrderResult, SpaceHealth,
+    DonorState, DonorStatus, MetadataHealth, SpaceHealth, TaskFault, TaskOutcome, TaskResult,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -421,32 +421,32 @@ async fn conclude(service: &Arc<Service>, findings: &mut Findings) -> Result<u64
     converting::arrive(service, std::mem::take(&mut findings.arrived)).await
 }
 
-/// A donor says what came of orders. However many they are, its heartbeat waits for the writer
+/// A donor says what came of tasks. However many they are, its heartbeat waits for the writer
 /// once for each sort: else donors that do much would seem silent while others commit.
 pub async fn answered(
     service: &Service,
     donor: DonorId,
-    results: Vec<OrderResult>,
+    results: Vec<TaskResult>,
 ) -> Result<(), Error> {
     let now = service.time.tick();
     let (mut made, mut computed, mut others) = (Vec::new(), Vec::new(), Vec::new());
-    for OrderResult { order, outcome } in results {
-        let purpose = service.pool().order_answered(donor, order, now);
+    for TaskResult { task, outcome } in results {
+        let purpose = service.pool().task_answered(donor, task, now);
         match (purpose, outcome) {
-            (Some(Purpose::Make { chunk, len, .. }), OrderOutcome::Done) => {
+            (Some(Purpose::Make { chunk, len, .. }), TaskOutcome::Done) => {
                 service.pool().chunk_made(chunk, len, now);
                 made.push(chunk);
             }
-            (Some(Purpose::Encode { group, asked, .. }), OrderOutcome::Encoded { parity }) => {
+            (Some(Purpose::Encode { group, asked, .. }), TaskOutcome::Encoded { parity }) => {
                 service.pool().parity_made(&group, now);
                 computed.extend(compared(service, donor, &group, asked, parity.0));
             }
-            (Some(Purpose::Make { chunk, .. }), OrderOutcome::Failed { why, donor: source }) => {
-                failed(service, (donor, order), chunk, why, source, now);
+            (Some(Purpose::Make { chunk, .. }), TaskOutcome::Failed { why, donor: source }) => {
+                failed(service, (donor, task), chunk, why, source, now);
             }
-            (Some(Purpose::Encode { group, .. }), OrderOutcome::Failed { why, donor: source }) => {
+            (Some(Purpose::Encode { group, .. }), TaskOutcome::Failed { why, donor: source }) => {
                 let chunk = group.shards[0].name;
-                failed(service, (donor, order), chunk, why, source, now);
+                failed(service, (donor, task), chunk, why, source, now);
             }
             (Some(purpose), outcome) => others.push((purpose, outcome)),
             (None, _) => {} // of an earlier life, or given up
@@ -487,23 +487,23 @@ fn finished(service: &Service, now: Tick) {
 
 fn failed(
     service: &Service,
-    (donor, order): (DonorId, u64),
+    (donor, task): (DonorId, u64),
     chunk: ChunkName,
-    why: OrderFault,
+    why: TaskFault,
     source: Option<DonorId>,
     now: Tick,
 ) {
-    tracing::debug!(%donor, %chunk, ?why, ?source, "an order of repair failed");
+    tracing::debug!(%donor, %chunk, ?why, ?source, "a task of repair failed");
     let mut pool = service.pool();
     match (why, source) {
-        (OrderFault::SourceMissing | OrderFault::SourceWrong, Some(source)) => {
+        (TaskFault::SourceMissing | TaskFault::SourceWrong, Some(source)) => {
             pool.order_verify(source, chunk, now);
             pool.leave_alone(source, now);
         }
-        (OrderFault::SourceAway, Some(source)) => pool.source_is_away(source, order, now),
+        (TaskFault::SourceAway, Some(source)) => pool.source_is_away(source, task, now),
         _ => pool.leave_alone(donor, now),
     }
-    if why == OrderFault::SourceWrong
+    if why == TaskFault::SourceWrong
         && let Some(source) = source
     {
         pool.accuse(source, chunk, MemberId(donor.0), now);

@@ -7,7 +7,7 @@ use crate::service::Service;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::DonorId;
 use potluck_pool::Verdict;
-use potluck_wire::control::OrderOutcome;
+use potluck_wire::control::TaskOutcome;
 
 /// Chunks fetched, spread over all it holds. A donor that lost or changed a quarter of its chunks
 /// passes once in a hundred trials.
@@ -47,7 +47,7 @@ pub async fn heard(
     service: &Service,
     suspect: DonorId,
     chunk: ChunkName,
-    outcome: &OrderOutcome,
+    outcome: &TaskOutcome,
 ) -> Result<(), Error> {
     let verdict = service.pool().tested(suspect, &chunk, outcome);
     match verdict {

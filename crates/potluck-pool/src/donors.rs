@@ -75,7 +75,7 @@ pub struct Life {
     /// What it held before is lost for good, as its owner said.
     new_store: bool,
     /// The last order of the pool's when it registered: those until then name where it was before.
-    pub last_order: u64,
+    pub last_task: u64,
 }
 
 /// How to reach a donor.
@@ -293,9 +293,9 @@ impl Pool {
         self.donors.all.remove(&donor);
         self.expected.forget(donor);
         self.uncommitted.forget_donor(donor);
-        self.orders.forget(donor);
+        self.chunk_orders.forget(donor);
         self.given_up.forget(donor);
-        self.forget_numbered(donor);
+        self.forget_tasks(donor);
     }
 
     /// Whether the donor is of this pool.
@@ -337,7 +337,7 @@ impl Pool {
             fault: register.disk_fault.clone(),
             settings_fault: None,
             new_store: register.new_store,
-            last_order: self.repairs.orders.last(),
+            last_task: self.repairs.tasks.last(),
         });
         donor.hear(now, &self.limits);
         let restarts = live && !again;
@@ -348,8 +348,8 @@ impl Pool {
         if again {
             return Enlisted::Again;
         }
-        self.orders.forget(id);
-        self.forget_numbered(id);
+        self.chunk_orders.forget(id);
+        self.forget_tasks(id);
         self.uncommitted.forget_donor(id);
         self.given_up.forget(id);
         if in_turns { Enlisted::InTurns } else { Enlisted::Anew }

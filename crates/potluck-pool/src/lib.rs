@@ -4,18 +4,18 @@
 //! it happens at. All of it is rebuilt after a start, the donors' part from their registrations
 //! and heartbeats, the sessions' part from the catalog.
 
+mod chunk_orders;
 mod donors;
 mod expected;
 mod given_up;
 mod inventory;
-mod numbered;
 mod offered;
-mod orders;
 mod parking;
 mod reach;
 pub mod redundancy;
 mod sessions;
 mod standing;
+mod tasks;
 mod trials;
 mod trust;
 mod uncommitted;
@@ -26,16 +26,16 @@ pub use sessions::{Ending, MANAGER, NewSession, NoSession, Ticketed};
 pub use standing::{Changes, Giving, Record, Rule, Standing, Standings, Switch};
 pub use trials::Verdict;
 
+use chunk_orders::PendingChunkOrders;
 use donors::Donors;
 use expected::Expected;
 use given_up::GivenUp;
 use offered::Offered;
-use orders::Orders;
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, Incarnation, SessionId};
 use potluck_core::reservation::Ledger;
-use potluck_wire::control::{Heartbeat, Order};
+use potluck_wire::control::{ChunkOrders, Heartbeat, Task};
 use redundancy::Repairs;
 use sessions::Session;
 use std::collections::{BTreeMap, BTreeSet};
@@ -71,7 +71,7 @@ pub struct Pool {
     ledger: Ledger,
     offered: Offered,
     uncommitted: Uncommitted,
-    orders: Orders,
+    chunk_orders: PendingChunkOrders,
     switch: Switch,
     complaints: Complaints,
     trials: Trials,
@@ -126,7 +126,7 @@ impl Pool {
             ledger: Ledger::default(),
             offered: Offered::default(),
             uncommitted: Uncommitted::default(),
-            orders: Orders::default(),
+            chunk_orders: PendingChunkOrders::default(),
             switch: Switch::default(),
             complaints: Complaints::default(),
             trials: Trials::default(),
@@ -157,35 +157,36 @@ impl Pool {
         }
         self.admitted(donor, &beat.spoiled.0);
         for name in beat.removed.0.iter().chain(&beat.spoiled.0).chain(&beat.sound.0) {
-            self.orders.answered(donor, name);
+            self.chunk_orders.answered(donor, name);
         }
         true
     }
 
-    /// What `donor` is to do now.
-    pub fn orders_for(&mut self, donor: DonorId, now: Tick) -> Vec<Order> {
-        let numbered = self.repairs.orders.of(donor).map(|flight| flight.order.clone());
-        let numbered: Vec<Order> = numbered.collect();
-        let mut orders = self.orders.for_donor(donor, now);
-        orders.extend(numbered);
-        orders
+    /// The work that `donor` has not answered.
+    pub fn tasks_for(&self, donor: DonorId) -> Vec<Task> {
+        self.repairs.tasks.for_donor(donor)
+    }
+
+    /// What `donor` is to do with chunks that it holds.
+    pub fn chunk_orders_for(&mut self, donor: DonorId, now: Tick) -> ChunkOrders {
+        self.chunk_orders.for_donor(donor, now)
     }
 
     /// Has a donor look at its copy of a chunk, because a reader complained.
     pub fn order_verify(&mut self, donor: DonorId, chunk: ChunkName, now: Tick) {
         if self.donors.is_registered(donor) {
-            self.orders.verify(donor, chunk, now);
+            self.chunk_orders.verify(donor, chunk, now);
         }
     }
 
     /// Whether the donor is to look at it anyway.
     pub fn is_asked_about(&self, donor: DonorId, chunk: &ChunkName) -> bool {
-        self.orders.has_verify(donor, chunk)
+        self.chunk_orders.has_verify(donor, chunk)
     }
 
     /// The copies that donors are to look at, and have not yet.
     pub fn asked_about(&self, now: Tick) -> BTreeSet<(DonorId, ChunkName)> {
-        self.orders.verifies(now).collect()
+        self.chunk_orders.verifies(now).collect()
     }
 
     /// Those of `names` that no session may be writing.
@@ -212,7 +213,7 @@ impl Pool {
             }
             let live = donors.iter().filter(|donor| {
                 self.donors.is_live(**donor, now, &self.limits)
-                    && !self.orders.has_deletion(**donor, name)
+                    && !self.chunk_orders.has_deletion(**donor, name)
             });
             let counts: Vec<_> =
                 live.filter_map(|donor| Some((*donor, self.donors.count(*donor)?))).collect();
@@ -227,14 +228,14 @@ impl Pool {
     pub fn order_deletions(&mut self, decided: &Decided, still: &[ChunkName], now: Tick) {
         for name in still {
             for (donor, count) in decided.0.get(name).into_iter().flatten() {
-                self.orders.delete(*donor, *name, *count, now);
+                self.chunk_orders.delete(*donor, *name, *count, now);
             }
         }
     }
 
     /// Whether a donor is being told to delete a chunk.
     pub fn has_deletion(&self, donor: DonorId, chunk: &ChunkName) -> bool {
-        self.orders.has_deletion(donor, chunk)
+        self.chunk_orders.has_deletion(donor, chunk)
     }
 
     /// Whether a session offered a chunk.
@@ -244,20 +245,20 @@ impl Pool {
 
     /// A copy that was to be deleted stays after all, if it is still there: its donor looks.
     pub fn stay(&mut self, donor: DonorId, chunk: ChunkName, now: Tick) {
-        self.orders.cancel(&chunk);
+        self.chunk_orders.cancel(&chunk);
         self.order_verify(donor, chunk, now);
     }
 
     /// Takes all tombstones back.
     pub fn cancel_deletions(&mut self) {
-        self.orders.cancel_deletions();
+        self.chunk_orders.cancel_deletions();
     }
 
     /// Takes orders back for chunks that are in use again; a copy that went in the meantime is
     /// reported as removed. Donors that perhaps have one look; those that are not registered list
     /// what they have when they come.
     pub fn in_use_again(&mut self, again: &InUseAgain, now: Tick) {
-        again.condemned.iter().for_each(|name| self.orders.cancel(name));
+        again.condemned.iter().for_each(|name| self.chunk_orders.cancel(name));
         again.assumed.iter().for_each(|(donor, name)| self.order_verify(*donor, *name, now));
     }
 }

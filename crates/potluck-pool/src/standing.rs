@@ -463,7 +463,7 @@ impl Pool {
             }
         }
         // Nobody waits for what the dead were asked: it is given to others now.
-        changes.gone.iter().for_each(|donor| self.forget_numbered(*donor));
+        changes.gone.iter().for_each(|donor| self.forget_tasks(*donor));
         self.judge_switch(now);
         changes
     }

@@ -13,7 +13,7 @@ use potluck_core::placement::Refusal;
 use potluck_core::policy::Policy;
 use potluck_core::repair_plan::Worth;
 use potluck_wire::addresses::Addresses;
-use potluck_wire::control::{DiskFault, DonorState, Heartbeat, Holding, Order, Register};
+use potluck_wire::control::{DiskFault, DonorState, Heartbeat, Holding, Register};
 use potluck_wire::packed::Packed;
 use potluck_wire::ticket::Secret;
 use std::time::Duration;
@@ -114,12 +114,8 @@ fn collect(pool: &mut Pool, still: bool, now: f64) {
 }
 
 fn deletions(pool: &mut Pool, now: f64) -> Vec<(u64, u64)> {
-    let orders = pool.orders_for(DonorId(1), at(now));
-    let delete = |order: Order| match order {
-        Order::Delete { incarnation, touches, .. } => Some((incarnation.0, touches)),
-        _ => None,
-    };
-    orders.into_iter().filter_map(delete).collect()
+    let orders = pool.chunk_orders_for(DonorId(1), at(now));
+    orders.delete.iter().map(|tombstone| (tombstone.incarnation.0, tombstone.touches)).collect()
 }
 
 #[test]
@@ -351,15 +347,14 @@ fn a_suspect_is_ordered_nothing_new() {
 fn a_complaint_is_looked_at_until_the_donor_answers() {
     let mut pool = pool();
     pool.order_verify(DonorId(1), chunk(1), at(0.0));
-    assert!(pool.orders_for(DonorId(1), at(0.0)).is_empty(), "no such donor");
+    assert!(pool.chunk_orders_for(DonorId(1), at(0.0)).is_empty(), "no such donor");
     register(&mut pool, 1, 7, 0.0);
     pool.order_verify(DonorId(1), chunk(1), at(0.0));
-    let verify = Order::Verify { chunk: chunk(1) };
-    assert_eq!(pool.orders_for(DonorId(1), at(1.0)), [verify]);
+    assert_eq!(pool.chunk_orders_for(DonorId(1), at(1.0)).verify.0, [chunk(1)]);
     let mut looked = heartbeat(7, 0);
     looked.sound = Packed(vec![chunk(1)]);
     pool.heartbeat(DonorId(1), &looked, at(2.0));
-    assert!(pool.orders_for(DonorId(1), at(2.0)).is_empty());
+    assert!(pool.chunk_orders_for(DonorId(1), at(2.0)).is_empty());
 }
 
 #[test]

@@ -6,7 +6,7 @@ use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
 use potluck_core::size::count;
-use potluck_wire::control::{OrderFault, OrderOutcome};
+use potluck_wire::control::{TaskFault, TaskOutcome};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -95,21 +95,21 @@ impl Pool {
         &mut self,
         suspect: DonorId,
         chunk: &ChunkName,
-        outcome: &OrderOutcome,
+        outcome: &TaskOutcome,
     ) -> Option<Verdict> {
         let trial = self.trials.0.get_mut(&suspect)?;
         if !trial.left.contains_key(chunk) {
             return None;
         }
         let found = match outcome {
-            OrderOutcome::Done => {
+            TaskOutcome::Done => {
                 trial.left.remove(chunk);
                 let verdict = trial.left.is_empty().then_some(Verdict::Right);
                 self.tell_of_trial(suspect);
                 return verdict;
             }
-            OrderOutcome::Failed { why: OrderFault::SourceWrong, .. } => "other bytes of",
-            OrderOutcome::Failed { why: OrderFault::SourceMissing, .. } => "nothing of",
+            TaskOutcome::Failed { why: TaskFault::SourceWrong, .. } => "other bytes of",
+            TaskOutcome::Failed { why: TaskFault::SourceMissing, .. } => "nothing of",
             // Says more of the tester or the network; another one is asked.
             _ => return None,
         };

@@ -14,8 +14,9 @@ mod status;
 mod writing;
 
 pub use donors::{
-    Beat, DiskFault, Heartbeat, Holding, INVENTORY_PAGE, Inventory, Locate, Located, Order,
-    OrderFault, OrderOutcome, OrderResult, Register, Registered, Scrubbed, Shard, Source,
+    ChunkOrders, DiskFault, Heartbeat, HeartbeatReply, Holding, INVENTORY_PAGE, Inventory, Locate,
+    Located, Register, Registered, Scrubbed, Shard, Source, Task, TaskFault, TaskOutcome,
+    TaskResult, Tombstone, Work,
 };
 pub use membership::{
     Find, Found, Invitation, InvitationList, InvitationRemove, Invitations, Invite, Invited, Join,

@@ -4,7 +4,6 @@
 
 use super::Mirrored;
 use crate::disk::read_exact_at;
-use crate::errands::beside;
 use crate::service::Service;
 use potluck_wire::bulk::PIECE;
 use potluck_wire::control::Source;
@@ -65,16 +64,9 @@ impl Later {
 async fn work(service: Arc<Service>) {
     while !service.closing() {
         let Some((chunk, to)) = service.later.next().await else { continue };
-        let task = {
-            let service = Arc::clone(&service);
-            async move {
-                tokio::select! {
-                    () = copy(&service, &chunk, &to) => {}
-                    () = service.closed() => {}
-                }
-            }
-        };
-        beside(&service.env, task).await;
+        let worker = Arc::clone(&service);
+        let copying = async move { copy(&worker, &chunk, &to).await };
+        Arc::clone(&service).run_blocking(copying).await;
     }
 }
 

@@ -23,7 +23,7 @@ pub struct Origin {
 
 impl Origin {
     /// Of a chunk that the manager had stored here: no session vouches for it, and none is named.
-    pub fn order(kind: ChunkKind) -> Self {
+    pub fn task(kind: ChunkKind) -> Self {
         Self { session: SessionId([0; 16]), kind }
     }
 }
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn the_kind_is_byte_9_and_an_unknown_one_is_not_read() {
         for (kind, byte) in [(ChunkKind::Journal, 1), (ChunkKind::Checkpoint, 2)] {
-            let trailer = Trailer::new(Origin::order(kind), &ChunkName([0xab; 32]), 9);
+            let trailer = Trailer::new(Origin::task(kind), &ChunkName([0xab; 32]), 9);
             let mut bytes = trailer.encode();
             assert_eq!((bytes[9], &bytes[16..32]), (byte, &[0; 16][..]));
             assert_eq!(Trailer::decode(&bytes), Some(trailer));
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn no_changed_trailer_is_read() {
-        let bytes = Trailer::new(Origin::order(ChunkKind::Data), &ChunkName([2; 32]), 9).encode();
+        let bytes = Trailer::new(Origin::task(ChunkKind::Data), &ChunkName([2; 32]), 9).encode();
         for bit in 0..8 * TRAILER {
             let mut changed = bytes;
             changed[bit / 8] ^= 1 << (bit % 8);

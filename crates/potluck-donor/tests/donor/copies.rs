@@ -1,5 +1,5 @@
-//! Chunks that come from other donors by order: only what was asked for, never over the cap, and
-//! each order once.
+//! Tasks that fetch chunks from other donors: only what was asked for, never over the cap, and each
+//! task once.
 
 use crate::manager::{DONOR, Manager};
 use crate::pool::{Client, Pool, bytes_below, content};
@@ -7,7 +7,7 @@ use potluck_core::chunk::{ChunkKind, ChunkName};
 use potluck_core::ids::DonorId;
 use potluck_core::policy::AckLevel;
 use potluck_wire::bulk::Status;
-use potluck_wire::control::{Order, OrderFault, OrderOutcome, Source};
+use potluck_wire::control::{Source, Task, TaskFault, TaskOutcome, Work};
 use potluck_wire::net::{Net, SystemNet};
 use std::fs;
 use tokio::io::AsyncReadExt;
@@ -20,13 +20,13 @@ async fn put(client: &mut Client, number: u64) -> ChunkName {
     ChunkName::of(&bytes)
 }
 
-fn copy(order: u64, chunk: ChunkName, from: &[Source]) -> Order {
+fn copy(chunk: ChunkName, from: &[Source]) -> Work {
     let (len, ack, kind) = (LEN as u32, AckLevel::Disk, ChunkKind::Data);
-    Order::Copy { order, chunk, len, ack, kind, from: from.to_vec() }
+    Work::Copy { chunk, len, ack, kind, from: from.to_vec() }
 }
 
-fn failed(why: OrderFault, donor: Option<DonorId>) -> OrderOutcome {
-    OrderOutcome::Failed { why, donor }
+fn failed(why: TaskFault, donor: Option<DonorId>) -> TaskOutcome {
+    TaskOutcome::Failed { why, donor }
 }
 
 /// How often the manager was told that `chunk` is here.
@@ -47,17 +47,13 @@ async fn a_copy_comes_from_the_first_source_that_has_it_and_is_made_once() {
     let name = put(&mut rich.client().await, 1).await;
     let elsewhere = rich.source();
     let empty = poor.source();
-    let order = copy(7, name, &[dead(&elsewhere), empty, elsewhere]);
-    assert_eq!(poor.manager.ask(7, order.clone()).await, OrderOutcome::Done);
+    let task = copy(name, &[dead(&elsewhere), empty, elsewhere]);
+    assert_eq!(poor.manager.ask(7, task).await, TaskOutcome::Done);
     assert_eq!(poor.client().await.get(&name).await, Some(content(1, LEN)));
     assert_eq!(added(&poor.manager, name), 1);
 
-    // Repeated once too often.
-    poor.manager.book().orders = vec![order];
-    poor.manager.beats(2).await;
-    assert_eq!(added(&poor.manager, name), 1);
-    // A new order for a chunk that is here is answered and lists it again.
-    assert_eq!(poor.manager.ask(8, copy(8, name, &[])).await, OrderOutcome::Done);
+    // A new task for a chunk that is here is answered and lists it again.
+    assert_eq!(poor.manager.ask(8, copy(name, &[])).await, TaskOutcome::Done);
     assert_eq!(added(&poor.manager, name), 2);
     let (trailer, kind) = (LEN + 16..LEN + 32, LEN + 9);
     let file = fs::read(poor.place.chunk(&name)).expect("stored");
@@ -65,23 +61,24 @@ async fn a_copy_comes_from_the_first_source_that_has_it_and_is_made_once() {
 }
 
 #[tokio::test]
-async fn many_copies_at_once_are_answered_before_the_second_is_over() {
+async fn many_copies_at_once_are_made_once_and_answered_before_the_second_is_over() {
     let (rich, poor) = (Pool::start().await, Pool::start().await);
     let mut client = rich.client().await;
     let source = [rich.source()];
-    let mut orders = Vec::new();
+    let mut names = Vec::new();
     for number in 0..40 {
-        orders.push(copy(number, put(&mut client, number).await, &source));
+        names.push(put(&mut client, number).await);
     }
+    let task = |(number, name): (u64, &ChunkName)| Task { number, work: copy(*name, &source) };
     let heard = poor.manager.book().heartbeats.len();
-    poor.manager.book().orders = orders;
+    // All are repeated with each heartbeat until they are answered.
+    poor.manager.book().tasks = (0..).zip(&names).map(task).collect();
     poor.manager
-        .until("all answers", |book| {
-            (0..40).all(|order| book.answer(order).is_some()).then_some(())
-        })
+        .until("all answers", |book| (0..40).all(|task| book.answer(task).is_some()).then_some(()))
         .await;
+    assert!(names.iter().all(|name| added(&poor.manager, *name) == 1));
     let book = poor.manager.book();
-    assert!((0..40).all(|order| book.answer(order) == Some(OrderOutcome::Done)));
+    assert!((0..40).all(|task| book.answer(task) == Some(TaskOutcome::Done)));
     assert!(book.heartbeats.len() - heard < 12);
 }
 
@@ -115,26 +112,26 @@ async fn a_source_that_dies_in_the_middle_is_replaced_by_the_next() {
     let (rich, poor) = (Pool::start().await, Pool::start().await);
     let name = put(&mut rich.client().await, 1).await;
     let dying = cut_after(&rich, 700_000).await;
-    let away = failed(OrderFault::SourceAway, Some(DONOR));
-    let alone = copy(1, name, std::slice::from_ref(&dying));
+    let away = failed(TaskFault::SourceAway, Some(DONOR));
+    let alone = copy(name, std::slice::from_ref(&dying));
     assert_eq!(poor.manager.ask(1, alone).await, away);
     assert!(poor.place.files("temp").is_empty());
-    let order = copy(2, name, &[dying, rich.source()]);
-    assert_eq!(poor.manager.ask(2, order).await, OrderOutcome::Done);
+    let task = copy(name, &[dying, rich.source()]);
+    assert_eq!(poor.manager.ask(2, task).await, TaskOutcome::Done);
     assert_eq!(poor.client().await.get(&name).await, Some(content(1, LEN)));
 }
 
 #[tokio::test]
-async fn a_second_manager_of_the_same_epoch_gives_no_orders() {
+async fn a_second_manager_of_the_same_epoch_gives_no_tasks() {
     let pool = Pool::start().await;
     let name = put(&mut pool.client().await, 1).await;
     pool.manager.book().start = 77;
     pool.manager.beats(3).await;
-    assert_eq!(pool.manager.ask(1, copy(1, name, &[])).await, OrderOutcome::Done);
+    assert_eq!(pool.manager.ask(1, copy(name, &[])).await, TaskOutcome::Done);
     let told = {
         let mut book = pool.manager.book();
         book.start = 78;
-        book.orders = vec![copy(2, name, &[])];
+        book.tasks = vec![Task { number: 2, work: copy(name, &[]) }];
         book.registers.len()
     };
     // It is registered with all the same, so that it can see that it is not the only one.
@@ -156,14 +153,13 @@ async fn wrong_bytes_are_nobodys_chunk() {
     let mut bytes = fs::read(&path).expect("stored");
     bytes[LEN / 2] ^= 1;
     fs::write(&path, bytes).expect("spoiled");
-    let lie = failed(OrderFault::SourceWrong, Some(DONOR));
+    let lie = failed(TaskFault::SourceWrong, Some(DONOR));
     let from = [liar.source(), victim.source()];
-    assert_eq!(victim.manager.ask(1, copy(1, name, &from)).await, lie);
+    assert_eq!(victim.manager.ask(1, copy(name, &from)).await, lie);
     assert_eq!(victim.client().await.get(&name).await, None);
     assert!(victim.place.files("temp").is_empty());
 
-    let shorter = Order::Copy {
-        order: 2,
+    let shorter = Work::Copy {
         chunk: name,
         len: 100,
         ack: AckLevel::Memory,
@@ -172,7 +168,7 @@ async fn wrong_bytes_are_nobodys_chunk() {
     };
     assert_eq!(victim.manager.ask(2, shorter).await, lie);
     let (chunk, len) = (name, LEN as u32);
-    let probe = Order::Probe { order: 3, chunk, len, from: liar.source() };
+    let probe = Work::Probe { chunk, len, from: liar.source() };
     assert_eq!(victim.manager.ask(3, probe).await, lie);
 }
 
@@ -180,15 +176,15 @@ async fn wrong_bytes_are_nobodys_chunk() {
 async fn a_probe_says_what_a_donor_has_and_keeps_nothing() {
     let (tested, judge) = (Pool::start().await, Pool::start().await);
     let name = put(&mut tested.client().await, 1).await;
-    let probe = |order, chunk, from| Order::Probe { order, chunk, len: LEN as u32, from };
+    let probe = |chunk, from| Work::Probe { chunk, len: LEN as u32, from };
     let source = tested.source();
-    assert_eq!(judge.manager.ask(1, probe(1, name, source.clone())).await, OrderOutcome::Done);
+    assert_eq!(judge.manager.ask(1, probe(name, source.clone())).await, TaskOutcome::Done);
     assert_eq!(judge.client().await.get(&name).await, None);
-    let absent = probe(2, ChunkName::of(b"absent"), source.clone());
-    let missing = failed(OrderFault::SourceMissing, Some(DONOR));
+    let absent = probe(ChunkName::of(b"absent"), source.clone());
+    let missing = failed(TaskFault::SourceMissing, Some(DONOR));
     assert_eq!(judge.manager.ask(2, absent).await, missing);
-    let away = failed(OrderFault::SourceAway, Some(DONOR));
-    assert_eq!(judge.manager.ask(3, probe(3, name, dead(&source))).await, away);
+    let away = failed(TaskFault::SourceAway, Some(DONOR));
+    assert_eq!(judge.manager.ask(3, probe(name, dead(&source))).await, away);
 }
 
 #[tokio::test]
@@ -197,11 +193,12 @@ async fn copies_and_puts_together_never_exceed_the_cap() {
     let (rich, poor) = (Pool::start().await, Pool::lending(CAP).await);
     let mut client = rich.client().await;
     let source = [rich.source()];
-    let mut orders = Vec::new();
+    let mut tasks = Vec::new();
     for number in 0..12 {
-        orders.push(copy(number, put(&mut client, number).await, &source));
+        let work = copy(put(&mut client, number).await, &source);
+        tasks.push(Task { number, work });
     }
-    poor.manager.book().orders = orders;
+    poor.manager.book().tasks = tasks;
     let mut client = poor.client().await;
     let mut stored = 0;
     for number in 100..112 {
@@ -211,10 +208,10 @@ async fn copies_and_puts_together_never_exceed_the_cap() {
         }
         assert!(bytes_below(&poor.place.lent()) <= CAP);
     }
-    let all = |book: &crate::manager::Book| (0..12).map(|order| book.answer(order)).collect();
+    let all = |book: &crate::manager::Book| (0..12).map(|task| book.answer(task)).collect();
     let answers: Vec<_> = poor.manager.until("all answers", all).await;
-    let copied = answers.iter().filter(|answer| **answer == OrderOutcome::Done).count();
-    let full = failed(OrderFault::Full, None);
+    let copied = answers.iter().filter(|answer| **answer == TaskOutcome::Done).count();
+    let full = failed(TaskFault::Full, None);
     assert_eq!(copied + answers.iter().filter(|answer| **answer == full).count(), 12);
     assert!(copied + stored == 8, "{copied} copied, {stored} put");
     assert!(bytes_below(&poor.place.lent()) <= CAP);

@@ -6,7 +6,7 @@ use potluck_core::chunk::{ChunkKind, ChunkName};
 use potluck_core::policy::AckLevel;
 use potluck_donor::disk::{Disk, Listed, NewFile, OldFile, Space, SystemDisk, conformance};
 use potluck_wire::bulk::{ReadAt, Request, Status};
-use potluck_wire::control::{Order, OrderFault, OrderOutcome};
+use potluck_wire::control::{ChunkOrders, TaskFault, TaskOutcome, Tombstone, Work};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
@@ -227,23 +227,22 @@ async fn a_disk_that_fills_up_during_a_copy_is_said_and_harms_nothing() {
     let (rich, bytes) = (Pool::start().await, content(1, 1_200_000));
     assert_eq!(rich.client().await.put(&bytes, AckLevel::Memory).await, Status::Ok);
     let chunk = ChunkName::of(&bytes);
-    let copy = |order| Order::Copy {
-        order,
+    let copy = || Work::Copy {
         chunk,
         len: bytes.len() as u32,
         ack: AckLevel::Disk,
         kind: ChunkKind::Data,
         from: vec![rich.source()],
     };
-    let full = OrderOutcome::Failed { why: OrderFault::Full, donor: None };
+    let full = TaskOutcome::Failed { why: TaskFault::Full, donor: None };
     for at in 0..4 {
         faults.fail_writes(at as i64, Some(Errno::NOSPC));
-        assert_eq!(pool.manager.ask(at, copy(at)).await, full, "write {at}");
+        assert_eq!(pool.manager.ask(at, copy()).await, full, "write {at}");
         faults.fail_writes(0, None);
         assert!(pool.place.files("temp").is_empty(), "write {at}");
         pool.manager.beats(2).await; // what the disk has left is asked again
     }
-    assert_eq!(pool.manager.ask(9, copy(9)).await, OrderOutcome::Done);
+    assert_eq!(pool.manager.ask(9, copy()).await, TaskOutcome::Done);
 }
 
 #[tokio::test]
@@ -257,7 +256,8 @@ async fn deletes_work_on_a_full_disk() {
     {
         let mut book = pool.manager.book();
         let incarnation = book.registers[0].incarnation;
-        book.orders = vec![Order::Delete { chunk: name, incarnation, touches: 1 }];
+        let delete = vec![Tombstone { chunk: name, incarnation, touches: 1 }];
+        book.chunk_orders = ChunkOrders { delete, ..ChunkOrders::default() };
     }
     let deleted = |book: &crate::manager::Book| {
         book.heartbeats.iter().any(|beat| beat.removed.0.contains(&name)).then_some(())
@@ -326,7 +326,7 @@ async fn s2_a_chunk_that_is_set_aside_while_all_is_counted_takes_its_room() {
     let (name, aside) = (ChunkName::of(&bytes), pool.place.lent().join("quarantine/aside"));
     *faults.set_aside.lock().expect("no holder panics") =
         Some((pool.place.chunk(&name), aside.clone()));
-    pool.manager.ask(1, Order::Scrub { order: 1, rate: 1 << 30 }).await;
+    pool.manager.ask(1, Work::Scrub { rate: 1 << 30 }).await;
     let over = |book: &crate::manager::Book| {
         book.heartbeats.last().filter(|beat| beat.scrub.rounds == 1).map(drop)
     };

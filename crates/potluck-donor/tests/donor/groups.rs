@@ -1,4 +1,4 @@
-//! Chunks computed from others of their group by order: right by name, or not there at all.
+//! Chunks computed from others of their group by task: right by name, or not there at all.
 
 use crate::manager::DONOR;
 use crate::pool::{Pool, content};
@@ -6,7 +6,7 @@ use potluck_core::chunk::{ChunkKind, ChunkName};
 use potluck_core::erasure::{Codec, Ec};
 use potluck_core::policy::AckLevel;
 use potluck_wire::bulk::Status;
-use potluck_wire::control::{Order, OrderFault, OrderOutcome, Shard, Source};
+use potluck_wire::control::{Shard, Source, TaskFault, TaskOutcome, Work};
 use std::fs;
 
 const LENS: [usize; 3] = [700_000, 700_000, 300_001];
@@ -58,10 +58,10 @@ impl Group {
         positions.iter().map(shard).collect()
     }
 
-    fn rebuild(&self, order: u64, position: u8, shards: Vec<Shard>) -> Order {
+    fn rebuild(&self, position: u8, shards: Vec<Shard>) -> Work {
         let (chunk, len) = (self.name(position), self.bytes(position).len() as u32);
         let (ack, kind) = (AckLevel::Memory, ChunkKind::Data);
-        Order::Rebuild { order, chunk, len, ack, kind, ec: self.ec, position, data: 3, shards }
+        Work::Rebuild { chunk, len, ack, kind, ec: self.ec, position, data: 3, shards }
     }
 }
 
@@ -70,12 +70,10 @@ async fn any_enough_chunks_of_a_group_give_back_the_others() {
     let group = Group::new();
     let holder = group.store().await;
     let source = holder.source();
-    for (order, (lost, from)) in
-        (1..).zip([(0, [1, 4, 5]), (2, [0, 1, 4]), (4, [0, 1, 2]), (5, [4, 2, 0])])
-    {
+    for (lost, from) in [(0, [1, 4, 5]), (2, [0, 1, 4]), (4, [0, 1, 2]), (5, [4, 2, 0])] {
         let pool = Pool::start().await;
-        let asked = group.rebuild(order, lost, group.shards(&from, &source));
-        assert_eq!(pool.manager.ask(order, asked).await, OrderOutcome::Done, "{lost}");
+        let asked = group.rebuild(lost, group.shards(&from, &source));
+        assert_eq!(pool.manager.ask(1, asked).await, TaskOutcome::Done, "{lost}");
         let got = pool.client().await.get(&group.name(lost)).await;
         assert!(got.as_deref() == Some(group.bytes(lost)), "{lost}");
     }
@@ -92,16 +90,16 @@ async fn a_spoiled_or_missing_chunk_of_the_group_is_replaced_by_another() {
     fs::remove_file(holder.place.chunk(&group.name(2))).expect("lost");
     let (pool, source) = (Pool::start().await, holder.source());
     // 0 is wanted; 1 lies and 2 is lost: too few.
-    let few = group.rebuild(1, 0, group.shards(&[1, 2, 4, 5], &source));
-    let lie = OrderOutcome::Failed { why: OrderFault::SourceWrong, donor: Some(DONOR) };
+    let few = group.rebuild(0, group.shards(&[1, 2, 4, 5], &source));
+    let lie = TaskOutcome::Failed { why: TaskFault::SourceWrong, donor: Some(DONOR) };
     assert_eq!(pool.manager.ask(1, few).await, lie);
     assert!(pool.place.files("temp").is_empty());
     // With one good copy of 2 there are enough.
     let other = group.store().await;
     let mut shards = group.shards(&[1, 2, 4, 5], &source);
     shards[1].from.push(other.source());
-    let enough = group.rebuild(2, 0, shards);
-    assert_eq!(pool.manager.ask(2, enough).await, OrderOutcome::Done);
+    let enough = group.rebuild(0, shards);
+    assert_eq!(pool.manager.ask(2, enough).await, TaskOutcome::Done);
 }
 
 #[tokio::test]
@@ -112,8 +110,8 @@ async fn what_is_not_the_chunk_it_should_be_is_not_stored() {
     // Every chunk is what its name says, but 1 and 4 have changed places.
     let mut shards = group.shards(&[1, 4, 5], &holder.source());
     (shards[0].position, shards[1].position) = (4, 1);
-    let wrong = OrderOutcome::Failed { why: OrderFault::WrongResult, donor: None };
-    assert_eq!(pool.manager.ask(1, group.rebuild(1, 0, shards)).await, wrong);
+    let wrong = TaskOutcome::Failed { why: TaskFault::WrongResult, donor: None };
+    assert_eq!(pool.manager.ask(1, group.rebuild(0, shards)).await, wrong);
     assert_eq!(pool.client().await.get(&group.name(0)).await, None);
     assert!(pool.place.files("temp").is_empty());
 }
@@ -123,9 +121,9 @@ async fn parity_is_computed_where_it_is_stored() {
     let group = Group::new();
     let holder = group.store().await;
     let (pool, source) = (Pool::start().await, holder.source());
-    let encode = |order, shards| Order::Encode { order, ec: group.ec, ack: AckLevel::Disk, shards };
-    let answer = pool.manager.ask(1, encode(1, group.shards(&[0, 1, 2], &source))).await;
-    let OrderOutcome::Encoded { parity } = answer else { panic!("{answer:?}") };
+    let encode = |shards| Work::Encode { ec: group.ec, ack: AckLevel::Disk, shards };
+    let answer = pool.manager.ask(1, encode(group.shards(&[0, 1, 2], &source))).await;
+    let TaskOutcome::Encoded { parity } = answer else { panic!("{answer:?}") };
     assert_eq!(parity.0, [group.name(4), group.name(5)]);
     let mut client = pool.client().await;
     for position in [4, 5] {
@@ -133,7 +131,7 @@ async fn parity_is_computed_where_it_is_stored() {
         assert!(got.as_deref() == Some(group.bytes(position)));
     }
     fs::remove_file(holder.place.chunk(&group.name(2))).expect("lost");
-    let missing = OrderOutcome::Failed { why: OrderFault::SourceMissing, donor: Some(DONOR) };
-    let asked = encode(2, group.shards(&[0, 1, 2], &source));
+    let missing = TaskOutcome::Failed { why: TaskFault::SourceMissing, donor: Some(DONOR) };
+    let asked = encode(group.shards(&[0, 1, 2], &source));
     assert_eq!(pool.manager.ask(2, asked).await, missing);
 }

@@ -1,12 +1,12 @@
 //! What a donor promises, kept or broken over real sockets with a manager that only pretends.
 
 mod bulk;
+mod chunk_orders;
 mod copies;
 mod disks;
 mod forwards;
 mod groups;
 mod manager;
-mod orders;
 mod pool;
 mod scrub;
 mod start;

@@ -10,8 +10,8 @@ use potluck_core::ids::{DonorId, Epoch};
 use potluck_wire::addresses::Addresses;
 use potluck_wire::call::Caller;
 use potluck_wire::control::{
-    Beat, Call, Done, Heartbeat, Holding, Inventory, Locate, Located, Order, OrderOutcome,
-    Register, Registered,
+    Call, ChunkOrders, Done, Heartbeat, HeartbeatReply, Holding, Inventory, Locate, Located,
+    Register, Registered, Task, TaskOutcome, Work,
 };
 use potluck_wire::net::{BoxFuture, BoxStream, Net, SystemNet};
 use potluck_wire::tls::Dial;
@@ -36,8 +36,10 @@ pub struct Book {
     pub heartbeats: Vec<Heartbeat>,
     /// Pages of the last inventory that was begun.
     pub pages: Vec<Inventory>,
+    /// Given with every answer until they are answered.
+    pub tasks: Vec<Task>,
     /// Given with every answer until cleared.
-    pub orders: Vec<Order>,
+    pub chunk_orders: ChunkOrders,
     /// Where donors are.
     pub located: BTreeMap<DonorId, Addresses>,
     /// Say that the owner takes everything back.
@@ -49,10 +51,10 @@ pub struct Book {
 }
 
 impl Book {
-    /// What came of the order of this number, if that was said.
-    pub fn answer(&self, order: u64) -> Option<OrderOutcome> {
+    /// What came of the task of this number, if that was said.
+    pub fn answer(&self, task: u64) -> Option<TaskOutcome> {
         let mut results = self.heartbeats.iter().flat_map(|beat| &beat.results);
-        results.find(|result| result.order == order).map(|result| result.outcome.clone())
+        results.find(|result| result.task == task).map(|result| result.outcome.clone())
     }
 
     /// The last inventory, if it is complete.
@@ -129,12 +131,10 @@ impl Manager {
             .await;
     }
 
-    /// Gives a numbered order until it is answered; gives the answer.
-    pub async fn ask(&self, order: u64, asked: Order) -> OrderOutcome {
-        self.book().orders.push(asked.clone());
-        let answer = self.until("an answer", |book| book.answer(order)).await;
-        self.book().orders.retain(|order| *order != asked);
-        answer
+    /// Gives a task until it is answered; gives the answer.
+    pub async fn ask(&self, number: u64, work: Work) -> TaskOutcome {
+        self.book().tasks.push(Task { number, work });
+        self.until("an answer", |book| book.answer(number)).await
     }
 
     async fn answer(self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
@@ -170,17 +170,19 @@ impl Manager {
         } else {
             let heartbeat: Heartbeat = serde_json::from_slice(&body).expect("heartbeat");
             let mut book = self.book();
+            let answered = |number| heartbeat.results.iter().any(|result| result.task == number);
+            book.tasks.retain(|task| !answered(task.number));
             book.heartbeats.push(heartbeat);
-            said(&Beat {
+            said(&HeartbeatReply {
                 start: book.start,
                 changes: book.changes,
                 epoch: book.epoch,
                 now_ms: book.now_ms,
                 register: book.forgetful,
-                orders: book.orders.clone(),
+                tasks: book.tasks.clone(),
+                chunk_orders: book.chunk_orders.clone(),
                 leaving: book.leaving,
-                manager: None,
-                list: false,
+                ..HeartbeatReply::default()
             })
         };
         Ok(Response::new(Full::new(text.into())))

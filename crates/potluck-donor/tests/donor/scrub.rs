@@ -6,7 +6,7 @@ use potluck_core::chunk::{ChunkKind, ChunkName, Digest};
 use potluck_core::policy::AckLevel;
 use potluck_donor::disk::SystemDisk;
 use potluck_wire::bulk::{Forward, Request, Status};
-use potluck_wire::control::{Holding, Order, OrderFault, OrderOutcome};
+use potluck_wire::control::{Holding, TaskFault, TaskOutcome, Work};
 use potluck_wire::ticket::{Caveat, Ops, Ticket};
 use std::collections::BTreeSet;
 use std::fs;
@@ -28,8 +28,8 @@ async fn every_flipped_bit_is_found_in_one_round() {
             flipped.insert(name);
         }
     }
-    let asked = Order::Scrub { order: 1, rate: 1 << 30 };
-    assert_eq!(pool.manager.ask(1, asked).await, OrderOutcome::Done);
+    let asked = Work::Scrub { rate: 1 << 30 };
+    assert_eq!(pool.manager.ask(1, asked).await, TaskOutcome::Done);
     let last = pool.manager.until("the end of the round", |book| {
         book.heartbeats.last().filter(|beat| beat.scrub.rounds == 1).map(|beat| beat.scrub)
     });
@@ -59,8 +59,8 @@ async fn a_round_goes_on_where_it_was_after_a_restart() {
         assert_eq!(client.put(&content(number, 60_000), AckLevel::Memory).await, Status::Ok);
     }
     // The slowest rate there is: some 55 s for all of it.
-    let asked = Order::Scrub { order: 1, rate: 1 };
-    assert_eq!(pool.manager.ask(1, asked).await, OrderOutcome::Done);
+    let asked = Work::Scrub { rate: 1 };
+    assert_eq!(pool.manager.ask(1, asked).await, TaskOutcome::Done);
     let some = |book: &crate::manager::Book| {
         book.heartbeats.last().map(|beat| beat.scrub).filter(|scrub| scrub.done > 100_000)
     };
@@ -79,15 +79,15 @@ async fn audits_hash_what_is_really_there() {
     let bytes = content(1, 600_000);
     assert_eq!(pool.client().await.put(&bytes, AckLevel::Memory).await, Status::Ok);
     let (chunk, key) = (ChunkName::of(&bytes), Digest([7; 32]));
-    let audit = |order, chunk, offset, len| Order::Audit { order, chunk, key, offset, len };
+    let audit = |chunk, offset, len| Work::Audit { chunk, key, offset, len };
     let mut hasher = blake3::Hasher::new_keyed(&key.0);
     hasher.update(&bytes[1000..500_000]);
     let hash = Digest(*hasher.finalize().as_bytes());
-    let answer = pool.manager.ask(1, audit(1, chunk, 1000, 499_000)).await;
-    assert_eq!(answer, OrderOutcome::Audited { hash });
-    let not_here = OrderOutcome::Failed { why: OrderFault::NotHere, donor: None };
-    assert_eq!(pool.manager.ask(2, audit(2, ChunkName([1; 32]), 0, 10)).await, not_here);
-    assert_eq!(pool.manager.ask(3, audit(3, chunk, 599_999, 2)).await, not_here);
+    let answer = pool.manager.ask(1, audit(chunk, 1000, 499_000)).await;
+    assert_eq!(answer, TaskOutcome::Audited { hash });
+    let not_here = TaskOutcome::Failed { why: TaskFault::NotHere, donor: None };
+    assert_eq!(pool.manager.ask(2, audit(ChunkName([1; 32]), 0, 10)).await, not_here);
+    assert_eq!(pool.manager.ask(3, audit(chunk, 599_999, 2)).await, not_here);
 }
 
 #[tokio::test]
@@ -113,22 +113,19 @@ async fn only_the_manager_says_what_is_a_journal_and_it_is_found_again() {
         }
         listed.push(Holding { name, len });
     }
-    let described = |order| pool.manager.ask(order, Order::Describe { order });
-    let OrderOutcome::Described { journal, checkpoints } = described(1).await else {
-        panic!("not described")
-    };
+    let answer = pool.manager.ask(1, Work::Describe).await;
+    let TaskOutcome::Described { journal, checkpoints } = answer else { panic!("{answer:?}") };
     assert_eq!((journal.0, checkpoints.0), (vec![listed[0]], vec![listed[1]]));
     // A copy is of the same kind.
-    let copy = Order::Copy {
-        order: 2,
+    let copy = Work::Copy {
         chunk: listed[0].name,
         len: 5000,
         ack: AckLevel::Disk,
         kind: ChunkKind::Journal,
         from: vec![pool.source()],
     };
-    assert_eq!(other.manager.ask(2, copy).await, OrderOutcome::Done);
-    let answer = other.manager.ask(3, Order::Describe { order: 3 }).await;
-    let OrderOutcome::Described { journal, .. } = answer else { panic!("{answer:?}") };
+    assert_eq!(other.manager.ask(2, copy).await, TaskOutcome::Done);
+    let answer = other.manager.ask(3, Work::Describe).await;
+    let TaskOutcome::Described { journal, .. } = answer else { panic!("{answer:?}") };
     assert_eq!(journal.0, [listed[0]]);
 }

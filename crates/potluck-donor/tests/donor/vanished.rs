@@ -5,7 +5,8 @@ use crate::pool::{Pool, content};
 use potluck_core::chunk::ChunkName;
 use potluck_core::policy::AckLevel;
 use potluck_wire::bulk::{Request, Status};
-use potluck_wire::control::Order;
+use potluck_wire::control::{ChunkOrders, Tombstone, Work};
+use potluck_wire::packed::Packed;
 use std::collections::BTreeSet;
 use std::fs;
 
@@ -46,15 +47,15 @@ async fn s3_a_disk_that_is_pulled_is_said_and_counts_again_when_it_is_back() {
     {
         let mut book = pool.manager.book();
         let incarnation = book.registers[0].incarnation;
-        let bury = Order::Delete { chunk: names[1], incarnation, touches: 99 };
-        book.orders = vec![Order::Verify { chunk: names[0] }, bury];
+        let tombstone = Tombstone { chunk: names[1], incarnation, touches: 99 };
+        book.chunk_orders = ChunkOrders { delete: vec![tombstone], verify: Packed(vec![names[0]]) };
         book.forgetful = true; // also a manager that starts anew is told
     }
     pool.manager.until("registered anew", |book| book.registers.get(1).cloned()).await;
     pool.manager.beats(3).await;
     {
         let mut book = pool.manager.book();
-        book.orders.clear();
+        book.chunk_orders = ChunkOrders::default();
         assert!(book.registers[1].disk_fault.as_ref().is_some_and(|fault| fault.gone));
         assert!(book.heartbeats.iter().all(|beat| beat.removed.is_empty()), "not removed");
         assert_eq!(fs::read_dir(&lent).expect("dir").count(), 0, "nothing was made there");
@@ -92,7 +93,7 @@ async fn l1_files_that_vanished_are_told_after_a_round_of_the_scrub() {
     fs::remove_dir_all(bucket.parent().expect("a bucket")).expect("removed with its directory");
     let left: BTreeSet<ChunkName> =
         names.iter().copied().filter(|name| pool.place.chunk(name).exists()).collect();
-    pool.manager.ask(1, Order::Scrub { order: 1, rate: 1 << 30 }).await;
+    pool.manager.ask(1, Work::Scrub { rate: 1 << 30 }).await;
     let seen = |book: &Book| (listed(book)? == left && book.pages.len() == 2).then_some(());
     pool.manager.until("what is left", seen).await;
     // The disk is looked at before the scrub is: one heartbeat may tell of both sides of its end.

@@ -17,7 +17,7 @@ use potluck_core::size::count;
 use potluck_pool::{Enlisted, PageDone, Pool};
 use potluck_wire::addresses::{Address, Addresses};
 use potluck_wire::control::{
-    Beat, Done, Heartbeat, Holding, Inventory, Locate, Located, Order, Register, Registered,
+    Done, Heartbeat, HeartbeatReply, Holding, Inventory, Locate, Located, Register, Registered,
 };
 use potluck_wire::error::Failure;
 use std::net::IpAddr;
@@ -101,7 +101,11 @@ impl Answer for Locate {
 }
 
 impl Answer for Heartbeat {
-    async fn answer(mut self, service: Arc<Service>, caller: Caller) -> Result<Beat, Failure> {
+    async fn answer(
+        mut self,
+        service: Arc<Service>,
+        caller: Caller,
+    ) -> Result<HeartbeatReply, Failure> {
         let donor = donor_of(&caller)?;
         let now = service.time.tick();
         let (known, turned) = {
@@ -120,26 +124,24 @@ impl Answer for Heartbeat {
         if known && turned {
             service.keeper.changed(now);
         }
-        let mut beat = Beat {
+        let mut reply = HeartbeatReply {
             epoch: service.epoch(),
             start: service.start,
             changes: service.catalog.changes(),
             now_ms: service.time.now_ms(),
             register: !known,
-            orders: Vec::new(),
             leaving: service.pool().giving(donor).is_some(),
-            manager: None,
-            list: false,
+            ..HeartbeatReply::default()
         };
         if self.follows.is_some_and(|follows| follows < service.issue()) {
-            beat.manager = service.whereabouts();
+            reply.manager = service.whereabouts();
         }
         if known {
             let incarnation = self.incarnation;
             if let Some(collecting) = &service.collecting {
                 collecting.heard(donor, &self.results);
-                beat.orders = collecting.orders_for(donor);
-                return Ok(beat);
+                reply.tasks = collecting.tasks_for(donor);
+                return Ok(reply);
             }
             let results = std::mem::take(&mut self.results);
             react(&service, donor, &self).await?;
@@ -148,15 +150,16 @@ impl Answer for Heartbeat {
             repair::answered(&service, donor, results).await?;
             {
                 let mut pool = service.pool();
-                beat.orders = pool.orders_for(donor, now);
-                beat.list = pool.is_to_list(donor, now);
+                reply.tasks = pool.tasks_for(donor);
+                reply.chunk_orders = pool.chunk_orders_for(donor, now);
+                reply.list = pool.is_to_list(donor, now);
             }
             if service.gc_held().is_some() {
                 // Whoever decided on these did so before the hold.
-                beat.orders.retain(|order| !matches!(order, Order::Delete { .. }));
+                reply.chunk_orders.delete.clear();
             }
         }
-        Ok(beat)
+        Ok(reply)
     }
 }
 

@@ -6,12 +6,12 @@
 
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::DonorId;
-use potluck_wire::control::{Holding, Order, OrderOutcome, OrderResult};
+use potluck_wire::control::{Holding, Task, TaskOutcome, TaskResult, Work};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Mutex;
 
 /// Every donor is asked one thing, once.
-const ONLY_ORDER: u64 = 1;
+const ONLY_TASK: u64 = 1;
 
 /// Chunks of one donor that are taken note of: 64 TiB of the default size. One that lists without
 /// an end does not fill the memory.
@@ -62,21 +62,21 @@ impl Collecting {
     }
 
     /// What a donor is to do.
-    pub fn orders_for(&self, donor: DonorId) -> Vec<Order> {
+    pub fn tasks_for(&self, donor: DonorId) -> Vec<Task> {
         match self.said().described.contains(&donor) {
             true => Vec::new(),
-            false => vec![Order::Describe { order: ONLY_ORDER }],
+            false => vec![Task { number: ONLY_TASK, work: Work::Describe }],
         }
     }
 
     /// What came of it.
-    pub fn heard(&self, donor: DonorId, results: &[OrderResult]) {
+    pub fn heard(&self, donor: DonorId, results: &[TaskResult]) {
         let mut said = self.said();
         for result in results {
             match &result.outcome {
                 // It was asked once, and is listened to once.
-                OrderOutcome::Described { .. } if said.described.contains(&donor) => {}
-                OrderOutcome::Described { checkpoints, journal } => {
+                TaskOutcome::Described { .. } if said.described.contains(&donor) => {}
+                TaskOutcome::Described { checkpoints, journal } => {
                     said.described.insert(donor);
                     note(&mut said.heads, donor, &checkpoints.0);
                     note(&mut said.segments, donor, &journal.0);
@@ -153,15 +153,15 @@ mod tests {
         let name = ChunkName::of(b"a head");
         for (donor, len) in [(DonorId(1), 7), (DonorId(2), 500), (DonorId(3), 500)] {
             let checkpoints = Packed(vec![Holding { name, len }]);
-            let outcome = OrderOutcome::Described { checkpoints, journal: Packed::default() };
-            collecting.heard(donor, &[OrderResult { order: ONLY_ORDER, outcome }]);
+            let outcome = TaskOutcome::Described { checkpoints, journal: Packed::default() };
+            collecting.heard(donor, &[TaskResult { task: ONLY_TASK, outcome }]);
         }
         let donors = vec![(DonorId(1), 7), (DonorId(2), 500), (DonorId(3), 500)];
         assert_eq!(collecting.heads(), [Seen { name, donors: donors.clone() }]);
         // Nobody is heard twice.
         let more = Packed(vec![Holding { name: ChunkName::of(b"another"), len: 1 }]);
-        let outcome = OrderOutcome::Described { checkpoints: more, journal: Packed::default() };
-        collecting.heard(DonorId(1), &[OrderResult { order: ONLY_ORDER, outcome }]);
+        let outcome = TaskOutcome::Described { checkpoints: more, journal: Packed::default() };
+        collecting.heard(DonorId(1), &[TaskResult { task: ONLY_TASK, outcome }]);
         assert_eq!(collecting.heads(), [Seen { name, donors }]);
     }
 }

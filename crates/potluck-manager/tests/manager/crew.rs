@@ -1,4 +1,4 @@
-//! Donors that carry out orders as real ones do, but for the bytes: a chunk is its name.
+//! Donors that do what they are asked to as real ones do, but for the bytes: a chunk is its name.
 
 use crate::lab::{Donor, LEN, Lab, chunk, commit, offer};
 use potluck_core::chunk::{ChunkName, Digest};
@@ -9,8 +9,8 @@ use potluck_core::policy::{AckLevel, Override};
 use potluck_manager::ManagerConfig;
 use potluck_wire::call::Caller;
 use potluck_wire::control::{
-    Condition, Health, Holding, Order, OrderFault, OrderOutcome, OrderResult, Outcome, PoolStatus,
-    RepairAction, RepairControl, RepairState, RepairStatus, Reserve, Stat, Status,
+    Condition, Health, Holding, Outcome, PoolStatus, RepairAction, RepairControl, RepairState,
+    RepairStatus, Reserve, Stat, Status, Task, TaskFault, TaskOutcome, TaskResult, Tombstone, Work,
 };
 use potluck_wire::env::Env;
 use potluck_wire::packed::Packed;
@@ -28,13 +28,15 @@ pub struct Member {
     pub excess: u64,
     /// Who sends wrong bytes and says they are right, which this one may be itself.
     pub liar: Option<DonorId>,
-    /// Every order it was ever given, once.
-    pub seen: Vec<Order>,
+    /// Every task that it was ever given, once.
+    pub tasks: Vec<Task>,
+    /// Every chunk that it was ever told to verify.
+    pub verified: BTreeSet<ChunkName>,
     touches: u64,
     added: Vec<ChunkName>,
     removed: Vec<ChunkName>,
     sound: Vec<ChunkName>,
-    results: Vec<OrderResult>,
+    results: Vec<TaskResult>,
 }
 
 impl Member {
@@ -58,60 +60,60 @@ impl Member {
         beat.results = std::mem::take(&mut self.results);
         beat.excess = self.excess;
         beat.disk.lent_used = self.holds.len() as u64 * u64::from(LEN);
-        let orders = self.donor.beat(beat).await.orders;
-        for order in orders {
-            if !self.seen.contains(&order) {
-                self.seen.push(order.clone());
+        let reply = self.donor.beat(beat).await;
+        for Tombstone { chunk, touches, .. } in reply.chunk_orders.delete {
+            if touches >= self.touches {
+                self.holds.remove(&chunk);
+                self.removed.push(chunk);
             }
-            self.obey(order);
+        }
+        for chunk in reply.chunk_orders.verify.0 {
+            self.verified.insert(chunk);
+            match self.holds.contains(&chunk) {
+                true => self.sound.push(chunk),
+                false => self.removed.push(chunk),
+            }
+        }
+        for task in reply.tasks {
+            if !self.tasks.contains(&task) {
+                self.tasks.push(task.clone());
+            }
+            let outcome = self.carry_out(task.work);
+            self.results.push(TaskResult { task: task.number, outcome });
         }
     }
 
-    fn obey(&mut self, order: Order) {
-        let done = |order| OrderResult { order, outcome: OrderOutcome::Done };
-        match order {
-            Order::Copy { order, chunk, .. } | Order::Rebuild { order, chunk, .. } => {
+    fn carry_out(&mut self, work: Work) -> TaskOutcome {
+        match work {
+            Work::Copy { chunk, .. } | Work::Rebuild { chunk, .. } => {
                 self.store(chunk);
-                self.results.push(done(order));
+                TaskOutcome::Done
             }
-            Order::Encode { order, ec, shards, .. } => {
+            Work::Encode { ec, shards, .. } => {
                 let data: Vec<ChunkName> = shards.iter().map(|shard| shard.chunk).collect();
                 let lies = self.liar == Some(self.id());
                 let parity = parity_of(if lies { &data[..0] } else { &data }, ec);
                 parity.iter().for_each(|name| self.store(*name));
-                let outcome = OrderOutcome::Encoded { parity: Packed(parity) };
-                self.results.push(OrderResult { order, outcome });
+                TaskOutcome::Encoded { parity: Packed(parity) }
             }
-            Order::Delete { chunk, touches, .. } if touches >= self.touches => {
-                self.holds.remove(&chunk);
-                self.removed.push(chunk);
-            }
-            Order::Verify { chunk } if self.holds.contains(&chunk) => self.sound.push(chunk),
-            Order::Verify { chunk } => self.removed.push(chunk),
-            Order::Audit { order, chunk, key, .. } => {
+            Work::Audit { chunk, key, .. } => {
                 let said = if self.liar == Some(self.id()) { chunk_of_a_liar() } else { chunk };
                 let hash = Digest(*blake3(&said, &key.0).as_bytes());
-                let outcome = OrderOutcome::Audited { hash };
-                self.results.push(OrderResult { order, outcome });
+                TaskOutcome::Audited { hash }
             }
-            Order::Probe { order, from, .. } if self.liar == Some(from.donor) => {
-                let (why, donor) = (OrderFault::SourceWrong, Some(from.donor));
-                self.results
-                    .push(OrderResult { order, outcome: OrderOutcome::Failed { why, donor } });
+            Work::Probe { from, .. } if self.liar == Some(from.donor) => {
+                TaskOutcome::Failed { why: TaskFault::SourceWrong, donor: Some(from.donor) }
             }
-            Order::Probe { order, .. } | Order::Scrub { order, .. } => {
-                self.results.push(done(order))
-            }
-            Order::Delete { .. } | Order::Describe { .. } => {}
+            Work::Probe { .. } | Work::Scrub { .. } | Work::Describe => TaskOutcome::Done,
         }
     }
 
-    /// Orders to make something that it was given so far.
+    /// Tasks to make something that it was given so far.
     pub fn made(&self) -> usize {
-        let made = |order: &&Order| {
-            matches!(order, Order::Copy { .. } | Order::Rebuild { .. } | Order::Encode { .. })
+        let made = |task: &&Task| {
+            matches!(task.work, Work::Copy { .. } | Work::Rebuild { .. } | Work::Encode { .. })
         };
-        self.seen.iter().filter(made).count()
+        self.tasks.iter().filter(made).count()
     }
 }
 
@@ -209,7 +211,8 @@ impl Crew {
                 asleep: false,
                 excess: 0,
                 liar: None,
-                seen: Vec::new(),
+                tasks: Vec::new(),
+                verified: BTreeSet::new(),
                 touches: 0,
                 added: Vec::new(),
                 removed: Vec::new(),

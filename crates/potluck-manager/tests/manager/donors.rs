@@ -61,7 +61,7 @@ async fn d6_a_donor_that_lost_chunks_is_found_out_by_its_inventory() {
     }
     donor.life = Incarnation(2);
     let unknown = donor.beat(donor.heartbeat(0)).await;
-    assert!(unknown.register && unknown.orders.is_empty());
+    assert!(unknown.register && unknown.chunk_orders.is_empty());
 
     // Its disk was set back: one chunk is not there, and a foreign one is.
     donor.report(&[chunk(0), chunk(2), chunk(50)]).await;

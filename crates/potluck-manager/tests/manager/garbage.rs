@@ -1,7 +1,7 @@
 use crate::lab::{Donor, Lab, chunk, commit, eventually, file, offer, reserve, write};
 use potluck_core::ids::DonorId;
 use potluck_wire::control::{
-    Abort, CopyFault, Departing, Holding, Open, Order, Outcome, Remove, Report, Revoke, Status,
+    Abort, CopyFault, Departing, Holding, Open, Outcome, Remove, Report, Revoke, Status,
 };
 use potluck_wire::packed::Packed;
 use potluck_wire::token::Role;
@@ -90,7 +90,7 @@ async fn d5_donors_of_another_catalog_lose_nothing() {
     let status = lab.admin().call(&Status {}).await.expect("status");
     assert_eq!((status.donors[0].unclaimed, status.donors[0].chunks), (100, 0));
     for touches in 0..8 {
-        assert!(donor.beat(donor.heartbeat(touches)).await.orders.is_empty());
+        assert!(donor.beat(donor.heartbeat(touches)).await.chunk_orders.is_empty());
         tokio::time::sleep(std::time::Duration::from_millis(250)).await;
     }
 }
@@ -110,12 +110,12 @@ async fn l1_a_complaint_is_believed_only_after_the_donor_looked() {
     }
     let holders = async || user.call(&open).await.expect("opened").files[0].holders[0].clone();
     assert_eq!(holders().await, [donor.id]);
-    let orders = donor.beat(donor.heartbeat(1)).await.orders;
-    assert_eq!(orders, [Order::Verify { chunk: chunk(1) }]);
+    let orders = donor.beat(donor.heartbeat(1)).await.chunk_orders;
+    assert_eq!(orders.verify.0, [chunk(1)]);
 
     let mut looked = donor.heartbeat(1);
     looked.spoiled = Packed(vec![chunk(1)]);
-    assert!(donor.beat(looked).await.orders.is_empty());
+    assert!(donor.beat(looked).await.chunk_orders.is_empty());
     assert!(holders().await.is_empty());
     let status = lab.admin().call(&Status {}).await.expect("status");
     assert_eq!((status.donors[0].bad, status.donors[0].chunks), (1, 0));

@@ -11,8 +11,8 @@ use potluck_manager::{Manager, ManagerConfig, ManagerError, init};
 use potluck_wire::addresses::Addresses;
 use potluck_wire::call::Caller;
 use potluck_wire::control::{
-    Beat, Call, Commit, Committed, Condition, FileCommit, Heartbeat, Holding, Inventory, Invite,
-    Join, Offer, Offered, Order, Outcome, Register, Registered, Reserve, Reserved, SpaceCreate,
+    Call, Commit, Committed, Condition, FileCommit, Heartbeat, HeartbeatReply, Holding, Inventory,
+    Invite, Join, Offer, Offered, Outcome, Register, Registered, Reserve, Reserved, SpaceCreate,
 };
 use potluck_wire::env::Env;
 use potluck_wire::error::Failure;
@@ -280,18 +280,14 @@ impl Donor {
         }
     }
 
-    pub async fn beat(&self, beat: Heartbeat) -> Beat {
+    pub async fn beat(&self, beat: Heartbeat) -> HeartbeatReply {
         self.caller.call(&beat).await.expect("answered")
     }
 
     /// The chunks that the manager wants deleted now, and the touches it allows for.
     pub async fn tombstones(&self, touches: u64) -> Vec<(ChunkName, u64)> {
-        let orders = self.beat(self.heartbeat(touches)).await.orders;
-        let tombstone = |order| match order {
-            Order::Delete { chunk, touches, .. } => Some((chunk, touches)),
-            _ => None,
-        };
-        orders.into_iter().filter_map(tombstone).collect()
+        let orders = self.beat(self.heartbeat(touches)).await.chunk_orders;
+        orders.delete.iter().map(|tombstone| (tombstone.chunk, tombstone.touches)).collect()
     }
 
     pub async fn removed(&self, touches: u64, names: &[ChunkName]) {

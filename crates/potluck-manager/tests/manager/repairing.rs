@@ -1,9 +1,7 @@
 use crate::crew::Crew;
 use crate::lab::{LEN, chunk};
 use potluck_core::clock::Clock;
-use potluck_wire::control::{
-    Away, Departing, DonorState, Fsck, Order, RepairAction, RepairControl,
-};
+use potluck_wire::control::{Away, Departing, DonorState, Fsck, RepairAction, RepairControl, Work};
 use rusqlite::Connection;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,8 +29,8 @@ async fn a3_a_short_absence_moves_nothing_and_a_long_one_is_repaired_and_trimmed
     .await;
     assert_eq!(crew.status().await.donors[0].state, DonorState::Gone);
     for member in &crew.members[2..] {
-        for order in &member.seen {
-            let Order::Copy { from, chunk, .. } = order else { continue };
+        for task in &member.tasks {
+            let Work::Copy { from, chunk, .. } = &task.work else { continue };
             assert_eq!(from[0].donor, crew.members[1].id(), "the only one that has it");
             assert!(member.holds.contains(chunk));
         }
@@ -67,14 +65,14 @@ async fn a_lost_chunk_of_a_group_is_rebuilt_from_the_others() {
         .until("safe", async |crew: &Crew| crew.health("pot://lab/a").await.safe_since_ms)
         .await;
     assert!(since > safe_since, "not since before the loss");
-    let orders = &crew.members[3].seen;
-    let rebuilt = orders.iter().find_map(|order| match order {
-        Order::Rebuild { chunk, position, data, shards, .. } => {
+    let tasks = &crew.members[3].tasks;
+    let rebuilt = tasks.iter().find_map(|task| match &task.work {
+        Work::Rebuild { chunk, position, data, shards, .. } => {
             Some((chunk, position, data, shards))
         }
         _ => None,
     });
-    let (name, position, data, shards) = rebuilt.expect("an order");
+    let (name, position, data, shards) = rebuilt.expect("a task");
     assert_eq!((*name, *position, *data), (names[1], 1, 2));
     let mut others: Vec<_> = shards.iter().map(|shard| (shard.position, shard.chunk)).collect();
     others.sort_unstable();
@@ -167,14 +165,14 @@ async fn a3_what_is_closest_to_loss_is_repaired_first_within_the_budget() {
         (crew.repair().await.made >= 20).then_some(())
     })
     .await;
-    let mut orders: Vec<(u64, bool)> = Vec::new();
-    for order in crew.members.iter().flat_map(|member| &member.seen) {
-        if let Order::Copy { order, chunk: made, .. } = order {
-            orders.push((*order, (11..21).any(|n| chunk(n) == *made)));
+    let mut tasks: Vec<(u64, bool)> = Vec::new();
+    for task in crew.members.iter().flat_map(|member| &member.tasks) {
+        if let Work::Copy { chunk: made, .. } = &task.work {
+            tasks.push((task.number, (11..21).any(|n| chunk(n) == *made)));
         }
     }
-    orders.sort_unstable();
-    let first: Vec<bool> = orders.iter().map(|(_, urgent)| *urgent).collect();
+    tasks.sort_unstable();
+    let first: Vec<bool> = tasks.iter().map(|(_, urgent)| *urgent).collect();
     assert_eq!(first, [[true; 10], [false; 10]].concat());
 }
 

@@ -9,24 +9,24 @@ use super::queue::{Counted, Queue, Sums};
 use super::{Encode, Findings, Job, ShardAt};
 use crate::Pool;
 use crate::donors::Contact;
-use crate::numbered::Numbered;
+use crate::tasks::Tasks;
 use encoding::Encodings;
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_core::policy::AckLevel;
 use potluck_core::repair_plan::{Bucket, Helper, NoTarget, by_burden, target};
-use potluck_wire::control::{Order, Shard, Source};
+use potluck_wire::control::{Shard, Source, Work};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// A donor has orders for so many seconds of its budget: it fetches them once a second, and must
+/// A donor has tasks for so many seconds of its budget: it fetches them once a second, and must
 /// not run dry between.
 const SECONDS_AHEAD: u64 = 3;
 /// Bytes under way at one donor for an owner who needs space: more than any link carries between
 /// two beats, so that the link is the limit.
 const PRESSED_AHEAD: u64 = 2 << 30;
-/// Orders under way at one donor.
+/// Tasks under way at one donor.
 const MAX_UNDER_WAY: usize = 512;
 /// Who failed as a source or a target is left alone for so long.
 const LEFT_ALONE: Duration = Duration::from_secs(30);
@@ -38,13 +38,13 @@ const UNREACHABLE: &str = "no donor that can be reached has what they are made o
 const NO_ROOM: &str = "no donor has room for them";
 /// Why what files are being changed to waits though it would fit.
 const PROMISED_FIRST: &str = "what was promised lacks room, and takes it first";
-/// Sources named in an order besides the first.
+/// Sources named in a task besides the first.
 const SPARE_SOURCES: usize = 2;
 
-/// Bytes that orders read at donors.
+/// Bytes that tasks read at donors.
 type Reads = Vec<(DonorId, u64)>;
 
-/// What a numbered order is for.
+/// What a task is for.
 #[derive(Debug)]
 pub enum Purpose {
     /// To make a copy or a chunk of a group.
@@ -76,7 +76,7 @@ pub struct Repairs {
     more: bool,
     /// An admin's pause.
     pub paused: Option<String>,
-    pub orders: Numbered<Purpose>,
+    pub tasks: Tasks<Purpose>,
     under_way: BTreeSet<ChunkName>,
     /// Donors that make chunks of a unit, once for each chunk.
     makers: BTreeMap<(VersionId, u32, bool), Vec<DonorId>>,
@@ -134,7 +134,7 @@ impl Repairs {
             excess: 0,
             more: false,
             paused: None,
-            orders: Numbered::default(),
+            tasks: Tasks::default(),
             under_way: BTreeSet::new(),
             makers: BTreeMap::new(),
             finished: BTreeMap::new(),
@@ -262,7 +262,7 @@ impl Repairs {
     fn allow(&mut self, taker: &mut Helper, now: Tick, pressed: bool) {
         let burden = self.writing.get(&taker.donor).copied().unwrap_or(0);
         let alone = self.is_left_alone(taker.donor, now);
-        let few = self.orders.count(taker.donor) < MAX_UNDER_WAY;
+        let few = self.tasks.count(taker.donor) < MAX_UNDER_WAY;
         let rate = self.donor_rate;
         let ready = pressed || Self::bucket(&mut self.writers, taker.donor, rate, now).ready(now);
         taker.outstanding = burden;
@@ -274,10 +274,10 @@ impl Repairs {
         self.under_way.is_empty() && self.encodings.idle()
     }
 
-    /// Whether a donor computes parity by order, or is about to.
+    /// Whether a donor computes parity, or is about to.
     pub fn computes(&self, donor: DonorId) -> bool {
-        let mut flights = self.orders.of(donor);
-        flights.any(|flight| matches!(flight.purpose, Purpose::Encode { .. }))
+        let mut tasks = self.tasks.of(donor);
+        tasks.any(|task| matches!(task.purpose, Purpose::Encode { .. }))
     }
 
     /// Whether nothing is left to be made, and what was made last is still to be seen by a survey.
@@ -286,7 +286,7 @@ impl Repairs {
         self.idle() && !waiting && self.finished.keys().any(|chunk| self.is_finished(chunk))
     }
 
-    /// An order ended, well or not.
+    /// A task ended, well or not.
     fn landed(&mut self, donor: DonorId, purpose: &Purpose) {
         let (reads, writes) = match purpose {
             Purpose::Make { unit, chunk, len, reads } => {
@@ -366,7 +366,7 @@ fn lower(burdens: &mut BTreeMap<DonorId, u64>, donor: DonorId, bytes: u64) {
     }
 }
 
-/// Where orders of one round go: asked of the pool once, and kept in step with what is handed out.
+/// Where tasks of one round go: asked of the pool once, and kept in step with what is handed out.
 struct Round<'a> {
     takers: Vec<Helper>,
     /// Whether an owner waits, so that budgets are not asked.
@@ -508,17 +508,15 @@ impl Pool {
             Purpose::Make { unit: job.unit, chunk, len: wanted.len, reads: reads.clone() };
         let rebuilt = wanted.from.is_empty().then_some(job.group).flatten();
         let kind = job.kind;
-        let give = |order| match rebuilt {
-            None => Order::Copy {
-                order,
+        let work = match rebuilt {
+            None => Work::Copy {
                 chunk,
                 len: wanted.len,
                 ack: AckLevel::Disk,
                 kind,
                 from: shards.into_iter().flat_map(|shard| shard.from).collect(),
             },
-            Some((ec, data)) => Order::Rebuild {
-                order,
+            Some((ec, data)) => Work::Rebuild {
                 chunk,
                 len: wanted.len,
                 ack: AckLevel::Disk,
@@ -529,7 +527,7 @@ impl Pool {
                 shards,
             },
         };
-        self.repairs.orders.give(chosen.donor, round.now, purpose, give);
+        self.repairs.tasks.give(chosen.donor, round.now, purpose, work);
         self.repairs.under_way.insert(chunk);
         self.repairs.makers.entry(job.unit).or_default().push(chosen.donor);
         self.charge(chosen.donor, len, &reads, round);
@@ -564,7 +562,7 @@ impl Pool {
         }
     }
 
-    /// Targets of orders under way for the same unit.
+    /// Targets of tasks under way for the same unit.
     fn targets_of(
         &self,
         unit: (VersionId, u32, bool),
@@ -636,8 +634,8 @@ impl Pool {
     }
 
     fn drop_expired(&mut self, now: Tick) {
-        for (donor, flight) in self.repairs.orders.expired(now) {
-            self.repairs.landed(donor, &flight.purpose);
+        for (donor, task) in self.repairs.tasks.expired(now) {
+            self.repairs.landed(donor, &task.purpose);
             self.repairs.left_alone.insert(donor, now + LEFT_ALONE);
             // Nobody else tells that it is still to be made.
             self.repairs.more = true;
@@ -646,17 +644,17 @@ impl Pool {
     }
 
     /// Nothing said to the donor's earlier life holds.
-    pub(crate) fn forget_numbered(&mut self, donor: DonorId) {
-        for flight in self.repairs.orders.forget(donor) {
-            self.repairs.landed(donor, &flight.purpose);
+    pub(crate) fn forget_tasks(&mut self, donor: DonorId) {
+        for task in self.repairs.tasks.forget(donor) {
+            self.repairs.landed(donor, &task.purpose);
         }
     }
 
-    /// A donor answered an order; what that was for.
-    pub fn order_answered(&mut self, donor: DonorId, order: u64, now: Tick) -> Option<Purpose> {
-        let flight = self.repairs.orders.take(donor, order, now)?;
-        self.repairs.landed(donor, &flight.purpose);
-        Some(flight.purpose)
+    /// A donor answered a task; what that was for.
+    pub fn task_answered(&mut self, donor: DonorId, number: u64, now: Tick) -> Option<Purpose> {
+        let task = self.repairs.tasks.take(donor, number, now)?;
+        self.repairs.landed(donor, &task.purpose);
+        Some(task.purpose)
     }
 
     /// A chunk was made.
@@ -671,13 +669,13 @@ impl Pool {
 
     /// Has a donor read back all it holds.
     pub fn order_scrub(&mut self, donor: DonorId, rate: u64, now: Tick) {
-        self.repairs.orders.give(donor, now, Purpose::Scrub, |order| Order::Scrub { order, rate });
+        self.repairs.tasks.give(donor, now, Purpose::Scrub, Work::Scrub { rate });
     }
 
-    /// A donor did not answer whom an order had sent to it. It is left alone for a while, unless it has
-    /// registered since the order was given, which names where it was before.
-    pub fn source_is_away(&mut self, source: DonorId, order: u64, now: Tick) {
-        if self.donors.life(source).is_none_or(|life| order > life.last_order) {
+    /// A donor did not answer whom a task had sent to it. It is left alone for a while, unless it has
+    /// registered since the task was given, which names where it was before.
+    pub fn source_is_away(&mut self, source: DonorId, task: u64, now: Tick) {
+        if self.donors.life(source).is_none_or(|life| task > life.last_task) {
             self.leave_alone(source, now);
         }
     }

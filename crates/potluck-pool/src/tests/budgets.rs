@@ -5,7 +5,6 @@ use crate::redundancy::{Findings, Job, Make, Purpose, ShardAt};
 use crate::{Limits, Pool};
 use potluck_core::chunk::{ChunkKind, ChunkName};
 use potluck_core::ids::{DonorId, VersionId};
-use potluck_wire::control::Order;
 use std::collections::{BTreeMap, BTreeSet};
 
 const CHUNK: u64 = 4 * MIB;
@@ -49,7 +48,7 @@ struct Ordered {
 impl Ordered {
     fn look(&mut self, pool: &Pool) {
         for taker in (1..=DONORS).map(DonorId) {
-            for flight in pool.repairs.orders.of(taker) {
+            for flight in pool.repairs.tasks.of(taker) {
                 let Purpose::Make { chunk, len, reads, .. } = &flight.purpose else { continue };
                 if self.seen.insert(*chunk) {
                     self.all += u64::from(*len);
@@ -97,17 +96,13 @@ fn a3_repair_uses_its_budgets_and_never_more() {
         // Each donor beats once a second, each at a moment of its own.
         let donor = DonorId(1 + (step % 8) as u32);
         assert!(beat(&mut pool, donor.0, 7, 0, now));
-        for order in told.remove(&donor).unwrap_or_default() {
-            if let Some(Purpose::Make { chunk, len, .. }) =
-                pool.order_answered(donor, order, at(now))
+        for task in told.remove(&donor).unwrap_or_default() {
+            if let Some(Purpose::Make { chunk, len, .. }) = pool.task_answered(donor, task, at(now))
             {
                 pool.chunk_made(chunk, len, at(now));
             }
         }
-        let numbers = pool.orders_for(donor, at(now)).into_iter().filter_map(|order| match order {
-            Order::Copy { order, .. } => Some(order),
-            _ => None,
-        });
+        let numbers = pool.tasks_for(donor).into_iter().map(|task| task.number);
         told.insert(donor, numbers.collect());
     }
     let share = ordered.all as f64 / (POOL_RATE * SECONDS) as f64;

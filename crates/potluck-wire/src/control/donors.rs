@@ -136,7 +136,7 @@ pub const INVENTORY_PAGE: usize = 16_384;
 pub struct Heartbeat {
     /// The life that registered.
     pub incarnation: Incarnation,
-    /// Touches so far: every put counts one, also of a chunk that was there. See [`Order::Delete`].
+    /// Touches so far: every put counts one, also of a chunk that was there. See [`Tombstone`].
     pub touches: u64,
     /// The last second.
     pub load: Load,
@@ -159,9 +159,9 @@ pub struct Heartbeat {
     /// Chunks looked at by order and found sound.
     #[serde(default)]
     pub sound: Packed<ChunkName>,
-    /// What came of numbered orders since the last heartbeat that was answered.
+    /// What came of tasks since the last heartbeat that was answered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub results: Vec<OrderResult>,
+    pub results: Vec<TaskResult>,
     /// Bytes that must go for the owner's limits to hold again ([`potluck_core::budget::excess`]).
     #[serde(default)]
     pub excess: u64,
@@ -179,19 +179,19 @@ pub struct Heartbeat {
     pub follows: Option<Issue>,
 }
 
-/// What came of a numbered order.
+/// What came of a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OrderResult {
-    /// The order's number.
-    pub order: u64,
+pub struct TaskResult {
+    /// The task's number.
+    pub task: u64,
     /// What came of it.
-    pub outcome: OrderOutcome,
+    pub outcome: TaskOutcome,
 }
 
-/// What came of a numbered order.
+/// What came of a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum OrderOutcome {
+pub enum TaskOutcome {
     /// Done. A chunk that was stored is listed among the added too.
     Done,
     /// Parity was computed and stored here, in the order of its positions.
@@ -214,17 +214,17 @@ pub enum OrderOutcome {
     /// Not done.
     Failed {
         /// Why.
-        why: OrderFault,
+        why: TaskFault,
         /// Which donor was at fault, if another.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         donor: Option<DonorId>,
     },
 }
 
-/// Why an order was not carried out.
+/// Why a task was not carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum OrderFault {
+pub enum TaskFault {
     /// No lent space left here.
     Full,
     /// The disk here failed.
@@ -262,7 +262,7 @@ pub struct Scrubbed {
 impl Call for Heartbeat {
     const NAME: &'static str = "heartbeat";
     const DEADLINE: Duration = Duration::from_secs(5);
-    type Reply = Beat;
+    type Reply = HeartbeatReply;
 }
 
 /// Asks where another donor is, before a client's word for it is taken (donors).
@@ -283,7 +283,7 @@ pub struct Located {
 
 /// The manager's answer to a heartbeat.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Beat {
+pub struct HeartbeatReply {
     /// The manager's epoch.
     pub epoch: Epoch,
     /// Drawn at the manager's start.
@@ -297,10 +297,13 @@ pub struct Beat {
     /// The manager does not know this life: register and send the inventory.
     #[serde(default)]
     pub register: bool,
-    /// What to do now. Repeated until a heartbeat shows it done. Orders of a newer manager are left
-    /// out when they are read.
-    #[serde(default, deserialize_with = "known_orders")]
-    pub orders: Vec<Order>,
+    /// Work to do. Repeated until a heartbeat brings its result. Work that only a newer manager
+    /// knows is left out when it is read.
+    #[serde(default, deserialize_with = "known_tasks", skip_serializing_if = "Vec::is_empty")]
+    pub tasks: Vec<Task>,
+    /// What to do with chunks that are here. Repeated until a heartbeat shows it done.
+    #[serde(default, skip_serializing_if = "ChunkOrders::is_empty")]
+    pub chunk_orders: ChunkOrders,
     /// The owner takes everything back: nothing is to be left there, damaged chunks included.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub leaving: bool,
@@ -312,30 +315,54 @@ pub struct Beat {
     pub list: bool,
 }
 
-/// What the manager asks a donor to do.
+/// What a donor is to do with chunks that it holds. These orders have no numbers and no results:
+/// the lists of the next heartbeats show what became of each chunk.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ChunkOrders {
+    /// Chunks to delete.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub delete: Vec<Tombstone>,
+    /// Chunks to read and to compare with their names. A spoiled one is set aside.
+    #[serde(skip_serializing_if = "Packed::is_empty")]
+    pub verify: Packed<ChunkName>,
+}
+
+impl ChunkOrders {
+    /// True when there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.delete.is_empty() && self.verify.is_empty()
+    }
+}
+
+/// Deletes a chunk, unless it was touched after `touches`. The manager saw that count while no
+/// session could have been writing the chunk, so a later touch is somebody's who needs it
+/// (promise D5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Tombstone {
+    /// Which chunk.
+    pub chunk: ChunkName,
+    /// The life that counted.
+    pub incarnation: Incarnation,
+    /// The count.
+    pub touches: u64,
+}
+
+/// Work that a donor does once, however often it is told of it, and answers under its number.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Task {
+    /// The manager that gave the task never gives this number again.
+    pub number: u64,
+    /// What to do.
+    pub work: Work,
+}
+
+/// What a task asks for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Order {
-    /// A tombstone: delete the chunk, unless it was touched after `touches`. The manager saw that
-    /// count while no session could have been writing the chunk, so a later touch is somebody's
-    /// who needs it (promise D5).
-    Delete {
-        /// Which chunk.
-        chunk: ChunkName,
-        /// The life that counted.
-        incarnation: Incarnation,
-        /// The count.
-        touches: u64,
-    },
-    /// Read the chunk and compare it with its name; set it aside if it is spoiled.
-    Verify {
-        /// Which chunk.
-        chunk: ChunkName,
-    },
+pub enum Work {
     /// Fetch the chunk from the first source that has it, verify it by name and store it.
     Copy {
-        /// Answered under this number.
-        order: u64,
         /// Which chunk.
         chunk: ChunkName,
         /// Its stored bytes.
@@ -350,8 +377,6 @@ pub enum Order {
     },
     /// Fetch chunks of its group, rebuild the chunk from them, verify it by name and store it.
     Rebuild {
-        /// Answered under this number.
-        order: u64,
         /// Which chunk.
         chunk: ChunkName,
         /// Its stored bytes.
@@ -372,8 +397,6 @@ pub enum Order {
     },
     /// Fetch the data chunks of a group, compute its parity and store it, every chunk of it.
     Encode {
-        /// Answered under this number.
-        order: u64,
         /// The code.
         ec: Ec,
         /// When a chunk counts as stored.
@@ -383,8 +406,6 @@ pub enum Order {
     },
     /// Fetch the chunk from another donor and verify it by name; store nothing.
     Probe {
-        /// Answered under this number.
-        order: u64,
         /// Which chunk.
         chunk: ChunkName,
         /// Its stored bytes.
@@ -395,8 +416,6 @@ pub enum Order {
     /// Hash a part of a chunk under a key that was not known before, to be compared with what
     /// other holders answer.
     Audit {
-        /// Answered under this number.
-        order: u64,
         /// Which chunk.
         chunk: ChunkName,
         /// The key.
@@ -406,18 +425,14 @@ pub enum Order {
         /// Bytes of the part.
         len: u32,
     },
-    /// Read back everything now, at up to so many bytes a second; the donor's own limits hold.
+    /// Read back everything now, at up to so many bytes a second; the donor's own limits hold. Answered when the round has
+    /// begun.
     Scrub {
-        /// Answered under this number when the round has begun.
-        order: u64,
         /// Bytes a second.
         rate: u64,
     },
     /// List all chunks of other kinds than data.
-    Describe {
-        /// Answered under this number.
-        order: u64,
-    },
+    Describe,
 }
 
 /// A donor to fetch from.
@@ -444,7 +459,7 @@ pub struct Shard {
     pub from: Vec<Source>,
 }
 
-fn known_orders<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<Order>, D::Error> {
-    let orders = Vec::<serde_json::Value>::deserialize(d)?;
-    Ok(orders.into_iter().filter_map(|order| serde_json::from_value(order).ok()).collect())
+fn known_tasks<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<Task>, D::Error> {
+    let tasks = Vec::<serde_json::Value>::deserialize(d)?;
+    Ok(tasks.into_iter().filter_map(|task| serde_json::from_value(task).ok()).collect())
 }

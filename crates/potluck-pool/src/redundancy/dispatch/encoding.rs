@@ -9,7 +9,7 @@ use potluck_core::erasure::Ec;
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_core::policy::AckLevel;
 use potluck_core::repair_plan::Helper;
-use potluck_wire::control::Order;
+use potluck_wire::control::Work;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -20,7 +20,7 @@ pub type Group = (VersionId, Ec, u32);
 #[derive(Debug, Default)]
 pub struct Encodings {
     pub(super) waiting: VecDeque<Encode>,
-    /// Orders that are not answered yet.
+    /// Tasks that are not answered yet.
     out: BTreeMap<Group, usize>,
     /// Donors that computed different parity: who is right is found by asking others, not the same
     /// two again.
@@ -72,7 +72,7 @@ impl Encodings {
         self.waiting = found.into();
     }
 
-    /// An order was answered or given up.
+    /// A task was answered or given up.
     pub(super) fn landed(&mut self, group: &Encode) {
         let key = group.key();
         if let Some(out) = self.out.get_mut(&key) {
@@ -88,9 +88,9 @@ impl Encodings {
         self.out.is_empty()
     }
 
-    /// Orders that are not answered yet.
+    /// Tasks that are not answered yet.
     pub(super) fn under_way(&self) -> u64 {
-        self.out.values().map(|orders| *orders as u64).sum()
+        self.out.values().map(|tasks| *tasks as u64).sum()
     }
 
     /// The stored bytes of the parity that nobody was asked for yet.
@@ -167,8 +167,8 @@ impl Pool {
             let (ec, shards) = (group.ec, shards.clone());
             let group = Box::new(group.clone());
             let purpose = Purpose::Encode { group, asked, reads: reads.clone() };
-            let give = |order| Order::Encode { order, ec, ack: AckLevel::Disk, shards };
-            self.repairs.orders.give(taker.donor, round.now, purpose, give);
+            let work = Work::Encode { ec, ack: AckLevel::Disk, shards };
+            self.repairs.tasks.give(taker.donor, round.now, purpose, work);
             self.charge(taker.donor, bytes, &reads, round);
         }
         self.repairs.encodings.out.insert(key, asked);

@@ -8,7 +8,7 @@ use crate::tests::{MIB, at, beat, chunk, pool, register};
 use crate::{Limits, Pool};
 use potluck_core::chunk::{ChunkKind, ChunkName};
 use potluck_core::ids::{DonorId, Incarnation, VersionId};
-use potluck_wire::control::{Holding, Order};
+use potluck_wire::control::{Holding, Task, Work};
 use std::collections::BTreeSet;
 
 const CHUNK: u64 = 4 * MIB;
@@ -52,22 +52,21 @@ fn found(jobs: impl Iterator<Item = Job>) -> Findings {
 
 /// Names of the chunks that donors are making.
 fn making(pool: &Pool, donors: u32) -> BTreeSet<ChunkName> {
-    let orders = (1..=donors).flat_map(|donor| pool.repairs.orders.of(DonorId(donor)));
+    let tasks = (1..=donors).flat_map(|donor| pool.repairs.tasks.of(DonorId(donor)));
     let chunk = |purpose: &Purpose| match purpose {
         Purpose::Make { chunk, .. } => Some(*chunk),
         _ => None,
     };
-    orders.filter_map(|flight| chunk(&flight.purpose)).collect()
+    tasks.filter_map(|task| chunk(&task.purpose)).collect()
 }
 
 /// Everybody beats, and has done what it was asked for.
 fn work(pool: &mut Pool, donors: u32, now: f64) {
     for donor in 1..=donors {
         assert!(beat(pool, donor, 7, 0, now));
-        for order in pool.orders_for(DonorId(donor), at(now)) {
-            let (Order::Copy { order, .. } | Order::Encode { order, .. }) = order else { continue };
+        for Task { number, .. } in pool.tasks_for(DonorId(donor)) {
             if let Some(Purpose::Make { chunk, len, .. }) =
-                pool.order_answered(DonorId(donor), order, at(now))
+                pool.task_answered(DonorId(donor), number, at(now))
             {
                 pool.chunk_made(chunk, len, at(now));
             }
@@ -121,7 +120,7 @@ fn a_donor_that_registers_is_asked_again_whatever_was_tried_where_it_was_before(
     let mut pool = with_donors(3);
     let give = |pool: &mut Pool| pool.order_scrub(DonorId(2), 1, at(0.0));
     give(&mut pool);
-    let before = pool.repairs.orders.last();
+    let before = pool.repairs.tasks.last();
     pool.source_is_away(DonorId(1), before, at(1.0));
     assert!(pool.repairs.is_left_alone(DonorId(1), at(2.0)));
     register(&mut pool, 1, 8, 2.0);
@@ -129,7 +128,7 @@ fn a_donor_that_registers_is_asked_again_whatever_was_tried_where_it_was_before(
     pool.source_is_away(DonorId(1), before, at(3.0));
     assert!(!pool.repairs.is_left_alone(DonorId(1), at(3.0)), "it was asked for elsewhere");
     give(&mut pool);
-    pool.source_is_away(DonorId(1), pool.repairs.orders.last(), at(4.0));
+    pool.source_is_away(DonorId(1), pool.repairs.tasks.last(), at(4.0));
     assert!(pool.repairs.is_left_alone(DonorId(1), at(4.0)), "it is away again");
 }
 
@@ -239,7 +238,7 @@ fn what_files_are_changed_to_has_a_rate_and_an_end() {
 }
 
 #[test]
-fn orders_that_wait_behind_others_do_not_expire_while_those_are_carried_out() {
+fn tasks_that_wait_behind_others_do_not_expire_while_those_are_carried_out() {
     let mut pool = with_donors(2);
     let jobs = (0..40).map(|n| Job { pressed: true, ..job(n, 1, 1) });
     let mut findings = Findings::default();
@@ -247,20 +246,16 @@ fn orders_that_wait_behind_others_do_not_expire_while_those_are_carried_out() {
     pool.repairs.take_findings(&mut findings, at(0.0), at(0.0));
     pool.hand_out(at(0.0), &|_| None);
     assert_eq!(making(&pool, 2).len(), 40);
-    let mut orders: Vec<u64> = pool
-        .orders_for(DonorId(2), at(0.0))
-        .iter()
-        .filter_map(|order| if let Order::Copy { order, .. } = order { Some(*order) } else { None })
-        .collect();
-    orders.sort_unstable();
+    let mut tasks = pool.tasks_for(DonorId(2));
+    assert!(tasks.iter().all(|task| matches!(task.work, Work::Copy { .. })));
     // One every ten seconds, but the fourth is never answered.
-    let withheld = orders.remove(3);
-    for (n, order) in orders.iter().enumerate() {
+    let withheld = tasks.remove(3).number;
+    for (n, task) in tasks.iter().enumerate() {
         let now = (n as f64 + 1.0) * 10.0;
         pool.drop_expired(at(now));
-        assert!(pool.order_answered(DonorId(2), *order, at(now)).is_some(), "after {now} s");
-        let kept = pool.repairs.orders.of(DonorId(2)).count();
-        assert!(now < 90.0 || kept == orders.len() - n - 1, "{withheld} is given to others");
+        assert!(pool.task_answered(DonorId(2), task.number, at(now)).is_some(), "after {now} s");
+        let kept = pool.repairs.tasks.of(DonorId(2)).count();
+        assert!(now < 90.0 || kept == tasks.len() - n - 1, "{withheld} is given to others");
     }
     assert!(pool.repairs.idle());
     assert!(pool.repairs.wants_more(), "as soon as it is looked for");
@@ -299,7 +294,7 @@ fn computing(pool: &mut Pool, group: &Encode, now: f64) -> Vec<u32> {
     findings.encode.push(group.clone());
     pool.repairs.take_findings(&mut findings, at(now), at(now));
     pool.hand_out(at(now), &|_| None);
-    let asked = |donor: &u32| pool.repairs.orders.count(DonorId(*donor)) > 0;
+    let asked = |donor: &u32| pool.repairs.tasks.count(DonorId(*donor)) > 0;
     let asked: Vec<u32> = (1..=4).filter(asked).collect();
     assert_eq!(pool.repairs.encodings.awaited().len(), asked.len() / 2);
     work(pool, 4, now);

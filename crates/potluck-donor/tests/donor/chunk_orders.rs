@@ -1,4 +1,4 @@
-//! Orders, and what the manager is told.
+//! Orders to delete and to verify chunks, and what the manager is told.
 
 use crate::manager::{Book, Manager};
 use crate::pool::{Client, GIB, Place, Pool, content};
@@ -7,7 +7,8 @@ use potluck_core::ids::{Epoch, Incarnation};
 use potluck_core::policy::AckLevel;
 use potluck_donor::disk::SystemDisk;
 use potluck_wire::bulk::Status;
-use potluck_wire::control::{Heartbeat, Holding, Order};
+use potluck_wire::control::{ChunkOrders, Heartbeat, Holding, Tombstone};
+use potluck_wire::packed::Packed;
 use std::collections::BTreeSet;
 use std::fs;
 use std::sync::Arc;
@@ -26,12 +27,20 @@ fn touches(manager: &Manager) -> u64 {
     manager.book().heartbeats.last().expect("a heartbeat").touches
 }
 
+fn delete(delete: impl Into<Vec<Tombstone>>) -> ChunkOrders {
+    ChunkOrders { delete: delete.into(), ..ChunkOrders::default() }
+}
+
+fn verify(chunks: impl Into<Vec<ChunkName>>) -> ChunkOrders {
+    ChunkOrders { verify: Packed(chunks.into()), ..ChunkOrders::default() }
+}
+
 /// Gives orders until the donor has said what came of them.
-async fn order_until(manager: &Manager, orders: Vec<Order>, said: impl Fn(&Heard) -> bool) {
-    manager.book().orders = orders;
+async fn order_until(manager: &Manager, orders: ChunkOrders, said: impl Fn(&Heard) -> bool) {
+    manager.book().chunk_orders = orders;
     let look = |book: &Book| said(&Heard::of(book)).then_some(());
     manager.until("what came of the orders", look).await;
-    manager.book().orders.clear();
+    manager.book().chunk_orders = ChunkOrders::default();
 }
 
 /// All that heartbeats ever said of chunks.
@@ -55,10 +64,10 @@ impl Heard {
 }
 
 /// Gives orders, and waits until the donor must have heard and obeyed or refused them.
-async fn order(manager: &Manager, orders: Vec<Order>) {
-    manager.book().orders = orders;
+async fn order(manager: &Manager, orders: ChunkOrders) {
+    manager.book().chunk_orders = orders;
     manager.beats(3).await;
-    manager.book().orders.clear();
+    manager.book().chunk_orders = ChunkOrders::default();
 }
 
 #[tokio::test]
@@ -72,16 +81,16 @@ async fn a_tombstone_deletes_what_nobody_touched_since_and_nothing_else() {
     assert_eq!(put(&mut client, 2, 5000).await, again);
     let new = put(&mut client, 3, 5000).await;
 
-    let delete = |chunk, incarnation| Order::Delete { chunk, incarnation, touches: counted };
+    let tombstone = |chunk, incarnation| Tombstone { chunk, incarnation, touches: counted };
     let mine = life(manager);
     let other = Incarnation(mine.0 ^ 1);
-    order(manager, vec![delete(old, other)]).await;
+    order(manager, delete([tombstone(old, other)])).await;
     assert!(client.get(&old).await.is_some(), "said to another life");
 
     let absent = ChunkName::of(b"absent");
-    let all = [old, again, new, absent].map(|chunk| delete(chunk, mine));
+    let all = [old, again, new, absent].map(|chunk| tombstone(chunk, mine));
     let expected = BTreeSet::from([old, absent]);
-    order_until(manager, all.into(), |heard| heard.removed.is_superset(&expected)).await;
+    order_until(manager, delete(all), |heard| heard.removed.is_superset(&expected)).await;
     assert_eq!(client.get(&old).await, None);
     assert!(client.get(&again).await.is_some(), "it was put again");
     assert!(client.get(&new).await.is_some(), "it was put later");
@@ -96,24 +105,24 @@ async fn a_manager_of_an_older_epoch_gives_no_orders_also_after_a_restart() {
     let pool = Pool::start().await;
     let mut client = pool.client().await;
     let name = put(&mut client, 1, 5000).await;
-    let delete = |manager: &Manager| Order::Delete {
+    let tombstone = |manager: &Manager| Tombstone {
         chunk: name,
         incarnation: life(manager),
         touches: u64::MAX,
     };
     pool.manager.book().epoch = Epoch(4);
-    order(&pool.manager, vec![delete(&pool.manager)]).await;
+    order(&pool.manager, delete([tombstone(&pool.manager)])).await;
     assert!(client.get(&name).await.is_some());
 
     let (place, manager) = pool.stop().await;
     let pool = Pool::under(manager, place, GIB, Arc::new(SystemDisk)).await;
     let mut client = pool.client().await;
-    order(&pool.manager, vec![delete(&pool.manager)]).await;
+    order(&pool.manager, delete([tombstone(&pool.manager)])).await;
     assert!(client.get(&name).await.is_some());
     assert!(Heard::of(&pool.manager.book()).removed.is_empty());
 
     pool.manager.book().epoch = Epoch(6);
-    let orders = vec![delete(&pool.manager)];
+    let orders = delete([tombstone(&pool.manager)]);
     order_until(&pool.manager, orders, |heard| heard.removed.contains(&name)).await;
     assert_eq!(client.get(&name).await, None, "a newer manager may");
 }
@@ -166,8 +175,7 @@ async fn a_flipped_bit_is_found_reported_and_kept_aside() {
     bytes[123_456] ^= 4;
     fs::write(&path, &bytes).expect("spoil");
     let absent = ChunkName::of(b"absent");
-    let verify = [spoiled, sound, absent].map(|chunk| Order::Verify { chunk });
-    order_until(&pool.manager, verify.into(), |heard| {
+    order_until(&pool.manager, verify([spoiled, sound, absent]), |heard| {
         let found = heard.spoiled.contains(&spoiled) && heard.sound.contains(&sound);
         found && heard.removed.contains(&absent)
     })
@@ -259,8 +267,7 @@ async fn an_owner_who_takes_everything_back_is_left_no_damaged_chunk_either() {
     let spoiled = put(&mut client, 1, 300_000).await;
     let path = pool.place.chunk(&spoiled);
     fs::write(&path, fs::read(&path).expect("stored").split_off(1)).expect("spoil");
-    let verify = vec![Order::Verify { chunk: spoiled }];
-    order_until(&pool.manager, verify, |heard| heard.spoiled.contains(&spoiled)).await;
+    order_until(&pool.manager, verify([spoiled]), |heard| heard.spoiled.contains(&spoiled)).await;
     assert_eq!(pool.place.files("quarantine").len(), 1);
     pool.manager.book().leaving = true;
     let empty = |book: &Book| {

@@ -1,25 +1,26 @@
-//! Orders: what donors were asked to do and have not confirmed.
+//! Chunks that donors were asked to delete or to verify, until they say what became of them.
 
 use super::Count;
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
-use potluck_wire::control::Order;
+use potluck_wire::control::{ChunkOrders, Tombstone};
+use potluck_wire::packed::Packed;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Orders in one reply; a donor does them within a second or so.
-pub const PER_BEAT: usize = 2048;
+/// Deletions in one heartbeat reply; a donor does them within a second or so.
+const PER_REPLY: usize = 2048;
 /// Deletions that wait at one donor; the others wait in the catalog.
-const MAX_WAITING: usize = 4 * PER_BEAT;
-/// Looks that wait at one donor.
+const MAX_WAITING: usize = 4 * PER_REPLY;
+/// Verifications that wait at one donor.
 const MAX_VERIFIES: usize = 1024;
 /// An order that was not confirmed for so long was refused, or forgotten: a tombstone is decided
 /// anew, with what the donor has counted by then.
 const EXPIRES: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Default)]
-pub struct Orders(BTreeMap<DonorId, Waiting>);
+pub struct PendingChunkOrders(BTreeMap<DonorId, Waiting>);
 
 #[derive(Debug, Default)]
 struct Waiting {
@@ -33,7 +34,7 @@ struct Deletion {
     since: Tick,
 }
 
-impl Orders {
+impl PendingChunkOrders {
     pub fn delete(&mut self, donor: DonorId, chunk: ChunkName, count: Count, now: Tick) {
         let deletions = &mut self.0.entry(donor).or_default().deletions;
         if deletions.len() < MAX_WAITING {
@@ -90,17 +91,17 @@ impl Orders {
         self.0.remove(&donor);
     }
 
-    pub fn for_donor(&mut self, donor: DonorId, now: Tick) -> Vec<Order> {
-        let Some(waiting) = self.0.get_mut(&donor) else { return Vec::new() };
+    pub fn for_donor(&mut self, donor: DonorId, now: Tick) -> ChunkOrders {
+        let Some(waiting) = self.0.get_mut(&donor) else { return ChunkOrders::default() };
         let young = |since: &Tick| now.saturating_sub(*since) < EXPIRES;
         waiting.deletions.retain(|_, deletion| young(&deletion.since));
         waiting.verifies.retain(|_, since| young(since));
-        let verifies = waiting.verifies.keys().map(|chunk| Order::Verify { chunk: *chunk });
-        let deletions = waiting.deletions.iter().map(|(chunk, deletion)| Order::Delete {
+        let delete = waiting.deletions.iter().take(PER_REPLY).map(|(chunk, deletion)| Tombstone {
             chunk: *chunk,
             incarnation: deletion.count.incarnation,
             touches: deletion.count.touches,
         });
-        verifies.chain(deletions).take(PER_BEAT).collect()
+        let verify = waiting.verifies.keys().copied();
+        ChunkOrders { delete: delete.collect(), verify: Packed(verify.collect()) }
     }
 }

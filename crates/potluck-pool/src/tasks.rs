@@ -1,0 +1,96 @@
+//! Tasks: what donors were asked to make, to test or to compute, until they answer.
+
+use potluck_core::clock::Tick;
+use potluck_core::ids::DonorId;
+use potluck_wire::control::{Task, Work};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A task is lost with its donor's life, or as good as lost, when neither it nor any that was
+/// given before it was answered for so long. Donors carry out their tasks one after the other:
+/// one that waits behind others is no later than they are.
+const EXPIRES: Duration = Duration::from_secs(60);
+
+/// Tasks under way, each with what it is for.
+#[derive(Debug)]
+pub struct Tasks<P> {
+    last: u64,
+    donors: BTreeMap<DonorId, BTreeMap<u64, OpenTask<P>>>,
+}
+
+/// A task that is not answered yet.
+#[derive(Debug)]
+pub struct OpenTask<P> {
+    /// What the donor is asked to do.
+    pub work: Work,
+    /// When it was given, or one that was given before it was answered.
+    pub since: Tick,
+    /// What for.
+    pub purpose: P,
+}
+
+impl<P> Default for Tasks<P> {
+    fn default() -> Self {
+        Self { last: 0, donors: BTreeMap::new() }
+    }
+}
+
+impl<P> Tasks<P> {
+    /// Numbers from here on, so that no answer to an earlier life of the manager is taken for one
+    /// to this.
+    pub fn begin_at(&mut self, first: u64) {
+        self.last = first;
+    }
+
+    /// The number of the task that was given last, or would have been.
+    pub fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// Gives a donor work under the next number.
+    pub fn give(&mut self, donor: DonorId, now: Tick, purpose: P, work: Work) {
+        self.last += 1;
+        let open = OpenTask { work, since: now, purpose };
+        self.donors.entry(donor).or_default().insert(self.last, open);
+    }
+
+    /// The donor answered. What it was given later has waited for that, what it was given before
+    /// has not: a donor that withholds an answer does not put it off by other answers.
+    pub fn take(&mut self, donor: DonorId, number: u64, now: Tick) -> Option<OpenTask<P>> {
+        let open = self.donors.get_mut(&donor)?;
+        let answered = open.remove(&number)?;
+        open.range_mut(number..).for_each(|(_, task)| task.since = now);
+        Some(answered)
+    }
+
+    /// Nothing said to the donor's earlier life holds.
+    pub fn forget(&mut self, donor: DonorId) -> Vec<OpenTask<P>> {
+        self.donors.remove(&donor).unwrap_or_default().into_values().collect()
+    }
+
+    /// Takes away what was given too long ago.
+    pub fn expired(&mut self, now: Tick) -> Vec<(DonorId, OpenTask<P>)> {
+        let mut expired = Vec::new();
+        for (donor, open) in &mut self.donors {
+            let old = open.extract_if(.., |_, task| now.saturating_sub(task.since) >= EXPIRES);
+            expired.extend(old.map(|(_, task)| (*donor, task)));
+        }
+        expired
+    }
+
+    /// How many tasks a donor has not answered.
+    pub fn count(&self, donor: DonorId) -> usize {
+        self.donors.get(&donor).map_or(0, BTreeMap::len)
+    }
+
+    /// What a donor was asked for and has not answered.
+    pub fn of(&self, donor: DonorId) -> impl Iterator<Item = &OpenTask<P>> {
+        self.donors.get(&donor).into_iter().flat_map(BTreeMap::values)
+    }
+
+    /// What a donor was asked for and has not answered, as it is sent.
+    pub fn for_donor(&self, donor: DonorId) -> Vec<Task> {
+        let open = self.donors.get(&donor).into_iter().flatten();
+        open.map(|(number, open)| Task { number: *number, work: open.work.clone() }).collect()
+    }
+}
