@@ -114,8 +114,8 @@ impl ChunkOrderQueues {
     }
 }
 
-fn delete(store: &Store, Tombstone { chunk, incarnation, touches }: &Tombstone) {
-    match store.bury(chunk, *incarnation, *touches) {
+fn delete(store: &Store, Tombstone { chunk, incarnation, write_sequence }: &Tombstone) {
+    match store.bury(chunk, *incarnation, *write_sequence) {
         Buried::Gone => tracing::debug!("deleted chunk {chunk}"),
         refused => tracing::debug!("did not delete chunk {chunk}: {refused:?}"),
     }
@@ -134,7 +134,8 @@ mod tests {
         let verify = Packed((0..MOST as u64 + 9).map(name).collect());
         orders.take(ChunkOrders { verify, ..ChunkOrders::default() });
         assert_eq!(orders.verify.waiting().len(), MOST);
-        let tombstone = Tombstone { chunk: name(0), incarnation: Incarnation(1), touches: 1 };
+        let tombstone =
+            Tombstone { chunk: name(0), incarnation: Incarnation(1), write_sequence: 1 };
         orders.take(ChunkOrders { delete: vec![tombstone], ..ChunkOrders::default() });
         assert_eq!(orders.delete.batch(DELETED_AT_ONCE).await, [tombstone]);
     }

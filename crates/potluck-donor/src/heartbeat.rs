@@ -257,7 +257,7 @@ impl Heart {
         let count = batch.count;
         let heartbeat = Heartbeat {
             incarnation: store.incarnation(),
-            touches: store.touches().count(),
+            write_sequence: store.write_sequence().last(),
             load,
             disk,
             room,

@@ -23,14 +23,14 @@ pub(crate) enum Buried {
     /// It was counted in another life.
     OtherLife,
     /// The chunk was put later, or may have been: somebody needs it.
-    Touched,
+    WrittenSince,
     /// The disk refused.
     Failed,
 }
 
 impl Store {
-    /// Deletes `name` unless it was touched after `touches` of the life `incarnation`.
-    pub fn bury(&self, name: &ChunkName, incarnation: Incarnation, touches: u64) -> Buried {
+    /// Deletes `name` unless it was put after `write_sequence` of the life `incarnation`.
+    pub fn bury(&self, name: &ChunkName, incarnation: Incarnation, write_sequence: u64) -> Buried {
         if incarnation != self.incarnation() {
             return Buried::OtherLife;
         }
@@ -53,8 +53,8 @@ impl Store {
                 return Buried::Failed;
             }
         };
-        if self.touches().latest(name) > touches {
-            return Buried::Touched;
+        if self.write_sequence().latest_of(name) > write_sequence {
+            return Buried::WrittenSince;
         }
         let leaving = self.usage().going(len);
         if let Err(why) = self.disk().remove(&path) {

@@ -27,10 +27,10 @@ mod layout;
 mod marker;
 mod presence;
 mod removal;
-mod touches;
 mod trailer;
 mod usage;
 mod verify;
+mod write_sequence;
 
 pub(crate) use changes::{Change, Changes};
 pub(crate) use incoming::{Incoming, NotPlaced};
@@ -54,9 +54,9 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use touches::Touches;
 use trailer::Trailer;
 use usage::Fault;
+use write_sequence::WriteSequence;
 
 /// Locks over names. Enough that two connections seldom meet at one.
 const NAME_LOCKS: usize = 64;
@@ -69,7 +69,7 @@ pub(crate) struct Store {
     /// Held while a name is judged and its file made, removed or set aside, so that a put that finds
     /// its chunk and a tombstone for it see each other.
     names: [Mutex<()>; NAME_LOCKS],
-    touches: Mutex<Touches>,
+    write_sequence: Mutex<WriteSequence>,
     changes: Mutex<Changes>,
     aside: Mutex<Aside>,
     incarnation: Incarnation,
@@ -125,7 +125,7 @@ impl Store {
             disk,
             usage: Usage::new(limits, space),
             names: std::array::from_fn(|_| Mutex::default()),
-            touches: Mutex::default(),
+            write_sequence: Mutex::default(),
             changes: Mutex::default(),
             aside: Mutex::default(),
             incarnation,
@@ -163,8 +163,8 @@ impl Store {
         self.names[at].lock().expect("no holder panics")
     }
 
-    pub(crate) fn touches(&self) -> MutexGuard<'_, Touches> {
-        self.touches.lock().expect("no holder panics")
+    pub(crate) fn write_sequence(&self) -> MutexGuard<'_, WriteSequence> {
+        self.write_sequence.lock().expect("no holder panics")
     }
 
     pub(crate) fn changes(&self) -> MutexGuard<'_, Changes> {
@@ -199,11 +199,11 @@ impl Store {
 
     /// Whether `name` is held with `len` bytes; if so it counts as put again, and no tombstone of
     /// before deletes it.
-    pub fn touch_if_held(&self, name: &ChunkName, len: u32) -> bool {
+    pub fn count_put_if_held(&self, name: &ChunkName, len: u32) -> bool {
         let _alone = self.lock_name(name);
         let held = self.well_formed(name, len).is_some();
         if held {
-            self.touches().touch(name);
+            self.write_sequence().wrote(name);
         }
         held
     }
@@ -211,7 +211,7 @@ impl Store {
     /// Whether the manager's order for `name` is done already, for the chunk is held at the level
     /// asked; if so it is listed to the manager once more, which may not know.
     pub fn list_if_held(&self, name: ChunkName, len: u32, ack: AckLevel) -> bool {
-        let held = self.touch_if_held(&name, len) && self.confirm_held(&name, len, ack).is_ok();
+        let held = self.count_put_if_held(&name, len) && self.confirm_held(&name, len, ack).is_ok();
         if held {
             self.changes().push(Change::Added(Holding { name, len }));
         }

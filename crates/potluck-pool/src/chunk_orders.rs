@@ -99,7 +99,7 @@ impl PendingChunkOrders {
         let delete = waiting.deletions.iter().take(PER_REPLY).map(|(chunk, deletion)| Tombstone {
             chunk: *chunk,
             incarnation: deletion.count.incarnation,
-            touches: deletion.count.touches,
+            write_sequence: deletion.count.write_sequence,
         });
         let verify = waiting.verifies.keys().copied();
         ChunkOrders { delete: delete.collect(), verify: Packed(verify.collect()) }

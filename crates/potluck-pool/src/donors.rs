@@ -60,7 +60,7 @@ pub struct Life {
     lends: Option<u64>,
     load: Load,
     /// Unknown until the first heartbeat.
-    touches: Option<u64>,
+    write_sequence: Option<u64>,
     pub unclaimed: u64,
     /// Chunks that came while it computed parity by order. The catalog learns their names when the order
     /// is answered, so nobody is told meanwhile that they are unknown.
@@ -141,7 +141,7 @@ impl Donors {
 
     pub fn count(&self, donor: DonorId) -> Option<Count> {
         let life = self.life(donor)?;
-        Some(Count { incarnation: life.incarnation, touches: life.touches? })
+        Some(Count { incarnation: life.incarnation, write_sequence: life.write_sequence? })
     }
 
     /// How long a donor has been silent; `None` if it was never heard. What an earlier life of
@@ -201,7 +201,7 @@ impl Donors {
         life.fault.clone_from(&beat.disk_fault);
         life.settings_fault.clone_from(&beat.settings_fault);
         // Requests may overtake each other; a count never goes back.
-        life.touches = Some(beat.touches.max(life.touches.unwrap_or(0)));
+        life.write_sequence = Some(beat.write_sequence.max(life.write_sequence.unwrap_or(0)));
         if let Some(taking) = &mut life.taking {
             taking.arrived(beat.added.0.iter().map(|holding| holding.name));
         }
@@ -318,7 +318,7 @@ impl Pool {
         let earlier = donor.life.take();
         let again = earlier.as_ref().is_some_and(|life| life.incarnation == register.incarnation);
         let earlier_load = earlier.as_ref().map(|life| life.load).unwrap_or_default();
-        let earlier_touches = earlier.filter(|_| again).and_then(|life| life.touches);
+        let earlier_write_sequence = earlier.filter(|_| again).and_then(|life| life.write_sequence);
         donor.life = Some(Life {
             incarnation: register.incarnation,
             key: register.key.clone(),
@@ -329,7 +329,7 @@ impl Pool {
             room: register.room,
             lends: None,
             load: earlier_load,
-            touches: earlier_touches,
+            write_sequence: earlier_write_sequence,
             unclaimed: 0,
             computed: 0,
             compared: false,

@@ -85,8 +85,8 @@ pub struct Pool {
 pub struct Count {
     /// The life that counted.
     pub incarnation: Incarnation,
-    /// Its touches.
-    pub touches: u64,
+    /// Its write sequence.
+    pub write_sequence: u64,
 }
 
 /// Condemned chunks and the counts of their donors, taken while no session had offered them.

@@ -74,10 +74,10 @@ pub(crate) fn register_in(
     pool.register(DonorId(donor), &register, addresses, at(now))
 }
 
-fn heartbeat(life: u64, touches: u64) -> Heartbeat {
+fn heartbeat(life: u64, write_sequence: u64) -> Heartbeat {
     Heartbeat {
         incarnation: Incarnation(life),
-        touches,
+        write_sequence,
         load: Load::default(),
         disk: DiskState::default(),
         room: 1000 * MIB,
@@ -95,8 +95,8 @@ fn heartbeat(life: u64, touches: u64) -> Heartbeat {
     }
 }
 
-pub(super) fn beat(pool: &mut Pool, donor: u32, life: u64, touches: u64, now: f64) -> bool {
-    pool.heartbeat(DonorId(donor), &heartbeat(life, touches), at(now))
+pub(super) fn beat(pool: &mut Pool, donor: u32, life: u64, write_sequence: u64, now: f64) -> bool {
+    pool.heartbeat(DonorId(donor), &heartbeat(life, write_sequence), at(now))
 }
 
 fn open(pool: &mut Pool, id: SessionId, bytes: u64, now: f64) -> Result<(), Refusal> {
@@ -115,7 +115,11 @@ fn collect(pool: &mut Pool, still: bool, now: f64) {
 
 fn deletions(pool: &mut Pool, now: f64) -> Vec<(u64, u64)> {
     let orders = pool.chunk_orders_for(DonorId(1), at(now));
-    orders.delete.iter().map(|tombstone| (tombstone.incarnation.0, tombstone.touches)).collect()
+    orders
+        .delete
+        .iter()
+        .map(|tombstone| (tombstone.incarnation.0, tombstone.write_sequence))
+        .collect()
 }
 
 #[test]

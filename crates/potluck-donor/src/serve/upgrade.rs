@@ -22,7 +22,7 @@ use std::time::Duration;
 /// An upgraded peer must have sent an authentic frame after this long.
 const FIRST_FRAME_DEADLINE: Duration = Duration::from_secs(5);
 /// A session's future, hyper's leftovers and a few frames of file system calls; measured at 40 KiB
-/// in debug builds. Only what is touched costs memory.
+/// in debug builds. Only pages in use cost memory.
 const STACK: usize = 256 << 10;
 
 /// A peer that has shown a ticket and not yet proved that it is its own.

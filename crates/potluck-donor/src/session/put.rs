@@ -137,7 +137,7 @@ impl Session {
             (Ok(_), None) => return Landing::Refused(Status::Denied),
             (Err(status), _) => return Landing::Refused(status),
         };
-        if service.store.touch_if_held(&put.name, put.len) {
+        if service.store.count_put_if_held(&put.name, put.len) {
             return Landing::Held(Verifier::new(put.name), session);
         }
         let Some(spending) = service.tickets.spend(&self.grant, put.len, now) else {

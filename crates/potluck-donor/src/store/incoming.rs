@@ -153,7 +153,7 @@ impl Whole<'_> {
         let _alone = store.lock_name(&name);
         let replaced = store.disk().len(&path).ok();
         if replaced.is_some() && store.well_formed(&name, self.len).is_some() {
-            store.touches().touch(&name);
+            store.write_sequence().wrote(&name);
             store.changes().push(Change::Added(Holding { name, len: self.len }));
             return Ok(false);
         }
@@ -163,7 +163,7 @@ impl Whole<'_> {
         self.reservation.keep();
         replaced.into_iter().for_each(Leaving::gone);
         store.count_stored(self.len);
-        store.touches().touch(&name);
+        store.write_sequence().wrote(&name);
         store.changes().push(Change::Added(Holding { name, len: self.len }));
         Ok(true)
     }

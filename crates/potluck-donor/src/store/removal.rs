@@ -14,9 +14,9 @@ pub enum Removed {
     All,
     /// Nothing is in it. It is a mount point, or the directory above it may not be written.
     Emptied,
-    /// Potluck's files are gone; others are there, which are not touched.
+    /// Potluck's files are gone; others are there, which are left alone.
     OthersStay,
-    /// It is no store, and is not touched.
+    /// It is no store, and is left alone.
     NotAStore,
 }
 

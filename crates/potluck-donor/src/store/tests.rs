@@ -62,9 +62,9 @@ fn a_file_of_the_right_length_without_its_end_is_stored_anew() {
     let used = store.report().0.lent_used;
     // As a power cut leaves it on some file systems.
     std::fs::write(store.layout().chunk(&name), [0; 100 + TRAILER]).expect("spoil");
-    assert!(!store.touch_if_held(&name, 100));
+    assert!(!store.count_put_if_held(&name, 100));
     put(&store, 1);
-    assert!(store.touch_if_held(&name, 100));
+    assert!(store.count_put_if_held(&name, 100));
     assert_eq!(store.verify(&name), Ok(Verdict::Sound));
     assert_eq!(store.report().0.lent_used, used, "the old file is not counted any more");
 }
@@ -75,10 +75,10 @@ fn a_tombstone_and_a_put_never_both_win() {
     let store = store(dir.path());
     for round in 0..200 {
         let name = put(&store, round);
-        let counted = store.touches().count();
+        let counted = store.write_sequence().last();
         let (held, buried) = std::thread::scope(|scope| {
             let put = scope.spawn(|| {
-                store.touch_if_held(&name, 100)
+                store.count_put_if_held(&name, 100)
                     && store.confirm_held(&name, 100, AckLevel::Memory).is_ok()
             });
             let bury = scope.spawn(|| store.bury(&name, LIFE, counted));
@@ -96,7 +96,7 @@ fn d5_a_chunk_that_goes_while_it_is_looked_at_is_not_called_sound() {
     let store = store(dir.path());
     for round in 0..1000 {
         let name = put(&store, round);
-        let counted = store.touches().count();
+        let counted = store.write_sequence().last();
         let (verdict, buried) = std::thread::scope(|scope| {
             let look = scope.spawn(|| store.verify(&name).expect("a verdict"));
             let bury = scope.spawn(|| store.bury(&name, LIFE, counted));
@@ -112,12 +112,12 @@ fn d5_a_chunk_that_was_looked_at_by_order_outlives_the_tombstones_of_before() {
     let dir = TempDir::new().expect("a directory");
     let store = store(dir.path());
     let (asked, scrubbed) = (put(&store, 1), put(&store, 2));
-    let counted = store.touches().count();
+    let counted = store.write_sequence().last();
     assert_eq!(store.verify(&asked), Ok(Verdict::Sound));
     assert_eq!(store.scrub(&scrubbed), Ok(Verdict::Sound), "nobody asked");
-    assert_eq!(store.bury(&asked, LIFE, counted), Buried::Touched);
+    assert_eq!(store.bury(&asked, LIFE, counted), Buried::WrittenSince);
     assert_eq!(store.bury(&scrubbed, LIFE, counted), Buried::Gone);
-    let later = store.touches().count();
+    let later = store.write_sequence().last();
     assert_eq!(store.bury(&asked, LIFE, later), Buried::Gone);
 }
 
@@ -126,7 +126,7 @@ fn a_put_that_loses_its_chunk_on_the_way_says_so() {
     let dir = TempDir::new().expect("a directory");
     let store = store(dir.path());
     let name = put(&store, 1);
-    assert!(store.touch_if_held(&name, 100));
+    assert!(store.count_put_if_held(&name, 100));
     std::fs::remove_file(store.layout().chunk(&name)).expect("somebody else's doing");
     assert_eq!(store.confirm_held(&name, 100, AckLevel::Disk), Err(Refusal::Lost));
 }
@@ -232,7 +232,7 @@ fn s2_what_is_set_aside_makes_room_before_any_chunk_must_the_oldest_first() {
     assert_eq!(store.excess(), 2 * 4096);
     store.look();
     assert_eq!(store.excess(), 0);
-    assert!(chunks.iter().all(|name| store.touch_if_held(name, 100)));
+    assert!(chunks.iter().all(|name| store.count_put_if_held(name, 100)));
     assert_eq!(
         aside.iter().map(|path| path.exists()).collect::<Vec<_>>(),
         [false, false, true, true]

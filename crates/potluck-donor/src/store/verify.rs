@@ -27,7 +27,7 @@ impl Store {
     pub fn verify(&self, name: &ChunkName) -> Result<Verdict, Refusal> {
         self.judge(name, |verdict| match verdict {
             Verdict::Sound => {
-                self.touches().touch(name);
+                self.write_sequence().wrote(name);
                 Some(Change::Sound(*name))
             }
             Verdict::Missing => Some(Change::Removed(*name)),
@@ -46,7 +46,7 @@ impl Store {
         news: impl Fn(Verdict) -> Option<Change>,
     ) -> Result<Verdict, Refusal> {
         for _ in 0..TRIES {
-            let touched = self.touches().latest(name);
+            let written = self.write_sequence().latest_of(name);
             let verdict = self.look_at(name)?;
             let _alone = self.lock_name(name);
             if self.gone() {
@@ -57,7 +57,7 @@ impl Store {
                 continue;
             }
             // Put meanwhile, so it may be another file now.
-            if verdict != Verdict::Sound && self.touches().latest(name) != touched {
+            if verdict != Verdict::Sound && self.write_sequence().latest_of(name) != written {
                 continue;
             }
             if verdict == Verdict::Spoiled {

@@ -71,7 +71,7 @@ async fn bytes_that_are_not_the_chunk_are_refused_and_leave_nothing() {
 }
 
 #[tokio::test]
-async fn putting_again_is_idempotent_and_counts_a_touch() {
+async fn putting_again_is_idempotent_and_raises_the_write_sequence() {
     let pool = Pool::start().await;
     let mut client = pool.client().await;
     let bytes = content(1, 100_000);
@@ -82,7 +82,7 @@ async fn putting_again_is_idempotent_and_counts_a_touch() {
     pool.manager.beats(2).await;
     let book = pool.manager.book();
     let last = book.heartbeats.last().expect("one");
-    assert_eq!(last.touches, 3);
+    assert_eq!(last.write_sequence, 3);
     assert_eq!(last.disk.lent_used, 26 * 4096, "25 blocks of chunk and trailer, 1 of marker");
     let added: usize = book.heartbeats.iter().map(|beat| beat.added.0.len()).sum();
     assert_eq!(added, 1, "reported once");

@@ -23,8 +23,8 @@ fn life(manager: &Manager) -> Incarnation {
     manager.book().registers.last().expect("registered").incarnation
 }
 
-fn touches(manager: &Manager) -> u64 {
-    manager.book().heartbeats.last().expect("a heartbeat").touches
+fn write_sequence(manager: &Manager) -> u64 {
+    manager.book().heartbeats.last().expect("a heartbeat").write_sequence
 }
 
 fn delete(delete: impl Into<Vec<Tombstone>>) -> ChunkOrders {
@@ -71,17 +71,17 @@ async fn order(manager: &Manager, orders: ChunkOrders) {
 }
 
 #[tokio::test]
-async fn a_tombstone_deletes_what_nobody_touched_since_and_nothing_else() {
+async fn a_tombstone_deletes_only_chunks_that_nobody_put_since() {
     let pool = Pool::start().await;
     let manager = &pool.manager;
     let mut client = pool.client().await;
     let (old, again) = (put(&mut client, 1, 5000).await, put(&mut client, 2, 5000).await);
     manager.beats(2).await;
-    let counted = touches(manager);
+    let counted = write_sequence(manager);
     assert_eq!(put(&mut client, 2, 5000).await, again);
     let new = put(&mut client, 3, 5000).await;
 
-    let tombstone = |chunk, incarnation| Tombstone { chunk, incarnation, touches: counted };
+    let tombstone = |chunk, incarnation| Tombstone { chunk, incarnation, write_sequence: counted };
     let mine = life(manager);
     let other = Incarnation(mine.0 ^ 1);
     order(manager, delete([tombstone(old, other)])).await;
@@ -108,7 +108,7 @@ async fn a_manager_of_an_older_epoch_gives_no_orders_also_after_a_restart() {
     let tombstone = |manager: &Manager| Tombstone {
         chunk: name,
         incarnation: life(manager),
-        touches: u64::MAX,
+        write_sequence: u64::MAX,
     };
     pool.manager.book().epoch = Epoch(4);
     order(&pool.manager, delete([tombstone(&pool.manager)])).await;

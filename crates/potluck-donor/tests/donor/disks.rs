@@ -256,7 +256,7 @@ async fn deletes_work_on_a_full_disk() {
     {
         let mut book = pool.manager.book();
         let incarnation = book.registers[0].incarnation;
-        let delete = vec![Tombstone { chunk: name, incarnation, touches: 1 }];
+        let delete = vec![Tombstone { chunk: name, incarnation, write_sequence: 1 }];
         book.chunk_orders = ChunkOrders { delete, ..ChunkOrders::default() };
     }
     let deleted = |book: &crate::manager::Book| {

@@ -178,7 +178,7 @@ async fn recorded_bytes_played_back_do_nothing() {
     let _ = stream.read_to_end(&mut rest).await; // ends or resets; either way says nothing
     assert!(rest.is_empty());
     pool.manager.beats(2).await;
-    assert_eq!(pool.manager.book().heartbeats.last().expect("one").touches, 1);
+    assert_eq!(pool.manager.book().heartbeats.last().expect("one").write_sequence, 1);
 }
 
 #[tokio::test]

@@ -47,7 +47,7 @@ async fn s3_a_disk_that_is_pulled_is_said_and_counts_again_when_it_is_back() {
     {
         let mut book = pool.manager.book();
         let incarnation = book.registers[0].incarnation;
-        let tombstone = Tombstone { chunk: names[1], incarnation, touches: 99 };
+        let tombstone = Tombstone { chunk: names[1], incarnation, write_sequence: 99 };
         book.chunk_orders = ChunkOrders { delete: vec![tombstone], verify: Packed(vec![names[0]]) };
         book.forgetful = true; // also a manager that starts anew is told
     }

@@ -32,7 +32,7 @@ pub struct Member {
     pub tasks: Vec<Task>,
     /// Every chunk that it was ever told to verify.
     pub verified: BTreeSet<ChunkName>,
-    touches: u64,
+    write_sequence: u64,
     added: Vec<ChunkName>,
     removed: Vec<ChunkName>,
     sound: Vec<ChunkName>,
@@ -45,14 +45,14 @@ impl Member {
     }
 
     fn store(&mut self, name: ChunkName) {
-        self.touches += 1;
+        self.write_sequence += 1;
         self.holds.insert(name);
         self.added.push(name);
     }
 
     /// Reports what happened since the last time, and does what is ordered.
     pub async fn beat(&mut self) {
-        let mut beat = self.donor.heartbeat(self.touches);
+        let mut beat = self.donor.heartbeat(self.write_sequence);
         let holding = |name| Holding { name, len: LEN };
         beat.added = Packed(std::mem::take(&mut self.added).into_iter().map(holding).collect());
         beat.removed = Packed(std::mem::take(&mut self.removed));
@@ -61,8 +61,8 @@ impl Member {
         beat.excess = self.excess;
         beat.disk.lent_used = self.holds.len() as u64 * u64::from(LEN);
         let reply = self.donor.beat(beat).await;
-        for Tombstone { chunk, touches, .. } in reply.chunk_orders.delete {
-            if touches >= self.touches {
+        for Tombstone { chunk, write_sequence, .. } in reply.chunk_orders.delete {
+            if write_sequence >= self.write_sequence {
                 self.holds.remove(&chunk);
                 self.removed.push(chunk);
             }
@@ -213,7 +213,7 @@ impl Crew {
                 liar: None,
                 tasks: Vec::new(),
                 verified: BTreeSet::new(),
-                touches: 0,
+                write_sequence: 0,
                 added: Vec::new(),
                 removed: Vec::new(),
                 sound: Vec::new(),

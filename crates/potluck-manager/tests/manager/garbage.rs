@@ -16,10 +16,13 @@ async fn condemned(lab: &Lab) -> u64 {
 }
 
 /// Waits for a tombstone of chunk `n`.
-async fn tombstone(donor: &Donor, n: u64, touches: u64) -> u64 {
+async fn tombstone(donor: &Donor, n: u64, write_sequence: u64) -> u64 {
     eventually("a tombstone", async || {
-        let found = donor.tombstones(touches).await;
-        found.into_iter().find(|(name, _)| *name == chunk(n)).map(|(_, touches)| touches)
+        let found = donor.tombstones(write_sequence).await;
+        found
+            .into_iter()
+            .find(|(name, _)| *name == chunk(n))
+            .map(|(_, write_sequence)| write_sequence)
     })
     .await
 }
@@ -34,7 +37,7 @@ async fn d5_a_removed_file_is_deleted_in_two_phases() {
     assert_eq!(tombstone(&donor, 1, 5).await, 5, "what was last counted");
     donor.removed(6, &[chunk(1)]).await;
     eventually("all is reclaimed", async || (condemned(&lab).await == 0).then_some(())).await;
-    assert!(donor.tombstones(7).await.is_empty(), "the other file's chunk is not touched");
+    assert!(donor.tombstones(7).await.is_empty(), "the other file's chunk is left alone");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -67,15 +70,15 @@ async fn d5_a_chunk_that_is_needed_again_survives_its_tombstone() {
     let session = reserve(&user, 1 << 20).await.expect("reserved").session;
     let offered = offer(&user, session, &[1]).await;
     assert!(offered.held.is_empty(), "it is on its way out and must be sent again");
-    // Without a new receipt it proves nothing; the put counts as a touch above what is allowed.
+    // Without a new receipt it proves nothing; the put has a higher write sequence than what is allowed.
     let unproven = file(&session, "pot://lab/b", &[1], &[]);
     let outcome = commit(&user, session, 0, vec![unproven], false).await.expect("answered");
     assert!(matches!(outcome.files[0], Outcome::Refused(_)));
     let proven = file(&session, "pot://lab/b", &[1], &[&donor]);
     let outcome = commit(&user, session, 1, vec![proven], true).await.expect("answered");
     assert!(matches!(outcome.files[0], Outcome::Version(_)));
-    for touches in 11..16 {
-        assert!(donor.tombstones(touches).await.is_empty(), "the order was taken back");
+    for write_sequence in 11..16 {
+        assert!(donor.tombstones(write_sequence).await.is_empty(), "the order was taken back");
         tokio::time::sleep(std::time::Duration::from_millis(200)).await;
     }
 }
@@ -89,8 +92,8 @@ async fn d5_donors_of_another_catalog_lose_nothing() {
     donor.report(&names).await;
     let status = lab.admin().call(&Status {}).await.expect("status");
     assert_eq!((status.donors[0].unclaimed, status.donors[0].chunks), (100, 0));
-    for touches in 0..8 {
-        assert!(donor.beat(donor.heartbeat(touches)).await.chunk_orders.is_empty());
+    for write_sequence in 0..8 {
+        assert!(donor.beat(donor.heartbeat(write_sequence)).await.chunk_orders.is_empty());
         tokio::time::sleep(std::time::Duration::from_millis(250)).await;
     }
 }

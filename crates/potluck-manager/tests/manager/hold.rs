@@ -19,8 +19,8 @@ async fn remove(lab: &Lab, at: &str) {
 /// Beats for several times the grace and the pace of collection; gives what was ordered deleted.
 async fn deletions(donor: &Donor) -> usize {
     let mut ordered = 0;
-    for touches in 100..110 {
-        ordered += donor.tombstones(touches).await.len();
+    for write_sequence in 100..110 {
+        ordered += donor.tombstones(write_sequence).await.len();
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     ordered

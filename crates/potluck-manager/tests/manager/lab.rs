@@ -259,10 +259,10 @@ impl Donor {
         self.beat(self.heartbeat(0)).await;
     }
 
-    pub fn heartbeat(&self, touches: u64) -> Heartbeat {
+    pub fn heartbeat(&self, write_sequence: u64) -> Heartbeat {
         Heartbeat {
             incarnation: self.life,
-            touches,
+            write_sequence,
             load: Load::default(),
             disk: DiskState::default(),
             room: 10 << 30,
@@ -284,14 +284,14 @@ impl Donor {
         self.caller.call(&beat).await.expect("answered")
     }
 
-    /// The chunks that the manager wants deleted now, and the touches it allows for.
-    pub async fn tombstones(&self, touches: u64) -> Vec<(ChunkName, u64)> {
-        let orders = self.beat(self.heartbeat(touches)).await.chunk_orders;
-        orders.delete.iter().map(|tombstone| (tombstone.chunk, tombstone.touches)).collect()
+    /// The chunks that the manager wants deleted now, and the write sequence that it allows for.
+    pub async fn tombstones(&self, write_sequence: u64) -> Vec<(ChunkName, u64)> {
+        let orders = self.beat(self.heartbeat(write_sequence)).await.chunk_orders;
+        orders.delete.iter().map(|tombstone| (tombstone.chunk, tombstone.write_sequence)).collect()
     }
 
-    pub async fn removed(&self, touches: u64, names: &[ChunkName]) {
-        let mut beat = self.heartbeat(touches);
+    pub async fn removed(&self, write_sequence: u64, names: &[ChunkName]) {
+        let mut beat = self.heartbeat(write_sequence);
         beat.removed = Packed(names.to_vec());
         self.beat(beat).await;
     }

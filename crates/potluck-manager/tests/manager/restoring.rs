@@ -83,8 +83,8 @@ async fn d4_a_manager_restored_from_a_file_serves_everybody_and_deletes_nothing(
     let status = lab.admin().call(&Status {}).await.expect("the new admin");
     assert!(status.gc_held.is_some());
     assert_eq!(status.donors[0].unclaimed, 1, "what it does not know, and keeps");
-    for touches in 100..110 {
-        assert!(donor.tombstones(touches).await.is_empty());
+    for write_sequence in 100..110 {
+        assert!(donor.tombstones(write_sequence).await.is_empty());
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
 }

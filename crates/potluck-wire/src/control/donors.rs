@@ -136,8 +136,8 @@ pub const INVENTORY_PAGE: usize = 16_384;
 pub struct Heartbeat {
     /// The life that registered.
     pub incarnation: Incarnation,
-    /// Touches so far: every put counts one, also of a chunk that was there. See [`Tombstone`].
-    pub touches: u64,
+    /// Counts every put of this life, also of a chunk that was there already. See [`Tombstone`].
+    pub write_sequence: u64,
     /// The last second.
     pub load: Load,
     /// Its disk.
@@ -335,17 +335,16 @@ impl ChunkOrders {
     }
 }
 
-/// Deletes a chunk, unless it was touched after `touches`. The manager saw that count while no
-/// session could have been writing the chunk, so a later touch is somebody's who needs it
-/// (promise D5).
+/// Deletes a chunk, unless it was put after `write_sequence`. The manager saw that number while no
+/// session could have been writing the chunk, so whoever put it later needs it (promise D5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Tombstone {
     /// Which chunk.
     pub chunk: ChunkName,
     /// The life that counted.
     pub incarnation: Incarnation,
-    /// The count.
-    pub touches: u64,
+    /// The donor's write sequence at which nobody needed the chunk.
+    pub write_sequence: u64,
 }
 
 /// Work that a donor does once, however often it is told of it, and answers under its number.
