@@ -2,7 +2,7 @@
 //! allows, for an owner may wait for the room. Verifications read whole chunks: they wait for
 //! everything else on the machine, and hold up no deletion.
 
-use crate::reclaim::Buried;
+use crate::reclaim::Deletion;
 use crate::scrub::on_idle_thread;
 use crate::service::Service;
 use crate::store::Store;
@@ -115,8 +115,8 @@ impl ChunkOrderQueues {
 }
 
 fn delete(store: &Store, Tombstone { chunk, incarnation, write_sequence }: &Tombstone) {
-    match store.bury(chunk, *incarnation, *write_sequence) {
-        Buried::Gone => tracing::debug!("deleted chunk {chunk}"),
+    match store.delete(chunk, *incarnation, *write_sequence) {
+        Deletion::Deleted => tracing::debug!("deleted chunk {chunk}"),
         refused => tracing::debug!("did not delete chunk {chunk}: {refused:?}"),
     }
 }

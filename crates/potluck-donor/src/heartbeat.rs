@@ -165,7 +165,7 @@ impl Heart {
             (self.last_beat, self.next_beat) = (now, now + INTERVAL);
             return self.beat().await.map(|()| Stepped::Heard);
         }
-        let (rounds, there) = (self.service.scrub.rounds(), !self.service.store.gone());
+        let (rounds, there) = (self.service.scrub.rounds(), !self.service.store.is_missing());
         if there && self.listing.is_none() && self.listed != Some(rounds) {
             return self.list_again(rounds).await.map(|()| Stepped::Waited);
         }
@@ -297,7 +297,7 @@ impl Heart {
         if self.heard(life, beat.changes).await {
             if beat.leaving {
                 let store = Arc::clone(&self.service.store);
-                self.service.env.offload.run(move || store.clear_aside()).await;
+                self.service.env.offload.run(move || store.clear_quarantine()).await;
             }
             for task in beat.tasks {
                 self.tasks.take(&self.service, task);
@@ -409,7 +409,7 @@ impl Heart {
         let (store, disk) = (Arc::clone(&self.service.store), Arc::clone(&self.disk));
         let sampler = self.sampler.take();
         let look = move || {
-            store.look();
+            store.check_disk();
             let (served, stored) = store.traffic();
             let mut sampler = sampler;
             let load = sampler.as_mut().map(|sampler| sampler.sample(&*disk, served, stored));

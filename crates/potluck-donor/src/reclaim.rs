@@ -1,5 +1,5 @@
 //! What is removed from a store, and why: leftovers of earlier lives at the start, chunks on a
-//! tombstone, and what was set aside when its room is needed. Nothing is ever removed for being
+//! tombstone, and quarantined files when their room is needed. Nothing is ever removed for being
 //! absent from a list (promise D5).
 
 use crate::store::{Change, Store, chunk_of, stored_len, taken};
@@ -11,15 +11,15 @@ use std::path::PathBuf;
 
 /// Longer file names are not kept in quarantine, where they get longer still.
 const LONGEST_KEPT: usize = 128;
-/// One part in so many of what is lent is for what is set aside: enough to look into what happened,
+/// One part in so many of what is lent is for quarantined files: enough to look into what happened,
 /// while a bad cable that spoils a whole disk costs the pool little of it.
-const ASIDE_PART: u64 = 20;
+const QUARANTINE_PART: u64 = 20;
 
 /// What became of a tombstone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Buried {
+pub(crate) enum Deletion {
     /// The chunk is not here any more; reported by heartbeat.
-    Gone,
+    Deleted,
     /// It was counted in another life.
     OtherLife,
     /// The chunk was put later, or may have been: somebody needs it.
@@ -30,87 +30,93 @@ pub(crate) enum Buried {
 
 impl Store {
     /// Deletes `name` unless it was put after `write_sequence` of the life `incarnation`.
-    pub fn bury(&self, name: &ChunkName, incarnation: Incarnation, write_sequence: u64) -> Buried {
+    pub fn delete(
+        &self,
+        name: &ChunkName,
+        incarnation: Incarnation,
+        write_sequence: u64,
+    ) -> Deletion {
         if incarnation != self.incarnation() {
-            return Buried::OtherLife;
+            return Deletion::OtherLife;
         }
         let path = self.layout().chunk(name);
         let _alone = self.lock_name(name);
-        if self.gone() {
-            return Buried::Failed; // what is there may be another store, or is being counted
+        if self.is_missing() {
+            return Deletion::Failed; // what is there may be another store, or is being counted
         }
         let len = match self.disk().len(&path) {
             Ok(len) => len,
             Err(why) if why.kind() == io::ErrorKind::NotFound => {
                 if !self.present() {
-                    return Buried::Failed; // what that means, the look of each second finds out
+                    return Deletion::Failed; // what that means, the check of each second finds out
                 }
                 self.changes().push(Change::Removed(*name));
-                return Buried::Gone;
+                return Deletion::Deleted;
             }
             Err(why) => {
                 self.refuse("deleting a chunk", &why);
-                return Buried::Failed;
+                return Deletion::Failed;
             }
         };
         if self.write_sequence().latest_of(name) > write_sequence {
-            return Buried::WrittenSince;
+            return Deletion::WrittenSince;
         }
-        let leaving = self.usage().going(len);
+        let removal = self.usage().removal(len);
         if let Err(why) = self.disk().remove(&path) {
             self.refuse("deleting a chunk", &why);
-            return Buried::Failed;
+            return Deletion::Failed;
         }
-        leaving.gone();
+        removal.done();
         self.changes().push(Change::Removed(*name));
-        Buried::Gone
+        Deletion::Deleted
     }
 
-    /// Counts a file of `len` bytes among those set aside; what it takes is counted already.
-    pub(crate) fn is_aside(&self, path: PathBuf, len: u64) {
-        let mut aside = self.aside();
-        aside.bytes += taken(len);
-        aside.files.push_back((path, len));
+    /// Counts a file of `len` bytes among the quarantined ones; what it takes is counted already.
+    pub(crate) fn count_quarantined(&self, path: PathBuf, len: u64) {
+        let mut quarantine = self.quarantine();
+        quarantine.bytes += taken(len);
+        quarantine.files.push_back((path, len));
     }
 
-    /// Removes what was set aside, the oldest first, while the owner's limits do not hold or
-    /// there is more of it than its part of what is lent. Whether anything was removed.
-    pub(crate) fn shed(&self) -> bool {
-        let more = self.aside().bytes.saturating_sub(self.usage().limits().max / ASIDE_PART);
-        self.remove_aside(self.excess().max(more))
+    /// Removes quarantined files, the oldest first, while the owner's limits do not hold or
+    /// they take more than their part of what is lent. Whether anything was removed.
+    pub(crate) fn trim_quarantine(&self) -> bool {
+        let more =
+            self.quarantine().bytes.saturating_sub(self.usage().limits().max / QUARANTINE_PART);
+        self.remove_quarantined(self.excess().max(more))
     }
 
-    /// Removes all that was set aside: the owner takes everything back.
-    pub fn clear_aside(&self) {
-        self.remove_aside(u64::MAX);
+    /// Removes all quarantined files: the owner takes everything back.
+    pub fn clear_quarantine(&self) {
+        self.remove_quarantined(u64::MAX);
     }
 
-    fn remove_aside(&self, bytes: u64) -> bool {
-        let mut gone = 0;
-        while gone < bytes {
-            let mut aside = self.aside();
-            let Some((path, len)) = aside.files.pop_front() else { break };
-            aside.bytes = aside.bytes.saturating_sub(taken(len));
-            drop(aside);
-            let leaving = self.usage().going(len);
+    fn remove_quarantined(&self, bytes: u64) -> bool {
+        let mut removed = 0;
+        while removed < bytes {
+            let mut quarantine = self.quarantine();
+            let Some((path, len)) = quarantine.files.pop_front() else { break };
+            quarantine.bytes = quarantine.bytes.saturating_sub(taken(len));
+            drop(quarantine);
+            let removal = self.usage().removal(len);
             match self.disk().remove(&path) {
                 Err(why) if why.kind() != io::ErrorKind::NotFound => {
                     // Tried again at the next look, after the others.
                     tracing::warn!("cannot remove {}: {why}", path.display());
-                    self.is_aside(path, len);
+                    self.count_quarantined(path, len);
                     break;
                 }
                 _ => {
-                    leaving.gone();
-                    gone += taken(len);
+                    removal.done();
+                    removed += taken(len);
                 }
             }
         }
-        gone > 0
+        removed > 0
     }
 }
 
-/// Empties `temp`, makes missing directories, sets aside what is no chunk, counts the rest.
+/// Empties `temp`, makes missing directories, quarantines what is no chunk, counts the rest.
 pub(crate) fn leftovers(store: &Store) -> io::Result<()> {
     let (disk, layout) = (store.disk(), store.layout());
     for dir in [layout.chunks(), layout.temp(), layout.quarantine()] {
@@ -126,29 +132,29 @@ pub(crate) fn leftovers(store: &Store) -> io::Result<()> {
     let mut chunks = 0;
     let mut odd = 0;
     for first in 0..=u8::MAX {
-        let (found, aside) = look_through(store, first)?;
+        let (found, quarantined) = look_through(store, first)?;
         chunks += found;
-        odd += aside;
+        odd += quarantined;
     }
     disk.sync_dir(layout.chunks())?;
     disk.sync_dir(layout.root())?;
     disk.list(layout.quarantine(), &mut |entry| {
         let Some(len) = entry.file else { return };
         store.usage().found(len);
-        store.is_aside(layout.quarantine().join(entry.name), len);
+        store.count_quarantined(layout.quarantine().join(entry.name), len);
     })?;
     store.usage().found(disk.len(layout.marker())?);
     if !unfinished.is_empty() || odd > 0 {
         let removed = unfinished.len();
         tracing::info!(
-            "an earlier life left {removed} unfinished chunks (removed) and {odd} damaged files (kept aside)"
+            "an earlier life left {removed} unfinished chunks (removed) and {odd} damaged files (quarantined)"
         );
     }
     tracing::info!("the store in {} holds {chunks} chunks", layout.root().display());
     Ok(())
 }
 
-/// Counts the chunks of one bucket; gives their number and how many other files were set aside.
+/// Counts the chunks of one bucket; gives their number and how many other files were quarantined.
 fn look_through(store: &Store, first: u8) -> io::Result<(u64, u64)> {
     let (disk, layout) = (store.disk(), store.layout());
     let bucket = layout.bucket(first);
@@ -168,8 +174,8 @@ fn look_through(store: &Store, first: u8) -> io::Result<(u64, u64)> {
     }
     for name in &odd {
         let text = name.to_str().filter(|text| text.len() <= LONGEST_KEPT).unwrap_or("odd");
-        let aside = layout.set_aside(text, store.incarnation(), store.next_serial());
-        disk.rename(&bucket.join(name), &aside)?;
+        let path = layout.quarantined(text, store.incarnation(), store.next_serial());
+        disk.rename(&bucket.join(name), &path)?;
     }
     Ok((chunks, odd.len() as u64))
 }

@@ -8,7 +8,7 @@
 
 use crate::disk::{Disk, read_small, replace_durably};
 use crate::service::Service;
-use crate::store::{Cursor, Store, Verdict, file_len, taken};
+use crate::store::{CopyHealth, Cursor, Store, file_len, taken};
 use potluck_core::clock::{Tick, UnixMillis};
 use potluck_wire::control::{SLOWEST_SCRUB, Scrubbed};
 use potluck_wire::env::{Env, Offload};
@@ -257,7 +257,7 @@ fn read_on(service: &Service, round: &mut Round, due: u64) -> u64 {
             if read >= due || service.closing() || store.broken() {
                 return read;
             }
-            if store.scrub(&holding.name) == Ok(Verdict::Spoiled) {
+            if store.scrub(&holding.name) == Ok(CopyHealth::Spoiled) {
                 round.spoiled += 1;
             }
             let bytes = taken(file_len(holding.len));

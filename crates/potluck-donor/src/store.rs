@@ -41,7 +41,7 @@ pub use marker::{Claiming, Owner, StoreError};
 pub use removal::{Removed, remove, stored_chunks};
 pub(crate) use trailer::{Origin, TRAILER, file_len, stored_len};
 pub(crate) use usage::{Usage, taken};
-pub(crate) use verify::Verdict;
+pub(crate) use verify::CopyHealth;
 
 use crate::disk::{Disk, OldFile, is_broken, is_full, read_exact_at};
 use potluck_core::budget::{DiskState, Limits};
@@ -66,25 +66,25 @@ pub(crate) struct Store {
     disk: Arc<dyn Disk>,
     layout: Layout,
     usage: Usage,
-    /// Held while a name is judged and its file made, removed or set aside, so that a put that finds
+    /// Held while a name is judged and its file made, removed or quarantined, so that a put that finds
     /// its chunk and a tombstone for it see each other.
     names: [Mutex<()>; NAME_LOCKS],
     write_sequence: Mutex<WriteSequence>,
     changes: Mutex<Changes>,
-    aside: Mutex<Aside>,
+    quarantine: Mutex<Quarantine>,
     incarnation: Incarnation,
     /// Numbers temporary and quarantined files.
     serial: AtomicU64,
     served: AtomicU64,
     stored: AtomicU64,
     id: StoreId,
-    /// Of the directory; none while that is gone.
+    /// Of the directory; none while that is missing.
     lock: Mutex<Option<Box<dyn Send + Sync>>>,
 }
 
 /// What is in quarantine.
 #[derive(Debug, Default)]
-pub(crate) struct Aside {
+pub(crate) struct Quarantine {
     /// Files and their lengths. The oldest first, as far as this life knows.
     pub files: VecDeque<(PathBuf, u64)>,
     /// What they take.
@@ -127,7 +127,7 @@ impl Store {
             names: std::array::from_fn(|_| Mutex::default()),
             write_sequence: Mutex::default(),
             changes: Mutex::default(),
-            aside: Mutex::default(),
+            quarantine: Mutex::default(),
             incarnation,
             serial: AtomicU64::default(),
             served: AtomicU64::default(),
@@ -171,8 +171,8 @@ impl Store {
         self.changes.lock().expect("no holder panics")
     }
 
-    pub(crate) fn aside(&self) -> MutexGuard<'_, Aside> {
-        self.aside.lock().expect("no holder panics")
+    pub(crate) fn quarantine(&self) -> MutexGuard<'_, Quarantine> {
+        self.quarantine.lock().expect("no holder panics")
     }
 
     pub(crate) fn next_serial(&self) -> u64 {
@@ -208,8 +208,8 @@ impl Store {
         held
     }
 
-    /// Whether the manager's order for `name` is done already, for the chunk is held at the level
-    /// asked; if so it is listed to the manager once more, which may not know.
+    /// True when `name` is held at the level asked already, so that a task to store it is done. It
+    /// is listed to the manager once more then, which may not know.
     pub fn list_if_held(&self, name: ChunkName, len: u32, ack: AckLevel) -> bool {
         let held = self.count_put_if_held(&name, len) && self.confirm_held(&name, len, ack).is_ok();
         if held {
@@ -253,7 +253,7 @@ impl Store {
     pub fn find(&self, name: &ChunkName) -> Result<Option<Found>, Refusal> {
         match self.disk.open(&self.layout.chunk(name)) {
             Ok(file) => Ok(stored_len(file.len()).map(|len| Found { file, len })),
-            Err(why) if why.kind() == io::ErrorKind::NotFound && !self.gone() => Ok(None),
+            Err(why) if why.kind() == io::ErrorKind::NotFound && !self.is_missing() => Ok(None),
             Err(why) => {
                 tracing::warn!("cannot open chunk {name}: {why}");
                 Err(Refusal::Disk)

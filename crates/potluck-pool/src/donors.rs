@@ -234,10 +234,10 @@ impl Donor {
         !registered && self.heard.is_none() && silent_before.is_none()
     }
 
-    /// Whether its daemon answers and the directory it lends is gone.
+    /// True when its daemon answers and the directory that it lends is missing.
     fn diskless(&self) -> bool {
         let fault = self.life.as_ref().and_then(|life| life.fault.as_ref());
-        fault.is_some_and(|fault| fault.gone)
+        fault.is_some_and(|fault| fault.missing)
     }
 
     /// A sign of life. A daemon without its disk gives none: to the pool it is as good as silent,

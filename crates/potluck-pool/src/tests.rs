@@ -144,7 +144,7 @@ fn a_daemon_without_its_disk_is_given_up_like_a_silent_machine() {
     pool.inventory_done(DonorId(1), Incarnation(7));
     assert!(beat(&mut pool, 1, 7, 0, 10.0) && pool.vouches(DonorId(1), at(10.0)));
     assert_eq!(pool.takers(at(10.0)).len(), 1);
-    let fault = Some(DiskFault { gone: true, why: "pulled".into() });
+    let fault = Some(DiskFault { missing: true, why: "pulled".into() });
     let pulled = Heartbeat { disk_fault: fault, ..heartbeat(7, 0) };
     for second in 11..700 {
         assert!(pool.heartbeat(DonorId(1), &pulled, at(second.into())), "its life goes on");

@@ -1,5 +1,5 @@
 //! Whom to trust. A donor that sends wrong bytes looks at its own copy first: disks rot, and an
-//! honest donor sets the copy aside. One that calls a copy sound of which two others say otherwise
+//! honest donor quarantines the copy. One that calls a copy sound of which two others say otherwise
 //! lies, or its memory does.
 
 use super::Pool;
@@ -69,7 +69,7 @@ impl Pool {
         }
     }
 
-    /// A donor looked at chunks and set these aside: complaints about them were right, and it is
+    /// A donor looked at chunks and quarantined these: complaints about them were right, and it is
     /// honest.
     pub(super) fn admitted(&mut self, donor: DonorId, chunks: &[ChunkName]) {
         if let Some(open) = self.complaints.open.get_mut(&donor) {

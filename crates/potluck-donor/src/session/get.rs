@@ -42,7 +42,7 @@ impl Session {
         }
     }
 
-    /// Has a chunk read back by a task of its own, which sets it aside and tells the manager if it
+    /// Has a chunk read back by a task of its own, which quarantines it and tells the manager if it
     /// is spoiled. The reader, who was promised a length and knows nothing until it is hung up on,
     /// does not wait for that.
     async fn doubt(&self, name: ChunkName) {

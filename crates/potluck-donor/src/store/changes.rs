@@ -17,7 +17,7 @@ pub enum Change {
     Added(Holding),
     /// Deleted, or found missing.
     Removed(ChunkName),
-    /// Found spoiled and set aside.
+    /// Found spoiled and quarantined.
     Spoiled(ChunkName),
     /// Looked at and found sound.
     Sound(ChunkName),
@@ -58,7 +58,7 @@ pub struct Batch {
     pub added: Packed<Holding>,
     /// Deleted, or found missing.
     pub removed: Packed<ChunkName>,
-    /// Set aside.
+    /// Quarantined.
     pub spoiled: Packed<ChunkName>,
     /// Sound.
     pub sound: Packed<ChunkName>,

@@ -1,7 +1,7 @@
 //! A chunk on its way in.
 
 use super::trailer::{Origin, Trailer};
-use super::usage::{Leaving, Reservation};
+use super::usage::{Removal, Reservation};
 use super::{Change, Refusal, Store, TRAILER};
 use crate::disk::NewFile;
 use potluck_core::chunk::{ChunkHasher, ChunkName, Verifier};
@@ -157,11 +157,11 @@ impl Whole<'_> {
             store.changes().push(Change::Added(Holding { name, len: self.len }));
             return Ok(false);
         }
-        let replaced = replaced.map(|len| store.usage().going(len));
+        let replaced = replaced.map(|len| store.usage().removal(len));
         store.rename(&self.temp.path, &path).map_err(|why| store.refuse("naming a chunk", &why))?;
         self.temp.placed = true;
         self.reservation.keep();
-        replaced.into_iter().for_each(Leaving::gone);
+        replaced.into_iter().for_each(Removal::done);
         store.count_stored(self.len);
         store.write_sequence().wrote(&name);
         store.changes().push(Change::Added(Holding { name, len: self.len }));

@@ -64,7 +64,7 @@ impl Store {
             let held = self.bucket(bucket, None)?;
             found += held.iter().map(|holding| taken(file_len(holding.len))).sum::<u64>();
         }
-        // Last: what is set aside meanwhile is seen twice at worst, and never missed.
+        // Last: what is quarantined meanwhile is seen twice at worst, and never missed.
         self.disk().list(self.layout().quarantine(), &mut |entry| {
             found += entry.file.map_or(0, taken);
         })?;

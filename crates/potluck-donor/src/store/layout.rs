@@ -72,8 +72,8 @@ impl Layout {
         self.temp.join(format!("{life:016x}-{serial}", life = life.0))
     }
 
-    /// Where something called `name` is set aside.
-    pub fn set_aside(&self, name: &str, life: Incarnation, serial: u64) -> PathBuf {
+    /// Where a quarantined file that was called `name` is kept.
+    pub fn quarantined(&self, name: &str, life: Incarnation, serial: u64) -> PathBuf {
         self.quarantine.join(format!("{name}.{life:016x}-{serial}", life = life.0))
     }
 

@@ -2,7 +2,7 @@
 //! the daemon goes on (promise S3).
 
 use super::usage::{Asking, Fault};
-use super::{Aside, Store, marker};
+use super::{Quarantine, Store, marker};
 use crate::disk::{Space, is_broken};
 use crate::reclaim::leftovers;
 use potluck_wire::control::DiskFault;
@@ -10,10 +10,10 @@ use std::io;
 use std::path::Path;
 
 impl Store {
-    /// Looks at the disk, as is done each second: how much is left, and whether it is still the one
+    /// Checks the disk, as is done each second: how much is left, and whether it is still the one
     /// the store is on. A store that comes back is looked through as at a start, and the manager
     /// needs its whole inventory then.
-    pub fn look(&self) {
+    pub fn check_disk(&self) {
         if matches!(self.usage.fault(), Some((Fault::Writing, _))) {
             // A dead disk's marker is long in memory: whether it is dead only the disk can say.
             self.forget_marker();
@@ -38,7 +38,7 @@ impl Store {
 
     fn there(&self, asking: Asking, space: Space) {
         let fault = self.usage.fault().map(|(fault, _)| fault);
-        if fault == Some(Fault::Gone) && !self.comes_back() {
+        if fault == Some(Fault::Missing) && !self.comes_back() {
             return;
         }
         match (space.read_only, fault) {
@@ -47,8 +47,8 @@ impl Store {
             _ => {}
         }
         self.usage.sample(asking, space);
-        // What is set aside makes room before any chunk must.
-        if self.shed() {
+        // Quarantined files make room before any chunk must.
+        if self.trim_quarantine() {
             let asking = self.usage.asking();
             match self.disk.space(self.layout.chunks()) {
                 Ok(space) => self.usage.sample(asking, space),
@@ -60,7 +60,7 @@ impl Store {
     fn lost(&self, why: &str) {
         // Whoever checks or mounts that disk must not find it in use.
         *self.lock.lock().expect("no holder panics") = None;
-        self.broke(Fault::Gone, why);
+        self.broke(Fault::Missing, why);
     }
 
     /// Whether the store that is there again could be taken back.
@@ -72,12 +72,15 @@ impl Store {
         match self.disk.lock(root) {
             Ok(lock) => *self.lock.lock().expect("no holder panics") = Some(lock),
             Err(why) => {
-                self.broke(Fault::Gone, &format!("it is there again and cannot be locked: {why}"));
+                self.broke(
+                    Fault::Missing,
+                    &format!("it is there again and cannot be locked: {why}"),
+                );
                 return false;
             }
         }
         self.usage.forget();
-        *self.aside() = Aside::default();
+        *self.quarantine() = Quarantine::default();
         if let Err(why) = leftovers(self) {
             self.lost(&format!("it is there again and cannot be looked through: {why}"));
             return false;
@@ -99,7 +102,7 @@ impl Store {
         }
         let dir = self.layout.root().display();
         match fault {
-            Fault::Gone => tracing::error!(
+            Fault::Missing => tracing::error!(
                 "the lent directory {dir} is broken or gone ({why}): nothing there is counted on. \
                  Mount its disk if it is not mounted; it goes on by itself when it is back"
             ),
@@ -117,10 +120,10 @@ impl Store {
     /// What is wrong with the disk, if anything.
     pub fn fault(&self) -> Option<DiskFault> {
         let (fault, why) = self.usage.fault()?;
-        Some(DiskFault { gone: fault == Fault::Gone, why })
+        Some(DiskFault { missing: fault == Fault::Missing, why })
     }
 
-    /// Whether the disk is broken or gone.
+    /// Whether the disk is broken or missing.
     pub fn broken(&self) -> bool {
         self.usage.fault().is_some()
     }
@@ -128,7 +131,7 @@ impl Store {
     /// Whether the store is there to ask, so that what is not found in it is missing.
     pub fn present(&self) -> bool {
         let found = marker::read(self.disk(), &self.layout);
-        !self.gone() && found.is_ok_and(|found| found.as_ref() == Some(&self.id))
+        !self.is_missing() && found.is_ok_and(|found| found.as_ref() == Some(&self.id))
     }
 
     /// Gives a file of the store another name there. A directory that somebody removed is made again:
@@ -143,8 +146,8 @@ impl Store {
         self.disk().rename(from, to)
     }
 
-    /// Whether the store is not there.
-    pub fn gone(&self) -> bool {
-        matches!(self.usage.fault(), Some((Fault::Gone, _)))
+    /// True while the lent directory is not there.
+    pub fn is_missing(&self) -> bool {
+        matches!(self.usage.fault(), Some((Fault::Missing, _)))
     }
 }

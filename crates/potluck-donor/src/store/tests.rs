@@ -1,8 +1,8 @@
 use super::*;
 use crate::disk::SystemDisk;
-use crate::reclaim::Buried;
+use crate::reclaim::Deletion;
 use crate::store::incoming::NotPlaced;
-use crate::store::verify::Verdict;
+use crate::store::verify::CopyHealth;
 use potluck_core::budget::KeepFree;
 use potluck_core::chunk::{ChunkKind, Digest};
 use potluck_core::entropy::{Entropy, SeededEntropy};
@@ -65,7 +65,7 @@ fn a_file_of_the_right_length_without_its_end_is_stored_anew() {
     assert!(!store.count_put_if_held(&name, 100));
     put(&store, 1);
     assert!(store.count_put_if_held(&name, 100));
-    assert_eq!(store.verify(&name), Ok(Verdict::Sound));
+    assert_eq!(store.verify(&name), Ok(CopyHealth::Sound));
     assert_eq!(store.report().0.lent_used, used, "the old file is not counted any more");
 }
 
@@ -76,17 +76,17 @@ fn a_tombstone_and_a_put_never_both_win() {
     for round in 0..200 {
         let name = put(&store, round);
         let counted = store.write_sequence().last();
-        let (held, buried) = std::thread::scope(|scope| {
+        let (held, deleted) = std::thread::scope(|scope| {
             let put = scope.spawn(|| {
                 store.count_put_if_held(&name, 100)
                     && store.confirm_held(&name, 100, AckLevel::Memory).is_ok()
             });
-            let bury = scope.spawn(|| store.bury(&name, LIFE, counted));
-            (put.join().expect("no panic"), bury.join().expect("no panic"))
+            let deleting = scope.spawn(|| store.delete(&name, LIFE, counted));
+            (put.join().expect("no panic"), deleting.join().expect("no panic"))
         });
         let there = store.find(&name).expect("readable").is_some();
         assert_eq!(held, there, "round {round}: a receipt is for a chunk that is there");
-        assert_eq!(buried == Buried::Gone, !there, "round {round}: {buried:?}");
+        assert_eq!(deleted == Deletion::Deleted, !there, "round {round}: {deleted:?}");
     }
 }
 
@@ -97,13 +97,13 @@ fn d5_a_chunk_that_goes_while_it_is_looked_at_is_not_called_sound() {
     for round in 0..1000 {
         let name = put(&store, round);
         let counted = store.write_sequence().last();
-        let (verdict, buried) = std::thread::scope(|scope| {
-            let look = scope.spawn(|| store.verify(&name).expect("a verdict"));
-            let bury = scope.spawn(|| store.bury(&name, LIFE, counted));
-            (look.join().expect("no panic"), bury.join().expect("no panic"))
+        let (health, deleted) = std::thread::scope(|scope| {
+            let look = scope.spawn(|| store.verify(&name).expect("a health"));
+            let deleting = scope.spawn(|| store.delete(&name, LIFE, counted));
+            (look.join().expect("no panic"), deleting.join().expect("no panic"))
         });
         let there = store.find(&name).expect("readable").is_some();
-        assert_eq!(verdict == Verdict::Sound, there, "round {round}: {verdict:?}, {buried:?}");
+        assert_eq!(health == CopyHealth::Sound, there, "round {round}: {health:?}, {deleted:?}");
     }
 }
 
@@ -113,12 +113,12 @@ fn d5_a_chunk_that_was_looked_at_by_order_outlives_the_tombstones_of_before() {
     let store = store(dir.path());
     let (asked, scrubbed) = (put(&store, 1), put(&store, 2));
     let counted = store.write_sequence().last();
-    assert_eq!(store.verify(&asked), Ok(Verdict::Sound));
-    assert_eq!(store.scrub(&scrubbed), Ok(Verdict::Sound), "nobody asked");
-    assert_eq!(store.bury(&asked, LIFE, counted), Buried::WrittenSince);
-    assert_eq!(store.bury(&scrubbed, LIFE, counted), Buried::Gone);
+    assert_eq!(store.verify(&asked), Ok(CopyHealth::Sound));
+    assert_eq!(store.scrub(&scrubbed), Ok(CopyHealth::Sound), "nobody asked");
+    assert_eq!(store.delete(&asked, LIFE, counted), Deletion::WrittenSince);
+    assert_eq!(store.delete(&scrubbed, LIFE, counted), Deletion::Deleted);
     let later = store.write_sequence().last();
-    assert_eq!(store.bury(&asked, LIFE, later), Buried::Gone);
+    assert_eq!(store.delete(&asked, LIFE, later), Deletion::Deleted);
 }
 
 #[test]
@@ -163,14 +163,14 @@ fn pages_list_everything_once_in_order_whatever_their_size() {
 }
 
 #[test]
-fn an_unreadable_chunk_is_set_aside_and_its_room_stays_taken() {
+fn an_unreadable_chunk_is_quarantined_and_its_room_stays_taken() {
     let dir = TempDir::new().expect("a directory");
     let store = store(dir.path());
     let name = put(&store, 1);
     let used = store.report().0.lent_used;
     std::fs::write(store.layout().chunk(&name), b"cut").expect("spoil");
-    assert_eq!(store.verify(&name), Ok(Verdict::Spoiled));
-    assert_eq!(store.verify(&name), Ok(Verdict::Missing));
+    assert_eq!(store.verify(&name), Ok(CopyHealth::Spoiled));
+    assert_eq!(store.verify(&name), Ok(CopyHealth::Missing));
     assert_eq!(store.report().0.lent_used, used);
     let batch = store.changes().batch();
     // The chunk was added, and that must be heard first.
@@ -184,13 +184,13 @@ fn what_is_asked_while_the_store_is_gone_changes_nothing() {
     let (whole, spoiled) = (put(&store, 1), put(&store, 2));
     std::fs::write(store.layout().chunk(&spoiled), [0; 100 + TRAILER]).expect("spoil");
     // Another store may be mounted there by now.
-    store.broke(Fault::Gone, "pulled");
-    assert_eq!(store.bury(&whole, LIFE, u64::MAX), Buried::Failed);
+    store.broke(Fault::Missing, "pulled");
+    assert_eq!(store.delete(&whole, LIFE, u64::MAX), Deletion::Failed);
     assert_eq!(store.verify(&spoiled), Err(Refusal::Disk));
     assert!([whole, spoiled].iter().all(|name| store.layout().chunk(name).exists()));
     store.usage.mended();
-    assert_eq!(store.verify(&spoiled), Ok(Verdict::Spoiled));
-    assert_eq!(store.bury(&whole, LIFE, u64::MAX), Buried::Gone);
+    assert_eq!(store.verify(&spoiled), Ok(CopyHealth::Spoiled));
+    assert_eq!(store.delete(&whole, LIFE, u64::MAX), Deletion::Deleted);
 }
 
 #[test]
@@ -201,59 +201,59 @@ fn a_chunk_that_is_not_found_where_the_marker_cannot_be_read_breaks_nothing() {
     let text = std::fs::read(marker).expect("a marker");
     std::fs::remove_file(marker).expect("removed");
     assert_eq!(store.verify(&absent), Err(Refusal::Disk));
-    assert_eq!(store.bury(&absent, LIFE, u64::MAX), Buried::Failed);
+    assert_eq!(store.delete(&absent, LIFE, u64::MAX), Deletion::Failed);
     assert!(!store.broken() && store.changes().batch().count == 0);
     std::fs::write(marker, text).expect("written");
-    assert_eq!(store.verify(&absent), Ok(Verdict::Missing));
-    assert_eq!(store.bury(&absent, LIFE, u64::MAX), Buried::Gone);
+    assert_eq!(store.verify(&absent), Ok(CopyHealth::Missing));
+    assert_eq!(store.delete(&absent, LIFE, u64::MAX), Deletion::Deleted);
 }
 
 /// Stores chunks and has them found spoiled.
-fn set_aside(store: &Store, numbers: std::ops::Range<u64>) -> Vec<PathBuf> {
+fn quarantine(store: &Store, numbers: std::ops::Range<u64>) -> Vec<PathBuf> {
     for number in numbers {
         let name = put(store, number);
         std::fs::write(store.layout().chunk(&name), [0; 100 + TRAILER]).expect("spoil");
-        assert_eq!(store.verify(&name), Ok(Verdict::Spoiled));
+        assert_eq!(store.verify(&name), Ok(CopyHealth::Spoiled));
     }
-    let files = store.aside().files.clone();
+    let files = store.quarantine().files.clone();
     files.into_iter().map(|(path, _)| path).collect()
 }
 
 #[test]
-fn s2_what_is_set_aside_makes_room_before_any_chunk_must_the_oldest_first() {
+fn s2_quarantined_files_make_room_before_any_chunk_must_the_oldest_first() {
     let dir = TempDir::new().expect("a directory");
     let store = store(dir.path());
     let chunks: Vec<_> = (10..110).map(|number| put(&store, number)).collect();
-    let aside = set_aside(&store, 1..5);
-    store.look();
-    assert!(aside.iter().all(|path| path.exists()), "kept while there is room");
+    let quarantined = quarantine(&store, 1..5);
+    store.check_disk();
+    assert!(quarantined.iter().all(|path| path.exists()), "kept while there is room");
     // As after a start with a lower cap: the marker, the chunks and two files may stay.
     store.limit(Limits { max: 103 * 4096, ..store.usage.limits() });
     assert_eq!(store.excess(), 2 * 4096);
-    store.look();
+    store.check_disk();
     assert_eq!(store.excess(), 0);
     assert!(chunks.iter().all(|name| store.count_put_if_held(name, 100)));
     assert_eq!(
-        aside.iter().map(|path| path.exists()).collect::<Vec<_>>(),
+        quarantined.iter().map(|path| path.exists()).collect::<Vec<_>>(),
         [false, false, true, true]
     );
-    store.clear_aside();
-    assert!(!aside.iter().any(|path| path.exists()));
+    store.clear_quarantine();
+    assert!(!quarantined.iter().any(|path| path.exists()));
     assert_eq!(store.report().0.lent_used, 101 * 4096);
 }
 
 #[test]
-fn what_is_set_aside_takes_its_part_of_what_is_lent_and_no_more_over_restarts_too() {
+fn quarantined_files_take_their_part_of_what_is_lent_and_no_more_over_restarts_too() {
     let dir = TempDir::new().expect("a directory");
     let first = store(dir.path());
-    let aside = set_aside(&first, 0..6);
+    let quarantined = quarantine(&first, 0..6);
     drop(first);
     let second = store(dir.path());
     second.limit(Limits { max: 4 * 4096 * 20, ..second.usage.limits() });
-    second.look();
-    assert_eq!(aside.iter().filter(|path| path.exists()).count(), 4);
-    let newer = set_aside(&second, 6..8);
-    second.look();
-    assert_eq!(second.aside().bytes, 4 * 4096);
+    second.check_disk();
+    assert_eq!(quarantined.iter().filter(|path| path.exists()).count(), 4);
+    let newer = quarantine(&second, 6..8);
+    second.check_disk();
+    assert_eq!(second.quarantine().bytes, 4 * 4096);
     assert!(newer[newer.len() - 2..].iter().all(|path| path.exists()), "the newest stay");
 }

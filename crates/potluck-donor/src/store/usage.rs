@@ -21,8 +21,8 @@ pub enum Fault {
     Writing,
     /// It takes no writes, until it is seen to.
     ReadOnly,
-    /// The store is not there, until it is seen to be.
-    Gone,
+    /// The lent directory is not there, until it is seen to be.
+    Missing,
 }
 
 #[derive(Debug, Clone)]
@@ -52,7 +52,7 @@ struct Counts {
     /// Taken in this life by files whose promise was kept.
     kept: u64,
     /// Of files that are being removed.
-    leaving: u64,
+    removing: u64,
     /// Bytes that came or went, or may have, since the last [`Usage::begin_recount`].
     churn: u64,
     /// Why nothing more is taken.
@@ -91,7 +91,7 @@ impl Usage {
             available: 0,
             owed: 0,
             kept: 0,
-            leaving: 0,
+            removing: 0,
             churn: 0,
             broken: None,
         };
@@ -122,13 +122,13 @@ impl Usage {
         self.counts().used += taken(len);
     }
 
-    /// A file of `len` bytes is about to go: a recount may miss it from now on.
-    pub fn going(&self, len: u64) -> Leaving<'_> {
+    /// A file of `len` bytes is about to be removed: a recount may miss it from now on.
+    pub fn removal(&self, len: u64) -> Removal<'_> {
         let bytes = taken(len);
         let mut counts = self.counts();
-        counts.leaving += bytes;
+        counts.removing += bytes;
         counts.churn += bytes;
-        Leaving { usage: self, bytes }
+        Removal { usage: self, bytes }
     }
 
     /// Nothing is known of what is stored: all of it is about to be found again.
@@ -139,7 +139,7 @@ impl Usage {
     /// All files are about to be looked at.
     pub fn begin_recount(&self) {
         let mut counts = self.counts();
-        counts.churn = counts.reserved + counts.leaving;
+        counts.churn = counts.reserved + counts.removing;
     }
 
     /// All files were looked at, and these bytes `found`; gives those that were counted and are not
@@ -186,13 +186,13 @@ impl Usage {
         self.counts().available = 0;
     }
 
-    /// The disk is broken or gone: nothing more is taken. True when that is news.
+    /// The disk is broken or missing: nothing more is taken. True when that is news.
     pub fn broke(&self, fault: Fault, why: String) -> bool {
         let mut counts = self.counts();
         let news = counts.broken.as_ref().is_none_or(|broken| {
             // Why it does not come back changes; of other faults the first tells most.
             broken.fault < fault
-                || (broken.fault == fault && fault == Fault::Gone && broken.why != why)
+                || (broken.fault == fault && fault == Fault::Missing && broken.why != why)
         });
         if news {
             counts.broken = Some(Broken { fault, why });
@@ -258,24 +258,25 @@ impl Drop for Reservation<'_> {
     }
 }
 
-/// A file that is being removed; dropped before it is [`gone`](Leaving::gone), it stays counted.
+/// A file that is being removed. One that is dropped before it is [`done`](Removal::done) stays
+/// counted.
 #[derive(Debug)]
-pub struct Leaving<'a> {
+pub struct Removal<'a> {
     usage: &'a Usage,
     bytes: u64,
 }
 
-impl Leaving<'_> {
-    /// It is gone. Whether the disk can use its blocks again is left to the next [`Usage::sample`].
-    pub fn gone(self) {
+impl Removal<'_> {
+    /// The file is removed. Whether the disk can use its blocks again is left to the next [`Usage::sample`].
+    pub fn done(self) {
         let mut counts = self.usage.counts();
         counts.used = counts.used.saturating_sub(self.bytes);
     }
 }
 
-impl Drop for Leaving<'_> {
+impl Drop for Removal<'_> {
     fn drop(&mut self) {
-        self.usage.counts().leaving -= self.bytes;
+        self.usage.counts().removing -= self.bytes;
     }
 }
 
@@ -299,7 +300,7 @@ mod tests {
         assert!(usage.reserve(6 * BLOCK + 1).is_none());
         usage.reserve(6 * BLOCK).expect("to the last byte").keep();
         assert_eq!(usage.report().0.lent_used, 10 * BLOCK);
-        usage.going(4 * BLOCK).gone();
+        usage.removal(4 * BLOCK).done();
         assert_eq!(usage.report().1, 4 * BLOCK);
     }
 
@@ -338,7 +339,7 @@ mod tests {
         assert!(!usage.broke(Fault::Writing, "EROFS".into()));
         assert!(usage.reserve(1).is_none());
         assert_eq!((usage.report().1, usage.fault()), (0, Some((Fault::Writing, "EIO".into()))));
-        assert!(usage.broke(Fault::Gone, "no marker".into()), "worse");
+        assert!(usage.broke(Fault::Missing, "no marker".into()), "worse");
         assert!(!usage.broke(Fault::Writing, "ENOENT".into()));
         usage.mended();
         assert_eq!((usage.fault(), usage.reserve(1).is_some()), (None, true));
@@ -354,19 +355,19 @@ mod tests {
         // One is on its way in and may be listed already, one is being removed and may not be.
         let arriving = usage.reserve(BLOCK).expect("room");
         usage.begin_recount();
-        let leaving = usage.going(BLOCK);
+        let removal = usage.removal(BLOCK);
         arriving.keep();
         assert_eq!(usage.end_recount(6 * BLOCK), 0);
-        leaving.gone();
+        removal.done();
         assert_eq!(usage.report().0.lent_used, 7 * BLOCK);
-        // The same of one whose removal had begun before.
-        let leaving = usage.going(BLOCK);
+        // A removal that had begun before the recount counts in the same way.
+        let removal = usage.removal(BLOCK);
         usage.begin_recount();
         assert_eq!(usage.end_recount(6 * BLOCK), 0);
-        leaving.gone();
+        removal.done();
         assert_eq!(usage.report().0.lent_used, 6 * BLOCK);
         // One that could not be removed is still there.
-        drop(usage.going(BLOCK));
+        drop(usage.removal(BLOCK));
         usage.begin_recount();
         assert_eq!(usage.end_recount(5 * BLOCK), BLOCK, "and nothing is left of that");
     }

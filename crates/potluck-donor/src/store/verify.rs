@@ -9,77 +9,78 @@ use std::io;
 /// How often a verification begins again because the chunk was put or deleted meanwhile.
 const TRIES: usize = 3;
 
-/// What a look at a chunk found.
+/// What reading a chunk back found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum CopyHealth {
     /// Its bytes are its name's.
     Sound,
-    /// They were not, or could not be read; set aside.
+    /// They were not, or could not be read; the file is quarantined.
     Spoiled,
     /// It is not here.
     Missing,
 }
 
 impl Store {
-    /// Reads `name` whole, compares, and sets it aside if it is spoiled. Reported by heartbeat. One
+    /// Reads `name` whole, compares, and quarantines it if it is spoiled. Reported by heartbeat. One
     /// that is sound counts as put again: whoever asked relies on it from now on, and no tombstone
     /// of before deletes it, also if that is still waiting here.
-    pub fn verify(&self, name: &ChunkName) -> Result<Verdict, Refusal> {
-        self.judge(name, |verdict| match verdict {
-            Verdict::Sound => {
+    pub fn verify(&self, name: &ChunkName) -> Result<CopyHealth, Refusal> {
+        self.judge(name, |health| match health {
+            CopyHealth::Sound => {
                 self.write_sequence().wrote(name);
                 Some(Change::Sound(*name))
             }
-            Verdict::Missing => Some(Change::Removed(*name)),
-            Verdict::Spoiled => None, // said where it is set aside
+            CopyHealth::Missing => Some(Change::Removed(*name)),
+            CopyHealth::Spoiled => None, // said where it is quarantined
         })
     }
 
-    /// The same when nobody asked: only what is spoiled is news.
-    pub fn scrub(&self, name: &ChunkName) -> Result<Verdict, Refusal> {
+    /// Verifies a chunk although nobody asked: only a spoiled one is reported.
+    pub fn scrub(&self, name: &ChunkName) -> Result<CopyHealth, Refusal> {
         self.judge(name, |_| None)
     }
 
     fn judge(
         &self,
         name: &ChunkName,
-        news: impl Fn(Verdict) -> Option<Change>,
-    ) -> Result<Verdict, Refusal> {
+        news: impl Fn(CopyHealth) -> Option<Change>,
+    ) -> Result<CopyHealth, Refusal> {
         for _ in 0..TRIES {
             let written = self.write_sequence().latest_of(name);
-            let verdict = self.look_at(name)?;
+            let health = self.read_back(name)?;
             let _alone = self.lock_name(name);
-            if self.gone() {
+            if self.is_missing() {
                 return Err(Refusal::Disk); // what is there may be another store, or is being counted
             }
             // Deleted meanwhile: what was read says nothing of what is there.
-            if verdict != Verdict::Missing && self.disk().len(&self.layout().chunk(name)).is_err() {
+            if health != CopyHealth::Missing && self.disk().len(&self.layout().chunk(name)).is_err()
+            {
                 continue;
             }
             // Put meanwhile, so it may be another file now.
-            if verdict != Verdict::Sound && self.write_sequence().latest_of(name) != written {
+            if health != CopyHealth::Sound && self.write_sequence().latest_of(name) != written {
                 continue;
             }
-            if verdict == Verdict::Spoiled {
-                return self.set_aside_spoiled(name);
+            if health == CopyHealth::Spoiled {
+                return self.quarantine_chunk(name);
             }
-            news(verdict).into_iter().for_each(|change| self.changes().push(change));
-            return Ok(verdict);
+            news(health).into_iter().for_each(|change| self.changes().push(change));
+            return Ok(health);
         }
         Err(Refusal::Lost)
     }
 
-    fn look_at(&self, name: &ChunkName) -> Result<Verdict, Refusal> {
+    fn read_back(&self, name: &ChunkName) -> Result<CopyHealth, Refusal> {
         match self.disk().open(&self.layout().chunk(name)) {
-            Ok(file) if self.is_sound(&*file, name) => Ok(Verdict::Sound),
+            Ok(file) if self.is_sound(&*file, name) => Ok(CopyHealth::Sound),
             Err(why) if why.kind() == io::ErrorKind::NotFound && self.present() => {
-                Ok(Verdict::Missing)
+                Ok(CopyHealth::Missing)
             }
-            // What that means, the look of each second finds out.
+            // What that means, the check of each second finds out.
             Err(why) if why.kind() == io::ErrorKind::NotFound => Err(Refusal::Disk),
             // Out of files or memory: that says nothing of the chunk.
             Err(why) if !is_broken(&why) => Err(self.refuse("opening a chunk", &why)),
-            _ => Ok(Verdict::Spoiled),
+            _ => Ok(CopyHealth::Spoiled),
         }
     }
 
@@ -99,25 +100,25 @@ impl Store {
         }
     }
 
-    /// Has the next look at the marker ask the disk.
+    /// Has the next check of the marker ask the disk.
     pub(super) fn forget_marker(&self) {
         if let Ok(file) = self.disk().open(self.layout().marker()) {
             forget_pages(&*file);
         }
     }
 
-    fn set_aside_spoiled(&self, name: &ChunkName) -> Result<Verdict, Refusal> {
-        let aside =
-            self.layout().set_aside(&name.to_string(), self.incarnation(), self.next_serial());
-        match self.rename(&self.layout().chunk(name), &aside) {
+    fn quarantine_chunk(&self, name: &ChunkName) -> Result<CopyHealth, Refusal> {
+        let (life, serial) = (self.incarnation(), self.next_serial());
+        let path = self.layout().quarantined(&name.to_string(), life, serial);
+        match self.rename(&self.layout().chunk(name), &path) {
             Ok(()) => {
-                tracing::warn!("chunk {name} is spoiled; kept aside as {}", aside.display());
+                tracing::warn!("chunk {name} is spoiled; quarantined as {}", path.display());
                 self.changes().push(Change::Spoiled(*name));
-                let len = self.disk().len(&aside).unwrap_or(0);
-                self.is_aside(aside, len);
-                Ok(Verdict::Spoiled)
+                let len = self.disk().len(&path).unwrap_or(0);
+                self.count_quarantined(path, len);
+                Ok(CopyHealth::Spoiled)
             }
-            Err(why) => Err(self.refuse("setting a spoiled chunk aside", &why)),
+            Err(why) => Err(self.refuse("quarantining a spoiled chunk", &why)),
         }
     }
 }

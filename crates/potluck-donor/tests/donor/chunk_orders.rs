@@ -166,7 +166,7 @@ async fn d5_a_later_manager_is_told_what_was_heard_before_it_also_after_a_restar
 }
 
 #[tokio::test]
-async fn a_flipped_bit_is_found_reported_and_kept_aside() {
+async fn a_flipped_bit_is_found_reported_and_quarantined() {
     let pool = Pool::start().await;
     let mut client = pool.client().await;
     let (spoiled, sound) = (put(&mut client, 1, 300_000).await, put(&mut client, 2, 300_000).await);
@@ -184,8 +184,8 @@ async fn a_flipped_bit_is_found_reported_and_kept_aside() {
     assert_eq!((heard.spoiled, heard.sound), (BTreeSet::from([spoiled]), BTreeSet::from([sound])));
     assert_eq!(client.get(&spoiled).await, None, "not served any more");
     assert!(client.get(&sound).await.is_some());
-    let aside = pool.place.files("quarantine");
-    assert_eq!(aside.into_values().collect::<Vec<_>>(), [bytes.len() as u64]);
+    let quarantined = pool.place.files("quarantine");
+    assert_eq!(quarantined.into_values().collect::<Vec<_>>(), [bytes.len() as u64]);
     // A good copy is welcome again.
     assert_eq!(put(&mut client, 1, 300_000).await, spoiled);
     assert!(client.get(&spoiled).await.is_some());

@@ -34,7 +34,7 @@ struct Faults {
     /// Of every chunk file, only so many bytes can be read; 0: all.
     readable: AtomicU64,
     /// A file that gets another name once the quarantine was listed.
-    set_aside: Mutex<Option<(PathBuf, PathBuf)>>,
+    quarantined: Mutex<Option<(PathBuf, PathBuf)>>,
 }
 
 impl Faults {
@@ -165,7 +165,7 @@ impl Disk for Faulty {
     fn list(&self, dir: &Path, each: &mut dyn FnMut(Listed<'_>)) -> io::Result<()> {
         SystemDisk.list(dir, each)?;
         let quarantine = dir.ends_with("quarantine");
-        match self.faults.set_aside.lock().expect("no holder panics").take_if(|_| quarantine) {
+        match self.faults.quarantined.lock().expect("no holder panics").take_if(|_| quarantine) {
             Some((from, to)) => SystemDisk.rename(&from, &to),
             None => Ok(()),
         }
@@ -319,13 +319,13 @@ async fn the_owners_reserve_is_left_alone_whoever_fills_the_disk() {
 }
 
 #[tokio::test]
-async fn s2_a_chunk_that_is_set_aside_while_all_is_counted_takes_its_room() {
+async fn s2_a_chunk_that_is_quarantined_while_all_is_counted_takes_its_room() {
     let (pool, faults) = pool_on(Faulty::default()).await;
     let bytes = content(1, 100_000);
     assert_eq!(pool.client().await.put(&bytes, AckLevel::Memory).await, Status::Ok);
-    let (name, aside) = (ChunkName::of(&bytes), pool.place.lent().join("quarantine/aside"));
-    *faults.set_aside.lock().expect("no holder panics") =
-        Some((pool.place.chunk(&name), aside.clone()));
+    let (name, quarantined) = (ChunkName::of(&bytes), pool.place.lent().join("quarantine/file"));
+    *faults.quarantined.lock().expect("no holder panics") =
+        Some((pool.place.chunk(&name), quarantined.clone()));
     pool.manager.ask(1, Work::Scrub { rate: 1 << 30 }).await;
     let over = |book: &crate::manager::Book| {
         book.heartbeats.last().filter(|beat| beat.scrub.rounds == 1).map(drop)
@@ -333,7 +333,7 @@ async fn s2_a_chunk_that_is_set_aside_while_all_is_counted_takes_its_room() {
     pool.manager.until("the end of the round", over).await;
     pool.manager.beats(2).await; // the disk is looked at before the scrub is
     let used = pool.manager.book().heartbeats.last().expect("one").disk.lent_used;
-    assert_eq!((aside.exists(), used), (true, 4096 + 25 * 4096));
+    assert_eq!((quarantined.exists(), used), (true, 4096 + 25 * 4096));
 }
 
 /// Gets a chunk that breaks off, and waits until the manager hears which.
@@ -352,7 +352,7 @@ async fn breaks_off_and_is_named(pool: &Pool, name: ChunkName, len: u32) {
 }
 
 #[tokio::test]
-async fn a_chunk_that_cannot_be_read_to_its_end_is_set_aside_and_named() {
+async fn a_chunk_that_cannot_be_read_to_its_end_is_quarantined_and_named() {
     let (pool, faults) = pool_on(Faulty::default()).await;
     let bytes = content(1, 1_000_000);
     assert_eq!(pool.client().await.put(&bytes, AckLevel::Memory).await, Status::Ok);
@@ -362,7 +362,7 @@ async fn a_chunk_that_cannot_be_read_to_its_end_is_set_aside_and_named() {
 }
 
 #[tokio::test]
-async fn a_chunk_that_ends_early_is_set_aside_and_named() {
+async fn a_chunk_that_ends_early_is_quarantined_and_named() {
     let (pool, faults) = pool_on(Faulty::default()).await;
     let bytes = content(1, 1_000_000);
     let name = ChunkName::of(&bytes);

@@ -141,9 +141,9 @@ impl Manager {
         let path = request.uri().path().to_owned();
         let body = request.into_body().collect().await.expect("a body").to_bytes();
         if self.book().away {
-            let mut gone = Response::new(Full::default());
-            *gone.status_mut() = http::StatusCode::BAD_GATEWAY;
-            return Ok(gone);
+            let mut refused = Response::new(Full::default());
+            *refused.status_mut() = http::StatusCode::BAD_GATEWAY;
+            return Ok(refused);
         }
         let text = if path.ends_with(Register::NAME) {
             let register: Register = serde_json::from_slice(&body).expect("register");

@@ -213,7 +213,7 @@ async fn leftovers_of_a_killed_donor_are_cleaned_up() {
     let inventory = pool.manager.until("an inventory", |book| book.inventory()).await;
     assert_eq!(inventory.len(), 1);
     assert_eq!(inventory[0].name, name);
-    // Marker, chunk, and what was set aside: it takes room until somebody looks at it.
+    // Marker, chunk, and a quarantined file: it takes room until somebody looks at it.
     let used = pool.manager.book().heartbeats[0].disk.lent_used;
     assert_eq!(used, 4096 + 49 * 4096 + 4096 + 8192);
 }

@@ -32,8 +32,8 @@ async fn s3_a_disk_that_is_pulled_is_said_and_counts_again_when_it_is_back() {
     let (lent, elsewhere) = (pool.place.lent(), pool.place.lent().with_extension("pulled"));
     fs::rename(&lent, &elsewhere).expect("pulled");
     fs::create_dir(&lent).expect("the bare mount point");
-    let why = pool.manager.until("that it is gone", |book| {
-        book.heartbeats.last()?.disk_fault.clone().filter(|fault| fault.gone)
+    let why = pool.manager.until("that it is missing", |book| {
+        book.heartbeats.last()?.disk_fault.clone().filter(|fault| fault.missing)
     });
     let why = why.await.why;
     assert!(!why.is_empty());
@@ -56,7 +56,7 @@ async fn s3_a_disk_that_is_pulled_is_said_and_counts_again_when_it_is_back() {
     {
         let mut book = pool.manager.book();
         book.chunk_orders = ChunkOrders::default();
-        assert!(book.registers[1].disk_fault.as_ref().is_some_and(|fault| fault.gone));
+        assert!(book.registers[1].disk_fault.as_ref().is_some_and(|fault| fault.missing));
         assert!(book.heartbeats.iter().all(|beat| beat.removed.is_empty()), "not removed");
         assert_eq!(fs::read_dir(&lent).expect("dir").count(), 0, "nothing was made there");
     }

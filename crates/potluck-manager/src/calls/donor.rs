@@ -199,7 +199,7 @@ async fn believe(
     if let Some(first) = told.spoiled.first() {
         let copies = count(told.spoiled.len() as u64, "spoiled copy");
         let named = service.pool().called(donor);
-        tracing::warn!("{named} set {copies} aside, first that of chunk {first}");
+        tracing::warn!("{named} quarantined {copies}, first that of chunk {first}");
     }
     let (mut told, compared) = service
         .catalog

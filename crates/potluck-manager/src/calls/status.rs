@@ -250,7 +250,7 @@ fn troubles(pool: &Pool, repair: &RepairState) -> Vec<String> {
 fn disk_alarm(donor: &DonorStatus) -> Option<String> {
     let fault = donor.disk_fault.as_ref()?;
     let DonorStatus { name, .. } = donor;
-    Some(match (fault.gone, donor.state) {
+    Some(match (fault.missing, donor.state) {
         (true, DonorState::Gone) => format!(
             "the disk that {name} lends is gone ({}), and what it held is made again elsewhere. \
              Mount it there and it counts again; if it is lost: `potluck nodes rm {name}`",

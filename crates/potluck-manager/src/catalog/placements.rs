@@ -17,7 +17,7 @@ pub enum CopyState {
     Here = 0,
     /// The donor does not have it.
     Missing = 1,
-    /// The donor found it damaged and set it aside.
+    /// The donor found it damaged and quarantined it.
     Spoiled = 2,
     /// There, and to be deleted: a source that counts for nothing else.
     Leaving = 3,
@@ -104,7 +104,7 @@ pub fn assume(db: &Connection, chunk: ChunkId, donor: DonorId) -> Result<(), Err
 pub struct Told {
     /// Not there (any more).
     pub removed: Vec<ChunkName>,
-    /// Damaged, set aside.
+    /// Damaged, quarantined.
     pub spoiled: Vec<ChunkName>,
     /// Arrived.
     pub added: Vec<Holding>,

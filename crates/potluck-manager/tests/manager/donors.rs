@@ -146,7 +146,7 @@ async fn s3_a_donor_without_its_disk_is_as_good_as_silent_and_named_with_what_to
     write(&user, "pot://lab/a", 1, &donor).await;
     let stat = Stat { path: "pot://lab/a".parse().expect("path"), chunks: false };
     let mut beat = donor.heartbeat(1);
-    beat.disk_fault = Some(DiskFault { gone: true, why: "pulled".into() });
+    beat.disk_fault = Some(DiskFault { missing: true, why: "pulled".into() });
     donor.beat(beat.clone()).await;
     assert_eq!(user.call(&stat).await.expect("stat").live_copies, 0, "at once");
     let status = lab.admin().call(&Status {}).await.expect("status");
@@ -161,7 +161,7 @@ async fn s3_a_donor_without_its_disk_is_as_good_as_silent_and_named_with_what_to
     assert!(!status.alarms.iter().any(named), "{:?}", status.alarms);
 
     // One that takes no writes can still be read.
-    beat.disk_fault = Some(DiskFault { gone: false, why: "EIO".into() });
+    beat.disk_fault = Some(DiskFault { missing: false, why: "EIO".into() });
     donor.beat(beat).await;
     assert_eq!(user.call(&stat).await.expect("stat").live_copies, 1);
     let status = lab.admin().call(&Status {}).await.expect("status");

@@ -65,7 +65,7 @@ pub struct DiskFault {
     /// The lent directory is not there: nothing it holds can be read, and its owner may bring it
     /// back. Otherwise it can be read and takes no writes.
     #[serde(default)]
-    pub gone: bool,
+    pub missing: bool,
     /// What was seen.
     pub why: String,
 }
@@ -153,7 +153,7 @@ pub struct Heartbeat {
     /// Chunks deleted, or found missing when ordered to delete them.
     #[serde(default)]
     pub removed: Packed<ChunkName>,
-    /// Chunks found spoiled and set aside.
+    /// Chunks found spoiled and quarantined.
     #[serde(default)]
     pub spoiled: Packed<ChunkName>,
     /// Chunks looked at by order and found sound.
@@ -323,7 +323,7 @@ pub struct ChunkOrders {
     /// Chunks to delete.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub delete: Vec<Tombstone>,
-    /// Chunks to read and to compare with their names. A spoiled one is set aside.
+    /// Chunks to read and to compare with their names. A spoiled one is quarantined.
     #[serde(skip_serializing_if = "Packed::is_empty")]
     pub verify: Packed<ChunkName>,
 }

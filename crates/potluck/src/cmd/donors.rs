@@ -52,10 +52,10 @@ pub fn state(donor: &DonorStatus) -> String {
     let fault = donor.disk_fault.as_ref();
     let mut text = match (donor.state, donor.away_seconds, silent) {
         (DonorState::Joined, ..) => "joined, lends nothing yet".into(),
-        (DonorState::Gone, ..) if fault.is_some_and(|fault| fault.gone) => {
+        (DonorState::Gone, ..) if fault.is_some_and(|fault| fault.missing) => {
             "gone: it lost its disk".into()
         }
-        (_, None, _) if fault.is_some_and(|fault| fault.gone) => "its disk is gone".into(),
+        (_, None, _) if fault.is_some_and(|fault| fault.missing) => "its disk is gone".into(),
         (DonorState::Live, Some(left), _) => {
             format!("live, announced away for {} more", duration(left))
         }
@@ -66,7 +66,7 @@ pub fn state(donor: &DonorStatus) -> String {
         (_, _, Some(silent)) => format!("silent for {silent}"),
         _ => "silent".into(),
     };
-    if fault.is_some_and(|fault| !fault.gone) {
+    if fault.is_some_and(|fault| !fault.missing) {
         text.push_str(", disk takes no writes");
     }
     if donor.state == DonorState::Live && donor.unreachable.is_some() {
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn a_disk_that_fails_is_told_with_what_to_do() {
-        let fault = |gone| Some(DiskFault { gone, why: "EIO".into() });
+        let fault = |missing| Some(DiskFault { missing, why: "EIO".into() });
         let mut donor =
             DonorStatus { name: "desk".into(), state: DonorState::Live, ..DonorStatus::default() };
         assert_eq!(ailing(&donor), None);

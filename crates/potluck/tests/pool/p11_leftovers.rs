@@ -43,8 +43,8 @@ fn p11_leftovers_are_healed() {
     lab.wait_live();
     lab.wait_clean(16);
     for name in lab.donor_names() {
-        let aside = lab.lent(&name).quarantine();
-        assert_eq!(aside.len(), 2, "set aside, not deleted: {aside:?}");
+        let quarantined = lab.lent(&name).quarantine();
+        assert_eq!(quarantined.len(), 2, "quarantined, not deleted: {quarantined:?}");
     }
     assert_same(&lab.cli.cat("pot://lab/f"), &content, "the committed file");
     lab.cli.fails(3, &["stat", "pot://lab/lost"]);

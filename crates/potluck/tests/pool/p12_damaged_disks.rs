@@ -24,7 +24,7 @@ fn p12_a_flipped_bit_is_found_reported_and_read_around() {
         assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");
         lab.cli.donor("donor-1")["bad"].as_u64() > Some(0)
     });
-    wait_until("spoiled chunks to be set aside", PATIENCE, || !lent.quarantine().is_empty());
+    wait_until("spoiled chunks to be quarantined", PATIENCE, || !lent.quarantine().is_empty());
     assert_eq!(lab.cli.donor("donor-2")["bad"], 0);
     assert_eq!(lab.cli.json(&["stat", "pot://lab/f"])["live_copies"], 1);
     wait_until("every file to be here or there", PATIENCE, || {
