@@ -6,8 +6,7 @@
 //! times a day: one that lost 5 % of its chunks is found within a day but once in a thousand
 //! (promise R2).
 
-use crate::catalog::placements;
-use crate::catalog::{Durability, Error, donors};
+use crate::catalog::Error;
 use crate::outcomes::Outcomes;
 use crate::service::Service;
 use potluck_core::chunk::{ChunkName, Digest};
@@ -46,7 +45,7 @@ pub async fn run(service: &Arc<Service>) {
 /// Challenges a donor about one of its chunks, drawn at random.
 async fn challenge(service: &Service, donor: DonorId, live: &[DonorId]) -> Result<(), Error> {
     let at = service.env.entropy.u64();
-    let drawn = service.catalog.read(move |db| placements::drawn(db, donor, at)).await?;
+    let drawn = service.catalog.drawn(donor, at).await?;
     let Some(drawn) = drawn else { return Ok(()) };
     let other = drawn.holders.iter().copied().find(|other| *other != donor && live.contains(other));
     match other {
@@ -131,6 +130,5 @@ pub fn answered(service: &Service, donor: DonorId, purpose: Purpose, outcome: Ta
 pub async fn quarantine(service: &Service, donor: DonorId, why: String) -> Result<(), Error> {
     service.pool().quarantine(donor, Some(why.clone()));
     service.keeper.hurry(service.time.tick());
-    let keep = move |db: &_| donors::quarantine(db, donor, Some(&why));
-    service.catalog.write(Durability::Disk, keep).await
+    service.catalog.quarantine(donor, Some(why)).await
 }

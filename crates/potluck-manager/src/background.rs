@@ -2,7 +2,7 @@
 //! pool's time.
 
 use crate::calls::{end_session, interrupt_session};
-use crate::catalog::{Durability, Error, commit, donors, members, schema, sessions, trash};
+use crate::catalog::Error;
 use crate::gc::{self, Gc};
 use crate::outcomes::Outcomes;
 use crate::pool_time::SAVE_EVERY;
@@ -98,8 +98,7 @@ async fn account_ended(service: &Service) -> Result<(), Error> {
             // Whoever needs the room is waiting for it.
             let unused_since = if parked { now_ms.saturating_sub(grace_ms) } else { now_ms };
             let donors = Arc::clone(&donors);
-            let account = move |db: &_| sessions::account(db, &id, &donors, unused_since);
-            if service.catalog.write(Durability::Process, account).await? {
+            if service.catalog.account_session(id, donors, unused_since).await? {
                 service.pool().forget_session(&id);
                 break;
             }
@@ -109,13 +108,8 @@ async fn account_ended(service: &Service) -> Result<(), Error> {
 }
 
 async fn empty_trash(service: &Service) -> Result<(), Error> {
-    if !service.catalog.read(trash::any).await? {
-        return Ok(());
-    }
     for _ in 0..STEPS {
-        let now_ms = service.time.now_ms();
-        let reap = move |db: &_| trash::reap(db, TRASH_ENTRIES, now_ms);
-        if !service.catalog.write(Durability::Process, reap).await? {
+        if !service.catalog.reap_removed(TRASH_ENTRIES, service.time.now_ms()).await? {
             break;
         }
     }
@@ -132,12 +126,7 @@ pub async fn save_time(service: &Service) -> Result<(), Error> {
         .collect();
     // Together, so that how long a donor was silent can be told from both after a crash.
     let seen = service.members.seen();
-    let save = move |db: &_| {
-        schema::save_pool_time(db, now_ms)?;
-        members::seen(db, &seen)?;
-        donors::heard(db, &heard)
-    };
-    service.catalog.write(Durability::Process, save).await
+    service.catalog.save_time(now_ms, seen, heard).await
 }
 
 /// Finds out whether a disk that did not take a write takes writes again.
@@ -156,6 +145,5 @@ pub async fn probe(service: &Arc<Service>) -> Result<(), Error> {
 async fn prune(service: &Service) -> Result<(), Error> {
     gc::prune(service).await?;
     let before = service.time.now_ms().saturating_sub(REPLIES_KEPT.as_millis() as u64);
-    let prune = move |db: &_| commit::prune_replies(db, before);
-    service.catalog.write(Durability::Process, prune).await
+    service.catalog.prune_replies(before).await
 }

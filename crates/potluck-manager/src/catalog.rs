@@ -13,6 +13,7 @@ pub mod dir_policies;
 pub mod donors;
 pub mod entries;
 pub mod error;
+mod excess;
 mod fault;
 pub mod gc;
 pub mod goals;
@@ -23,6 +24,7 @@ pub mod members;
 pub mod names;
 pub mod notes;
 pub mod open;
+mod operations;
 pub mod placements;
 mod readers;
 pub mod restored;
@@ -39,6 +41,7 @@ pub mod walk;
 mod writer;
 
 pub use error::Error;
+pub use operations::{Learnt, PageLimit};
 pub use visible::check_condition;
 pub use writer::Durability;
 

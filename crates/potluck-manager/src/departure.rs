@@ -11,27 +11,23 @@ mod removal;
 pub use facts::may_go;
 pub use removal::{Removal, allow};
 
-use crate::catalog::Error;
-use crate::catalog::units::{self, Met, Root};
-use crate::catalog::walk::Walk;
+use crate::catalog::units::{Met, Root};
+use crate::catalog::{Error, PageLimit};
 use crate::repair::Leaving;
 use crate::service::Service;
 use crate::survey::{kind_of, leaving_below};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_pool::Standings;
-use potluck_pool::redundancy::Layout;
-use potluck_pool::redundancy::Version;
-use potluck_pool::redundancy::{Findings, Moving, judge_file};
+use potluck_pool::redundancy::{Findings, Layout, Moving, Version, judge_file};
 use potluck_wire::control::Health;
-use rusqlite::Connection;
 use std::cmp::{Reverse, max_by_key};
 use std::collections::BTreeSet;
 
 /// Files listed by name.
 const LISTED: usize = 100;
-/// Entries looked at in one step.
-const PAGE: usize = 512;
+/// One step.
+const PAGE: PageLimit = PageLimit { chunks: 2048, entries: 512 };
 
 /// Donors that leave together, or one that holds less.
 #[derive(Debug, Clone)]
@@ -96,17 +92,14 @@ impl Loss {
 /// Looks at everything that donors have as if that left them.
 pub async fn look(service: &Service, departure: &Departure) -> Result<Outlook, Error> {
     let mut looking = Looking::new(service, departure).await?;
-    let roots = service.catalog.read(units::roots).await?;
+    let roots = service.catalog.roots().await?;
     for root in roots {
         looking.findings.walk(&root.name);
         let mut cursor: Option<String> = None;
         loop {
-            let root = root.clone();
-            let step = move |db: &Connection| {
-                let next = looking.page(db, &root, cursor.as_deref())?;
-                Ok((looking, next))
-            };
-            (looking, cursor) = service.catalog.read(step).await?;
+            let page = service.catalog.files_of(root.clone(), cursor, PAGE).await?;
+            looking.judge(&root, page.files);
+            cursor = page.next;
             if cursor.is_none() {
                 break;
             }
@@ -227,17 +220,9 @@ impl Looking {
         }
     }
 
-    fn page(
-        &mut self,
-        db: &Connection,
-        root: &Root,
-        cursor: Option<&str>,
-    ) -> Result<Option<String>, Error> {
-        let mut walk = Walk::new(db, root.dir, true, cursor)?;
-        let mut last = None;
-        for _ in 0..PAGE {
-            let Some((path, met)) = units::meet(db, &mut walk)? else { return Ok(None) };
-            let at = |path: &str| format!("pot://{}/{path}", root.name);
+    fn judge(&mut self, root: &Root, files: Vec<(String, Met)>) {
+        let at = |path: &str| format!("pot://{}/{path}", root.name);
+        for (path, met) in files {
             match met {
                 Met::File(version, layout)
                     if Self::lies_at(&layout, |at| self.departure.donors.contains(at)) =>
@@ -259,8 +244,6 @@ impl Looking {
                     }
                 }
             }
-            last = Some(path);
         }
-        Ok(last)
     }
 }

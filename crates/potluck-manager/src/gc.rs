@@ -10,9 +10,9 @@
 //!    its commit is in the catalog, which is asked again after that moment.
 
 use crate::background::Step;
+use crate::catalog::Error;
 use crate::catalog::chunks::ChunkId;
-use crate::catalog::gc::{self, Condemned, Waiting};
-use crate::catalog::{Durability, Error};
+use crate::catalog::gc::{Condemned, Waiting};
 use crate::service::Service;
 use potluck_core::ids::DonorId;
 use std::time::Duration;
@@ -32,11 +32,11 @@ pub struct Gc {
     unused: Waiting,
 }
 
-const FIRST_WAITING: Waiting = (i64::MIN, ChunkId(0));
+const FIRST_WAITING: Waiting = (i64::MIN, ChunkId::FIRST);
 
 impl Default for Gc {
     fn default() -> Self {
-        Self { condemned: ChunkId(0), unused: FIRST_WAITING }
+        Self { condemned: ChunkId::FIRST, unused: FIRST_WAITING }
     }
 }
 
@@ -56,10 +56,10 @@ impl Gc {
     /// Orders the deletion of condemned chunks; whether there were any.
     async fn order(&mut self, service: &Service) -> Result<bool, Error> {
         let after = self.condemned;
-        let page = service.catalog.read(move |db| gc::condemned(db, after, PER_STEP)).await?;
+        let page = service.catalog.condemned_chunks(after, PER_STEP).await?;
         self.condemned = match page.last() {
             Some(last) if page.len() == PER_STEP => last.id,
-            _ => ChunkId(0),
+            _ => ChunkId::FIRST,
         };
         if page.is_empty() {
             return Ok(false);
@@ -73,7 +73,7 @@ impl Gc {
         if names.is_empty() {
             return Ok(true);
         }
-        let still = service.catalog.read(move |db| gc::still_condemned(db, &names)).await?;
+        let still = service.catalog.still_condemned(names).await?;
         service.pool().order_deletions(&decided, &still, now);
         tracing::debug!(chunks = still.len(), "ordered deletions");
         Ok(true)
@@ -94,13 +94,7 @@ impl Gc {
         if removed.is_empty() {
             return Ok(());
         }
-        let now_ms = service.time.now_ms();
-        let forget = move |db: &_| {
-            removed
-                .iter()
-                .try_for_each(|(chunk, donors)| gc::forget_copies(db, *chunk, donors, now_ms))
-        };
-        service.catalog.write(Durability::Process, forget).await
+        service.catalog.forget_copies(removed, service.time.now_ms()).await
     }
 
     /// Condemns chunks that no file has used for the grace period; whether there were any.
@@ -108,7 +102,7 @@ impl Gc {
         let grace = service.config().gc_grace.as_millis() as u64;
         let Some(before) = service.time.now_ms().checked_sub(grace) else { return Ok(false) };
         let after = self.unused;
-        let page = service.catalog.read(move |db| gc::unused(db, before, after, PER_STEP)).await?;
+        let page = service.catalog.unused_chunks(before, after, PER_STEP).await?;
         // Chunks that sessions have offered stay in the queue: go on behind them.
         self.unused = match page.last() {
             Some((last, _)) if page.len() == PER_STEP => *last,
@@ -120,8 +114,7 @@ impl Gc {
             return Ok(false);
         }
         // A session that offers one of them from here on is told that it is not held.
-        let condemn = move |db: &_| gc::condemn(db, &names, before);
-        service.catalog.write(Durability::Disk, condemn).await?;
+        service.catalog.condemn(names, before).await?;
         Ok(true)
     }
 }
@@ -131,5 +124,5 @@ pub async fn prune(service: &Service) -> Result<(), Error> {
     let Some(before) = service.time.now_ms().checked_sub(REMEMBERED.as_millis() as u64) else {
         return Ok(());
     };
-    service.catalog.write(Durability::Process, move |db| gc::prune_gone(db, before)).await
+    service.catalog.prune_chunks(before).await
 }

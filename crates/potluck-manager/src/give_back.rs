@@ -7,7 +7,7 @@
 //! and kept when the give-back begins, so that a file written afterwards, or one that another owner's
 //! `--now` leaves to this donor alone, is moved first.
 
-use crate::catalog::{Durability, Error, donors};
+use crate::catalog::{Error, donors};
 use crate::departure::{self, Departure, Outlook};
 use crate::repair::Leaving;
 use crate::service::Service;
@@ -27,8 +27,7 @@ pub async fn begin(
     let at_once = lose.is_some();
     let kept = donors::Goal { start, at_once, lose: lose.unwrap_or_default() };
     let lose: Arc<[VersionId]> = kept.lose.as_slice().into();
-    let keep = move |db: &_| donors::give_back(db, donor, Some(&kept));
-    service.catalog.write(Durability::Disk, keep).await?;
+    service.catalog.give_back(donor, Some(kept)).await?;
     let now = service.time.tick();
     let giving = Giving { start, at_once, lose, since: now };
     service.pool().give_back(donor, Some(giving));
@@ -39,8 +38,7 @@ pub async fn begin(
 
 /// Calls a give-back off: the donor's space is lent again.
 pub async fn cancel(service: &Service, donor: DonorId) -> Result<(), Error> {
-    let forget = move |db: &_| donors::give_back(db, donor, None);
-    service.catalog.write(Durability::Disk, forget).await?;
+    service.catalog.give_back(donor, None).await?;
     service.pool().give_back(donor, None);
     service.keeper.hurry(service.time.tick());
     Ok(())

@@ -5,7 +5,6 @@
 //! donors and spaces and how they are; no paths, no keys.
 
 use crate::calls;
-use crate::catalog::spaces;
 use crate::service::Service;
 use axum::Router;
 use axum::extract::State;
@@ -68,7 +67,7 @@ async fn text(service: &Arc<Service>) -> Result<Arc<str>, Failure> {
         return Ok(text);
     }
     let status = calls::pool_status(service).await?;
-    let spaces = service.catalog.read(spaces::all).await?;
+    let spaces = service.catalog.spaces().await?;
     let to_pool = service.config().metadata_copies > 0;
     let mut exposition = exposition(&status, &spaces, to_pool);
     exposition.calls(&service.metrics.calls);

@@ -3,8 +3,8 @@
 
 use crate::audit;
 use crate::backup::adapting;
-use crate::catalog::conversions::{self, Encoded};
-use crate::catalog::{Durability, Error, notes, placements};
+use crate::catalog::conversions::{Computed, Encoded};
+use crate::catalog::{Error, Learnt};
 use crate::outcomes::Outcomes;
 use crate::service::Service;
 use crate::survey::{self, Haste};
@@ -319,11 +319,7 @@ async fn hand_out(service: &Service) {
 /// Has the next life of the manager decide as this one about donors that went at once.
 pub async fn note_switch(service: &Service, switch: &Switch) -> Result<(), Error> {
     let Switch { tripped, excused } = switch.clone();
-    let set = move |db: &_| {
-        notes::set_donors(db, notes::REPAIR_TRIPPED, &tripped)?;
-        notes::set_donors(db, notes::REPAIR_EXCUSED, &excused)
-    };
-    service.catalog.write(Durability::Process, set).await
+    service.catalog.note_switch(tripped, excused).await
 }
 
 /// Looks at everything whenever that is due.
@@ -411,12 +407,7 @@ async fn conclude(service: &Arc<Service>, findings: &mut Findings) -> Result<u64
     let safe = std::mem::take(&mut findings.safe);
     let open = std::mem::take(&mut findings.open);
     if !safe.is_empty() || !open.is_empty() {
-        let wall_ms = service.time.wall_ms();
-        let set = move |db: &_| {
-            conversions::open(db, &open)?;
-            conversions::safe(db, &safe, wall_ms)
-        };
-        service.catalog.write(Durability::Process, set).await?;
+        service.catalog.set_safe(open, safe, service.time.wall_ms()).await?;
     }
     converting::arrive(service, std::mem::take(&mut findings.arrived)).await
 }
@@ -453,9 +444,7 @@ pub async fn answered(
         }
     }
     if !made.is_empty() {
-        let set =
-            move |db: &_| made.iter().try_for_each(|name| placements::on_disk(db, name, donor));
-        service.catalog.write(Durability::Process, set).await?;
+        service.catalog.on_disk(donor, made).await?;
         finished(service, now);
     }
     if !computed.is_empty() {
@@ -512,14 +501,6 @@ fn failed(
     service.keeper.changed(now);
 }
 
-/// Parity that donors computed.
-enum Computed {
-    /// By two that agree, or by the only one that could be asked.
-    Believed(Encoded),
-    /// By one whose word alone is not taken.
-    Doubtful(Encoded),
-}
-
 /// One of the donors that compute a group's parity answers. It is believed when another computed
 /// the same, or when nobody else could be asked.
 fn compared(
@@ -573,24 +554,8 @@ async fn learn(service: &Service, computed: Vec<Computed>) -> Result<(), Error> 
     if computed.is_empty() {
         return Ok(());
     }
-    let now_ms = service.time.now_ms();
-    let learn = move |db: &_| {
-        let (mut again, mut claimed) = (Vec::new(), Vec::new());
-        for computed in &computed {
-            match computed {
-                Computed::Believed(encoded) => {
-                    claimed.extend(encoded.uncounted(db)?);
-                    again.push(conversions::learn(db, encoded, now_ms)?);
-                }
-                Computed::Doubtful(encoded) => {
-                    claimed.extend(encoded.uncounted(db)?);
-                    conversions::discard(db, encoded, now_ms)?;
-                }
-            }
-        }
-        Ok((again, claimed))
-    };
-    let (again, claimed) = service.catalog.write(Durability::Disk, learn).await?;
+    let Learnt { again, claimed } =
+        service.catalog.learn_parity(computed, service.time.now_ms()).await?;
     let now = service.time.tick();
     let mut pool = service.pool();
     again.iter().for_each(|again| pool.in_use_again(again, now));

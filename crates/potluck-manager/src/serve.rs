@@ -190,7 +190,7 @@ fn router(service: Arc<Service>) -> Router {
 
 /// Whether calls can be answered: the catalog reads.
 async fn ready(State(service): State<Arc<Service>>) -> Response {
-    match service.catalog.read(crate::catalog::schema::pool_name).await {
+    match service.catalog.pool_name().await {
         Ok(_) => plain(StatusCode::OK, "ready\n".into()),
         Err(why) => plain(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
     }

@@ -1,6 +1,6 @@
 //! Figures over the whole catalog, counted no more often than they are worth.
 
-use crate::catalog::stats::{Stats, count};
+use crate::catalog::stats::Stats;
 use crate::catalog::{Catalog, Error};
 use crate::pool_time::PoolTime;
 use potluck_core::clock::Tick;
@@ -51,7 +51,7 @@ impl StatsCache {
             }
             cached.forgotten
         };
-        let stats = catalog.read(count).await?;
+        let stats = catalog.stats().await?;
         let ended = time.tick();
         let good_until = ended + ended.saturating_sub(began) * SHARE;
         self.cached().keep(forgotten, stats.clone(), good_until);

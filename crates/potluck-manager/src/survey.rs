@@ -5,23 +5,17 @@
 //! walks a page at a time, each page in a snapshot of its own, and rests between pages: a walk
 //! over millions of files holds up nobody.
 
-use crate::catalog::units::{self, Met, Root};
-use crate::catalog::walk::Walk;
-use crate::catalog::{Error, placements, spaces};
+use crate::catalog::units::{Met, Root};
+use crate::catalog::{Error, PageLimit};
 use crate::service::Service;
 use potluck_core::chunk::{ChunkKind, PARTS};
 use potluck_core::ids::DonorId;
 use potluck_core::path::SYSTEM_SPACE;
 use potluck_pool::redundancy::Findings;
-use rusqlite::Connection;
 use std::time::Duration;
 
-/// Chunks in one page: some ten milliseconds.
-const PAGE_CHUNKS: u64 = 2048;
-/// Entries in one page.
-const PAGE_ENTRIES: usize = 2048;
-/// Rows of a donor's copies read in one step.
-const PAGE_COPIES: usize = 65_536;
+/// One page: some ten milliseconds.
+const PAGE: PageLimit = PageLimit { chunks: 2048, entries: 2048 };
 
 /// How much of the time a survey may take: it rests this many times as long as it worked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +45,7 @@ pub async fn survey(service: &Service, haste: Haste) -> Result<Option<Findings>,
     let standings = service.pool().standings(service.time.tick());
     let mut findings = Findings::new(standings);
     findings.metadata.health.asked = service.config().metadata_copies;
-    let roots = service.catalog.read(units::roots).await?;
+    let roots = service.catalog.roots().await?;
     for root in roots {
         let Some(found) = walk(service, root, findings, haste).await? else { return Ok(None) };
         findings = found;
@@ -65,8 +59,7 @@ async fn walk(
     mut findings: Findings,
     haste: Haste,
 ) -> Result<Option<Findings>, Error> {
-    let space = root.space;
-    let Some(found) = service.catalog.read(move |db| spaces::numbered(db, space)).await? else {
+    let Some(found) = service.catalog.space(root.space).await? else {
         return Ok(Some(findings)); // removed meanwhile
     };
     findings.enter(&root.name, found.policy.redundancy());
@@ -78,17 +71,12 @@ async fn walk(
         if haste == Haste::Routine && service.keeper.is_urgent(began, service) {
             return Ok(None);
         }
-        let at = root.clone();
-        let page = move |db: &Connection| {
-            let next = page(db, &at, cursor.as_deref(), &mut findings)?;
-            Ok((findings, next))
-        };
-        let next;
-        (findings, next) = service.catalog.read(page).await?;
-        if next.is_none() {
+        let page = service.catalog.files_of(root.clone(), cursor, PAGE).await?;
+        judge_page(&root, page.files, &mut findings);
+        if page.next.is_none() {
             break;
         }
-        cursor = next;
+        cursor = page.next;
         rest(service.time.tick().saturating_sub(began) * haste.rest()).await;
     }
     findings.leave();
@@ -99,31 +87,18 @@ async fn rest(time: Duration) {
     if time.is_zero() { tokio::task::yield_now().await } else { tokio::time::sleep(time).await }
 }
 
-/// Judges the files of a page; where to go on, if there is more.
-pub fn page(
-    db: &Connection,
-    root: &Root,
-    cursor: Option<&str>,
-    findings: &mut Findings,
-) -> Result<Option<String>, Error> {
-    let mut walk = Walk::new(db, root.dir, true, cursor)?;
-    let (mut chunks, mut entries) = (0, 0);
-    while let Some((path, met)) = units::meet(db, &mut walk)? {
+/// Judges the files of a page.
+pub fn judge_page(root: &Root, files: Vec<(String, Met)>, findings: &mut Findings) {
+    for (path, met) in files {
         match met {
             Met::Dir => {}
             Met::File(version, layout) => {
-                chunks += version.chunks;
                 findings.add_any(&version, kind_of(root, &path), &path, &layout);
             }
             Met::Damaged(_) if findings.own => findings.add_own_damaged(&path),
             Met::Damaged(why) => findings.add_damaged(&root.name, &path, &why),
         }
-        entries += 1;
-        if chunks >= PAGE_CHUNKS || entries >= PAGE_ENTRIES {
-            return Ok(Some(path));
-        }
     }
-    Ok(None)
 }
 
 /// What a file's chunks are to the pool: its own metadata is found again by kind (backup).
@@ -143,20 +118,7 @@ pub fn kind_of(root: &Root, path: &str) -> ChunkKind {
 /// below the number given. Names are random, so that any share of them is a fair one; and as the
 /// copies in low parts go, what must go shrinks with them, so that the choice stays the same.
 pub async fn leaving_below(service: &Service, donor: DonorId, over: u64) -> Result<u32, Error> {
-    let mut bytes = vec![0_u64; PARTS as usize];
-    let mut after = crate::catalog::chunks::ChunkId(0);
-    loop {
-        let step = move |db: &_| {
-            placements::bytes_by_part(db, donor, after, PAGE_COPIES, &mut bytes)
-                .map(|last| (last, bytes))
-        };
-        let last;
-        (last, bytes) = service.catalog.read(step).await?;
-        match last {
-            Some(last) => after = last,
-            None => break,
-        }
-    }
+    let bytes = service.catalog.bytes_by_part(donor).await?;
     let mut sum = 0;
     let reached = bytes.iter().position(|part| {
         sum += part;

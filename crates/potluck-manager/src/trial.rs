@@ -2,7 +2,7 @@
 //! first. Until all of it proved right the donor stays in quarantine.
 
 use crate::audit;
-use crate::catalog::{Durability, Error, donors, placements};
+use crate::catalog::Error;
 use crate::service::Service;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::DonorId;
@@ -16,12 +16,11 @@ const SAMPLE: usize = 16;
 /// Begins to test a donor; one that holds nothing, or that nobody else is there to test, is
 /// trusted on the admin's word.
 pub async fn begin(service: &Service, donor: DonorId) -> Result<(), Error> {
-    let kept = service.catalog.read(donors::all).await?;
+    let kept = service.catalog.donors().await?;
     let why = kept.into_iter().find(|known| known.donor == donor).and_then(|at| at.quarantined);
     let Some(why) = why else { return Ok(()) };
     let offset = service.env.entropy.u64();
-    let sample =
-        service.catalog.read(move |db| placements::sample(db, donor, SAMPLE, offset)).await?;
+    let sample = service.catalog.sample(donor, SAMPLE, offset).await?;
     let alone = service.pool().donor_count() < 2;
     if sample.is_empty() || alone {
         return release(service, donor).await;
@@ -58,8 +57,7 @@ pub async fn heard(
 }
 
 async fn release(service: &Service, donor: DonorId) -> Result<(), Error> {
-    let keep = move |db: &_| donors::quarantine(db, donor, None);
-    service.catalog.write(Durability::Disk, keep).await?;
+    service.catalog.quarantine(donor, None).await?;
     service.pool().forgive(donor);
     service.keeper.hurry(service.time.tick());
     Ok(())

@@ -12,15 +12,11 @@
 //!    copy stays.
 //! 4. The order carries what the donor had counted before all this, so that a later put voids it.
 
-use crate::catalog::chunks::{self, ChunkState};
-use crate::catalog::placements::{self, CopyState};
-use crate::catalog::{Durability, Error, versions};
+use crate::catalog::Error;
 use crate::service::Service;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::DonorId;
-use potluck_pool::Standings;
 use potluck_pool::redundancy::Excess;
-use rusqlite::Connection;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -66,35 +62,26 @@ async fn trim_some(
     copies: Vec<((ChunkName, DonorId), Excess)>,
 ) -> Result<u64, Error> {
     let now = service.time.tick();
-    let by_name: Vec<(ChunkName, [DonorId; 1])> =
-        copies.iter().map(|((name, donor), _)| (*name, [*donor])).collect();
-    // One chunk at a time loses a copy: what the next relies on is judged by the next survey.
-    let mut seen = BTreeSet::new();
-    let once = by_name.iter().filter(|(name, _)| seen.insert(*name));
-    let decided = service.pool().decide(once.map(|(name, donors)| (name, &donors[..])), now);
-    let chosen: Vec<_> =
-        copies.into_iter().filter(|((name, donor), _)| decided.has(name, *donor)).collect();
+    let (decided, snapshot, chosen) = {
+        let pool = service.pool();
+        let by_name: Vec<(ChunkName, [DonorId; 1])> =
+            copies.iter().map(|((name, donor), _)| (*name, [*donor])).collect();
+        // One chunk at a time loses a copy: what the next relies on is judged by the next survey.
+        let mut seen = BTreeSet::new();
+        let once = by_name.iter().filter(|(name, _)| seen.insert(*name));
+        let decided = pool.decide(once.map(|(name, donors)| (name, &donors[..])), now);
+        // Orders to delete what is in use are given here alone, so that none comes in between.
+        let stays = |(relied, at): &(ChunkName, DonorId)| !pool.has_deletion(*at, relied);
+        let mut chosen = copies;
+        chosen.retain(|((name, donor), excess)| {
+            decided.has(name, *donor) && excess.keep.iter().all(stays)
+        });
+        (decided, pool.snapshot(now), chosen)
+    };
     if chosen.is_empty() {
         return Ok(0);
     }
-    let shared = Arc::clone(service);
-    let mark = move |db: &Connection| {
-        let standings = shared.pool().standings(shared.time.tick());
-        let mut marked = Vec::new();
-        for ((name, donor), excess) in chosen {
-            let goes = can_go(db, &standings, &name, donor, &excess)? && {
-                let pool = shared.pool();
-                let stays = |(relied, at): &(ChunkName, DonorId)| !pool.has_deletion(*at, relied);
-                !pool.is_offered(&name) && excess.keep.iter().all(stays)
-            };
-            if goes {
-                placements::mark_leaving(db, &name, donor)?;
-                marked.push((name, donor));
-            }
-        }
-        Ok(marked)
-    };
-    let marked = service.catalog.write(Durability::Disk, mark).await?;
+    let marked = service.catalog.mark_excess(snapshot, chosen).await?;
     let names: Vec<ChunkName> = marked.iter().map(|(name, _)| *name).collect();
     let mut pool = service.pool();
     let free = pool.unoffered(&names);
@@ -105,40 +92,4 @@ async fn trim_some(
         }
     }
     Ok(free.len() as u64)
-}
-
-/// Whether the copy can still be done without, by what the catalog says now and as donors stand now.
-pub fn can_go(
-    db: &Connection,
-    standings: &Standings,
-    name: &ChunkName,
-    donor: DonorId,
-    excess: &Excess,
-) -> Result<bool, Error> {
-    let Some(chunk) = chunks::get(db, name)? else { return Ok(false) };
-    if chunk.state != ChunkState::Here || chunk.refs != excess.uses() {
-        return Ok(false);
-    }
-    let copy = placements::state_of(db, chunk.id, donor)?;
-    if !matches!(copy, Some(CopyState::Here | CopyState::Leaving)) {
-        return Ok(false);
-    }
-    for vote in &excess.votes {
-        let version = versions::find(db, vote.version)?;
-        let judged_by = version.map(|version| (version.redundancy(), version.goal));
-        if judged_by != Some(vote.judged_by)
-            || !vote.ground.holds(standings.get(donor), name, vote.version)
-        {
-            return Ok(false);
-        }
-    }
-    for (relied, holder) in &excess.keep {
-        let Some(chunk) = chunks::get(db, relied)? else { return Ok(false) };
-        if placements::state_of(db, chunk.id, *holder)? != Some(CopyState::Here)
-            || !standings.counts(*holder, relied)
-        {
-            return Ok(false);
-        }
-    }
-    Ok(true)
 }

@@ -280,6 +280,7 @@ impl Pool {
     /// on it, until it is removed or [`Self::spare_donor`] takes that back.
     pub fn condemn_donor(&mut self, donor: DonorId) {
         self.donors.all.entry(donor).and_modify(|donor| donor.removing += 1);
+        self.losses.note();
     }
 
     /// It is not removed after all.
@@ -291,6 +292,7 @@ impl Pool {
     /// A donor was removed from the pool.
     pub fn remove_donor(&mut self, donor: DonorId) {
         self.donors.all.remove(&donor);
+        self.losses.note();
         self.expected.forget(donor);
         self.uncommitted.forget_donor(donor);
         self.chunk_orders.forget(donor);
@@ -311,6 +313,8 @@ impl Pool {
         addresses: Addresses,
         now: Tick,
     ) -> Enlisted {
+        // It lists anew what it has.
+        self.losses.note();
         let live = self.donors.is_live(id, now, &self.limits);
         let donor = self.donors.all.entry(id).or_default();
         donor.record.label.clone_from(&register.label);

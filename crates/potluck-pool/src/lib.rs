@@ -14,6 +14,7 @@ mod parking;
 mod reach;
 pub mod redundancy;
 mod sessions;
+mod snapshot;
 mod standing;
 mod tasks;
 mod trials;
@@ -23,6 +24,7 @@ mod uncommitted;
 pub use donors::{Contact, Enlisted};
 pub use inventory::{OutOfOrder, PageDone};
 pub use sessions::{Ending, MANAGER, NewSession, NoSession, Ticketed};
+pub use snapshot::Snapshot;
 pub use standing::{Changes, Giving, Record, Rule, Standing, Standings, Switch};
 pub use trials::Verdict;
 
@@ -38,6 +40,7 @@ use potluck_core::reservation::Ledger;
 use potluck_wire::control::{ChunkOrders, Heartbeat, Task};
 use redundancy::Repairs;
 use sessions::Session;
+use snapshot::Losses;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use trials::Trials;
@@ -76,6 +79,7 @@ pub struct Pool {
     complaints: Complaints,
     trials: Trials,
     given_up: GivenUp,
+    losses: Losses,
     /// What is being made.
     pub repairs: Repairs,
 }
@@ -131,6 +135,7 @@ impl Pool {
             complaints: Complaints::default(),
             trials: Trials::default(),
             given_up: GivenUp::default(),
+            losses: Losses::default(),
             repairs: Repairs::new(limits.repair_rate, limits.repair_donor_rate, Tick::ZERO),
         }
     }

@@ -464,6 +464,9 @@ impl Pool {
         }
         // Nobody waits for what the dead were asked: it is given to others now.
         changes.gone.iter().for_each(|donor| self.forget_tasks(*donor));
+        if !changes.gone.is_empty() {
+            self.losses.note();
+        }
         self.judge_switch(now);
         changes
     }
@@ -587,6 +590,7 @@ impl Pool {
         if let Some(donor) = self.donors.get_mut(donor) {
             donor.record.quarantined = why;
         }
+        self.losses.note();
     }
 
     /// Begins or, with `None`, calls off a give-back.
@@ -594,6 +598,7 @@ impl Pool {
         if let Some(donor) = self.donors.get_mut(donor) {
             donor.record.giving = giving;
         }
+        self.losses.note();
     }
 
     /// A donor's give-back.
@@ -615,6 +620,7 @@ impl Pool {
         if let Some(donor) = self.donors.get_mut(id) {
             donor.record.pressed_below = below;
         }
+        self.losses.note();
     }
 
     /// Donors that are heard and were compared.

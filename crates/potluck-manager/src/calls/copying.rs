@@ -2,8 +2,8 @@
 
 use super::Answer;
 use crate::callers::Caller;
-use crate::catalog::copies::{self, Copied, Outcome, Wanted};
-use crate::catalog::{Durability, Error};
+use crate::catalog::Error;
+use crate::catalog::copies::{Copied, Outcome, Wanted};
 use crate::failure;
 use crate::service::Service;
 use potluck_pool::redundancy::Version;
@@ -25,13 +25,10 @@ impl Answer for CopyFiles {
             kept.spaces.get(to.space()).is_none_or(|space| space.files == 0)
         };
         let wanted = Wanted { from, to, recursive, condition, asked: redundancy, after };
-        let (now_ms, wall_ms) = (service.time.now_ms(), service.time.wall_ms());
-        let work = move |db: &_| {
-            copies::copy(db, (copy, page), &wanted, now_ms, wall_ms, |copied| {
-                serde_json::to_string(&reply(copied)).map_err(|why| Error::Bug(why.to_string()))
-            })
+        let told = |copied: &Copied| {
+            serde_json::to_string(&reply(copied)).map_err(|why| Error::Bug(why.to_string()))
         };
-        match service.catalog.write(Durability::Disk, work).await? {
+        match service.catalog.copy_files((copy, page), wanted, service.when(), told).await? {
             Outcome::Repeated(text) => serde_json::from_str(&text)
                 .map_err(|why| failure::of_catalog(Error::Damaged(format!("a kept reply: {why}")))),
             Outcome::Fresh(copied) => {

@@ -7,7 +7,6 @@ use crate::catalog::chunks::ChunkId;
 use crate::catalog::lives::Life;
 use crate::catalog::placements::{self, Told};
 use crate::catalog::{Durability, Error};
-use crate::catalog::{donors, gc};
 use crate::failure;
 use crate::hold;
 use crate::repair;
@@ -45,8 +44,7 @@ impl Answer for Register {
         let moved = service.pool().moved(donor, &addresses);
         if moved {
             // For a manager that starts elsewhere and looks for its donors.
-            let note = move |db: &_| donors::located(db, donor, &addresses);
-            service.catalog.write(Durability::Process, note).await?;
+            service.catalog.locate_donor(donor, addresses).await?;
         }
         match enlisted {
             Enlisted::Again if moved => {
@@ -201,13 +199,8 @@ async fn believe(
         let named = service.pool().called(donor);
         tracing::warn!("{named} quarantined {copies}, first that of chunk {first}");
     }
-    let (mut told, compared) = service
-        .catalog
-        .read(move |db| {
-            let compared = placements::compare(db, donor, &told.added)?;
-            Ok((told, compared))
-        })
-        .await?;
+    let mut told = told;
+    let compared = service.catalog.compare(donor, told.added.clone()).await?;
     service.pool().unknown_at(donor, incarnation, &compared.unknown);
     if told.removed.is_empty() && told.spoiled.is_empty() {
         // By far the commonest: chunks of open sessions, which the catalog need not hear of.
@@ -217,8 +210,7 @@ async fn believe(
         return Ok(());
     }
     let now_ms = service.time.now_ms();
-    let tell = move |db: &_| placements::tell(db, donor, &told, now_ms);
-    if service.catalog.write(Durability::Process, tell).await? {
+    if service.catalog.tell(donor, told, now_ms).await? {
         service.keeper.changed(service.time.tick());
     }
     Ok(())
@@ -236,8 +228,7 @@ impl Answer for Inventory {
         if let Some(collecting) = &service.collecting {
             collecting.listed(donor, &holdings, last);
         }
-        let mut compared =
-            service.catalog.read(move |db| placements::compare(db, donor, &holdings)).await?;
+        let mut compared = service.catalog.compare(donor, holdings).await?;
         if service.gc_held().is_none() && service.pool().is_given_up(donor) {
             let (rows, copies) = take_in(&service, &mut compared.unknown).await?;
             compared.known.extend(rows);
@@ -253,9 +244,7 @@ impl Answer for Inventory {
         }
         if !compared.uncounted.is_empty() {
             let told = Told { added: compared.uncounted, ..Told::default() };
-            let now_ms = service.time.now_ms();
-            let tell = move |db: &_| placements::tell(db, donor, &told, now_ms);
-            service.catalog.write(Durability::Process, tell).await?;
+            service.catalog.tell(donor, told, service.time.now_ms()).await?;
         }
         if last {
             sweep(&service, donor, incarnation).await?;
@@ -275,9 +264,7 @@ async fn take_in(
     let (offered, given_up) = service.pool().part_offered(unknown);
     let mut rows = Vec::with_capacity(given_up.len());
     for batch in given_up.chunks(TAKEN_IN) {
-        let (batch, now_ms) = (batch.to_vec(), service.time.now_ms());
-        let take = move |db: &_| gc::take_in(db, &batch, now_ms);
-        rows.extend(service.catalog.write(Durability::Process, take).await?);
+        rows.extend(service.catalog.take_in(batch.to_vec(), service.time.now_ms()).await?);
     }
     *unknown = offered;
     Ok((rows, given_up))
@@ -290,11 +277,10 @@ async fn sweep(
     incarnation: Incarnation,
 ) -> Result<(), Failure> {
     let listed = service.pool().inventory_rows(donor, incarnation);
-    let mut after = ChunkId(0);
+    let mut after = ChunkId::FIRST;
     let mut missing = 0;
     loop {
-        let page =
-            service.catalog.read(move |db| placements::counted_at(db, donor, after, SWEEP)).await?;
+        let page = service.catalog.counted_at(donor, after, SWEEP).await?;
         let Some(last) = page.last() else { break };
         after = *last;
         let unlisted: Vec<_> =

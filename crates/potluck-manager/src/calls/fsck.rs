@@ -3,29 +3,21 @@
 use super::Answer;
 use super::held_up::{donors_reported, none_overdue};
 use crate::callers::Caller;
-use crate::catalog::Error;
-use crate::catalog::entries::{self, Place};
-use crate::catalog::units::{self, Met};
-use crate::catalog::versions;
-use crate::catalog::walk::Walk;
+use crate::catalog::PageLimit;
+use crate::catalog::units::Met;
 use crate::service::Service;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::DonorId;
 use potluck_core::path::{PoolPath, SYSTEM_SPACE};
-use potluck_pool::redundancy::Version;
-use potluck_pool::redundancy::{Layout, Piece};
-use potluck_pool::redundancy::{judge_file, judge_own_file};
+use potluck_pool::redundancy::{Layout, Piece, Version, judge_file, judge_own_file};
 use potluck_pool::{Pool, Standings};
 use potluck_wire::control::{Damage, Fsck, FsckReport, Health, SpaceHealth, Standing};
 use potluck_wire::error::Failure;
-use rusqlite::Connection;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Chunks looked at for one reply, unless one file alone has more.
-const PAGE_CHUNKS: u64 = 20_000;
-/// Entries looked at for one reply.
-const PAGE_ENTRIES: usize = 5000;
+/// What is looked at for one reply.
+const PAGE: PageLimit = PageLimit { chunks: 20_000, entries: 5000 };
 
 impl Answer for Fsck {
     async fn answer(self, service: Arc<Service>, _: Caller) -> Result<FsckReport, Failure> {
@@ -35,13 +27,11 @@ impl Answer for Fsck {
             let (pool, now) = (service.pool(), service.time.tick());
             (pool.standings(now), pool.asked_about(now))
         };
-        let look = move |db: &Connection| {
-            let report = FsckReport::default();
-            let mut look = Look { db, standings, doubted, asked: &self, report };
-            look.page()?;
-            Ok(look.report)
-        };
-        let report = service.catalog.read(look).await?;
+        let page = service.catalog.files_at(self.path.clone(), self.after.clone(), PAGE).await?;
+        let report = FsckReport { next: page.next, ..FsckReport::default() };
+        let mut look = Look { standings, doubted, asked: &self, report };
+        page.files.into_iter().for_each(|(at, met)| look.file(&at, met));
+        let report = look.report;
         if !report.found.is_empty() {
             see(&service);
         } else if report.next.is_none() && is_known_worse(&service) {
@@ -53,7 +43,6 @@ impl Answer for Fsck {
 }
 
 struct Look<'a> {
-    db: &'a Connection,
     standings: Standings,
     /// Copies that their donors are to look at.
     doubted: BTreeSet<(DonorId, ChunkName)>,
@@ -62,54 +51,23 @@ struct Look<'a> {
 }
 
 impl Look<'_> {
-    fn page(&mut self) -> Result<(), Error> {
+    fn file(&mut self, at: &str, met: Met) {
         let path = &self.asked.path;
-        let dir = match entries::existing(self.db, path)?.place {
-            Place::Dir(dir) => dir,
-            Place::File(version) => {
-                return self.one(path.to_string(), &versions::get(self.db, version)?);
+        match met {
+            Met::Dir => {}
+            Met::File(version, layout) if is_metadata(path, at) => {
+                let judged = judge_own_file(&version, &layout, &self.standings);
+                let ails = judged.health.unreadable > 0 || judged.is_incomplete();
+                self.report.metadata += u64::from(ails);
             }
-        };
-        let mut walk = Walk::new(self.db, dir, true, self.asked.after.as_deref())?;
-        let mut chunks = 0;
-        for _ in 0..PAGE_ENTRIES {
-            let Some((at, met)) = units::meet(self.db, &mut walk)? else {
-                self.report.next = None;
-                return Ok(());
-            };
-            match met {
-                Met::Dir => {}
-                Met::File(version, layout) if is_metadata(path, &at) => {
-                    chunks += version.chunks;
-                    let judged = judge_own_file(&version, &layout, &self.standings);
-                    let ails = judged.health.unreadable > 0 || judged.is_incomplete();
-                    self.report.metadata += u64::from(ails);
-                }
-                Met::File(version, layout) => {
-                    chunks += version.chunks;
-                    self.file(below(path, &at), &version, &layout);
-                }
-                Met::Damaged(_) if is_metadata(path, &at) => self.report.metadata += 1,
-                Met::Damaged(why) => self.damaged(below(path, &at), why),
-            }
-            self.report.next = Some(at);
-            if chunks >= PAGE_CHUNKS {
-                break;
-            }
+            Met::File(version, layout) => self.sound(below(path, at), &version, &layout),
+            Met::Damaged(_) if is_metadata(path, at) => self.report.metadata += 1,
+            Met::Damaged(why) => self.damaged(below(path, at), why),
         }
-        Ok(())
     }
 
-    fn one(&mut self, path: String, version: &Version) -> Result<(), Error> {
-        match units::layout(self.db, version) {
-            Ok(layout) => self.file(path, version, &layout),
-            Err(Error::Damaged(why)) => self.damaged(path, why),
-            Err(why) => return Err(why),
-        }
-        Ok(())
-    }
-
-    fn file(&mut self, path: String, version: &Version, layout: &Layout) {
+    /// A file of which it is known what it is made of.
+    fn sound(&mut self, path: String, version: &Version, layout: &Layout) {
         self.report.files += 1;
         let judged = judge_file(version, layout, &self.standings);
         let doubted = |piece: &Piece| {
@@ -155,7 +113,11 @@ fn is_metadata(path: &PoolPath, relative: &str) -> bool {
 }
 
 fn below(path: &PoolPath, relative: &str) -> String {
-    if path.space().is_empty() { format!("{path}{relative}") } else { format!("{path}/{relative}") }
+    match (path.space(), relative) {
+        (_, "") => path.to_string(),
+        ("", _) => format!("{path}{relative}"),
+        _ => format!("{path}/{relative}"),
+    }
 }
 
 #[cfg(test)]

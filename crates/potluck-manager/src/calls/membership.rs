@@ -3,9 +3,9 @@
 use super::Answer;
 use crate::ca::ProvenKey;
 use crate::callers::{Caller, Who, inviting_donor};
-use crate::catalog::members::{self, Member, NewMember};
-use crate::catalog::tokens::{self, Certified, NewToken, Token};
-use crate::catalog::{Durability, Error};
+use crate::catalog::Error;
+use crate::catalog::members::Member;
+use crate::catalog::tokens::{Certified, NewToken, Token};
 use crate::departure::{self, Removal};
 use crate::failure;
 use crate::service::Service;
@@ -41,34 +41,14 @@ impl Answer for Join {
             service.env.offload.run(move || ProvenKey::of_request(&request)).await.map_err(
                 |why| failure::of_catalog(Error::BadCertificateRequest(why.to_string())),
             )?;
-        let (now, shared) = (service.moment(), Arc::clone(&service));
-        let join = move |db: &_| {
-            tokens::use_up(db, &self.secret, &key.digest(), now, |invited| {
-                // A donor that was removed brings nobody in any more.
-                let inviter = members::get(db, invited.by)?;
-                if inviter.is_some_and(|by| by.revoked && by.role == Role::Donor) {
-                    return Err(Error::UnknownToken);
-                }
-                let mut certificate = Vec::new();
-                let new = NewMember {
-                    role: invited.role,
-                    name: &name,
-                    joined_wall_ms: now.wall_ms,
-                    invited_by: Some(invited.by),
-                };
-                let member = members::add(db, new, |id| {
-                    let issued = shared
-                        .ca
-                        .certify(&key, id, invited.role)
-                        .map_err(|why| Error::BadCertificateRequest(why.to_string()))?;
-                    certificate = issued.to_vec();
-                    Ok(fingerprint(&issued))
-                })?;
-                Ok(Certified { member, certificate })
-            })
+        let (now, shared, digest) = (service.moment(), Arc::clone(&service), key.digest());
+        let certify = move |id, role| {
+            let issued = shared.ca.certify(&key, id, role);
+            let issued = issued.map_err(|why| Error::BadCertificateRequest(why.to_string()))?;
+            Ok((fingerprint(&issued), issued.to_vec()))
         };
-        let Certified { member, certificate } =
-            service.catalog.write(Durability::Disk, join).await?;
+        let joined = service.catalog.join(self.secret, digest, name, now, certify).await?;
+        let Certified { member, certificate } = joined;
         tracing::info!("{} {} ({}) joined", member.role, member.name, member.id);
         enlist(&service, &member);
         Ok(Joined {
@@ -114,8 +94,7 @@ impl Answer for Invite {
         let (by, secret) = (who.member, Digest(service.env.entropy.bytes()));
         let (now, new) =
             (service.moment(), NewToken { role: self.role, by, ttl_ms: self.ttl_seconds * 1000 });
-        let add = move |db: &_| tokens::add(db, &secret, new, now);
-        let invitation = service.catalog.write(Durability::Disk, add).await?;
+        let invitation = service.catalog.add_token(secret, new, now).await?;
         Ok(Invited { secret, invitation })
     }
 }
@@ -144,7 +123,7 @@ async fn check_further_donor(
     let is_further = |member: &&Member| !member.revoked && member.invited_by == Some(who.member);
     let further = members.iter().filter(is_further).count();
     let now = service.moment();
-    let open = service.catalog.read(tokens::all).await?;
+    let open = service.catalog.tokens().await?;
     let is_open = |token: &&Token| {
         token.made_by == who.member && token.used_by.is_none() && token.left_ms(now) > 0
     };
@@ -166,7 +145,7 @@ impl Answer for InvitationList {
             left_seconds: token.left_ms(now).div_ceil(1000),
             used_by: token.used_by,
         };
-        let all = service.catalog.read(tokens::all).await?;
+        let all = service.catalog.tokens().await?;
         Ok(Invitations { invitations: all.into_iter().map(about).collect() })
     }
 }
@@ -174,7 +153,7 @@ impl Answer for InvitationList {
 impl Answer for InvitationRemove {
     async fn answer(self, service: Arc<Service>, _: Caller) -> Result<Done, Failure> {
         let id = self.invitation;
-        service.catalog.write(Durability::Disk, move |db| tokens::remove(db, id)).await?;
+        service.catalog.remove_token(id).await?;
         tracing::info!(invitation = id, "an invitation was removed");
         Ok(Done {})
     }
@@ -223,7 +202,7 @@ impl Answer for Leave {
 
 /// Ends a membership, and what the member has open.
 async fn revoke(service: &Arc<Service>, id: MemberId) -> Result<Done, Failure> {
-    let member = service.catalog.write(Durability::Disk, move |db| members::revoke(db, id)).await?;
+    let member = service.catalog.revoke(id).await?;
     tracing::info!("{} {} ({}) is revoked", member.role, member.name, member.id);
     service.members.put(member);
     let sessions = {

@@ -3,7 +3,6 @@
 use super::held_up::donors_reported;
 use super::{Answer, fsck, health};
 use crate::callers::Caller;
-use crate::catalog::{Durability, lists, names};
 use crate::service::Service;
 use potluck_pool::Pool;
 use potluck_pool::redundancy::{chunk_facts, judge_file};
@@ -15,21 +14,20 @@ use std::sync::Arc;
 
 impl Answer for List {
     async fn answer(self, service: Arc<Service>, _: Caller) -> Result<Listing, Failure> {
-        let list = move |db: &_| lists::list(db, &self.path, self.recursive, self.after.as_deref());
-        Ok(service.catalog.read(list).await?)
+        let Self { path, recursive, after } = self;
+        Ok(service.catalog.list_directory(path, recursive, after).await?)
     }
 }
 
 impl Answer for Usage {
     async fn answer(self, service: Arc<Service>, _: Caller) -> Result<Used, Failure> {
-        Ok(service.catalog.read(move |db| lists::usage(db, &self.path)).await?)
+        Ok(service.catalog.usage(self.path).await?)
     }
 }
 
 impl Answer for Stat {
     async fn answer(self, service: Arc<Service>, _: Caller) -> Result<Stated, Failure> {
-        let path = self.path;
-        let facts = service.catalog.read(move |db| lists::stat(db, &path)).await?;
+        let facts = service.catalog.stat(self.path).await?;
         let mut stated = Stated {
             entry: facts.entry,
             policy: facts.policy,
@@ -66,27 +64,22 @@ impl Answer for Stat {
 
 impl Answer for MakeDir {
     async fn answer(self, service: Arc<Service>, _: Caller) -> Result<Done, Failure> {
-        let when = service.when();
-        let make = move |db: &_| names::make_dir(db, &self.path, self.parents, when);
-        service.catalog.write(Durability::Disk, make).await?;
+        service.catalog.make_directory(self.path, self.parents, service.when()).await?;
         Ok(Done {})
     }
 }
 
 impl Answer for Move {
     async fn answer(self, service: Arc<Service>, _: Caller) -> Result<Done, Failure> {
-        let when = service.when();
-        let go = move |db: &_| names::move_entry(db, &self.from, &self.to, self.no_replace, when);
-        service.catalog.write(Durability::Disk, go).await?;
+        let Self { from, to, no_replace } = self;
+        service.catalog.rename(from, to, no_replace, service.when()).await?;
         Ok(Done {})
     }
 }
 
 impl Answer for Remove {
     async fn answer(self, service: Arc<Service>, _: Caller) -> Result<Removed, Failure> {
-        let when = service.when();
-        let remove = move |db: &_| names::remove(db, &self.path, self.recursive, when);
-        let removed = service.catalog.write(Durability::Disk, remove).await?;
+        let removed = service.catalog.remove(self.path, self.recursive, service.when()).await?;
         service.chores.notify_one();
         Ok(removed)
     }

@@ -2,7 +2,7 @@
 
 use super::Answer;
 use crate::callers::Caller;
-use crate::catalog::{Durability, goals};
+use crate::catalog::goals;
 use crate::failure;
 use crate::service::Service;
 use potluck_core::policy::{BadPolicy, Override, Policy};
@@ -20,8 +20,7 @@ impl Answer for PolicySet {
             return Err(Failure::new(ErrorKind::Auth, code::NOT_ALLOWED, what)
                 .hint("use the identity of an admin, or set the policy of a directory in it"));
         }
-        let at = path.clone();
-        let planned = service.catalog.read(move |db| goals::plan(db, &at, &over)).await?;
+        let planned = service.catalog.plan_policy(path.clone(), over).await?;
         let change = planned.map_err(|why| failure::of_policy(&why))?;
         if change.scope == goals::Scope::File {
             check_file(&over)?;
@@ -36,9 +35,7 @@ impl Answer for PolicySet {
             return Err(failure::of_redundancy(redundancy, joined));
         }
         if !dry_run {
-            let at = path.clone();
-            let set = move |db: &_| goals::set(db, &at, &over);
-            service.catalog.write(Durability::Disk, set).await?;
+            service.catalog.set_policy(path.clone(), over).await?;
         }
         // Files that a session opened before are written as it was told then, and are given this as
         // their goal when they become visible.
@@ -47,11 +44,7 @@ impl Answer for PolicySet {
         while more {
             let (at, policy) = (path.clone(), changed.policy.clone());
             let set_at = (!dry_run).then(|| service.time.now_ms());
-            let follow = move |db: &_| goals::follow(db, &at, &policy, after.as_deref(), set_at);
-            let page = match dry_run {
-                true => service.catalog.read(follow).await?,
-                false => service.catalog.write(Durability::Disk, follow).await?,
-            };
+            let page = service.catalog.follow_policy(at, policy, after, set_at).await?;
             changed.files += page.files;
             changed.bytes += page.bytes;
             changed.needs_bytes += page.needs_bytes;

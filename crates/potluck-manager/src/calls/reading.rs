@@ -3,22 +3,18 @@
 use super::held_up::donors_reported;
 use super::{Answer, ticketing};
 use crate::callers::Caller;
-use crate::catalog::placements::CopyState;
-use crate::catalog::{Error, chunks, open, placements};
 use crate::service::Service;
-use potluck_core::chunk::ChunkName;
 use potluck_core::ids::DonorId;
 use potluck_wire::control::{CopyFault, Done, Open, Opened, Report, Unreached};
 use potluck_wire::error::Failure;
-use rusqlite::Connection;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 impl Answer for Open {
     async fn answer(self, service: Arc<Service>, _: Caller) -> Result<Opened, Failure> {
-        let open = move |db: &_| open::open(db, &self.path, self.recursive, self.after.as_deref());
-        let mut page = service.catalog.read(open).await?;
+        let Self { path, recursive, after, .. } = self;
+        let mut page = service.catalog.open_files(path, recursive, after).await?;
         let holders =
             page.files.iter().flat_map(|file| file.holders.iter().chain(&file.parity_holders));
         let everybody: BTreeSet<DonorId> = holders.flatten().copied().collect();
@@ -54,19 +50,11 @@ fn live_first(a: (bool, f32), b: (bool, f32)) -> Ordering {
     a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
 }
 
-/// Whether a donor is known to have a chunk, so that a reader may have been sent there.
-fn is_known(db: &Connection, name: &ChunkName, donor: DonorId) -> Result<bool, Error> {
-    let Some(chunk) = chunks::get(db, name)? else { return Ok(false) };
-    let state = placements::state_of(db, chunk.id, donor)?;
-    Ok(matches!(state, Some(CopyState::Here | CopyState::Leaving)))
-}
-
 impl Answer for Report {
     async fn answer(self, service: Arc<Service>, caller: Caller) -> Result<Done, Failure> {
         let who = caller.member()?;
         let (name, donor) = (self.chunk, self.donor);
-        let known = service.catalog.read(move |db| is_known(db, &name, donor)).await?;
-        if !known {
+        if !service.catalog.is_held_by(name, donor).await? {
             return Ok(Done {});
         }
         let now = service.time.tick();

@@ -4,7 +4,6 @@ use super::status::{awaited, donors};
 use super::{Answer, concerned};
 use crate::callers::Caller;
 use crate::catalog::stats::Stats;
-use crate::catalog::{self, Durability, notes};
 use crate::repair;
 use crate::service::Service;
 use crate::trial;
@@ -40,12 +39,7 @@ pub(super) fn with_changes(state: RepairState, awaited: RepairState, stats: &Sta
 impl Answer for RepairControl {
     async fn answer(self, service: Arc<Service>, _: Caller) -> Result<RepairState, Failure> {
         let paused = (self.action == RepairAction::Pause).then(|| PAUSED.to_string());
-        let note = paused.clone();
-        let keep = move |db: &_| match note {
-            Some(note) => notes::set(db, notes::REPAIR_PAUSED, &note),
-            None => notes::clear(db, notes::REPAIR_PAUSED),
-        };
-        service.catalog.write(Durability::Disk, keep).await?;
+        service.catalog.pause_repair(paused.clone()).await?;
         let now = service.time.tick();
         let (state, switch) = {
             let mut pool = service.pool();
@@ -78,8 +72,7 @@ impl Answer for Away {
         }
         let absent = (self.for_ms > 0).then(|| Duration::from_millis(self.for_ms));
         let until_ms = absent.map(|_| service.time.now_ms().saturating_add(self.for_ms));
-        let keep = move |db: &_| catalog::donors::announce(db, donor, until_ms);
-        service.catalog.write(Durability::Disk, keep).await?;
+        service.catalog.announce_away(donor, until_ms).await?;
         let now = service.time.tick();
         service.pool().announce(donor, absent.map(|absent| now.saturating_add(absent)));
         Ok(Done {})

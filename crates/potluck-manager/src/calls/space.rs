@@ -2,7 +2,6 @@
 
 use super::Answer;
 use crate::callers::Caller;
-use crate::catalog::{Durability, spaces};
 use crate::failure;
 use crate::service::Service;
 use potluck_core::path::check_space;
@@ -17,9 +16,7 @@ impl Answer for SpaceCreate {
         self.policy.check().map_err(|why| failure::of_policy(&why))?;
         let key = self.policy.sealed.then(|| SpaceKey::generate(&*service.env.entropy));
         let wall_ms = service.time.wall_ms();
-        let create =
-            move |db: &_| spaces::create(db, &self.name, &self.policy, key.as_ref(), wall_ms);
-        service.catalog.write(Durability::Disk, create).await?;
+        service.catalog.create_space(self.name, self.policy, key, wall_ms).await?;
         // So that it is known before the first file is asked about.
         service.keeper.look_again(service.time.tick());
         Ok(Done {})
@@ -28,8 +25,7 @@ impl Answer for SpaceCreate {
 
 impl Answer for SpaceRemove {
     async fn answer(self, service: Arc<Service>, _: Caller) -> Result<Done, Failure> {
-        let remove = move |db: &_| spaces::remove(db, &self.name, self.recursive);
-        service.catalog.write(Durability::Disk, remove).await?;
+        service.catalog.remove_space(self.name, self.recursive).await?;
         service.chores.notify_one();
         Ok(Done {})
     }
@@ -37,6 +33,6 @@ impl Answer for SpaceRemove {
 
 impl Answer for SpaceList {
     async fn answer(self, service: Arc<Service>, _: Caller) -> Result<Spaces, Failure> {
-        Ok(Spaces { spaces: service.catalog.read(spaces::all).await? })
+        Ok(Spaces { spaces: service.catalog.spaces().await? })
     }
 }

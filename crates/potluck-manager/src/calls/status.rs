@@ -5,7 +5,7 @@ use super::held_up::all_seen;
 use super::repair::with_changes;
 use crate::callers::Caller;
 use crate::catalog::stats::Stats;
-use crate::catalog::{Error, journal, spaces};
+use crate::catalog::{Error, journal};
 use crate::give_back;
 use crate::repair::Unseen;
 use crate::service::Service;
@@ -33,7 +33,7 @@ impl Answer for Status {
         let stats = service.stats.get(&service.catalog, &service.time).await?;
         let now = service.time.tick();
         let held = service.gc_held();
-        let policies = service.catalog.read(spaces::all).await?;
+        let policies = service.catalog.spaces().await?;
         let waiting = service.catalog.read(journal::waiting).await?;
         let mut donors = donors(&service, &stats);
         for donor in &mut donors {

@@ -17,6 +17,11 @@ use std::collections::{BTreeSet, HashMap};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ChunkId(pub i64);
 
+impl ChunkId {
+    /// Before all chunks, for pages that go on after one.
+    pub const FIRST: Self = Self(0);
+}
+
 /// How far a chunk is on its way out; a column's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i64)]

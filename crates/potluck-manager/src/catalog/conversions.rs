@@ -7,13 +7,17 @@
 use super::chunks::{self, Book};
 use super::error::Error;
 use super::journal::{self, Op};
-use super::{placements, versions};
+use super::{placements, units, versions};
 use potluck_core::chunk::ChunkName;
 use potluck_core::erasure::Ec;
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_core::policy::{AckLevel, Redundancy};
-use potluck_pool::InUseAgain;
+use potluck_pool::redundancy::reaches_goal;
+use potluck_pool::{InUseAgain, Standings};
 use rusqlite::{Connection, params};
+
+/// Chunks of versions in one job, so that commits do not wait long.
+const CHUNKS_PER_JOB: u64 = 4096;
 
 /// The parity known so far for a code, by group.
 pub fn parity_of(
@@ -47,6 +51,15 @@ pub struct Encoded {
     pub parity: Vec<(ChunkName, u32)>,
     /// Who has it.
     pub holders: Vec<DonorId>,
+}
+
+/// Parity that donors computed, and what is to become of it.
+#[derive(Debug, Clone)]
+pub enum Computed {
+    /// By two that agree, or by the only one that could be asked.
+    Believed(Encoded),
+    /// By one whose word alone is not taken.
+    Doubtful(Encoded),
 }
 
 impl Encoded {
@@ -201,4 +214,34 @@ pub fn any_open<E>(db: &Connection, versions: &[Result<VersionId, E>]) -> Result
         }
     }
     Ok(false)
+}
+
+/// Has the first of `found`, at least one, give up what kept them before where they have all that they
+/// are to have: how many were looked at, and how many changed.
+///
+/// They are judged anew: since they were found complete a donor may have died that the new redundancy
+/// relies on, and the earlier one is what then keeps the file.
+pub fn arrive_some(
+    db: &Connection,
+    standings: &Standings,
+    found: &[(VersionId, Redundancy)],
+    now_ms: u64,
+) -> Result<(usize, u64), Error> {
+    let (mut looked_at, mut chunks, mut arrived) = (0, 0, 0);
+    for (id, goal) in found {
+        looked_at += 1;
+        let version = versions::find(db, *id)?.filter(|version| version.goal == Some(*goal));
+        if let Some(version) = version {
+            chunks += version.chunks;
+            let there = reaches_goal(&units::layout(db, &version)?, standings);
+            if there && arrive(db, *id, *goal, now_ms)? {
+                tracing::debug!(version = %id, %goal, "a version has the redundancy it was to have");
+                arrived += 1;
+            }
+        }
+        if chunks >= CHUNKS_PER_JOB {
+            break;
+        }
+    }
+    Ok((looked_at, arrived))
 }

@@ -1,13 +1,15 @@
 //! The units of redundancy of a version (core's `repair_plan`), with the copies of their shards.
 
 use super::conversions;
-use super::entries::DirId;
+use super::entries::{self, DirId, Place};
 use super::error::Error;
+use super::operations::PageLimit;
 use super::placements::CopyState;
 use super::versions;
 use super::walk::{Item, Walk, What};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, SpaceId};
+use potluck_core::path::PoolPath;
 use potluck_core::policy::Redundancy;
 use potluck_pool::redundancy::{Layout, Piece, Version, units};
 use rusqlite::Connection;
@@ -52,6 +54,68 @@ pub enum Met {
     Damaged(String),
 }
 
+/// Files of a page, each with its path, and from where to go on, if there is more.
+#[derive(Debug, Default)]
+pub struct FilePage {
+    /// Those that have chunks, or might.
+    pub files: Vec<(String, Met)>,
+    /// The path after which the next page begins.
+    pub next: Option<String>,
+}
+
+/// A page of the files below a directory.
+pub fn page(
+    db: &Connection,
+    dir: DirId,
+    after: Option<&str>,
+    limit: PageLimit,
+) -> Result<FilePage, Error> {
+    let mut walk = Walk::new(db, dir, true, after)?;
+    let (mut page, mut chunks) = (FilePage::default(), 0);
+    for _ in 0..limit.entries {
+        let Some((path, met)) = meet(db, &mut walk)? else {
+            page.next = None;
+            return Ok(page);
+        };
+        page.next = Some(path.clone());
+        if let Met::File(version, _) = &met {
+            chunks += version.chunks;
+        }
+        if !matches!(met, Met::Dir) {
+            page.files.push((path, met));
+        }
+        if chunks >= limit.chunks {
+            break;
+        }
+    }
+    Ok(page)
+}
+
+/// The file at a path, by an empty name, or a page of those below it.
+pub fn page_at(
+    db: &Connection,
+    path: &PoolPath,
+    after: Option<&str>,
+    limit: PageLimit,
+) -> Result<FilePage, Error> {
+    match entries::existing(db, path)?.place {
+        Place::Dir(dir) => page(db, dir, after, limit),
+        Place::File(version) => {
+            let met = file(db, Box::new(versions::get(db, version)?))?;
+            Ok(FilePage { files: vec![(String::new(), met)], next: None })
+        }
+    }
+}
+
+/// A file and how it is laid out, as far as its records can be read.
+fn file(db: &Connection, version: Box<Version>) -> Result<Met, Error> {
+    match layout(db, &version) {
+        Ok(layout) => Ok(Met::File(version, layout)),
+        Err(Error::Damaged(why)) => Ok(Met::Damaged(why)),
+        Err(why) => Err(why),
+    }
+}
+
 /// The next entry of a walk, with its path. One damaged file keeps nobody from the others.
 pub fn meet(db: &Connection, walk: &mut Walk<'_>) -> Result<Option<(String, Met)>, Error> {
     let Item { path, what, .. } = match walk.next_or_broken()? {
@@ -61,11 +125,7 @@ pub fn meet(db: &Connection, walk: &mut Walk<'_>) -> Result<Option<(String, Met)
     };
     let met = match what {
         What::Dir(_) => Met::Dir,
-        What::File(version) => match layout(db, &version) {
-            Ok(layout) => Met::File(version, layout),
-            Err(Error::Damaged(why)) => Met::Damaged(why),
-            Err(why) => return Err(why),
-        },
+        What::File(version) => file(db, version)?,
     };
     Ok(Some((path, met)))
 }

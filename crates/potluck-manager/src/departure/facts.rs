@@ -1,7 +1,7 @@
 //! Whether donors may go, judged by what is known of them.
 
 use super::Departure;
-use crate::catalog::{Error, placements};
+use crate::catalog::Error;
 use crate::failure;
 use crate::repair::Leaving;
 use crate::service::Service;
@@ -17,7 +17,7 @@ pub async fn may_go(
     let donors = &departure.donors;
     let mut used = 0;
     for donor in donors.iter().copied() {
-        used += service.catalog.read(move |db| placements::used_at(db, donor)).await?.0;
+        used += service.catalog.used_at(donor).await?.0;
     }
     let now = service.time.tick();
     let surveyed = service.keeper.kept().began.is_some();

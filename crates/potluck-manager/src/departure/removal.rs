@@ -1,7 +1,6 @@
 //! Removing donors: refused where a file needs what they have, unless who asks said otherwise.
 
 use super::{Departure, Outlook, look, may_go};
-use crate::catalog::Durability;
 use crate::service::Service;
 use potluck_core::chunk::Digest;
 use potluck_core::ids::DonorId;
@@ -41,7 +40,7 @@ pub async fn allow(
     service.pool().condemn_donor(donor);
     let condemned = Condemned { service: Arc::clone(service), donor };
     // What was committed before that is in the catalog after this turn of its writer.
-    service.catalog.write(Durability::Process, |_| Ok(())).await?;
+    service.catalog.in_turn().await?;
     let departure = Departure::of(donor);
     let outlook = look(service, &departure).await?;
     let may_go = may_go(service, &departure, outlook.leaving).await?;

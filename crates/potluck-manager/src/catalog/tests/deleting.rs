@@ -2,9 +2,9 @@
 
 use super::files::{Fixture, arrives, chunk, coded, file};
 use crate::catalog::commit::PreparedFile;
+use crate::catalog::conversions::arrive_some;
+use crate::catalog::excess::can_go;
 use crate::catalog::{donors, placements, units, versions};
-use crate::converting::arrive_some;
-use crate::trim::can_go;
 use potluck_core::chunk::{ChunkKind, ChunkName};
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, VersionId};

@@ -2,7 +2,7 @@
 
 use crate::catalog::commit::{self, Batch, Outcome, PreparedChunk, PreparedFile, Refused};
 use crate::catalog::sessions::{self, StoredSession};
-use crate::catalog::{Error, schema, spaces, units};
+use crate::catalog::{Error, PageLimit, schema, spaces, units};
 use crate::survey;
 use potluck_core::chunk::{ChunkName, DEFAULT_CHUNK, Digest, FileDigest};
 use potluck_core::clock::Tick;
@@ -146,9 +146,12 @@ impl Fixture {
             findings.enter(&root.name, Redundancy::Copies(2));
             let mut cursor: Option<String> = None;
             loop {
-                let page = self.db.unchecked_transaction().expect("a snapshot");
-                cursor =
-                    survey::page(&page, &root, cursor.as_deref(), &mut findings).expect("a page");
+                let limit = PageLimit { chunks: 2048, entries: 2048 };
+                let snapshot = self.db.unchecked_transaction().expect("a snapshot");
+                let page =
+                    units::page(&snapshot, root.dir, cursor.as_deref(), limit).expect("read");
+                survey::judge_page(&root, page.files, &mut findings);
+                cursor = page.next;
                 if cursor.is_none() {
                     break;
                 }

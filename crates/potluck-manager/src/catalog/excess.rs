@@ -1,0 +1,63 @@
+//! Copies that are too many: which of them can still be done without.
+
+use super::chunks::{self, ChunkState};
+use super::error::Error;
+use super::placements::{self, CopyState};
+use super::versions;
+use potluck_core::chunk::ChunkName;
+use potluck_core::ids::DonorId;
+use potluck_pool::Standings;
+use potluck_pool::redundancy::Excess;
+use rusqlite::Connection;
+
+/// Marks those of `copies` as leaving that can still be done without; gives them.
+pub fn mark(
+    db: &Connection,
+    standings: &Standings,
+    copies: &[((ChunkName, DonorId), Excess)],
+) -> Result<Vec<(ChunkName, DonorId)>, Error> {
+    let mut marked = Vec::new();
+    for ((name, donor), excess) in copies {
+        if can_go(db, standings, name, *donor, excess)? {
+            placements::mark_leaving(db, name, *donor)?;
+            marked.push((*name, *donor));
+        }
+    }
+    Ok(marked)
+}
+
+/// Whether the copy can still be done without, by what the catalog says now and as donors stand now.
+pub fn can_go(
+    db: &Connection,
+    standings: &Standings,
+    name: &ChunkName,
+    donor: DonorId,
+    excess: &Excess,
+) -> Result<bool, Error> {
+    let Some(chunk) = chunks::get(db, name)? else { return Ok(false) };
+    if chunk.state != ChunkState::Here || chunk.refs != excess.uses() {
+        return Ok(false);
+    }
+    let copy = placements::state_of(db, chunk.id, donor)?;
+    if !matches!(copy, Some(CopyState::Here | CopyState::Leaving)) {
+        return Ok(false);
+    }
+    for vote in &excess.votes {
+        let version = versions::find(db, vote.version)?;
+        let judged_by = version.map(|version| (version.redundancy(), version.goal));
+        if judged_by != Some(vote.judged_by)
+            || !vote.ground.holds(standings.get(donor), name, vote.version)
+        {
+            return Ok(false);
+        }
+    }
+    for (relied, holder) in &excess.keep {
+        let Some(chunk) = chunks::get(db, relied)? else { return Ok(false) };
+        if placements::state_of(db, chunk.id, *holder)? != Some(CopyState::Here)
+            || !standings.counts(*holder, relied)
+        {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

@@ -1,0 +1,44 @@
+//! Donors as they stood at a moment, for whoever decides by that a little later: in a transaction of the
+//! catalog, where nothing of the pool is locked.
+
+use super::{Pool, Standings};
+use potluck_core::clock::Tick;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Counts what happens to donors by which their copies may be worth less.
+#[derive(Debug, Default)]
+pub struct Losses(Arc<AtomicU64>);
+
+impl Losses {
+    /// A donor's copies may be worth less from now on.
+    pub fn note(&self) {
+        self.0.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+/// Donors as they stood.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    standings: Standings,
+    losses: Arc<AtomicU64>,
+    /// Of which it knows so many.
+    seen: u64,
+}
+
+impl Snapshot {
+    /// Donors as they stood, unless something happened since by which a copy may be worth less. That
+    /// a donor fell silent in the meantime is not told: it may do so the next moment as well.
+    pub fn current(&self) -> Option<&Standings> {
+        (self.losses.load(Ordering::Acquire) == self.seen).then_some(&self.standings)
+    }
+}
+
+impl Pool {
+    /// Donors as they stand.
+    pub fn snapshot(&self, now: Tick) -> Snapshot {
+        let losses = Arc::clone(&self.losses.0);
+        let seen = losses.load(Ordering::Acquire);
+        Snapshot { standings: self.standings(now), losses, seen }
+    }
+}
