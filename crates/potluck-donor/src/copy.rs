@@ -60,7 +60,7 @@ async fn copy_from(service: &Service, wanted: &Wanted, source: &Source) -> Resul
     let Wanted { chunk, len, ack, kind } = *wanted;
     // The room first: what is not going to be kept is not worth anybody's bytes.
     let mut incoming = service.store.accept(chunk, len)?;
-    let mut fetch = service.couriers.fetch(&service.env, source, chunk, len).await?;
+    let mut fetch = service.peer_connections.fetch(&service.env, source, chunk, len).await?;
     let mut piece = vec![0; PIECE.min(len as usize) + TRAILER];
     let mut left = len as usize;
     while left > PIECE {
@@ -82,7 +82,7 @@ pub(crate) async fn probe(
     source: &Source,
 ) -> Result<(), Fault> {
     let probing = async {
-        let mut fetch = service.couriers.fetch(&service.env, source, chunk, len).await?;
+        let mut fetch = service.peer_connections.fetch(&service.env, source, chunk, len).await?;
         let mut piece = vec![0; PIECE.min(len as usize)];
         let mut verifier = Verifier::new(chunk);
         loop {

@@ -249,7 +249,7 @@ impl Heart {
         if store.changes().overflowed() {
             return Ok(()); // nothing counts before the manager has compared it all
         }
-        self.service.couriers.close_idle(self.service.env.clock.now());
+        self.service.peer_connections.close_idle(self.service.env.clock.now());
         // Before the changes: what a task stored is listed no later than its result.
         let results = self.tasks.results();
         let answered = results.len();

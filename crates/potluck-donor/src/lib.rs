@@ -9,7 +9,7 @@
 //! - `store`, `reclaim`: chunk files, the cap, and the only code that removes any;
 //! - `serve`: the port, from strangers to sessions; `session`: requests and answers; `socket`: the
 //!   streams under them;
-//! - `tasks`: numbered work for the manager; `chunk_orders`: chunks to delete and to verify; `copy`, `rebuild`, `couriers`: chunks that come from
+//! - `tasks`: numbered work for the manager; `chunk_orders`: chunks to delete and to verify; `copy`, `rebuild`, `peer_connections`: chunks that come from
 //!   other donors; `audit`: questions about chunks here; `fault`: why it could not be;
 //! - `mirror`: puts are passed on to other donors; `neighbours`: where those are;
 //! - `scrub`: everything is read back, round after round;
@@ -19,7 +19,6 @@
 mod audit;
 mod chunk_orders;
 mod copy;
-mod couriers;
 pub mod disk;
 mod error;
 mod fault;
@@ -29,6 +28,7 @@ mod metrics;
 mod mirror;
 mod neighbours;
 mod patience;
+mod peer_connections;
 mod rebuild;
 mod reclaim;
 mod scrub;

@@ -13,8 +13,8 @@ use potluck_core::clock::Tick;
 use potluck_core::policy::AckLevel;
 use potluck_wire::bulk::KNOWN_ROUTES;
 use potluck_wire::control::Source;
-use potluck_wire::courier::{Courier, CourierError};
 use potluck_wire::env::Env;
+use potluck_wire::peer_connection::{PeerConnection, PeerError};
 use potluck_wire::ticket::Receipt;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -204,8 +204,9 @@ async fn forward(
     env: &Env,
     to: &Source,
     mut received: mpsc::Receiver<Message>,
-) -> Result<(), CourierError> {
-    let mut courier = Courier::open(&*env.net, &*env.entropy, &to.addresses, &to.ticket).await?;
+) -> Result<(), PeerError> {
+    let mut connection =
+        PeerConnection::open(&*env.net, &*env.entropy, &to.addresses, &to.ticket).await?;
     let mut due = None;
     loop {
         let next = match due {
@@ -216,19 +217,19 @@ async fn forward(
         let Some(message) = next else { return Ok(()) };
         match message {
             Message::Begin(Mirrored { name, len, kind, ack }, tell) => {
-                courier.begin_put(name, ack, kind, len).await?;
+                connection.begin_put(name, ack, kind, len).await?;
                 due = Some((len as usize, tell));
             }
             Message::Piece(piece) => {
-                courier.write(&piece).await?;
+                connection.write(&piece).await?;
                 let Some((left, tell)) = due.take() else { continue };
                 if left > piece.len() {
                     due = Some((left - piece.len(), tell));
                     continue;
                 }
-                match courier.finish_put().await {
+                match connection.finish_put().await {
                     Ok(receipt) => drop(tell.send(receipt)),
-                    Err(CourierError::Refused(status)) => {
+                    Err(PeerError::Refused(status)) => {
                         tracing::debug!("donor {} refused a forwarded chunk: {status:?}", to.donor);
                     }
                     Err(why) => return Err(why),

@@ -3,8 +3,8 @@
 //! piece of each chunk whatever their size.
 
 use crate::copy::{Wanted, deadline};
-use crate::couriers::Fetch;
 use crate::fault::{Fault, not_placed};
+use crate::peer_connections::Fetch;
 use crate::service::Service;
 use crate::store::{Incoming, Origin, TRAILER};
 use potluck_core::chunk::{ChunkKind, ChunkName, Verifier};
@@ -235,7 +235,8 @@ async fn open<'s>(
 ) -> Result<(Vec<Stream<'s>>, usize), Failed> {
     let mut streams = Vec::with_capacity(chosen.len());
     for shard in chosen {
-        let asking = service.couriers.fetch(&service.env, &shard.from[0], shard.chunk, shard.len);
+        let asking =
+            service.peer_connections.fetch(&service.env, &shard.from[0], shard.chunk, shard.len);
         let failed = |fault| Failed { position: shard.position, fault };
         let fetch = asking.await.map_err(failed)?;
         let (verifier, piece) =

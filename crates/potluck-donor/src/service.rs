@@ -1,10 +1,10 @@
 //! What all connections of a donor share.
 
 use crate::chunk_orders::ChunkOrderQueues;
-use crate::couriers::Couriers;
 use crate::metrics::Metrics;
 use crate::mirror::Later;
 use crate::neighbours::Neighbours;
+use crate::peer_connections::PeerConnections;
 use crate::scrub::Scrub;
 use crate::standing::Standing;
 use crate::store::Store;
@@ -26,7 +26,7 @@ pub(crate) struct Service {
     pub tickets: Tickets,
     pub standing: Standing,
     /// Connections to other donors.
-    pub couriers: Couriers,
+    pub peer_connections: PeerConnections,
     /// Copies that are made after their put was answered.
     pub later: Later,
     pub scrub: Scrub,
@@ -53,7 +53,7 @@ impl Service {
             key,
             tickets: Tickets::default(),
             standing,
-            couriers: Couriers::default(),
+            peer_connections: PeerConnections::default(),
             later: Later::default(),
             scrub,
             chunk_orders: ChunkOrderQueues::default(),

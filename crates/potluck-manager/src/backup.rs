@@ -18,8 +18,8 @@ use crate::service::Service;
 use potluck_core::clock::Tick;
 use potluck_core::ids::Epoch;
 use potluck_core::placement::Refusal;
-use potluck_wire::courier::CourierError;
 use potluck_wire::identity::fingerprint;
+use potluck_wire::peer_connection::PeerError;
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -207,7 +207,7 @@ pub enum Trouble {
     #[error("no donor took it")]
     NoDonor,
     #[error(transparent)]
-    Donor(#[from] CourierError),
+    Donor(#[from] PeerError),
     #[error("the checkpoint's file: {0}")]
     File(#[from] std::io::Error),
 }

@@ -7,7 +7,7 @@ use crate::disk::read_exact_at;
 use crate::service::Service;
 use potluck_wire::bulk::PIECE;
 use potluck_wire::control::Source;
-use potluck_wire::courier::{Courier, CourierError};
+use potluck_wire::peer_connection::{PeerConnection, PeerError};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use tokio::sync::Semaphore;
@@ -73,12 +73,12 @@ async fn work(service: Arc<Service>) {
 async fn copy(service: &Service, chunk: &Mirrored, to: &Source) {
     // A connection that was kept may have been closed meanwhile; a new one was not.
     for kept in [true, false] {
-        let visit = service.couriers.visit(&service.env, to, kept).await;
-        let sent = match visit {
-            Ok(Some(mut courier)) => {
-                let sent = send(service, chunk, &mut courier).await;
-                if matches!(sent, Ok(()) | Err(CourierError::Refused(_))) {
-                    service.couriers.leave(&service.env, to, courier);
+        let connected = service.peer_connections.connect(&service.env, to, kept).await;
+        let sent = match connected {
+            Ok(Some(mut connection)) => {
+                let sent = send(service, chunk, &mut connection).await;
+                if matches!(sent, Ok(()) | Err(PeerError::Refused(_))) {
+                    service.peer_connections.put_back(&service.env, to, connection);
                 }
                 sent
             }
@@ -98,20 +98,20 @@ async fn copy(service: &Service, chunk: &Mirrored, to: &Source) {
 async fn send(
     service: &Service,
     chunk: &Mirrored,
-    courier: &mut Courier,
-) -> Result<(), CourierError> {
+    connection: &mut PeerConnection,
+) -> Result<(), PeerError> {
     let Mirrored { name, len, kind, ack } = *chunk;
     let Ok(Some(found)) = service.store.find(&name) else { return Ok(()) }; // deleted meanwhile
     if found.len != len {
         return Ok(());
     }
-    courier.begin_put(name, ack, kind, len).await?;
+    connection.begin_put(name, ack, kind, len).await?;
     let mut piece = vec![0; PIECE.min(len as usize)];
     for at in (0..len as usize).step_by(PIECE) {
         let want = piece.len().min(len as usize - at);
         read_exact_at(&*found.file, &mut piece[..want], at as u64)
-            .map_err(|why| CourierError::Broken(why.into()))?;
-        courier.write(&piece[..want]).await?;
+            .map_err(|why| PeerError::Broken(why.into()))?;
+        connection.write(&piece[..want]).await?;
     }
-    courier.finish_put().await.map(drop)
+    connection.finish_put().await.map(drop)
 }

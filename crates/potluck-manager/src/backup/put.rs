@@ -17,7 +17,7 @@ use potluck_core::recipe::Entry;
 use potluck_pool::redundancy::Version;
 use potluck_pool::{Contact, MANAGER, NewSession, Pool, Ticketed};
 use potluck_wire::control::Condition;
-use potluck_wire::courier::{Courier, CourierError};
+use potluck_wire::peer_connection::{PeerConnection, PeerError};
 use potluck_wire::ticket::{Caveat, Ops, Receipt, Ticket};
 use rusqlite::Connection;
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,7 +37,7 @@ pub struct Put {
     ticketed: Ticketed,
     _in_session: InSession,
     next: u64,
-    couriers: BTreeMap<DonorId, Courier>,
+    connections: BTreeMap<DonorId, PeerConnection>,
     failed: BTreeSet<DonorId>,
 }
 
@@ -85,7 +85,7 @@ impl Put {
             ticketed,
             _in_session: in_session,
             next: 0,
-            couriers: BTreeMap::new(),
+            connections: BTreeMap::new(),
             failed: BTreeSet::new(),
         })
     }
@@ -123,7 +123,7 @@ impl Put {
                 Ok(()) => chunk.holders.push((donor, AckLevel::Disk)),
                 Err(why) => {
                     tracing::debug!(%donor, %why, "a donor did not take a part of a checkpoint");
-                    self.couriers.remove(&donor);
+                    self.connections.remove(&donor);
                     self.failed.insert(donor);
                 }
             }
@@ -144,7 +144,7 @@ impl Put {
             return Err(Trouble::NoDonor);
         };
         let service = Arc::clone(&self.service);
-        let courier = match self.couriers.entry(donor) {
+        let connection = match self.connections.entry(donor) {
             std::collections::btree_map::Entry::Occupied(open) => open.into_mut(),
             std::collections::btree_map::Entry::Vacant(empty) => {
                 let expires = service.time.now_ms() + TICKET_FOR.as_millis() as u64;
@@ -157,13 +157,13 @@ impl Put {
                 ];
                 let ticket = Ticket::issue(&key, &*service.env.entropy, &caveats);
                 let (net, entropy) = (&*service.env.net, &*service.env.entropy);
-                empty.insert(Courier::open(net, entropy, &addresses, &ticket).await?)
+                empty.insert(PeerConnection::open(net, entropy, &addresses, &ticket).await?)
             }
         };
         let ack = AckLevel::Disk;
-        let receipt = courier.put(name, ack, kind, bytes).await?;
+        let receipt = connection.put(name, ack, kind, bytes).await?;
         let genuine = Receipt::issue(&key, &self.session, &name, bytes.len() as u32, ack);
-        if receipt == genuine { Ok(()) } else { Err(CourierError::WrongBytes.into()) }
+        if receipt == genuine { Ok(()) } else { Err(PeerError::WrongBytes.into()) }
     }
 
     /// Makes the files part of the pool, and does in the same transaction what `also` does.

@@ -7,8 +7,8 @@ use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::ids::DonorId;
 use potluck_core::seal::{RecordKind, RecoveryKey};
 use potluck_wire::control::DonorState;
-use potluck_wire::courier::{Courier, CourierError};
 use potluck_wire::identity::fingerprint;
+use potluck_wire::peer_connection::{PeerConnection, PeerError};
 use potluck_wire::ticket::{Caveat, Ops, Ticket};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -31,7 +31,7 @@ pub struct Fetch<'s> {
     /// Opens what is fetched.
     pub key: RecoveryKey,
     pool: Digest,
-    couriers: BTreeMap<DonorId, Courier>,
+    connections: BTreeMap<DonorId, PeerConnection>,
     /// How often each failed to give what it said it has.
     failures: BTreeMap<DonorId, u32>,
 }
@@ -40,7 +40,7 @@ impl<'s> Fetch<'s> {
     /// Through a manager that listens to donors.
     pub fn new(service: &'s Arc<Service>, key: RecoveryKey) -> Self {
         let pool = fingerprint(service.ca.certificate());
-        Self { service, key, pool, couriers: BTreeMap::new(), failures: BTreeMap::new() }
+        Self { service, key, pool, connections: BTreeMap::new(), failures: BTreeMap::new() }
     }
 
     /// A record's number and content; `None` where nobody has it or it does not open.
@@ -54,7 +54,7 @@ impl<'s> Fetch<'s> {
         let now = self.service.time.tick();
         let mut donors = self.service.pool().status(now);
         donors.retain(|donor| donor.state == DonorState::Live);
-        donors.sort_by_key(|donor| !self.couriers.contains_key(&donor.donor));
+        donors.sort_by_key(|donor| !self.connections.contains_key(&donor.donor));
         donors.into_iter().map(|donor| donor.donor).collect()
     }
 
@@ -68,10 +68,10 @@ impl<'s> Fetch<'s> {
             }
             match self.from(donor, name, len).await {
                 Ok(bytes) => return Some(bytes),
-                Err(None | Some(CourierError::Refused(_))) => {}
+                Err(None | Some(PeerError::Refused(_))) => {}
                 Err(Some(why)) => {
                     tracing::debug!(%donor, %why, "a part of the metadata could not be fetched");
-                    self.couriers.remove(&donor);
+                    self.connections.remove(&donor);
                     *self.failures.entry(donor).or_default() += 1;
                 }
             }
@@ -84,9 +84,9 @@ impl<'s> Fetch<'s> {
         donor: DonorId,
         name: ChunkName,
         len: u32,
-    ) -> Result<Vec<u8>, Option<CourierError>> {
+    ) -> Result<Vec<u8>, Option<PeerError>> {
         let service = self.service;
-        if let Entry::Vacant(empty) = self.couriers.entry(donor) {
+        if let Entry::Vacant(empty) = self.connections.entry(donor) {
             let now = service.time.tick();
             let contact = service.pool().contact(donor, now).ok_or(None)?;
             let key = contact.key.ok_or(None)?;
@@ -95,10 +95,12 @@ impl<'s> Fetch<'s> {
             let ticket = Ticket::issue(&key, &*service.env.entropy, &caveats);
             let (net, entropy) = (&*service.env.net, &*service.env.entropy);
             empty.insert(
-                Courier::open(net, entropy, &contact.addresses, &ticket).await.map_err(Some)?,
+                PeerConnection::open(net, entropy, &contact.addresses, &ticket)
+                    .await
+                    .map_err(Some)?,
             );
         }
-        let courier = self.couriers.get_mut(&donor).ok_or(None)?;
-        courier.get(name, len).await.map_err(Some)
+        let connection = self.connections.get_mut(&donor).ok_or(None)?;
+        connection.get(name, len).await.map_err(Some)
     }
 }

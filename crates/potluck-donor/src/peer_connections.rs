@@ -1,4 +1,4 @@
-//! Connections to other donors: opened by order of the manager, kept for a while, for orders come
+//! Connections to other donors: opened for tasks of the manager, and kept for a while, for tasks come
 //! in crowds.
 
 use crate::fault::Fault;
@@ -8,8 +8,8 @@ use potluck_core::ids::DonorId;
 use potluck_wire::addresses::Addresses;
 use potluck_wire::bulk::Status;
 use potluck_wire::control::{Source, TaskFault};
-use potluck_wire::courier::{Courier, CourierError};
 use potluck_wire::env::Env;
+use potluck_wire::peer_connection::{PeerConnection, PeerError};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -20,13 +20,13 @@ const KEPT: Duration = Duration::from_secs(30);
 
 /// Idle connections, the oldest first.
 #[derive(Default)]
-pub(crate) struct Couriers {
+pub(crate) struct PeerConnections {
     idle: Mutex<Vec<Idle>>,
 }
 
 struct Idle {
     to: Peer,
-    courier: Courier,
+    connection: PeerConnection,
     since: Tick,
 }
 
@@ -45,7 +45,7 @@ impl Peer {
     }
 }
 
-impl Couriers {
+impl PeerConnections {
     fn idle(&self) -> MutexGuard<'_, Vec<Idle>> {
         self.idle.lock().expect("no holder panics")
     }
@@ -60,33 +60,33 @@ impl Couriers {
     ) -> Result<Fetch<'_>, Fault> {
         let to = Peer::of(source);
         let asked = match self.take(&to) {
-            Some(mut courier) => {
-                let asked = courier.begin_get(name, len).await;
+            Some(mut connection) => {
+                let asked = connection.begin_get(name, len).await;
                 match asked {
                     // It was closed while it was idle, which says nothing of the donor.
-                    Err(CourierError::Broken(_) | CourierError::Silent) => None,
-                    asked => Some((courier, asked)),
+                    Err(PeerError::Broken(_) | PeerError::Silent) => None,
+                    asked => Some((connection, asked)),
                 }
             }
             None => None,
         };
-        let (courier, asked) = match asked {
+        let (connection, asked) = match asked {
             Some(asked) => asked,
             None => {
-                let mut courier =
+                let mut connection =
                     self.open(env, source).await.map_err(|why| fault(source, &why))?;
-                let asked = courier.begin_get(name, len).await;
-                (courier, asked)
+                let asked = connection.begin_get(name, len).await;
+                (connection, asked)
             }
         };
         match asked {
             Ok(()) => {
                 let now = env.clock.now();
-                Ok(Fetch { couriers: self, to, courier, left: len as usize, now })
+                Ok(Fetch { kept_by: self, to, connection, left: len as usize, now })
             }
             Err(why) => {
-                if matches!(why, CourierError::Refused(_)) {
-                    self.keep(to, courier, env.clock.now());
+                if matches!(why, PeerError::Refused(_)) {
+                    self.keep(to, connection, env.clock.now());
                 }
                 Err(fault(source, &why))
             }
@@ -94,12 +94,12 @@ impl Couriers {
     }
 
     /// A connection to `to`: one that was `kept`, if there is any, or a new one.
-    pub async fn visit(
+    pub async fn connect(
         &self,
         env: &Env,
         to: &Source,
         kept: bool,
-    ) -> Result<Option<Courier>, CourierError> {
+    ) -> Result<Option<PeerConnection>, PeerError> {
         if kept {
             return Ok(self.take(&Peer::of(to)));
         }
@@ -107,26 +107,26 @@ impl Couriers {
     }
 
     /// Keeps a connection that owes nothing.
-    pub fn leave(&self, env: &Env, to: &Source, courier: Courier) {
-        self.keep(Peer::of(to), courier, env.clock.now());
+    pub fn put_back(&self, env: &Env, to: &Source, connection: PeerConnection) {
+        self.keep(Peer::of(to), connection, env.clock.now());
     }
 
-    async fn open(&self, env: &Env, source: &Source) -> Result<Courier, CourierError> {
-        Courier::open(&*env.net, &*env.entropy, &source.addresses, &source.ticket).await
+    async fn open(&self, env: &Env, source: &Source) -> Result<PeerConnection, PeerError> {
+        PeerConnection::open(&*env.net, &*env.entropy, &source.addresses, &source.ticket).await
     }
 
-    fn take(&self, to: &Peer) -> Option<Courier> {
+    fn take(&self, to: &Peer) -> Option<PeerConnection> {
         let mut idle = self.idle();
         let at = idle.iter().rposition(|idle| idle.to == *to)?;
-        Some(idle.remove(at).courier)
+        Some(idle.remove(at).connection)
     }
 
-    fn keep(&self, to: Peer, courier: Courier, since: Tick) {
+    fn keep(&self, to: Peer, connection: PeerConnection, since: Tick) {
         let mut idle = self.idle();
         if idle.len() >= MOST {
             idle.remove(0);
         }
-        idle.push(Idle { to, courier, since });
+        idle.push(Idle { to, connection, since });
     }
 
     /// Closes what has been idle for long.
@@ -137,9 +137,9 @@ impl Couriers {
 
 /// A chunk on its way here. Its connection is kept when all of it was read.
 pub(crate) struct Fetch<'c> {
-    couriers: &'c Couriers,
+    kept_by: &'c PeerConnections,
     to: Peer,
-    courier: Courier,
+    connection: PeerConnection,
     left: usize,
     now: Tick,
 }
@@ -148,7 +148,7 @@ impl Fetch<'_> {
     /// Fills `piece` with the next bytes, or as much of it as there is left; gives how much.
     pub async fn next(&mut self, piece: &mut [u8]) -> Result<usize, Fault> {
         let want = piece.len().min(self.left);
-        let read = self.courier.read(&mut piece[..want]).await;
+        let read = self.connection.read(&mut piece[..want]).await;
         read.map_err(|why| Fault::of(self.to.donor, fault_of(&why)))?;
         self.left -= want;
         Ok(want)
@@ -162,23 +162,22 @@ impl Fetch<'_> {
     /// All of it was read.
     pub fn done(self) {
         if self.left == 0 {
-            self.couriers.keep(self.to, self.courier, self.now);
+            self.kept_by.keep(self.to, self.connection, self.now);
         }
     }
 }
 
-fn fault(source: &Source, why: &CourierError) -> Fault {
+fn fault(source: &Source, why: &PeerError) -> Fault {
     tracing::debug!("donor {} at {}: {why}", source.donor, source.addresses);
     Fault::of(source.donor, fault_of(why))
 }
 
-fn fault_of(why: &CourierError) -> TaskFault {
+fn fault_of(why: &PeerError) -> TaskFault {
     match why {
-        CourierError::Refused(Status::NotFound) => TaskFault::SourceMissing,
-        CourierError::WrongBytes => TaskFault::SourceWrong,
-        CourierError::Open(_)
-        | CourierError::Broken(_)
-        | CourierError::Silent
-        | CourierError::Refused(_) => TaskFault::SourceAway,
+        PeerError::Refused(Status::NotFound) => TaskFault::SourceMissing,
+        PeerError::WrongBytes => TaskFault::SourceWrong,
+        PeerError::Open(_) | PeerError::Broken(_) | PeerError::Silent | PeerError::Refused(_) => {
+            TaskFault::SourceAway
+        }
     }
 }

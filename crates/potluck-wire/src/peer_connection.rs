@@ -13,21 +13,21 @@ use potluck_core::policy::AckLevel;
 use std::time::Duration;
 
 /// How long the other side may be silent while it owes something (promise A2).
-const PATIENCE: Duration = Duration::from_secs(8);
+const STALL_TIMEOUT: Duration = Duration::from_secs(8);
 /// Bytes a second below which a whole get is given up, though some bytes come again and again: at
 /// this rate a chunk of the default size takes half a minute.
 const SLOWEST: u32 = 128 << 10;
 
 /// One connection to one donor.
-pub struct Courier {
+pub struct PeerConnection {
     opened: Opened,
     tag: u32,
 }
 
-/// Why a donor did not do what it was asked. After any but [`CourierError::Refused`] the
+/// Why a donor did not do what it was asked. After any but [`PeerError::Refused`] the
 /// connection is of no more use.
 #[derive(Debug, thiserror::Error)]
-pub enum CourierError {
+pub enum PeerError {
     /// It cannot be reached.
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -45,20 +45,20 @@ pub enum CourierError {
     WrongBytes,
 }
 
-impl Courier {
+impl PeerConnection {
     /// Connects to the donor at one of its `addresses` under `ticket`.
     pub async fn open(
         net: &dyn Net,
         entropy: &dyn Entropy,
         addresses: &Addresses,
         ticket: &Ticket,
-    ) -> Result<Self, CourierError> {
+    ) -> Result<Self, PeerError> {
         Ok(Self { opened: upgrade::open(net, entropy, addresses, ticket).await?, tag: 0 })
     }
 
     /// Fetches the chunk `name` of `len` stored bytes, and verifies it.
-    pub async fn get(&mut self, name: ChunkName, len: u32) -> Result<Vec<u8>, CourierError> {
-        let most = PATIENCE + Duration::from_secs((len / SLOWEST).into());
+    pub async fn get(&mut self, name: ChunkName, len: u32) -> Result<Vec<u8>, PeerError> {
+        let most = STALL_TIMEOUT + Duration::from_secs((len / SLOWEST).into());
         let whole = async {
             self.begin_get(name, len).await?;
             let mut bytes = vec![0; len as usize];
@@ -67,25 +67,25 @@ impl Courier {
                 self.read(piece).await?;
                 verifier.update(piece);
             }
-            verifier.finish().map_err(|_| CourierError::WrongBytes)?;
+            verifier.finish().map_err(|_| PeerError::WrongBytes)?;
             Ok(bytes)
         };
-        tokio::time::timeout(most, whole).await.unwrap_or(Err(CourierError::Silent))
+        tokio::time::timeout(most, whole).await.unwrap_or(Err(PeerError::Silent))
     }
 
     /// Asks for the chunk `name` of `len` stored bytes, all of which are to be [`read`](Self::read)
     /// before anything else is asked.
-    pub async fn begin_get(&mut self, name: ChunkName, len: u32) -> Result<(), CourierError> {
+    pub async fn begin_get(&mut self, name: ChunkName, len: u32) -> Result<(), PeerError> {
         let reply = self.ask(Request::Get { name }, &[]).await?;
-        if reply.body == len { Ok(()) } else { Err(CourierError::WrongBytes) }
+        if reply.body == len { Ok(()) } else { Err(PeerError::WrongBytes) }
     }
 
     /// Fills `out` with the next bytes of the chunk that was asked for, unverified.
-    pub async fn read(&mut self, out: &mut [u8]) -> Result<(), CourierError> {
+    pub async fn read(&mut self, out: &mut [u8]) -> Result<(), PeerError> {
         let mut filled = 0;
         while filled < out.len() {
             let Opened { io, inbox, .. } = &mut self.opened;
-            filled += patiently(inbox.body(io, &mut out[filled..])).await?;
+            filled += unless_stalled(inbox.body(io, &mut out[filled..])).await?;
         }
         Ok(())
     }
@@ -97,7 +97,7 @@ impl Courier {
         ack: AckLevel,
         kind: ChunkKind,
         bytes: &[u8],
-    ) -> Result<Receipt, CourierError> {
+    ) -> Result<Receipt, PeerError> {
         let put = Request::Put { name, ack, len: bytes.len() as u32, kind, forward: Forward::NONE };
         receipt_of(self.ask(put, bytes).await?)
     }
@@ -110,40 +110,40 @@ impl Courier {
         ack: AckLevel,
         kind: ChunkKind,
         len: u32,
-    ) -> Result<(), CourierError> {
+    ) -> Result<(), PeerError> {
         let put = Request::Put { name, ack, len, kind, forward: Forward::NONE };
         self.send(put, &[]).await
     }
 
     /// Sends the next bytes of the chunk that is being stored.
-    pub async fn write(&mut self, piece: &[u8]) -> Result<(), CourierError> {
+    pub async fn write(&mut self, piece: &[u8]) -> Result<(), PeerError> {
         let io = &mut self.opened.io;
-        patiently(async { Ok(io.write(&[], piece).await?) }).await
+        unless_stalled(async { Ok(io.write(&[], piece).await?) }).await
     }
 
     /// Waits until the chunk whose bytes were all written is stored.
-    pub async fn finish_put(&mut self) -> Result<Receipt, CourierError> {
+    pub async fn finish_put(&mut self) -> Result<Receipt, PeerError> {
         receipt_of(self.answer().await?)
     }
 
-    async fn ask(&mut self, request: Request, body: &[u8]) -> Result<Reply, CourierError> {
+    async fn ask(&mut self, request: Request, body: &[u8]) -> Result<Reply, PeerError> {
         self.send(request, body).await?;
         self.answer().await
     }
 
-    async fn send(&mut self, request: Request, body: &[u8]) -> Result<(), CourierError> {
+    async fn send(&mut self, request: Request, body: &[u8]) -> Result<(), PeerError> {
         self.tag = self.tag.wrapping_add(1);
         let Opened { io, lane, .. } = &mut self.opened;
         let head = request.encode(self.tag, lane);
-        patiently(async { Ok(io.write(&head, body).await?) }).await
+        unless_stalled(async { Ok(io.write(&head, body).await?) }).await
     }
 
-    async fn answer(&mut self) -> Result<Reply, CourierError> {
+    async fn answer(&mut self) -> Result<Reply, PeerError> {
         let Opened { io, inbox, .. } = &mut self.opened;
-        match patiently(inbox.reply(io)).await? {
+        match unless_stalled(inbox.reply(io)).await? {
             Some((answered, reply)) if answered == self.tag => match reply.status {
                 Status::Ok => Ok(reply),
-                refused => Err(CourierError::Refused(refused)),
+                refused => Err(PeerError::Refused(refused)),
             },
             Some(_) => Err(FrameError::Malformed("an answer out of turn").into()),
             None => Err(FrameError::Truncated.into()),
@@ -151,19 +151,19 @@ impl Courier {
     }
 }
 
-fn receipt_of(reply: Reply) -> Result<Receipt, CourierError> {
+fn receipt_of(reply: Reply) -> Result<Receipt, PeerError> {
     match reply.receipt {
         Some((_, receipt)) => Ok(receipt),
         None => Err(FrameError::Malformed("a stored chunk without a receipt").into()),
     }
 }
 
-async fn patiently<T>(
+async fn unless_stalled<T>(
     work: impl Future<Output = Result<T, FrameError>>,
-) -> Result<T, CourierError> {
-    match tokio::time::timeout(PATIENCE, work).await {
+) -> Result<T, PeerError> {
+    match tokio::time::timeout(STALL_TIMEOUT, work).await {
         Ok(result) => Ok(result?),
-        Err(_) => Err(CourierError::Silent),
+        Err(_) => Err(PeerError::Silent),
     }
 }
 
@@ -188,18 +188,18 @@ mod tests {
         let near: BoxStream = Box::new(near);
         let inbox = Inbox::new(keys().donor, &[]).expect("nothing yet");
         let opened = Opened { io: StreamIo(near), inbox, lane: keys().client };
-        let mut courier = Courier { opened, tag: 0 };
+        let mut connection = PeerConnection { opened, tag: 0 };
         let len = 4 << 20;
         tokio::spawn(async move {
             let head = Reply::found(len).encode(1, &mut keys().donor);
             far.write_all(&head).await.expect("sent");
             while far.write_all(&[0]).await.is_ok() {
-                tokio::time::sleep(PATIENCE / 2).await;
+                tokio::time::sleep(STALL_TIMEOUT / 2).await;
             }
         });
         let began = tokio::time::Instant::now();
-        let got = courier.get(ChunkName::of(b"never whole"), len).await;
-        assert!(matches!(got, Err(CourierError::Silent)), "{got:?}");
+        let got = connection.get(ChunkName::of(b"never whole"), len).await;
+        assert!(matches!(got, Err(PeerError::Silent)), "{got:?}");
         assert!(began.elapsed() <= Duration::from_secs(60), "{:?}", began.elapsed());
     }
 }
