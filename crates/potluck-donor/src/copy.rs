@@ -1,4 +1,4 @@
-//! A chunk comes from another donor by order of the manager: repair, relocation, and copies in
+//! A chunk comes from another donor for a task of the manager: repair, relocation, and copies in
 //! the manager's own time. Each piece is hashed and written as it arrives, exactly as if a client
 //! had put it, so the cap and the owner's reserve hold here too.
 
@@ -11,10 +11,11 @@ use potluck_wire::bulk::PIECE;
 use potluck_wire::control::{Source, TaskFault};
 use std::time::Duration;
 
-/// How long a chunk may take over its bytes: a source that sends hardly anything must not hold up
-/// an order for ever, and there may be a better one.
+/// Bytes a second below which a source is given up: one that sends hardly anything must not hold up
+/// a task for ever, and there may be a better one.
 const SLOWEST: u32 = 256 << 10;
-const PATIENCE: Duration = Duration::from_secs(10);
+/// What every chunk may take besides, however short it is.
+const ROUND_TRIP: Duration = Duration::from_secs(10);
 
 /// A chunk that the manager wants here.
 #[derive(Debug, Clone, Copy)]
@@ -31,7 +32,7 @@ pub(crate) struct Wanted {
 
 /// How long `len` bytes may take to come.
 pub(crate) fn deadline(len: u32) -> Duration {
-    PATIENCE + Duration::from_secs(u64::from(len / SLOWEST))
+    ROUND_TRIP + Duration::from_secs(u64::from(len / SLOWEST))
 }
 
 /// Fetches `wanted` from the first source that has it, verifies and stores it.

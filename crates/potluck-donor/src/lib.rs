@@ -13,7 +13,7 @@
 //!   other donors; `audit`: questions about chunks here; `fault`: why it could not be;
 //! - `mirror`: puts are passed on to other donors; `neighbours`: where those are;
 //! - `scrub`: everything is read back, round after round;
-//! - `patience`, `tickets`, `standing`: how long, how much, and until when a peer may;
+//! - `stall_timeout`, `tickets`, `standing`: how long, how much, and until when a peer may;
 //! - `heartbeat`, `load`, `terms`, `state`: what the manager hears, and what outlives a restart.
 
 mod audit;
@@ -27,7 +27,6 @@ mod load;
 mod metrics;
 mod mirror;
 mod neighbours;
-mod patience;
 mod peer_connections;
 mod rebuild;
 mod reclaim;
@@ -36,6 +35,7 @@ mod serve;
 mod service;
 mod session;
 mod socket;
+mod stall_timeout;
 mod standing;
 mod state;
 mod store;

@@ -79,7 +79,7 @@ struct Copying {
     route: u8,
     /// Brings the receipt; `None` when the mirror was given up.
     answer: Option<oneshot::Receiver<Receipt>>,
-    patience: Duration,
+    stall_timeout: Duration,
 }
 
 impl Routes {
@@ -101,7 +101,7 @@ impl Routes {
     pub async fn begin(&mut self, env: &Env, put: Mirrored, routes: &[u8]) -> Forwarding {
         let mut copies = Vec::with_capacity(routes.len());
         for route in routes {
-            let mut copying = Copying { route: *route, answer: None, patience: STALL };
+            let mut copying = Copying { route: *route, answer: None, stall_timeout: STALL };
             if self.open(env, *route) {
                 let (tell, told) = oneshot::channel();
                 copying.answer = Some(told);
@@ -174,11 +174,13 @@ impl Routes {
         let line = self.routes.get(&copying.route).and_then(|route| route.line.as_ref());
         let began = env.clock.now();
         let sent = match line {
-            Some(line) => tokio::time::timeout(copying.patience, line.pieces.send(message)).await,
+            Some(line) => {
+                tokio::time::timeout(copying.stall_timeout, line.pieces.send(message)).await
+            }
             None => return copying.answer = None,
         };
         let waited = env.clock.now().saturating_sub(began);
-        copying.patience = copying.patience.saturating_sub(waited);
+        copying.stall_timeout = copying.stall_timeout.saturating_sub(waited);
         if !matches!(sent, Ok(Ok(()))) {
             copying.answer = None;
             self.give_up(env, copying.route);

@@ -1,4 +1,4 @@
-//! Chunks that are computed from others of their group, by order of the manager: a lost one, or
+//! Chunks that are computed from others of their group for a task of the manager: a lost one, or
 //! parity. All that is needed streams through side by side, piece by piece, so memory holds one
 //! piece of each chunk whatever their size.
 

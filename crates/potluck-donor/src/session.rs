@@ -5,9 +5,9 @@ mod put;
 mod route;
 
 use crate::mirror::Routes;
-use crate::patience::Phase;
 use crate::service::Service;
 use crate::socket::Peer;
+use crate::stall_timeout::Phase;
 use potluck_wire::bulk::{FrameError, Inbox, Lane, Reply, Request, Status};
 use potluck_wire::ticket::{Grant, Ops};
 use std::sync::Arc;

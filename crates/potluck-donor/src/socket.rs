@@ -1,7 +1,7 @@
 //! Byte streams under a session: the machine's socket on a thread of its own, or a stream of the
 //! runtime.
 
-use crate::patience::{Patience, Phase, SEND_TICK, TICK};
+use crate::stall_timeout::{Phase, SEND_TICK, StallTimeout, TICK};
 use potluck_wire::bulk::{BulkIo, PIECE, ReadAt, SendFileError, StreamIo, read_some_at};
 use potluck_wire::net::BoxStream;
 use rustix::io::Errno;
@@ -27,33 +27,33 @@ pub(crate) trait Peer: BulkIo {
 /// A blocking socket. Its futures are ready when they return: they wait inside.
 pub(crate) struct SocketIo {
     socket: TcpStream,
-    patience: Patience,
+    timeout: StallTimeout,
     runtime: Handle,
 }
 
 impl SocketIo {
     /// Waits in the kernel on `socket`, which must be in blocking mode, on a thread that is none of
     /// `runtime`'s.
-    pub fn new(socket: TcpStream, patience: Patience, runtime: Handle) -> io::Result<Self> {
+    pub fn new(socket: TcpStream, timeout: StallTimeout, runtime: Handle) -> io::Result<Self> {
         socket.set_read_timeout(Some(TICK))?;
         socket.set_write_timeout(Some(SEND_TICK))?;
-        Ok(Self { socket, patience, runtime })
+        Ok(Self { socket, timeout, runtime })
     }
 
     /// Repeats a call until it moves bytes, the peer's time is up, or it fails.
-    fn patiently(
+    fn unless_stalled(
         &mut self,
         mut call: impl FnMut(&TcpStream) -> Result<usize, Errno>,
     ) -> io::Result<usize> {
-        self.patience.start();
+        self.timeout.start();
         loop {
             match call(&self.socket) {
                 Ok(n) => {
-                    self.patience.moved(n)?;
+                    self.timeout.moved(n)?;
                     return Ok(n);
                 }
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => self.patience.check()?,
+                Err(Errno::AGAIN) => self.timeout.check()?,
                 Err(why) => return Err(why.into()),
             }
         }
@@ -61,7 +61,8 @@ impl SocketIo {
 
     fn send_all(&mut self, mut bytes: &[u8], flags: SendFlags) -> io::Result<()> {
         while !bytes.is_empty() {
-            let n = self.patiently(|socket| send(socket, bytes, flags | SendFlags::NOSIGNAL))?;
+            let n =
+                self.unless_stalled(|socket| send(socket, bytes, flags | SendFlags::NOSIGNAL))?;
             bytes = &bytes[n..];
         }
         Ok(())
@@ -70,7 +71,7 @@ impl SocketIo {
 
 impl Peer for SocketIo {
     fn expect(&mut self, phase: Phase) {
-        self.patience.expect(phase);
+        self.timeout.expect(phase);
     }
 
     async fn meanwhile<T: Send>(&mut self, work: impl Future<Output = T> + Send) -> T {
@@ -82,11 +83,11 @@ impl BulkIo for SocketIo {
     async fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         // All of a body is wanted, so one call may wait for as much as fits; of anything else we
         // don't know how much comes.
-        let flags = match self.patience.phase() {
+        let flags = match self.timeout.phase() {
             Phase::Body => RecvFlags::WAITALL,
             Phase::Idle | Phase::Head => RecvFlags::empty(),
         };
-        self.patiently(|socket| recv(socket, &mut *out, flags).map(|(n, _)| n))
+        self.unless_stalled(|socket| recv(socket, &mut *out, flags).map(|(n, _)| n))
     }
 
     async fn write(&mut self, head: &[u8], body: &[u8]) -> io::Result<()> {
@@ -95,19 +96,19 @@ impl BulkIo for SocketIo {
         }
         let mut parts = [IoSlice::new(head), IoSlice::new(body)];
         let mut parts = &mut parts[..];
-        self.patience.start();
+        self.timeout.start();
         while !parts.is_empty() {
             let n = match (&self.socket).write_vectored(parts) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(n) => n,
                 Err(why) if why.kind() == io::ErrorKind::WouldBlock => {
-                    self.patience.check()?;
+                    self.timeout.check()?;
                     continue;
                 }
                 Err(why) if why.kind() == io::ErrorKind::Interrupted => continue,
                 Err(why) => return Err(why),
             };
-            self.patience.moved(n)?;
+            self.timeout.moved(n)?;
             IoSlice::advance_slices(&mut parts, n);
         }
         Ok(())
@@ -125,7 +126,7 @@ impl BulkIo for SocketIo {
             Some(system_file) => {
                 while sent < len {
                     let count = (len - sent) as usize;
-                    let moved = self.patiently(|socket| {
+                    let moved = self.unless_stalled(|socket| {
                         rustix::fs::sendfile(socket, system_file, Some(&mut sent), count)
                     });
                     if !matches!(moved, Ok(1..)) {
@@ -164,19 +165,19 @@ pub(crate) fn run_ready<T>(future: impl Future<Output = T>) -> T {
 /// A stream of the runtime.
 pub(crate) struct StreamPeer {
     stream: StreamIo<BoxStream>,
-    patience: Patience,
+    timeout: StallTimeout,
 }
 
 impl StreamPeer {
     /// Waits in the runtime on `stream`.
-    pub fn new(stream: BoxStream, patience: Patience) -> Self {
-        Self { stream: StreamIo(stream), patience }
+    pub fn new(stream: BoxStream, timeout: StallTimeout) -> Self {
+        Self { stream: StreamIo(stream), timeout }
     }
 }
 
 impl Peer for StreamPeer {
     fn expect(&mut self, phase: Phase) {
-        self.patience.expect(phase);
+        self.timeout.expect(phase);
     }
 
     async fn meanwhile<T: Send>(&mut self, work: impl Future<Output = T> + Send) -> T {
@@ -185,7 +186,7 @@ impl Peer for StreamPeer {
 }
 
 /// How long a stream of the runtime may take to swallow `bytes`: as long as a socket's peer that
-/// just keeps its pace.
+/// is just fast enough.
 fn write_deadline(bytes: u64) -> std::time::Duration {
     4 * TICK + TICK * (bytes >> 14).min(u64::from(u32::MAX)) as u32
 }
@@ -200,15 +201,15 @@ async fn in_time<E: From<io::Error>>(
 
 impl BulkIo for StreamPeer {
     async fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        self.patience.start();
+        self.timeout.start();
         loop {
             match tokio::time::timeout(TICK, self.stream.read(out)).await {
                 Ok(read) => {
                     let n = read?;
-                    self.patience.moved(n)?;
+                    self.timeout.moved(n)?;
                     return Ok(n);
                 }
-                Err(_) => self.patience.check()?,
+                Err(_) => self.timeout.check()?,
             }
         }
     }

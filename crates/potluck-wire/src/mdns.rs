@@ -265,8 +265,8 @@ pub(crate) async fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>
 
 async fn resolve(host: &str) -> Vec<IpAddr> {
     let asked = Responder::start().and_then(|asking| {
-        let patience = Some(LOOK.as_millis() as u64);
-        Ok((asking.0.resolve_hostname(&format!("{host}."), patience)?, asking))
+        let timeout_ms = Some(LOOK.as_millis() as u64);
+        Ok((asking.0.resolve_hostname(&format!("{host}."), timeout_ms)?, asking))
     });
     let Ok((answers, _asking)) = asked else { return Vec::new() };
     let networks = networks();

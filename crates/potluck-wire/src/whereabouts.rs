@@ -25,7 +25,7 @@ pub const PATH: &str = "/manager";
 /// The longest message about it.
 pub const MAX: usize = 4 << 10;
 /// How long one donor may take to answer.
-const PATIENCE: Duration = Duration::from_secs(3);
+const DEADLINE: Duration = Duration::from_secs(3);
 /// Donors that a member remembers at most.
 const DONORS: usize = 8;
 /// Whoever remembers fewer asks again soon: a pool that has just begun has more a moment later, and the
@@ -91,7 +91,7 @@ pub async fn ask(
     shown: Option<&SignedWhereabouts>,
 ) -> io::Result<SignedWhereabouts> {
     let late = |_| io::Error::new(io::ErrorKind::TimedOut, "no answer");
-    tokio::time::timeout(PATIENCE, exchange(net, address, shown)).await.map_err(late)?
+    tokio::time::timeout(DEADLINE, exchange(net, address, shown)).await.map_err(late)?
 }
 
 async fn exchange(

@@ -1,9 +1,9 @@
 //! From HTTP to bulk: the ticket is read, the keys are made, and the first frame proves the peer.
 
 use super::{Door, Visit};
-use crate::patience::Patience;
 use crate::session::Session;
 use crate::socket::{SocketIo, StreamPeer, run_ready};
+use crate::stall_timeout::StallTimeout;
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::Full;
@@ -117,7 +117,7 @@ impl Door {
     }
 
     fn serve_on_thread(&self, socket: TcpStream, guest: Guest) {
-        let patience = Patience::new(self.service.env.clock.clone());
+        let timeout = StallTimeout::new(self.service.env.clock.clone());
         let entered = match self.sockets.enter(&socket) {
             Ok(entered) => entered,
             Err(why) => return tracing::warn!("cannot take over a connection: {why}"),
@@ -125,7 +125,7 @@ impl Door {
         let runtime = tokio::runtime::Handle::current();
         let serve = move || {
             let Guest { session, first, _place } = guest;
-            let served = SocketIo::new(socket, patience, runtime)
+            let served = SocketIo::new(socket, timeout, runtime)
                 .map_err(FrameError::Io)
                 .and_then(|mut io| run_ready(session.run(&mut io, first)));
             log_end(&served);
@@ -139,8 +139,8 @@ impl Door {
 
     async fn serve_in_runtime(&self, stream: BoxStream, guest: Guest) {
         let Guest { session, first, _place } = guest;
-        let patience = Patience::new(self.service.env.clock.clone());
-        let mut io = StreamPeer::new(stream, patience);
+        let timeout = StallTimeout::new(self.service.env.clock.clone());
+        let mut io = StreamPeer::new(stream, timeout);
         tokio::select! {
             served = session.run(&mut io, first) => log_end(&served),
             () = self.service.closed() => {}

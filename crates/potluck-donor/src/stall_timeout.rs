@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// How often a connection that waits to receive looks at the clock.
 pub(crate) const TICK: Duration = Duration::from_secs(5);
-/// The same when it waits to send. One `sendfile` may wait this long three times (Linux 6.18), and
+/// How often a connection that waits to send looks at the clock. One `sendfile` may wait this long three times (Linux 6.18), and
 /// what it moved first counts as moved last.
 pub(crate) const SEND_TICK: Duration = Duration::from_secs(2);
 
@@ -15,7 +15,7 @@ const IDLE: Duration = Duration::from_secs(120);
 /// A frame's head must be complete this long after its first byte.
 const HEAD: Duration = Duration::from_secs(5);
 /// We wait this long for each [`WINDOW_BYTES`] of a body, in either direction. With the ticks, a peer
-/// that moves one byte a second, or stops after a good start, is gone within 30 s (promise X3).
+/// that moves one byte a second, or stops after a good start, is dropped within 30 s (promise X3).
 const WINDOW: Duration = Duration::from_secs(15);
 /// A hundredth of a slow Wi-Fi link.
 const WINDOW_BYTES: u64 = 64 << 10;
@@ -32,7 +32,7 @@ pub(crate) enum Phase {
 }
 
 /// Counts the time spent waiting for a peer; what our own disk takes is not the peer's fault.
-pub(crate) struct Patience {
+pub(crate) struct StallTimeout {
     clock: SharedClock,
     phase: Phase,
     waited: Duration,
@@ -41,19 +41,19 @@ pub(crate) struct Patience {
     since: Tick,
 }
 
-impl Patience {
+impl StallTimeout {
     /// Nothing asked yet.
     pub fn new(clock: SharedClock) -> Self {
         let since = clock.now();
         Self { clock, phase: Phase::Idle, waited: Duration::ZERO, moved: 0, since }
     }
 
-    /// What is expected now.
+    /// Says what is expected of the peer from now on.
     pub fn expect(&mut self, phase: Phase) {
         (self.phase, self.waited, self.moved) = (phase, Duration::ZERO, 0);
     }
 
-    /// What is expected now.
+    /// What is expected of the peer now.
     pub fn phase(&self) -> Phase {
         self.phase
     }
@@ -117,11 +117,11 @@ mod tests {
     /// Seconds until a peer that moves `bytes` every second is dropped, if within an hour.
     fn dropped(phase: Phase, bytes: usize) -> Option<u64> {
         let clock = Arc::new(Hand::default());
-        let mut patience = Patience::new(clock.clone());
-        patience.expect(phase);
+        let mut timeout = StallTimeout::new(clock.clone());
+        timeout.expect(phase);
         (1..3600).find(|second| {
             clock.0.store(*second, Ordering::Relaxed);
-            let judged = if bytes > 0 { patience.moved(bytes) } else { patience.check() };
+            let judged = if bytes > 0 { timeout.moved(bytes) } else { timeout.check() };
             judged.is_err()
         })
     }
@@ -129,12 +129,12 @@ mod tests {
     #[test]
     fn what_our_disk_takes_is_not_the_peers_fault() {
         let clock = Arc::new(Hand::default());
-        let mut patience = Patience::new(clock.clone());
-        patience.expect(Phase::Body);
+        let mut timeout = StallTimeout::new(clock.clone());
+        timeout.expect(Phase::Body);
         for second in [100, 200, 300] {
             clock.0.store(second, Ordering::Relaxed);
-            patience.start();
-            patience.moved(1).expect("came at once");
+            timeout.start();
+            timeout.moved(1).expect("came at once");
         }
     }
 
