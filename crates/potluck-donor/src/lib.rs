@@ -59,7 +59,7 @@ use potluck_wire::env::Env;
 use potluck_wire::net::Listener;
 use potluck_wire::own_addresses::{Told, Watch};
 use scrub::Scrub;
-use serve::Door;
+use serve::Server;
 use service::Service;
 use state::State;
 use std::future::Future;
@@ -67,7 +67,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use store::{Claimant, KnownStore, Store};
+use store::{ClaimRequest, KnownStore, Store};
 use tokio::sync::watch;
 
 /// How long requests in progress may take to finish when the donor goes down.
@@ -131,7 +131,7 @@ pub struct Donor {
     address: SocketAddr,
     listener: Box<dyn Listener>,
     service: Arc<Service>,
-    door: Arc<Door>,
+    server: Arc<Server>,
     heart: Heart,
     disk: Arc<dyn Disk>,
     controls: Controls,
@@ -238,14 +238,14 @@ impl Donor {
         let (about, heard) = watch::channel(about);
         let heart = Heart::new(Arc::clone(&service), Arc::clone(&disk), caller, state, heard);
         let controls = Controls { service: Arc::clone(&service), about: Arc::new(about) };
-        let door = Door::new(Arc::clone(&service));
+        let server = Server::new(Arc::clone(&service));
         tracing::info!(
             "the donor of {} serves at {address}, and asks to be reached at {}; version {}",
             config.dir.display(),
             controls.about.borrow().told.addresses,
             potluck_wire::version::PRODUCT
         );
-        Ok(Self { address, listener, service, door, heart, disk, controls })
+        Ok(Self { address, listener, service, server, heart, disk, controls })
     }
 
     /// Where it listens.
@@ -268,14 +268,14 @@ impl Donor {
     pub async fn run(mut self, shutdown: impl Future<Output = ()>) -> Result<(), DonorError> {
         tokio::select! {
             () = self.controls.follow_addresses(self.address) => {}
-            () = Arc::clone(&self.door).accept(self.listener) => {}
+            () = Arc::clone(&self.server).accept(self.listener) => {}
             () = self.heart.beat_for_ever() => {}
             () = self.service.chunk_orders.carry_out_for_ever(&self.service) => {}
             () = self.service.scrub.scrub_for_ever(Arc::clone(&self.service), Arc::clone(&self.disk)) => {}
             () = Later::copy_for_ever(Arc::clone(&self.service)) => {}
             () = shutdown => {}
         }
-        self.door.close(CLOSING_GRACE).await;
+        self.server.close(CLOSING_GRACE).await;
         self.service.scrub.save(&self.service.env, &self.disk).await;
         self.heart.note().await;
         tracing::info!("the donor has stopped");
@@ -299,8 +299,8 @@ fn open(
     let cannot_keep = |why| DonorError::State { dir: config.state.clone(), why };
     let Lender { owner, claiming } = lender;
     let mut state = State::load(&*disk, entropy, &config.state, owner).map_err(cannot_keep)?;
-    let claimant = Claimant { owner, known: state.store(), claiming: *claiming };
-    let claim = store::claim(&*disk, entropy, &config.dir, claimant)?;
+    let request = ClaimRequest { owner, known: state.store(), claiming: *claiming };
+    let claim = store::claim(&*disk, entropy, &config.dir, request)?;
     let known = KnownStore { id: claim.id.clone(), dir: config.dir.clone() };
     // Before anything is stored there: a store that nobody remembers could be mistaken for none.
     let anew = *claiming == Claiming::Anew;

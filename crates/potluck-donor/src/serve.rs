@@ -42,24 +42,24 @@ const REQUEST_BUFFER: usize = 8 << 10;
 const _: () = assert!(REQUEST_BUFFER + HEAD_BUFFER <= 64 << 10, "promise X3");
 
 /// Accepts connections for ever.
-pub(crate) struct Door {
+pub(crate) struct Server {
     service: Arc<Service>,
     sockets: Arc<Sockets>,
     strangers: Arc<Semaphore>,
-    places: Arc<Semaphore>,
+    connections: Arc<Semaphore>,
 }
 
-/// What keeps a stranger's place; shared by its HTTP connection and its upgrade.
-type Visit = Arc<OwnedSemaphorePermit>;
+/// What a connection holds until its peer has proved a ticket; shared by its HTTP connection and its upgrade.
+type StrangerPermit = Arc<OwnedSemaphorePermit>;
 
-impl Door {
+impl Server {
     /// Will serve what `service` has.
     pub fn new(service: Arc<Service>) -> Arc<Self> {
         Arc::new(Self {
             service,
             sockets: Arc::default(),
             strangers: Arc::new(Semaphore::new(STRANGERS)),
-            places: Arc::new(Semaphore::new(CONNECTIONS)),
+            connections: Arc::new(Semaphore::new(CONNECTIONS)),
         })
     }
 
@@ -71,7 +71,7 @@ impl Door {
                 Ok((stream, _)) => {
                     failing = false;
                     if let Ok(permit) = Arc::clone(&self.strangers).try_acquire_owned() {
-                        tokio::spawn(Arc::clone(&self).talk(stream, Arc::new(permit)));
+                        tokio::spawn(Arc::clone(&self).serve_connection(stream, Arc::new(permit)));
                     }
                 }
                 Err(why) => {
@@ -84,25 +84,25 @@ impl Door {
         }
     }
 
-    async fn talk(self: Arc<Self>, stream: BoxStream, visit: Visit) {
+    async fn serve_connection(self: Arc<Self>, stream: BoxStream, stranger: StrangerPermit) {
         let answer = service_fn(|request: Request<Incoming>| {
-            let (door, visit) = (Arc::clone(&self), Arc::clone(&visit));
+            let (server, stranger) = (Arc::clone(&self), Arc::clone(&stranger));
             async move {
                 if (request.method(), request.uri().path()) == (&Method::POST, whereabouts::PATH) {
-                    door.hear(request).await;
-                    return Ok::<_, Infallible>(door.tell());
+                    server.learn_whereabouts(request).await;
+                    return Ok::<_, Infallible>(server.show_whereabouts());
                 }
-                Ok(door.respond(request, &visit))
+                Ok(server.respond(request, &stranger))
             }
         });
-        let talked = http1::Builder::new()
+        let served = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEADER_DEADLINE)
             .max_buf_size(REQUEST_BUFFER)
             .serve_connection(TokioIo::new(stream), answer)
             .with_upgrades()
             .await;
-        if let Err(why) = talked {
+        if let Err(why) = served {
             tracing::debug!("a connection ended: {why}");
         }
     }
@@ -110,21 +110,21 @@ impl Door {
     fn respond(
         self: &Arc<Self>,
         request: Request<Incoming>,
-        visit: &Visit,
+        stranger: &StrangerPermit,
     ) -> Response<Full<Bytes>> {
         match (request.method(), request.uri().path()) {
-            (&Method::GET, PATH) => {
-                self.upgrade(request, Arc::clone(visit)).unwrap_or_else(|status| plain(status, ""))
-            }
+            (&Method::GET, PATH) => self
+                .upgrade(request, Arc::clone(stranger))
+                .unwrap_or_else(|status| plain(status, "")),
             (&Method::GET, "/metrics") => {
-                let open = CONNECTIONS - self.places.available_permits();
+                let open = CONNECTIONS - self.connections.available_permits();
                 let text = metrics::text(&self.service, open);
                 let mut response = Response::new(Full::new(Bytes::from(text.to_string())));
                 let openmetrics = HeaderValue::from_static(CONTENT_TYPE);
                 response.headers_mut().insert(header::CONTENT_TYPE, openmetrics);
                 response
             }
-            (&Method::GET, whereabouts::PATH) => self.tell(),
+            (&Method::GET, whereabouts::PATH) => self.show_whereabouts(),
             (&Method::GET, "/healthz") => match self.service.store.broken() {
                 false => plain(StatusCode::OK, "ok\n"),
                 true => plain(StatusCode::SERVICE_UNAVAILABLE, "the disk has failed\n"),
@@ -134,7 +134,7 @@ impl Door {
     }
 
     /// Somebody shows where the manager is. It is believed when the pool's authority signed it.
-    async fn hear(&self, request: Request<Incoming>) {
+    async fn learn_whereabouts(&self, request: Request<Incoming>) {
         let body = Limited::new(request.into_body(), whereabouts::MAX).collect();
         let Ok(Ok(body)) = tokio::time::timeout(HEADER_DEADLINE, body).await else { return };
         let Ok(shown) = serde_json::from_slice(&body.to_bytes()) else { return };
@@ -145,7 +145,7 @@ impl Door {
     }
 
     /// Tells where the manager is, which is no secret in its network.
-    fn tell(&self) -> Response<Full<Bytes>> {
+    fn show_whereabouts(&self) -> Response<Full<Bytes>> {
         match self.service.caller.guide().and_then(Guide::signed) {
             Some(known) => {
                 Response::new(Full::new(serde_json::to_vec(&known).unwrap_or_default().into()))
@@ -158,7 +158,7 @@ impl Door {
     pub async fn close(&self, grace: Duration) {
         self.service.close();
         self.sockets.stop_reading();
-        let all = self.places.acquire_many(CONNECTIONS as u32);
+        let all = self.connections.acquire_many(CONNECTIONS as u32);
         if tokio::time::timeout(grace, all).await.is_err() {
             self.sockets.cut();
         }

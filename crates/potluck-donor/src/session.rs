@@ -6,7 +6,7 @@ mod route;
 
 use crate::mirror::Routes;
 use crate::service::Service;
-use crate::socket::Peer;
+use crate::socket::PeerIo;
 use crate::stall_timeout::Phase;
 use potluck_wire::bulk::{FrameError, Inbox, Lane, Reply, Request, Status};
 use potluck_wire::ticket::{Grant, Ops};
@@ -33,7 +33,7 @@ impl Session {
     /// Answers `first` and every later request, until the peer closes or breaks the protocol.
     pub async fn run(
         mut self,
-        io: &mut impl Peer,
+        io: &mut impl PeerIo,
         first: (u32, Request),
     ) -> Result<(), FrameError> {
         let mut next = Some(first);
@@ -59,7 +59,7 @@ impl Session {
 
     async fn answer(
         &mut self,
-        io: &mut impl Peer,
+        io: &mut impl PeerIo,
         tag: u32,
         reply: Reply,
     ) -> Result<(), FrameError> {

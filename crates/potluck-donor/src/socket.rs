@@ -13,7 +13,7 @@ use std::task::{Context, Poll, Waker};
 use tokio::runtime::Handle;
 
 /// A stream whose peer is only waited for so long.
-pub(crate) trait Peer: BulkIo {
+pub(crate) trait PeerIo: BulkIo {
     /// Says what is expected of the peer from now on.
     fn expect(&mut self, phase: Phase);
 
@@ -69,7 +69,7 @@ impl SocketIo {
     }
 }
 
-impl Peer for SocketIo {
+impl PeerIo for SocketIo {
     fn expect(&mut self, phase: Phase) {
         self.timeout.expect(phase);
     }
@@ -163,19 +163,19 @@ pub(crate) fn run_ready<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// A stream of the runtime.
-pub(crate) struct StreamPeer {
+pub(crate) struct RuntimeIo {
     stream: StreamIo<BoxStream>,
     timeout: StallTimeout,
 }
 
-impl StreamPeer {
+impl RuntimeIo {
     /// Waits in the runtime on `stream`.
     pub fn new(stream: BoxStream, timeout: StallTimeout) -> Self {
         Self { stream: StreamIo(stream), timeout }
     }
 }
 
-impl Peer for StreamPeer {
+impl PeerIo for RuntimeIo {
     fn expect(&mut self, phase: Phase) {
         self.timeout.expect(phase);
     }
@@ -199,7 +199,7 @@ async fn in_time<E: From<io::Error>>(
     tokio::time::timeout(write_deadline(bytes), write).await.map_err(|_| late())?
 }
 
-impl BulkIo for StreamPeer {
+impl BulkIo for RuntimeIo {
     async fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         self.timeout.start();
         loop {

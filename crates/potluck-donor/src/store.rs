@@ -36,7 +36,7 @@ pub(crate) use changes::{Change, Changes};
 pub(crate) use incoming::{Incoming, NotPlaced};
 pub(crate) use inventory::Cursor;
 pub(crate) use layout::{Layout, chunk_of};
-pub(crate) use marker::{Claim, Claimant, KnownStore, StoreId, claim, make_dirs};
+pub(crate) use marker::{Claim, ClaimRequest, KnownStore, StoreId, claim, make_dirs};
 pub use marker::{Claiming, Owner, StoreError};
 pub use removal::{Removed, remove, stored_chunks};
 pub(crate) use trailer::{Origin, TRAILER, file_len, stored_len};

@@ -51,7 +51,7 @@ pub async fn serve(
     admit: Arc<dyn Admit>,
     shutdown: impl Future<Output = ()>,
 ) {
-    let door = Arc::new(Door {
+    let server = Arc::new(Server {
         router: router(Arc::clone(&service)),
         service,
         connections: AtomicU64::new(0),
@@ -61,26 +61,26 @@ pub async fn serve(
     });
     let (stop, stopped) = watch::channel(());
     tokio::select! {
-        () = accept(&mut *listener, &door, &stopped) => {}
+        () = accept(&mut *listener, &server, &stopped) => {}
         () = shutdown => {}
     }
     drop(listener);
     drop(stop);
-    door.wait_until_empty().await;
+    server.wait_until_empty().await;
 }
 
-async fn accept(listener: &mut dyn Listener, door: &Arc<Door>, stopped: &watch::Receiver<()>) {
+async fn accept(listener: &mut dyn Listener, server: &Arc<Server>, stopped: &watch::Receiver<()>) {
     let mut failing = false;
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
                 failing = false;
                 // Too many strangers: better to turn one away than to keep everybody waiting.
-                let Ok(permit) = Arc::clone(&door.strangers).try_acquire_owned() else {
+                let Ok(permit) = Arc::clone(&server.strangers).try_acquire_owned() else {
                     tracing::debug!(%peer, "too many connections without a certificate");
                     continue;
                 };
-                tokio::spawn(Arc::clone(door).let_in(stream, peer, permit, stopped.clone()));
+                tokio::spawn(Arc::clone(server).let_in(stream, peer, permit, stopped.clone()));
             }
             Err(why) => {
                 // Out of files or memory: connections that end will help.
@@ -93,7 +93,7 @@ async fn accept(listener: &mut dyn Listener, door: &Arc<Door>, stopped: &watch::
     }
 }
 
-struct Door {
+struct Server {
     router: Router,
     service: Arc<Service>,
     /// How many there were.
@@ -111,7 +111,7 @@ struct Peer {
     connection: u64,
 }
 
-impl Door {
+impl Server {
     async fn let_in(
         self: Arc<Self>,
         stream: BoxStream,

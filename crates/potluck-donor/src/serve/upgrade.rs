@@ -1,8 +1,8 @@
 //! From HTTP to bulk: the ticket is read, the keys are made, and the first frame proves the peer.
 
-use super::{Door, Visit};
+use super::{Server, StrangerPermit};
 use crate::session::Session;
-use crate::socket::{SocketIo, StreamPeer, run_ready};
+use crate::socket::{RuntimeIo, SocketIo, run_ready};
 use crate::stall_timeout::StallTimeout;
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode, header};
@@ -26,25 +26,25 @@ const FIRST_FRAME_DEADLINE: Duration = Duration::from_secs(5);
 const STACK: usize = 256 << 10;
 
 /// A peer that has shown a ticket and not yet proved that it is its own.
-struct Claimant {
+struct PendingPeer {
     grant: Grant,
     keys: SessionKeys,
-    visit: Visit,
+    stranger: StrangerPermit,
 }
 
 /// A peer that has proved its ticket.
-struct Guest {
+struct Peer {
     session: Session,
     first: (u32, Frame),
-    _place: tokio::sync::OwnedSemaphorePermit,
+    _permit: tokio::sync::OwnedSemaphorePermit,
 }
 
-impl Door {
+impl Server {
     /// Answers a request for bulk; what follows on the stream is served in the background.
     pub(super) fn upgrade(
         self: &Arc<Self>,
         mut request: Request<Incoming>,
-        visit: Visit,
+        stranger: StrangerPermit,
     ) -> Result<Response<Full<Bytes>>, StatusCode> {
         let headers = request.headers();
         if headers.get(header::UPGRADE).is_none_or(|protocol| protocol != version::BULK) {
@@ -63,7 +63,9 @@ impl Door {
         let ours: [u8; 16] = self.service.env.entropy.bytes();
         let keys = SessionKeys::derive(&grant.secret, &nonce, &ours);
         let upgrading = hyper::upgrade::on(&mut request);
-        tokio::spawn(Arc::clone(self).welcome(upgrading, Claimant { grant, keys, visit }));
+        tokio::spawn(
+            Arc::clone(self).authenticate(upgrading, PendingPeer { grant, keys, stranger }),
+        );
 
         let mut response = super::plain(StatusCode::SWITCHING_PROTOCOLS, "");
         let headers = response.headers_mut();
@@ -73,13 +75,13 @@ impl Door {
         Ok(response)
     }
 
-    async fn welcome(self: Arc<Self>, upgrading: OnUpgrade, claimant: Claimant) {
+    async fn authenticate(self: Arc<Self>, upgrading: OnUpgrade, pending: PendingPeer) {
         let proving = async {
             let upgraded = upgrading.await.map_err(|why| why.to_string())?;
-            self.prove(upgraded, claimant).await
+            self.prove(upgraded, pending).await
         };
         let proved = tokio::time::timeout(FIRST_FRAME_DEADLINE, proving).await;
-        let (stream, guest) = match proved.unwrap_or_else(|_| Err("no frame in time".into())) {
+        let (stream, peer) = match proved.unwrap_or_else(|_| Err("no frame in time".into())) {
             Ok(proved) => proved,
             Err(why) => {
                 tracing::debug!("a peer was turned away: {why}");
@@ -87,8 +89,8 @@ impl Door {
             }
         };
         match stream.detach() {
-            Ok(Detached::Socket(socket)) => self.serve_on_thread(socket, guest),
-            Ok(Detached::Stream(stream)) => self.serve_in_runtime(stream, guest).await,
+            Ok(Detached::Socket(socket)) => self.serve_on_thread(socket, peer),
+            Ok(Detached::Stream(stream)) => self.serve_in_runtime(stream, peer).await,
             Err(why) => tracing::warn!("cannot take over a connection: {why}"),
         }
     }
@@ -97,9 +99,9 @@ impl Door {
     async fn prove(
         &self,
         upgraded: Upgraded,
-        claimant: Claimant,
-    ) -> Result<(BoxStream, Guest), String> {
-        let Claimant { grant, keys, visit } = claimant;
+        pending: PendingPeer,
+    ) -> Result<(BoxStream, Peer), String> {
+        let PendingPeer { grant, keys, stranger } = pending;
         let parts = upgraded
             .downcast::<TokioIo<BoxStream>>()
             .map_err(|_| "the stream changed its type".to_owned())?;
@@ -108,15 +110,15 @@ impl Door {
         let (inbox, first) =
             first_frame(&mut io, client, &parts.read_buf).await.map_err(|why| why.to_string())?;
         let first = first.ok_or("it left")?;
-        let place = Arc::clone(&self.places)
+        let permit = Arc::clone(&self.connections)
             .try_acquire_owned()
             .map_err(|_| "too many connections".to_owned())?;
-        drop(visit);
+        drop(stranger);
         let session = Session::new(Arc::clone(&self.service), grant, inbox, donor);
-        Ok((io.0, Guest { session, first, _place: place }))
+        Ok((io.0, Peer { session, first, _permit: permit }))
     }
 
-    fn serve_on_thread(&self, socket: TcpStream, guest: Guest) {
+    fn serve_on_thread(&self, socket: TcpStream, peer: Peer) {
         let timeout = StallTimeout::new(self.service.env.clock.clone());
         let entered = match self.sockets.enter(&socket) {
             Ok(entered) => entered,
@@ -124,7 +126,7 @@ impl Door {
         };
         let runtime = tokio::runtime::Handle::current();
         let serve = move || {
-            let Guest { session, first, _place } = guest;
+            let Peer { session, first, _permit } = peer;
             let served = SocketIo::new(socket, timeout, runtime)
                 .map_err(FrameError::Io)
                 .and_then(|mut io| run_ready(session.run(&mut io, first)));
@@ -137,10 +139,10 @@ impl Door {
         }
     }
 
-    async fn serve_in_runtime(&self, stream: BoxStream, guest: Guest) {
-        let Guest { session, first, _place } = guest;
+    async fn serve_in_runtime(&self, stream: BoxStream, peer: Peer) {
+        let Peer { session, first, _permit } = peer;
         let timeout = StallTimeout::new(self.service.env.clock.clone());
-        let mut io = StreamPeer::new(stream, timeout);
+        let mut io = RuntimeIo::new(stream, timeout);
         tokio::select! {
             served = session.run(&mut io, first) => log_end(&served),
             () = self.service.closed() => {}

@@ -2,7 +2,7 @@
 //! knows what it must hash to.
 
 use super::Session;
-use crate::socket::Peer;
+use crate::socket::PeerIo;
 use crate::store::Refusal;
 use potluck_core::chunk::ChunkName;
 use potluck_wire::bulk::{FrameError, Reply, SendFileError, Status};
@@ -13,7 +13,7 @@ impl Session {
     /// Sends the chunk, or says why not.
     pub(super) async fn get(
         &mut self,
-        io: &mut impl Peer,
+        io: &mut impl PeerIo,
         tag: u32,
         name: &ChunkName,
     ) -> Result<(), FrameError> {

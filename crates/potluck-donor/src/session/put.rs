@@ -4,7 +4,7 @@ use super::Session;
 use super::get::status_of;
 use crate::mirror::{Forwarding, Mirrored};
 use crate::service::Service;
-use crate::socket::Peer;
+use crate::socket::PeerIo;
 use crate::store::{Incoming, NotPlaced, Origin, Store, TRAILER};
 use crate::tickets::Spending;
 use potluck_core::chunk::{ChunkKind, ChunkName, Verifier};
@@ -44,7 +44,7 @@ impl Session {
     /// Receives the body, forwards it, and gives the answer.
     pub(super) async fn put(
         &mut self,
-        io: &mut impl Peer,
+        io: &mut impl PeerIo,
         put: Put,
         forward: &Forward,
     ) -> Result<Reply, FrameError> {
@@ -87,7 +87,7 @@ impl Session {
 
     async fn answer_to(
         &mut self,
-        io: &mut impl Peer,
+        io: &mut impl PeerIo,
         put: &Put,
         stored: Result<SessionId, Status>,
         forwarding: Option<Forwarding>,
@@ -119,7 +119,7 @@ impl Session {
     }
 
     /// Receives exactly the next `want` bytes of the body.
-    async fn fill(&mut self, io: &mut impl Peer, want: usize) -> Result<(), FrameError> {
+    async fn fill(&mut self, io: &mut impl PeerIo, want: usize) -> Result<(), FrameError> {
         let mut filled = 0;
         while filled < want {
             filled += self.inbox.body(io, &mut self.piece[filled..want]).await?;

@@ -1,7 +1,7 @@
 //! A client says how to reach a donor that its puts are forwarded to.
 
 use super::Session;
-use crate::socket::Peer;
+use crate::socket::PeerIo;
 use potluck_wire::bulk::{FrameError, Status};
 use potluck_wire::control::Source;
 use potluck_wire::ticket::Ops;
@@ -11,7 +11,7 @@ impl Session {
     /// Receives the description, and learns the route if the peer may put.
     pub(super) async fn route(
         &mut self,
-        io: &mut impl Peer,
+        io: &mut impl PeerIo,
         number: u8,
         len: u32,
     ) -> Result<Status, FrameError> {

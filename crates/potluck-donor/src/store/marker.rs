@@ -163,9 +163,9 @@ pub(crate) struct Claim {
     pub lock: Box<dyn Send + Sync>,
 }
 
-/// Who claims a directory.
+/// Who claims a directory, and what it may make of it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Claimant<'a> {
+pub(crate) struct ClaimRequest<'a> {
     pub owner: &'a Owner,
     /// The store that the donor's state remembers.
     pub known: Option<&'a KnownStore>,
@@ -180,10 +180,10 @@ pub(crate) fn claim(
     disk: &dyn Disk,
     entropy: &dyn Entropy,
     dir: &Path,
-    claimant: Claimant<'_>,
+    request: ClaimRequest<'_>,
 ) -> Result<Claim, StoreError> {
     let layout = Layout::new(dir);
-    let Claimant { owner, known, claiming } = claimant;
+    let ClaimRequest { owner, known, claiming } = request;
     let absent = |why: &io::Error| why.kind() == io::ErrorKind::NotFound;
     let lock = match (lock(disk, dir), known) {
         (Err(why), Some(known)) if absent(&why) && claiming != Claiming::Anew => {

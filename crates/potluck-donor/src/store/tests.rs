@@ -17,8 +17,8 @@ fn store(dir: &Path) -> Store {
     let entropy = SeededEntropy::new(1);
     let (pool_name, donor) = ("lab".into(), DonorId(1));
     let owner = Owner { pool: Digest([1; 32]), donor, pool_name, name: "desk".into() };
-    let claimant = Claimant { owner: &owner, known: None, claiming: Claiming::Own };
-    let claim = claim(&SystemDisk, &entropy, dir, claimant).expect("claimed");
+    let request = ClaimRequest { owner: &owner, known: None, claiming: Claiming::Own };
+    let claim = claim(&SystemDisk, &entropy, dir, request).expect("claimed");
     let limits = Limits { max: 1 << 30, keep_free: KeepFree::Bytes(0) };
     Store::open(Arc::new(SystemDisk), claim, limits, LIFE).expect("opened")
 }
