@@ -5,8 +5,8 @@
 
 use crate::disk::Disk;
 use crate::load::Sampler;
+use crate::registration::ManagerTerm;
 use crate::service::Service;
-use crate::standing::ManagerLife;
 use crate::state::State;
 use crate::store::Cursor;
 use crate::tasks::Tasks;
@@ -56,7 +56,7 @@ pub(crate) struct About {
 }
 
 /// Keeps the manager informed.
-pub(crate) struct Heart {
+pub(crate) struct Heartbeats {
     service: Arc<Service>,
     disk: Arc<dyn Disk>,
     caller: Caller,
@@ -69,13 +69,13 @@ pub(crate) struct Heart {
     listing: Option<Listing>,
     /// Rounds of the scrub after which all was listed; `None` when it is to be anew.
     listed: Option<u64>,
-    next_beat: Tick,
-    last_beat: Tick,
+    next_heartbeat: Tick,
+    last_heartbeat: Tick,
     failures: u32,
     /// The code of the failure that was last complained about.
     complained: Option<String>,
     /// The manager whose orders were last refused.
-    refused: Option<ManagerLife>,
+    refused: Option<ManagerTerm>,
     /// When, and which number of the manager's changes was last written down.
     noted: (Tick, u64),
 }
@@ -88,7 +88,7 @@ struct Listing {
     not_before: Tick,
 }
 
-/// What a step of the heart came to.
+/// What a step of the loop came to.
 enum Stepped {
     /// The manager answered the call that shows that it is there.
     Heard,
@@ -96,7 +96,7 @@ enum Stepped {
     Waited,
 }
 
-impl Heart {
+impl Heartbeats {
     /// Will report to `caller`'s manager what it is asked, and `about` itself.
     pub fn new(
         service: Arc<Service>,
@@ -118,8 +118,8 @@ impl Heart {
             registered: false,
             listing: None,
             listed: None,
-            next_beat: Tick::ZERO,
-            last_beat: Tick::ZERO,
+            next_heartbeat: Tick::ZERO,
+            last_heartbeat: Tick::ZERO,
             failures: 0,
             complained: None,
             refused: None,
@@ -128,7 +128,7 @@ impl Heart {
     }
 
     /// Reports until dropped.
-    pub async fn beat_for_ever(&mut self) {
+    pub async fn run_for_ever(&mut self) {
         loop {
             match self.step().await {
                 Ok(Stepped::Waited) => {}
@@ -161,9 +161,9 @@ impl Heart {
             return self.register().await.map(|()| Stepped::Heard);
         }
         let now = self.service.env.clock.now();
-        if now >= self.next_beat {
-            (self.last_beat, self.next_beat) = (now, now + INTERVAL);
-            return self.beat().await.map(|()| Stepped::Heard);
+        if now >= self.next_heartbeat {
+            (self.last_heartbeat, self.next_heartbeat) = (now, now + INTERVAL);
+            return self.send_heartbeat().await.map(|()| Stepped::Heard);
         }
         let (rounds, there) = (self.service.scrub.rounds(), !self.service.store.is_missing());
         if there && self.listing.is_none() && self.listed != Some(rounds) {
@@ -181,15 +181,15 @@ impl Heart {
     /// Waits until the next heartbeat is due: in its second, or sooner when a task is answered,
     /// for the manager may have more of them, or when the terms were changed.
     async fn wait(&mut self, now: Tick) {
-        let early = (self.last_beat + SHORTEST).saturating_sub(now);
+        let early = (self.last_heartbeat + SHORTEST).saturating_sub(now);
         let answered = async {
             self.tasks.some_answered().await;
             tokio::time::sleep(early).await;
         };
         tokio::select! {
-            () = tokio::time::sleep(self.next_beat - now) => {}
-            () = answered => self.next_beat = Tick::ZERO,
-            () = self.service.terms.unheard() => self.next_beat = Tick::ZERO,
+            () = tokio::time::sleep(self.next_heartbeat - now) => {}
+            () = answered => self.next_heartbeat = Tick::ZERO,
+            () = self.service.terms.unheard() => self.next_heartbeat = Tick::ZERO,
         }
     }
 
@@ -216,9 +216,9 @@ impl Heart {
             .await?;
         let manager = self.caller.manager();
         tracing::info!("registered as donor {} with {manager}", registered.donor);
-        let life = (registered.epoch, registered.start);
-        self.heard(life, registered.changes).await;
-        if self.service.standing.registered(registered.donor, life, registered.now_ms) {
+        let term = (registered.epoch, registered.start);
+        self.heard(term, registered.changes).await;
+        if self.service.registration.registered(registered.donor, term, registered.now_ms) {
             self.tasks.forget();
         }
         if self.service.store.changes().overflowed() {
@@ -242,7 +242,7 @@ impl Heart {
         Ok(())
     }
 
-    async fn beat(&mut self) -> Result<(), Failure> {
+    async fn send_heartbeat(&mut self) -> Result<(), Failure> {
         let terms = self.service.terms.changes();
         let (load, disk, room) = self.look().await;
         let store = Arc::clone(&self.service.store);
@@ -273,20 +273,20 @@ impl Heart {
             settings_fault: self.service.settings_fault.lock().expect("no panic holds it").clone(),
             follows: self.caller.guide().map(Guide::issue),
         };
-        let beat = self.caller.call(&heartbeat).await?;
+        let reply = self.caller.call(&heartbeat).await?;
         self.service.terms.heard(terms);
         store.changes().confirm(count);
         self.tasks.confirm(answered);
-        if let Some(shown) = beat.manager {
+        if let Some(shown) = reply.manager {
             let caller = self.caller.clone();
             self.service.env.offload.run(move || caller.learn_from_manager(&shown)).await;
         }
-        if beat.list && self.listing.is_none() {
+        if reply.list && self.listing.is_none() {
             self.listed = None;
         }
-        let life = (beat.epoch, beat.start);
-        let same_manager = self.service.standing.beat(life, beat.now_ms);
-        if beat.register || !same_manager {
+        let term = (reply.epoch, reply.start);
+        let same_manager = self.service.registration.renewed(term, reply.now_ms);
+        if reply.register || !same_manager {
             self.registered = false;
         }
         if !same_manager {
@@ -294,24 +294,24 @@ impl Heart {
             // heard before, by which it finds out whether its catalog is an old copy.
             return Ok(());
         }
-        if self.heard(life, beat.changes).await {
-            if beat.leaving {
+        if self.heard(term, reply.changes).await {
+            if reply.leaving {
                 let store = Arc::clone(&self.service.store);
                 self.service.env.offload.run(move || store.clear_quarantine()).await;
             }
-            for task in beat.tasks {
+            for task in reply.tasks {
                 self.tasks.take(&self.service, task);
             }
-            self.service.chunk_orders.take(beat.chunk_orders);
-        } else if !(beat.tasks.is_empty() && beat.chunk_orders.is_empty())
-            && self.refused.replace(life) != Some(life)
+            self.service.chunk_orders.take(reply.chunk_orders);
+        } else if !(reply.tasks.is_empty() && reply.chunk_orders.is_empty())
+            && self.refused.replace(term) != Some(term)
         {
             tracing::error!(
                 "the manager at {} has epoch {}, but another manager of epoch {} was heard before: \
                  it was restored from an old backup, or is not the one in charge. Its orders are \
                  ignored",
                 self.caller.manager(),
-                beat.epoch,
+                reply.epoch,
                 self.state.heard().0
             );
         }
@@ -321,7 +321,7 @@ impl Heart {
     /// Whether `manager` may give orders; the latest is remembered before it does. Of two managers
     /// of one epoch the one heard first is the one in charge: the other runs on a copy of its
     /// catalog.
-    async fn heard(&mut self, manager: ManagerLife, changes: u64) -> bool {
+    async fn heard(&mut self, manager: ManagerTerm, changes: u64) -> bool {
         let (latest, (epoch, start)) = (self.state.heard(), manager);
         let same_epoch = epoch == latest.0;
         if epoch > latest.0 || (same_epoch && latest.1 == 0 && start != 0) {
@@ -347,7 +347,7 @@ impl Heart {
     }
 
     /// Writes down who is in charge, and how many changes it told of.
-    async fn remember(&mut self, manager: ManagerLife, changes: u64) {
+    async fn remember(&mut self, manager: ManagerTerm, changes: u64) {
         let remember = move |state: &mut State, disk: &dyn Disk| {
             state.remember_manager(disk, manager, changes)
         };

@@ -13,7 +13,7 @@
 //!   other donors; `audit`: questions about chunks here; `fault`: why it could not be;
 //! - `mirror`: puts are passed on to other donors; `neighbours`: where those are;
 //! - `scrub`: everything is read back, round after round;
-//! - `stall_timeout`, `tickets`, `standing`: how long, how much, and until when a peer may;
+//! - `stall_timeout`, `tickets`, `registration`: how long, how much, and until when a peer may;
 //! - `heartbeat`, `load`, `terms`, `state`: what the manager hears, and what outlives a restart.
 
 mod audit;
@@ -30,13 +30,13 @@ mod neighbours;
 mod peer_connections;
 mod rebuild;
 mod reclaim;
+mod registration;
 mod scrub;
 mod serve;
 mod service;
 mod session;
 mod socket;
 mod stall_timeout;
-mod standing;
 mod state;
 mod store;
 mod tasks;
@@ -48,7 +48,7 @@ pub use state::{STATE_FILES, lent_dirs};
 pub use store::{Claiming, Owner, Removed, StoreError, remove as remove_store, stored_chunks};
 
 use disk::Disk;
-use heartbeat::{About, Heart};
+use heartbeat::{About, Heartbeats};
 use mirror::Later;
 use potluck_core::budget::Limits;
 use potluck_core::entropy::Entropy;
@@ -132,7 +132,7 @@ pub struct Donor {
     listener: Box<dyn Listener>,
     service: Arc<Service>,
     server: Arc<Server>,
-    heart: Heart,
+    heartbeats: Heartbeats,
     disk: Arc<dyn Disk>,
     controls: Controls,
 }
@@ -236,7 +236,8 @@ impl Donor {
         let (label, grace) = (config.label, config.grace);
         let about = About { told, port: address.port(), label, grace };
         let (about, heard) = watch::channel(about);
-        let heart = Heart::new(Arc::clone(&service), Arc::clone(&disk), caller, state, heard);
+        let heartbeats =
+            Heartbeats::new(Arc::clone(&service), Arc::clone(&disk), caller, state, heard);
         let controls = Controls { service: Arc::clone(&service), about: Arc::new(about) };
         let server = Server::new(Arc::clone(&service));
         tracing::info!(
@@ -245,7 +246,7 @@ impl Donor {
             controls.about.borrow().told.addresses,
             potluck_wire::version::PRODUCT
         );
-        Ok(Self { address, listener, service, server, heart, disk, controls })
+        Ok(Self { address, listener, service, server, heartbeats, disk, controls })
     }
 
     /// Where it listens.
@@ -269,7 +270,7 @@ impl Donor {
         tokio::select! {
             () = self.controls.follow_addresses(self.address) => {}
             () = Arc::clone(&self.server).accept(self.listener) => {}
-            () = self.heart.beat_for_ever() => {}
+            () = self.heartbeats.run_for_ever() => {}
             () = self.service.chunk_orders.carry_out_for_ever(&self.service) => {}
             () = self.service.scrub.scrub_for_ever(Arc::clone(&self.service), Arc::clone(&self.disk)) => {}
             () = Later::copy_for_ever(Arc::clone(&self.service)) => {}
@@ -277,7 +278,7 @@ impl Donor {
         }
         self.server.close(CLOSING_GRACE).await;
         self.service.scrub.save(&self.service.env, &self.disk).await;
-        self.heart.note().await;
+        self.heartbeats.note().await;
         tracing::info!("the donor has stopped");
         Ok(())
     }

@@ -5,8 +5,8 @@ use crate::metrics::Metrics;
 use crate::mirror::Later;
 use crate::neighbours::Neighbours;
 use crate::peer_connections::PeerConnections;
+use crate::registration::Registration;
 use crate::scrub::Scrub;
-use crate::standing::Standing;
 use crate::store::Store;
 use crate::terms::Terms;
 use crate::tickets::Tickets;
@@ -24,7 +24,7 @@ pub(crate) struct Service {
     /// Signs receipts, and derives what tickets are worth.
     pub key: Secret,
     pub tickets: Tickets,
-    pub standing: Standing,
+    pub registration: Registration,
     /// Connections to other donors.
     pub peer_connections: PeerConnections,
     /// Copies that are made after their put was answered.
@@ -46,13 +46,13 @@ pub(crate) struct Service {
 impl Service {
     /// Nobody connected yet.
     pub fn new(env: Env, store: Arc<Store>, key: Secret, scrub: Scrub, caller: Caller) -> Self {
-        let standing = Standing::new(env.clock.clone());
+        let registration = Registration::new(env.clock.clone());
         Self {
             env,
             store,
             key,
             tickets: Tickets::default(),
-            standing,
+            registration,
             peer_connections: PeerConnections::default(),
             later: Later::default(),
             scrub,

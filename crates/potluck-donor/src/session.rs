@@ -71,7 +71,7 @@ impl Session {
         if self.service.closing() {
             return Err(Status::Away);
         }
-        match self.service.standing.now() {
+        match self.service.registration.now() {
             Some((_, now)) if now < self.grant.expires && self.grant.ops.allows(ops) => Ok(now),
             _ => Err(Status::Denied),
         }

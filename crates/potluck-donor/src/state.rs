@@ -3,7 +3,7 @@
 //! its own, so that no power cut on a disk that lies about what it synced takes the key with it.
 
 use crate::disk::{Disk, SystemDisk, read_small, replace_durably};
-use crate::standing::ManagerLife;
+use crate::registration::ManagerTerm;
 use crate::store::{KnownStore, Owner};
 use potluck_core::entropy::Entropy;
 use potluck_core::ids::Epoch;
@@ -110,7 +110,7 @@ impl State {
     }
 
     /// The manager of the highest epoch heard.
-    pub fn heard(&self) -> ManagerLife {
+    pub fn heard(&self) -> ManagerTerm {
         (self.heard.epoch, self.heard.start)
     }
 
@@ -156,7 +156,7 @@ impl State {
     pub fn remember_manager(
         &mut self,
         disk: &dyn Disk,
-        manager: ManagerLife,
+        manager: ManagerTerm,
         changes: u64,
     ) -> io::Result<()> {
         let (epoch, start) = manager;
@@ -217,7 +217,7 @@ mod tests {
         assert_eq!((again.heard(), again.heard_changes()), ((Epoch(3), 7), 11));
         std::fs::write(dir.path().join(HEARD), b"").expect("damaged");
         let mut state = load();
-        assert_eq!((state.heard(), state.heard_changes()), (ManagerLife::default(), 0));
+        assert_eq!((state.heard(), state.heard_changes()), (ManagerTerm::default(), 0));
         assert!(*state.key() == key);
 
         // Of another membership, nothing is taken over.
@@ -225,7 +225,7 @@ mod tests {
         state.remember_store(&SystemDisk, moved, false).expect("kept");
         state.remember_manager(&SystemDisk, (Epoch(5), 9), 1).expect("kept");
         let another = load_as(&owner(2));
-        assert_eq!((another.heard(), another.store()), (ManagerLife::default(), None));
+        assert_eq!((another.heard(), another.store()), (ManagerTerm::default(), None));
         assert!(*another.key() != key);
     }
 }

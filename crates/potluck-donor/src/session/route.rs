@@ -28,7 +28,7 @@ impl Session {
         }
         // Whether the ticket is good there is for that donor to judge, and whether a donor is
         // there for the manager; a put that comes back here would only wait for itself.
-        let me = self.service.standing.now().map(|(me, _)| me);
+        let me = self.service.registration.now().map(|(me, _)| me);
         let confirmed = {
             let service = Arc::clone(&self.service);
             let asked = service.neighbours.confirm(&*service.env.clock, &to);

@@ -1,4 +1,4 @@
-//! How a donor stands with the manager: its number, and what the manager's clock shows.
+//! A donor's registration with the manager: the donor's number, and what the manager's clock shows.
 
 use potluck_core::clock::{SharedClock, Tick};
 use potluck_core::ids::{DonorId, Epoch};
@@ -6,7 +6,7 @@ use std::sync::Mutex;
 
 /// What the manager last said about itself and us. Unknown until the first registration of this
 /// life: before, no ticket can be judged, for its expiry is on the manager's clock.
-pub(crate) struct Standing {
+pub(crate) struct Registration {
     clock: SharedClock,
     heard: Mutex<Option<Heard>>,
 }
@@ -14,23 +14,22 @@ pub(crate) struct Standing {
 #[derive(Debug, Clone, Copy)]
 struct Heard {
     donor: DonorId,
-    manager: ManagerLife,
+    manager: ManagerTerm,
     now_ms: u64,
     at: Tick,
 }
 
-/// Which manager: its epoch, and what it drew at its start (0: of a version that draws nothing).
-/// No two ever share both.
-pub(crate) type ManagerLife = (Epoch, u64);
+/// One term of a manager: its epoch, and what it drew at its start. No two terms share both.
+pub(crate) type ManagerTerm = (Epoch, u64);
 
-impl Standing {
+impl Registration {
     /// Nothing heard yet.
     pub fn new(clock: SharedClock) -> Self {
         Self { clock, heard: Mutex::default() }
     }
 
     /// `manager` registered us as `donor`; `true` when it is another than before.
-    pub fn registered(&self, donor: DonorId, manager: ManagerLife, now_ms: u64) -> bool {
+    pub fn registered(&self, donor: DonorId, manager: ManagerTerm, now_ms: u64) -> bool {
         let at = self.clock.now();
         let mut heard = self.heard.lock().expect("no holder panics");
         let before = heard.replace(Heard { donor, manager, now_ms, at });
@@ -38,7 +37,7 @@ impl Standing {
     }
 
     /// The manager answered a heartbeat; `false` when it is not the life that registered us.
-    pub fn beat(&self, manager: ManagerLife, now_ms: u64) -> bool {
+    pub fn renewed(&self, manager: ManagerTerm, now_ms: u64) -> bool {
         let at = self.clock.now();
         let mut heard = self.heard.lock().expect("no holder panics");
         match heard.as_mut().filter(|heard| heard.manager == manager) {
