@@ -19,7 +19,7 @@ const ROUND_TRIP: Duration = Duration::from_secs(10);
 
 /// A chunk that the manager wants here.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Wanted {
+pub(crate) struct NewCopy {
     /// Which.
     pub chunk: ChunkName,
     /// Its stored bytes.
@@ -36,7 +36,11 @@ pub(crate) fn deadline(len: u32) -> Duration {
 }
 
 /// Fetches `wanted` from the first source that has it, verifies and stores it.
-pub(crate) async fn copy(service: &Service, wanted: &Wanted, from: &[Source]) -> Result<(), Fault> {
+pub(crate) async fn copy(
+    service: &Service,
+    wanted: &NewCopy,
+    from: &[Source],
+) -> Result<(), Fault> {
     if service.store.list_if_held(wanted.chunk, wanted.len, wanted.ack) {
         return Ok(());
     }
@@ -57,8 +61,8 @@ pub(crate) async fn copy(service: &Service, wanted: &Wanted, from: &[Source]) ->
     Err(worst.unwrap_or(Fault::here(TaskFault::SourceMissing)))
 }
 
-async fn copy_from(service: &Service, wanted: &Wanted, source: &Source) -> Result<(), Fault> {
-    let Wanted { chunk, len, ack, kind } = *wanted;
+async fn copy_from(service: &Service, wanted: &NewCopy, source: &Source) -> Result<(), Fault> {
+    let NewCopy { chunk, len, ack, kind } = *wanted;
     // The room first: what is not going to be kept is not worth anybody's bytes.
     let mut incoming = service.store.accept(chunk, len)?;
     let mut fetch = service.peer_connections.fetch(&service.env, source, chunk, len).await?;

@@ -189,7 +189,7 @@ impl Heartbeats {
         tokio::select! {
             () = tokio::time::sleep(self.next_heartbeat - now) => {}
             () = answered => self.next_heartbeat = Tick::ZERO,
-            () = self.service.terms.unheard() => self.next_heartbeat = Tick::ZERO,
+            () = self.service.lending_terms.unheard() => self.next_heartbeat = Tick::ZERO,
         }
     }
 
@@ -243,7 +243,7 @@ impl Heartbeats {
     }
 
     async fn send_heartbeat(&mut self) -> Result<(), Failure> {
-        let terms = self.service.terms.changes();
+        let terms = self.service.lending_terms.changes();
         let (load, disk, room) = self.look().await;
         let store = Arc::clone(&self.service.store);
         if store.changes().overflowed() {
@@ -274,7 +274,7 @@ impl Heartbeats {
             follows: self.caller.guide().map(Guide::issue),
         };
         let reply = self.caller.call(&heartbeat).await?;
-        self.service.terms.heard(terms);
+        self.service.lending_terms.heard(terms);
         store.changes().confirm(count);
         self.tasks.confirm(answered);
         if let Some(shown) = reply.manager {

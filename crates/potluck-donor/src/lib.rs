@@ -11,10 +11,10 @@
 //!   streams under them;
 //! - `tasks`: numbered work for the manager; `chunk_orders`: chunks to delete and to verify; `copy`, `rebuild`, `peer_connections`: chunks that come from
 //!   other donors; `audit`: questions about chunks here; `fault`: why it could not be;
-//! - `mirror`: puts are passed on to other donors; `neighbours`: where those are;
+//! - `mirror`: puts are passed on to other donors; `peer_addresses`: where those are;
 //! - `scrub`: everything is read back, round after round;
 //! - `stall_timeout`, `tickets`, `registration`: how long, how much, and until when a peer may;
-//! - `heartbeat`, `load`, `terms`, `state`: what the manager hears, and what outlives a restart.
+//! - `heartbeat`, `load`, `lending_terms`, `state`: what the manager hears, and what outlives a restart.
 
 mod audit;
 mod chunk_orders;
@@ -23,10 +23,11 @@ pub mod disk;
 mod error;
 mod fault;
 mod heartbeat;
+mod lending_terms;
 mod load;
 mod metrics;
 mod mirror;
-mod neighbours;
+mod peer_addresses;
 mod peer_connections;
 mod rebuild;
 mod reclaim;
@@ -40,7 +41,6 @@ mod stall_timeout;
 mod state;
 mod store;
 mod tasks;
-mod terms;
 mod tickets;
 
 pub use error::DonorError;
@@ -49,7 +49,7 @@ pub use store::{Claiming, Owner, Removed, StoreError, remove as remove_store, st
 
 use disk::Disk;
 use heartbeat::{About, Heartbeats};
-use mirror::Later;
+use mirror::Deferred;
 use potluck_core::budget::Limits;
 use potluck_core::entropy::Entropy;
 use potluck_core::ids::Incarnation;
@@ -196,12 +196,12 @@ impl Controls {
             *about = now;
             changes
         });
-        self.service.terms.change();
+        self.service.lending_terms.change();
     }
 
     /// Waits until the manager has heard on what terms it lends now.
     pub async fn told(&self) {
-        self.service.terms.told().await;
+        self.service.lending_terms.told().await;
     }
 }
 
@@ -273,7 +273,7 @@ impl Donor {
             () = self.heartbeats.run_for_ever() => {}
             () = self.service.chunk_orders.carry_out_for_ever(&self.service) => {}
             () = self.service.scrub.scrub_for_ever(Arc::clone(&self.service), Arc::clone(&self.disk)) => {}
-            () = Later::copy_for_ever(Arc::clone(&self.service)) => {}
+            () = Deferred::copy_for_ever(Arc::clone(&self.service)) => {}
             () = shutdown => {}
         }
         self.server.close(CLOSING_GRACE).await;

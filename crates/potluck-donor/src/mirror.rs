@@ -3,9 +3,9 @@
 //! the answer. No mirror can fail a put or hold it up for long: one that stalls is given up, and
 //! the manager's repair makes the copy later.
 
-mod later;
+mod deferred;
 
-pub(crate) use later::Later;
+pub(crate) use deferred::Deferred;
 
 use bytes::Bytes;
 use potluck_core::chunk::{ChunkKind, ChunkName};

@@ -2,7 +2,7 @@
 //! parity. All that is needed streams through side by side, piece by piece, so memory holds one
 //! piece of each chunk whatever their size.
 
-use crate::copy::{Wanted, deadline};
+use crate::copy::{NewCopy, deadline};
 use crate::fault::{Fault, not_placed};
 use crate::peer_connections::Fetch;
 use crate::service::Service;
@@ -64,7 +64,7 @@ impl Group {
 /// Rebuilds `wanted`, at `position` of its group, from any chunks of it that are enough.
 pub(crate) async fn rebuild(
     service: &Service,
-    wanted: &Wanted,
+    wanted: &NewCopy,
     position: usize,
     mut group: Group,
 ) -> Result<(), Fault> {
@@ -156,7 +156,7 @@ async fn in_time<T>(
 
 async fn rebuild_from(
     service: &Service,
-    wanted: &Wanted,
+    wanted: &NewCopy,
     position: usize,
     group: &Group,
     chosen: &[&Shard],

@@ -1,14 +1,14 @@
 //! What all connections of a donor share.
 
 use crate::chunk_orders::ChunkOrderQueues;
+use crate::lending_terms::LendingTerms;
 use crate::metrics::Metrics;
-use crate::mirror::Later;
-use crate::neighbours::Neighbours;
+use crate::mirror::Deferred;
+use crate::peer_addresses::PeerAddresses;
 use crate::peer_connections::PeerConnections;
 use crate::registration::Registration;
 use crate::scrub::Scrub;
 use crate::store::Store;
-use crate::terms::Terms;
 use crate::tickets::Tickets;
 use potluck_wire::call::Caller;
 use potluck_wire::env::{Env, Offload};
@@ -28,14 +28,14 @@ pub(crate) struct Service {
     /// Connections to other donors.
     pub peer_connections: PeerConnections,
     /// Copies that are made after their put was answered.
-    pub later: Later,
+    pub deferred: Deferred,
     pub scrub: Scrub,
     pub chunk_orders: ChunkOrderQueues,
-    pub terms: Terms,
+    pub lending_terms: LendingTerms,
     /// Figures for monitoring.
     pub metrics: Metrics,
     /// Where other donors are.
-    pub neighbours: Neighbours,
+    pub peer_addresses: PeerAddresses,
     /// Calls the manager.
     pub caller: Caller,
     /// Why the daemon goes by settings of before.
@@ -54,12 +54,12 @@ impl Service {
             tickets: Tickets::default(),
             registration,
             peer_connections: PeerConnections::default(),
-            later: Later::default(),
+            deferred: Deferred::default(),
             scrub,
             chunk_orders: ChunkOrderQueues::default(),
-            terms: Terms::default(),
+            lending_terms: LendingTerms::default(),
             metrics: Metrics::default(),
-            neighbours: Neighbours::new(caller.clone()),
+            peer_addresses: PeerAddresses::new(caller.clone()),
             caller,
             settings_fault: Mutex::default(),
             closing: watch::Sender::new(false),

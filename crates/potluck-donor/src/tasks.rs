@@ -5,7 +5,7 @@
 //! another kind.
 
 use crate::audit;
-use crate::copy::{self, Wanted};
+use crate::copy::{self, NewCopy};
 use crate::fault::Fault;
 use crate::rebuild::{self, Group};
 use crate::service::Service;
@@ -127,11 +127,11 @@ impl Tasks {
 async fn carry_out(service: &Service, work: Work) -> Result<TaskOutcome, Fault> {
     match work {
         Work::Copy { chunk, len, ack, kind, from } => {
-            copy::copy(service, &Wanted { chunk, len, ack, kind }, &from).await?;
+            copy::copy(service, &NewCopy { chunk, len, ack, kind }, &from).await?;
         }
         Work::Probe { chunk, len, from } => copy::probe(service, chunk, len, &from).await?,
         Work::Rebuild { chunk, len, ack, kind, ec, position, data, shards } => {
-            let wanted = Wanted { chunk, len, ack, kind };
+            let wanted = NewCopy { chunk, len, ack, kind };
             let group = Group { ec, data: data.into(), shards };
             rebuild::rebuild(service, &wanted, position.into(), group).await?;
         }

@@ -111,7 +111,7 @@ impl Session {
             // All or none: the answer has room for receipts only, and there are none yet.
             let to = forward.routes().iter().map(|route| self.routes.get(*route).cloned());
             let to: Option<Vec<_>> = to.collect();
-            if !to.is_some_and(|to| service.later.push(put.mirrored(), to)) {
+            if !to.is_some_and(|to| service.deferred.push(put.mirrored(), to)) {
                 reply.forwarded = Forwarded::of(&vec![None; forward.routes().len()]);
             }
         }

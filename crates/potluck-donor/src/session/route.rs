@@ -31,7 +31,7 @@ impl Session {
         let me = self.service.registration.now().map(|(me, _)| me);
         let confirmed = {
             let service = Arc::clone(&self.service);
-            let asked = service.neighbours.confirm(&*service.env.clock, &to);
+            let asked = service.peer_addresses.confirm(&*service.env.clock, &to);
             me != Some(to.donor) && io.meanwhile(service.unless_closed(asked)).await == Some(true)
         };
         let learned = confirmed && self.routes.learn(number, to);

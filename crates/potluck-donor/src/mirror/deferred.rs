@@ -19,19 +19,19 @@ const MOST: usize = 1024;
 const AT_ONCE: usize = 2;
 
 /// Copies that wait to be made.
-pub(crate) struct Later {
+pub(crate) struct Deferred {
     queue: Mutex<VecDeque<(Mirrored, Source)>>,
     /// A permit for each.
     waiting: Semaphore,
 }
 
-impl Default for Later {
+impl Default for Deferred {
     fn default() -> Self {
         Self { queue: Mutex::default(), waiting: Semaphore::new(0) }
     }
 }
 
-impl Later {
+impl Deferred {
     /// Remembers to copy a chunk that is stored here to each of `to`; false when that is more than
     /// can wait, and nothing is remembered.
     pub fn push(&self, chunk: Mirrored, to: Vec<Source>) -> bool {
@@ -63,7 +63,7 @@ impl Later {
 
 async fn work(service: Arc<Service>) {
     while !service.closing() {
-        let Some((chunk, to)) = service.later.next().await else { continue };
+        let Some((chunk, to)) = service.deferred.next().await else { continue };
         let worker = Arc::clone(&service);
         let copying = async move { copy(&worker, &chunk, &to).await };
         Arc::clone(&service).run_blocking(copying).await;

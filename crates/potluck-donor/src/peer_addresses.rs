@@ -20,12 +20,12 @@ const DEADLINE: Duration = Duration::from_secs(3);
 const MOST: usize = 1024;
 
 /// Addresses as the manager said them.
-pub(crate) struct Neighbours {
+pub(crate) struct PeerAddresses {
     caller: Caller,
     known: Mutex<BTreeMap<DonorId, (Addresses, Tick)>>,
 }
 
-impl Neighbours {
+impl PeerAddresses {
     /// Will ask `caller`'s manager.
     pub fn new(caller: Caller) -> Self {
         Self { caller, known: Mutex::default() }

@@ -5,19 +5,19 @@ use tokio::sync::watch;
 
 /// Counts changes of terms, and which of them the manager has heard of.
 #[derive(Debug)]
-pub(crate) struct Terms {
+pub(crate) struct LendingTerms {
     changes: watch::Sender<u64>,
     heard: watch::Sender<u64>,
 }
 
-impl Default for Terms {
+impl Default for LendingTerms {
     /// Those of the start, which nobody has heard of.
     fn default() -> Self {
         Self { changes: watch::Sender::new(1), heard: watch::Sender::new(0) }
     }
 }
 
-impl Terms {
+impl LendingTerms {
     /// They were changed.
     pub fn change(&self) {
         self.changes.send_modify(|changes| *changes += 1);
