@@ -3,7 +3,7 @@
 //! A fresh 4 MiB allocation costs a thousand page faults, about as much as receiving the chunk;
 //! so large buffers go back to a shelf instead of to the system.
 
-use potluck_core::chunk::SEAL_OVERHEAD;
+use potluck_core::chunk::sealed_len;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -73,7 +73,7 @@ impl Claim {
         if bytes.capacity() < len {
             // Room for what sealing adds, so that it does not move the chunk. Fresh memory is
             // zeros already.
-            bytes = vec![0; len + SEAL_OVERHEAD as usize];
+            bytes = vec![0; sealed_len(len as u32) as usize];
         }
         bytes.resize(len, 0);
         Buffer { bytes, claim: self }

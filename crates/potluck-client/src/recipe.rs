@@ -1,6 +1,6 @@
 //! An opened file: what the manager says of it, believed as far as it adds up.
 
-use potluck_core::chunk::{ChunkName, Digest, FileDigest};
+use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::erasure::Ec;
 use potluck_core::ids::DonorId;
 use potluck_core::policy::Race;
@@ -23,15 +23,15 @@ pub struct Recipe {
 
 impl Recipe {
     /// Believes the manager only as far as its answer is consistent: the recipe must add up to
-    /// the file's size and digest.
+    /// the file's size, and be that of its digest.
     pub fn check(mut file: OpenFile, key: Option<&SpaceKey>) -> Result<Self, Failure> {
         let wrong = |what: String| {
             Failure::new(ErrorKind::Integrity, code::WRONG_BYTES, what)
                 .hint("the catalog is damaged: tell the pool's admin")
         };
-        let mut digest = FileDigest::default();
+        let not_its_digest = format!("“{}” is not what its digest says", file.path);
         let mut entries = Vec::new();
-        let mut size = 0;
+        let size;
         let inline = match file.inline.take() {
             Some(blob) => {
                 let mut content = blob.0;
@@ -40,14 +40,18 @@ impl Recipe {
                         .map_err(|why| wrong(format!("“{}”: {why}", file.path)))?;
                 }
                 size = content.len() as u64;
-                if !content.is_empty() {
-                    digest.push(Digest::of(&content));
+                if Digest::of(&content) != file.digest {
+                    return Err(wrong(not_its_digest));
                 }
                 Some(content)
             }
             None => {
-                for page in std::mem::take(&mut file.pages) {
-                    entries.extend(recipe::unpack(&page.0).map_err(|why| wrong(why.to_string()))?);
+                let pages = std::mem::take(&mut file.pages);
+                let pages = pages.iter().map(|page| &page.0[..]);
+                entries = recipe::unpack(&file.digest, pages)
+                    .map_err(|why| wrong(format!("“{}”: {why}", file.path)))?;
+                if entries.is_empty() && Digest::of(b"") != file.digest {
+                    return Err(wrong(not_its_digest));
                 }
                 // Without its key a sealed chunk is not the content, whatever its name says; and
                 // in a sealed space nothing else is stored.
@@ -55,14 +59,11 @@ impl Recipe {
                     let what = format!("“{}” is not sealed as its space is", file.path);
                     return Err(wrong(what));
                 }
-                for entry in &entries {
-                    digest.push(entry.digest);
-                    size += u64::from(entry.len);
-                }
+                size = entries.iter().map(|entry| u64::from(entry.len)).sum();
                 None
             }
         };
-        if size != file.size || digest.finish() != file.digest {
+        if size != file.size {
             return Err(wrong(format!("the recipe of “{}” does not add up", file.path)));
         }
         let parity = file.ec.map_or(0, |ec| ec.group_count(entries.len()) * ec.parity());
@@ -106,7 +107,7 @@ impl Recipe {
 /// [`Recipe::largest_unit`] of a file whose recipe is not checked yet, or more.
 pub fn largest_unit(file: &OpenFile) -> usize {
     // The first chunk of a file is no shorter than the others.
-    let first = || recipe::unpack(&file.pages.first()?.0).ok()?.first().map(Entry::stored_len);
+    let first = || recipe::unpack_page(&file.pages.first()?.0).ok()?.first().map(Entry::stored_len);
     first().unwrap_or(0) as usize * file.ec.map_or(1, Ec::width)
 }
 

@@ -7,6 +7,7 @@ use crate::buffer::{Buffer, Claim};
 use group::Grouping;
 use potluck_core::chunk::{ChunkHasher, ChunkName, Digest, FileDigest, INLINE_MAX};
 use potluck_core::erasure::Ec;
+use potluck_core::merkle::SegmentHashes;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Policy;
 use potluck_core::recipe::Entry;
@@ -256,7 +257,9 @@ impl Cutter {
         if current.is_small_stream() {
             return Ok(Some(Piece::Inline(self.seal_inline(body.to_vec(), current))));
         }
-        let entry = self.seal_chunk(Digest(hasher.finish()), &mut body, current);
+        let hashes = hasher.finish();
+        current.digest.push(&hashes);
+        let entry = self.seal_chunk(Digest(hashes.root()), &mut body);
         Ok(Some(Piece::Chunk(entry, body)))
     }
 
@@ -274,7 +277,10 @@ impl Cutter {
             let content = raw[0].1.to_vec();
             return Ok(Some(Piece::Inline(self.seal_inline(content, current))));
         }
-        let seal = |(digest, mut body)| (self.seal_chunk(digest, &mut body, current), body);
+        group::add_to_digest(&mut current.digest, &raw);
+        let seal = |(hashes, mut body): (SegmentHashes, Buffer)| {
+            (self.seal_chunk(Digest(hashes.root()), &mut body), body)
+        };
         let data: Vec<_> = raw.into_iter().map(seal).collect();
         let Some(grouping) = &mut self.grouping else { return Ok(None) };
         let parity = grouping.parity(&data, claim)?;
@@ -282,8 +288,7 @@ impl Cutter {
     }
 
     /// Seals the next chunk of a file if its space is sealed, and names it.
-    fn seal_chunk(&self, digest: Digest, body: &mut Buffer, current: &mut Current) -> Entry {
-        current.digest.push(digest);
+    fn seal_chunk(&self, digest: Digest, body: &mut Buffer) -> Entry {
         let len = body.len() as u32;
         let name = match &self.key {
             Some(key) => {
@@ -299,8 +304,9 @@ impl Cutter {
         if content.is_empty() {
             return content;
         }
-        let digest = Digest::of(&content);
-        current.digest.push(digest);
+        let hashes = SegmentHashes::of(&content);
+        current.digest.push(&hashes);
+        let digest = Digest(hashes.root());
         if let Some(key) = &self.key {
             key.seal(Meaning::Inline, &digest, &mut content);
         }

@@ -4,8 +4,12 @@
 //! the name they must have.
 
 use crate::ids::hex_id;
+use crate::merkle::{
+    Hash, SEGMENT, SegmentCutter, SegmentHashes, Tree, proven_root, segment_count,
+};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::ops::Range;
 use std::str::FromStr;
 
 /// The smallest chunk size a policy may ask for.
@@ -15,22 +19,28 @@ pub const MAX_CHUNK: u32 = 64 << 20;
 /// The default: large enough that per-chunk work vanishes, small enough that a slow donor holds
 /// up little.
 pub const DEFAULT_CHUNK: u32 = 4 << 20;
-/// What sealing may add to a chunk's length.
+/// What sealing adds to every segment.
 pub const SEAL_OVERHEAD: u32 = 16;
 /// The most bytes a donor ever stores under one name.
-pub const MAX_STORED: u32 = MAX_CHUNK + SEAL_OVERHEAD;
+pub const MAX_STORED: u32 = sealed_len(MAX_CHUNK);
 /// Files up to this size live in the catalog and never reach a donor.
 pub const INLINE_MAX: u64 = 4096;
 /// Names are cut into so many parts when only some of a donor's chunks are to leave it.
 pub const PARTS: u32 = 1 << 16;
 
+/// Bytes that `plain` bytes of a chunk have when they are sealed, segment by segment.
+pub const fn sealed_len(plain: u32) -> u32 {
+    plain + plain.div_ceil(SEGMENT) * SEAL_OVERHEAD
+}
+
 hex_id!(
-    /// BLAKE3 of a chunk's bytes as a donor stores them.
+    /// The root over the segments of a chunk's bytes as a donor stores them ([`crate::merkle`]).
     ChunkName,
     32
 );
 hex_id!(
-    /// BLAKE3 of plaintext: of one chunk, or the root over all chunks of a file ([`FileDigest`]).
+    /// The root over the segments of plaintext: of a chunk, or of a whole file, however that is cut and
+    /// stored.
     Digest,
     32
 );
@@ -72,7 +82,7 @@ impl ChunkKind {
 impl ChunkName {
     /// The name of these stored bytes.
     pub fn of(bytes: &[u8]) -> Self {
-        Self(*blake3::hash(bytes).as_bytes())
+        Self(SegmentHashes::of(bytes).root())
     }
 
     /// The part of all names that this one is in, below [`PARTS`]. Names are random, so that
@@ -85,7 +95,7 @@ impl ChunkName {
 impl Digest {
     /// The digest of these plaintext bytes.
     pub fn of(bytes: &[u8]) -> Self {
-        Self(*blake3::hash(bytes).as_bytes())
+        Self(SegmentHashes::of(bytes).root())
     }
 
     /// Its first eight hex digits: enough for a person to tell a few of them apart.
@@ -96,26 +106,28 @@ impl Digest {
 
 /// Hashes a chunk piece by piece, while its bytes are warm in the cache.
 #[derive(Debug, Clone, Default)]
-pub struct ChunkHasher(blake3::Hasher);
+pub struct ChunkHasher {
+    cutter: SegmentCutter,
+    hashes: SegmentHashes,
+}
 
 impl ChunkHasher {
     /// Adds the next bytes.
     pub fn update(&mut self, piece: &[u8]) {
-        self.0.update(piece);
+        self.cutter.update(piece, |segment| self.hashes.push(segment));
     }
 
-    /// The 32 bytes that name what was added; starts over.
-    pub fn finish(&mut self) -> [u8; 32] {
-        let out = *self.0.finalize().as_bytes();
-        self.0.reset();
-        out
+    /// The hashes of all segments that were added, whose root names the chunk; starts over.
+    pub fn finish(&mut self) -> SegmentHashes {
+        self.cutter.finish().into_iter().for_each(|segment| self.hashes.push(segment));
+        std::mem::take(&mut self.hashes)
     }
 }
 
 /// The door through which foreign bytes become a chunk's bytes.
 #[derive(Debug)]
 pub struct Verifier {
-    expected: [u8; 32],
+    expected: ChunkName,
     hasher: ChunkHasher,
 }
 
@@ -132,7 +144,7 @@ pub struct WrongBytes {
 impl Verifier {
     /// Expects the bytes called `name`.
     pub fn new(name: ChunkName) -> Self {
-        Self { expected: name.0, hasher: ChunkHasher::default() }
+        Self { expected: name, hasher: ChunkHasher::default() }
     }
 
     /// Adds the next bytes.
@@ -140,51 +152,52 @@ impl Verifier {
         self.hasher.update(piece);
     }
 
-    /// Whether all bytes added are the chunk.
-    pub fn finish(mut self) -> Result<(), WrongBytes> {
-        let actual = self.hasher.finish();
-        if actual == self.expected {
-            return Ok(());
-        }
-        Err(WrongBytes { expected: ChunkName(self.expected), actual: ChunkName(actual) })
+    /// The hashes of the chunk's segments, if all bytes added are the chunk.
+    pub fn finish(mut self) -> Result<SegmentHashes, WrongBytes> {
+        let hashes = self.hasher.finish();
+        let (expected, actual) = (self.expected, ChunkName(hashes.root()));
+        if actual == expected { Ok(hashes) } else { Err(WrongBytes { expected, actual }) }
     }
 }
 
-/// Builds a file's digest from its chunks' plaintext digests, in order: the digest of the chunk
-/// itself when there is only one, otherwise the root over them; of an empty file, BLAKE3 of
-/// nothing.
+/// Whether `bytes` are the segments `range` of the chunk `name`, which has `len` stored bytes; `proof` is what
+/// [`SegmentHashes::proof`] gave for them.
+pub fn verify_segments(
+    name: &ChunkName,
+    len: u32,
+    range: &Range<usize>,
+    bytes: &[u8],
+    proof: &[u8],
+) -> bool {
+    let count = segment_count(len.into()) as usize;
+    let (segments, proof) = (SegmentHashes::of(bytes), SegmentHashes::from_bytes(proof));
+    proven_root(count, range, &segments, &proof) == Some(name.0)
+}
+
+/// Builds a file's digest while it is cut: from the hashes of chunks that were hashed anyway, and from
+/// bytes where a cut is no boundary of segments.
 #[derive(Debug, Default)]
 pub struct FileDigest {
-    chunks: u64,
-    first: Option<Digest>,
-    rest: Option<Box<blake3::Hasher>>,
+    tree: Tree,
+    cutter: SegmentCutter,
 }
 
 impl FileDigest {
-    const CONTEXT: &'static str = "potluck 2026-11 file digest";
-
-    /// Adds the next chunk's plaintext digest.
-    pub fn push(&mut self, chunk: Digest) {
-        self.chunks += 1;
-        let Some(first) = self.first else {
-            self.first = Some(chunk);
-            return;
-        };
-        let root = self.rest.get_or_insert_with(|| {
-            let mut root = blake3::Hasher::new_derive_key(Self::CONTEXT);
-            root.update(&first.0);
-            Box::new(root)
-        });
-        root.update(&chunk.0);
+    /// Adds the next bytes.
+    pub fn update(&mut self, piece: &[u8]) {
+        self.cutter.update(piece, |segment| self.tree.push(segment));
     }
 
-    /// The digest of the file whose chunks were pushed.
-    pub fn finish(&self) -> Digest {
-        match (&self.rest, self.first) {
-            (Some(root), _) => Digest(*root.finalize().as_bytes()),
-            (None, Some(only)) => only,
-            (None, None) => Digest::of(b""),
-        }
+    /// Adds the next whole segments, or the last ones, by their hashes. Everything before them must have
+    /// been whole segments, too.
+    pub fn push(&mut self, segments: &SegmentHashes) {
+        segments.iter().for_each(|segment| self.tree.push(*segment));
+    }
+
+    /// The digest of the file.
+    pub fn finish(mut self) -> Digest {
+        self.cutter.finish().into_iter().for_each(|segment: Hash| self.tree.push(segment));
+        Digest(self.tree.root())
     }
 }
 
@@ -208,13 +221,27 @@ mod tests {
     }
 
     #[test]
-    fn file_digest_of_one_chunk_is_the_contents_blake3() {
-        let mut one = FileDigest::default();
-        assert_eq!(one.finish(), Digest::of(b""));
-        one.push(Digest::of(b"hello"));
-        assert_eq!(one.finish(), Digest::of(b"hello"));
-        one.push(Digest::of(b"world"));
-        assert_ne!(one.finish(), Digest::of(b"hello"));
+    fn a_file_has_one_digest_however_it_is_cut() {
+        let bytes: Vec<u8> = (0..700_000u32).map(|at| (at.wrapping_mul(at) >> 7) as u8).collect();
+        for chunk in [64 << 10, 128 << 10, 320 << 10, 1 << 20] {
+            let mut digest = FileDigest::default();
+            bytes.chunks(chunk).for_each(|chunk| digest.push(&SegmentHashes::of(chunk)));
+            assert_eq!(digest.finish(), Digest::of(&bytes), "{chunk}");
+        }
+        let mut digest = FileDigest::default();
+        let (front, tail) = bytes.split_at(256 << 10);
+        digest.push(&SegmentHashes::of(front));
+        tail.chunks(999).for_each(|piece| digest.update(piece));
+        assert_eq!(digest.finish(), Digest::of(&bytes));
+        assert_eq!(FileDigest::default().finish(), Digest::of(b""));
+    }
+
+    #[test]
+    fn a_digest_of_one_segment_is_its_blake3() {
+        for len in [0, 1, 65_536] {
+            let bytes = vec![7; len];
+            assert_eq!(Digest::of(&bytes).0, *blake3::hash(&bytes).as_bytes());
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! than their group's longest, and those a short group lacks, count as continued with zeros,
 //! which are never stored.
 
+use crate::merkle::SEGMENT;
 use rusty_erasure::compat::reed_solomon_erasure_matrix;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -20,6 +21,9 @@ pub const MAX_DATA: u8 = 16;
 pub const MAX_PARITY: u8 = 8;
 /// The shortest chunk that a short group is cut into: below, a chunk costs more than it spreads.
 pub const MIN_SHARD: u32 = 4096;
+/// From here on chunks of a short group are whole segments: that costs little, and their hashes are then those
+/// of the file's segments, which are hashed once.
+const WHOLE_SEGMENTS: u64 = 16 * SEGMENT as u64;
 /// Bytes coded at a time, so that all pieces of a group stay in the cache.
 const PIECE: usize = 32 << 10;
 
@@ -68,8 +72,9 @@ impl Ec {
         if left >= u64::from(chunk) * self.data() as u64 {
             return chunk;
         }
-        let even = left.div_ceil(self.data() as u64).next_multiple_of(64) as u32;
-        even.max(MIN_SHARD).min(chunk)
+        let even = left.div_ceil(self.data() as u64);
+        let unit = if even >= WHOLE_SEGMENTS { SEGMENT.into() } else { 64 };
+        (even.next_multiple_of(unit) as u32).max(MIN_SHARD).min(chunk)
     }
 
     /// The groups of a file of `chunks` data chunks, as ranges of them.

@@ -13,6 +13,7 @@ pub mod erasure;
 pub mod ids;
 pub mod load;
 pub mod matching;
+pub mod merkle;
 pub mod pace;
 pub mod path;
 pub mod placement;

@@ -4,18 +4,25 @@
 //! rewritten. Layout of a page, little-endian:
 //!
 //! ```text
-//! "PLR1"  u8 flags (1: entries carry a plaintext digest)  u8 0  u16 entries
+//! "PLR2"  u8 flags (1: entries carry a plaintext digest)  u8 0  u16 entries
 //! entry:  name 32 B   u32 plaintext length   [plaintext digest 32 B]
+//! check:  16 B
 //! ```
-//! In a plain space the stored bytes are the plaintext, so the name is the digest.
+//! In a plain space the stored bytes are the plaintext, so the name is the digest. The check is BLAKE3
+//! in key-derivation mode over the file's digest, the page's number and everything before it, so that no
+//! page is taken for one of another file, or for another one of its own (promise D4).
 
-use crate::chunk::{ChunkName, Digest, MAX_CHUNK, SEAL_OVERHEAD};
+use crate::chunk::{ChunkName, Digest, MAX_CHUNK, SEAL_OVERHEAD, sealed_len};
+use crate::merkle::SEGMENT;
+use std::ops::Range;
 
 /// Entries in a full page: large enough to amortise a row, small enough to read one alone.
 pub const PAGE_ENTRIES: usize = 1024;
 
-const MAGIC: &[u8; 4] = b"PLR1";
+const MAGIC: &[u8; 4] = b"PLR2";
 const HEADER: usize = 8;
+const CHECK: usize = 16;
+const CONTEXT: &str = "potluck 2026-11 recipe page";
 const WITH_DIGEST: u8 = 1;
 
 /// One chunk of a file.
@@ -34,7 +41,19 @@ pub struct Entry {
 impl Entry {
     /// Bytes a donor stores for this chunk.
     pub fn stored_len(&self) -> u32 {
-        self.len + if self.sealed { SEAL_OVERHEAD } else { 0 }
+        if self.sealed { sealed_len(self.len) } else { self.len }
+    }
+
+    /// How many segments it has.
+    pub fn segments(&self) -> u32 {
+        self.len.div_ceil(SEGMENT)
+    }
+
+    /// The stored bytes of some of its segments.
+    pub fn stored_range(&self, segments: &Range<u32>) -> Range<u32> {
+        let stride = SEGMENT + if self.sealed { SEAL_OVERHEAD } else { 0 };
+        let at = |segment: u32| segment.saturating_mul(stride).min(self.stored_len());
+        at(segments.start)..at(segments.end)
     }
 }
 
@@ -43,12 +62,16 @@ impl Entry {
 #[error("damaged recipe page: {0}")]
 pub struct BadPage(&'static str);
 
-/// Packs up to [`PAGE_ENTRIES`] entries of one file; all sealed or none.
-pub fn pack(entries: &[Entry]) -> Vec<u8> {
-    assert!(entries.len() <= PAGE_ENTRIES, "a page holds at most {PAGE_ENTRIES} entries");
+/// Packs the recipe of the file with this digest; all entries are sealed or none.
+pub fn pack(digest: &Digest, entries: &[Entry]) -> Vec<Vec<u8>> {
+    let pages = entries.chunks(PAGE_ENTRIES).enumerate();
+    pages.map(|(number, entries)| pack_page(digest, number, entries)).collect()
+}
+
+fn pack_page(digest: &Digest, number: usize, entries: &[Entry]) -> Vec<u8> {
     let sealed = entries.first().is_some_and(|entry| entry.sealed);
     let size = if sealed { 68 } else { 36 };
-    let mut page = Vec::with_capacity(HEADER + size * entries.len());
+    let mut page = Vec::with_capacity(HEADER + size * entries.len() + CHECK);
     page.extend_from_slice(MAGIC);
     page.push(if sealed { WITH_DIGEST } else { 0 });
     page.push(0);
@@ -61,11 +84,37 @@ pub fn pack(entries: &[Entry]) -> Vec<u8> {
             page.extend_from_slice(&entry.digest.0);
         }
     }
+    let check = check(digest, number, &page);
+    page.extend_from_slice(&check);
     page
 }
 
-/// Reads a page; any byte string gives entries or an error.
-pub fn unpack(page: &[u8]) -> Result<Vec<Entry>, BadPage> {
+fn check(digest: &Digest, number: usize, page: &[u8]) -> [u8; CHECK] {
+    let mut hasher = blake3::Hasher::new_derive_key(CONTEXT);
+    hasher.update(&digest.0).update(&(number as u64).to_le_bytes()).update(page);
+    let mut check = [0; CHECK];
+    hasher.finalize_xof().fill(&mut check);
+    check
+}
+
+/// Reads the recipe of the file with this digest; any byte strings give its entries or an error. That no
+/// page lacks at the end is for the file's size to say.
+pub fn unpack<'a>(
+    digest: &Digest,
+    pages: impl IntoIterator<Item = &'a [u8]>,
+) -> Result<Vec<Entry>, BadPage> {
+    let mut entries = Vec::new();
+    for (number, page) in pages.into_iter().enumerate() {
+        entries.extend(unpack_page(page)?);
+        if page.last_chunk() != Some(&check(digest, number, &page[..page.len() - CHECK])) {
+            return Err(BadPage("it is not this page of this file"));
+        }
+    }
+    Ok(entries)
+}
+
+/// Reads a page whatever its file is; any byte string gives entries or an error.
+pub fn unpack_page(page: &[u8]) -> Result<Vec<Entry>, BadPage> {
     let (header, body) = page.split_at_checked(HEADER).ok_or(BadPage("too short"))?;
     if &header[..4] != MAGIC {
         return Err(BadPage("unknown format"));
@@ -77,11 +126,12 @@ pub fn unpack(page: &[u8]) -> Result<Vec<Entry>, BadPage> {
     };
     let count = u16::from_le_bytes([header[6], header[7]]) as usize;
     let size = if sealed { 68 } else { 36 };
-    if count > PAGE_ENTRIES || body.len() != count * size {
+    if count == 0 || count > PAGE_ENTRIES || body.len() != count * size + CHECK {
         return Err(BadPage("wrong length"));
     }
     let array = |bytes: &[u8]| <[u8; 32]>::try_from(bytes).expect("32 bytes");
-    body.chunks_exact(size)
+    body[..count * size]
+        .chunks_exact(size)
         .map(|bytes| {
             let name = array(&bytes[..32]);
             let len = u32::from_le_bytes(bytes[32..36].try_into().expect("4 bytes"));

@@ -2,13 +2,17 @@
 //!
 //! AES-256-GCM with a key of its own for every plaintext, derived from the space key and the
 //! plaintext's digest. Equal plaintext in one space therefore seals to equal bytes,
-//! and dedups; across spaces nothing can be compared. A key seals exactly one plaintext, so the
-//! nonce may be constant.
+//! and dedups; across spaces nothing can be compared. Each segment of 64 KiB is sealed by itself, so that
+//! it opens alone. A key seals exactly one plaintext, so the nonce may follow from the segment's number and
+//! from whether it is the last, which authenticates both: segments cannot change places, and a chunk
+//! cannot be cut (the STREAM construction: Hoang, Reyhanitabar, Rogaway, Vizár 2015, section 6).
 
 use crate::chunk::{Digest, SEAL_OVERHEAD};
 use crate::entropy::Entropy;
+use crate::merkle::SEGMENT;
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 
 /// What bytes are sealed as; authenticated with them, so that one cannot be passed off as the
 /// other (promise I3).
@@ -78,21 +82,41 @@ impl SpaceKey {
         LessSafeKey::new(key)
     }
 
-    /// Seals `plain`, whose digest is `digest`, in place; grows it by [`SEAL_OVERHEAD`].
+    /// Seals `plain`, whose digest is `digest`, in place; every segment grows by [`SEAL_OVERHEAD`].
     pub fn seal(&self, meaning: Meaning, digest: &Digest, plain: &mut Vec<u8>) {
-        debug_assert_eq!(AES_256_GCM.tag_len(), SEAL_OVERHEAD as usize);
-        self.key_for(digest)
-            .seal_in_place_append_tag(
-                Nonce::assume_unique_for_key([0; 12]),
-                Aad::from(meaning.label()),
-                plain,
-            )
-            .expect("a chunk is far below the 64 GiB that GCM can seal");
+        let count = plain.len().div_ceil(SEGMENT_LEN) as u32;
+        self.seal_part(meaning, digest, &(0..count), count, plain);
+    }
+
+    /// Seals segments `part` of the `count` of a plaintext in place.
+    pub fn seal_part(
+        &self,
+        meaning: Meaning,
+        digest: &Digest,
+        part: &Range<u32>,
+        count: u32,
+        bytes: &mut Vec<u8>,
+    ) {
+        let key = self.key_for(digest);
+        let mut end = bytes.len();
+        bytes.resize(end + part.len() * TAG, 0);
+        // From the last to the first, since each makes room for the tags of those before it.
+        for (at, number) in part.clone().enumerate().rev() {
+            let (plain, sealed) = (at * SEGMENT_LEN, at * SEALED_SEGMENT);
+            let len = end - plain;
+            bytes.copy_within(plain..end, sealed);
+            let (body, after) = bytes[sealed..].split_at_mut(len);
+            let tag = key
+                .seal_in_place_separate_tag(nonce(number, count), Aad::from(meaning.label()), body)
+                .expect("a segment is far below the 64 GiB that GCM can seal");
+            after[..TAG].copy_from_slice(tag.as_ref());
+            end = plain;
+        }
     }
 
     /// Opens `sealed` in place and truncates it to the plaintext.
     ///
-    /// The tag proves that a holder of the space key sealed exactly these bytes for this digest
+    /// The tags prove that a holder of the space key sealed exactly these bytes for this digest
     /// and meaning.
     pub fn open(
         &self,
@@ -100,18 +124,53 @@ impl SpaceKey {
         digest: &Digest,
         sealed: &mut Vec<u8>,
     ) -> Result<(), NotSealedHere> {
-        let len = self
-            .key_for(digest)
-            .open_in_place(
-                Nonce::assume_unique_for_key([0; 12]),
-                Aad::from(meaning.label()),
-                sealed,
-            )
-            .map_err(|_| NotSealedHere)?
-            .len();
-        sealed.truncate(len);
+        let count = sealed.len().div_ceil(SEALED_SEGMENT) as u32;
+        self.open_part(meaning, digest, &(0..count), count, sealed)
+    }
+
+    /// Opens segments `part` of the `count` of a plaintext in place; proves as much of them as
+    /// [`SpaceKey::open`] of the whole.
+    pub fn open_part(
+        &self,
+        meaning: Meaning,
+        digest: &Digest,
+        part: &Range<u32>,
+        count: u32,
+        bytes: &mut Vec<u8>,
+    ) -> Result<(), NotSealedHere> {
+        let key = self.key_for(digest);
+        if bytes.len().div_ceil(SEALED_SEGMENT) != part.len() {
+            return Err(NotSealedHere);
+        }
+        let mut opened = 0;
+        for (at, number) in part.clone().enumerate() {
+            let sealed = at * SEALED_SEGMENT..bytes.len().min((at + 1) * SEALED_SEGMENT);
+            let len = key
+                .open_in_place(
+                    nonce(number, count),
+                    Aad::from(meaning.label()),
+                    &mut bytes[sealed.clone()],
+                )
+                .map_err(|_| NotSealedHere)?
+                .len();
+            bytes.copy_within(sealed.start..sealed.start + len, opened);
+            opened += len;
+        }
+        bytes.truncate(opened);
         Ok(())
     }
+}
+
+const SEGMENT_LEN: usize = SEGMENT as usize;
+const TAG: usize = SEAL_OVERHEAD as usize;
+const SEALED_SEGMENT: usize = SEGMENT_LEN + TAG;
+
+/// The nonce of segment `number` of `count`: zeros, the number (big-endian), and 1 for the last.
+fn nonce(number: u32, count: u32) -> Nonce {
+    let mut nonce = [0; 12];
+    nonce[7..11].copy_from_slice(&number.to_be_bytes());
+    nonce[11] = u8::from(number + 1 == count);
+    Nonce::assume_unique_for_key(nonce)
 }
 
 /// What a record of the pool's own is; authenticated with it (promise I3).
@@ -260,6 +319,36 @@ mod tests {
         key.seal(Meaning::Chunk, &digest, &mut again);
         assert_eq!(again, sealed, "equal plaintext dedups");
     }
+
+    #[test]
+    fn sealed_segments_open_alone_and_only_in_their_place() {
+        let key = SpaceKey::generate(&SeededEntropy::new(3));
+        let plain: Vec<u8> = (0..200_000u32).map(|at| (at >> 3) as u8).collect();
+        let digest = Digest::of(&plain);
+        let mut sealed = plain.clone();
+        key.seal(Meaning::Chunk, &digest, &mut sealed);
+        assert_eq!(sealed.len() as u32, crate::chunk::sealed_len(200_000));
+        let open = |part: Range<u32>, count, mut bytes: Vec<u8>| {
+            key.open_part(Meaning::Chunk, &digest, &part, count, &mut bytes).map(|()| bytes)
+        };
+        for (first, last) in [(0, 0), (1, 2), (0, 3), (3, 3)] {
+            let bytes = |segment: usize, of: &[u8]| {
+                of.chunks(segment).skip(first).take(last - first + 1).collect::<Vec<_>>().concat()
+            };
+            let part = first as u32..last as u32 + 1;
+            let stored = bytes(SEALED_SEGMENT, &sealed);
+            assert_eq!(open(part.clone(), 4, stored.clone()), Ok(bytes(SEGMENT_LEN, &plain)));
+            let mut again = bytes(SEGMENT_LEN, &plain);
+            key.seal_part(Meaning::Chunk, &digest, &part, 4, &mut again);
+            assert!(again == stored);
+            assert!(open(part.start + 1..part.end + 1, 5, stored.clone()).is_err(), "moved");
+            let count = if last == 3 { 5 } else { part.end };
+            assert!(open(part, count, stored).is_err(), "another one is said to be the last");
+        }
+        let mut cut = sealed[..2 * SEALED_SEGMENT].to_vec();
+        assert!(key.open(Meaning::Chunk, &digest, &mut cut).is_err(), "cut between segments");
+    }
+
     #[test]
     fn i3_a_record_opens_only_as_what_it_is() {
         let entropy: &dyn Entropy = &SeededEntropy::new(2);

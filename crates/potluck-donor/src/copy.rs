@@ -4,7 +4,7 @@
 
 use crate::fault::{Fault, not_placed};
 use crate::service::Service;
-use crate::store::{Origin, TRAILER};
+use crate::store::Origin;
 use potluck_core::chunk::{ChunkKind, ChunkName, Verifier};
 use potluck_core::policy::AckLevel;
 use potluck_wire::bulk::PIECE;
@@ -66,7 +66,7 @@ async fn copy_from(service: &Service, wanted: &NewCopy, source: &Source) -> Resu
     // The room first: what is not going to be kept is not worth anybody's bytes.
     let mut incoming = service.store.accept(chunk, len)?;
     let mut fetch = service.peer_connections.fetch(&service.env, source, chunk, len).await?;
-    let mut piece = vec![0; PIECE.min(len as usize) + TRAILER];
+    let mut piece = vec![0; PIECE.min(len as usize) + incoming.tail_len()];
     let mut left = len as usize;
     while left > PIECE {
         left -= fetch.next(&mut piece[..PIECE]).await?;
@@ -74,7 +74,7 @@ async fn copy_from(service: &Service, wanted: &NewCopy, source: &Source) -> Resu
     }
     fetch.next(&mut piece[..left]).await?;
     fetch.done();
-    let last = &mut piece[..left + TRAILER];
+    let last = &mut piece[..left + incoming.tail_len()];
     let placed = incoming.place(last, Origin::task(kind), ack);
     placed.map(drop).map_err(|why| not_placed(why, Some(source.donor)))
 }
@@ -97,7 +97,7 @@ pub(crate) async fn probe(
             }
         }
         fetch.done();
-        verifier.finish().map_err(|_| Fault::of(source.donor, TaskFault::SourceWrong))
+        verifier.finish().map(drop).map_err(|_| Fault::of(source.donor, TaskFault::SourceWrong))
     };
     let late = Fault::of(source.donor, TaskFault::SourceAway);
     tokio::time::timeout(deadline(len), probing).await.unwrap_or(Err(late))

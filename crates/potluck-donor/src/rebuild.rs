@@ -6,7 +6,7 @@ use crate::copy::{NewCopy, deadline};
 use crate::fault::{Fault, not_placed};
 use crate::peer_connections::Fetch;
 use crate::service::Service;
-use crate::store::{Incoming, Origin, TRAILER};
+use crate::store::{Incoming, Origin};
 use potluck_core::chunk::{ChunkKind, ChunkName, Verifier};
 use potluck_core::erasure::{Codec, Ec};
 use potluck_core::policy::AckLevel;
@@ -224,7 +224,8 @@ async fn encode_from(
 }
 
 fn place(incoming: Incoming<'_>, kind: ChunkKind, ack: AckLevel) -> Result<ChunkName, Fault> {
-    let placed = incoming.place(&mut [0; TRAILER], Origin::task(kind), ack);
+    let mut tail = vec![0; incoming.tail_len()];
+    let placed = incoming.place(&mut tail, Origin::task(kind), ack);
     placed.map_err(|why| not_placed(why, None))
 }
 
@@ -264,7 +265,7 @@ fn close(streams: Vec<Stream<'_>>) -> Result<(), Failed> {
     for Stream { shard, fetch, verifier, .. } in streams {
         let donor = fetch.donor();
         fetch.done();
-        verifier.finish().map_err(|_| Failed {
+        verifier.finish().map(drop).map_err(|_| Failed {
             position: shard.position,
             fault: Fault::of(donor, TaskFault::SourceWrong),
         })?;

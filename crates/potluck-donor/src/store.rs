@@ -3,7 +3,7 @@
 //! # On disk, format 1
 //! ```text
 //! DIR/potluck-store.json   what makes the directory a store: {"format": 1, "store": "<32 hex>"}
-//! DIR/chunks/aa/<name>     a chunk: its stored bytes, then a trailer of 64 bytes
+//! DIR/chunks/aa/<name>     a chunk: its stored bytes, 32 for the hash of each segment, a trailer of 64
 //! DIR/temp/                chunks on their way in; emptied at every start
 //! DIR/quarantine/          what was no chunk, or no longer the chunk it should be; never served.
 //!                          Removed when the owner needs the room, or there is too much of it
@@ -12,7 +12,7 @@
 //! directories are made with the store, so that storing a chunk never has to make one durable.
 //! Directories are 0700, files 0600. A chunk file is complete or not there: it is written in `temp`,
 //! synced if the writer asked for ack level *disk*, renamed, and then its directory is synced.
-//! The trailer is described at `trailer::Trailer`. A chunk's length is its file's less the trailer.
+//! The trailer is described at `trailer::Trailer`. A chunk's length follows from its file's (docs/format/chunk.md).
 //!
 //! The directory is locked (`flock`) while a donor runs and it is there. The marker is written
 //! before anything else and never again; the donor's own state remembers its id. A directory that
@@ -39,7 +39,7 @@ pub(crate) use layout::{Layout, chunk_of};
 pub(crate) use marker::{Claim, ClaimRequest, KnownStore, StoreId, claim, make_dirs};
 pub use marker::{Claiming, Owner, StoreError};
 pub use removal::{Removed, remove, stored_chunks};
-pub(crate) use trailer::{Origin, TRAILER, file_len, stored_len};
+pub(crate) use trailer::{Origin, TRAILER, file_len, stored_len, tail_len};
 pub(crate) use usage::{Usage, taken};
 pub(crate) use verify::CopyHealth;
 
@@ -234,7 +234,8 @@ impl Store {
     pub(crate) fn well_formed(&self, name: &ChunkName, len: u32) -> Option<Box<dyn OldFile>> {
         let file = self.disk.open(&self.layout.chunk(name)).ok()?;
         let mut end = [0; TRAILER];
-        if file.len() != file_len(len) || read_exact_at(&*file, &mut end, len.into()).is_err() {
+        let at = file_len(len) - TRAILER as u64;
+        if file.len() != file_len(len) || read_exact_at(&*file, &mut end, at).is_err() {
             return None;
         }
         Trailer::decode(&end).filter(|trailer| trailer.is_of(name, len)).map(|_| file)
@@ -244,7 +245,7 @@ impl Store {
     pub fn kind(&self, holding: &Holding) -> Option<ChunkKind> {
         let file = self.disk.open(&self.layout.chunk(&holding.name)).ok()?;
         let mut end = [0; TRAILER];
-        read_exact_at(&*file, &mut end, holding.len.into()).ok()?;
+        read_exact_at(&*file, &mut end, file_len(holding.len) - TRAILER as u64).ok()?;
         let trailer = Trailer::decode(&end);
         Some(trailer.filter(|trailer| trailer.is_of(&holding.name, holding.len))?.origin.kind)
     }

@@ -24,7 +24,7 @@ use drain::Base;
 use potluck_core::chunk::{ChunkKind, ChunkName, Digest};
 use potluck_core::ids::Epoch;
 use potluck_core::path::PoolPath;
-use potluck_core::recipe::{self, Entry};
+use potluck_core::recipe::Entry;
 use potluck_core::seal::{RecordKind, RecoveryKey};
 use potluck_wire::identity::fingerprint;
 use rusqlite::Connection;
@@ -238,9 +238,8 @@ impl<'s> Write<'s> {
         let entry = Entry { name, digest: Digest(name.0), len: record.len() as u32, sealed: false };
         let path =
             PoolPath::system(&[DIR, &format!("{sequence:020}")]).map_err(io::Error::other)?;
-        let pages = vec![recipe::pack(&[entry])];
         let copies = self.put.copies();
-        self.files.push(prepared(path, &[entry], pages, vec![chunk], copies, wall_ms));
+        self.files.push(prepared(path, entry.digest, &[entry], vec![chunk], copies, wall_ms));
         self.next += 1;
         self.position = Some(match self.position.take() {
             Some(position) => Position { sequence, last: name, epoch, attempt, ..position },

@@ -2,7 +2,7 @@
 
 use super::Pool;
 use super::parking::Parked;
-use potluck_core::chunk::{ChunkName, SEAL_OVERHEAD};
+use potluck_core::chunk::{ChunkName, sealed_len};
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, MemberId, SessionId, SpaceId};
 use potluck_core::placement::{self, Plan, Refusal, Request};
@@ -89,17 +89,14 @@ impl Ticketed {
 
 /// Stored bytes of one copy of `plain` bytes in full chunks, or at one position of their groups.
 fn stored(policy: &Policy, plain: u64) -> u64 {
-    let (chunk_size, seal) = (u64::from(policy.chunk_size), u64::from(seal(policy)));
-    let Some(ec) = policy.ec else {
-        let chunks = plain.div_ceil(chunk_size);
-        return plain.saturating_add(chunks.saturating_mul(seal));
-    };
     let (full, left) = (plain / group(policy), plain % group(policy));
-    let last = match left {
-        0 => 0,
-        left => u64::from(ec.shard_len(left, policy.chunk_size)) + seal,
+    let last = match (policy.ec, left) {
+        (_, 0) => 0,
+        (Some(ec), left) => ec.shard_len(left, policy.chunk_size),
+        (None, left) => left as u32,
     };
-    full.saturating_mul(chunk_size + seal).saturating_add(last)
+    let (chunk, last) = (stored_len(policy, policy.chunk_size), stored_len(policy, last));
+    full.saturating_mul(chunk.into()).saturating_add(last.into())
 }
 
 /// Plaintext bytes of a slot of the plan: a chunk, or the data of a group.
@@ -112,12 +109,13 @@ fn data_chunks(policy: &Policy) -> u64 {
     policy.ec.map_or(1, |ec| ec.data() as u64)
 }
 
-fn seal(policy: &Policy) -> u32 {
-    if policy.sealed { SEAL_OVERHEAD } else { 0 }
+/// Stored bytes of a chunk of `plain` bytes.
+fn stored_len(policy: &Policy, plain: u32) -> u32 {
+    if policy.sealed { sealed_len(plain) } else { plain }
 }
 
 fn no_plan(policy: &Policy) -> Plan {
-    let chunk_size = policy.chunk_size + seal(policy);
+    let chunk_size = stored_len(policy, policy.chunk_size);
     Plan { sections: Vec::new(), copies: policy.redundancy().donors(), chunk_size }
 }
 
@@ -217,7 +215,7 @@ impl Pool {
         let copies = policy.redundancy().donors();
         let request = Request {
             bytes,
-            chunk_size: policy.chunk_size + seal(policy),
+            chunk_size: stored_len(policy, policy.chunk_size),
             width: policy.stripe_width.max(copies),
             copies,
         };

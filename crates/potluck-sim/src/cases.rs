@@ -5,7 +5,7 @@ use crate::cast::{CLIENTS, DONORS, Who};
 use crate::content::{CHUNK, Content};
 use crate::disk::lies::Lie;
 use crate::disk::trouble::{Kind, Trouble};
-use crate::plan::{Event, Fault, Op, Plan, Step, cut_as, redundancy};
+use crate::plan::{Event, Fault, Op, Plan, Step, redundancy};
 use potluck_core::policy::{AckLevel, Redundancy};
 use potluck_wire::control::Condition;
 use std::time::Duration;
@@ -86,7 +86,7 @@ fn quiet(seed: u64, redundancy: Redundancy) -> Plan {
 }
 
 fn put(at: Duration, path: &str, number: u64, chunks: u64) -> Step {
-    let content = Content { number, len: chunks * u64::from(CHUNK), ec: None };
+    let content = Content { number, len: chunks * u64::from(CHUNK) };
     let files = vec![(path.to_owned(), content)];
     Step { at, op: Op::Put { files, condition: Condition::Always, known: true } }
 }
@@ -99,7 +99,6 @@ fn liar(seed: u64, redundancy: Redundancy, lie: Lie, liars: u8) -> Plan {
     let reads = ["own-0/0", "own-0/1"].map(|path| Op::Get(path.to_owned(), 0));
     let reads = reads.map(|op| Step { at: LIES_READ, op });
     plan.scripts[0] = writes.into_iter().chain(reads).collect();
-    cut_as(redundancy, &mut plan.scripts);
     plan.name_liars = true;
     plan.faults = (0..liars)
         .map(|donor| (donor + seed as u8) % DONORS)

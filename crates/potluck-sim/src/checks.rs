@@ -49,10 +49,8 @@ impl World {
         let at = board.curtain.map_or(Duration::ZERO, |begun| self.now().saturating_sub(begun));
         let paths = board.history.paths();
         for client in 0..CLIENTS {
-            let files = vec![(
-                format!("own-{client}/last"),
-                Content { number: 1000, len: 500_000, ec: board.ec },
-            )];
+            let files =
+                vec![(format!("own-{client}/last"), Content { number: 1000, len: 500_000 })];
             let write = Op::Put { files, condition: Condition::Always, known: true };
             let lists = DIRS.iter().map(|dir| Op::List((*dir).to_owned()));
             let reads = paths.iter().map(|path| Op::Get(path.clone(), 0));

@@ -3,7 +3,6 @@
 
 use crate::cast::Who;
 use crate::content::Content;
-use crate::content::digest;
 use crate::history::{Fate, WriteId};
 use crate::host::Host;
 use crate::plan::Op;
@@ -14,9 +13,8 @@ use potluck_client::progress::Quiet;
 use potluck_client::put::{PutOptions, PutReport, put};
 use potluck_client::source::{Input, Item, Items};
 use potluck_core::chunk::{ChunkName, Digest};
-use potluck_core::erasure::Ec;
 use potluck_core::path::PoolPath;
-use potluck_core::recipe::unpack;
+use potluck_core::recipe::unpack_page;
 use potluck_wire::control::{Condition, EntryKind, List, Remove};
 use potluck_wire::error::{ErrorKind, Failure};
 use std::collections::BTreeMap;
@@ -64,10 +62,6 @@ fn relative(path: &PoolPath) -> String {
 impl Actor {
     fn now(&self) -> Duration {
         self.stage.trace.now()
-    }
-
-    fn ec(&self) -> Option<Ec> {
-        self.stage.board().ec
     }
 
     fn say(&self, what: impl std::fmt::Display) {
@@ -238,7 +232,7 @@ impl Actor {
         match read {
             Ok(report) => {
                 let bytes = std::mem::take(&mut *out.0.lock().expect("no holder panics"));
-                let (len, hash) = (bytes.len(), digest(&bytes, self.ec()));
+                let (len, hash) = (bytes.len(), Digest::of(&bytes));
                 self.say(format_args!("read {len} bytes {hash:?}, {} failovers", report.failovers));
                 self.saw_bytes(path, from, &bytes, begun);
             }
@@ -262,7 +256,7 @@ impl Actor {
 
     fn saw_bytes(&self, path: &str, from: u64, bytes: &[u8], begun: Duration) {
         if from == 0 {
-            return self.saw(path, Some(digest(bytes, self.ec())), begun);
+            return self.saw(path, Some(Digest::of(bytes)), begun);
         }
         let possible = self.stage.board().history.possible(path, begun, self.now());
         let fits = |content: &Content| {
@@ -285,8 +279,10 @@ impl Actor {
             Ok(opened) => {
                 let mut board = self.stage.board();
                 for file in &opened.files {
-                    let entries =
-                        file.pages.iter().flat_map(|page| unpack(&page.0).expect("read before"));
+                    let entries = file
+                        .pages
+                        .iter()
+                        .flat_map(|page| unpack_page(&page.0).expect("read before"));
                     let data: Vec<ChunkName> = entries.map(|entry| entry.name).collect();
                     if let Some(ec) = file.ec {
                         let parity = file.parity.0.chunks(ec.parity());

@@ -157,8 +157,7 @@ impl Plan {
         let skews = Who::mortals().map(skew).collect();
         let victim = draw.below(DONORS.into()) as u8;
         let redundancy = redundancy(draw.pick(&REDUNDANCIES));
-        let mut scripts = scripts(&Draw::new(seed, "scripts"));
-        cut_as(redundancy, &mut scripts);
+        let scripts = scripts(&Draw::new(seed, "scripts"));
         Self {
             seed,
             tick,
@@ -183,21 +182,6 @@ pub fn redundancy(text: &str) -> Redundancy {
     match text.parse() {
         Ok(copies) => Redundancy::Copies(copies),
         Err(_) => Redundancy::Ec(text.parse().expect("an erasure code")),
-    }
-}
-
-/// Everything in `scripts` is written to a space of this redundancy.
-pub fn cut_as(redundancy: Redundancy, scripts: &mut [Vec<Step>]) {
-    let code = match redundancy {
-        Redundancy::Copies(_) => None,
-        Redundancy::Ec(ec) => Some(ec),
-    };
-    for step in scripts.iter_mut().flatten() {
-        match &mut step.op {
-            Op::Put { files, .. } => files.iter_mut().for_each(|(_, content)| content.ec = code),
-            Op::Torn(_, content) => content.ec = code,
-            Op::Get(..) | Op::Remove(_) | Op::List(_) | Op::Recipe(_) => {}
-        }
     }
 }
 
@@ -272,7 +256,7 @@ fn content(draw: &Draw) -> Content {
         2..7 => draw.between(1, 6 * chunk),
         _ => draw.between(1, 32 * chunk),
     };
-    Content { number: draw.below(NUMBERS), len, ec: None }
+    Content { number: draw.below(NUMBERS), len }
 }
 
 // ---- what goes wrong

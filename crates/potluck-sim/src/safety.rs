@@ -4,6 +4,7 @@
 use crate::cast::Who;
 use crate::world::{LENT, World};
 use potluck_core::chunk::ChunkName;
+use potluck_core::merkle::SEGMENT;
 use potluck_core::policy::Redundancy;
 use potluck_wire::control::{PoolStatus, SpaceHealth};
 use std::collections::{BTreeMap, BTreeSet};
@@ -83,8 +84,7 @@ impl World {
         for (number, drive) in (0..).zip(&self.drives) {
             for (path, file) in drive.files(&Path::new(LENT).join("chunks")) {
                 let name = path.file_name().and_then(|name| name.to_str()?.parse().ok());
-                // The chunk, then a trailer of 64 bytes.
-                let chunk = file.split_last_chunk::<64>().map(|(chunk, _)| ChunkName::of(chunk));
+                let chunk = chunk_in(&file).map(ChunkName::of);
                 if let Some(name) = name.filter(|_| name == chunk) {
                     holders.entry(name).or_default().insert(Who::Donor(number));
                 }
@@ -92,6 +92,13 @@ impl World {
         }
         holders
     }
+}
+
+/// The chunk of a chunk file, which ends in the hashes of the chunk's segments and a trailer.
+fn chunk_in(file: &[u8]) -> Option<&[u8]> {
+    let (front, _) = file.split_last_chunk::<64>()?;
+    let segments = front.len().div_ceil(SEGMENT as usize + 32);
+    front.get(..front.len().checked_sub(32 * segments)?)
 }
 
 /// Whether every shard can be had from another donor: a matching of all shards.

@@ -8,7 +8,6 @@ use crate::host::Invitations;
 use crate::plan::{Op, Step};
 use crate::trace::Trace;
 use potluck_core::chunk::ChunkName;
-use potluck_core::erasure::Ec;
 use potluck_core::ids::DonorId;
 use potluck_wire::control::PoolStatus;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -52,8 +51,6 @@ pub struct Board {
     pub named: BTreeSet<String>,
     /// Whether donors whose reads lie must be named before they stop.
     pub name_liars: bool,
-    /// The erasure code of the space, if any.
-    pub ec: Option<Ec>,
     /// Broken promises.
     pub broken: Vec<String>,
 }

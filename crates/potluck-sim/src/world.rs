@@ -12,7 +12,6 @@ use crate::stage::Stage;
 use potluck_core::budget::{KeepFree, Limits};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::DonorId;
-use potluck_core::policy::Redundancy;
 use potluck_donor::{Claiming, Donor, DonorConfig, Lender, Owner};
 use potluck_manager::{Manager, ManagerConfig};
 use std::collections::BTreeMap;
@@ -71,10 +70,6 @@ impl World {
         stage.board().health.tolerates = plan.redundancy.tolerates() as usize;
         stage.board().health.needs = plan.redundancy.donors() as usize;
         stage.board().name_liars = plan.name_liars;
-        stage.board().ec = match plan.redundancy {
-            Redundancy::Copies(_) => None,
-            Redundancy::Ec(ec) => Some(ec),
-        };
         let host = |(who, skew): &(Who, i64)| {
             (*who, Host::new(*who, plan.seed, *skew, stage.trace.clone()))
         };

@@ -13,7 +13,7 @@ mod services;
 
 pub use daemons::{Demo, Lend, Manager, ManagerOptions, Set, Up};
 pub use donors::{Away, Drain, GiveBack, GiveBackPace, NodeAway, NodeName, NodeRemove, Nodes};
-pub use files::{Cat, Cp, Ls, Mkdir, Mv, PathArgs, Rm, Stat, Tree};
+pub use files::{Cat, Cp, Hash, Ls, Mkdir, Mv, PathArgs, Rm, Stat, Tree};
 pub use keyed::Given;
 pub use manuals::{Completion, Man};
 pub use members::{
@@ -151,6 +151,11 @@ pub enum Command {
         after_help = "Examples:\n  potluck cat pot://lab/notes.txt\n  potluck cat pot://lab/part-1 pot://lab/part-2 > whole\n  potluck cat pot://lab/big.bin --range 0-1023      (the first KiB)\n  potluck cat pot://lab/run.log --range -4096       (the last 4 KiB)"
     )]
     Cat(Cat),
+    /// Print the digests of local files, by which `stat` knows them in a pool
+    #[command(
+        after_help = "Examples:\n  potluck hash era5.nc\n  tar c data | potluck hash -\n\nThe digest depends on a file's bytes alone: not on how a space cuts, seals or encodes them. Up to 64 KiB it is\nthat of `b3sum`."
+    )]
+    Hash(Hash),
     /// Move or rename a file or directory inside a space
     #[command(
         after_help = "Examples:\n  potluck mv pot://lab/tmp/run7 pot://lab/runs/      (becomes runs/run7)\n  potluck mv pot://lab/tmp/run7 pot://lab/runs/best  (becomes runs/best)\n\nA file goes into a directory that is there; a directory only with / at the end of the target. On a\nterminal it asks before a file is replaced, elsewhere it refuses without -y."

@@ -38,6 +38,7 @@ fn main() -> ExitCode {
     match &args.command {
         Command::Completion(args) => return end(cmd::completion::run(args), &output),
         Command::Man(args) => return end(cmd::man::run(args, &output), &output),
+        Command::Hash(args) => return end(cmd::hash::run(args, &output), &output),
         _ => {}
     }
     let settings = match command_settings::Settings::resolve(&args.global) {

@@ -153,7 +153,7 @@ impl<R: AsyncRead + AsyncWrite + Send + Unpin> Incoming<R> {
             key.open(Meaning::Chunk, digest, buffer.bytes_mut()).ok()
         };
         Ok(match verifier {
-            Some(verifier) => verifier.finish().ok(),
+            Some(verifier) => verifier.finish().ok().map(drop),
             None => wanted.seal.as_ref().and_then(by_seal),
         })
     }

@@ -1,5 +1,5 @@
 use super::*;
-use potluck_core::chunk::SEAL_OVERHEAD;
+use potluck_core::chunk::sealed_len;
 use potluck_core::ids::VersionId;
 use potluck_wire::packed::{Blob, Packed};
 
@@ -8,7 +8,7 @@ fn nothing() -> OpenFile {
         path: "f".into(),
         version: VersionId(1),
         size: 0,
-        digest: FileDigest::default().finish(),
+        digest: Digest::of(b""),
         mtime_ms: 0,
         executable: false,
         inline: None,
@@ -29,12 +29,11 @@ fn opened(lens: &[u32], sealed: bool) -> OpenFile {
         Entry { name, digest, len: *len, sealed }
     };
     let entries: Vec<_> = lens.iter().enumerate().map(entry).collect();
-    let mut digest = FileDigest::default();
-    entries.iter().for_each(|entry| digest.push(entry.digest));
+    let digest = Digest([7; 32]);
     OpenFile {
         size: lens.iter().copied().map(u64::from).sum(),
-        digest: digest.finish(),
-        pages: vec![Blob(recipe::pack(&entries))],
+        digest,
+        pages: recipe::pack(&digest, &entries).into_iter().map(Blob).collect(),
         ..nothing()
     }
 }
@@ -50,11 +49,9 @@ fn i1_sealed_bytes_are_never_taken_for_content_nor_plain_ones_in_a_sealed_space(
     }
     // The same of what lives in the catalog.
     let content = b"a few bytes".to_vec();
-    let mut digest = FileDigest::default();
-    digest.push(Digest::of(&content));
     let plain = OpenFile {
         size: content.len() as u64,
-        digest: digest.finish(),
+        digest: Digest::of(&content),
         inline: Some(Blob(content.clone())),
         ..nothing()
     };
@@ -70,7 +67,7 @@ fn i1_sealed_bytes_are_never_taken_for_content_nor_plain_ones_in_a_sealed_space(
 #[test]
 fn what_a_read_takes_is_a_chunk_or_a_group_however_large_the_file() {
     let file = opened(&[4 << 20, 4 << 20, 1000], true);
-    let stored = ((4 << 20) + SEAL_OVERHEAD) as usize;
+    let stored = sealed_len(4 << 20) as usize;
     assert_eq!(largest_unit(&file), stored);
     let coded = OpenFile { ec: Some("4+2".parse().expect("a code")), ..file };
     assert_eq!(largest_unit(&coded), 6 * stored);

@@ -2,8 +2,9 @@
 
 use super::{Current, CutError};
 use crate::buffer::{Buffer, Claim};
-use potluck_core::chunk::{ChunkHasher, ChunkName, Digest};
+use potluck_core::chunk::{ChunkHasher, ChunkName, FileDigest};
 use potluck_core::erasure::{Codec, Ec};
+use potluck_core::merkle::{SEGMENT, SegmentHashes};
 use potluck_core::recipe::Entry;
 use std::io;
 
@@ -82,7 +83,18 @@ impl Grouping {
     }
 }
 
-/// Reads the next group's data chunks with their digests; none at the end of the input.
+/// Adds a group's plaintext to the digest of its file. Where its chunks are no whole segments, which is so
+/// for at most a megabyte of each at the end of a file, it is hashed once more for that.
+pub fn add_to_digest(digest: &mut FileDigest, group: &[(SegmentHashes, Buffer)]) {
+    let whole = |body: &Buffer| body.len().is_multiple_of(SEGMENT as usize);
+    let before_last = &group[..group.len().saturating_sub(1)];
+    match before_last.iter().all(|(_, body)| whole(body)) {
+        true => group.iter().for_each(|(hashes, _)| digest.push(hashes)),
+        false => group.iter().for_each(|(_, body)| digest.update(body)),
+    }
+}
+
+/// Reads the next group's data chunks with the hashes of their segments; none at the end of the input.
 ///
 /// What is left of a file tells the length of the chunks. A stream is read into whole chunks, and
 /// spread evenly when it ends.
@@ -91,7 +103,7 @@ pub fn read(
     chunk_size: usize,
     current: &mut Current,
     claim: &mut Claim,
-) -> io::Result<Vec<(Digest, Buffer)>> {
+) -> io::Result<Vec<(SegmentHashes, Buffer)>> {
     let shard_len = |left: u64| ec.shard_len(left, chunk_size as u32) as usize;
     loop {
         let shard = current.left.map_or(chunk_size, shard_len);
@@ -119,7 +131,7 @@ fn read_up_to(
     len: usize,
     current: &mut Current,
     claim: &mut Claim,
-) -> io::Result<Vec<(Digest, Buffer)>> {
+) -> io::Result<Vec<(SegmentHashes, Buffer)>> {
     let mut chunks = Vec::with_capacity(count);
     let mut hasher = ChunkHasher::default();
     while chunks.len() < count {
@@ -129,10 +141,10 @@ fn read_up_to(
         }
         let mut body = claim.split(want).buffer(want);
         let filled = current.fill(&mut body, &mut hasher)?;
-        let digest = Digest(hasher.finish());
+        let hashes = hasher.finish();
         body.bytes_mut().truncate(filled);
         if filled > 0 {
-            chunks.push((digest, body));
+            chunks.push((hashes, body));
         }
         if filled < want {
             break;
@@ -143,12 +155,12 @@ fn read_up_to(
 
 /// Spreads `total` bytes in chunks of `from` bytes over more chunks of `to` bytes, in place.
 fn respread(
-    chunks: Vec<(Digest, Buffer)>,
+    chunks: Vec<(SegmentHashes, Buffer)>,
     total: usize,
     from: usize,
     to: usize,
     claim: &mut Claim,
-) -> Vec<(Digest, Buffer)> {
+) -> Vec<(SegmentHashes, Buffer)> {
     let mut bodies: Vec<Buffer> = chunks.into_iter().map(|(_, body)| body).collect();
     let count = total.div_ceil(to);
     bodies.resize_with(count, || claim.split(to).buffer(to));
@@ -175,5 +187,5 @@ fn respread(
         }
         target.truncate(len);
     }
-    bodies.into_iter().map(|body| (Digest::of(&body), body)).collect()
+    bodies.into_iter().map(|body| (SegmentHashes::of(&body), body)).collect()
 }

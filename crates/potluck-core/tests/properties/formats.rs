@@ -1,11 +1,11 @@
 use potluck_core::chunk::{ChunkName, Digest, MAX_CHUNK};
 use potluck_core::path::PoolPath;
-use potluck_core::recipe::{Entry, PAGE_ENTRIES, pack, unpack};
+use potluck_core::recipe::{Entry, PAGE_ENTRIES, pack, unpack, unpack_page};
 use proptest::prelude::*;
 
 fn entries() -> impl Strategy<Value = Vec<Entry>> {
     let entry = (any::<[u8; 32]>(), any::<[u8; 32]>(), 1..=MAX_CHUNK);
-    (any::<bool>(), prop::collection::vec(entry, 0..=PAGE_ENTRIES / 8)).prop_map(
+    (any::<bool>(), prop::collection::vec(entry, 1..=PAGE_ENTRIES / 8)).prop_map(
         |(sealed, entries)| {
             let entry = |(name, digest, len)| Entry {
                 name: ChunkName(name),
@@ -20,27 +20,39 @@ fn entries() -> impl Strategy<Value = Vec<Entry>> {
 
 proptest! {
     #[test]
-    fn a_recipe_page_reads_back(entries in entries()) {
-        prop_assert_eq!(unpack(&pack(&entries)), Ok(entries));
-    }
-
-    #[test]
-    fn a_damaged_recipe_page_is_read_or_refused(
-        entries in entries(), at: prop::sample::Index, byte: u8, cut: prop::sample::Index,
+    fn a_recipe_reads_back_and_is_taken_for_no_other_files(
+        entries in entries(), digest: [u8; 32], other: [u8; 32],
     ) {
-        let mut page = pack(&entries);
-        let at = at.index(page.len());
-        page[at] = byte;
-        page.truncate(cut.index(page.len() + 1));
-        if let Ok(read) = unpack(&page) {
-            prop_assert_eq!(read.len(), page.len().saturating_sub(8) / if page[4] == 0 { 36 } else { 68 });
+        let long: Vec<Entry> = entries.iter().cycle().take(PAGE_ENTRIES + 1).copied().collect();
+        let digest = Digest(digest);
+        for entries in [entries, long] {
+            let pages = pack(&digest, &entries);
+            let read = |digest: &Digest, pages: &[Vec<u8>]| unpack(digest, pages.iter().map(Vec::as_slice));
+            prop_assert_eq!(read(&digest, &pages), Ok(entries));
+            prop_assert!(digest.0 == other || read(&Digest(other), &pages).is_err());
+            let turned: Vec<_> = pages.iter().rev().cloned().collect();
+            prop_assert!(pages.len() == 1 || read(&digest, &turned).is_err());
         }
     }
 
     #[test]
+    fn a_damaged_recipe_page_is_refused(
+        entries in entries(), at: prop::sample::Index, flip in 1..=u8::MAX, cut: prop::sample::Index,
+    ) {
+        let digest = Digest([7; 32]);
+        let page = pack(&digest, &entries).remove(0);
+        let mut flipped = page.clone();
+        flipped[at.index(page.len())] ^= flip;
+        prop_assert!(unpack(&digest, [&flipped[..]]).is_err());
+        prop_assert!(unpack(&digest, [&page[..cut.index(page.len())]]).is_err());
+    }
+
+    #[test]
     fn no_bytes_make_unpacking_panic(bytes: Vec<u8>, tail: Vec<u8>) {
-        let _ = unpack(&bytes);
-        let _ = unpack(&[b"PLR1".as_slice(), &tail].concat());
+        for page in [bytes, [b"PLR2".as_slice(), &tail].concat()] {
+            let _ = unpack_page(&page);
+            prop_assert!(unpack(&Digest([0; 32]), [&page[..]]).is_err());
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::get::status_of;
 use crate::mirror::{Forwarding, Mirrored};
 use crate::service::Service;
 use crate::socket::PeerIo;
-use crate::store::{Incoming, NotPlaced, Origin, Store, TRAILER};
+use crate::store::{Incoming, NotPlaced, Origin, Store, tail_len};
 use crate::tickets::Spending;
 use potluck_core::chunk::{ChunkKind, ChunkName, Verifier};
 use potluck_core::ids::SessionId;
@@ -58,7 +58,8 @@ impl Session {
                 io.meanwhile(service.unless_closed(begin)).await
             }
         };
-        self.piece.resize(PIECE + TRAILER, 0);
+        let tail = tail_len(put.len);
+        self.piece.resize(self.piece.len().max(PIECE + tail), 0);
         let mut left = put.len as usize;
         loop {
             let len = left.min(PIECE);
@@ -74,7 +75,7 @@ impl Session {
                 }
             }
             if left == 0 {
-                let piece = &mut self.piece[..len + TRAILER];
+                let piece = &mut self.piece[..len + tail];
                 let stored = landing.finish(&service.store, &put, piece);
                 return Ok(self.answer_to(io, &put, stored, forwarding, forward).await);
             }
@@ -177,7 +178,7 @@ impl Landing<'_> {
                 Ok(session)
             }
             Self::Held(mut verifier, session) => {
-                verifier.update(&piece[..piece.len() - TRAILER]);
+                verifier.update(&piece[..piece.len() - tail_len(put.len)]);
                 verifier.finish().map_err(|_| Status::Mismatch)?;
                 store.confirm_held(&put.name, put.len, put.ack).map_err(status_of)?;
                 Ok(session)

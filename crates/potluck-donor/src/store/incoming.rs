@@ -2,9 +2,10 @@
 
 use super::trailer::{Origin, Trailer};
 use super::usage::{Removal, Reservation};
-use super::{Change, Refusal, Store, TRAILER};
+use super::{Change, Refusal, Store, TRAILER, tail_len};
 use crate::disk::NewFile;
 use potluck_core::chunk::{ChunkHasher, ChunkName, Verifier};
+use potluck_core::merkle::SegmentHashes;
 use potluck_core::policy::AckLevel;
 use potluck_wire::control::Holding;
 use std::path::PathBuf;
@@ -35,12 +36,16 @@ impl Naming {
         }
     }
 
-    fn finish(self) -> Result<ChunkName, NotPlaced> {
+    fn finish(self) -> Result<(ChunkName, SegmentHashes), NotPlaced> {
         match self {
             Self::Expected(verifier, name) => {
-                verifier.finish().map(|()| name).map_err(|_| NotPlaced::Mismatch)
+                let hashes = verifier.finish().map_err(|_| NotPlaced::Mismatch)?;
+                Ok((name, hashes))
             }
-            Self::Found(mut hasher) => Ok(ChunkName(hasher.finish())),
+            Self::Found(mut hasher) => {
+                let hashes = hasher.finish();
+                Ok((ChunkName(hashes.root()), hashes))
+            }
         }
     }
 }
@@ -98,8 +103,13 @@ impl<'s> Incoming<'s> {
         appended.map_err(|why| self.store.refuse("writing a chunk", &why))
     }
 
-    /// Adds the last piece and gives the chunk its name. The piece ends in [`TRAILER`] bytes of
-    /// room, so that the trailer costs no write of its own.
+    /// Bytes that the file has after the chunk's.
+    pub fn tail_len(&self) -> usize {
+        tail_len(self.len)
+    }
+
+    /// Adds the last piece and gives the chunk its name. The piece ends in [`Incoming::tail_len`] bytes of
+    /// room, so that the hashes and the trailer cost no write of their own.
     pub fn place(
         self,
         piece: &mut [u8],
@@ -108,10 +118,12 @@ impl<'s> Incoming<'s> {
     ) -> Result<ChunkName, NotPlaced> {
         // Bindings are dropped in reverse order: the file, then its room.
         let Self { store, len, reservation, temp, mut naming } = self;
-        let (bytes, end) = piece.split_at_mut(piece.len() - TRAILER);
+        let (bytes, tail) = piece.split_at_mut(piece.len() - tail_len(len));
         naming.update(bytes);
-        let name = naming.finish()?;
-        end.copy_from_slice(&Trailer::new(origin, &name, len).encode());
+        let (name, hashes) = naming.finish()?;
+        let (table, trailer) = tail.split_at_mut(tail.len() - TRAILER);
+        table.copy_from_slice(hashes.as_bytes());
+        trailer.copy_from_slice(&Trailer::new(origin, &name, len).encode());
         let whole = Whole { store, name, len, temp, reservation };
         whole.settle(piece, ack).map_err(NotPlaced::Refused)?;
         Ok(name)

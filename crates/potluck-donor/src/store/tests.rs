@@ -33,7 +33,9 @@ fn receive(store: &Store, bytes: &[u8], ack: AckLevel) -> Result<(), NotPlaced> 
     let name = ChunkName::of(bytes);
     let incoming = store.accept(name, bytes.len() as u32).map_err(NotPlaced::Refused)?;
     let origin = Origin { session: SESSION, kind: ChunkKind::Data };
-    incoming.place(&mut [bytes, &[0; TRAILER]].concat(), origin, ack).map(drop)
+    incoming
+        .place(&mut [bytes, &vec![0; tail_len(bytes.len() as u32)]].concat(), origin, ack)
+        .map(drop)
 }
 
 fn put(store: &Store, number: u64) -> ChunkName {
@@ -48,10 +50,24 @@ fn a_chunk_file_says_who_it_is() {
     let store = store(dir.path());
     let name = put(&store, 1);
     let file = std::fs::read(store.layout().chunk(&name)).expect("stored");
-    let (bytes, end) = file.split_at(100);
+    let (bytes, tail) = file.split_at(100);
     assert_eq!(bytes, content(1, 100));
+    let (hashes, end) = tail.split_at(32);
+    assert_eq!(hashes, name.0, "the name of one segment is its hash");
     let trailer = Trailer::decode(end.try_into().expect("64 bytes")).expect("a trailer");
     assert!(trailer.is_of(&name, 100) && trailer.origin.session == SESSION);
+}
+
+#[test]
+fn a_chunk_whose_segment_hashes_are_spoiled_is_set_aside() {
+    let dir = TempDir::new().expect("a directory");
+    let store = store(dir.path());
+    let name = put(&store, 1);
+    let path = store.layout().chunk(&name);
+    let mut file = std::fs::read(&path).expect("stored");
+    file[110] ^= 1;
+    std::fs::write(&path, file).expect("spoil");
+    assert_eq!(store.verify(&name), Ok(CopyHealth::Spoiled));
 }
 
 #[test]
@@ -61,7 +77,7 @@ fn a_file_of_the_right_length_without_its_end_is_stored_anew() {
     let name = put(&store, 1);
     let used = store.report().0.lent_used;
     // As a power cut leaves it on some file systems.
-    std::fs::write(store.layout().chunk(&name), [0; 100 + TRAILER]).expect("spoil");
+    std::fs::write(store.layout().chunk(&name), vec![0; file_len(100) as usize]).expect("spoil");
     assert!(!store.count_put_if_held(&name, 100));
     put(&store, 1);
     assert!(store.count_put_if_held(&name, 100));
@@ -182,7 +198,7 @@ fn what_is_asked_while_the_store_is_gone_changes_nothing() {
     let dir = TempDir::new().expect("a directory");
     let store = store(dir.path());
     let (whole, spoiled) = (put(&store, 1), put(&store, 2));
-    std::fs::write(store.layout().chunk(&spoiled), [0; 100 + TRAILER]).expect("spoil");
+    std::fs::write(store.layout().chunk(&spoiled), vec![0; file_len(100) as usize]).expect("spoil");
     // Another store may be mounted there by now.
     store.broke(Fault::Missing, "pulled");
     assert_eq!(store.delete(&whole, LIFE, u64::MAX), Deletion::Failed);
@@ -212,7 +228,8 @@ fn a_chunk_that_is_not_found_where_the_marker_cannot_be_read_breaks_nothing() {
 fn quarantine(store: &Store, numbers: std::ops::Range<u64>) -> Vec<PathBuf> {
     for number in numbers {
         let name = put(store, number);
-        std::fs::write(store.layout().chunk(&name), [0; 100 + TRAILER]).expect("spoil");
+        std::fs::write(store.layout().chunk(&name), vec![0; file_len(100) as usize])
+            .expect("spoil");
         assert_eq!(store.verify(&name), Ok(CopyHealth::Spoiled));
     }
     let files = store.quarantine().files.clone();

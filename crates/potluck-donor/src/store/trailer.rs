@@ -1,10 +1,14 @@
-//! The trailer of a chunk file: who these bytes are, for a reader that has nothing but the file.
+//! What a chunk file ends in: the hashes of the chunk's segments, of which the proof of any range of them
+//! is made, and a trailer that says who these bytes are to a reader that has nothing but the file.
 
 use potluck_core::chunk::{ChunkKind, ChunkName, MAX_STORED};
 use potluck_core::ids::SessionId;
+use potluck_core::merkle::{SEGMENT, segment_count};
 
 /// Bytes of the trailer.
 pub const TRAILER: usize = 64;
+/// Bytes of the hash of a segment.
+const HASH: u64 = 32;
 
 const MAGIC: [u8; 8] = *b"POTCHUNK";
 const VERSION: u8 = 1;
@@ -94,13 +98,20 @@ impl Trailer {
 
 /// Stored bytes of a chunk file of `file` bytes; `None` when no chunk makes such a file.
 pub fn stored_len(file: u64) -> Option<u32> {
-    let stored = u32::try_from(file.checked_sub(TRAILER as u64)?).ok()?;
-    (1..=MAX_STORED).contains(&stored).then_some(stored)
+    let front = file.checked_sub(TRAILER as u64)?;
+    let segments = front.div_ceil(u64::from(SEGMENT) + HASH);
+    let stored = u32::try_from(front.checked_sub(segments * HASH)?).ok()?;
+    ((1..=MAX_STORED).contains(&stored) && file_len(stored) == file).then_some(stored)
+}
+
+/// Bytes of a chunk file after its `stored` bytes: the hashes and the trailer.
+pub fn tail_len(stored: u32) -> usize {
+    (segment_count(stored.into()) * HASH) as usize + TRAILER
 }
 
 /// Bytes of the chunk file of `stored` bytes.
 pub fn file_len(stored: u32) -> u64 {
-    u64::from(stored) + TRAILER as u64
+    u64::from(stored) + tail_len(stored) as u64
 }
 
 #[cfg(test)]
@@ -152,8 +163,12 @@ mod tests {
     #[test]
     fn only_possible_chunks_have_a_length() {
         assert_eq!(stored_len(TRAILER as u64), None);
-        assert_eq!(stored_len(TRAILER as u64 + 1), Some(1));
-        assert_eq!(stored_len(file_len(MAX_STORED)), Some(MAX_STORED));
+        assert_eq!(stored_len(TRAILER as u64 + 1), None);
+        for len in [1, 65_535, 65_536, 65_537, 1 << 22, MAX_STORED] {
+            assert_eq!(stored_len(file_len(len)), Some(len));
+        }
+        assert_eq!(file_len(65_537) - file_len(65_536), 1 + HASH);
+        assert_eq!(stored_len(file_len(65_536) + 1), None, "half a hash");
         assert_eq!(stored_len(file_len(MAX_STORED) + 1), None);
         assert_eq!(stored_len(0), None);
     }

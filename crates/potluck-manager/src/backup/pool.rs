@@ -11,9 +11,10 @@ use crate::catalog::entries::{self, Place};
 use crate::catalog::names::{self, When};
 use crate::catalog::walk::Walk;
 use crate::service::Service;
-use potluck_core::chunk::{ChunkKind, ChunkName, Digest};
+use potluck_core::chunk::{ChunkKind, ChunkName, Digest, FileDigest, sealed_len};
+use potluck_core::merkle::SegmentHashes;
 use potluck_core::path::PoolPath;
-use potluck_core::recipe::{self, Entry, PAGE_ENTRIES};
+use potluck_core::recipe::{self, Entry};
 use potluck_core::seal::{Meaning, RecordKind, RecoveryKey, SpaceKey};
 use potluck_wire::identity::fingerprint;
 use potluck_wire::packed::Blob;
@@ -36,6 +37,8 @@ pub struct Head {
     pub taken: Taken,
     /// Bytes of the catalog.
     pub size: u64,
+    /// Digest of these bytes.
+    pub digest: Digest,
     /// Its pieces: packed pages of a recipe.
     pub pages: Vec<Blob>,
 }
@@ -53,16 +56,19 @@ pub async fn store(
     let mut put = Put::open(service, size).await?;
     let (mut file, pieces_key) = (Some(file.take(size)), key.space_key());
     let (mut entries, mut chunks) = (Vec::new(), Vec::new());
+    let mut digest = FileDigest::default();
     while let Some(open) = file.take() {
         let pieces_key = pieces_key.clone();
         let cut = service.env.offload.run(move || next_piece(open, &pieces_key)).await?;
-        let Some((open, entry, sealed)) = cut else { break };
+        let Some((open, hashes, entry, sealed)) = cut else { break };
         file = Some(open);
+        digest.push(&hashes);
         chunks.push(put.chunk(ChunkKind::Data, entry.name, &sealed).await?);
         entries.push(entry);
     }
-    let pages: Vec<Vec<u8>> = entries.chunks(PAGE_ENTRIES).map(recipe::pack).collect();
-    let head = Head { taken, size, pages: pages.iter().cloned().map(Blob).collect() };
+    let digest = digest.finish();
+    let pages = recipe::pack(&digest, &entries);
+    let head = Head { taken, size, digest, pages: pages.iter().cloned().map(Blob).collect() };
     let text = serde_json::to_vec(&head).map_err(io::Error::other)?;
     let (pool, entropy) = (fingerprint(service.ca.certificate()), &*service.env.entropy);
     let record = key.seal_record(RecordKind::Checkpoint, &pool, taken.sequence, text, entropy);
@@ -72,32 +78,33 @@ pub async fn store(
 
     let number = format!("{:012}", taken.sequence);
     let (copies, mtime_ms) = (put.copies(), taken.wall_ms);
-    let of = |what, entries: &[Entry], pages, chunks| -> Result<PreparedFile, Trouble> {
+    let of = |what, digest, entries: &[Entry], chunks| -> Result<PreparedFile, Trouble> {
         let path = PoolPath::system(&[DIR, &number, what]).map_err(io::Error::other)?;
-        Ok(prepared(path, entries, pages, chunks, copies, mtime_ms))
+        Ok(prepared(path, digest, entries, chunks, copies, mtime_ms))
     };
     let files = vec![
-        of("pieces", &entries, pages, chunks)?,
-        of("head", &[entry], vec![recipe::pack(&[entry])], vec![head])?,
+        of("pieces", digest, &entries, chunks)?,
+        of("head", entry.digest, &[entry], vec![head])?,
     ];
     let when = service.when();
     put.commit(files, move |db| give_up_old(db, when)).await
 }
 
-/// What is left of a file after a piece was cut off, and the piece: its entry, and it sealed.
-type Cut = (Take<File>, Entry, Vec<u8>);
+/// What is left of a file after a piece was cut off, and the piece: its segments, its entry, and it sealed.
+type Cut = (Take<File>, SegmentHashes, Entry, Vec<u8>);
 
 /// Reads, names and seals the next piece.
 fn next_piece(mut file: Take<File>, key: &SpaceKey) -> io::Result<Option<Cut>> {
-    let mut piece = Vec::with_capacity(PIECE + 16);
+    let mut piece = Vec::with_capacity(sealed_len(PIECE as u32) as usize);
     file.by_ref().take(PIECE as u64).read_to_end(&mut piece)?;
     if piece.is_empty() {
         return Ok(None);
     }
-    let (len, digest) = (piece.len() as u32, Digest::of(&piece));
+    let (len, hashes) = (piece.len() as u32, SegmentHashes::of(&piece));
+    let digest = Digest(hashes.root());
     key.seal(Meaning::Chunk, &digest, &mut piece);
     let name = ChunkName::of(&piece);
-    Ok(Some((file, Entry { name, digest, len, sealed: true }, piece)))
+    Ok(Some((file, hashes, Entry { name, digest, len, sealed: true }, piece)))
 }
 
 fn give_up_old(db: &Connection, when: When) -> Result<(), Error> {

@@ -8,12 +8,12 @@ use crate::catalog::sessions::{self, StoredSession};
 use crate::catalog::{Durability, Error, chunks, conversions, placements, spaces};
 use crate::config::ManagerConfig;
 use crate::service::{InSession, Service};
-use potluck_core::chunk::{ChunkKind, ChunkName, FileDigest, SEAL_OVERHEAD};
+use potluck_core::chunk::{ChunkKind, ChunkName, Digest, sealed_len};
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, SessionId, SpaceId, VersionId};
 use potluck_core::path::{PoolPath, SYSTEM_SPACE};
 use potluck_core::policy::{AckLevel, Mirror, Policy, Redundancy};
-use potluck_core::recipe::Entry;
+use potluck_core::recipe::{self, Entry};
 use potluck_pool::redundancy::Version;
 use potluck_pool::{Contact, MANAGER, NewSession, Pool, Ticketed};
 use potluck_wire::control::Condition;
@@ -221,7 +221,7 @@ impl Put {
 /// Copies that are asked for of `bytes` of the pool's own metadata when it is written now: on as many
 /// donors as take all of it, for with fewer than are asked for it would not be written at all.
 pub fn copies_now(pool: &Pool, config: &ManagerConfig, bytes: u64, now: Tick) -> u32 {
-    let stored = bytes.div_ceil(PIECE as u64).max(1) * (PIECE as u64 + u64::from(SEAL_OVERHEAD));
+    let stored = bytes.div_ceil(PIECE as u64).max(1) * u64::from(sealed_len(PIECE as u32));
     let takers = pool.takers(now).into_iter().filter(|taker| taker.free >= stored).count();
     config.metadata_copies.min(takers as u32).max(1)
 }
@@ -247,18 +247,17 @@ async fn offer(
 /// A file of the pool's own metadata, ready to be committed.
 pub fn prepared(
     path: PoolPath,
+    digest: Digest,
     entries: &[Entry],
-    pages: Vec<Vec<u8>>,
     chunks: Vec<PreparedChunk>,
     copies: u32,
     mtime_ms: i64,
 ) -> PreparedFile {
-    let mut digest = FileDigest::default();
-    entries.iter().for_each(|entry| digest.push(entry.digest));
+    let pages = recipe::pack(&digest, entries);
     let version = Version {
         id: VersionId(0),
         size: entries.iter().map(|entry| u64::from(entry.len)).sum(),
-        digest: digest.finish(),
+        digest,
         mtime_ms,
         executable: false,
         chunk_size: PIECE as u32,

@@ -5,9 +5,7 @@
 
 use crate::catalog::commit::{PreparedChunk, PreparedFile};
 use crate::catalog::spaces::Space;
-use potluck_core::chunk::{
-    ChunkName, Digest, FileDigest, INLINE_MAX, MAX_CHUNK, MIN_CHUNK, SEAL_OVERHEAD,
-};
+use potluck_core::chunk::{ChunkName, Digest, INLINE_MAX, MAX_CHUNK, MIN_CHUNK, SEAL_OVERHEAD};
 use potluck_core::ids::{DonorId, SessionId, VersionId};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::MAX_COPIES;
@@ -106,18 +104,11 @@ impl Against {
     }
 
     fn check_recipe(&self, file: &FileCommit) -> Result<Vec<Entry>, Failure> {
-        let mut entries = Vec::new();
-        for page in &file.pages {
-            let page = recipe::unpack(&page.0).map_err(|why| bad(file, &why.to_string()))?;
-            if page.is_empty() {
-                return Err(bad(file, "a page of its recipe is empty"));
-            }
-            entries.extend(page);
-        }
-        let mut digest = FileDigest::default();
-        entries.iter().for_each(|entry| digest.push(entry.digest));
-        if digest.finish() != file.digest {
-            return Err(bad(file, "its chunks do not have the file's digest"));
+        let pages = file.pages.iter().map(|page| &page.0[..]);
+        let entries = recipe::unpack(&file.digest, pages);
+        let entries = entries.map_err(|why| bad(file, &why.to_string()))?;
+        if entries.is_empty() && file.digest != Digest::of(b"") {
+            return Err(bad(file, "it has no content, and the digest of some"));
         }
         if entries.iter().any(|entry| entry.sealed != self.sealed) {
             return Err(bad(file, "it is not sealed as its space is"));

@@ -146,14 +146,14 @@ pub fn pages(db: &Connection, id: VersionId) -> Result<Vec<Vec<u8>>, Error> {
     Ok(pages)
 }
 
-/// Reads the pages of `version`'s recipe, and checks that they are all and sound.
+/// Reads the pages of `version`'s recipe. One that is not whole, or not that of the file's digest, is never
+/// handed out (promise D4).
 pub fn unpack(version: &Version, pages: &[Vec<u8>]) -> Result<Vec<Entry>, Error> {
     let damaged =
         |why: &str| Error::Damaged(format!("the recipe of version {}: {why}", version.id));
-    let mut entries = Vec::with_capacity(version.chunks as usize);
-    for page in pages {
-        entries.extend(recipe::unpack(page).map_err(|why| damaged(&why.to_string()))?);
-    }
+    let pages = pages.iter().map(Vec::as_slice);
+    let entries =
+        recipe::unpack(&version.digest, pages).map_err(|why| damaged(&why.to_string()))?;
     if entries.len() as u64 != version.chunks {
         return Err(damaged("chunks are missing"));
     }

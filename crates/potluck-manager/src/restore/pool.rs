@@ -17,7 +17,7 @@ use crate::journal::replay::Replay;
 use crate::journal::segment::Position;
 use crate::state_dir::CATALOG;
 use potluck_core::ids::Epoch;
-use potluck_core::recipe::{self, Entry};
+use potluck_core::recipe;
 use potluck_core::seal::{Meaning, RecordKind};
 use potluck_wire::env::Env;
 use rusqlite::Connection;
@@ -220,11 +220,11 @@ async fn pieces(
     let mut file =
         options.write(true).create(true).truncate(true).mode(0o600).open(to).map_err(io)?;
     let pieces_key = fetch.key.space_key();
-    let pages = head.pages.iter().map(|page| recipe::unpack(&page.0));
-    let Ok(pages) = pages.collect::<Result<Vec<Vec<Entry>>, _>>() else {
+    let pages = head.pages.iter().map(|page| &page.0[..]);
+    let Ok(entries) = recipe::unpack(&head.digest, pages) else {
         return Ok(Some("its recipe cannot be read".into()));
     };
-    for entry in pages.into_iter().flatten() {
+    for entry in entries {
         let len = entry.stored_len();
         let everybody: Vec<_> = fetch.donors().into_iter().map(|donor| (donor, len)).collect();
         let Some(mut piece) = fetch.chunk(entry.name, &everybody).await else {

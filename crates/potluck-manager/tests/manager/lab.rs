@@ -2,11 +2,11 @@
 //! donors do.
 
 use potluck_core::budget::DiskState;
-use potluck_core::chunk::{ChunkName, DEFAULT_CHUNK, Digest, FileDigest};
+use potluck_core::chunk::{ChunkName, DEFAULT_CHUNK, Digest};
 use potluck_core::ids::{DonorId, Epoch, Incarnation, SessionId};
 use potluck_core::load::Load;
 use potluck_core::policy::{AckLevel, Policy};
-use potluck_core::recipe::{self, Entry, PAGE_ENTRIES};
+use potluck_core::recipe::{self, Entry};
 use potluck_manager::{Manager, ManagerConfig, ManagerError, init};
 use potluck_wire::addresses::Addresses;
 use potluck_wire::call::Caller;
@@ -335,21 +335,20 @@ pub fn file(session: &SessionId, at: &str, chunks: &[u64], donors: &[&Donor]) ->
         Entry { name, digest: Digest(name.0), len: LEN, sealed: false }
     };
     let entries: Vec<_> = chunks.iter().map(entry).collect();
-    let mut digest = FileDigest::default();
-    entries.iter().for_each(|entry| digest.push(entry.digest));
+    let digest = Digest::of(&entries.iter().flat_map(|entry| entry.digest.0).collect::<Vec<_>>());
     let receipts = entries.iter().enumerate().flat_map(|(index, entry)| {
         donors.iter().map(move |donor| donor.receipt(session, index, &entry.name))
     });
     FileCommit {
         path: at.parse().expect("a path"),
         size: u64::from(LEN) * chunks.len() as u64,
-        digest: digest.finish(),
+        digest,
         mtime_ms: 7,
         executable: false,
         chunk_size: DEFAULT_CHUNK,
         copies: 1,
         inline: None,
-        pages: entries.chunks(PAGE_ENTRIES).map(|page| Blob(recipe::pack(page))).collect(),
+        pages: recipe::pack(&digest, &entries).into_iter().map(Blob).collect(),
         ec: None,
         parity: Packed::default(),
         acknowledged: Packed(receipts.collect()),

@@ -193,7 +193,7 @@ pub struct FileCommit {
     pub path: PoolPath,
     /// Plaintext bytes.
     pub size: u64,
-    /// [`potluck_core::chunk::FileDigest`] of the plaintext.
+    /// [`potluck_core::chunk::Digest`] of the plaintext.
     pub digest: Digest,
     /// Modification time at the source, milliseconds since 1970.
     pub mtime_ms: i64,

@@ -3,6 +3,7 @@
 use super::{Caution, PolicyOptions};
 use potluck_core::path::PoolPath;
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
 pub struct Cp {
@@ -70,6 +71,13 @@ pub struct Cat {
     /// First and last byte of each, as in HTTP: 0-1023, 4096-, or -100 for the last 100 bytes
     #[arg(long, value_name = "RANGE", allow_hyphen_values = true)]
     pub range: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Hash {
+    /// Local files, or - for standard input
+    #[arg(required = true)]
+    pub files: Vec<PathBuf>,
 }
 
 #[derive(Debug, clap::Args)]

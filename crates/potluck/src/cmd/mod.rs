@@ -11,6 +11,7 @@ mod find_manager;
 mod fsck;
 mod gc;
 mod give_back;
+pub mod hash;
 mod health;
 mod invite;
 mod join;
@@ -223,6 +224,7 @@ async fn with_client(
         | Command::Join(_)
         | Command::FindManager(_)
         | Command::Completion(_)
+        | Command::Hash(_)
         | Command::Man(_) => unreachable!("not a client's command"),
     }
 }

@@ -2,9 +2,9 @@
 
 use super::Ending;
 use crate::output::{Output, count};
-use potluck_core::path::PoolPath;
 use potluck_wire::error::{Failure, code};
 use serde::Serialize;
+use std::fmt::Display;
 
 /// What became of each.
 #[derive(Debug, Default, Serialize)]
@@ -23,7 +23,7 @@ struct Failed {
 
 impl Several {
     /// Notes what became of one.
-    pub fn note(&mut self, path: &PoolPath, result: Result<(), Failure>) {
+    pub fn note(&mut self, path: impl Display, result: Result<(), Failure>) {
         match result {
             Ok(()) => self.done += 1,
             Err(error) => self.failed.push(Failed { path: path.to_string(), error }),

@@ -5,6 +5,7 @@ use super::lab::{Lab, Lending};
 use super::program::Running;
 use super::tap::Tap;
 use super::waiting::{PATIENCE, has_program, pause, skip, wait_until};
+use potluck_core::chunk::Digest;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -43,13 +44,34 @@ fn p04_files_of_every_size_come_back_with_time_and_mode() {
 }
 
 #[test]
-fn p04_the_digest_is_of_the_content() {
-    let lab = Lab::with_donors(1);
-    lab.cli.ok(&["space", "create", "lab"]);
-    let (input, content) = file(lab.dir(), "input", 4, 100_000);
-    lab.cli.ok(&["cp", arg(&input), "pot://lab/"]);
-    let stated = lab.cli.json(&["stat", "pot://lab/input"]);
-    assert_eq!(stated["entry"]["digest"], blake3::hash(&content).to_hex().as_str(), "{stated}");
+fn p04_the_digest_depends_on_the_bytes_alone() {
+    let lab = Lab::with_donors(3);
+    let spaces: [(&str, &[&str]); 4] = [
+        ("sealed", &[]),
+        ("plain", &["--plain"]),
+        ("fine", &["--plain", "--chunk-size", "64KiB"]),
+        ("coded", &["--ec", "2+1", "--chunk-size", "256KiB"]),
+    ];
+    for (space, options) in spaces {
+        lab.cli.ok(&[&["space", "create", space], options].concat());
+    }
+    for (name, len) in [("inline", 100), ("small", 65_536), ("odd", 100_000), ("large", 1_300_001)]
+    {
+        let (input, content) = file(lab.dir(), name, 4, len);
+        let printed = lab.cli.ok(&["hash", arg(&input)]).text();
+        let digest = Digest::of(&content).to_string();
+        assert_eq!(printed, format!("{digest}  {}\n", arg(&input)));
+        if len <= 65_536 {
+            assert_eq!(digest, blake3::hash(&content).to_hex().as_str(), "what b3sum says");
+        }
+        for (space, _) in spaces {
+            let path = format!("pot://{space}/{name}");
+            lab.cli.ok(&["cp", arg(&input), &path]);
+            let stated = lab.cli.json(&["stat", &path]);
+            assert_eq!(stated["entry"]["digest"], digest, "{stated}");
+        }
+    }
+    lab.cli.fails(3, &["hash", arg(&lab.dir().join("none"))]);
 }
 
 #[test]

@@ -143,7 +143,7 @@ fn p11_a_copy_that_no_commit_named_is_reclaimed_with_its_file() {
         chunk_size: 64 << 10,
         copies: 1,
         inline: None,
-        pages: vec![Blob(recipe::pack(&[entry]))],
+        pages: recipe::pack(&digest, &[entry]).into_iter().map(Blob).collect(),
         ec: None,
         parity: Packed::default(),
         acknowledged: Packed(vec![named]),

@@ -3,7 +3,7 @@
 use super::{Event, FileState, Window};
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
-use potluck_core::recipe::{self, PAGE_ENTRIES};
+use potluck_core::recipe;
 use potluck_wire::control::{Committed, Condition, FileCommit, Outcome};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::packed::{Blob, Packed};
@@ -56,7 +56,7 @@ impl Window {
                 .map(|said| Acknowledged { chunk: after + said.chunk, ..said }),
         );
         let policy = &self.session.reserved.policy;
-        let pages = entries.chunks(PAGE_ENTRIES).map(|page| Blob(recipe::pack(page))).collect();
+        let pages = recipe::pack(&facts.digest, &entries).into_iter().map(Blob).collect();
         if facts.inline.is_some() {
             self.progress.advance(facts.size);
         }

@@ -4,13 +4,13 @@ use crate::catalog::commit::{self, Batch, Outcome, PreparedChunk, PreparedFile, 
 use crate::catalog::sessions::{self, StoredSession};
 use crate::catalog::{Error, PageLimit, schema, spaces, units};
 use crate::survey;
-use potluck_core::chunk::{ChunkName, DEFAULT_CHUNK, Digest, FileDigest};
+use potluck_core::chunk::{ChunkName, DEFAULT_CHUNK, Digest};
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, Incarnation, MemberId, SessionId, SpaceId, VersionId};
 use potluck_core::path::PoolPath;
 use potluck_core::placement::Plan;
 use potluck_core::policy::{AckLevel, Mirror, Policy, Redundancy};
-use potluck_core::recipe::{self, Entry, PAGE_ENTRIES};
+use potluck_core::recipe::{self, Entry};
 use potluck_pool::redundancy::Findings;
 use potluck_pool::redundancy::Version;
 use potluck_pool::{Limits, Pool};
@@ -216,8 +216,7 @@ pub fn file(at: &str, chunks: &[u64], donors: &[u32]) -> PreparedFile {
         Entry { name, digest: Digest(name.0), len: 1000, sealed: false }
     };
     let entries: Vec<_> = chunks.iter().map(entry).collect();
-    let mut digest = FileDigest::default();
-    entries.iter().for_each(|entry| digest.push(entry.digest));
+    let digest = Digest::of(&entries.iter().flat_map(|entry| entry.digest.0).collect::<Vec<_>>());
     let holders: Vec<_> = donors.iter().map(|donor| (DonorId(*donor), AckLevel::Memory)).collect();
     let prepared = |entry: &Entry| PreparedChunk {
         name: entry.name,
@@ -229,7 +228,7 @@ pub fn file(at: &str, chunks: &[u64], donors: &[u32]) -> PreparedFile {
         version: Version {
             id: VersionId(0),
             size: 1000 * chunks.len() as u64,
-            digest: digest.finish(),
+            digest,
             mtime_ms: 7,
             executable: false,
             chunk_size: DEFAULT_CHUNK,
@@ -241,7 +240,7 @@ pub fn file(at: &str, chunks: &[u64], donors: &[u32]) -> PreparedFile {
             inline: false,
         },
         inline: None,
-        pages: entries.chunks(PAGE_ENTRIES).map(recipe::pack).collect(),
+        pages: recipe::pack(&digest, &entries),
         chunks: entries.iter().map(prepared).collect(),
         condition: Condition::Always,
     }

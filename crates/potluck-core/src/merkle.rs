@@ -1,0 +1,267 @@
+//! Merkle trees over the segments of chunks and of files (docs/format/chunk.md).
+//!
+//! Bytes are a row of segments of [`SEGMENT`] bytes, of which the last may be shorter. The hash of a
+//! segment is its BLAKE3. Segments form a binary tree whose left part is the largest power of two that
+//! is smaller than their number; the hash of two parts is keyed BLAKE3 of one after the other. So a root
+//! commits to every segment, its place and their number, and a range of segments is verified with the
+//! roots of the parts beside it: two for each level at most.
+
+use std::ops::Range;
+
+/// Bytes of a segment: what is sealed, served and verified alone. BLAKE3 is as fast over pieces of this
+/// size as over long inputs, and the hashes take a 2048th of the bytes.
+pub const SEGMENT: u32 = 64 << 10;
+
+const SEGMENT_LEN: usize = SEGMENT as usize;
+
+/// What joins two parts, so that no segment hashes to what two parts do.
+const JOIN_KEY: &[u8; 32] = b"potluck 1 parent of two subtrees";
+
+/// The hash of a segment, or the root of a part of a tree.
+pub type Hash = [u8; 32];
+
+/// How many segments `bytes` are.
+pub fn segment_count(bytes: u64) -> u64 {
+    bytes.div_ceil(SEGMENT.into())
+}
+
+fn join(left: &Hash, right: &Hash) -> Hash {
+    let mut both = [0; 64];
+    both[..32].copy_from_slice(left);
+    both[32..].copy_from_slice(right);
+    *blake3::keyed_hash(JOIN_KEY, &both).as_bytes()
+}
+
+/// A tree that grows by one segment at a time; memory grows with its height only.
+#[derive(Debug, Clone, Default)]
+pub struct Tree {
+    /// Roots of the whole subtrees so far, the largest first: one for each bit of `segments`.
+    subtrees: Vec<Hash>,
+    segments: u64,
+}
+
+impl Tree {
+    /// Adds the hash of the next segment.
+    pub fn push(&mut self, segment: Hash) {
+        let mut root = segment;
+        for _ in 0..self.segments.trailing_ones() {
+            let left = self.subtrees.pop().expect("one for each bit");
+            root = join(&left, &root);
+        }
+        self.subtrees.push(root);
+        self.segments += 1;
+    }
+
+    /// The root over all segments; of none, BLAKE3 of nothing.
+    pub fn root(&self) -> Hash {
+        let parts = self.subtrees.iter().rev().copied();
+        parts.reduce(|right, left| join(&left, &right)).unwrap_or(*blake3::hash(b"").as_bytes())
+    }
+}
+
+/// Cuts bytes into segments and hashes them while they are warm in the cache.
+#[derive(Debug, Clone, Default)]
+pub struct SegmentCutter {
+    begun: blake3::Hasher,
+    filled: usize,
+}
+
+impl SegmentCutter {
+    /// Adds the next bytes; `each` takes the hashes of the segments that they complete.
+    pub fn update(&mut self, mut piece: &[u8], mut each: impl FnMut(Hash)) {
+        while !piece.is_empty() {
+            let taken = piece.len().min(SEGMENT_LEN - self.filled);
+            let (head, rest) = piece.split_at(taken);
+            if taken == SEGMENT_LEN {
+                each(*blake3::hash(head).as_bytes());
+            } else {
+                self.begun.update(head);
+                self.filled += taken;
+                if self.filled == SEGMENT_LEN {
+                    self.finish().into_iter().for_each(&mut each);
+                }
+            }
+            piece = rest;
+        }
+    }
+
+    /// The hash of the last segment if it is a short one; starts over.
+    pub fn finish(&mut self) -> Option<Hash> {
+        let begun = std::mem::take(&mut self.filled) > 0;
+        let hash = begun.then(|| *self.begun.finalize().as_bytes());
+        self.begun.reset();
+        hash
+    }
+}
+
+/// The hashes of all segments of a chunk.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SegmentHashes(Vec<Hash>);
+
+impl SegmentHashes {
+    /// The hashes of these bytes' segments.
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(bytes.chunks(SEGMENT_LEN).map(|segment| *blake3::hash(segment).as_bytes()).collect())
+    }
+
+    /// The hashes that stand in these bytes, one after the other.
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        Self(bytes.as_chunks::<32>().0.to_vec())
+    }
+
+    /// Adds the hash of the next segment.
+    pub fn push(&mut self, segment: Hash) {
+        self.0.push(segment);
+    }
+
+    /// The hashes in order.
+    pub fn iter(&self) -> impl Iterator<Item = &Hash> {
+        self.0.iter()
+    }
+
+    /// The hashes one after the other.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.0.as_flattened()
+    }
+
+    /// The root over them.
+    pub fn root(&self) -> Hash {
+        root(&self.0)
+    }
+
+    /// What proves the segments `range` to who knows the root: the roots of the parts beside it, from
+    /// left to right.
+    pub fn proof(&self, range: &Range<usize>) -> Vec<Hash> {
+        let mut proof = Vec::new();
+        beside(0..self.0.len(), range, &mut |part| proof.push(root(&self.0[part])));
+        proof
+    }
+}
+
+fn root(segments: &[Hash]) -> Hash {
+    let mut tree = Tree::default();
+    segments.iter().for_each(|segment| tree.push(*segment));
+    tree.root()
+}
+
+/// Where a part of several segments is divided.
+fn middle(part: &Range<usize>) -> usize {
+    part.start + part.len().next_power_of_two() / 2
+}
+
+/// Tells `each` the largest parts of `part` that have no segment of `range`, from left to right.
+fn beside(part: Range<usize>, range: &Range<usize>, each: &mut impl FnMut(Range<usize>)) {
+    if part.end <= range.start || range.end <= part.start {
+        each(part);
+    } else if part.start < range.start || range.end < part.end {
+        let middle = middle(&part);
+        beside(part.start..middle, range, each);
+        beside(middle..part.end, range, each);
+    }
+}
+
+/// Bytes of the proof of the segments `range` of `count`.
+pub fn proof_len(count: usize, range: &Range<usize>) -> usize {
+    let mut len = 0;
+    beside(0..count, range, &mut |_| len += size_of::<Hash>());
+    len
+}
+
+/// The root of `count` segments of which those of `range` have the hashes `segments`, and the parts beside
+/// them the roots in `proof`; `None` if these are too few or too many.
+pub fn proven_root(
+    count: usize,
+    range: &Range<usize>,
+    segments: &SegmentHashes,
+    proof: &SegmentHashes,
+) -> Option<Hash> {
+    if range.is_empty() || range.end > count || segments.0.len() != range.len() {
+        return None;
+    }
+    let mut proof = proof.iter();
+    let root = climb(0..count, range, segments, &mut proof)?;
+    proof.next().is_none().then_some(root)
+}
+
+fn climb<'a>(
+    part: Range<usize>,
+    range: &Range<usize>,
+    segments: &SegmentHashes,
+    proof: &mut impl Iterator<Item = &'a Hash>,
+) -> Option<Hash> {
+    if part.end <= range.start || range.end <= part.start {
+        return proof.next().copied();
+    }
+    if range.start <= part.start && part.end <= range.end {
+        return Some(root(&segments.0[part.start - range.start..part.end - range.start]));
+    }
+    let middle = middle(&part);
+    let left = climb(part.start..middle, range, segments, proof)?;
+    let right = climb(middle..part.end, range, segments, proof)?;
+    Some(join(&left, &right))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(len: usize) -> Vec<u8> {
+        (0..len).map(|at| (at % 251) as u8).collect()
+    }
+
+    fn hex(hash: Hash) -> String {
+        hash.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// The vectors of docs/format/chunk.md.
+    #[test]
+    fn test_vectors_of_the_format() {
+        let document = include_str!("../../../docs/format/chunk.md");
+        let lens = [0, 1, 4096, 65_536, 65_537, 131_072, 200_000, 4 << 20, (4 << 20) + 1];
+        let row = |len| format!("| {len} | `{}` |\n", hex(SegmentHashes::of(&bytes(len)).root()));
+        let rows: String = lens.map(row).concat();
+        assert!(document.contains(&rows), "{rows}");
+    }
+
+    #[test]
+    fn pieces_of_any_size_give_the_hashes_of_the_whole() {
+        let bytes = bytes(300_000);
+        for step in [1000, 65_535, 65_536, 65_537, 100_000, 300_000] {
+            let (mut cutter, mut hashes) = (SegmentCutter::default(), SegmentHashes::default());
+            for piece in bytes.chunks(step) {
+                cutter.update(piece, |hash| hashes.push(hash));
+            }
+            cutter.finish().into_iter().for_each(|hash| hashes.push(hash));
+            assert_eq!(hashes, SegmentHashes::of(&bytes), "{step}");
+        }
+    }
+
+    #[test]
+    fn a_proof_proves_its_range_of_segments_and_nothing_else() {
+        for count in 1..=20 {
+            let hashes = SegmentHashes((0..count as u8).map(|n| [n; 32]).collect());
+            for start in 0..count {
+                for end in start + 1..=count {
+                    let range = start..end;
+                    let proof = hashes.proof(&range);
+                    assert_eq!(proof.len() * 32, proof_len(count, &range));
+                    assert!(proof.len() <= 2 * count.ilog2() as usize + 1);
+                    let proof = SegmentHashes(proof);
+                    let here = SegmentHashes(hashes.0[range.clone()].to_vec());
+                    let proven = |count, range: &Range<usize>, here: &_, proof: &_| {
+                        proven_root(count, range, here, proof) == Some(hashes.root())
+                    };
+                    assert!(proven(count, &range, &here, &proof));
+                    let mut other = here.clone();
+                    other.0[0] = [0xff; 32];
+                    assert!(!proven(count, &range, &other, &proof));
+                    let moved = start + 1..end + 1;
+                    assert!(!proven(count, &moved, &here, &proof));
+                    let mut longer = proof.clone();
+                    longer.push([0; 32]);
+                    assert!(!proven(count, &range, &here, &longer));
+                }
+            }
+        }
+    }
+}
