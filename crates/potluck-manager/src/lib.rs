@@ -6,6 +6,7 @@
 //! `catalog` (SQLite behind one writer).
 
 mod access;
+mod alarms;
 mod audit;
 mod background;
 mod backup;

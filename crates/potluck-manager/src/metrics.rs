@@ -14,7 +14,7 @@ use http::{StatusCode, header};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use potluck_wire::control::{
-    DonorState, DonorStatus, PoolState, PoolStatus, SpaceHealth, SpaceInfo,
+    AlarmKind, DonorState, DonorStatus, PoolState, PoolStatus, SpaceHealth, SpaceInfo,
 };
 use potluck_wire::error::Failure;
 use potluck_wire::metrics::{CONTENT_TYPE, Exposition};
@@ -105,7 +105,7 @@ fn exposition(status: &PoolStatus, spaces: &[SpaceInfo], to_pool: bool) -> Expos
     out.gauge(
         "potluck_catalog_fault",
         "1 while the manager cannot write its catalog",
-        flag(status.catalog_fault.is_some()),
+        flag(status.alarms.iter().any(|alarm| alarm.kind == AlarmKind::CatalogDisk)),
     );
     out.gauge("potluck_gc_held", "1 while nothing is reclaimed", flag(status.gc_held.is_some()));
     out.gauge(

@@ -10,6 +10,7 @@ use futures_util::StreamExt;
 use futures_util::stream;
 use potluck_core::ids::{DonorId, Epoch};
 use potluck_wire::addresses::{Address, Addresses};
+use potluck_wire::control::{Alarm, AlarmKind};
 use potluck_wire::own_addresses::{Watch, from_this_machine};
 use potluck_wire::race::first_of;
 use potluck_wire::whereabouts::{Issue, SignedWhereabouts, Whereabouts, ask, no_donor};
@@ -86,14 +87,15 @@ impl Signpost {
     }
 
     /// The alarm that another manager of the pool has this one's place.
-    pub fn alarm(&self) -> Option<String> {
+    pub fn alarm(&self) -> Option<Alarm> {
         let superseded = self.superseded.lock().expect("no holder panics");
         let other = superseded.as_ref()?;
-        Some(format!(
-            "another manager of this pool, at {}, started later than this one, and donors follow \
-             it. Stop one of the two for good: this one, if it was restored elsewhere",
+        let what = format!(
+            "another manager of this pool, at {}, started later than this one, and donors follow it",
             other.addresses
-        ))
+        );
+        let advice = "stop one of the two for good: this one, if it was restored elsewhere";
+        Some(Alarm::new(AlarmKind::OtherManager, what, advice))
     }
 }
 

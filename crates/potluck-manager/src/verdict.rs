@@ -4,7 +4,7 @@
 use crate::repair::Unseen;
 use potluck_core::size::{count, duration};
 use potluck_wire::control::{
-    DonorState, DonorStatus, PoolState, PoolStatus, RepairState, SpaceHealth, Verdict,
+    AlarmKind, DonorState, DonorStatus, PoolState, PoolStatus, RepairState, SpaceHealth, Verdict,
 };
 
 fn new(state: PoolState, reason: impl Into<String>, advice: impl Into<String>) -> Verdict {
@@ -80,8 +80,9 @@ pub fn unseen_why(donors: &[DonorStatus], unseen: &Unseen) -> Option<String> {
 fn unavailable(status: &PoolStatus) -> Option<Verdict> {
     let is_live = |state| state == DonorState::Live;
     let verdict = |reason: String, advice: &str| new(PoolState::Unavailable, reason, advice);
-    if let Some(fault) = &status.catalog_fault {
-        return Some(verdict(fault.clone(), ""));
+    let disk = status.alarms.iter().find(|alarm| alarm.kind == AlarmKind::CatalogDisk);
+    if let Some(disk) = disk {
+        return Some(verdict(disk.what.clone(), &disk.advice));
     }
     let lends = |donor: &&DonorStatus| donor.state != DonorState::Joined;
     let lending = status.donors.iter().filter(lends).count() as u64;
@@ -196,20 +197,8 @@ fn degraded(status: &PoolStatus) -> Option<Verdict> {
         };
         return verdict(what, &wait_no_longer(status)).map(of_files);
     }
-    if let Some(alarm) = status.alarms.first() {
-        return verdict(alarm.clone(), "");
-    }
-    if let Some(donor) = status.donors.iter().find(|donor| donor.quarantined.is_some()) {
-        let why = donor.quarantined.as_deref().unwrap_or_default();
-        let what = format!("{} is quarantined: {why}", donor.name);
-        return verdict(
-            what,
-            "look at its disk, then `potluck nodes trust`, or `potluck nodes rm`",
-        );
-    }
-    if let Some(why) = &status.gc_held {
-        let what = format!("no space is reclaimed: {why}");
-        return verdict(what, "`potluck gc resume` gives up what a newer catalog may have known");
+    if let Some(alarm) = status.alarms.iter().find(|alarm| alarm.degrades()) {
+        return verdict(alarm.what.clone(), &alarm.advice);
     }
     None
 }
@@ -265,6 +254,7 @@ fn absent(status: &PoolStatus) -> String {
 mod tests {
     use super::*;
     use potluck_core::ids::DonorId;
+    use potluck_wire::control::Alarm;
     use std::collections::BTreeSet;
 
     fn judged(status: &PoolStatus) -> Verdict {
@@ -324,7 +314,8 @@ mod tests {
         worse.repair.paused = Some("an admin said so".into());
         assert!(judged(&worse).advice.contains("repair resume"), "{:?}", judged(&worse));
 
-        let full = PoolStatus { catalog_fault: Some("no room".into()), ..worse.clone() };
+        let disk = Alarm::new(AlarmKind::CatalogDisk, "no room", "make some");
+        let full = PoolStatus { alarms: vec![disk], ..worse.clone() };
         let unwritable = judged(&full);
         let said = (unwritable.state, unwritable.reason.as_str());
         assert_eq!(said, (PoolState::Unavailable, "no room"), "nothing is made again either");
@@ -366,12 +357,16 @@ mod tests {
     #[test]
     fn what_else_needs_somebody_is_not_called_healthy() {
         let mut status = pool(&[DonorState::Live], SpaceHealth::default());
-        status.gc_held = Some("the catalog was restored".into());
-        assert!(judged(&status).advice.contains("gc resume"));
-        status.donors[0].quarantined = Some("it served wrong bytes".into());
-        assert!(judged(&status).reason.contains("donor-1 is quarantined"));
-        status.alarms.push("no backup for a day".into());
-        assert_eq!(judged(&status).reason, "no backup for a day");
+        let lost = Alarm::new(AlarmKind::DonorBadCopies, "it lost chunks", "look at its disk");
+        status.alarms.push(lost);
+        assert_eq!(judged(&status).state, PoolState::Healthy, "they are there again");
+        let backup = Alarm::new(AlarmKind::Backup, "no backup for a day", "look at the disk");
+        status.alarms.push(backup);
+        let verdict = judged(&status);
+        assert_eq!(
+            (verdict.reason.as_str(), verdict.advice.as_str()),
+            ("no backup for a day", "look at the disk")
+        );
     }
 
     #[test]
@@ -393,7 +388,7 @@ mod tests {
             judge(&status, Some(&Unseen::Worse("a copy is bad"))).state,
             PoolState::NotKnown
         );
-        status.alarms.push("no backup for a day".into());
+        status.alarms.push(Alarm::new(AlarmKind::Backup, "no backup for a day", ""));
         assert_eq!(judge(&status, Some(&Unseen::All)).state, PoolState::Degraded, "known is worse");
         let empty = PoolStatus { files: 0, alarms: Vec::new(), ..status };
         assert_eq!(judge(&empty, Some(&Unseen::All)).state, PoolState::Healthy);

@@ -35,8 +35,8 @@ pub use safety::{
 };
 pub use spaces::{SpaceCreate, SpaceInfo, SpaceList, SpaceRemove, Spaces};
 pub use status::{
-    Check, DonorState, DonorStatus, MetadataHealth, PoolState, PoolStatus, SpaceHealth, Status,
-    Verdict,
+    Alarm, AlarmKind, Check, DonorState, DonorStatus, MetadataHealth, PoolState, PoolStatus,
+    SpaceHealth, Status, Verdict,
 };
 pub use writing::{
     Abort, Commit, Committed, Condition, DonorAccess, FileCommit, Grow, Grown, Held, Offer,

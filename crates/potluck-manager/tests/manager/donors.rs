@@ -1,6 +1,8 @@
 use crate::lab::{Lab, chunk, eventually, write};
 use potluck_core::ids::Incarnation;
-use potluck_wire::control::{DiskFault, DonorState, Holding, Inventory, Register, Stat, Status};
+use potluck_wire::control::{
+    Alarm, DiskFault, DonorState, Holding, Inventory, Register, Stat, Status,
+};
 use potluck_wire::error::ErrorKind;
 use potluck_wire::packed::Packed;
 use std::time::Duration;
@@ -151,7 +153,7 @@ async fn s3_a_donor_without_its_disk_is_as_good_as_silent_and_named_with_what_to
     assert_eq!(user.call(&stat).await.expect("stat").live_copies, 0, "at once");
     let status = lab.admin().call(&Status {}).await.expect("status");
     assert_eq!(status.donors[0].state, DonorState::Suspect);
-    let named = |alarm: &String| alarm.contains("basement lends is gone (pulled)");
+    let named = |alarm: &Alarm| alarm.to_string().contains("basement lends is gone (pulled)");
     assert!(status.alarms.iter().any(named), "{:?}", status.alarms);
 
     // It comes back with what it holds.
@@ -165,7 +167,7 @@ async fn s3_a_donor_without_its_disk_is_as_good_as_silent_and_named_with_what_to
     donor.beat(beat).await;
     assert_eq!(user.call(&stat).await.expect("stat").live_copies, 1);
     let status = lab.admin().call(&Status {}).await.expect("status");
-    let advice = |alarm: &String| alarm.contains("nodes drain basement");
+    let advice = |alarm: &Alarm| alarm.to_string().contains("nodes drain basement");
     assert!(status.alarms.iter().any(advice), "{:?}", status.alarms);
 }
 

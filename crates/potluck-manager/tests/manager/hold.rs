@@ -69,7 +69,11 @@ async fn d5_a_manager_on_an_older_copy_of_its_directory_deletes_nothing() {
     assert_eq!(deletions(&donor).await, 0);
     let held = status(&lab).await;
     assert!(held.gc_held.is_some() && held.epoch > newer, "{held:?}");
-    assert!(held.alarms.iter().any(|alarm| alarm.contains("gc resume")), "{:?}", held.alarms);
+    assert!(
+        held.alarms.iter().any(|alarm| alarm.to_string().contains("gc resume")),
+        "{:?}",
+        held.alarms
+    );
 
     // The hold outlives the process; only an admin ends it.
     lab.stop().await;
@@ -195,7 +199,11 @@ async fn an_epoch_that_no_manager_can_have_is_a_lie_and_harms_nobody() {
     }
     let told = status(&lab).await;
     assert_eq!((told.epoch, told.gc_held), (own, None));
-    assert!(told.alarms.iter().any(|alarm| alarm.contains("not trusted")), "{:?}", told.alarms);
+    assert!(
+        told.alarms.iter().any(|alarm| alarm.to_string().contains("not trusted")),
+        "{:?}",
+        told.alarms
+    );
     lab.stop().await;
     lab.start().await;
     assert_eq!(status(&lab).await.epoch, Epoch(own.0 + 1));

@@ -101,7 +101,7 @@ async fn a_file_that_cannot_be_read_is_listed_by_path() {
     assert!(report.found[0].may_return, "its donor is merely away");
     crew.until("an alarm, when its donor's grace is over", async |crew: &Crew| {
         let alarms = crew.status().await.alarms;
-        alarms.iter().any(|alarm| alarm.contains("cannot be repaired")).then_some(())
+        alarms.iter().any(|alarm| alarm.to_string().contains("cannot be repaired")).then_some(())
     })
     .await;
 }
@@ -189,7 +189,9 @@ async fn a4_when_a_switch_dies_repair_waits_for_an_admin() {
     .await;
     crew.work(Duration::from_secs(1)).await;
     assert_eq!(crew.made(), 0);
-    assert!(crew.status().await.alarms.iter().any(|alarm| alarm.contains("repair rests")));
+    assert!(
+        crew.status().await.alarms.iter().any(|alarm| alarm.to_string().contains("repair rests"))
+    );
     let go_on = RepairControl { action: RepairAction::Resume };
     crew.lab.admin().call(&go_on).await.expect("resumed");
     // Another life of the manager does not ask again.
@@ -272,11 +274,11 @@ async fn l1_a_damaged_record_is_told_of_by_path_and_keeps_no_other_file_from_rep
         .until("told", async |crew: &Crew| {
             let status = crew.status().await;
             let space = status.spaces.iter().find(|space| space.name == "lab")?;
-            let told = status.alarms.iter().find(|alarm| alarm.contains("damaged"))?;
+            let told = status.alarms.iter().find(|alarm| alarm.to_string().contains("damaged"))?;
             (space.unreadable == 1 && space.tolerates.is_none()).then(|| told.clone())
         })
         .await;
-    assert!(told.contains("pot://lab/a/1"), "{told}");
+    assert!(told.to_string().contains("pot://lab/a/1"), "{told}");
 
     let fsck = Fsck { path: "pot://lab".parse().expect("path"), incomplete: true, after: None };
     let report = crew
@@ -313,7 +315,10 @@ async fn l1_a_survey_that_fails_is_told_of() {
     crew.members[0].asleep = true;
     crew.until("told", async |crew: &Crew| {
         let alarms = crew.status().await.alarms;
-        alarms.iter().any(|alarm| alarm.contains("could not be looked at")).then_some(())
+        alarms
+            .iter()
+            .any(|alarm| alarm.to_string().contains("could not be looked at"))
+            .then_some(())
     })
     .await;
 }

@@ -2,11 +2,11 @@
 
 use super::{Call, DiskFault, GivingBack, RepairState, Scrubbed, call};
 use crate::addresses::Addresses;
-use potluck_core::ids::DonorId;
-use potluck_core::ids::Epoch;
+use potluck_core::ids::{DonorId, Epoch};
 use potluck_core::load::Load;
 use potluck_core::policy::Redundancy;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// How the pool is.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -57,10 +57,6 @@ pub struct PoolStatus {
     /// Why nothing is reclaimed, if so: the catalog was restored, and a newer one may know more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gc_held: Option<String>,
-    /// Why the manager cannot write its catalog, if so, and what to do: nothing can be stored,
-    /// removed or made again.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub catalog_fault: Option<String>,
     /// Seconds since the catalog was last checkpointed to a file, and into the pool.
     #[serde(default)]
     pub backup_file_seconds: Option<u64>,
@@ -74,11 +70,90 @@ pub struct PoolStatus {
     /// Changes that are not in the journal on donors yet; `None` where none is kept.
     #[serde(default)]
     pub journal_waiting: Option<u64>,
-    /// What somebody should look at, most urgent first, each with what to do.
+    /// What somebody should look at, most urgent first.
     #[serde(default)]
-    pub alarms: Vec<String>,
+    pub alarms: Vec<Alarm>,
     /// Every donor that ever joined and was not removed.
     pub donors: Vec<DonorStatus>,
+}
+
+/// What somebody should look at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Alarm {
+    /// Of which sort it is, for programs.
+    pub kind: AlarmKind,
+    /// The donor that it is about; `None`: the manager, or the whole pool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub donor: Option<DonorId>,
+    /// What is wrong.
+    pub what: String,
+    /// What to do.
+    pub advice: String,
+}
+
+/// What an alarm is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AlarmKind {
+    /// The disk that holds the catalog takes no writes.
+    CatalogDisk,
+    /// Another manager has this one's place.
+    OtherManager,
+    /// How safe files are could not be looked at.
+    ScanFailed,
+    /// Records of files in the catalog are damaged.
+    DamagedRecords,
+    /// Settings of a daemon cannot be used.
+    Settings,
+    /// The disk that a donor lends fails, or is gone.
+    DonorDisk,
+    /// A donor reports, and nobody reaches it.
+    DonorUnreachable,
+    /// Some members do not reach a donor.
+    DonorUnreachedBySome,
+    /// A donor lost or spoiled many chunks.
+    DonorBadCopies,
+    /// A donor is not trusted.
+    DonorQuarantined,
+    /// The catalog is not backed up.
+    Backup,
+    /// The log of the catalog is not written to donors.
+    Log,
+    /// Nothing is reclaimed.
+    GcFrozen,
+    /// Repair rests.
+    RepairPaused,
+    /// Something cannot be made again.
+    RepairStuck,
+    /// A change of policy cannot be finished.
+    PolicyStuck,
+}
+
+impl Alarm {
+    /// One that is about the manager, or the whole pool.
+    pub fn new(kind: AlarmKind, what: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { kind, donor: None, what: what.into(), advice: advice.into() }
+    }
+
+    /// The same about a donor.
+    pub fn of(self, donor: DonorId) -> Self {
+        Self { donor: Some(donor), ..self }
+    }
+
+    /// Whether the pool is not well while there is this. Chunks that a donor lost have been made
+    /// again elsewhere, and it may lose no more.
+    pub fn degrades(&self) -> bool {
+        self.kind != AlarmKind::DonorBadCopies
+    }
+}
+
+impl fmt::Display for Alarm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.advice.as_str() {
+            "" => write!(f, "{}", self.what),
+            advice => write!(f, "{}\n  {advice}", self.what),
+        }
+    }
 }
 
 /// The pool in one sentence: whether it is well, why not, and what to do.

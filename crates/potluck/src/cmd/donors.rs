@@ -92,23 +92,6 @@ pub fn state(donor: &DonorStatus) -> String {
     text
 }
 
-/// So many chunks lost or spoiled since they were committed are no accident any more. A bit flips
-/// now and then, and nobody needs to look at a disk for one.
-const MANY_BAD: u64 = 8;
-
-/// What to do about a donor that lost or spoiled many chunks.
-pub fn ailing(donor: &DonorStatus) -> Option<String> {
-    let DonorStatus { name, bad, .. } = donor;
-    (*bad >= MANY_BAD && donor.quarantined.is_none()).then(|| {
-        format!(
-            "{name} lost or spoiled {} since they were stored: its disk may be failing. \
-             `potluck scrub now {name}` has it read back everything; `potluck nodes drain {name}` \
-             moves what it holds to others",
-            count(*bad, "chunk")
-        )
-    })
-}
-
 /// How much of a give-back is done, in percent.
 pub fn percent_given(back: &GivingBack) -> u64 {
     let to_give = back.held_at_start;
@@ -144,21 +127,16 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_fails_is_told_with_what_to_do() {
+    fn a_disk_that_fails_is_told_in_the_state() {
         let fault = |missing| Some(DiskFault { missing, why: "EIO".into() });
         let mut donor =
             DonorStatus { name: "desk".into(), state: DonorState::Live, ..DonorStatus::default() };
-        assert_eq!(ailing(&donor), None);
         donor.disk_fault = fault(false);
         assert_eq!(state(&donor), "live, disk takes no writes");
         (donor.state, donor.disk_fault) = (DonorState::Suspect, fault(true));
         assert_eq!(state(&donor), "its disk is gone");
         donor.state = DonorState::Gone;
         assert_eq!(state(&donor), "gone: it lost its disk");
-        donor.bad = 15;
-        let advice = ailing(&donor).expect("worth a word");
-        assert!(advice.contains("15 chunks") && advice.contains("scrub now desk"), "{advice}");
-        assert!(advice.contains("nodes drain desk"), "{advice}");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::output::{Output, count, table};
 use potluck_client::pool::Client;
 use potluck_core::ids::MemberId;
 use potluck_core::size::format_size;
-use potluck_wire::control::{DonorStatus, GivingBack, Going, MayGo, Revoke, Status, Trust};
+use potluck_wire::control::{Alarm, DonorStatus, GivingBack, Going, MayGo, Revoke, Status, Trust};
 use potluck_wire::error::{ErrorKind, Failure};
 use serde::Serialize;
 
@@ -34,7 +34,10 @@ pub async fn run(
         Nodes::Trust(NodeName { donor }) => {
             let donor = donors::named(client, &donor).await?;
             if donor.quarantined.is_none() {
-                output.result(&serde_json::json!({ "trusted": donor.name }), |_| trusted(&donor));
+                let mut alarms = client.call(&Status {}).await?.alarms;
+                alarms.retain(|alarm| alarm.donor == Some(donor.donor));
+                let result = serde_json::json!({ "trusted": donor.name });
+                output.result(&result, |_| trusted(&donor, &alarms));
                 return Ok(Ending::Done);
             }
             client.call(&Trust { donor: donor.donor }).await?;
@@ -48,11 +51,9 @@ pub async fn run(
 }
 
 /// Nothing was in the way of trusting this one.
-fn trusted(donor: &DonorStatus) -> String {
+fn trusted(donor: &DonorStatus, alarms: &[Alarm]) -> String {
     let mut text = format!("{} is trusted already: it is not quarantined", donor.name);
-    if let Some(advice) = donors::ailing(donor) {
-        text.push_str(&format!("\n{advice}"));
-    }
+    alarms.iter().for_each(|alarm| text.push_str(&format!("\n{alarm}")));
     text
 }
 

@@ -108,9 +108,6 @@ fn text(status: &PoolStatus) -> String {
     if let Some(why) = &status.gc_held {
         text.push_str(&format!("no space is reclaimed: {why}\n"));
     }
-    for advice in status.donors.iter().filter_map(donors::ailing) {
-        text.push_str(&format!("! {advice}\n"));
-    }
     for alarm in &status.alarms {
         text.push_str(&format!("! {alarm}\n"));
     }

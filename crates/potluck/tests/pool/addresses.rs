@@ -131,8 +131,7 @@ fn a_donor_that_others_cannot_reach_is_an_alarm_until_they_can() {
     let status = || head.sh("potluck --json status").ok().json();
     let alarm = |status: &Value| {
         let alarms = status["alarms"].as_array().expect("alarms").iter();
-        let mut alarms = alarms.filter_map(Value::as_str).filter(|said| said.contains("bench-2"));
-        alarms.next().map(str::to_owned)
+        alarms.map(Value::to_string).find(|said| said.contains("bench-2"))
     };
     wait_until("the alarm", PATIENCE, || alarm(&status()).is_some());
     let said = status();
@@ -186,7 +185,9 @@ fn a_donor_that_some_members_cannot_reach_is_an_alarm_in_their_name() {
         wait_until("the alarm", PATIENCE, || unreached_by(&status()) == expected);
     }
     let said = status();
-    let alarm = said["alarms"][0].as_str().expect("an alarm");
+    assert_eq!(said["alarms"][0]["kind"], "donor_unreached_by_some");
+    assert_eq!(said["alarms"][0]["donor"], said["donors"][1]["donor"]);
+    let alarm = said["alarms"][0].to_string();
     for part in ["2 members (ada, bo)", "bench-2", "10.77.0.2:7701", "firewall", "--advertise"] {
         assert!(alarm.contains(part), "{alarm}");
     }

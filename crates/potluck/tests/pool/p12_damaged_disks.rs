@@ -115,7 +115,7 @@ fn p12_a_disk_pulled_under_a_running_donor_is_named_repaired_after_and_taken_bac
     std::fs::rename(&lent, &pulled).expect("pulled");
     std::fs::create_dir(&lent).expect("the bare mount point");
     let named = |alarm: &Value| {
-        let said = alarm.as_str().unwrap_or_default();
+        let said = alarm.to_string();
         said.contains("donor-1 lends is gone") && said.contains("ount it")
     };
     // On a busy machine it may seem silent before that is found.

@@ -235,6 +235,9 @@ fn all_in_one_keeps_what_it_was_told_of_both_its_daemons() {
         "--repair-grace",
         "1h",
     ]);
+    let said = || fs::read_to_string(lab.dir().join("logs/up.log")).expect("a log");
+    let next = || said().matches("next: `potluck invite").count();
+    wait_until("what to do next with a new pool", PATIENCE, || next() == 1);
     assert_eq!(stop(&mut running, Signal::TERM), 0);
     let mut running = up(&[]);
     assert_eq!(shown(&lab.cli, &state, "manager.repair-grace")["value"], "1h");
@@ -242,8 +245,8 @@ fn all_in_one_keeps_what_it_was_told_of_both_its_daemons() {
     assert_eq!((max["value"].as_str(), max["dir"].as_str()), (Some("1GiB"), lent.to_str()));
     let donors = lab.cli.under(&state.join("manager/admin"));
     wait_until("the donor", PATIENCE, || !donors.live_donors().is_empty());
-    let said = || fs::read_to_string(lab.dir().join("logs/up.log")).expect("a log");
-    assert_eq!(said().matches("next: `potluck invite").count(), 1, "of a new pool only");
+    wait_until("what it lends", PATIENCE, || said().matches("lending up to ").count() == 2);
+    assert_eq!(next(), 1, "of a new pool only");
     // One of the two files is bad: one line says so, and none that all is well.
     let path = state.join("donor/settings.toml");
     let good = fs::read_to_string(&path).expect("settings");

@@ -1,0 +1,247 @@
+//! What somebody should look at: everything that is wrong and does not mend itself, each with what to
+//! do. Made here and nowhere else; the verdict counts on it, and `status`, metrics and pages show it.
+
+use crate::catalog::Error;
+use crate::service::Service;
+use potluck_core::size::count;
+use potluck_pool::redundancy::Damaged;
+use potluck_wire::addresses::{Address, DONOR_PORT};
+use potluck_wire::control::{Alarm, AlarmKind as Kind, DonorState, DonorStatus, RepairState};
+
+/// So many chunks lost or spoiled since they were committed are no accident any more. A bit flips
+/// now and then, and nobody needs to look at a disk for one.
+const MANY_BAD: u64 = 8;
+
+/// All there are, the most urgent first.
+pub fn all(service: &Service, donors: &[DonorStatus], repair: &RepairState) -> Vec<Alarm> {
+    let disk = service.catalog.disk_fault();
+    // What cannot be written for that reason is no fault of donors.
+    let others = |failed: Option<String>| failed.filter(|_| disk.is_none());
+    let mut alarms: Vec<Alarm> = Vec::new();
+    alarms.extend(disk.as_ref().map(|why| unwritable(service, why)));
+    alarms.extend(service.signpost.alarm());
+    alarms.extend(unseen(service));
+    alarms.extend(own_settings(service));
+    for sort in [disk_fails, unreachable, unreached_by_some, bad_settings] {
+        alarms.extend(donors.iter().filter_map(|donor| Some(sort(donor)?.of(donor.donor))));
+    }
+    alarms.extend(others(service.backups.failed()).map(|why| {
+        let what = format!("the catalog is not checkpointed: {why}");
+        Alarm::new(Kind::Backup, what, "look at the disk of --backup-dir and at the donors")
+    }));
+    alarms.extend(service.gc_held().map(|why| {
+        let advice = "when all is where it should be: `potluck gc resume`";
+        Alarm::new(Kind::GcFrozen, format!("nothing is reclaimed: {why}"), advice)
+    }));
+    alarms.extend(others(service.backups.journal_failed()).map(|why| {
+        let what = format!("the journal on the donors is not written: {why}");
+        Alarm::new(Kind::Log, what, "look at the donors and their room")
+    }));
+    alarms.extend(repair_rests(repair));
+    for sort in [quarantined, bad_copies] {
+        alarms.extend(donors.iter().filter_map(|donor| Some(sort(donor)?.of(donor.donor))));
+    }
+    alarms
+}
+
+/// What is wrong with the manager's own disk.
+fn unwritable(service: &Service, why: &Error) -> Alarm {
+    let place = service.state.root().display();
+    let advice = match why {
+        Error::DiskFull => format!("free space on the manager's disk, at {place}"),
+        _ => format!("look at the manager's disk, at {place}"),
+    };
+    Alarm::new(Kind::CatalogDisk, format!("the manager cannot write its catalog: {why}"), advice)
+}
+
+/// What surveys could not see.
+fn unseen(service: &Service) -> impl Iterator<Item = Alarm> {
+    let kept = service.keeper.kept();
+    let failed = kept.failed.as_ref().map(|why| {
+        let what = format!(
+            "how safe files are could not be looked at, and nothing new is repaired: {why}"
+        );
+        let advice = "look at the manager's log and at the disk that holds its state directory";
+        Alarm::new(Kind::ScanFailed, what, advice)
+    });
+    let Damaged { files, first } = &kept.damaged;
+    let damaged = (*files > 0).then(|| {
+        let what = format!(
+            "the catalog's records of {} are damaged, first {first}. No copy in excess is deleted \
+             meanwhile",
+            count(*files, "file")
+        );
+        let advice = "`potluck fsck` lists all; stop the manager, and bring its catalog back with \
+                      `potluck manager restore`";
+        Alarm::new(Kind::DamagedRecords, what, advice)
+    });
+    failed.into_iter().chain(damaged)
+}
+
+fn own_settings(service: &Service) -> Option<Alarm> {
+    let why = service.settings_fault.lock().expect("no panic holds it");
+    why.as_ref().map(|why| settings("the manager", why))
+}
+
+/// What an owner should do about a donor's settings.
+fn bad_settings(donor: &DonorStatus) -> Option<Alarm> {
+    let why = donor.settings_fault.as_ref()?;
+    Some(settings(&format!("the daemon of {}", donor.name), why))
+}
+
+fn settings(whose: &str, why: &str) -> Alarm {
+    Alarm::new(
+        Kind::Settings,
+        format!("{whose} cannot use its settings as they are written: {why}"),
+        "mend that on its machine, and have it read them again (kill -HUP, or systemctl reload)",
+    )
+}
+
+/// What the owner of a donor's disk should do about it.
+fn disk_fails(donor: &DonorStatus) -> Option<Alarm> {
+    let fault = donor.disk_fault.as_ref()?;
+    let (name, why) = (&donor.name, &fault.why);
+    let (what, advice) = match (fault.missing, donor.state) {
+        (true, DonorState::Gone) => (
+            format!(
+                "the disk that {name} lends is gone ({why}), and what it held is made again elsewhere"
+            ),
+            format!("mount it there and it counts again; if it is lost: `potluck nodes rm {name}`"),
+        ),
+        (true, _) => (
+            format!("the disk that {name} lends is gone ({why}): its copies are not there"),
+            "mount it there, and the donor goes on by itself; `potluck repair now` does not wait \
+             for it"
+                .into(),
+        ),
+        (false, _) => (
+            format!("the disk that {name} lends takes no writes ({why}): it may be failing"),
+            format!("look at it, or move what it holds to others: `potluck nodes drain {name}`"),
+        ),
+    };
+    Some(Alarm::new(Kind::DonorDisk, what, advice))
+}
+
+/// A donor that nobody can reach.
+fn unreachable(donor: &DonorStatus) -> Option<Alarm> {
+    let why = donor.unreachable.as_ref().filter(|_| donor.state == DonorState::Live)?;
+    let what = format!(
+        "{} reports, and cannot be reached, so that nobody can store or read there: {why}",
+        donor.name
+    );
+    let advice = format!(
+        "open port {} (TCP) in the firewall of its machine, or say how others reach it with `potluck \
+         lend --advertise HOST`",
+        port(donor)
+    );
+    Some(Alarm::new(Kind::DonorUnreachable, what, advice))
+}
+
+/// A donor that some members cannot reach, and the manager can.
+fn unreached_by_some(donor: &DonorStatus) -> Option<Alarm> {
+    let DonorStatus { name, addresses, unreached_by: members, .. } = donor;
+    let (who, more) = members.split_at(members.len().min(3));
+    let who = match (who, more.len()) {
+        ([], _) => return None,
+        (who, 0) => who.join(", "),
+        (who, more) => format!("{} and {more} more", who.join(", ")),
+    };
+    let what = format!(
+        "{} ({who}) said within the last five minutes that they cannot reach {name}, which the manager \
+         reaches: tried at {addresses}",
+        count(members.len() as u64, "member")
+    );
+    let advice = format!(
+        "look for a firewall on the way from their machines to port {} (TCP) there, or say how they \
+         reach it with `potluck lend --advertise HOST`",
+        port(donor)
+    );
+    Some(Alarm::new(Kind::DonorUnreachedBySome, what, advice))
+}
+
+fn port(donor: &DonorStatus) -> u16 {
+    donor.addresses.first().map_or(DONOR_PORT, Address::port)
+}
+
+/// What keeps repair from going on.
+fn repair_rests(repair: &RepairState) -> impl Iterator<Item = Alarm> {
+    let paused = repair.paused.as_ref().map(|why| {
+        let advice = "`potluck repair resume` when that is as it should be";
+        Alarm::new(Kind::RepairPaused, format!("repair rests: {why}"), advice)
+    });
+    let stuck = (repair.stuck > 0).then(|| {
+        let why = repair.stuck_why.as_deref().unwrap_or("no donor can take them");
+        let what = format!("{} cannot be repaired: {why}", count(repair.stuck, "chunk"));
+        Alarm::new(Kind::RepairStuck, what, "`potluck fsck` lists the files")
+    });
+    let changing = (repair.changing_stuck > 0).then(|| {
+        let why = repair.changing_stuck_why.as_deref().unwrap_or("no donor can take them");
+        let what = format!("a change of policy is stuck: {why}. Its files keep what they have");
+        let advice =
+            "lend more with `potluck lend`, or set the policy back with `potluck policy set`";
+        Alarm::new(Kind::PolicyStuck, what, advice)
+    });
+    paused.into_iter().chain(stuck).chain(changing)
+}
+
+fn quarantined(donor: &DonorStatus) -> Option<Alarm> {
+    let why = donor.quarantined.as_ref()?;
+    let name = &donor.name;
+    Some(Alarm::new(
+        Kind::DonorQuarantined,
+        format!("{name} is not trusted: {why}"),
+        format!(
+            "look at its disk, then `potluck nodes trust {name}`, or `potluck nodes rm {name}`"
+        ),
+    ))
+}
+
+/// A donor that lost or spoiled many chunks.
+fn bad_copies(donor: &DonorStatus) -> Option<Alarm> {
+    let DonorStatus { name, bad, .. } = donor;
+    if *bad < MANY_BAD || donor.quarantined.is_some() {
+        return None;
+    }
+    let what = format!(
+        "{name} lost or spoiled {} since they were stored: its disk may be failing",
+        count(*bad, "chunk")
+    );
+    let advice = format!(
+        "`potluck scrub now {name}` has it read back everything; `potluck nodes drain {name}` moves \
+         what it holds to others"
+    );
+    Some(Alarm::new(Kind::DonorBadCopies, what, advice))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use potluck_wire::control::DiskFault;
+
+    #[test]
+    fn a_donor_that_lost_many_chunks_is_told_with_what_to_do() {
+        let mut donor = DonorStatus { name: "desk".into(), bad: 7, ..DonorStatus::default() };
+        assert_eq!(bad_copies(&donor), None, "a bit flips now and then");
+        donor.bad = 15;
+        let alarm = bad_copies(&donor).expect("worth a word");
+        assert!(alarm.what.contains("15 chunks") && !alarm.degrades(), "{alarm}");
+        assert!(alarm.advice.contains("scrub now desk"), "{alarm}");
+        assert!(alarm.advice.contains("nodes drain desk"), "{alarm}");
+        donor.quarantined = Some("it served wrong bytes".into());
+        assert_eq!(bad_copies(&donor), None, "it holds nothing that counts");
+        assert!(quarantined(&donor).expect("told").advice.contains("nodes trust desk"));
+    }
+
+    #[test]
+    fn a_disk_that_is_gone_is_not_called_failing() {
+        let fault = |missing| Some(DiskFault { missing, why: "EIO".into() });
+        let mut donor = DonorStatus { name: "desk".into(), ..DonorStatus::default() };
+        assert_eq!(disk_fails(&donor), None);
+        donor.disk_fault = fault(false);
+        assert!(disk_fails(&donor).expect("told").what.contains("takes no writes"));
+        donor.disk_fault = fault(true);
+        assert!(disk_fails(&donor).expect("told").advice.starts_with("mount it"));
+        donor.state = DonorState::Gone;
+        assert!(disk_fails(&donor).expect("told").advice.contains("nodes rm desk"));
+    }
+}
