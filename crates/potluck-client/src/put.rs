@@ -51,10 +51,14 @@ pub struct PutReport {
     /// Copies that were not made yet when this was said: an asynchronous protocol makes them after
     /// the files became visible, and until then the loss of one donor may lose data.
     pub pending_copies: u64,
+    /// Files that became visible with less redundancy than their policy asks for, because donors are
+    /// away. One more donor may die; repair makes the rest when there are donors for it.
+    pub below_policy: u64,
 }
 
 /// Stores `items` in one write session below `root`. Each file becomes visible whole, when all
-/// its chunks have as many copies as the policy asks for; by an asynchronous mirroring protocol when
+/// its chunks have as many copies as the policy asks for, or, unless it is strict, as there are donors
+/// for while others are away, if one more may die then; by an asynchronous mirroring protocol when
 /// they have one. This returns when the other copies are made too, as far as this client makes them.
 ///
 /// Errors: what ended the session; files that failed alone are in the report.

@@ -47,6 +47,8 @@ pub struct Request {
     pub width: u32,
     /// Copies of every chunk, or chunks of a group.
     pub copies: u32,
+    /// How many of them a slot is content with where there are fewer donors.
+    pub least: u32,
 }
 
 /// A run of chunks dealt in turn to a set of donors.
@@ -66,7 +68,7 @@ pub struct Section {
 pub struct Plan {
     /// One after the other.
     pub sections: Vec<Section>,
-    /// Copies of every chunk, or chunks of every group.
+    /// Copies of every chunk, or chunks of every group; a section with fewer donors has so many fewer.
     pub copies: u32,
     /// Stored bytes of a full chunk.
     pub chunk_size: u32,
@@ -112,7 +114,9 @@ pub fn plan(candidates: &[Candidate], request: &Request) -> Result<Plan, Refusal
         return Err(Refusal::NoDonors);
     }
     let (copies, chunk_size) = (request.copies.max(1), request.chunk_size.max(1));
-    let mut fit = Fit::new(candidates, &Request { copies, chunk_size, ..*request });
+    let donors: BTreeSet<DonorId> = candidates.iter().map(|candidate| candidate.donor).collect();
+    let placed = copies.min(request.least.max(donors.len() as u32));
+    let mut fit = Fit::new(candidates, &Request { copies: placed, chunk_size, ..*request });
     fit.check()?;
     let mut sections = Vec::new();
     let mut bytes_left = request.bytes;
@@ -178,6 +182,11 @@ impl Plan {
     /// Continues with the sections of `other`, planned for the same policy.
     pub fn extend(&mut self, other: Plan) {
         self.sections.extend(other.sections);
+    }
+
+    /// Whether there were fewer donors than copies.
+    pub fn is_short(&self) -> bool {
+        self.sections.iter().any(|section| section.donors.len() < self.copies as usize)
     }
 
     /// Chunks planned.

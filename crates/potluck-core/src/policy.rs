@@ -165,12 +165,18 @@ impl Redundancy {
         }
     }
 
-    /// Donors it takes at least.
+    /// Donors it takes.
     pub fn donors(self) -> u32 {
         match self {
             Self::Copies(copies) => copies,
             Self::Ec(ec) => ec.width() as u32,
         }
+    }
+
+    /// Donors that a write is content with while others are away: so many that one more may die for
+    /// ever, if any may by this redundancy at all.
+    pub fn least_donors(self) -> u32 {
+        self.donors() - self.tolerates().saturating_sub(1)
     }
 }
 
@@ -211,6 +217,9 @@ pub struct Policy {
     pub race: Race,
     /// What an acknowledged write means.
     pub ack: AckLevel,
+    /// Whether a write is refused unless all its redundancy is there; otherwise it goes on, below
+    /// policy, while at least [`Redundancy::least_donors`] take it.
+    pub strict: bool,
     /// Whether clients seal chunks before they leave. Fixed when the space is made.
     pub sealed: bool,
 }
@@ -225,6 +234,7 @@ impl Default for Policy {
             mirror: Mirror::default(),
             race: Race::default(),
             ack: AckLevel::Memory,
+            strict: false,
             sealed: true,
         }
     }
@@ -260,6 +270,9 @@ pub struct Override {
     /// Instead of [`Policy::ack`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ack: Option<AckLevel>,
+    /// Instead of [`Policy::strict`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub strict: Option<bool>,
 }
 
 impl Override {
@@ -279,6 +292,7 @@ impl Override {
             mirror: inner.mirror.or(self.mirror),
             race: inner.race.or(self.race),
             ack: inner.ack.or(self.ack),
+            strict: inner.strict.or(self.strict),
         }
     }
 }
@@ -304,6 +318,7 @@ impl Policy {
             mirror: over.mirror.unwrap_or(self.mirror),
             race: over.race.unwrap_or(self.race),
             ack: over.ack.unwrap_or(self.ack),
+            strict: over.strict.unwrap_or(self.strict),
             sealed: self.sealed,
         };
         policy.check()?;
@@ -316,6 +331,12 @@ impl Policy {
             Some(ec) => Redundancy::Ec(ec),
             None => Redundancy::Copies(self.copies),
         }
+    }
+
+    /// Donors that a write is content with.
+    pub fn least_donors(&self) -> u32 {
+        let redundancy = self.redundancy();
+        if self.strict { redundancy.donors() } else { redundancy.least_donors() }
     }
 
     /// Whether the policy can be kept at all.

@@ -172,16 +172,24 @@ pub fn of_placement(why: Refusal, redundancy: Redundancy, joined: usize) -> Fail
             Failure::new(ErrorKind::Retry, code::DONORS_SILENT, what)
                 .hint("`potluck status` shows why; wait for one, or lend more with `potluck lend`")
         }
-        Refusal::TooFewDonors { have, need } => {
-            // What is short now may be enough when the donors are back.
-            let (kind, code) = match joined >= need as usize {
-                true => (ErrorKind::Retry, code::DONORS_SILENT),
-                false => (ErrorKind::NoSpace, code::TOO_FEW_DONORS),
+        // What is short now may be enough when the donors are back.
+        Refusal::TooFewDonors { have, need } if joined >= need as usize => {
+            let mut what = too_few_donors(redundancy, have as usize);
+            if need < redundancy.donors() {
+                let donors = count(need.into(), "donor");
+                what.push_str(&format!("; while some are away, {donors} would do"));
+            }
+            let hint = match need == redundancy.donors() && have >= redundancy.least_donors() {
+                true => {
+                    "with --strict=false it is stored now and completed later; or wait for donors to return"
+                }
+                false => {
+                    "wait for donors to return, lend more with `potluck lend`, or ask for less redundancy"
+                }
             };
-            Failure::new(kind, code, too_few_donors(redundancy, have as usize)).hint(
-                "ask for less redundancy, wait for donors to return, or lend more with `potluck lend`",
-            )
+            Failure::new(ErrorKind::Retry, code::DONORS_SILENT, what).hint(hint)
         }
+        Refusal::TooFewDonors { have, .. } => of_redundancy(redundancy, have as usize),
         Refusal::NoSpace { .. } => {
             let what = why.to_string();
             Failure::new(ErrorKind::NoSpace, code::FULL, what)

@@ -130,7 +130,8 @@ fn degraded(status: &PoolStatus) -> Option<Verdict> {
     let incomplete: u64 = status.spaces.iter().map(|space| space.incomplete).sum();
     let files = count(incomplete, "file");
     if let Some(why) = repair.paused.as_ref().filter(|_| incomplete > 0 || left(repair) > 0) {
-        let what = format!("{files} less safe than promised, and repair is paused: {why}");
+        let what =
+            format!("{files} below policy, less safe than promised, and repair is paused: {why}");
         let paused = verdict(what, "`potluck repair resume` when that is as it should be");
         return paused.map(of_files);
     }
@@ -140,7 +141,9 @@ fn degraded(status: &PoolStatus) -> Option<Verdict> {
         let what = match incomplete {
             0 => format!("{chunks} cannot be made on other donors now: {why}"),
             _ => {
-                format!("{files} less safe than promised; {chunks} cannot be made again now: {why}")
+                format!(
+                    "{files} below policy, less safe than promised; {chunks} cannot be made now: {why}"
+                )
             }
         };
         let stuck = verdict(what, &unstick(status));
@@ -154,7 +157,7 @@ fn degraded(status: &PoolStatus) -> Option<Verdict> {
             None => String::new(),
         };
         return verdict(
-            format!("{files} in {spaces} less safe than promised{eta}"),
+            format!("{files} in {spaces} below policy, less safe than promised{eta}"),
             "nothing to do while repair goes on: `potluck repair status`",
         )
         .map(of_files);
@@ -308,7 +311,7 @@ mod tests {
         assert_eq!(verdict.state, PoolState::Degraded);
         assert_eq!(
             verdict.reason,
-            "2 files in lab less safe than promised; repair needs about 1m 30s"
+            "2 files in lab below policy, less safe than promised; repair needs about 1m 30s"
         );
 
         worse.repair.paused = Some("an admin said so".into());

@@ -132,7 +132,7 @@ impl Pool {
             Some(0) => (no_plan(&new.policy), 0),
             Some(bytes) => {
                 let bytes = stored(&new.policy, bytes);
-                (self.plan(&new.policy, bytes, &[], now)?, bytes)
+                (self.plan(&new.policy, bytes, &[], false, now)?, bytes)
             }
             None => self.starting_plan(&new.policy, now)?,
         };
@@ -184,18 +184,20 @@ impl Pool {
         self.sessions.insert(stored.id, session);
     }
 
-    /// Promises `bytes` of plaintext more; gives the new part of the plan.
+    /// Promises `bytes` of plaintext more; gives the new part of the plan, with all its redundancy
+    /// if it is to be `whole`.
     pub fn grow_session(
         &mut self,
         id: &SessionId,
         bytes: u64,
         avoid: &[DonorId],
+        whole: bool,
         now: Tick,
     ) -> Result<Plan, Refusal> {
         let Some(session) = self.sessions.get(id) else { return Err(Refusal::NoDonors) };
         let policy = session.policy.clone();
         let bytes = stored(&policy, bytes);
-        let plan = self.plan(&policy, bytes, avoid, now)?;
+        let plan = self.plan(&policy, bytes, avoid, whole, now)?;
         self.ledger.grow(*id, plan.promised());
         if let Some(session) = self.sessions.get_mut(id) {
             session.plan.extend(plan.clone());
@@ -210,25 +212,30 @@ impl Pool {
         policy: &Policy,
         bytes: u64,
         avoid: &[DonorId],
+        whole: bool,
         now: Tick,
     ) -> Result<Plan, Refusal> {
         let copies = policy.redundancy().donors();
+        // Donors that are away come back, and repair completes what was written without them. Those
+        // that never joined do not, and one that is full is no better for being left out.
+        let may_be_short = !whole && self.donor_count() >= copies as usize;
         let request = Request {
             bytes,
             chunk_size: stored_len(policy, policy.chunk_size),
             width: policy.stripe_width.max(copies),
             copies,
+            least: if may_be_short { policy.least_donors() } else { copies },
         };
         placement::plan(&self.candidates(avoid, now), &request)
     }
 
     fn starting_plan(&self, policy: &Policy, now: Tick) -> Result<(Plan, u64), Refusal> {
         let wish = stored(policy, STARTING_BYTES.max(group(policy)));
-        match self.plan(policy, wish, &[], now) {
+        match self.plan(policy, wish, &[], false, now) {
             Ok(plan) => Ok((plan, wish)),
             Err(Refusal::NoSpace { ask, have }) => {
                 let fits = have / u64::from(policy.redundancy().donors());
-                match self.plan(policy, fits, &[], now) {
+                match self.plan(policy, fits, &[], false, now) {
                     Ok(plan) if fits > 0 => Ok((plan, fits)),
                     _ => Err(Refusal::NoSpace { ask, have }),
                 }

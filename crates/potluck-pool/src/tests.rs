@@ -233,7 +233,7 @@ fn promises_are_kept_apart_turned_into_bytes_and_given_back() {
     let stored = Packed(vec![Holding { name: chunk(1), len: 4 << 20 }]);
     pool.heartbeat(DonorId(1), &Heartbeat { added: stored, ..heartbeat(7, 1) }, at(1.0));
     assert_eq!(promised(&pool), 596 * MIB);
-    pool.grow_session(&S1, 100 * MIB, &[], at(1.0)).expect("grown");
+    pool.grow_session(&S1, 100 * MIB, &[], false, at(1.0)).expect("grown");
     assert_eq!(promised(&pool), 696 * MIB);
     pool.end_session(&S1);
     assert_eq!(promised(&pool), 0);
@@ -253,8 +253,36 @@ fn plans_name_live_donors_only_and_nothing_needs_none() {
     let plan = pool.ticketed(&S2).expect("open").plan;
     assert_eq!(plan.donors().into_iter().collect::<Vec<_>>(), [DonorId(2)], "1 is a suspect");
     beat(&mut pool, 1, 7, 0, 8.0);
-    let more = pool.grow_session(&S2, 100 * MIB, &[DonorId(2)], at(8.0)).expect("grown");
+    let more = pool.grow_session(&S2, 100 * MIB, &[DonorId(2)], false, at(8.0)).expect("grown");
     assert_eq!(more.donors().into_iter().collect::<Vec<_>>(), [DonorId(1)], "2 is avoided");
+}
+
+#[test]
+fn a_plan_goes_on_without_donors_that_are_away_while_one_more_may_die() {
+    let mut pool = pool();
+    for donor in 1..=4 {
+        register(&mut pool, donor, 7, 0.0);
+    }
+    let mut planned = |copies, strict, there: &[u32], whole| {
+        for (id, now) in [(S1, 0.0), (S1, 7.0)] {
+            there.iter().for_each(|donor| assert!(beat(&mut pool, *donor, 7, 0, now)));
+            pool.forget_session(&id);
+        }
+        let policy = Policy { copies, strict, ..Policy::default() };
+        let new = NewSession { id: S1, member: ME, space: SpaceId(1), policy, asked: None };
+        let opened = pool.open_session(new, Some(MIB), at(7.0));
+        let opened = opened.map(|ticketed| ticketed.plan.donors().len());
+        opened.and_then(|donors| {
+            let grown = pool.grow_session(&S1, MIB, &[DonorId(4)], whole, at(7.0))?;
+            assert_eq!(grown.is_short(), copies > 2);
+            Ok(donors)
+        })
+    };
+    assert_eq!(planned(4, false, &[2, 3, 4], false), Ok(3));
+    let short = |have, need| Err(Refusal::TooFewDonors { have, need });
+    assert_eq!(planned(4, true, &[], false), short(3, 4), "all is asked for");
+    assert_eq!(planned(4, false, &[], true), short(2, 4), "to grow by all is asked for");
+    assert_eq!(planned(1, false, &[], true), Ok(3));
 }
 
 #[test]

@@ -113,7 +113,8 @@ impl World {
     pub fn check_copies(&self, redundancy: Redundancy) -> Result<(), String> {
         let Redundancy::Copies(copies) = redundancy else { return Ok(()) };
         let board = self.stage.board();
-        let least = (copies as usize).saturating_sub(board.health.damaged.len());
+        let made = 1 + board.health.survives().min(copies as usize - 1);
+        let least = made.saturating_sub(board.health.damaged.len());
         let holders = self.holders();
         for name in &board.needed {
             let whole = holders.get(name).map_or(0, BTreeSet::len);

@@ -135,6 +135,7 @@ impl Actor {
                     ErrorKind::Retry | ErrorKind::Other | ErrorKind::Integrity
                 );
                 let fate = if unknown { Fate::Unknown } else { refusal(&failure) };
+                self.stage.board().health.below_policy |= unknown;
                 writes.values().for_each(|id| self.end(id, fate));
                 self.must_have_failed(&failure, begun);
             }
@@ -142,7 +143,8 @@ impl Actor {
     }
 
     fn account(&self, report: PutReport, writes: &mut BTreeMap<String, WriteId>, begun: Duration) {
-        let PutReport { stored, failed, sent_chunks, held_chunks, .. } = report;
+        let PutReport { stored, failed, sent_chunks, held_chunks, below_policy, .. } = report;
+        self.stage.board().health.below_policy |= below_policy > 0;
         for (path, version) in stored {
             let path = relative(&path);
             self.say(format_args!("stored {path} as {version}"));
@@ -164,7 +166,9 @@ impl Actor {
             self.end(id, Fate::Unknown);
             self.stage.broken("L1", format_args!("nothing was reported about {path}"));
         }
-        self.say(format_args!("put done: {sent_chunks} chunks sent, {held_chunks} held"));
+        self.say(format_args!(
+            "put done: {sent_chunks} chunks sent, {held_chunks} held, {below_policy} below policy"
+        ));
     }
 
     /// A write may fail for a reason; a healthy pool is none.

@@ -200,6 +200,7 @@ impl World {
             let mut board = self.stage.board();
             board.health.down.insert(*who);
             for write in board.busy.remove(who).map(|busy| busy.writes).unwrap_or_default() {
+                board.health.below_policy = true;
                 board.history.give_up(&write, now);
             }
         }

@@ -22,8 +22,12 @@ pub struct Health {
     pub full: BTreeSet<u8>,
     /// How many donors a write takes.
     pub needs: usize,
+    /// How many donors a write is content with while others are down.
+    pub least: usize,
     /// How many donors may be away or damaged.
     pub tolerates: usize,
+    /// Whether a write was stored below policy, or may have been.
+    pub below_policy: bool,
     changed: Duration,
 }
 
@@ -40,6 +44,12 @@ impl Health {
             && !self.cut.contains(&(b, a))
     }
 
+    /// How many donors may be away or damaged and all be there: what is below policy survives one, if
+    /// the policy does.
+    pub fn survives(&self) -> usize {
+        if self.below_policy { self.tolerates.min(1) } else { self.tolerates }
+    }
+
     /// Whether a client could read everything that is committed, from `begun` until now: the manager
     /// is there, and no more donors than is tolerated are away or damaged (D1, A1).
     pub fn must_read(&self, client: Who, begun: Duration) -> bool {
@@ -49,15 +59,17 @@ impl Health {
         });
         begun >= self.changed + SETTLED
             && self.connected(client, Who::Manager)
-            && away.count() <= self.tolerates
+            && away.count() <= self.survives()
     }
 
     /// Whether a client could write, from `begun` until now: the manager is there, and as many
-    /// donors with room and sound disks as it takes.
+    /// donors with room and sound disks as it takes, or as it is content with while others are down.
     pub fn must_write(&self, client: Who, begun: Duration) -> bool {
-        let all = self.down.is_empty() && self.cut.is_empty();
         let unfit = self.full.union(&self.damaged).count();
-        let enough = Who::donors().count().saturating_sub(unfit) >= self.needs;
-        begun >= self.changed + SETTLED && all && enough && self.connected(client, Who::Manager)
+        let down = Who::donors().filter(|donor| self.down.contains(donor)).count();
+        let needs = if unfit == 0 { self.least } else { self.needs };
+        let enough = Who::donors().count().saturating_sub(unfit + down) >= needs;
+        let settled = begun >= self.changed + SETTLED && self.cut.is_empty();
+        settled && enough && self.connected(client, Who::Manager)
     }
 }

@@ -69,6 +69,7 @@ impl World {
         let stage = Stage::default();
         stage.board().health.tolerates = plan.redundancy.tolerates() as usize;
         stage.board().health.needs = plan.redundancy.donors() as usize;
+        stage.board().health.least = plan.redundancy.least_donors() as usize;
         stage.board().name_liars = plan.name_liars;
         let host = |(who, skew): &(Who, i64)| {
             (*who, Host::new(*who, plan.seed, *skew, stage.trace.clone()))

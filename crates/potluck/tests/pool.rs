@@ -81,4 +81,5 @@ mod pool {
     mod several_disks;
     mod slips;
     mod visible_as_it_goes;
+    mod writes_below_policy;
 }

@@ -20,12 +20,17 @@ pub struct Copies {
     domains: HashMap<DonorId, String>,
     failed: BTreeSet<DonorId>,
     next_slot: u64,
+    /// Whether the pool had fewer donors for the latest part of the plan than its redundancy takes:
+    /// what finds no donor then is left to repair.
+    short: bool,
 }
 
 /// One chunk on its way to its copies.
 pub struct Spread {
     /// Copies still to be made, those under way included.
     pub want: u32,
+    /// So many of them must be made where there are no donors for all.
+    pub least: u32,
     /// Donors it was sent to, or that held it already.
     pub targets: Vec<DonorId>,
     /// Donors that acknowledged it.
@@ -51,7 +56,8 @@ impl Copies {
     pub fn new(donors: Donors, plan: Plan) -> Self {
         let usable = plan.donors();
         let (domains, failed) = Default::default();
-        let mut copies = Self { donors, plan, usable, domains, failed, next_slot: 0 };
+        let short = plan.is_short();
+        let mut copies = Self { donors, plan, usable, domains, failed, next_slot: 0, short };
         copies.learn_domains();
         copies
     }
@@ -67,6 +73,7 @@ impl Copies {
             self.usable.insert(donor);
             self.failed.remove(&donor);
         }
+        self.short = plan.is_short();
         self.plan.extend(plan);
         self.learn_domains();
     }
@@ -84,6 +91,7 @@ impl Copies {
     pub fn spread(&mut self) -> Spread {
         Spread {
             want: 0,
+            least: 0,
             targets: Vec::new(),
             acks: Vec::new(),
             held: false,
@@ -109,6 +117,11 @@ impl Copies {
         if for_good {
             self.failed.insert(donor);
         }
+    }
+
+    /// Whether what finds no donor may be left to repair, if enough is there without it.
+    pub fn may_be_short(&self) -> bool {
+        self.short
     }
 
     /// Whether enough donors are left for all copies of a chunk, `under_way` of which are waited for.

@@ -37,17 +37,26 @@ pub struct Member {
     pub body: Buffer,
 }
 
-/// A chunk that is where it should be.
+/// A chunk that nothing more is to be done for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seated {
     /// Whose it is.
     pub file: u32,
     /// Which one.
     pub place: Place,
-    /// The proof, unless the pool held it.
-    pub ack: Option<Ack>,
-    /// Its stored bytes, if they went to the donor for this seat.
-    pub sent: Option<u32>,
+    /// How it came there.
+    pub how: How,
+}
+
+/// How a chunk came where it should be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    /// So many stored bytes went to the donor for it, which has proved that it holds them.
+    Sent(u32, Ack),
+    /// It was sent for another place, or the pool held it, which takes no proof.
+    Held(Option<Ack>),
+    /// It did not: there are too few donors, and repair is to make it.
+    LeftOut,
 }
 
 /// What is to be sent: which chunk to which donor.
@@ -216,10 +225,30 @@ impl Groups {
                 None => open += 1,
             }
         }
-        if open > copies.left(|donor| !taken.contains(donor)) {
-            return Err(Stranded);
+        let left = copies.left(|donor| !taken.contains(donor));
+        if open > left {
+            // While donors are away, one chunk beyond the data is enough.
+            let data =
+                group.seats.iter().filter(|seat| matches!(seat.place, Place::Data(_))).count();
+            let placed = group.seats.iter().filter(|seat| !seat.at.is_empty()).count();
+            if !copies.may_be_short() || placed + left <= data {
+                return Err(Stranded);
+            }
+            self.leave_out(number, open - left);
+            open = left;
         }
         Ok(open == 0)
+    }
+
+    /// Leaves the last `count` chunks of a group that have no donor to repair.
+    fn leave_out(&mut self, number: u64, count: usize) {
+        let Some(group) = self.groups.get(&number) else { return };
+        let open =
+            group.seats.iter().enumerate().filter(|(_, seat)| !seat.done && seat.at.is_empty());
+        let last: Vec<usize> = open.map(|(position, _)| position).rev().take(count).collect();
+        for position in last {
+            self.settle(number, position, None);
+        }
     }
 
     /// Gives seats the donors that have, or are being sent, their chunks already: those in a domain
@@ -251,7 +280,7 @@ impl Groups {
             }
         }
         for (position, donor) in done {
-            self.settle(number, position, donor);
+            self.settle(number, position, Some(donor));
         }
     }
 
@@ -266,7 +295,7 @@ impl Groups {
         for (number, position) in shard.seats.clone() {
             let seat = self.groups.get(&number).and_then(|group| group.seats.get(position));
             if seat.is_some_and(|seat| seat.at.contains(&ack.0)) {
-                self.settle(number, position, ack.0);
+                self.settle(number, position, Some(ack.0));
             }
         }
     }
@@ -312,20 +341,26 @@ impl Groups {
         Some((name, donor))
     }
 
-    fn settle(&mut self, number: u64, position: usize, donor: DonorId) {
+    /// A chunk of a group is at `donor`, or is left out.
+    fn settle(&mut self, number: u64, position: usize, donor: Option<DonorId>) {
         let Some(group) = self.groups.get_mut(&number) else { return };
         let Some(seat) = group.seats.get_mut(position).filter(|seat| !seat.done) else { return };
         seat.done = true;
-        seat.at = vec![donor];
+        seat.at = donor.into_iter().collect();
         let (file, place, name) = (group.file, seat.place, seat.name);
         let was_sent = seat.sent;
         if group.seats.iter().all(|seat| seat.done) {
             self.groups.remove(&number);
         }
         let Some(shard) = self.shards.get_mut(&name) else { return };
-        let ack = shard.acks.iter().find(|(acknowledged, ..)| *acknowledged == donor).copied();
-        let sent = was_sent.then_some(shard.len);
-        self.seated.push(Seated { file, place, ack, sent });
+        let ack =
+            shard.acks.iter().find(|(acknowledged, ..)| Some(*acknowledged) == donor).copied();
+        let how = match (donor, ack) {
+            (None, _) => How::LeftOut,
+            (Some(_), Some(ack)) if was_sent => How::Sent(shard.len, ack),
+            (Some(_), ack) => How::Held(ack),
+        };
+        self.seated.push(Seated { file, place, how });
         shard.seats.retain(|seat| *seat != (number, position));
         if shard.seats.is_empty() {
             shard.body = None;

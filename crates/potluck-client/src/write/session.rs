@@ -81,9 +81,15 @@ impl SessionCalls {
         self.client.call_patiently(&offer).await
     }
 
-    /// Asks for room for `bytes` more; `wait` while donors may still report to a new manager.
-    pub async fn grow(self, bytes: u64, avoid: Vec<DonorId>, wait: bool) -> Result<Grown, Failure> {
-        let grow = Grow { session: self.session, bytes, avoid };
+    /// Asks for room for `bytes` more, for all redundancy if it is to be `whole`; `wait` while donors may still report to a new manager.
+    pub async fn grow(
+        self,
+        bytes: u64,
+        avoid: Vec<DonorId>,
+        whole: bool,
+        wait: bool,
+    ) -> Result<Grown, Failure> {
+        let grow = Grow { session: self.session, bytes, avoid, whole };
         match wait {
             true => self.client.call_patiently(&grow).await,
             false => self.client.call_for_manager(&grow).await,
@@ -92,7 +98,7 @@ impl SessionCalls {
 
     /// Asks how the donors of the session can be reached now.
     pub async fn reach(self) -> Result<Grown, Failure> {
-        let grow = Grow { session: self.session, bytes: 0, avoid: Vec::new() };
+        let grow = Grow { session: self.session, bytes: 0, avoid: Vec::new(), whole: false };
         self.client.call_patiently(&grow).await
     }
 

@@ -14,7 +14,7 @@ fn frees(frees: &[u64]) -> Vec<Candidate> {
 }
 
 fn request(bytes: u64, chunk_size: u32, width: u32, copies: u32) -> Request {
-    Request { bytes, chunk_size, width, copies }
+    Request { bytes, chunk_size, width, copies, least: copies }
 }
 
 /// Adds up, chunk by chunk, what `Plan::promised` says in closed form.

@@ -3,7 +3,7 @@
 //! as they treat everything.
 
 use crate::backup::Trouble;
-use crate::catalog::commit::{self, Batch, PreparedChunk, PreparedFile};
+use crate::catalog::commit::{self, Batch, Demands, PreparedChunk, PreparedFile};
 use crate::catalog::sessions::{self, StoredSession};
 use crate::catalog::{Durability, Error, chunks, conversions, placements, spaces};
 use crate::config::ManagerConfig;
@@ -182,7 +182,7 @@ impl Put {
             session: self.session,
             space: self.ticketed.space,
             number: 0,
-            mirror: Mirror::ClientAsync,
+            demands: Demands { mirror: Mirror::ClientAsync, strict: false },
             asked: self.ticketed.asked,
             files: files.into_iter().map(Ok::<_, Infallible>).collect(),
             atomic: false,
@@ -197,7 +197,7 @@ impl Put {
             let commit::Outcome::Fresh { files, again } = outcome else {
                 return Err(Error::Bug("a batch of the manager's own was repeated".into()));
             };
-            let open = conversions::any_open(db, &files)?;
+            let open = conversions::any_open(db, files.iter().flatten().map(|file| file.version))?;
             match files.into_iter().find_map(Result::err) {
                 None => Ok((again, open)),
                 Some(commit::Refused::Here(why)) => Err(why),

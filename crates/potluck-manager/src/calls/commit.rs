@@ -3,12 +3,12 @@
 use super::prepare::{Against, UnknownKey};
 use super::{Answer, session};
 use crate::callers::Caller;
-use crate::catalog::commit::{self, Batch, PreparedFile, Refused};
+use crate::catalog::commit::{self, Batch, Demands, PreparedFile, Refused, Stored};
 use crate::catalog::{Durability, Error, chunks, conversions, placements, spaces};
 use crate::failure;
 use crate::service::Service;
 use potluck_core::chunk::ChunkName;
-use potluck_core::ids::{DonorId, SessionId, SpaceId, VersionId};
+use potluck_core::ids::{DonorId, SessionId, SpaceId};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Policy;
 use potluck_pool::Ticketed;
@@ -46,9 +46,10 @@ impl Answer for Commit {
             kept.spaces.get(path.space()).is_none_or(|space| space.files == 0)
         };
         let first = files.iter().flatten().next().is_some_and(|file| unseen(&file.path));
-        let Ticketed { space, policy: Policy { mirror, .. }, asked, .. } = ticketed;
+        let Ticketed { space, policy: Policy { mirror, strict, .. }, asked, .. } = ticketed;
+        let demands = Demands { mirror, strict };
         let (now_ms, wall_ms) = (service.time.now_ms(), service.time.wall_ms());
-        let batch = Batch { session: id, space, number, mirror, asked, files, atomic, done };
+        let batch = Batch { session: id, space, number, demands, asked, files, atomic, done };
         let shared = Arc::clone(&service);
         let work = move |db: &_| {
             // Asked inside the job: who stopped to count while it waited counts no more.
@@ -62,7 +63,9 @@ impl Answer for Commit {
                 }
             }
             let open = match &outcome {
-                commit::Outcome::Fresh { files, .. } => conversions::any_open(db, files)?,
+                commit::Outcome::Fresh { files, .. } => {
+                    conversions::any_open(db, files.iter().flatten().map(|file| file.version))?
+                }
                 commit::Outcome::Repeated(_) => false,
             };
             Ok((outcome, open))
@@ -172,9 +175,11 @@ fn copies_without_receipt(service: &Service, files: &[Prepared]) -> Vec<(ChunkNa
     others
 }
 
-fn reply(outcomes: &[Result<VersionId, Refused<Failure>>]) -> Committed {
-    let outcome = |outcome: &Result<VersionId, Refused<Failure>>| match outcome {
-        Ok(version) => Outcome::Version(*version),
+fn reply(outcomes: &[Result<Stored, Refused<Failure>>]) -> Committed {
+    let outcome = |outcome: &Result<Stored, Refused<Failure>>| match outcome {
+        Ok(Stored { version, below_policy }) => {
+            Outcome::Stored { version: *version, below_policy: *below_policy }
+        }
         Err(Refused::Before(failure)) => Outcome::Refused(failure.clone()),
         Err(Refused::Here(why)) => Outcome::Refused(failure::of_catalog(why.clone())),
     };

@@ -178,7 +178,7 @@ impl Answer for Grow {
         }
         let grown = with_room(&service, |pool| {
             let now = service.time.tick();
-            let plan = pool.grow_session(&session, self.bytes, &self.avoid, now)?;
+            let plan = pool.grow_session(&session, self.bytes, &self.avoid, self.whole, now)?;
             let contacts = ticketing::contacts(pool, plan.donors(), now);
             Ok((plan, pool.ticketed(&session), contacts))
         });

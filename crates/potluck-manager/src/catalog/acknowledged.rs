@@ -3,7 +3,9 @@
 //! A donor counts as holder of a chunk by a receipt of the session, or by what the pool knows, unless
 //! it is not trusted or deletes what it has without waiting; one that is given up counts by a
 //! receipt only. What counts is distinct donors: n of them for each chunk, or for an erasure-coded
-//! group a donor of its own for every chunk, found by matching. Under an asynchronous mirroring
+//! group a donor of its own for every chunk, found by matching. Unless all must be there, a file is
+//! committed below its policy when one more donor may die (two of n copies, one chunk of each group
+//! beyond its data): donors were away, and repair makes the rest. Under an asynchronous mirroring
 //! protocol one holder of each chunk of a file kept as copies is enough to commit, and the rest is
 //! an unsafe window that repair sees closed.
 
@@ -23,33 +25,47 @@ use std::collections::{BTreeSet, HashMap};
 pub enum Standing {
     /// All.
     Safe,
+    /// So much that one more donor may die; donors were away.
+    BelowPolicy,
     /// Every chunk is somewhere; further copies are being made.
-    Unsafe,
+    Mirroring,
 }
 
-/// Refuses a file of which a chunk is nowhere, or, unless it is kept as copies that are made
-/// asynchronously, not on as many distinct donors as its redundancy asks for.
+/// What a session's commits have to have.
+#[derive(Debug, Clone, Copy)]
+pub struct Demands {
+    /// How copies are made, and whether they are waited for.
+    pub mirror: Mirror,
+    /// Whether all redundancy must be there.
+    pub strict: bool,
+}
+
+/// Refuses a file that is on fewer distinct donors than its redundancy asks for, unless it is kept
+/// as copies that are made asynchronously or may be below its policy.
 pub fn check(
     book: &mut Book<'_>,
     file: &PreparedFile,
-    mirror: Mirror,
+    demands: Demands,
     standings: &Standings,
 ) -> Result<Standing, Error> {
     let holders = holders(book, file, standings)?;
-    let complete = match file.version.ec {
-        None => check_copies(file, &holders),
-        Some(ec) => check_groups(file, ec, &holders),
+    let is_there = |missing: u32| match file.version.ec {
+        None => check_copies(file, &holders, missing),
+        Some(ec) => check_groups(file, ec, &holders, missing),
     };
-    match complete {
-        Ok(()) => Ok(Standing::Safe),
+    let Err(why) = is_there(0) else { return Ok(Standing::Safe) };
+    let redundancy = file.version.redundancy();
+    let may_miss = redundancy.donors() - redundancy.least_donors();
+    match file.version.ec {
         // Mirroring is about copies: parity is computed before anything is sent, and all is
         // waited for.
-        Err(_) if mirror.is_async() && file.version.ec.is_none() => Ok(Standing::Unsafe),
-        Err(why) => Err(why),
+        None if demands.mirror.is_async() => Ok(Standing::Mirroring),
+        _ if demands.strict => Err(why),
+        _ => is_there(may_miss).map(|()| Standing::BelowPolicy),
     }
 }
 
-/// The holders of each chunk, none of which is without any.
+/// The holders of each chunk; of copies, none is without any.
 fn holders(
     book: &mut Book<'_>,
     file: &PreparedFile,
@@ -68,7 +84,7 @@ fn holders(
             let known = book.holders(&chunk.name)?.into_iter();
             donors.extend(known.filter(|donor| standings.keeps(*donor, &chunk.name)));
         }
-        if donors.is_empty() {
+        if donors.is_empty() && file.version.ec.is_none() {
             return Err(Error::NotAcknowledged { path: file.path.clone(), index });
         }
         holders.push(donors.into_iter().collect());
@@ -86,8 +102,8 @@ fn receipts(file: &PreparedFile) -> HashMap<ChunkName, Vec<DonorId>> {
     receipts
 }
 
-fn check_copies(file: &PreparedFile, holders: &[Vec<DonorId>]) -> Result<(), Error> {
-    let need = file.version.copies as usize;
+fn check_copies(file: &PreparedFile, holders: &[Vec<DonorId>], missing: u32) -> Result<(), Error> {
+    let need = (file.version.copies - missing) as usize;
     match holders.iter().position(|donors| donors.len() < need) {
         None => Ok(()),
         Some(index) => {
@@ -97,13 +113,20 @@ fn check_copies(file: &PreparedFile, holders: &[Vec<DonorId>]) -> Result<(), Err
     }
 }
 
-fn check_groups(file: &PreparedFile, ec: Ec, holders: &[Vec<DonorId>]) -> Result<(), Error> {
+fn check_groups(
+    file: &PreparedFile,
+    ec: Ec,
+    holders: &[Vec<DonorId>],
+    missing: u32,
+) -> Result<(), Error> {
     let data = file.version.chunks as usize;
     for (number, group) in ec.groups(data).enumerate() {
         let parity = data + number * ec.parity()..data + (number + 1) * ec.parity();
         let places: Vec<usize> = group.chain(parity).collect();
         let shards: Vec<&[DonorId]> = places.iter().map(|at| holders[*at].as_slice()).collect();
-        if let Some(at) = matching::assign(&shards).iter().position(Option::is_none) {
+        let assigned = matching::assign(&shards);
+        let mut without = assigned.iter().enumerate().filter(|(_, donor)| donor.is_none());
+        if let Some((at, _)) = without.nth(missing as usize) {
             return Err(Error::NotApart { path: file.path.clone(), index: places[at], ec });
         }
     }

@@ -4,6 +4,7 @@
 //! is first checked against the catalog and only then written, so that a refused file leaves no
 //! trace and the others of its batch go on.
 
+pub use super::acknowledged::Demands;
 use super::acknowledged::{self, Standing};
 use super::error::Error;
 use super::schema::Counter;
@@ -13,7 +14,7 @@ use super::visible::{NewFile, Visible, is_refusal};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, SessionId, SpaceId, VersionId};
 use potluck_core::path::PoolPath;
-use potluck_core::policy::{AckLevel, Mirror, Redundancy};
+use potluck_core::policy::{AckLevel, Redundancy};
 use potluck_pool::InUseAgain;
 use potluck_pool::Standings;
 use potluck_pool::redundancy::Version;
@@ -57,8 +58,8 @@ pub struct Batch<F> {
     pub space: SpaceId,
     /// Counts the session's commits.
     pub number: u32,
-    /// Whether all copies must be there already.
-    pub mirror: Mirror,
+    /// What of its redundancy a file must have already.
+    pub demands: Demands,
     /// The redundancy that the session's command asked for, whatever directories say.
     pub asked: Option<Redundancy>,
     /// The files; those refused before keep their place.
@@ -77,10 +78,19 @@ pub enum Outcome<F> {
     /// For each file its version, or why it was refused.
     Fresh {
         /// In the order of the batch's files.
-        files: Vec<Result<VersionId, Refused<F>>>,
+        files: Vec<Result<Stored, Refused<F>>>,
         /// Chunks that nobody used before.
         again: InUseAgain,
     },
+}
+
+/// A file that became visible.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stored {
+    /// As this version.
+    pub version: VersionId,
+    /// Whether it has less redundancy than its policy asks for, because donors are away.
+    pub below_policy: bool,
 }
 
 /// Why a file of a batch was refused.
@@ -102,7 +112,7 @@ pub fn commit<F>(
     standings: &Standings,
     now_ms: u64,
     wall_ms: i64,
-    reply: impl FnOnce(&[Result<VersionId, Refused<F>>]) -> Result<String, Error>,
+    reply: impl FnOnce(&[Result<Stored, Refused<F>>]) -> Result<String, Error>,
 ) -> Result<Outcome<F>, Error> {
     if let Some(text) = repeated(db, &batch.session, batch.number)? {
         return Ok(Outcome::Repeated(text));
@@ -114,7 +124,7 @@ pub fn commit<F>(
     let space = spaces::numbered(db, batch.space)?;
     let mut work = Work {
         standings,
-        mirror: batch.mirror,
+        demands: batch.demands,
         asked: batch.asked,
         visible: Visible::new(db, space.as_ref(), now_ms, wall_ms),
     };
@@ -123,7 +133,7 @@ pub fn commit<F>(
         let outcome = match file {
             Err(refused) => Err(Refused::Before(refused)),
             Ok(file) => match work.file(VersionId(id as u64), file) {
-                Ok(version) => Ok(version),
+                Ok(stored) => Ok(stored),
                 Err(why) if is_refusal(&why) && !batch.atomic => Err(Refused::Here(why)),
                 Err(why) => return Err(why),
             },
@@ -151,16 +161,16 @@ pub fn repeated(db: &Connection, session: &SessionId, batch: u32) -> Result<Opti
 
 struct Work<'db> {
     standings: &'db Standings,
-    mirror: Mirror,
+    demands: Demands,
     asked: Option<Redundancy>,
     visible: Visible<'db>,
 }
 
 impl Work<'_> {
-    fn file(&mut self, id: VersionId, file: PreparedFile) -> Result<VersionId, Error> {
+    fn file(&mut self, id: VersionId, file: PreparedFile) -> Result<Stored, Error> {
         let spot = self.visible.look(file.path.clone(), file.condition)?;
         let book = &mut self.visible.book;
-        let standing = acknowledged::check(book, &file, self.mirror, self.standings)?;
+        let standing = acknowledged::check(book, &file, self.demands, self.standings)?;
         // From here on the file is accepted.
         self.visible.put(
             spot,
@@ -174,7 +184,7 @@ impl Work<'_> {
                 safe: standing == Standing::Safe,
             },
         )?;
-        Ok(id)
+        Ok(Stored { version: id, below_policy: standing == Standing::BelowPolicy })
     }
 }
 

@@ -202,13 +202,15 @@ pub fn open(db: &Connection, versions: &[VersionId]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether one of the versions that were accepted lacks something it should have, or is to be
-/// changed.
-pub fn any_open<E>(db: &Connection, versions: &[Result<VersionId, E>]) -> Result<bool, Error> {
+/// Whether one of these versions lacks something it should have, or is to be changed.
+pub fn any_open(
+    db: &Connection,
+    versions: impl IntoIterator<Item = VersionId>,
+) -> Result<bool, Error> {
     let mut select = db.prepare_cached(
         "SELECT 1 FROM versions WHERE id = ?1 AND (safe_wall_ms IS NULL OR goal IS NOT NULL)",
     )?;
-    for version in versions.iter().flatten() {
+    for version in versions {
         if select.exists([version.0 as i64])? {
             return Ok(true);
         }

@@ -287,7 +287,7 @@ impl Crew {
         let files = chunks.iter().map(file).collect();
         let committed = commit(&self.user, session, 0, files, true).await.expect("committed");
         for outcome in &committed.files {
-            assert!(matches!(outcome, Outcome::Version(_)), "{outcome:?}");
+            assert!(matches!(outcome, Outcome::Stored { .. }), "{outcome:?}");
         }
         for at in on {
             self.members[*at].holds.extend(chunks.iter().copied().map(chunk));
@@ -317,7 +317,7 @@ impl Crew {
             .map(|(index, name)| self.members[index].donor.receipt(&session, index, name));
         file.acknowledged = Packed(receipts.collect());
         let committed = commit(&self.user, session, 0, vec![file], true).await.expect("committed");
-        assert!(matches!(committed.files[0], Outcome::Version(_)), "{committed:?}");
+        assert!(matches!(committed.files[0], Outcome::Stored { .. }), "{committed:?}");
         self.look().await;
         for (member, name) in self.members.iter_mut().zip(&names) {
             member.holds.insert(*name);

@@ -59,7 +59,7 @@ async fn put(caller: &Caller, session: SessionId, batch: u32, file: FileCommit) 
 fn refusal(outcome: &Outcome) -> &Failure {
     match outcome {
         Outcome::Refused(failure) => failure,
-        Outcome::Version(version) => panic!("accepted as version {version}"),
+        Outcome::Stored { version, .. } => panic!("accepted as version {version}"),
     }
 }
 
@@ -96,7 +96,7 @@ async fn a_group_is_planned_on_as_many_donors_as_it_has_chunks() {
     }
     let unknown = reserved(&user, "pot://lab/b", None, ec("3+2")).await;
     assert!(unknown.plan.chunks() >= 5 && unknown.plan.copies == 5);
-    let grow = Grow { session: unknown.session, bytes: 24 << 20, avoid: Vec::new() };
+    let grow = Grow { session: unknown.session, bytes: 24 << 20, avoid: Vec::new(), whole: false };
     assert_eq!(user.call(&grow).await.expect("grown").plan.chunks(), 2);
 }
 
@@ -113,7 +113,7 @@ async fn d3_a_coded_file_commits_with_a_donor_of_its_own_for_each_chunk() {
     assert_eq!(failure.code, code::NOT_ACKNOWLEDGED);
     assert!(failure.message.contains("chunk 2 of pot://lab/a"), "{failure}");
     let apart = coded(&session, "pot://lab/a", [(1, &d[0]), (2, &d[1]), (3, &d[2])]);
-    assert!(matches!(put(&user, session, 1, apart).await, Outcome::Version(_)));
+    assert!(matches!(put(&user, session, 1, apart).await, Outcome::Stored { .. }));
 
     let open = Open { path: path("pot://lab/a"), recursive: false, after: None };
     let opened = user.call(&open).await.expect("opened");
@@ -152,7 +152,7 @@ async fn an_unsafe_window_is_seen_in_stat() {
         let mut file = file(&session, "pot://lab/a", &[n], &[&d[0]]);
         file.copies = 2;
         let outcome = put(&user, session, 0, file).await;
-        assert_eq!(matches!(outcome, Outcome::Version(_)), accepted, "{outcome:?}");
+        assert_eq!(matches!(outcome, Outcome::Stored { .. }), accepted, "{outcome:?}");
     }
     let stated = stat(&user, "pot://lab/a").await;
     let health = stated.health.expect("of a file");

@@ -33,7 +33,7 @@ async fn d4_a_write_session_goes_on_after_a_restart() {
     donor.report(&[chunk(1)]).await;
     let batch = vec![file(&session, "pot://lab/a", &[1], &[&donor])];
     let done = commit(&user, session, 0, batch, true).await.expect("committed");
-    assert!(matches!(done.files[0], Outcome::Version(_)));
+    assert!(matches!(done.files[0], Outcome::Stored { .. }));
 
     // A ticket of the former life is good with the same key, and the pool's time has not gone back.
     let ticket = reserved.donors[0].ticket.as_ref().expect("a ticket");

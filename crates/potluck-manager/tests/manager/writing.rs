@@ -13,7 +13,7 @@ use std::time::Duration;
 fn refusal(outcome: &Outcome) -> &Failure {
     match outcome {
         Outcome::Refused(failure) => failure,
-        Outcome::Version(version) => panic!("accepted as version {version}"),
+        Outcome::Stored { version, .. } => panic!("accepted as version {version}"),
     }
 }
 
@@ -43,7 +43,7 @@ async fn a_file_is_visible_after_its_commit_and_only_then() {
 
     let reserved = reserve(&user, 3000).await.expect("no donor is needed for so little");
     assert!(reserved.donors.is_empty());
-    let grow = Grow { session: reserved.session, bytes: 5000, avoid: Vec::new() };
+    let grow = Grow { session: reserved.session, bytes: 5000, avoid: Vec::new(), whole: false };
     let grown = user.call(&grow).await.expect("grown");
     let access = &grown.donors[0];
     let expected = format!("127.0.0.1:{}", donor_port());
@@ -61,9 +61,9 @@ async fn a_file_is_visible_after_its_commit_and_only_then() {
     ];
     let committed = commit(&user, reserved.session, 0, batch.clone(), true).await;
     let committed = committed.expect("committed");
-    let Outcome::Version(version) = committed.files[0] else { panic!("{committed:?}") };
+    let Outcome::Stored { version, .. } = committed.files[0] else { panic!("{committed:?}") };
     let again = commit(&user, reserved.session, 0, batch, true).await.expect("repeated");
-    assert!(matches!(again.files[0], Outcome::Version(same) if same == version));
+    assert!(matches!(again.files[0], Outcome::Stored { version: same, .. } if same == version));
     let over = commit(&user, reserved.session, 1, Vec::new(), true).await.expect_err("over");
     assert_eq!(over.code, code::NO_SESSION);
 
@@ -88,10 +88,10 @@ async fn what_fits_the_catalog_needs_no_donor() {
     long.size = 6;
     let batch = vec![small("pot://lab/a", b"hello"), lies, long, small("pot://lab/empty", b"")];
     let committed = commit(&user, session, 0, batch, true).await.expect("committed");
-    assert!(matches!(committed.files[0], Outcome::Version(_)));
+    assert!(matches!(committed.files[0], Outcome::Stored { .. }));
     assert_eq!(refusal(&committed.files[1]).code, code::BAD_REQUEST);
     assert_eq!(refusal(&committed.files[2]).code, code::BAD_REQUEST);
-    assert!(matches!(committed.files[3], Outcome::Version(_)));
+    assert!(matches!(committed.files[3], Outcome::Stored { .. }));
     let open = Open { path: "pot://lab/a".parse().expect("path"), recursive: false, after: None };
     let opened = user.call(&open).await.expect("opened");
     assert_eq!(opened.files[0].inline, Some(Blob(b"hello".to_vec())));
@@ -178,7 +178,7 @@ async fn d2_only_genuine_receipts_of_offered_chunks_are_believed() {
             code::NO_SPACE_NAMED,
         ]
     );
-    assert!(matches!(outcomes[7], Outcome::Version(_)));
+    assert!(matches!(outcomes[7], Outcome::Stored { .. }));
     assert!(outcomes[..7].iter().all(|outcome| !refusal(outcome).hint.is_empty()));
 }
 
@@ -193,7 +193,7 @@ async fn what_the_pool_holds_need_not_be_sent_again() {
     assert_eq!((offered.held[0].index, &offered.held[0].donors), (1, &vec![donor.id]));
     let copy = file(&session, "pot://lab/copy", &[1], &[]);
     let outcome = commit(&user, session, 0, vec![copy], true).await.expect("answered");
-    assert!(matches!(outcome.files[0], Outcome::Version(_)));
+    assert!(matches!(outcome.files[0], Outcome::Stored { .. }));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -122,6 +122,7 @@ impl File {
     /// All its units are counted.
     pub(super) fn done(mut self) -> Self {
         let whole = self.health.incomplete == 0;
+        self.health.below_policy = self.is_incomplete();
         self.health.safe_since_ms = self.health.safe_since_ms.filter(|_| whole);
         self
     }

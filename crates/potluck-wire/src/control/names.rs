@@ -145,6 +145,8 @@ pub struct Health {
     /// What it is being changed to in the background; until then the present guarantee holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changing_to: Option<Redundancy>,
+    /// Whether it is less safe than its policy promises, and repair is to make the rest.
+    pub below_policy: bool,
     /// Whether nothing of it is on donors: it is in the catalog, and no donor's death loses it.
     pub in_catalog: bool,
 }

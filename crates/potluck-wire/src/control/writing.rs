@@ -144,6 +144,9 @@ pub struct Grow {
     /// Donors that failed this writer; not planned again.
     #[serde(default)]
     pub avoid: Vec<DonorId>,
+    /// Whether only places for all redundancy are of use, as when donors failed for want of room.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub whole: bool,
 }
 call!(Grow => Grown, "grow");
 
@@ -237,8 +240,15 @@ pub struct Committed {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// Visible as this version.
-    Version(VersionId),
+    /// Visible.
+    Stored {
+        /// As this version.
+        version: VersionId,
+        /// Whether it is there with less redundancy than its policy asks for, because donors are away:
+        /// one more may die, and repair makes the rest.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        below_policy: bool,
+    },
     /// Not visible, and why.
     Refused(crate::error::Failure),
 }

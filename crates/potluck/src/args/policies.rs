@@ -32,6 +32,10 @@ pub struct PolicyOptions {
     /// When a write counts: memory (survives kill -9) or disk (survives a power cut)
     #[arg(long, value_name = "LEVEL")]
     pub ack: Option<AckLevel>,
+    /// Refuse a write while donors are away that its redundancy needs; by default it goes on, below
+    /// policy, if one more donor may die then, and repair completes it. --strict=false undoes it
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub strict: Option<bool>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -45,6 +45,9 @@ struct CpReport {
     /// Copies that an asynchronous protocol has not made yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pending_copies: Option<u64>,
+    /// Files that were stored with less redundancy than their policy asks for, because donors are away.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    below_policy: Option<u64>,
     /// Files that were copied inside the pool without moving their bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     without_moving: Option<u64>,
@@ -187,6 +190,14 @@ fn finish(report: &CpReport, output: &Output) -> Result<Ending, Failure> {
             if pending == 1 { "1 copy is".into() } else { format!("{pending} copies are") },
         ));
     }
+    if let Some(below) = report.below_policy.filter(|below| *below > 0) {
+        output.note(&format!(
+            "below policy: {} stored without all redundancy, because donors are away; the death of one \
+             more loses nothing, and repair completes {} when donors are there (`potluck status`)",
+            if below == 1 { "1 file is".into() } else { format!("{below} files are") },
+            if below == 1 { "it" } else { "them" },
+        ));
+    }
     match (report.files, report.failed.len()) {
         (_, 0) => Ok(Ending::Done),
         (0, failed) => {
@@ -229,6 +240,7 @@ pub fn policy_override(options: &PolicyOptions) -> Result<Override, Failure> {
         mirror: options.mirror,
         race: options.race,
         ack: options.ack,
+        strict: options.strict,
     })
 }
 

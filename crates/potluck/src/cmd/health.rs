@@ -33,7 +33,7 @@ pub fn sentence(health: &Health) -> String {
             (0, Some(goal)) => format!("being changed to {goal}"),
             (lacking, _) => format!("{} to be made again", count(lacking, "chunk")),
         };
-        text.push_str(&format!(" (promised: {}; {why})", health.promised));
+        text.push_str(&format!(" (below policy, which promises {}; {why})", health.promised));
     }
     text
 }
@@ -73,7 +73,12 @@ pub fn policy(policy: &Policy) -> String {
         count(policy.stripe_width.into(), "donor"),
         format_size(policy.chunk_size.into()),
         policy.ack,
-        if policy.sealed { "sealed" } else { "plain" },
+        match (policy.sealed, policy.strict) {
+            (true, false) => "sealed",
+            (true, true) => "sealed, strict",
+            (false, false) => "plain",
+            (false, true) => "plain, strict",
+        },
     )
 }
 
@@ -96,7 +101,7 @@ mod tests {
         assert_eq!(health(None, 0, 1).standing(), Standing::Unreadable);
         assert_eq!(
             sentence(&health(Some(1), 1, 0)),
-            "tolerates 1 more dead donor (promised: 2; 1 chunk to be made again)"
+            "tolerates 1 more dead donor (below policy, which promises 2; 1 chunk to be made again)"
         );
         assert_eq!(
             sentence(&health(Some(0), 0, 0)).split(" (").next(),
@@ -105,7 +110,10 @@ mod tests {
         let written_with_less =
             Health { changing_to: Some(Redundancy::Copies(3)), ..health(Some(0), 0, 0) };
         assert_eq!(written_with_less.standing(), Standing::Incomplete);
-        assert!(sentence(&written_with_less).ends_with("(promised: 2; being changed to 3 copies)"));
+        assert!(
+            sentence(&written_with_less)
+                .ends_with("(below policy, which promises 2; being changed to 3 copies)")
+        );
         assert!(sentence(&health(None, 0, 4)).contains("4 chunks missing"));
         let silent = Health { tolerates_now: Some(0), ..health(Some(2), 0, 0) };
         assert_eq!(

@@ -39,6 +39,11 @@ fn text(path: &str, policy: &policy::Policy) -> String {
     line("width", count(policy.stripe_width.into(), "donor"));
     line("chunks", format_size(policy.chunk_size.into()));
     line("ack", policy.ack.to_string());
+    let strict = match policy.strict {
+        true => "yes: refused unless all redundancy is there",
+        false => "no: while donors are away, one more may die",
+    };
+    line("strict", strict.into());
     line("sealed", if policy.sealed { "yes" } else { "no" }.into());
     text
 }
@@ -47,7 +52,9 @@ async fn set(args: PolicySet, client: &Client, output: &Output) -> Result<Ending
     let over = policy_override(&args.policy)?;
     if over == policy::Override::default() {
         return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, "nothing to set is named")
-            .hint("give --copies, --ec, --mirror, --race, --width, --chunk-size or --ack"));
+            .hint(
+                "give --copies, --ec, --mirror, --race, --width, --chunk-size, --ack or --strict",
+            ));
     }
     let before = client.call(&Stat { path: args.path.clone(), chunks: false }).await?.policy;
     let mut set = control::PolicySet {

@@ -81,7 +81,7 @@ fn text(spaces: &Spaces) -> String {
                 space.name.clone(),
                 space.files.to_string(),
                 format_size(space.bytes),
-                policy.redundancy().to_string(),
+                format!("{}{}", policy.redundancy(), if policy.strict { ", strict" } else { "" }),
                 policy.stripe_width.to_string(),
                 format_size(policy.chunk_size.into()),
                 policy.ack.to_string(),

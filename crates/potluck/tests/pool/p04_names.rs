@@ -186,7 +186,7 @@ fn p04_spaces_are_made_listed_and_removed() {
     let policy = &spaces["spaces"][0]["policy"];
     let expected = serde_json::json!({
         "chunk_size": 1 << 20, "stripe_width": 3, "copies": 2, "mirror": "client-sync",
-        "race": "auto", "ack": "disk", "sealed": true,
+        "race": "auto", "ack": "disk", "strict": false, "sealed": true,
     });
     assert_eq!(policy, &expected);
     assert_eq!(spaces["spaces"][1]["policy"]["sealed"], false, "{spaces}");

@@ -151,7 +151,7 @@ fn p11_a_copy_that_no_commit_named_is_reclaimed_with_its_file() {
     };
     let commit = Commit { session, batch: 0, files: vec![file], atomic: false, done: true };
     let committed = admin.call(&commit).expect("a commit");
-    assert!(matches!(committed.files[..], [Outcome::Version(_)]), "{committed:?}");
+    assert!(matches!(committed.files[..], [Outcome::Stored { .. }]), "{committed:?}");
     assert_same(&lab.cli.cat("pot://lab/f"), &body, "the file");
     assert_eq!(lab.chunk_files(), 2);
     lab.cli.ok(&["rm", "pot://lab/f"]);

@@ -77,7 +77,12 @@ fn deliver(groups: &mut Groups, copies: &Copies) -> Vec<Send> {
 }
 
 fn donors_of(seated: &[Seated]) -> BTreeSet<DonorId> {
-    seated.iter().filter_map(|seated| seated.ack).map(|(donor, ..)| donor).collect()
+    let ack = |seated: &Seated| match seated.how {
+        How::Sent(_, ack) => Some(ack),
+        How::Held(ack) => ack,
+        How::LeftOut => None,
+    };
+    seated.iter().filter_map(ack).map(|(donor, ..)| donor).collect()
 }
 
 #[tokio::test]
@@ -105,7 +110,7 @@ async fn equal_chunks_of_a_group_go_to_as_many_donors_once_for_all_groups() {
     assert!(group(&mut groups, 0, &[0; 6]).await.is_empty());
     assert!(deliver(&mut groups, &copies).is_empty(), "all of them are there already");
     let seated = groups.take_seated();
-    assert!(seated.iter().all(|seated| seated.sent.is_none()));
+    assert!(seated.iter().all(|seated| matches!(seated.how, How::Held(_))));
     assert_eq!(donors_of(&seated).len(), 6);
 }
 
@@ -123,7 +128,7 @@ async fn a_held_chunk_is_sent_again_where_its_donor_has_another_of_the_group() {
     let to: BTreeSet<DonorId> = sent.iter().map(|(_, donor)| *donor).collect();
     assert_eq!(to.len(), 4);
     assert!(groups.is_empty());
-    let held = |seated: &&Seated| seated.sent.is_none() && seated.ack.is_none();
+    let held = |seated: &&Seated| seated.how == How::Held(None);
     assert_eq!(groups.take_seated().iter().filter(held).count(), 2);
 }
 

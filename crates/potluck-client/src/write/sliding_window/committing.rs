@@ -142,8 +142,9 @@ impl Window {
         self.committing = false;
         for ((path, size), outcome) in files.into_iter().zip(committed.files) {
             match outcome {
-                Outcome::Version(version) => {
+                Outcome::Stored { version, below_policy } => {
                     self.report.bytes += size;
+                    self.report.below_policy += u64::from(below_policy);
                     self.report.stored.push((path, version));
                 }
                 Outcome::Refused(failure) => self.report.failed.push((path, failure)),

@@ -51,17 +51,34 @@ impl Window {
             match self.copies.pick(&chunk.spread, chunk.len) {
                 Some(donor) => self.send_to(name, donor),
                 None if self.copies.can_place(&chunk.spread, under_way) => return Ok(false),
-                // Its files are visible already: what is missing is left to repair.
-                None if chunk.told && self.grow_refused.is_some() => {
-                    self.abandon(name);
-                    return Ok(true);
-                }
                 None => {
+                    // Its files are visible already: what is missing is left to repair.
+                    let is_late = chunk.told && self.grow_refused.is_some();
+                    if self.leave_short(name, under_way) {
+                        return Ok(true);
+                    }
+                    if is_late {
+                        self.abandon(name);
+                        return Ok(true);
+                    }
                     self.replace_donors()?;
                     return Ok(false);
                 }
             }
         }
+    }
+
+    /// Leaves the copies of a chunk that no donor is there for to repair, if those it has or is
+    /// being sent are enough for that.
+    fn leave_short(&mut self, name: ChunkName, under_way: usize) -> bool {
+        let Some(chunk) = self.chunks.get_mut(&name) else { return false };
+        let made = (under_way + chunk.spread.acks.len()) as u32;
+        if !self.copies.may_be_short() || made < chunk.spread.least {
+            return false;
+        }
+        chunk.spread.want = made;
+        self.count_copies(name);
+        true
     }
 
     pub(super) fn send_to(&mut self, name: ChunkName, donor: DonorId) {

@@ -3,7 +3,7 @@
 use super::Window;
 use crate::buffer::Buffer;
 use crate::link::PutResult;
-use crate::write::groups::{Member, Place, Seated, Stranded};
+use crate::write::groups::{How, Member, Place, Seated, Stranded};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::DonorId;
 use potluck_core::recipe::Entry;
@@ -69,14 +69,19 @@ impl Window {
     }
 
     fn take_seated(&mut self) {
-        for Seated { file, place, ack, sent } in self.groups.take_seated() {
-            match sent {
-                Some(bytes) => {
+        for Seated { file, place, how } in self.groups.take_seated() {
+            let ack = match how {
+                How::Sent(bytes, ack) => {
                     self.report.sent_chunks += 1;
                     self.report.sent_bytes += u64::from(bytes);
+                    Some(ack)
                 }
-                None => self.report.held_chunks += 1,
-            }
+                How::Held(ack) => {
+                    self.report.held_chunks += 1;
+                    ack
+                }
+                How::LeftOut => None,
+            };
             let Some(state) = self.files.get_mut(&file) else { continue };
             state.open -= 1;
             let (index, said) = match place {

@@ -74,6 +74,7 @@ impl Window {
             // Its donor has taken them on; what it fails to make is left to repair.
             self.forwarded_later += forwarded.len() as u64;
             chunk.spread.want -= forwarded.len() as u32;
+            chunk.spread.least = chunk.spread.least.min(chunk.spread.want);
             return;
         }
         let ack = self.session.reserved.policy.ack;

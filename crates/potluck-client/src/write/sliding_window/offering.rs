@@ -55,12 +55,14 @@ impl Window {
             self.groups.offered(groups);
             return;
         }
-        let copies = self.session.reserved.policy.copies;
+        let policy = &self.session.reserved.policy;
+        let (copies, least) = (policy.copies, policy.least_donors());
         for (index, name) in names.into_iter().enumerate() {
             let at = held.remove(&index).unwrap_or_default();
             let want = copies.saturating_sub(at.len() as u32);
             if let Some(chunk) = self.chunks.get_mut(&name) {
                 chunk.spread.want = want;
+                chunk.spread.least = least.saturating_sub(at.len() as u32);
                 chunk.spread.held = !at.is_empty();
                 chunk.spread.targets = at;
                 if want == 0 {

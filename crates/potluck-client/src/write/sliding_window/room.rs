@@ -36,9 +36,10 @@ impl Window {
         let (calls, avoid) = (self.session.calls(), self.copies.failed());
         // For a full donor no other turns up by waiting, and who has patience waits for those that failed,
         // too (`replace_donors`).
-        let wait = !self.donor_full && self.client.patience.donors.is_zero();
+        let whole = self.donor_full;
+        let wait = !whole && self.client.patience.donors.is_zero();
         self.events.push(Box::pin(async move {
-            let grown = calls.grow(bytes, avoid, wait).await;
+            let grown = calls.grow(bytes, avoid, whole, wait).await;
             Event::Grown(bytes, grown)
         }));
     }

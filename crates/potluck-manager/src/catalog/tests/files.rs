@@ -1,6 +1,8 @@
 //! A catalog in a directory of its own, and files to put into it.
 
-use crate::catalog::commit::{self, Batch, Outcome, PreparedChunk, PreparedFile, Refused};
+use crate::catalog::commit::{
+    self, Batch, Demands, Outcome, PreparedChunk, PreparedFile, Refused, Stored,
+};
 use crate::catalog::sessions::{self, StoredSession};
 use crate::catalog::{Error, PageLimit, schema, spaces, units};
 use crate::survey;
@@ -27,7 +29,7 @@ pub struct Fixture {
     pub dir: TempDir,
     pub db: Connection,
     pub session: SessionId,
-    pub mirror: Mirror,
+    pub demands: Demands,
     /// Donors 1 to 32, which are all there.
     pub pool: Pool,
     pub asked: Option<Redundancy>,
@@ -49,9 +51,10 @@ impl Fixture {
 
     /// Of the catalog in `dir`, whose first space is called “lab”.
     pub fn of(dir: TempDir, db: Connection) -> Self {
-        let (session, mirror) = (SessionId([0; 16]), Mirror::ClientSync);
+        let session = SessionId([0; 16]);
+        let demands = Demands { mirror: Mirror::ClientSync, strict: false };
         let pool = donors_there(32);
-        let mut fixture = Self { dir, db, session, mirror, pool, asked: None, batch: 0 };
+        let mut fixture = Self { dir, db, session, demands, pool, asked: None, batch: 0 };
         fixture.new_session(1);
         fixture
     }
@@ -63,10 +66,10 @@ impl Fixture {
     /// As after a restart of the manager.
     pub fn reopen(self) -> Self {
         let file = self.file();
-        let Self { dir, db, session, mirror, pool, asked, batch } = self;
+        let Self { dir, db, session, demands, pool, asked, batch } = self;
         drop(db);
         let db = schema::open_existing(&file).expect("reopened");
-        Self { dir, db, session, mirror, pool, asked, batch }
+        Self { dir, db, session, demands, pool, asked, batch }
     }
 
     pub fn new_session(&mut self, id: u8) {
@@ -97,7 +100,7 @@ impl Fixture {
             session: self.session,
             space: SpaceId(1),
             number,
-            mirror: self.mirror,
+            demands: self.demands,
             asked: self.asked,
             files: files.into_iter().map(Ok).collect(),
             atomic: false,
@@ -114,6 +117,16 @@ impl Fixture {
 
     /// Commits the next batch of the session.
     pub fn commit_at(&mut self, files: Vec<PreparedFile>, now_ms: u64) -> Outcomes {
+        let files = self.store_at(files, now_ms).into_iter();
+        files.map(|file| file.map(|stored| stored.version)).collect()
+    }
+
+    /// Commits the next batch of the session, and says more of it.
+    pub fn store_at(
+        &mut self,
+        files: Vec<PreparedFile>,
+        now_ms: u64,
+    ) -> Vec<Result<Stored, Refused<()>>> {
         self.batch += 1;
         match self.commit_batch(self.batch, files, false, now_ms).expect("a batch") {
             Outcome::Fresh { files, .. } => files,

@@ -80,7 +80,7 @@ fn d3_every_chunk_of_a_group_needs_a_donor_of_its_own() {
     fixture.put(coded("pot://lab/c", "2+1", 2, twice));
     let nowhere: &[(u64, &[u32])] = &[(21, &[5]), (22, &[9]), (23, &[])];
     let why = refused(fixture.commit(vec![coded("pot://lab/d", "2+1", 2, nowhere)]));
-    assert!(matches!(why, Error::NotAcknowledged { index: 2, .. }), "{why}");
+    assert!(matches!(why, Error::NotApart { index: 2, .. }), "{why}");
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn d3_copies_count_by_distinct_donors_known_and_proven() {
 fn an_asynchronous_write_opens_an_unsafe_window_and_needs_one_holder_of_each_chunk() {
     let mut fixture = Fixture::new();
     for mirror in [Mirror::ClientAsync, Mirror::ServerAsync] {
-        fixture.mirror = mirror;
+        fixture.demands.mirror = mirror;
         let version = fixture.put(copies("pot://lab/a", &[1], &[1], 2));
         assert_eq!(safe(&fixture, version), None);
         // Groups are written synchronously, whatever the protocol of copies.
@@ -119,9 +119,36 @@ fn an_asynchronous_write_opens_an_unsafe_window_and_needs_one_holder_of_each_chu
         let why = refused(fixture.commit(vec![copies("pot://lab/d", &[6], &[], 2)]));
         assert!(matches!(why, Error::NotAcknowledged { .. }));
     }
-    fixture.mirror = Mirror::ServerSync;
+    fixture.demands.mirror = Mirror::ServerSync;
     let why = refused(fixture.commit(vec![copies("pot://lab/e", &[7], &[1], 2)]));
     assert!(matches!(why, Error::TooFewCopies { .. }));
+}
+
+#[test]
+fn a_write_is_committed_below_its_policy_while_one_more_donor_may_die() {
+    let mut fixture = Fixture::new();
+    let three = |donors: &[u32]| copies("pot://lab/a", &[1], donors, 3);
+    // A group of two data chunks and three of parity, on so many donors, and one of a single chunk.
+    let group = |parity: [&'static [u32]; 3]| {
+        let chunks = [DATA, &[(3, parity[0]), (4, parity[1]), (5, parity[2])]].concat();
+        coded("pot://lab/b", "2+3", 2, &chunks)
+    };
+    let below = |fixture: &mut Fixture, file| {
+        fixture.store_at(vec![file], 0)[0].as_ref().expect("accepted").below_policy
+    };
+    assert!(matches!(refused(fixture.commit(vec![three(&[1])])), Error::TooFewCopies { .. }));
+    assert!(below(&mut fixture, three(&[1, 2])));
+    let version = fixture.put(three(&[1, 2]));
+    assert_eq!(safe(&fixture, version), None, "repair is to make the rest");
+    let why = refused(fixture.commit(vec![group([&[], &[], &[1]])]));
+    assert!(matches!(why, Error::NotApart { .. }), "{why}");
+    assert!(below(&mut fixture, group([&[], &[3], &[]])));
+    assert!(!below(&mut fixture, group([&[3], &[4], &[5]])));
+
+    fixture.demands.strict = true;
+    let why = refused(fixture.commit(vec![copies("pot://lab/c", &[6], &[1, 2], 3)]));
+    assert!(matches!(why, Error::TooFewCopies { have: 2, need: 3, .. }), "{why}");
+    assert!(!below(&mut fixture, three(&[1, 2, 3])));
 }
 
 #[test]
@@ -208,6 +235,6 @@ fn a_file_that_is_safe_and_to_be_changed_is_looked_at_too() {
     fixture.asked = Some(Redundancy::Copies(1));
     let more = fixture.put(copies("pot://lab/more", &[2], &[1, 2], 2));
     assert_eq!(safe(&fixture, more), Some(0), "what it is to have it has");
-    let any = |version| conversions::any_open(&fixture.db, &[Ok::<_, ()>(version)]);
+    let any = |version| conversions::any_open(&fixture.db, [version]);
     assert_eq!((any(plain), any(more)), (Ok(false), Ok(true)));
 }

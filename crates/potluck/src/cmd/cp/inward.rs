@@ -154,6 +154,7 @@ impl CpReport {
         add(&mut self.resumed_bytes, done.resumed_bytes);
         add(&mut self.resumed_copies_bytes, done.resumed_copies_bytes);
         add(&mut self.pending_copies, done.pending_copies);
+        add(&mut self.below_policy, done.below_policy);
         let stored = done.stored.into_iter();
         self.versions.extend(
             stored.map(|(path, version)| StoredVersion {

@@ -1,0 +1,127 @@
+//! Writes go on while machines are away: below policy, and never so that one more death loses something.
+
+use super::content::{arg, assert_same, bytes, file};
+use super::lab::Lab;
+use super::waiting::{PATIENCE, wait_until};
+use super::writer::Writer;
+use std::path::Path;
+
+/// Kills a donor and waits until the manager knows.
+fn away(lab: &mut Lab, names: &[&str]) {
+    lab.kill_donors(names);
+    wait_until("the dead donors to be noticed", PATIENCE, || {
+        !lab.cli.live_donors().iter().any(|live| names.contains(&live.as_str()))
+    });
+}
+
+fn put<'a>(input: &'a Path, to: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    [&["cp", arg(input), to], more].concat()
+}
+
+/// D3: one donor of six is away, then another dies: what was written meanwhile is read back, and is
+/// completed when they return.
+#[test]
+fn a_group_is_written_while_a_donor_is_away_and_completed_when_it_is_back() {
+    let mut lab = Lab::with_donors(6);
+    lab.cli.ok(&["space", "create", "lab", "--ec", "4+2", "--chunk-size", "64KiB"]);
+    lab.cli.ok(&["mkdir", "pot://lab/strict", "--strict"]);
+    let (input, content) = file(lab.dir(), "input", 1, (13 << 18) + 100_001);
+    away(&mut lab, &["donor-6"]);
+    let stored = lab.cli.run(&["cp", arg(&input), "pot://lab/f"]).exits(0);
+    assert!(stored.stderr.contains("below policy: 1 file is stored"), "{}", stored.stderr);
+    let stored = lab.cli.json(&["cp", arg(&input), "pot://lab/g"]);
+    assert_eq!(stored["below_policy"], 1, "{stored}");
+
+    // All commands say so.
+    for path in ["pot://lab/f", "pot://lab/g"] {
+        let health = lab.cli.health(path);
+        assert_eq!(health["below_policy"], true, "{health}");
+        assert_eq!((&health["tolerates"], &health["promised"]), (&1.into(), &2.into()), "{health}");
+    }
+    let stated = lab.cli.ok(&["stat", "pot://lab/f"]).text();
+    assert!(stated.contains("below policy, which promises 2"), "{stated}");
+    wait_until("the pool to call itself degraded", PATIENCE, || {
+        let verdict = &lab.cli.status()["verdict"];
+        verdict["state"] == "degraded"
+            && verdict["reason"].as_str().is_some_and(|why| why.contains("below policy"))
+    });
+
+    // Who asks for all redundancy is refused, as is what one more death would lose.
+    for (more, to) in [(&["--strict"][..], "pot://lab/h"), (&[], "pot://lab/strict/h")] {
+        let refused = lab.cli.fails(5, &put(&input, to, more));
+        assert_eq!(refused.code, "POT-E033", "{refused:?}");
+        assert!(refused.hint.contains("--strict=false"), "{refused:?}");
+    }
+    lab.cli.ok(&put(&input, "pot://lab/strict/h", &["--strict=false"]));
+    away(&mut lab, &["donor-1"]);
+    for path in ["pot://lab/f", "pot://lab/g", "pot://lab/strict/h"] {
+        assert_same(&lab.cli.cat(path), &content, path);
+    }
+    let refused = lab.cli.fails(5, &put(&input, "pot://lab/i", &[]));
+    assert_eq!(refused.code, "POT-E033", "{refused:?}");
+    assert!(refused.message.contains("5 donors would do"), "{refused:?}");
+
+    lab.bring_back(&["donor-1", "donor-6"]);
+    for path in ["pot://lab/f", "pot://lab/g", "pot://lab/strict/h"] {
+        lab.cli.wait_safe(path);
+        assert_eq!(lab.cli.health(path)["below_policy"], false);
+        assert_eq!(Vec::from_iter(lab.cli.shares(path).values()), [&14; 6]);
+    }
+    wait_until("the pool to call itself healthy", PATIENCE, || {
+        lab.cli.status()["verdict"]["state"] == "healthy"
+    });
+    lab.cli.ok(&put(&input, "pot://lab/strict/i", &[]));
+}
+
+/// D1, D3: `kill -9` of a donor in the middle of writes, of copies and of groups.
+#[test]
+fn a_donor_that_dies_during_a_write_is_left_to_repair() {
+    let mut lab = Lab::with_donors(4);
+    let content = bytes(7, 24 << 20);
+    let written = [("copies", ["--copies", "4"]), ("coded", ["--ec", "2+2"])];
+    for (space, kept) in &written {
+        lab.cli.ok(&[&["space", "create", space, "--chunk-size", "256KiB"], &kept[..]].concat());
+    }
+    let start = |(space, _): &(&str, _)| Writer::start(&lab.cli, &format!("pot://{space}/f"), &[]);
+    let mut writers = written.each_ref().map(start);
+    writers.iter_mut().for_each(|writer| writer.feed(&content[..16 << 20]));
+    lab.kill_donor("donor-2");
+    writers.iter_mut().for_each(|writer| writer.feed(&content[16 << 20..]));
+    for writer in writers {
+        assert_eq!(writer.finish(), 0);
+    }
+    away(&mut lab, &["donor-3"]);
+    for (space, _) in &written {
+        let path = format!("pot://{space}/f");
+        assert_eq!(lab.cli.health(&path)["below_policy"], true, "{space}");
+        assert_same(&lab.cli.cat(&path), &content, space);
+    }
+    lab.bring_back(&["donor-2", "donor-3"]);
+    for (space, _) in &written {
+        lab.cli.wait_safe(&format!("pot://{space}/f"));
+    }
+}
+
+/// Two copies survive one death, and so are never written as one.
+#[test]
+fn two_copies_are_not_written_to_one_donor_and_three_are_to_two() {
+    let mut lab = Lab::with_donors(3);
+    let (input, content) = file(lab.dir(), "input", 3, 3 << 20);
+    for copies in ["1", "2", "3"] {
+        lab.cli.ok(&["space", "create", &format!("keeps-{copies}"), "--copies", copies]);
+    }
+    away(&mut lab, &["donor-1"]);
+    for (copies, below) in [(1, 0), (2, 0), (3, 1)] {
+        let stored = lab.cli.json(&["cp", arg(&input), &format!("pot://keeps-{copies}/f")]);
+        assert_eq!(stored["below_policy"], below, "{stored}");
+    }
+    away(&mut lab, &["donor-2"]);
+    assert_same(&lab.cli.cat("pot://keeps-3/f"), &content, "three copies");
+    let (other, _) = file(lab.dir(), "other", 4, 3 << 20);
+    for copies in [2, 3] {
+        let refused = lab.cli.fails(5, &["cp", arg(&other), &format!("pot://keeps-{copies}/g")]);
+        assert_eq!(refused.code, "POT-E033", "{refused:?}");
+    }
+    let stored = lab.cli.json(&["cp", arg(&other), "pot://keeps-1/g"]);
+    assert_eq!(stored["below_policy"], 0, "one copy is all that is asked for");
+}
