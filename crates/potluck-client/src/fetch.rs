@@ -6,7 +6,7 @@ mod outage;
 
 use crate::buffer::Buffer;
 use crate::donors::Donors;
-use crate::link::{LinkError, Wanted};
+use crate::link::{LinkError, Proof, Wanted};
 use crate::pool::Client;
 use crate::recipe::Recipe;
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -14,12 +14,14 @@ use outage::{Failed, Outage, holders};
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::{Clock, Tick};
 use potluck_core::ids::DonorId;
+use potluck_core::merkle::SEGMENT;
 use potluck_core::read_plan::{Piece, Source, pick};
 use potluck_core::recipe::Entry;
 use potluck_core::seal::SpaceKey;
 use potluck_wire::bulk::Status;
 use potluck_wire::control::{CopyFault, DonorAccess, Report};
 use potluck_wire::error::{ErrorKind, Failure, code};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -50,11 +52,21 @@ pub struct Fetcher {
     outage: Arc<Outage>,
 }
 
-/// A verified chunk of plaintext, and its place among the bytes read ahead.
+/// Verified plaintext of a chunk, all of it or some segments, and its place among the bytes read ahead.
 pub struct Fetched {
     /// The plaintext.
     pub bytes: Buffer,
+    /// Bytes of the chunk before it.
+    start: u32,
     _ahead: OwnedSemaphorePermit,
+}
+
+impl Fetched {
+    /// The bytes of the piece for which this was fetched.
+    pub fn of(&self, piece: &Piece) -> &[u8] {
+        let at = (piece.skip - self.start) as usize;
+        &self.bytes[at..at + piece.take as usize]
+    }
 }
 
 /// Counts a request with its donor's pace until it is answered or given up.
@@ -155,14 +167,16 @@ impl Fetcher {
             let group = recipe.group(ec, first.index);
             let needed: Vec<usize> =
                 pieces.iter().map(|piece| piece.index - group.data.start).collect();
-            return self.group(&group, &needed).await;
+            return self.group(&group, &needed, recipe.part(first)).await;
         }
         for piece in pieces {
-            let entry = &recipe.entries[piece.index];
-            let len = entry.stored_len() as usize;
+            let (entry, part) = (&recipe.entries[piece.index], recipe.part(piece));
+            let wanted = self.wanted(entry, part.as_ref());
+            let len = wanted.bytes() as usize;
             let ahead = self.ahead(len, len * self.donors.count()).await;
-            let bytes = self.any_copy(entry, recipe.holders(piece.index)).await?;
-            fetched.push(Fetched { bytes, _ahead: ahead });
+            let bytes = self.any_copy(wanted, recipe.holders(piece.index)).await?;
+            let start = part.map_or(0, |part| part.start * SEGMENT);
+            fetched.push(Fetched { bytes, start, _ahead: ahead });
         }
         Ok(fetched)
     }
@@ -177,25 +191,25 @@ impl Fetcher {
         self.ahead.clone().acquire_many_owned(permits).await.expect("never closed")
     }
 
-    async fn any_copy(&self, entry: &Entry, holders: &[DonorId]) -> Result<Buffer, Failure> {
+    async fn any_copy(&self, wanted: Wanted, holders: &[DonorId]) -> Result<Buffer, Failure> {
+        let (name, len) = (wanted.name, wanted.bytes());
         let sources = self.donors.sources(holders);
         let mut tried = Vec::new();
         let mut faults = Vec::new();
         let mut asked = FuturesUnordered::new();
         loop {
             let room = self.donors.room.notified();
-            if let Some(donor) = self.pick(&sources, entry.stored_len(), &tried) {
+            if let Some(donor) = self.pick(&sources, len, &tried) {
                 tried.push(donor);
-                asked.push(self.ask(donor, self.wanted(entry)));
+                asked.push(self.ask(donor, wanted.clone()));
             } else if asked.is_empty() && tried.len() == sources.len() {
-                return Err(self.unreadable(entry, &faults));
+                return Err(self.unreadable(&name, &faults));
             } else if asked.is_empty() {
                 room.await;
                 continue;
             }
             let last = tried.last().copied();
-            let patience =
-                last.map_or(HEDGE_BOUNDS.0, |donor| self.patience(donor, entry.stored_len()));
+            let patience = last.map_or(HEDGE_BOUNDS.0, |donor| self.patience(donor, len));
             let more = tried.len() < sources.len();
             tokio::select! {
                 Some((donor, answer)) = asked.next() => match answer {
@@ -205,7 +219,7 @@ impl Fetcher {
                         return Ok(bytes);
                     }
                     Err(error) => {
-                        self.report(donor, entry.name, &error);
+                        self.report(donor, name, &error);
                         faults.push((donor, error));
                     }
                 },
@@ -215,7 +229,7 @@ impl Fetcher {
     }
 
     async fn ask(&self, donor: DonorId, wanted: Wanted) -> (DonorId, Result<Buffer, LinkError>) {
-        let (clock, bytes) = (&*self.client.env.clock, wanted.len);
+        let (clock, bytes) = (&*self.client.env.clock, wanted.bytes());
         let sent_at = clock.now();
         let due = sent_at + self.patience(donor, bytes);
         self.donors.paces(|paces| paces.entry(donor).or_default().sent(bytes, sent_at));
@@ -238,10 +252,14 @@ impl Fetcher {
         (donor, answer)
     }
 
-    fn wanted(&self, entry: &Entry) -> Wanted {
-        let key = self.key.as_ref().filter(|_| entry.sealed);
-        let seal = key.map(|key| (key.clone(), entry.digest));
-        Wanted { name: entry.name, len: entry.stored_len(), seal }
+    /// The chunk of an entry, or some of its segments.
+    fn wanted(&self, entry: &Entry, part: Option<&Range<u32>>) -> Wanted {
+        let proof = match self.key.as_ref().filter(|_| entry.sealed) {
+            Some(key) => Proof::Seal(key.clone(), entry.digest),
+            None => Proof::Name,
+        };
+        let part = part.map(|segments| entry.stored_range(segments));
+        Wanted { name: entry.name, len: entry.stored_len(), part, proof }
     }
 
     fn pick(&self, sources: &[Source], bytes: u32, tried: &[DonorId]) -> Option<DonorId> {
@@ -276,13 +294,13 @@ impl Fetcher {
         });
     }
 
-    fn unreadable(&self, entry: &Entry, faults: &[(DonorId, LinkError)]) -> Failure {
+    fn unreadable(&self, name: &ChunkName, faults: &[(DonorId, LinkError)]) -> Failure {
         let spoiled = |error: &LinkError| matches!(error, LinkError::WrongBytes);
         let reasons: Vec<_> = faults
             .iter()
             .map(|(donor, error)| format!("{} {error}", self.donors.name(*donor)))
             .collect();
-        let chunk = &entry.name.to_string()[..12];
+        let chunk = &name.to_string()[..12];
         if reasons.is_empty() {
             let what = format!("no donor that is known holds chunk {chunk}…");
             return Failure::new(ErrorKind::Retry, code::UNREADABLE, what).hint(

@@ -318,15 +318,15 @@ async fn stream_range<W: Write + Send + 'static>(
         let Some(chunks) = fetched.next().await else { break };
         let chunks = chunks.map_err(|failure| of_file(recipe, failure))?;
         for (piece, chunk) in pieces.iter().zip(chunks) {
-            let (skip, take) = (piece.skip as usize, piece.take as usize);
+            let piece = *piece;
             let written = client.env.offload.run(move || {
-                let result = out.write_all(&chunk.bytes[skip..skip + take]);
+                let result = out.write_all(chunk.of(&piece));
                 (out, result)
             });
             let result;
             (out, result) = written.await;
             result.map_err(unwritable)?;
-            progress.advance(take as u64);
+            progress.advance(piece.take.into());
         }
     }
     out.flush().map_err(unwritable)

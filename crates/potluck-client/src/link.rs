@@ -6,15 +6,17 @@ mod incoming;
 use crate::buffer::{Buffer, Buffers};
 use incoming::Incoming;
 use potluck_core::chunk::{ChunkKind, ChunkName, Digest};
+use potluck_core::merkle::{proof_len, segment_count, whole_segments};
 use potluck_core::policy::AckLevel;
 use potluck_core::seal::SpaceKey;
-use potluck_wire::bulk::{BulkIo, Forward, KNOWN_ROUTES, Lane, Request, Status, StreamIo};
+use potluck_wire::bulk::{BulkIo, Forward, KNOWN_ROUTES, Lane, Part, Request, Status, StreamIo};
 use potluck_wire::control::Source;
 use potluck_wire::net::BoxStream;
 use potluck_wire::ticket::Receipt;
 use potluck_wire::upgrade::{OpenError, Opened};
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
+use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -102,16 +104,57 @@ enum Job {
     },
 }
 
-/// A chunk to fetch, and how to know that it came.
+/// A chunk to fetch or a part of it, and how to know that it came.
 #[derive(Debug, Clone)]
 pub struct Wanted {
     /// Its name.
     pub name: ChunkName,
     /// Its stored bytes.
     pub len: u32,
-    /// How to open it, if it is sealed. The seal then proves the bytes, in the same pass over them
-    /// that decrypts them (docs/notes/0003); otherwise the name does.
-    pub seal: Option<(SpaceKey, Digest)>,
+    /// Which of these are to come, whole segments; all of them otherwise.
+    pub part: Option<Range<u32>>,
+    /// What proves them.
+    pub proof: Proof,
+}
+
+/// What proves that bytes are those that were wanted.
+#[derive(Debug, Clone)]
+pub enum Proof {
+    /// The chunk's name; for a part, together with the hashes that its donor sends before it.
+    Name,
+    /// Its seal, which is opened on arrival: that proves the bytes in the same pass over them that decrypts
+    /// them (docs/notes/0003).
+    Seal(SpaceKey, Digest),
+    /// Nothing yet. What is rebuilt of this part and others will be opened.
+    Rebuilt,
+}
+
+impl Wanted {
+    /// Stored bytes that are to come.
+    pub fn bytes(&self) -> u32 {
+        self.part.as_ref().map_or(self.len, |part| part.end - part.start)
+    }
+
+    /// The segments that need hashes of others for their proof.
+    fn proven_segments(&self) -> Option<Range<usize>> {
+        let by_name = self.part.as_ref().filter(|_| matches!(self.proof, Proof::Name));
+        by_name.and_then(|part| whole_segments(part, self.len))
+    }
+
+    /// Bytes of these hashes.
+    fn proof_len(&self) -> usize {
+        let count = segment_count(self.len.into()) as usize;
+        self.proven_segments().map_or(0, |segments| proof_len(count, &segments))
+    }
+
+    fn request(&self) -> Request {
+        let part = self.part.as_ref().map(|part| Part {
+            offset: part.start,
+            len: part.end - part.start,
+            proven: matches!(self.proof, Proof::Name),
+        });
+        Request::Get { name: self.name, part }
+    }
 }
 
 /// What is to be answered; beside it goes where in all that is sent its request ends.
@@ -211,8 +254,7 @@ async fn send(
             // Asked and no longer wanted: another donor was faster.
             Job::Get { done, .. } if done.is_closed() => continue,
             Job::Get { wanted, done } => {
-                let get = Request::Get { name: wanted.name };
-                frames.push((get, Body::None, Owed::Get { wanted, done }));
+                frames.push((wanted.request(), Body::None, Owed::Get { wanted, done }));
             }
         }
         for (request, body, owed) in frames {

@@ -3,6 +3,7 @@
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::erasure::Ec;
 use potluck_core::ids::DonorId;
+use potluck_core::merkle::SEGMENT;
 use potluck_core::policy::Race;
 use potluck_core::read_plan::{Piece, chunks_of_range};
 use potluck_core::recipe::{self, Entry};
@@ -78,13 +79,20 @@ impl Recipe {
         self.file.holders.get(chunk).map_or(&[], Vec::as_slice)
     }
 
-    /// The pieces of a range, in order, by what is fetched together: the chunks of a group, or
-    /// without an erasure code one.
+    /// The pieces of a range, in order, by what is fetched together: whole chunks of a group; one chunk
+    /// without an erasure code; and always alone a chunk of which only some segments are needed.
     pub fn units(&self, range: Range<u64>) -> Vec<Vec<Piece>> {
         let size = self.file.ec.map_or(1, Ec::data);
         let pieces = chunks_of_range(self.entries.iter().map(|entry| entry.len), range);
-        let same = |a: &Piece, b: &Piece| a.index / size == b.index / size;
+        let whole = |piece: &Piece| self.part(piece).is_none();
+        let same = |a: &Piece, b: &Piece| a.index / size == b.index / size && whole(a) && whole(b);
         pieces.chunk_by(same).map(<[Piece]>::to_vec).collect()
+    }
+
+    /// The segments that a piece is in, if they are not all of its chunk's.
+    pub fn part(&self, piece: &Piece) -> Option<Range<u32>> {
+        let segments = piece.skip / SEGMENT..(piece.skip + piece.take).div_ceil(SEGMENT);
+        (segments != (0..self.entries[piece.index].segments())).then_some(segments)
     }
 
     /// Bytes that reading what is fetched together takes at most.

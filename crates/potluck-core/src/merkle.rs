@@ -160,6 +160,13 @@ fn beside(part: Range<usize>, range: &Range<usize>, each: &mut impl FnMut(Range<
     }
 }
 
+/// The segments that the bytes `range` of a chunk of `len` bytes are, where they are whole ones.
+pub fn whole_segments(range: &Range<u32>, len: u32) -> Option<Range<usize>> {
+    let ends = range.end == len || (range.end < len && range.end.is_multiple_of(SEGMENT));
+    let whole = range.start < range.end && range.start.is_multiple_of(SEGMENT) && ends;
+    whole.then(|| (range.start / SEGMENT) as usize..range.end.div_ceil(SEGMENT) as usize)
+}
+
 /// Bytes of the proof of the segments `range` of `count`.
 pub fn proof_len(count: usize, range: &Range<usize>) -> usize {
     let mut len = 0;

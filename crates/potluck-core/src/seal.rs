@@ -165,6 +165,12 @@ const SEGMENT_LEN: usize = SEGMENT as usize;
 const TAG: usize = SEAL_OVERHEAD as usize;
 const SEALED_SEGMENT: usize = SEGMENT_LEN + TAG;
 
+/// The segments whose sealed bytes are the bytes `stored` of a chunk.
+pub fn sealed_segments(stored: &Range<u32>) -> Range<u32> {
+    let sealed = SEALED_SEGMENT as u32;
+    stored.start / sealed..stored.end.div_ceil(sealed)
+}
+
 /// The nonce of segment `number` of `count`: zeros, the number (big-endian), and 1 for the last.
 fn nonce(number: u32, count: u32) -> Nonce {
     let mut nonce = [0; 12];

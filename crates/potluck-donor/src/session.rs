@@ -49,7 +49,7 @@ impl Session {
                     let status = self.route(io, number, len).await?;
                     self.answer(io, tag, Reply::bare(status)).await?;
                 }
-                Request::Get { name } => self.get(io, tag, &name).await?,
+                Request::Get { name, part } => self.get(io, tag, &name, part).await?,
             }
             io.expect(Phase::Idle);
             next = self.inbox.request(io).await?;

@@ -9,6 +9,7 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::future::Future;
 use std::io::{self, IoSlice, Write};
 use std::net::TcpStream;
+use std::ops::Range;
 use std::task::{Context, Poll, Waker};
 use tokio::runtime::Handle;
 
@@ -118,31 +119,31 @@ impl BulkIo for SocketIo {
         &mut self,
         head: &[u8],
         file: &dyn ReadAt,
-        len: u64,
+        range: Range<u64>,
     ) -> Result<(), SendFileError> {
         self.send_all(head, SendFlags::MORE)?; // leaves with the first bytes of the file
-        let mut sent = 0;
+        let (mut at, end) = (range.start, range.end);
         match file.as_file() {
             Some(system_file) => {
-                while sent < len {
-                    let count = (len - sent) as usize;
+                while at < end {
+                    let count = (end - at) as usize;
                     let moved = self.unless_stalled(|socket| {
-                        rustix::fs::sendfile(socket, system_file, Some(&mut sent), count)
+                        rustix::fs::sendfile(socket, system_file, Some(&mut at), count)
                     });
                     if !matches!(moved, Ok(1..)) {
                         // The call does not say which end failed; the file does.
-                        read_some_at(file, &mut [0], sent)?;
+                        read_some_at(file, &mut [0], at)?;
                         moved?;
                     }
                 }
             }
             None => {
-                let mut piece = vec![0; PIECE.min(len as usize)];
-                while sent < len {
-                    let want = piece.len().min((len - sent) as usize);
-                    let n = read_some_at(file, &mut piece[..want], sent)?;
+                let mut piece = vec![0; PIECE.min((end - at) as usize)];
+                while at < end {
+                    let want = piece.len().min((end - at) as usize);
+                    let n = read_some_at(file, &mut piece[..want], at)?;
                     self.send_all(&piece[..n], SendFlags::empty())?;
-                    sent += n as u64;
+                    at += n as u64;
                 }
             }
         }
@@ -222,8 +223,8 @@ impl BulkIo for RuntimeIo {
         &mut self,
         head: &[u8],
         file: &dyn ReadAt,
-        len: u64,
+        range: Range<u64>,
     ) -> Result<(), SendFileError> {
-        in_time(len, self.stream.send_file(head, file, len)).await
+        in_time(range.end - range.start, self.stream.send_file(head, file, range)).await
     }
 }

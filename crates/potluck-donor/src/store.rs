@@ -47,6 +47,7 @@ use crate::disk::{Disk, OldFile, is_broken, is_full, read_exact_at};
 use potluck_core::budget::{DiskState, Limits};
 use potluck_core::chunk::{ChunkKind, ChunkName};
 use potluck_core::ids::Incarnation;
+use potluck_core::merkle::SegmentHashes;
 use potluck_core::policy::AckLevel;
 use potluck_wire::control::Holding;
 use std::collections::VecDeque;
@@ -108,6 +109,15 @@ pub(crate) struct Found {
     pub file: Box<dyn OldFile>,
     /// Stored bytes.
     pub len: u32,
+}
+
+impl Found {
+    /// The hashes of the chunk's segments, as they were stored with it.
+    pub fn segment_hashes(&self) -> Option<SegmentHashes> {
+        let mut table = vec![0; tail_len(self.len) - TRAILER];
+        read_exact_at(&*self.file, &mut table, self.len.into()).ok()?;
+        Some(SegmentHashes::from_bytes(&table))
+    }
 }
 
 impl Store {

@@ -24,6 +24,7 @@ use potluck_core::policy::AckLevel;
 use std::fs::File;
 use std::future::Future;
 use std::io;
+use std::ops::Range;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Bytes of a frame before its extension.
@@ -153,11 +154,41 @@ pub enum Request {
         /// Bytes of the body.
         len: u32,
     },
-    /// Send the stored chunk whole.
+    /// Send the stored chunk, or a part of it.
     Get {
         /// Which chunk.
         name: ChunkName,
+        /// Which part; the whole chunk otherwise.
+        part: Option<Part>,
     },
+}
+
+/// A part of a chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part {
+    /// Stored bytes before it.
+    pub offset: u32,
+    /// Its stored bytes; never 0.
+    pub len: u32,
+    /// Whether it must be whole segments, and what proves them to who knows the name is to go before them
+    /// ([`potluck_core::merkle::SegmentHashes::proof`]).
+    pub proven: bool,
+}
+
+impl Part {
+    fn encode(&self) -> [u8; 9] {
+        let mut bytes = [0; 9];
+        bytes[..4].copy_from_slice(&self.offset.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.len.to_le_bytes());
+        bytes[8] = self.proven.into();
+        bytes
+    }
+
+    fn decode(bytes: &[u8; 9]) -> Option<Self> {
+        let [offset, len] =
+            [0, 4].map(|at| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes")));
+        (len > 0 && bytes[8] <= 1).then_some(Self { offset, len, proven: bytes[8] == 1 })
+    }
 }
 
 /// How a request went.
@@ -201,7 +232,7 @@ impl Status {
 pub struct Reply {
     /// How it went.
     pub status: Status,
-    /// Bytes of the body that follows: the chunk, after a successful get.
+    /// Bytes of the body that follows: after a successful get what was asked for, and before it its proof.
     pub body: u32,
     /// After a successful put: at which level the donor holds it, and the proof.
     pub receipt: Option<(AckLevel, Receipt)>,
@@ -251,7 +282,11 @@ impl Request {
                 head(OP_PUT, ack_byte(*ack), tag, *len, &[&name.0, &extra])
             }
             Self::Route { number, len } => head(OP_ROUTE, 0, tag, *len, &[&[*number]]),
-            Self::Get { name } => head(OP_GET, 0, tag, 0, &[&name.0]),
+            Self::Get { name, part } => {
+                let part = part.as_ref().map(Part::encode);
+                let part = part.as_ref().map_or(&[][..], |part| &part[..]);
+                head(OP_GET, 0, tag, 0, &[&name.0, part])
+            }
         };
         lane.sign(&mut head);
         head
@@ -282,9 +317,13 @@ impl Request {
                     decode_extra(extra).ok_or(FrameError::Malformed("unknown kind of put"))?;
                 Ok(Self::Put { name, ack, len: body, kind, forward })
             }
-            OP_GET if !extra.is_empty() => Err(FrameError::Malformed("a get names one chunk")),
             OP_GET if body != 0 => Err(FrameError::Malformed("a get has no body")),
-            OP_GET => Ok(Self::Get { name }),
+            OP_GET if extra.is_empty() => Ok(Self::Get { name, part: None }),
+            OP_GET => {
+                let part = <&[u8; 9]>::try_from(extra).ok().and_then(Part::decode);
+                let part = part.ok_or(FrameError::Malformed("impossible part of a chunk"))?;
+                Ok(Self::Get { name, part: Some(part) })
+            }
             _ => Err(FrameError::Malformed("unknown operation")),
         }
     }
@@ -345,13 +384,13 @@ pub trait BulkIo: Send {
     fn read(&mut self, out: &mut [u8]) -> impl Future<Output = io::Result<usize>> + Send;
     /// Writes a frame's head and the body after it, together where the system can.
     fn write(&mut self, head: &[u8], body: &[u8]) -> impl Future<Output = io::Result<()>> + Send;
-    /// Writes a frame's head and then `len` bytes of `file` from its start, without passing them
-    /// through this process where the system can.
+    /// Writes a frame's head and then the bytes `range` of `file`, without passing them through this
+    /// process where the system can.
     fn send_file(
         &mut self,
         head: &[u8],
         file: &dyn ReadAt,
-        len: u64,
+        range: Range<u64>,
     ) -> impl Future<Output = Result<(), SendFileError>> + Send;
 }
 
@@ -421,16 +460,16 @@ impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin> BulkIo for 
         &mut self,
         head: &[u8],
         file: &dyn ReadAt,
-        len: u64,
+        range: Range<u64>,
     ) -> Result<(), SendFileError> {
-        let mut buffer = vec![0; PIECE.min(len as usize)];
-        let mut sent = 0;
+        let mut at = range.start;
+        let mut buffer = vec![0; PIECE.min((range.end - at) as usize)];
         self.0.write_all(head).await?;
-        while sent < len {
-            let want = buffer.len().min((len - sent) as usize);
-            let n = read_some_at(file, &mut buffer[..want], sent)?;
+        while at < range.end {
+            let want = buffer.len().min((range.end - at) as usize);
+            let n = read_some_at(file, &mut buffer[..want], at)?;
             self.0.write_all(&buffer[..n]).await?;
-            sent += n as u64;
+            at += n as u64;
         }
         Ok(())
     }
@@ -558,7 +597,7 @@ mod tests {
         let mut sender = keys();
         let mut bytes = put().encode(9, &mut sender.client);
         bytes.extend_from_slice(b"body");
-        let get = Request::Get { name: ChunkName::of(b"x") };
+        let get = Request::Get { name: ChunkName::of(b"x"), part: None };
         bytes.extend(get.encode(10, &mut sender.client));
         let (early, late) = bytes.split_at(20);
         let mut io = StreamIo(tokio_test_stream(late.to_vec()));
@@ -604,7 +643,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn kinds_and_routes_survive_the_wire() {
+    async fn kinds_routes_and_parts_survive_the_wire() {
         let forward = Forward::to(&[7, 0, 255], false).expect("few routes");
         let put = Request::Put {
             name: ChunkName([5; 32]),
@@ -615,11 +654,14 @@ mod tests {
         };
         assert_eq!(forward.routes(), [7, 0, 255]);
         assert!(Forward::to(&[0; MAX_ROUTES + 1], true).is_none());
-        for request in [put, Request::Route { number: 200, len: 300 }] {
+        let part = |len| Part { offset: 1 << 20, len, proven: true };
+        let get = |part| Request::Get { name: ChunkName([5; 32]), part: Some(part) };
+        for request in [put, Request::Route { number: 200, len: 300 }, get(part(7))] {
             let received = receive(request.encode(1, &mut keys().client)).await.expect("a frame");
             assert_eq!(received, Some((1, request)));
         }
         let long = Request::Route { number: 0, len: MAX_ROUTE + 1 };
         assert!(receive(long.encode(1, &mut keys().client)).await.is_err());
+        assert!(receive(get(part(0)).encode(1, &mut keys().client)).await.is_err());
     }
 }

@@ -76,7 +76,7 @@ impl PeerConnection {
     /// Asks for the chunk `name` of `len` stored bytes, all of which are to be [`read`](Self::read)
     /// before anything else is asked.
     pub async fn begin_get(&mut self, name: ChunkName, len: u32) -> Result<(), PeerError> {
-        let reply = self.ask(Request::Get { name }, &[]).await?;
+        let reply = self.ask(Request::Get { name, part: None }, &[]).await?;
         if reply.body == len { Ok(()) } else { Err(PeerError::WrongBytes) }
     }
 

@@ -74,6 +74,7 @@ mod pool {
     mod p12_full_disks;
     mod p12_hostile_peers;
     mod pages_as_documented;
+    mod ranges;
     mod renumbered;
     mod resumed_uploads;
     mod services;

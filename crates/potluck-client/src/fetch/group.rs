@@ -1,20 +1,23 @@
 //! Fetching chunks of an erasure-coded group. While all are well, exactly those that are needed are
 //! fetched. Where one cannot be had in time, as many others as the code asks for are fetched too, and
-//! exactly what lacks is rebuilt.
+//! exactly what lacks is rebuilt. Of a sealed chunk single segments are rebuilt from the same bytes of the
+//! others, and its seal proves them. What is rebuilt of a plain chunk is proved by its name alone, so it is
+//! rebuilt whole.
 
-use super::{Fetched, Fetcher};
+use super::{Fetched, Fetcher, HEDGE_BOUNDS};
 use crate::buffer::Buffer;
-use crate::link::{LinkError, Wanted};
+use crate::link::{LinkError, Proof, Wanted};
 use crate::recipe::Group;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use potluck_core::chunk::{ChunkName, Verifier};
 use potluck_core::clock::Tick;
 use potluck_core::erasure::{Codec, TooFew};
 use potluck_core::ids::DonorId;
+use potluck_core::merkle::SEGMENT;
 use potluck_core::policy::Race;
 use potluck_core::read_plan::{GroupStep, Source, Standing, next_of_group};
 use potluck_core::recipe::Entry;
-use potluck_core::seal::{Meaning, SpaceKey};
+use potluck_core::seal::{Meaning, SpaceKey, sealed_segments};
 use potluck_core::size::count;
 use potluck_wire::bulk::PIECE;
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -61,34 +64,77 @@ impl Shard {
 }
 
 impl Fetcher {
-    /// Fetches, verifies and opens the data chunks at positions `needed` of a group.
+    /// Fetches, verifies and opens the data chunks at positions `needed` of a group; of a single one maybe
+    /// only some segments.
     pub(super) async fn group(
         &self,
         group: &Group<'_>,
         needed: &[usize],
+        segments: Option<Range<u32>>,
     ) -> Result<Vec<Fetched>, Failure> {
-        let (len, data) = (group.len as usize, group.data.len());
+        let window = match segments.as_ref().zip(group.entry(needed[0])) {
+            Some((segments, entry)) if entry.sealed => entry.stored_range(segments),
+            _ => 0..group.len,
+        };
+        let (len, data) = ((window.end - window.start) as usize, group.data.len());
         let rebuilt_at_most = needed.len().min(group.ec.parity());
         let mut ahead = self.ahead(len * (data + rebuilt_at_most), self.ahead_most).await;
-        let mut shards: Vec<Shard> =
-            (0..group.ec.width()).map(|position| self.shard(group, position, needed)).collect();
+        let mut start = segments.as_ref().map_or(0, |segments| segments.start * SEGMENT);
+        if let Some(segments) = segments.filter(|_| window == (0..group.len)) {
+            if let Some(bytes) = self.segments_in_time(group, needed[0], &segments).await {
+                return Ok(vec![Fetched { bytes, start, _ahead: ahead }]);
+            }
+            start = 0;
+        }
+        let shard = |position| self.shard(group, position, needed, &window);
+        let mut shards: Vec<Shard> = (0..group.ec.width()).map(shard).collect();
         if self.gather(group, needed, &mut shards).await? {
-            self.rebuild(group, needed, &mut shards).await?;
+            self.rebuild(group, needed, &mut shards, window).await?;
         }
         let take = |position: &usize| {
             let bytes = shards[*position].had.take().expect("gathered or rebuilt");
             let permits = bytes.len().min(ahead.num_permits());
             let part = ahead.split(permits).expect("no more than there are");
-            Fetched { bytes, _ahead: part }
+            Fetched { bytes, start, _ahead: part }
         };
         Ok(needed.iter().map(take).collect())
     }
 
-    fn shard(&self, group: &Group<'_>, position: usize, needed: &[usize]) -> Shard {
-        let wanted = group.chunk(position).map(|(name, len)| {
+    /// Some segments of a plain chunk, if a live donor has them in time.
+    async fn segments_in_time(
+        &self,
+        group: &Group<'_>,
+        position: usize,
+        segments: &Range<u32>,
+    ) -> Option<Buffer> {
+        let wanted = self.wanted(group.entry(position)?, Some(segments));
+        let live = |source: &Source| source.live && !self.shunned().contains(&source.donor);
+        let live = self.donors.sources(group.holders(position)).into_iter().filter(live);
+        let live: Vec<DonorId> = live.map(|source| source.donor).collect();
+        let copy = self.any_copy(wanted, &live);
+        match group.race() {
+            Race::Off => copy.await.ok(),
+            _ => tokio::time::timeout(HEDGE_BOUNDS.1, copy).await.ok()?.ok(),
+        }
+    }
+
+    fn shard(
+        &self,
+        group: &Group<'_>,
+        position: usize,
+        needed: &[usize],
+        window: &Range<u32>,
+    ) -> Shard {
+        let wanted = group.chunk(position).and_then(|(name, len)| {
+            let here = clip(window, len);
+            let part = (here != (0..len)).then(|| here.clone());
             // What only helps to rebuild others is of use as it is stored.
-            let entry = group.entry(position).filter(|_| needed.contains(&position));
-            entry.map_or(Wanted { name, len, seal: None }, |entry| self.wanted(entry))
+            let wanted = match group.entry(position).filter(|_| needed.contains(&position)) {
+                Some(entry) => Wanted { part, ..self.wanted(entry, None) },
+                None if part.is_some() => Wanted { name, len, part, proof: Proof::Rebuilt },
+                None => Wanted { name, len, part, proof: Proof::Name },
+            };
+            (!here.is_empty()).then_some(wanted)
         });
         Shard {
             wanted,
@@ -167,7 +213,7 @@ impl Fetcher {
     fn pick_of_group(&self, shards: &[Shard], positions: &[usize]) -> Option<(usize, DonorId)> {
         let expected = |position: &usize| {
             let shard = &shards[*position];
-            let len = shard.wanted.as_ref()?.len;
+            let len = shard.wanted.as_ref()?.bytes();
             let donor = self.pick(&shard.sources, len, &shard.tried)?;
             let pace = |donor| {
                 self.donors.paces(|paces| paces.entry(donor).or_default().expected_finish(len))
@@ -188,7 +234,7 @@ impl Fetcher {
         shard.tried.push(donor);
         shard.asked += 1;
         shard.late = false;
-        shard.due = self.client.env.clock.now() + self.patience(donor, wanted.len);
+        shard.due = self.client.env.clock.now() + self.patience(donor, wanted.bytes());
         async move { (position, self.ask(donor, wanted).await) }
     }
 
@@ -222,7 +268,7 @@ impl Fetcher {
                 let live = |donor: &DonorId| {
                     shard.sources.iter().any(|source| source.donor == *donor && source.live)
                 };
-                match self.pick(&shard.sources, wanted.len, &shard.tried).filter(live) {
+                match self.pick(&shard.sources, wanted.bytes(), &shard.tried).filter(live) {
                     Some(donor) => others.push((position, donor)),
                     None => shard.late = true,
                 }
@@ -231,16 +277,17 @@ impl Fetcher {
         others
     }
 
-    /// Rebuilds the needed chunks that are not there; verifies them by name before anything else.
+    /// Rebuilds the stored bytes `window` of the needed chunks that are not there, and verifies them.
     async fn rebuild(
         &self,
         group: &Group<'_>,
         needed: &[usize],
         shards: &mut [Shard],
+        window: Range<u32>,
     ) -> Result<(), Failure> {
         let lacking: Vec<usize> =
             needed.iter().copied().filter(|at| shards[*at].had.is_none()).collect();
-        let len = group.len as usize;
+        let len = (window.end - window.start) as usize;
         let mut rebuilt = Vec::with_capacity(lacking.len());
         for _ in &lacking {
             rebuilt.push(self.client.buffers.claim(len).await.buffer(len));
@@ -254,8 +301,11 @@ impl Fetcher {
             had: shards.iter_mut().map(|shard| shard.had.take()).collect(),
             opened: shards
                 .iter()
-                .map(|shard| shard.wanted.as_ref().is_some_and(|wanted| wanted.seal.is_some()))
+                .map(|shard| shard.wanted.as_ref().map(|wanted| &wanted.proof))
+                .map(|proof| matches!(proof, Some(Proof::Seal(..))))
                 .collect(),
+            whole: window == (0..group.len),
+            window,
             lacking,
             rebuilt,
         };
@@ -321,6 +371,10 @@ struct Rebuild {
     had: Vec<Option<Buffer>>,
     /// Whether what was had is plaintext of a sealed chunk.
     opened: Vec<bool>,
+    /// Stored bytes of every chunk that this is about, whole segments.
+    window: Range<u32>,
+    /// Whether these are all.
+    whole: bool,
     lacking: Vec<usize>,
     /// Room for what is lacking.
     rebuilt: Vec<Buffer>,
@@ -340,22 +394,28 @@ impl Rebuild {
             // Hashed while it is warm in the cache.
             let named = self.lacking.iter().zip(&self.rebuilt).zip(&mut verifiers);
             for ((position, bytes), verifier) in named {
-                let stored = &bytes[..self.entries[*position].stored_len() as usize];
+                let stored = &bytes[..self.part(*position).len()];
                 verifier.update(part(stored, &piece));
             }
         }
-        let rebuilt = self.lacking.iter().zip(self.rebuilt).zip(verifiers);
+        let rebuilt = std::mem::take(&mut self.rebuilt);
+        let rebuilt = self.lacking.iter().zip(rebuilt).zip(verifiers);
         for ((position, mut bytes), verifier) in rebuilt {
             let entry = &self.entries[*position];
-            bytes.bytes_mut().truncate(entry.stored_len() as usize);
-            verifier.finish().map_err(|_| entry.name)?;
+            bytes.bytes_mut().truncate(self.part(*position).len());
+            // Of some segments, sealed ones, the seal says below whether they are right.
+            if self.whole {
+                verifier.finish().map_err(|_| entry.name)?;
+            }
             self.had[*position] = Some(bytes);
             self.opened[*position] = entry.sealed;
         }
         for (position, entry) in self.entries.iter().enumerate() {
+            let (part, count) = self.sealed_part(position);
             let (Some(key), Some(bytes)) = (&self.key, &mut self.had[position]) else { continue };
+            let bytes = bytes.bytes_mut();
             if self.opened[position]
-                && key.open(Meaning::Chunk, &entry.digest, bytes.bytes_mut()).is_err()
+                && key.open_part(Meaning::Chunk, &entry.digest, &part, count, bytes).is_err()
             {
                 return Err(entry.name);
             }
@@ -363,13 +423,25 @@ impl Rebuild {
         Ok(self.had)
     }
 
+    /// The stored bytes of a data chunk that this is about.
+    fn part(&self, position: usize) -> Range<u32> {
+        clip(&self.window, self.entries[position].stored_len())
+    }
+
+    /// The sealed segments that these are, of how many.
+    fn sealed_part(&self, position: usize) -> (Range<u32>, u32) {
+        (sealed_segments(&self.part(position)), self.entries[position].segments())
+    }
+
     /// Rebuilds a piece of every lacking chunk from the same piece of those that were had.
     fn rebuild_piece(&mut self, piece: &Range<usize>) -> Result<(), TooFew> {
         let mut shards: Vec<Option<&[u8]>> =
             self.had.iter().map(|had| had.as_ref().map(|bytes| part(bytes, piece))).collect();
-        // What a short group lacks are zeros.
-        for zeros in &mut shards[self.entries.len()..self.codec.ec().data()] {
-            *zeros = Some(&[]);
+        // What a short group or a short chunk lacks are zeros.
+        for (position, shard) in shards.iter_mut().enumerate().take(self.codec.ec().data()) {
+            if position >= self.entries.len() || self.part(position).is_empty() {
+                *shard = Some(&[]);
+            }
         }
         let rebuilt = self.rebuilt.iter_mut();
         let mut out: Vec<&mut [u8]> = rebuilt.map(|bytes| &mut bytes[piece.clone()]).collect();
@@ -380,13 +452,19 @@ impl Rebuild {
     /// one ciphertext only, and that costs less than to fetch them sealed and verify their names.
     fn seal_again(&mut self) {
         for (position, entry) in self.entries.iter().enumerate() {
+            let (part, count) = self.sealed_part(position);
             if let (Some(key), Some(bytes), true) =
                 (&self.key, &mut self.had[position], self.opened[position])
             {
-                key.seal(Meaning::Chunk, &entry.digest, bytes.bytes_mut());
+                key.seal_part(Meaning::Chunk, &entry.digest, &part, count, bytes.bytes_mut());
             }
         }
     }
+}
+
+/// What a chunk of `len` stored bytes has of a window.
+fn clip(window: &Range<u32>, len: u32) -> Range<u32> {
+    window.start.min(len)..window.end.min(len)
 }
 
 /// What a chunk, which may be a shorter one, has of a piece.

@@ -1,9 +1,9 @@
 //! The receiving half of a link: answers in the order of the questions, chunks verified as they come.
 
-use super::{GetResult, LinkError, Owed, PutResult, STALL, Stored, Wanted, gone};
+use super::{GetResult, LinkError, Owed, Proof, PutResult, STALL, Stored, Wanted, gone};
 use crate::buffer::{Buffer, Buffers};
-use potluck_core::chunk::{Digest, Verifier};
-use potluck_core::seal::{Meaning, SpaceKey};
+use potluck_core::chunk::{Verifier, verify_segments};
+use potluck_core::seal::{Meaning, sealed_segments};
 use potluck_wire::bulk::{Inbox, Reply, Status, StreamIo};
 use potluck_wire::net::KernelSide;
 use std::sync::Arc;
@@ -115,12 +115,12 @@ impl<R: AsyncRead + AsyncWrite + Send + Unpin> Incoming<R> {
             let _ = done.send(Err(LinkError::Refused(reply.status)));
             return true;
         }
-        if reply.body != wanted.len {
+        let (len, proof_len) = (wanted.bytes() as usize, wanted.proof_len());
+        if reply.body as usize != proof_len + len {
             // A chunk has one length. The body that follows is not worth reading.
             let _ = done.send(Err(LinkError::WrongBytes));
             return false;
         }
-        let len = wanted.len as usize;
         let mut buffer = self.buffers.claim(len).await.buffer(len);
         match self.body(&mut buffer, &wanted).await {
             Ok(verified) => {
@@ -141,7 +141,10 @@ impl<R: AsyncRead + AsyncWrite + Send + Unpin> Incoming<R> {
         buffer: &mut Buffer,
         wanted: &Wanted,
     ) -> Result<Option<()>, LinkError> {
-        let mut verifier = wanted.seal.is_none().then(|| Verifier::new(wanted.name));
+        let mut hashes = vec![0; wanted.proof_len()];
+        self.fill(&mut hashes).await?;
+        let whole = wanted.part.is_none() && !matches!(wanted.proof, Proof::Seal(..));
+        let mut verifier = whole.then(|| Verifier::new(wanted.name));
         let mut filled = 0;
         while filled < buffer.len() {
             let piece = filled..(filled + PIECE).min(buffer.len());
@@ -149,13 +152,23 @@ impl<R: AsyncRead + AsyncWrite + Send + Unpin> Incoming<R> {
             verifier.iter_mut().for_each(|verifier| verifier.update(&buffer[piece.clone()]));
             filled = piece.end;
         }
-        let by_seal = |(key, digest): &(SpaceKey, Digest)| {
-            key.open(Meaning::Chunk, digest, buffer.bytes_mut()).ok()
+        if let Some(verifier) = verifier {
+            return Ok(verifier.finish().ok().map(drop));
+        }
+        let good = match (&wanted.proof, wanted.proven_segments()) {
+            (Proof::Seal(key, digest), _) => {
+                let all = 0..wanted.len;
+                let part = sealed_segments(wanted.part.as_ref().unwrap_or(&all));
+                let count = sealed_segments(&all).end;
+                key.open_part(Meaning::Chunk, digest, &part, count, buffer.bytes_mut()).is_ok()
+            }
+            (Proof::Name, Some(segments)) => {
+                verify_segments(&wanted.name, wanted.len, &segments, buffer, &hashes)
+            }
+            (Proof::Name, None) => false, // no reader asks for a part that cannot be proved
+            (Proof::Rebuilt, _) => true,
         };
-        Ok(match verifier {
-            Some(verifier) => verifier.finish().ok().map(drop),
-            None => wanted.seal.as_ref().and_then(by_seal),
-        })
+        Ok(good.then_some(()))
     }
 
     /// Fills `out` from the body.

@@ -230,7 +230,7 @@ async fn a2_a_donor_that_drips_is_given_up() {
             tokio::time::sleep(STALL / 8).await;
         }
     });
-    let wanted = Wanted { name: ChunkName::of(b"x"), len: 100_000, seal: None };
+    let wanted = Wanted { name: ChunkName::of(b"x"), len: 100_000, part: None, proof: Proof::Name };
     let answer = tokio::time::timeout(3 * STALL, link.get(wanted)).await.expect("an end");
     let Err(LinkError::Away(why)) = answer else { panic!("{answer:?}") };
     assert!(why.starts_with("sent "), "{why}");

@@ -1,21 +1,24 @@
-//! Serving a chunk: no byte of it passes through this process, and none is checked; its reader
-//! knows what it must hash to.
+//! Serving a chunk or a part of it: no byte of it passes through this process, and none is checked; its
+//! reader knows what it must hash to. What proves a part is made of the hashes that stand after the chunk.
 
 use super::Session;
 use crate::socket::PeerIo;
-use crate::store::Refusal;
+use crate::store::{Found, Refusal};
 use potluck_core::chunk::ChunkName;
-use potluck_wire::bulk::{FrameError, Reply, SendFileError, Status};
+use potluck_core::merkle::whole_segments;
+use potluck_wire::bulk::{FrameError, Part, Reply, SendFileError, Status};
 use potluck_wire::ticket::Ops;
+use std::ops::Range;
 use std::sync::Arc;
 
 impl Session {
-    /// Sends the chunk, or says why not.
+    /// Sends the chunk or the part of it, or says why not.
     pub(super) async fn get(
         &mut self,
         io: &mut impl PeerIo,
         tag: u32,
         name: &ChunkName,
+        part: Option<Part>,
     ) -> Result<(), FrameError> {
         let found = match self.allowed(Ops::GET) {
             Ok(_) => self.service.store.find(name).map_err(status_of),
@@ -26,11 +29,16 @@ impl Session {
             Ok(None) => return self.answer(io, tag, Reply::bare(Status::NotFound)).await,
             Err(status) => return self.answer(io, tag, Reply::bare(status)).await,
         };
-        let reply = Reply::found(chunk.len);
-        let head = reply.encode(tag, &mut self.lane);
-        match io.send_file(&head, &*chunk.file, chunk.len.into()).await {
+        let Some((proof, range)) = what_to_send(&chunk, name, part) else {
+            // Its reader, who knows the chunk's length, will tell the manager, and that asks for a look.
+            return self.answer(io, tag, Reply::bare(Status::DiskFailed)).await;
+        };
+        let body = proof.len() as u32 + (range.end - range.start);
+        let mut head = Reply::found(body).encode(tag, &mut self.lane);
+        head.extend_from_slice(&proof);
+        match io.send_file(&head, &*chunk.file, range.start.into()..range.end.into()).await {
             Ok(()) => {
-                self.service.store.count_served(chunk.len);
+                self.service.store.count_served(body);
                 Ok(())
             }
             Err(SendFileError::Stream(why)) => Err(why.into()),
@@ -53,6 +61,23 @@ impl Session {
             }
         });
     }
+}
+
+/// The proof that is asked for, and the bytes of the chunk; `None` if the chunk as it lies here does not have
+/// such a part.
+fn what_to_send(
+    chunk: &Found,
+    name: &ChunkName,
+    part: Option<Part>,
+) -> Option<(Vec<u8>, Range<u32>)> {
+    let Some(part) = part else { return Some((Vec::new(), 0..chunk.len)) };
+    let range = part.offset..part.offset.checked_add(part.len)?;
+    if !part.proven {
+        return (range.end <= chunk.len).then_some((Vec::new(), range));
+    }
+    let segments = whole_segments(&range, chunk.len)?;
+    let hashes = chunk.segment_hashes().filter(|hashes| hashes.root() == name.0)?;
+    Some((hashes.proof(&segments).concat(), range))
 }
 
 /// What a peer is told of a refusal.

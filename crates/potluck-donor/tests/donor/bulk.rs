@@ -1,9 +1,10 @@
 //! Putting and getting chunks.
 
 use crate::pool::{Pool, SESSION, bytes_below, content, receipt};
-use potluck_core::chunk::ChunkName;
+use potluck_core::chunk::{ChunkName, verify_segments};
+use potluck_core::merkle::{SEGMENT, proof_len};
 use potluck_core::policy::AckLevel;
-use potluck_wire::bulk::{Reply, Request, Status};
+use potluck_wire::bulk::{Part, Reply, Request, Status};
 use potluck_wire::ticket::Caveat;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,6 +31,39 @@ async fn chunks_come_back_as_they_were_put() {
 }
 
 #[tokio::test]
+async fn a_part_of_a_chunk_comes_with_what_proves_it() {
+    let pool = Pool::start().await;
+    let mut client = pool.client().await;
+    let (bytes, segment) = (content(1, 1_000_000), SEGMENT as usize);
+    let (name, len) = (ChunkName::of(&bytes), bytes.len() as u32);
+    client.put(&bytes, AckLevel::Memory).await;
+    let count = bytes.len().div_ceil(segment);
+    for segments in [0..1, 3..4, 5..9, 15..16, 14..16, 0..16] {
+        let range = segments.start * segment..bytes.len().min(segments.end * segment);
+        let part = Part { offset: range.start as u32, len: range.len() as u32, proven: true };
+        let reply = client.ask(Request::Get { name, part: Some(part) }).await;
+        let proof_len = proof_len(count, &segments);
+        assert_eq!(reply, Reply::found((proof_len + range.len()) as u32));
+        let body = client.body(reply.body).await.expect("a body");
+        let (proof, part) = body.split_at(proof_len);
+        assert!(part == &bytes[range], "{segments:?}");
+        assert!(verify_segments(&name, len, &segments, part, proof), "{segments:?}");
+    }
+    let unproven = Part { offset: 12_345, len: 777, proven: false };
+    let reply = client.ask(Request::Get { name, part: Some(unproven) }).await;
+    assert!(client.body(reply.body).await.expect("a body") == bytes[12_345..13_122]);
+    // What is no segment cannot be proved, and what is not there cannot be sent.
+    let part = |offset, len, proven| Some(Part { offset, len, proven });
+    for part in
+        [part(1, 65_536, true), part(0, 65_535, true), part(0, len + 1, true), part(len, 1, false)]
+    {
+        let reply = client.ask(Request::Get { name, part }).await;
+        assert_eq!(reply, Reply::bare(Status::DiskFailed), "{part:?}");
+    }
+    assert_eq!(client.get(&name).await, Some(bytes), "it was not the chunk's fault");
+}
+
+#[tokio::test]
 async fn pipelined_requests_are_answered_in_order() {
     let pool = Pool::start().await;
     let mut client = pool.client().await;
@@ -38,7 +72,7 @@ async fn pipelined_requests_are_answered_in_order() {
         let name = ChunkName::of(bytes);
         let put = Request::put(name, AckLevel::Memory, bytes.len() as u32);
         client.send(put, bytes).await.expect("sent");
-        client.send(Request::Get { name }, &[]).await.expect("sent");
+        client.send(Request::Get { name, part: None }, &[]).await.expect("sent");
     }
     for bytes in &chunks {
         let stored = client.reply().await.expect("connection").expect("answer");

@@ -339,7 +339,7 @@ async fn s2_a_chunk_that_is_quarantined_while_all_is_counted_takes_its_room() {
 /// Gets a chunk that breaks off, and waits until the manager hears which.
 async fn breaks_off_and_is_named(pool: &Pool, name: ChunkName, len: u32) {
     let mut client = pool.client().await;
-    client.send(Request::Get { name }, &[]).await.expect("a connection");
+    client.send(Request::Get { name, part: None }, &[]).await.expect("a connection");
     let reply = client.reply().await.expect("a connection").expect("an answer");
     assert_eq!((reply.status, reply.body), (Status::Ok, len));
     assert!(client.body(len).await.is_err());
@@ -380,7 +380,7 @@ async fn a_reader_that_goes_away_is_no_reason_to_doubt_a_chunk() {
     let name = ChunkName::of(&bytes);
     assert_eq!(pool.client().await.put(&bytes, AckLevel::Memory).await, Status::Ok);
     let mut client = pool.client().await;
-    client.send(Request::Get { name }, &[]).await.expect("a connection");
+    client.send(Request::Get { name, part: None }, &[]).await.expect("a connection");
     client.reply().await.expect("a connection").expect("an answer");
     drop(client);
     pool.manager.beats(2).await;

@@ -252,10 +252,15 @@ impl Client {
         reply.expect("a connection").expect("an answer")
     }
 
+    /// Asks for something without a body, and gives the answer.
+    pub async fn ask(&mut self, request: Request) -> Reply {
+        self.send(request, &[]).await.expect("a connection");
+        self.reply().await.expect("a connection").expect("an answer")
+    }
+
     /// Gets a chunk; `None` when it is not there.
     pub async fn get(&mut self, name: &ChunkName) -> Option<Vec<u8>> {
-        self.send(Request::Get { name: *name }, &[]).await.expect("a connection");
-        let reply = self.reply().await.expect("a connection").expect("an answer");
+        let reply = self.ask(Request::Get { name: *name, part: None }).await;
         match reply.status {
             Status::Ok => Some(self.body(reply.body).await.expect("the body")),
             Status::NotFound => None,

@@ -142,7 +142,7 @@ async fn a_reader_that_does_not_read_is_given_up_within_30_seconds() {
     let bytes = content(1, 32 << 20);
     let name = ChunkName::of(&bytes);
     assert_eq!(client.put(&bytes, AckLevel::Memory).await, Status::Ok);
-    client.send(Request::Get { name }, &[]).await.expect("sent");
+    client.send(Request::Get { name, part: None }, &[]).await.expect("sent");
     tokio::time::sleep(Duration::from_secs(30)).await;
     let reply = client.reply().await.expect("what was in flight").expect("the head");
     assert!(client.body(reply.body).await.is_err(), "the donor went on waiting");

@@ -89,7 +89,7 @@ async fn operations_need_their_permission_and_puts_a_session() {
     assert_eq!(reader.put(&bytes, AckLevel::Memory).await, Status::Denied);
     assert_eq!(nobody.put(&bytes, AckLevel::Memory).await, Status::Denied);
     assert_eq!(writer.put(&bytes, AckLevel::Memory).await, Status::Ok);
-    writer.send(Request::Get { name }, &[]).await.expect("sent");
+    writer.send(Request::Get { name, part: None }, &[]).await.expect("sent");
     assert_eq!(writer.reply().await.expect("io"), Some(Reply::bare(Status::Denied)));
     // A refusal does not end the connection.
     assert_eq!(reader.get(&name).await, Some(bytes));

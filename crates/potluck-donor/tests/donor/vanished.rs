@@ -40,7 +40,7 @@ async fn s3_a_disk_that_is_pulled_is_said_and_counts_again_when_it_is_back() {
 
     // What is asked meanwhile is no proof that chunks are missing: the disk is.
     let mut client = pool.client().await;
-    client.send(Request::Get { name: names[0] }, &[]).await.expect("a connection");
+    client.send(Request::Get { name: names[0], part: None }, &[]).await.expect("a connection");
     let reply = client.reply().await.expect("a connection").expect("an answer");
     assert_eq!(reply.status, Status::DiskFailed);
     assert_eq!(client.put(&content(9, 10), AckLevel::Memory).await, Status::DiskFailed);

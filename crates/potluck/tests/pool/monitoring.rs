@@ -20,7 +20,7 @@ fn free_port() -> u16 {
 }
 
 /// The body that a plain HTTP server answers, if it does.
-fn get(address: &str, path: &str) -> Option<String> {
+pub fn get(address: &str, path: &str) -> Option<String> {
     let mut stream = TcpStream::connect(address).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(20))).ok()?;
     let request = format!("GET {path} HTTP/1.0\r\nhost: {address}\r\n\r\n");
@@ -32,7 +32,7 @@ fn get(address: &str, path: &str) -> Option<String> {
 }
 
 /// The value of a sample, by its name and labels as they are written.
-fn value(text: &str, sample: &str) -> Option<f64> {
+pub fn value(text: &str, sample: &str) -> Option<f64> {
     let line = text.lines().find(|line| line.starts_with(&format!("{sample} ")))?;
     line.rsplit(' ').next()?.parse().ok()
 }

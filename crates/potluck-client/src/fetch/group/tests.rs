@@ -41,7 +41,20 @@ async fn group(lost: &[usize]) -> (Vec<Vec<u8>>, Rebuild) {
         rebuilt.push(buffers.claim(5016).await.buffer(5016));
     }
     let opened = vec![true, true, true, false, false, false];
-    (plain, Rebuild { codec, key: Some(key), entries, had, opened, lacking, rebuilt })
+    (
+        plain,
+        Rebuild {
+            codec,
+            key: Some(key),
+            entries,
+            had,
+            opened,
+            window: 0..5016,
+            whole: true,
+            lacking,
+            rebuilt,
+        },
+    )
 }
 
 #[tokio::test]
@@ -62,4 +75,54 @@ async fn i1_parity_of_other_data_is_never_believed() {
     let name = rebuild.entries[1].name;
     rebuild.had[4].as_mut().expect("parity")[99] ^= 1;
     assert_eq!(rebuild.run().err(), Some(name));
+}
+
+/// Segment 1 of the first of two sealed chunks of 2+1, rebuilt from the same bytes of the others.
+#[tokio::test]
+async fn i1_sealed_segments_are_rebuilt_alone_and_only_believed_if_they_open() {
+    let buffers = Buffers::new(1 << 20);
+    let (ec, key) = (Ec::new(2, 1).expect("a code"), SpaceKey::from_bytes([5; 32]));
+    let plain: Vec<Vec<u8>> = [(1, 200_000), (2, 70_000)].map(|(byte, len)| vec![byte; len]).into();
+    let (mut entries, mut stored) = (Vec::new(), Vec::new());
+    for bytes in &plain {
+        let (digest, mut sealed) = (Digest::of(bytes), bytes.clone());
+        key.seal(Meaning::Chunk, &digest, &mut sealed);
+        let name = ChunkName::of(&sealed);
+        entries.push(Entry { name, digest, len: bytes.len() as u32, sealed: true });
+        stored.push(sealed);
+    }
+    let mut parity = vec![0; stored[0].len()];
+    let data: Vec<&[u8]> = stored.iter().map(Vec::as_slice).collect();
+    Codec::new(ec).encode(&data, &mut [&mut parity]);
+    let window = entries[0].stored_range(&(1..2));
+    let of = |chunk: &[u8]| {
+        let here = clip(&window, chunk.len() as u32);
+        chunk[here.start as usize..here.end as usize].to_vec()
+    };
+    for wrong in [false, true] {
+        let mut parity = of(&parity);
+        parity[99] ^= u8::from(wrong);
+        let rebuild = Rebuild {
+            codec: Codec::new(ec),
+            key: Some(key.clone()),
+            entries: entries.clone(),
+            had: vec![
+                None,
+                Some(buffer(&buffers, &of(&stored[1])).await),
+                Some(buffer(&buffers, &parity).await),
+            ],
+            opened: vec![true, false, false],
+            window: window.clone(),
+            whole: false,
+            lacking: vec![0],
+            rebuilt: vec![buffers.claim(65_552).await.buffer(65_552)],
+        };
+        match rebuild.run() {
+            Ok(whole) => {
+                let bytes = whole[0].as_ref().expect("rebuilt");
+                assert!(!wrong && bytes[..] == plain[0][65_536..131_072]);
+            }
+            Err(name) => assert!(wrong && name == entries[0].name),
+        }
+    }
 }
