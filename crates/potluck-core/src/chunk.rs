@@ -52,10 +52,8 @@ pub enum ChunkKind {
     /// Bytes of files, or their parity.
     #[default]
     Data,
-    /// A part of the pool's journal: recipes and names, for rebuilding the catalog.
-    Journal,
-    /// The head of a checkpoint of the catalog.
-    Checkpoint,
+    /// A segment of the metadata log, of which a lost catalog is made again.
+    Log,
 }
 
 impl ChunkKind {
@@ -63,8 +61,7 @@ impl ChunkKind {
     pub fn byte(self) -> u8 {
         match self {
             Self::Data => 0,
-            Self::Journal => 1,
-            Self::Checkpoint => 2,
+            Self::Log => 1,
         }
     }
 
@@ -72,8 +69,7 @@ impl ChunkKind {
     pub fn from_byte(byte: u8) -> Option<Self> {
         Some(match byte {
             0 => Self::Data,
-            1 => Self::Journal,
-            2 => Self::Checkpoint,
+            1 => Self::Log,
             _ => return None,
         })
     }

@@ -179,16 +179,6 @@ fn nonce(number: u32, count: u32) -> Nonce {
     Nonce::assume_unique_for_key(nonce)
 }
 
-/// What a record of the pool's own is; authenticated with it (promise I3).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum RecordKind {
-    /// The head of a checkpoint of the catalog.
-    Checkpoint = 1,
-    /// A segment of the pool's journal.
-    Segment = 2,
-}
-
 /// The secret under which a pool keeps its own metadata on its donors. It is in the recovery kit and
 /// at the manager, and nowhere else.
 #[derive(Clone, PartialEq, Eq)]
@@ -203,7 +193,7 @@ impl std::fmt::Debug for RecoveryKey {
 /// What every sealed record begins with.
 const RECORD_MAGIC: [u8; 8] = *b"POTREC1\0";
 const RECORD_NONCE: usize = 12;
-/// Magic, kind, seven zeros, sequence.
+/// Magic, eight zeros, sequence.
 const RECORD_HEADER: usize = 8 + 8 + 8;
 
 impl RecoveryKey {
@@ -222,11 +212,6 @@ impl RecoveryKey {
         &self.0
     }
 
-    /// Seals the pieces of checkpoints, so that equal pieces stay equal.
-    pub fn space_key(&self) -> SpaceKey {
-        SpaceKey(blake3::derive_key("potluck 2026-11 pieces of checkpoints", &self.0))
-    }
-
     fn record_key(&self) -> LessSafeKey {
         let derived = blake3::derive_key("potluck 2026-11 records", &self.0);
         LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &derived).expect("32 bytes"))
@@ -236,13 +221,12 @@ impl RecoveryKey {
     /// anybody, and changed by nobody.
     pub fn seal_record(
         &self,
-        kind: RecordKind,
         pool: &Digest,
         sequence: u64,
         mut plain: Vec<u8>,
         entropy: &dyn Entropy,
     ) -> Vec<u8> {
-        let header = record_header(kind, sequence);
+        let header = record_header(sequence);
         // Random nonces are safe for some 2^32 records under one key: a century of one a second.
         let nonce: [u8; RECORD_NONCE] = entropy.bytes();
         self.record_key()
@@ -255,11 +239,10 @@ impl RecoveryKey {
         [&header[..], &nonce, &plain].concat()
     }
 
-    /// Opens a record that [`RecoveryKey::seal_record`] made of this kind for this pool; gives its
+    /// Opens a record that [`RecoveryKey::seal_record`] made for this pool; gives its
     /// number and content.
     pub fn open_record(
         &self,
-        kind: RecordKind,
         pool: &Digest,
         sealed: &[u8],
     ) -> Result<(u64, Vec<u8>), NotSealedHere> {
@@ -267,7 +250,7 @@ impl RecoveryKey {
         let (nonce, body) = rest.split_first_chunk::<RECORD_NONCE>().ok_or(NotSealedHere)?;
         let (_, number) = header.split_last_chunk::<8>().ok_or(NotSealedHere)?;
         let sequence = u64::from_le_bytes(*number);
-        if header != record_header(kind, sequence) {
+        if header != record_header(sequence) {
             return Err(NotSealedHere);
         }
         let mut body = body.to_vec();
@@ -285,10 +268,9 @@ impl RecoveryKey {
     }
 }
 
-fn record_header(kind: RecordKind, sequence: u64) -> [u8; RECORD_HEADER] {
+fn record_header(sequence: u64) -> [u8; RECORD_HEADER] {
     let mut header = [0; RECORD_HEADER];
     header[..8].copy_from_slice(&RECORD_MAGIC);
-    header[8] = kind as u8;
     header[16..].copy_from_slice(&sequence.to_le_bytes());
     header
 }
@@ -361,33 +343,27 @@ mod tests {
         let (key, other) = (RecoveryKey::generate(entropy), RecoveryKey::generate(entropy));
         let (pool, elsewhere) = (Digest::of(b"pool"), Digest::of(b"another pool"));
         let plain = b"the catalog as of now".to_vec();
-        let seal = |kind, pool: &Digest, sequence| {
-            key.seal_record(kind, pool, sequence, plain.clone(), entropy)
-        };
-        let sealed = seal(RecordKind::Checkpoint, &pool, 7);
-        let open = |kind, pool: &Digest, bytes: &[u8]| key.open_record(kind, pool, bytes);
-        assert_eq!(open(RecordKind::Checkpoint, &pool, &sealed), Ok((7, plain.clone())));
-        assert!(open(RecordKind::Segment, &pool, &sealed).is_err(), "another kind");
-        assert!(open(RecordKind::Checkpoint, &elsewhere, &sealed).is_err(), "another pool");
-        assert!(other.open_record(RecordKind::Checkpoint, &pool, &sealed).is_err());
+        let seal =
+            |pool: &Digest, sequence| key.seal_record(pool, sequence, plain.clone(), entropy);
+        let sealed = seal(&pool, 7);
+        let open = |pool: &Digest, bytes: &[u8]| key.open_record(pool, bytes);
+        assert_eq!(open(&pool, &sealed), Ok((7, plain.clone())));
+        assert!(open(&elsewhere, &sealed).is_err(), "another pool");
+        assert!(other.open_record(&pool, &sealed).is_err());
 
         for at in 0..sealed.len() {
             for bit in 0..8 {
                 let mut flipped = sealed.clone();
                 flipped[at] ^= 1 << bit;
-                assert!(open(RecordKind::Checkpoint, &pool, &flipped).is_err(), "{at}.{bit}");
+                assert!(open(&pool, &flipped).is_err(), "{at}.{bit}");
             }
-            assert!(open(RecordKind::Checkpoint, &pool, &sealed[..at]).is_err(), "cut at {at}");
+            assert!(open(&pool, &sealed[..at]).is_err(), "cut at {at}");
         }
         // The head of one record before the body of another.
-        for stranger in [
-            seal(RecordKind::Checkpoint, &pool, 8),
-            seal(RecordKind::Segment, &pool, 7),
-            seal(RecordKind::Checkpoint, &elsewhere, 7),
-        ] {
+        for stranger in [seal(&pool, 8), seal(&elsewhere, 7)] {
             let swapped = [&sealed[..RECORD_HEADER], &stranger[RECORD_HEADER..]].concat();
-            assert!(open(RecordKind::Checkpoint, &pool, &swapped).is_err());
+            assert!(open(&pool, &swapped).is_err());
         }
-        assert_ne!(seal(RecordKind::Checkpoint, &pool, 7), sealed, "a nonce of its own");
+        assert_ne!(seal(&pool, 7), sealed, "a nonce of its own");
     }
 }

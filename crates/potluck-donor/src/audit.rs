@@ -43,9 +43,9 @@ pub(crate) fn audit(
     Ok(Digest(*hasher.finalize().as_bytes()))
 }
 
-/// Lists all chunks that are not data.
+/// Lists all segments of the metadata log.
 pub(crate) async fn describe(service: &Service) -> Result<TaskOutcome, Fault> {
-    let (mut journal, mut checkpoints) = (Vec::new(), Vec::new());
+    let mut segments = Vec::new();
     let mut cursor = Some(Cursor::default());
     while let Some(at) = cursor {
         let store = Arc::clone(&service.store);
@@ -54,17 +54,12 @@ pub(crate) async fn describe(service: &Service) -> Result<TaskOutcome, Fault> {
             tracing::warn!("cannot list the store: {why}");
             Fault::here(TaskFault::Disk)
         })?;
-        for (holding, kind) in kinds {
-            match kind {
-                ChunkKind::Data => {}
-                ChunkKind::Journal => journal.push(holding),
-                ChunkKind::Checkpoint => checkpoints.push(holding),
-            }
-        }
+        let logs = kinds.into_iter().filter(|(_, kind)| *kind == ChunkKind::Log);
+        segments.extend(logs.map(|(holding, _)| holding));
         cursor = next;
         tokio::task::yield_now().await;
     }
-    Ok(TaskOutcome::Described { journal: Packed(journal), checkpoints: Packed(checkpoints) })
+    Ok(TaskOutcome::Described { segments: Packed(segments) })
 }
 
 type Kinds = Vec<(Holding, ChunkKind)>;

@@ -25,16 +25,16 @@ pub fn all(service: &Service, donors: &[DonorStatus], repair: &RepairState) -> V
     for sort in [disk_fails, unreachable, unreached_by_some, bad_settings] {
         alarms.extend(donors.iter().filter_map(|donor| Some(sort(donor)?.of(donor.donor))));
     }
-    alarms.extend(others(service.backups.failed()).map(|why| {
-        let what = format!("the catalog is not checkpointed: {why}");
-        Alarm::new(Kind::Backup, what, "look at the disk of --backup-dir and at the donors")
+    alarms.extend(others(service.log.file.failed()).map(|why| {
+        let what = format!("the catalog is not backed up to a file: {why}");
+        Alarm::new(Kind::Backup, what, "look at the disk of --backup-dir")
     }));
     alarms.extend(service.gc_held().map(|why| {
         let advice = "when all is where it should be: `potluck gc resume`";
         Alarm::new(Kind::GcFrozen, format!("nothing is reclaimed: {why}"), advice)
     }));
-    alarms.extend(others(service.backups.journal_failed()).map(|why| {
-        let what = format!("the journal on the donors is not written: {why}");
+    alarms.extend(others(service.log.donors.failed()).map(|why| {
+        let what = format!("the metadata log on the donors is not written: {why}");
         Alarm::new(Kind::Log, what, "look at the donors and their room")
     }));
     alarms.extend(repair_rests(repair));

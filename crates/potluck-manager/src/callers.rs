@@ -71,26 +71,6 @@ impl Members {
         members.values().filter_map(|entry| Some((entry.member.id, entry.seen()?))).collect()
     }
 
-    /// Takes somebody for a donor of whom nothing but a certificate of the pool is known: while a
-    /// lost manager's metadata is collected there is no member list.
-    pub fn admit_donor(&self, fingerprint: &Digest) {
-        let mut members = self.0.write().expect("no holder panics");
-        let last = members.values().map(|entry| entry.member.id.0).max();
-        let id = MemberId(last.unwrap_or(0) + 1);
-        members.entry(*fingerprint).or_insert_with(|| {
-            Entry::new(Member {
-                id,
-                role: Role::Donor,
-                name: format!("donor {id}"),
-                fingerprint: *fingerprint,
-                revoked: false,
-                joined_wall_ms: 0,
-                invited_by: None,
-                seen_wall_ms: None,
-            })
-        });
-    }
-
     /// Who shows the certificate with this fingerprint, at this wall time. Asked for each request,
     /// so that a revocation ends open connections too (promise X5).
     pub fn identify(&self, fingerprint: &Digest, wall_ms: i64) -> Result<Who, Failure> {

@@ -21,6 +21,7 @@ mod space;
 mod status;
 mod ticketing;
 
+pub use donor::reachable;
 pub use session::{end as end_session, interrupt as interrupt_session};
 pub use status::pool_status;
 pub use ticketing::source;

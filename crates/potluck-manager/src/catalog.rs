@@ -5,6 +5,7 @@
 //! commit from connections of their own. Each write job is all or nothing.
 
 mod acknowledged;
+pub mod changes;
 pub mod chunks;
 pub mod commit;
 pub mod conversions;
@@ -14,10 +15,10 @@ pub mod donors;
 pub mod entries;
 pub mod error;
 mod excess;
+pub mod export;
 mod fault;
 pub mod gc;
 pub mod goals;
-pub mod journal;
 pub mod lists;
 pub mod lives;
 pub mod members;
@@ -27,6 +28,8 @@ pub mod open;
 mod operations;
 pub mod placements;
 mod readers;
+pub mod records;
+pub mod replay;
 pub mod restored;
 pub mod schema;
 pub mod sessions;

@@ -29,11 +29,11 @@ pub struct ManagerConfig {
     pub silent_after: Duration,
     /// Where `/metrics` are served, to anybody; `None`: nowhere.
     pub metrics_listen: Option<String>,
-    /// The catalog is checkpointed so often, if it changed.
+    /// The catalog is backed up to a file so often, if it changed.
     pub backup_every: Duration,
-    /// Where checkpoints are kept as files; `None`: in the state directory.
+    /// Where backups to files are kept; `None`: in the state directory.
     pub backup_dir: Option<PathBuf>,
-    /// Copies of checkpoints and of the journal that the pool keeps on its own donors; 0: none.
+    /// Copies of the metadata log that the pool keeps on its own donors; 0: none.
     pub metadata_copies: u32,
     /// A donor silent for longer is gone, and what it holds is made again elsewhere.
     pub repair_grace: Duration,

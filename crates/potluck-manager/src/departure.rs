@@ -227,8 +227,8 @@ impl Looking {
                 Met::File(version, layout)
                     if Self::lies_at(&layout, |at| self.departure.donors.contains(at)) =>
                 {
-                    self.findings.add_any(&version, kind_of(root, &path), &path, &layout);
-                    // What is lost of the pool's own metadata is written anew (backup::adapting), and
+                    self.findings.add_any(&version, kind_of(root), &layout);
+                    // What is lost of the pool's own metadata is written anew (log::adapting), and
                     // a part of what a donor holds leaves only once it is elsewhere.
                     if !self.findings.own && self.departure.over.is_none() {
                         self.weigh(&version, &layout, &at(&path));

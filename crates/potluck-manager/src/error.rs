@@ -39,9 +39,9 @@ pub enum ManagerError {
         /// The pool of the authority in `ca`.
         authority: String,
     },
-    /// A checkpoint that is not as it was written.
-    #[error("the checkpoint {} is damaged: {detail}", path.display())]
-    BadCheckpoint {
+    /// A backup that is not as it was written.
+    #[error("the backup {} is damaged: {detail}", path.display())]
+    BadBackup {
         /// Which file.
         path: PathBuf,
         /// What was found.
@@ -55,15 +55,15 @@ pub enum ManagerError {
         /// The state directory.
         state: PathBuf,
     },
-    /// A recovery kit of one pool and a checkpoint of another.
-    #[error("the recovery kit {} is of {kit_of}, and the checkpoint of {checkpoint_of}", kit.display())]
+    /// A recovery kit of one pool and a backup of another.
+    #[error("the recovery kit {} is of {kit_of}, and the backup of {backup_of}", kit.display())]
     OtherPool {
         /// Which kit.
         kit: PathBuf,
         /// Its pool.
         kit_of: String,
-        /// The checkpoint's pool.
-        checkpoint_of: String,
+        /// The backup's pool.
+        backup_of: String,
     },
     /// A file that is no recovery kit of this release.
     #[error("{}: {detail}", path.display())]
@@ -73,31 +73,16 @@ pub enum ManagerError {
         /// What is wrong.
         detail: String,
     },
-    /// The donors did not take a checkpoint.
-    #[error("the donors did not take it: {0}")]
-    NotInPool(String),
-    /// Nothing to restore from.
-    #[error(
-        "{} answered, with {} of this pool, none of them whole",
-        count(*answered as u64, "donor"),
-        count(*found as u64, "checkpoint")
-    )]
-    NothingFound {
-        /// Donors that said what they have.
-        answered: usize,
-        /// Heads of checkpoints that opened.
-        found: usize,
-    },
     /// Nobody to restore from.
     #[error("none of the donors that were named is reached: {0}")]
     NobodyReached(String),
-    /// Nothing to rebuild from.
+    /// Nothing to restore from.
     #[error(
-        "{} answered, with nothing of this pool's journal that can be read, and {} that cannot",
+        "{} answered, with nothing of this pool's metadata log that can be read, and {} that cannot",
         count(*answered as u64, "donor"),
         count(*unread, "segment")
     )]
-    NoJournal {
+    NoLog {
         /// Donors that said what they have.
         answered: usize,
         /// Segments that did not open, or that nobody gave.
@@ -183,7 +168,7 @@ impl ManagerError {
             Self::UnfinishedRestore(_) => failure(
                 ErrorKind::Conflict,
                 code::UNFINISHED_RESTORE,
-                "run the `potluck manager restore` or `rebuild` with this --state again: it begins anew by itself; only to make a new, empty pool there, remove the directory first",
+                "run the `potluck manager restore` with this --state again: it begins anew by itself; only to make a new, empty pool there, remove the directory first",
             ),
             Self::NoCatalog(_) => failure(
                 ErrorKind::Integrity,
@@ -193,12 +178,12 @@ impl ManagerError {
             Self::OtherAuthority { .. } => failure(
                 ErrorKind::Conflict,
                 code::OTHER_AUTHORITY,
-                "donors would obey one pool with the catalog of another: put the catalog.db and the ca directory of the same pool there, or restore the pool into a new directory with `potluck manager restore`, its own recovery kit and this catalog.db as the checkpoint",
+                "donors would obey one pool with the catalog of another: put the catalog.db and the ca directory of the same pool there, or restore the pool into a new directory with `potluck manager restore` and its own recovery kit",
             ),
-            Self::BadCheckpoint { .. } => failure(
+            Self::BadBackup { .. } => failure(
                 ErrorKind::Integrity,
                 code::CATALOG,
-                "run it again with the checkpoint before it (the manager keeps the last three), or with `--from pool`; the same --state will do",
+                "run it again with the backup before it (the manager keeps the last three), or with `--from pool`; the same --state will do",
             ),
             Self::InState { .. } => failure(
                 ErrorKind::Usage,
@@ -208,27 +193,22 @@ impl ManagerError {
             Self::OtherPool { .. } => failure(
                 ErrorKind::Usage,
                 code::CATALOG,
-                "name the kit with --kit and the checkpoint with --from of the same pool",
+                "name the kit with --kit and the backup with --from of the same pool",
             ),
             Self::BadKit { .. } => failure(
                 ErrorKind::Usage,
                 code::LOCAL_IO,
                 "name with --kit a copy of the pool's recovery.kit; it is JSON, begins with potluck_recovery_kit, and holds the pool's name",
             ),
-            Self::NotInPool(_) => failure(
-                ErrorKind::Retry,
-                code::NO_DONORS,
-                "`potluck status` shows the donors and their room; the checkpoint's file is there",
-            ),
             Self::NobodyReached(_) => failure(
                 ErrorKind::Retry,
                 code::NO_DONORS,
-                "name them as this machine knows them, or by address (--donor 10.0.0.7), and see that `potluck lend` runs there and its port is open; or restore from a checkpoint's file",
+                "name them as this machine knows them, or by address (--donor 10.0.0.7), and see that `potluck lend` runs there and its port is open; or restore from a backup in a file",
             ),
-            Self::NothingFound { .. } | Self::NoJournal { .. } => failure(
+            Self::NoLog { .. } => failure(
                 ErrorKind::Retry,
                 code::NO_DONORS,
-                "see that donors run; where this machine has not the lost manager's address, name them with --donor; wait longer with --wait, or restore from a checkpoint's file",
+                "see that donors run; where this machine has not the lost manager's address, name them with --donor; wait longer with --wait, or restore from a backup in a file",
             ),
             Self::Closing => {
                 failure(ErrorKind::Retry, code::NO_MANAGER, "try again when it runs again")

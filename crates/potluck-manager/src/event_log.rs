@@ -86,9 +86,6 @@ struct Repairing {
 
 /// Tells until dropped.
 pub async fn run(service: Arc<Service>) {
-    if service.collecting.is_some() {
-        return std::future::pending().await; // a restore tells of itself
-    }
     let mut interval = tokio::time::interval(EVERY);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut event_log = EventLog::default();
@@ -120,12 +117,12 @@ fn look(service: &Service, event_log: &EventLog) -> Look {
     };
     let why = catalog.as_ref().map(|why| format!("the catalog cannot be written: {why}"));
     add("catalog", why, "the disk that holds the catalog takes writes again");
-    let backup = others(service.backups.failed());
-    let why = backup.map(|why| format!("the catalog is not checkpointed: {why}"));
-    add("backup", why, "the catalog is checkpointed again");
-    let journal = others(service.backups.journal_failed());
-    let why = journal.map(|why| format!("the journal on the donors is not written: {why}"));
-    add("journal", why, "the journal on the donors is written again");
+    let why = others(service.log.file.failed());
+    let why = why.map(|why| format!("the catalog is not backed up to a file: {why}"));
+    add("backup", why, "the catalog is backed up to a file again");
+    let why = others(service.log.donors.failed());
+    let why = why.map(|why| format!("the metadata log on the donors is not written: {why}"));
+    add("log", why, "the metadata log on the donors is written again");
     let held = service.gc_held();
     let why = held.map(|why| format!("nothing is reclaimed: {why}; `potluck gc resume` ends that"));
     add("gc", why, "chunks that no file uses are reclaimed again");

@@ -9,6 +9,7 @@
 use crate::audit;
 use crate::catalog::lives::{self, Life};
 use crate::catalog::{Durability, Error, notes, schema};
+use crate::log::position::{Copy, Position};
 use crate::service::Service;
 use potluck_core::ids::{DonorId, Epoch};
 
@@ -16,7 +17,7 @@ use potluck_core::ids::{DonorId, Epoch};
 const FAR: u64 = 1 << 24;
 /// No epoch is raised beyond by hearsay: numbers of orders and segments begin at 2³² times an
 /// epoch.
-const LAST: Epoch = Epoch(1 << 31);
+pub const LAST: Epoch = Epoch(1 << 31);
 
 /// Compares what a donor has heard before with this manager, and holds garbage collection if another
 /// one ran later. The own epoch is raised above that one's, so that donors obey again.
@@ -24,9 +25,6 @@ pub async fn compare(service: &Service, donor: DonorId, heard: Life) -> Result<(
     let own = service.epoch();
     if (heard.epoch, heard.start) == (own, service.start) {
         return Ok(());
-    }
-    if service.collecting.is_some() {
-        return learn(service, heard.epoch).await;
     }
     if heard.epoch.0.saturating_sub(own.0) > FAR {
         let why = format!("it says that it heard a manager of epoch {}", heard.epoch);
@@ -45,22 +43,7 @@ pub async fn compare(service: &Service, donor: DonorId, heard: Life) -> Result<(
     begin(service, why, heard.epoch).await
 }
 
-/// A collecting manager reclaims nothing, and only learns what its successor's epoch must be.
-pub async fn learn(service: &Service, epoch: Epoch) -> Result<(), Error> {
-    if epoch < service.epoch() {
-        return Ok(());
-    }
-    if epoch >= LAST {
-        tracing::warn!(%epoch, "no manager has come so far: the donor that heard it is not believed");
-        return Ok(());
-    }
-    let raise = move |db: &_| schema::raise_epoch(db, epoch);
-    let raised = service.catalog.write(Durability::Disk, raise).await?;
-    service.raise_epoch(raised);
-    Ok(())
-}
-
-/// Holds garbage collection, raises the epoch above `above`, and has the journal begin anew.
+/// Holds garbage collection, raises the epoch above `above`, and has every copy of the log begin anew.
 async fn begin(service: &Service, why: String, above: Epoch) -> Result<(), Error> {
     let (note, own, start) = (why.clone(), service.epoch(), service.start);
     let raise = move |db: &_| {
@@ -70,9 +53,10 @@ async fn begin(service: &Service, why: String, above: Epoch) -> Result<(), Error
         }
         let epoch = if above < LAST { schema::raise_epoch(db, above)? } else { own };
         if begins || epoch > own {
-            // The newer one's journal goes on from where this catalog was copied: what this one
-            // writes must not be taken for a part of that, nor that for a part of this.
-            notes::clear(db, notes::JOURNAL)?;
+            // The newer one's log goes on from where this catalog was copied: what this one writes
+            // must not be taken for a part of that, nor that for a part of this.
+            Position::clear(db, Copy::OnDonors)?;
+            Position::clear(db, Copy::InFile)?;
         }
         lives::go_on(db, epoch, start)?;
         Ok(epoch)

@@ -1,11 +1,12 @@
 //! Making a pool.
 
-use crate::backup::{authority, kit};
+use crate::authority;
 use crate::ca::{Ca, ProvenKey};
 use crate::catalog::members::{self, NewMember};
 use crate::catalog::{Error, schema};
 use crate::config::ManagerConfig;
 use crate::error::ManagerError;
+use crate::kit;
 use crate::state_dir::{StateDir, names};
 use potluck_wire::addresses::Addresses;
 use potluck_wire::env::Env;

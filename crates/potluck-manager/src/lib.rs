@@ -8,8 +8,8 @@
 mod access;
 mod alarms;
 mod audit;
+mod authority;
 mod background;
-mod backup;
 mod ca;
 mod callers;
 mod calls;
@@ -24,7 +24,8 @@ mod gc;
 mod give_back;
 mod hold;
 mod init;
-mod journal;
+mod kit;
+mod log;
 mod manager;
 mod metrics;
 mod outcomes;
@@ -42,13 +43,13 @@ mod trial;
 mod trim;
 mod verdict;
 
-pub use backup::file::backup;
 pub use config::ManagerConfig;
 pub use error::ManagerError;
 pub use init::{Made, init};
-pub use journal::chain::Gaps;
+pub use log::backup::backup;
+pub use log::chain::Gaps;
 pub use manager::{Controls, Manager};
 pub use restore::{
-    Patience, Replayed, Restore, Restored, Unlisted, Verdict, rebuild, restore_file, restore_pool,
+    Patience, Replayed, Restore, Restored, Unlisted, Verdict, restore_file, restore_pool,
 };
 pub use state_dir::KIT;

@@ -1,8 +1,7 @@
 //! A manager from start to stop.
 
+use crate::authority::{self, Authority};
 use crate::background;
-use crate::backup::authority::Authority;
-use crate::backup::{self, Backups, authority};
 use crate::ca::{self, Ca};
 use crate::callers::{Members, inviting_donor};
 use crate::catalog::{Catalog, Durability, Error, donors, lives, members, notes, schema, sessions};
@@ -10,12 +9,12 @@ use crate::config::ManagerConfig;
 use crate::error::ManagerError;
 use crate::event_log;
 use crate::init::update_admin_address;
-use crate::journal;
+use crate::kit;
+use crate::log::{self, Copies};
 use crate::metrics::{self, Metrics};
 use crate::pool_time::PoolTime;
 use crate::reach;
 use crate::repair::{self, Keeper};
-use crate::restore::Collecting;
 use crate::serve;
 use crate::service::Service;
 use crate::signpost::{self, Signpost};
@@ -34,6 +33,7 @@ use potluck_wire::tls::{Admit, TlsAdmit};
 use potluck_wire::token::Role;
 use potluck_wire::version;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
@@ -81,7 +81,7 @@ impl Manager {
         let ca = Ca::load(&state.ca())?;
         let admit = match admit {
             Some(admit) => admit,
-            None => tls(&ca, &state)?,
+            None => tls(&ca, &state.ca())?,
         };
         let (path, offload) = (state.catalog(), env.offload);
         let catalog = offload.run(move || Catalog::open(&path, offload)).await?;
@@ -122,7 +122,7 @@ impl Manager {
             told.addresses = Addresses::clone(&here);
         }
         update_admin_address(&state, &told.addresses.and(&here))?;
-        backup::kit::keep(&state, &left.pool_name, &told.addresses, &*env.entropy)?;
+        kit::keep(&state, &left.pool_name, &told.addresses, &*env.entropy)?;
         tracing::info!(
             "the manager of the pool {} serves at {address}, and is reached at {}; version {}, start {}",
             left.pool_name,
@@ -146,8 +146,7 @@ impl Manager {
             ca,
             signpost: Signpost::new(told.addresses.clone()),
             chores: Notify::new(),
-            backups: Backups::default(),
-            collecting: None,
+            log: Copies::default(),
             metrics: Metrics::default(),
             stats: StatsCache::default(),
             keeper: Keeper::default(),
@@ -157,21 +156,10 @@ impl Manager {
         Ok(Self { service: Arc::new(service), listener, metrics, address, told, admit })
     }
 
-    /// Starts a manager over an empty catalog that listens to all donors of its authority, to ask
-    /// what they have of a lost one's.
-    pub(crate) async fn start_collecting(
-        config: ManagerConfig,
-        env: Env,
-    ) -> Result<Self, ManagerError> {
-        let mut manager = Self::start(config, env, None).await?;
-        let service = Arc::get_mut(&mut manager.service).expect("nobody shares it before it runs");
-        service.collecting = Some(Arc::default());
-        Ok(manager)
-    }
-
-    /// What a collecting manager's owner works with.
-    pub(crate) fn parts(&self) -> (Arc<Service>, Arc<Collecting>) {
-        (Arc::clone(&self.service), self.service.collecting.clone().unwrap_or_default())
+    /// Its parts, for tests.
+    #[cfg(test)]
+    pub(crate) fn service(&self) -> Arc<Service> {
+        Arc::clone(&self.service)
     }
 
     /// What changes it while it runs.
@@ -205,8 +193,8 @@ impl Manager {
         tokio::select! {
             () = serve::serve(Arc::clone(&service), listener, admit, shutdown) => {}
             () = background::run(Arc::clone(&service)) => {}
-            () = backup::run(Arc::clone(&service)) => {}
-            () = journal::run(Arc::clone(&service)) => {}
+            () = log::backup::run(Arc::clone(&service)) => {}
+            () = log::donors::run(Arc::clone(&service)) => {}
             () = repair::run(Arc::clone(&service)) => {}
             () = event_log::run(Arc::clone(&service)) => {}
             () = reach::run(Arc::clone(&service)) => {}
@@ -241,10 +229,11 @@ impl Controls {
     }
 }
 
-fn tls(ca: &Ca, state: &StateDir) -> Result<Arc<dyn Admit>, ManagerError> {
-    let (certificate, key) = ca::manager_identity(&state.ca())?;
+/// Has peers prove themselves by TLS under the authority `ca`, whose files are in `dir`.
+pub(crate) fn tls(ca: &Ca, dir: &Path) -> Result<Arc<dyn Admit>, ManagerError> {
+    let (certificate, key) = ca::manager_identity(dir)?;
     let admit = TlsAdmit::new(ca.certificate(), certificate, key)
-        .map_err(|why| ManagerError::Certificates { path: state.ca(), detail: why.to_string() })?;
+        .map_err(|why| ManagerError::Certificates { path: dir.into(), detail: why.to_string() })?;
     Ok(Arc::new(admit))
 }
 

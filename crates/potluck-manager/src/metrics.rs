@@ -83,7 +83,7 @@ pub struct Metrics {
     making: tokio::sync::Mutex<()>,
 }
 
-/// The pool's figures; `to_pool` says whether the catalog is checkpointed into the pool, too.
+/// The pool's figures; `to_pool` says whether donors keep a copy of the metadata log.
 fn exposition(status: &PoolStatus, spaces: &[SpaceInfo], to_pool: bool) -> Exposition {
     let mut out = Exposition::of("manager");
     let flag = |set: bool| f64::from(u8::from(set));
@@ -117,19 +117,19 @@ fn exposition(status: &PoolStatus, spaces: &[SpaceInfo], to_pool: bool) -> Expos
     let asked = backups.iter().zip([true, to_pool]).filter(|(_, asked)| *asked);
     out.gauges(
         "potluck_backup_made",
-        "Whether the catalog was ever checkpointed there",
+        "Whether a copy of the catalog was ever written there",
         "op",
         asked.map(|((to, age), _)| ((*to).to_owned(), flag(age.is_some()))),
     );
     out.gauges(
         "potluck_backup_age_seconds",
-        "Since the catalog was last checkpointed",
+        "Since the copy of the catalog was last known to have all changes",
         "op",
         backups.into_iter().filter_map(|(to, age)| Some((to.to_owned(), age? as f64))),
     );
-    if let Some(waiting) = status.journal_waiting {
+    if let Some(waiting) = status.log_waiting {
         out.gauge(
-            "potluck_journal_waiting_changes",
+            "potluck_log_waiting_changes",
             "Changes that are not on donors yet",
             waiting as f64,
         );

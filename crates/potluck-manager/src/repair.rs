@@ -2,9 +2,9 @@
 //! it. What is decided stands in core's `repair_plan` and in [`potluck_pool`]; here it is waited.
 
 use crate::audit;
-use crate::backup::adapting;
 use crate::catalog::conversions::{Computed, Encoded};
 use crate::catalog::{Error, Learnt};
+use crate::log::adapting;
 use crate::outcomes::Outcomes;
 use crate::service::Service;
 use crate::survey::{self, Haste};

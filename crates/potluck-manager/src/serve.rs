@@ -44,9 +44,26 @@ const BODY_DEADLINE: Duration = Duration::from_secs(60);
 /// How long a stop waits for answers under way.
 const STOP_DEADLINE: Duration = Duration::from_secs(3);
 
+/// What answers the requests of whoever connects.
+pub trait Answers: Send + Sync + 'static {
+    /// Answers a call: JSON in, JSON out.
+    fn answer(
+        self: Arc<Self>,
+        peer: Peer,
+        call: String,
+        body: Body,
+    ) -> impl Future<Output = Result<Vec<u8>, Failure>> + Send;
+
+    /// Whether calls can be answered, or why not.
+    fn ready(&self) -> impl Future<Output = Result<(), String>> + Send;
+
+    /// A member's connection ended, not because of a stop.
+    fn connection_ended(self: Arc<Self>, connection: u64) -> impl Future<Output = ()> + Send;
+}
+
 /// Serves until `shutdown` completes.
-pub async fn serve(
-    service: Arc<Service>,
+pub async fn serve<S: Answers>(
+    service: Arc<S>,
     mut listener: Box<dyn Listener>,
     admit: Arc<dyn Admit>,
     shutdown: impl Future<Output = ()>,
@@ -69,7 +86,11 @@ pub async fn serve(
     server.wait_until_empty().await;
 }
 
-async fn accept(listener: &mut dyn Listener, server: &Arc<Server>, stopped: &watch::Receiver<()>) {
+async fn accept<S: Answers>(
+    listener: &mut dyn Listener,
+    server: &Arc<Server<S>>,
+    stopped: &watch::Receiver<()>,
+) {
     let mut failing = false;
     loop {
         match listener.accept().await {
@@ -93,9 +114,9 @@ async fn accept(listener: &mut dyn Listener, server: &Arc<Server>, stopped: &wat
     }
 }
 
-struct Server {
+struct Server<S> {
     router: Router,
-    service: Arc<Service>,
+    service: Arc<S>,
     /// How many there were.
     connections: AtomicU64,
     admit: Arc<dyn Admit>,
@@ -105,13 +126,16 @@ struct Server {
 
 /// Who is at the other end of a connection.
 #[derive(Debug, Clone, Copy)]
-struct Peer {
-    certificate: Option<Digest>,
-    address: SocketAddr,
-    connection: u64,
+pub struct Peer {
+    /// The fingerprint of the certificate of the pool that was shown; none of strangers.
+    pub certificate: Option<Digest>,
+    /// Where the connection comes from.
+    pub address: SocketAddr,
+    /// Counts connections, from 1.
+    pub connection: u64,
 }
 
-impl Server {
+impl<S: Answers> Server<S> {
     async fn let_in(
         self: Arc<Self>,
         stream: BoxStream,
@@ -141,7 +165,7 @@ impl Server {
         let stopping = self.talk(stream, peer, stopped).await;
         drop(permit);
         if certificate.is_some() && !stopping {
-            reach::connection_ended(&self.service, connection).await;
+            Arc::clone(&self.service).connection_ended(connection).await;
         }
     }
 
@@ -179,54 +203,61 @@ impl Server {
     }
 }
 
-fn router(service: Arc<Service>) -> Router {
+fn router<S: Answers>(service: Arc<S>) -> Router {
     Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
-        .route("/readyz", get(ready))
-        .route(&format!("{}/{{call}}", version::CONTROL), post(call))
+        .route("/readyz", get(ready::<S>))
+        .route(&format!("{}/{{call}}", version::CONTROL), post(call::<S>))
         .fallback(|| async { respond(Err(no_such_call("this path"))) })
         .with_state(service)
 }
 
-/// Whether calls can be answered: the catalog reads.
-async fn ready(State(service): State<Arc<Service>>) -> Response {
-    match service.catalog.pool_name().await {
-        Ok(_) => plain(StatusCode::OK, "ready\n".into()),
+async fn ready<S: Answers>(State(service): State<Arc<S>>) -> Response {
+    match service.ready().await {
+        Ok(()) => plain(StatusCode::OK, "ready\n".into()),
         Err(why) => plain(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
     }
 }
 
-async fn call(
-    State(service): State<Arc<Service>>,
+async fn call<S: Answers>(
+    State(service): State<Arc<S>>,
     Extension(peer): Extension<Peer>,
     Path(name): Path<String>,
     body: Body,
 ) -> Response {
-    respond(answer(&service, peer, &name, body).await)
+    respond(service.answer(peer, name, body).await)
 }
 
-async fn answer(
-    service: &Arc<Service>,
-    peer: Peer,
-    name: &str,
-    body: Body,
-) -> Result<Vec<u8>, Failure> {
-    let verb = Verb::named(name).ok_or_else(|| no_such_call(name))?;
-    if let (Some(certificate), Some(_)) = (&peer.certificate, &service.collecting) {
-        service.members.admit_donor(certificate);
+impl Answers for Service {
+    async fn answer(
+        self: Arc<Self>,
+        peer: Peer,
+        call: String,
+        body: Body,
+    ) -> Result<Vec<u8>, Failure> {
+        let verb = Verb::named(&call).ok_or_else(|| no_such_call(&call))?;
+        let who = match peer.certificate {
+            Some(certificate) if verb != Verb::Join => {
+                Some(self.members.identify(&certificate, self.time.wall_ms())?)
+            }
+            _ => None,
+        };
+        let caller = Caller { who, peer: peer.address.ip(), connection: peer.connection };
+        let body = read_body(body, caller.who.is_some()).await?;
+        calls::answer(&self, caller, verb, body).await
     }
-    let who = match peer.certificate {
-        Some(certificate) if verb != Verb::Join => {
-            Some(service.members.identify(&certificate, service.time.wall_ms())?)
-        }
-        _ => None,
-    };
-    let caller = Caller { who, peer: peer.address.ip(), connection: peer.connection };
-    let body = read_body(body, caller.who.is_some()).await?;
-    calls::answer(service, caller, verb, body).await
+
+    async fn ready(&self) -> Result<(), String> {
+        self.catalog.pool_name().await.map(drop).map_err(|why| why.to_string())
+    }
+
+    async fn connection_ended(self: Arc<Self>, connection: u64) {
+        reach::connection_ended(&self, connection).await;
+    }
 }
 
-async fn read_body(body: Body, member: bool) -> Result<Bytes, Failure> {
+/// Reads a request's body, of which a stranger's is short.
+pub async fn read_body(body: Body, member: bool) -> Result<Bytes, Failure> {
     let (limit, deadline) = match member {
         true => (MAX_MESSAGE, BODY_DEADLINE),
         false => (STRANGER_BODY, STRANGER_PATIENCE),
@@ -238,7 +269,8 @@ async fn read_body(body: Body, member: bool) -> Result<Bytes, Failure> {
     }
 }
 
-fn no_such_call(name: &str) -> Failure {
+/// The answer to a call that nobody knows.
+pub fn no_such_call(name: &str) -> Failure {
     Failure::new(ErrorKind::Usage, code::BAD_REQUEST, format!("this manager has no call “{name}”"))
         .hint("the caller may be newer than the manager: bring the manager up to date")
 }

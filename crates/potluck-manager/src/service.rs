@@ -1,14 +1,13 @@
 //! What all calls share.
 
-use crate::backup::Backups;
 use crate::ca::Ca;
 use crate::callers::Members;
 use crate::catalog::Catalog;
 use crate::config::ManagerConfig;
+use crate::log::Copies;
 use crate::metrics::Metrics;
 use crate::pool_time::PoolTime;
 use crate::repair::Keeper;
-use crate::restore::Collecting;
 use crate::signpost::Signpost;
 use crate::state_dir::StateDir;
 use crate::stats_cache::StatsCache;
@@ -46,10 +45,8 @@ pub struct Service {
     pub signpost: Signpost,
     /// Wakes the background work: something ended or was thrown away.
     pub chores: Notify,
-    /// Set while donors are asked what they have of a lost manager's metadata.
-    pub collecting: Option<Arc<Collecting>>,
-    /// When the catalog was last safe elsewhere.
-    pub backups: Backups,
+    /// How the copies of the metadata log are kept.
+    pub log: Copies,
     /// Figures for monitoring.
     pub metrics: Metrics,
     /// Figures for status.

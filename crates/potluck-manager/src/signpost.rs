@@ -1,20 +1,18 @@
 //! Where this manager is, for those who look for it: signed by the pool's authority, and shown to the
 //! donors that do not find it.
 
-use crate::backup::kit;
 use crate::ca::Ca;
-use crate::hold;
 use crate::init::update_admin_address;
+use crate::kit;
 use crate::service::Service;
 use futures_util::StreamExt;
 use futures_util::stream;
 use potluck_core::ids::{DonorId, Epoch};
-use potluck_wire::addresses::{Address, Addresses};
+use potluck_wire::addresses::Addresses;
 use potluck_wire::control::{Alarm, AlarmKind};
 use potluck_wire::own_addresses::{Watch, from_this_machine};
 use potluck_wire::race::first_of;
-use potluck_wire::whereabouts::{Issue, SignedWhereabouts, Whereabouts, ask, no_donor};
-use std::io;
+use potluck_wire::whereabouts::{Issue, SignedWhereabouts, Whereabouts, ask};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -66,8 +64,18 @@ impl Signpost {
         self.moved.notify_one();
     }
 
+    /// Which of a manager's whereabouts hold in this epoch.
+    pub fn issue(&self, epoch: Epoch) -> Issue {
+        Issue { epoch, moves: self.told().moves }
+    }
+
+    /// Where members are told that it is.
+    pub fn addresses(&self) -> Addresses {
+        self.told().addresses.clone()
+    }
+
     /// What it shows in this epoch; `None` when it cannot be signed.
-    fn shown(&self, ca: &Ca, epoch: Epoch) -> Option<SignedWhereabouts> {
+    pub fn shown(&self, ca: &Ca, epoch: Epoch) -> Option<SignedWhereabouts> {
         let said = {
             let told = self.told();
             let issue = Issue { epoch, moves: told.moves };
@@ -107,7 +115,7 @@ impl Service {
 
     /// Which of a manager's whereabouts hold.
     pub fn issue(&self) -> Issue {
-        Issue { epoch: self.epoch(), moves: self.signpost.told().moves }
+        self.signpost.issue(self.epoch())
     }
 }
 
@@ -143,25 +151,6 @@ pub async fn run(service: Arc<Service>) {
             .for_each_concurrent(AT_ONCE, |(donor, at)| visit(&service, donor, at))
             .await;
     }
-}
-
-/// Shows the donor at `address` where a manager is that collects what donors have. Such a one begins
-/// with the first epoch; it goes beyond the one that the donor knows, and shows itself again.
-///
-/// Errors: no donor of this pool is reached there.
-pub async fn call_in(service: &Service, address: &Address) -> io::Result<()> {
-    for _ in 0..2 {
-        let Some(shown) = service.whereabouts() else { return Ok(()) };
-        let answer = ask(&*service.env.net, address, Some(&shown)).await?;
-        let knows = answer.verified(service.ca.certificate()).ok_or_else(no_donor)?;
-        if knows.addresses == service.signpost.told().addresses {
-            break;
-        }
-        if let Err(why) = hold::learn(service, knows.issue.epoch).await {
-            tracing::warn!("what {address} knows cannot be noted: {why}");
-        }
-    }
-    Ok(())
 }
 
 async fn visit(service: &Service, donor: DonorId, addresses: Addresses) {

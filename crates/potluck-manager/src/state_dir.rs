@@ -5,7 +5,7 @@
 //! ca/               ca.pem ca.key manager.pem manager.key recovery.key
 //! admin/            the first admin's identity, for the local command line
 //! recovery.kit      what no donor has, to be copied elsewhere
-//! backups/          checkpoints of the catalog, the last few
+//! backups/          backups of the catalog, the last few
 //! restoring/        what a restore makes, until it is finished; then nothing starts here
 //! lock              held while a manager runs
 //! probe             there for moments, after the disk took no writes
@@ -116,7 +116,7 @@ impl StateDir {
         self.root.join(KIT)
     }
 
-    /// The directory of checkpoints, unless another was chosen.
+    /// The directory of backups, unless another was chosen.
     pub fn backups(&self) -> PathBuf {
         self.root.join("backups")
     }

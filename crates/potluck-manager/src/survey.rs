@@ -93,25 +93,17 @@ pub fn judge_page(root: &Root, files: Vec<(String, Met)>, findings: &mut Finding
         match met {
             Met::Dir => {}
             Met::File(version, layout) => {
-                findings.add_any(&version, kind_of(root, &path), &path, &layout);
+                findings.add_any(&version, kind_of(root), &layout);
             }
-            Met::Damaged(_) if findings.own => findings.add_own_damaged(&path),
+            Met::Damaged(_) if findings.own => findings.add_own_damaged(),
             Met::Damaged(why) => findings.add_damaged(&root.name, &path, &why),
         }
     }
 }
 
-/// What a file's chunks are to the pool: its own metadata is found again by kind (backup).
-pub fn kind_of(root: &Root, path: &str) -> ChunkKind {
-    if root.name != SYSTEM_SPACE {
-        ChunkKind::Data
-    } else if path.starts_with("journal/") {
-        ChunkKind::Journal
-    } else if path.ends_with("/head") {
-        ChunkKind::Checkpoint
-    } else {
-        ChunkKind::Data
-    }
+/// What the chunks of the files below a root are to the pool.
+pub fn kind_of(root: &Root) -> ChunkKind {
+    if root.name == SYSTEM_SPACE { ChunkKind::Log } else { ChunkKind::Data }
 }
 
 /// Which of a donor's copies leave so that it holds `over` bytes less: those with names in parts

@@ -649,7 +649,7 @@ mod tests {
             name: ChunkName([5; 32]),
             ack: AckLevel::Memory,
             len: 9,
-            kind: ChunkKind::Journal,
+            kind: ChunkKind::Log,
             forward,
         };
         assert_eq!(forward.routes(), [7, 0, 255]);

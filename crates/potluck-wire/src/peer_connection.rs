@@ -1,5 +1,5 @@
 //! A plain bulk connection: one request, then its answer. For those who move few chunks at a time
-//! and want no more: donors that copy from each other, and the manager with its checkpoints. The
+//! and want no more: donors that copy from each other, and the manager with its metadata log. The
 //! client has a pipelined one of its own.
 
 use crate::addresses::Addresses;

@@ -19,9 +19,7 @@ pub use manuals::{Completion, Man};
 pub use members::{
     FindManager, Invite, InviteAction, Join, Leave, Members, MembersLs, MembersRm, NewToken,
 };
-pub use metadata::{
-    Asking, Gc, GcUnknown, ManagerAction, ManagerBackup, ManagerRebuild, ManagerRestore, NewPlace,
-};
+pub use metadata::{Asking, Gc, GcUnknown, ManagerAction, ManagerBackup, ManagerRestore, NewPlace};
 pub use policies::{Policy, PolicyOptions, PolicySet, PolicyShow, Space, SpaceCreate, SpaceRm};
 pub use safety::{Caution, Fsck, Repair, Scrub, ScrubNow, Status, Verify, Watch};
 

@@ -164,19 +164,19 @@ pub static KEYS: &[Key] = &[
         "manager.metadata-copies",
         Kind::Count,
         Unset::Value("3"),
-        "Copies of the catalog's checkpoints and journal that donors keep, sealed; 0: none",
+        "Copies of the metadata log that donors keep, sealed; 0: none",
     ),
     Key::new(
         "manager.backup-every",
         Kind::Time { least: MORE_THAN_NOTHING },
         Unset::Value("60s"),
-        "How often the catalog is checkpointed, if it changed",
+        "How often the catalog is backed up to a file, if it changed",
     ),
     Key::new(
         "manager.backup-dir",
         Kind::Path,
         Unset::Words("backups in the manager's state directory"),
-        "Where checkpoints are kept; another disk is better",
+        "Where backups to files are kept; another disk is better",
     ),
     Key::new(
         "manager.gc-grace",

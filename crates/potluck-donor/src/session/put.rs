@@ -131,7 +131,7 @@ impl Session {
     fn landing<'s>(&self, service: &'s Service, put: &Put) -> Landing<'s> {
         let ops = match put.kind {
             ChunkKind::Data => Ops::PUT,
-            ChunkKind::Journal | ChunkKind::Checkpoint => Ops::PUT.and(Ops::RECORD),
+            ChunkKind::Log => Ops::PUT.and(Ops::RECORD),
         };
         let (now, session) = match (self.allowed(ops), self.grant.session) {
             (Ok(now), Some(session)) => (now, session),

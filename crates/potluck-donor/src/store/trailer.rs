@@ -40,7 +40,7 @@ impl Origin {
 /// 32  first 16 bytes of the name                    48  zero (8 bytes)
 /// 56  first 8 bytes of BLAKE3 over the 56 bytes before
 /// ```
-/// The kind is 0 for data, 1 for a part of the journal, 2 for the head of a checkpoint.
+/// The kind is 0 for data, 1 for a segment of the metadata log.
 /// It is no proof of the bytes before it, only of what was meant: their own hash is the proof. It
 /// comes last so that a file that was cut, or whose end never reached the disk, has none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn the_kind_is_byte_9_and_an_unknown_one_is_not_read() {
-        for (kind, byte) in [(ChunkKind::Journal, 1), (ChunkKind::Checkpoint, 2)] {
+        for (kind, byte) in [(ChunkKind::Data, 0), (ChunkKind::Log, 1)] {
             let trailer = Trailer::new(Origin::task(kind), &ChunkName([0xab; 32]), 9);
             let mut bytes = trailer.encode();
             assert_eq!((bytes[9], &bytes[16..32]), (byte, &[0; 16][..]));

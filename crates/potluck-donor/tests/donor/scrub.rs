@@ -91,7 +91,7 @@ async fn audits_hash_what_is_really_there() {
 }
 
 #[tokio::test]
-async fn only_the_manager_says_what_is_a_journal_and_it_is_found_again() {
+async fn only_the_manager_says_what_is_a_part_of_its_log_and_it_is_found_again() {
     let (pool, other) = (Pool::start().await, Pool::start().await);
     let recorder = pool.ticket(&[]);
     let managers = {
@@ -101,7 +101,7 @@ async fn only_the_manager_says_what_is_a_journal_and_it_is_found_again() {
         Ticket::issue(&pool.key, &potluck_core::entropy::SystemEntropy, &caveats)
     };
     let mut listed = Vec::new();
-    for (number, kind) in (1..).zip([ChunkKind::Journal, ChunkKind::Checkpoint, ChunkKind::Data]) {
+    for (number, kind) in (1..).zip([ChunkKind::Log, ChunkKind::Data]) {
         let bytes = content(number, 5000);
         let (name, len, ack) = (ChunkName::of(&bytes), 5000, AckLevel::Memory);
         let put = Request::Put { name, ack, len, kind, forward: Forward::NONE };
@@ -114,18 +114,18 @@ async fn only_the_manager_says_what_is_a_journal_and_it_is_found_again() {
         listed.push(Holding { name, len });
     }
     let answer = pool.manager.ask(1, Work::Describe).await;
-    let TaskOutcome::Described { journal, checkpoints } = answer else { panic!("{answer:?}") };
-    assert_eq!((journal.0, checkpoints.0), (vec![listed[0]], vec![listed[1]]));
+    let TaskOutcome::Described { segments } = answer else { panic!("{answer:?}") };
+    assert_eq!(segments.0, [listed[0]]);
     // A copy is of the same kind.
     let copy = Work::Copy {
         chunk: listed[0].name,
         len: 5000,
         ack: AckLevel::Disk,
-        kind: ChunkKind::Journal,
+        kind: ChunkKind::Log,
         from: vec![pool.source()],
     };
     assert_eq!(other.manager.ask(2, copy).await, TaskOutcome::Done);
     let answer = other.manager.ask(3, Work::Describe).await;
-    let TaskOutcome::Described { journal, .. } = answer else { panic!("{answer:?}") };
-    assert_eq!(journal.0, [listed[0]]);
+    let TaskOutcome::Described { segments } = answer else { panic!("{answer:?}") };
+    assert_eq!(segments.0, [listed[0]]);
 }

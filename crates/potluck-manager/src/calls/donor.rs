@@ -76,7 +76,7 @@ impl Answer for Register {
 /// Where others reach a donor that calls from `peer`: there first, unless its owner says otherwise,
 /// for that address has just been of use. The loopback address is of use to others on this machine
 /// alone, and taken when there is no other.
-fn reachable(register: &Register, peer: IpAddr) -> Result<Addresses, Failure> {
+pub fn reachable(register: &Register, peer: IpAddr) -> Result<Addresses, Failure> {
     let said = &register.addresses;
     let seen = register.port.filter(|port| *port > 0).map(|port| Address::of(peer, port));
     let addresses = match seen {
@@ -136,11 +136,6 @@ impl Answer for Heartbeat {
         }
         if known {
             let incarnation = self.incarnation;
-            if let Some(collecting) = &service.collecting {
-                collecting.heard(donor, &self.results);
-                reply.tasks = collecting.tasks_for(donor);
-                return Ok(reply);
-            }
             let results = std::mem::take(&mut self.results);
             react(&service, donor, &self).await?;
             believe(&service, donor, incarnation, self).await?;
@@ -225,9 +220,6 @@ impl Answer for Inventory {
             .inventory_page(donor, incarnation, self.page)
             .map_err(failure::of_inventory)?;
         let holdings = self.holdings.0;
-        if let Some(collecting) = &service.collecting {
-            collecting.listed(donor, &holdings, last);
-        }
         let mut compared = service.catalog.compare(donor, holdings).await?;
         if service.gc_held().is_none() && service.pool().is_given_up(donor) {
             let (rows, copies) = take_in(&service, &mut compared.unknown).await?;

@@ -127,8 +127,8 @@ mod tests {
     #[test]
     fn the_pools_own_files_are_apart() {
         let lab = PoolPath::space_root("lab").expect("a path");
-        assert!(is_metadata(&PoolPath::root(), ".potluck/journal/1"));
-        assert!(!is_metadata(&lab, ".potluck/journal/1"));
+        assert!(is_metadata(&PoolPath::root(), ".potluck/log/1"));
+        assert!(!is_metadata(&lab, ".potluck/log/1"));
         assert!(!is_metadata(&PoolPath::root(), "lab/.potluck"));
     }
 }

@@ -5,9 +5,9 @@ use super::held_up::all_seen;
 use super::repair::with_changes;
 use crate::alarms;
 use crate::callers::Caller;
-use crate::catalog::journal;
 use crate::catalog::stats::Stats;
 use crate::give_back;
+use crate::log;
 use crate::repair::Unseen;
 use crate::service::Service;
 use crate::verdict;
@@ -30,7 +30,7 @@ impl Answer for Status {
         let stats = service.stats.get(&service.catalog, &service.time).await?;
         let now = service.time.tick();
         let policies = service.catalog.spaces().await?;
-        let waiting = service.catalog.read(journal::waiting).await?;
+        let waiting = service.catalog.read(log::donors::waiting).await?;
         let mut donors = donors(&service, &stats);
         for donor in &mut donors {
             let unreached_by = service.pool().unreached_by(donor.donor, now);
@@ -63,10 +63,10 @@ impl Answer for Status {
             alarms: alarms::all(&service, &donors, &repair),
             donors,
             repair,
-            backup_file_seconds: service.backups.file_seconds(now),
-            backup_pool_seconds: service.backups.pool_seconds(now),
+            backup_file_seconds: service.log.file.seconds(now),
+            backup_pool_seconds: service.log.donors.seconds(now),
             metadata: metadata(&service),
-            journal_waiting: (service.config().metadata_copies > 0).then_some(waiting),
+            log_waiting: (service.config().metadata_copies > 0).then_some(waiting),
             gc_held: service.gc_held(),
         };
         if status.spaces.iter().any(|space| !space.surveyed && space.files > 0) {
@@ -179,7 +179,7 @@ mod tests {
     #[tokio::test]
     async fn a_full_disk_of_the_managers_own_is_said_until_it_takes_writes_again() {
         let (dir, service) = still().await;
-        service.backups.journal(Some("no donor took it".into()));
+        service.log.donors.failing("no donor took it".into());
         let disk = |status: &PoolStatus| {
             let first = status.alarms.first().filter(|alarm| alarm.kind == AlarmKind::CatalogDisk);
             first.cloned()
@@ -207,7 +207,7 @@ mod tests {
         probe(&service).await.expect("tried");
         let well = status(&service).await;
         assert_eq!(disk(&well), None);
-        assert_eq!(well.alarms.len(), 1, "the journal's own: {:?}", well.alarms);
+        assert_eq!(well.alarms.len(), 1, "the log's own: {:?}", well.alarms);
         assert_eq!(write(&service, 1 << 20).await, Ok(()));
     }
 }

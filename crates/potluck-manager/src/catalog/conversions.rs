@@ -4,9 +4,9 @@
 //! so that garbage collection leaves it alone, over restarts too; the change of the version takes
 //! these references over.
 
+use super::changes::{self, Op};
 use super::chunks::{self, Book};
 use super::error::Error;
-use super::journal::{self, Op};
 use super::{placements, units, versions};
 use potluck_core::chunk::ChunkName;
 use potluck_core::erasure::Ec;
@@ -178,7 +178,7 @@ pub fn arrive(
     )?
     .execute(params![id.0 as i64, copies, ec, parity])?;
     book.close()?;
-    journal::append(db, &Op::Version(id))?;
+    changes::append(db, &Op::Version(id))?;
     Ok(true)
 }
 

@@ -4,11 +4,11 @@
 //! for another redundancy it gets that as its goal and is changed in the background, as after a
 //! change of policy; until then it keeps what it has.
 
+use super::changes::{self, Op};
 use super::chunks;
 use super::commit::{PreparedChunk, repeated};
 use super::entries::{self, Place};
 use super::error::Error;
-use super::journal::{self, Op};
 use super::schema::Counter;
 use super::spaces::{self, Space};
 use super::versions;
@@ -99,7 +99,7 @@ pub fn copy(
             if wanted.after.is_none() {
                 // Where a file stands in its place nothing can be copied.
                 entries::make_dirs(db, &wanted.to, wall_ms)?;
-                journal::append(db, &Op::Dir(wanted.to.clone()))?;
+                changes::append(db, &Op::Dir(wanted.to.clone()))?;
             }
             copying.page(&mut walk, wall_ms)?
         }
@@ -162,7 +162,7 @@ impl Copying<'_> {
     /// Makes a directory; what stands in its place is told once for it, and again for each file.
     fn dir(&mut self, path: &PoolPath, wall_ms: i64) -> Result<(), Error> {
         match entries::make_dirs(self.db, path, wall_ms) {
-            Ok(_) => journal::append(self.db, &Op::Dir(path.clone())),
+            Ok(_) => changes::append(self.db, &Op::Dir(path.clone())),
             Err(why) if is_refusal(&why) => {
                 self.files.push((path.clone(), Err(why)));
                 Ok(())

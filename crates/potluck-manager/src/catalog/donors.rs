@@ -1,30 +1,37 @@
 //! What must be known of donors after a restart of the manager.
 
+use super::changes::{self, Op};
 use super::error::Error;
 use super::notes;
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_wire::addresses::Addresses;
 use rusqlite::{Connection, params};
+use serde::{Deserialize, Serialize};
 
 /// A donor as it is remembered.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Known {
     /// Which.
     pub donor: DonorId,
-    /// When it was last heard.
+    /// When it was last heard; nobody knows that after a restore.
+    #[serde(skip)]
     pub heard_ms: Option<u64>,
     /// Its absence is announced until then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub away_until_ms: Option<u64>,
     /// Its give-back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub giving: Option<Goal>,
     /// Why its copies do not count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quarantined: Option<String>,
     /// Where it was reached when it registered last.
+    #[serde(default)]
     pub addresses: Addresses,
 }
 
 /// What a give-back is to reach.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Goal {
     /// Bytes it held when it began.
     pub start: u64,
@@ -36,12 +43,29 @@ pub struct Goal {
 
 /// All donors of which something is remembered.
 pub fn all(db: &Connection) -> Result<Vec<Known>, Error> {
-    let mut rows = db.prepare(
+    select(db, None)
+}
+
+/// What is remembered of a donor, if anything is.
+pub fn get(db: &Connection, donor: DonorId) -> Result<Option<Known>, Error> {
+    Ok(select(db, Some(donor))?.pop())
+}
+
+/// Remembers all of this, apart from when the donor was heard.
+pub fn put(db: &Connection, known: &Known) -> Result<(), Error> {
+    located(db, known.donor, &known.addresses)?;
+    announce(db, known.donor, known.away_until_ms)?;
+    give_back(db, known.donor, known.giving.as_ref())?;
+    quarantine(db, known.donor, known.quarantined.as_deref())
+}
+
+fn select(db: &Connection, donor: Option<DonorId>) -> Result<Vec<Known>, Error> {
+    let mut rows = db.prepare_cached(
         "SELECT id, heard_ms, away_until_ms, start_bytes, at_once, quarantined, addresses
-         FROM donors ORDER BY id",
+         FROM donors WHERE ?1 IS NULL OR id = ?1 ORDER BY id",
     )?;
     let ms = |value: Option<i64>| value.map(|ms| ms as u64);
-    let known = rows.query_map([], |row| {
+    let known = rows.query_map([donor.map(|donor| donor.0)], |row| {
         let at_once = row.get(4)?;
         Ok(Known {
             donor: DonorId(row.get(0)?),
@@ -65,8 +89,7 @@ pub fn all(db: &Connection) -> Result<Vec<Known>, Error> {
     Ok(all)
 }
 
-/// The versions that may be lost for a donor's give-back. None where an earlier release began it:
-/// what nobody is known to have agreed to is moved first.
+/// The versions that may be lost for a donor's give-back.
 fn agreed(db: &Connection, donor: DonorId) -> Result<Vec<VersionId>, Error> {
     let Some(noted) = notes::get(db, &notes::may_lose(donor))? else { return Ok(Vec::new()) };
     serde_json::from_str(&noted).map_err(|why| Error::Damaged(format!("what may be lost: {why}")))
@@ -92,7 +115,7 @@ pub fn located(db: &Connection, donor: DonorId, addresses: &Addresses) -> Result
          ON CONFLICT (id) DO UPDATE SET addresses = excluded.addresses",
     )?
     .execute(params![donor.0, text])?;
-    Ok(())
+    changes::append(db, &Op::Donor(donor))
 }
 
 /// Remembers that a donor's absence is announced.
@@ -102,7 +125,7 @@ pub fn announce(db: &Connection, donor: DonorId, until_ms: Option<u64>) -> Resul
          ON CONFLICT (id) DO UPDATE SET away_until_ms = excluded.away_until_ms",
     )?
     .execute(params![donor.0, until_ms.map(|ms| ms as i64)])?;
-    Ok(())
+    changes::append(db, &Op::Donor(donor))
 }
 
 /// Remembers a donor's give-back and what may be lost for it, or with `None` that there is none.
@@ -125,7 +148,7 @@ pub fn give_back(db: &Connection, donor: DonorId, goal: Option<&Goal>) -> Result
         goal.map(|goal| goal.start as i64),
         goal.is_some_and(|goal| goal.at_once),
     ])?;
-    Ok(())
+    changes::append(db, &Op::Donor(donor))
 }
 
 /// Remembers why a donor is not trusted, or with `None` that it is.
@@ -135,5 +158,5 @@ pub fn quarantine(db: &Connection, donor: DonorId, why: Option<&str>) -> Result<
          ON CONFLICT (id) DO UPDATE SET quarantined = excluded.quarantined",
     )?
     .execute(params![donor.0, why])?;
-    Ok(())
+    changes::append(db, &Op::Donor(donor))
 }

@@ -1,11 +1,11 @@
 //! Changes of policy: what is set, and the goals of files whose redundancy is to follow.
 
+use super::changes::{self, Op};
 use super::chunks::Book;
 use super::conversions;
 use super::dir_policies::{self, Inherited};
 use super::entries::{self, DirId, Place};
 use super::error::Error;
-use super::journal::{self, Op};
 use super::spaces;
 use super::versions;
 use super::walk::{Walk, What};
@@ -65,12 +65,12 @@ pub fn set(db: &Connection, path: &PoolPath, over: &Override) -> Result<(), Erro
                 .with(over)
                 .map_err(|why| Error::Bug(format!("a policy that was checked: {why}")))?;
             spaces::set_policy(db, space.id, &policy)?;
-            journal::append(db, &Op::Space(space.name))
+            changes::append(db, &Op::Space(space.name))
         }
         Place::Dir(dir) => {
             let over = dir_policies::get(db, dir)?.then(over);
             dir_policies::set(db, dir, &over)?;
-            journal::append(db, &Op::Policy(path.clone(), over))
+            changes::append(db, &Op::Policy(path.clone(), over))
         }
     }
 }
@@ -174,7 +174,7 @@ fn aim(
     for (version, goal) in goals {
         book.remove(&conversions::forget(db, version)?)?;
         versions::set_goal(db, version, goal)?;
-        journal::append(db, &Op::Version(version))?;
+        changes::append(db, &Op::Version(version))?;
     }
     book.close()?;
     Ok(())

@@ -9,7 +9,7 @@
 //! told of, so it need not be told from a copy by any grace.
 
 use super::error::Error;
-use super::{journal, notes};
+use super::{changes, notes};
 use potluck_core::ids::Epoch;
 use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
@@ -77,7 +77,7 @@ fn all(db: &Connection) -> Result<Vec<Life>, Error> {
 }
 
 fn add(db: &Connection, mut lives: Vec<Life>, epoch: Epoch, start: u64) -> Result<(), Error> {
-    let changes = journal::last(db)?.max(0) as u64;
+    let changes = changes::last(db)?.max(0) as u64;
     lives.push(Life { epoch, start, changes });
     set(db, &lives[lives.len().saturating_sub(KEPT)..])
 }
@@ -130,8 +130,8 @@ mod tests {
         let db = Connection::open_in_memory().expect("a database");
         db.execute_batch(
             "CREATE TABLE notes (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-             CREATE TABLE journal (seq INTEGER PRIMARY KEY AUTOINCREMENT, op TEXT NOT NULL);
-             INSERT INTO journal (op) VALUES ('a'), ('b');",
+             CREATE TABLE changes (seq INTEGER PRIMARY KEY AUTOINCREMENT, op TEXT NOT NULL);
+             INSERT INTO changes (op) VALUES ('a'), ('b');",
         )
         .expect("the tables it is made of");
         begin(&db, Epoch(1), 11).expect("began");

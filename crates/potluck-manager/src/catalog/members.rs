@@ -1,7 +1,7 @@
 //! Members.
 
+use super::changes::{self, Op};
 use super::error::Error;
-use super::journal::{self, Op};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::MemberId;
 use potluck_wire::token::Role;
@@ -89,7 +89,7 @@ pub fn add(
     let id = MemberId(db.last_insert_rowid() as u32);
     let fingerprint = certify(id)?;
     db.execute("UPDATE members SET fingerprint = ?2 WHERE id = ?1", params![id.0, fingerprint.0])?;
-    journal::append(db, &Op::Member(id))?;
+    changes::append(db, &Op::Member(id))?;
     let (name, revoked, seen_wall_ms) = (name.into(), false, None);
     Ok(Member { id, role, name, fingerprint, revoked, joined_wall_ms, invited_by, seen_wall_ms })
 }
@@ -126,7 +126,7 @@ pub fn skip(db: &Connection, spare: u32) -> Result<(), Error> {
     Ok(())
 }
 
-/// Remembers when members were seen. No change for the journal: it comes with every other one.
+/// Remembers when members were seen. No change for the log: it comes with every other one.
 pub fn seen(db: &Connection, seen: &[(MemberId, i64)]) -> Result<(), Error> {
     let mut update = db.prepare_cached("UPDATE members SET seen_wall_ms = ?2 WHERE id = ?1")?;
     for (id, wall_ms) in seen {
@@ -157,5 +157,5 @@ pub fn revoke(db: &Connection, id: MemberId) -> Result<Member, Error> {
 /// Ends a member's rights, whoever is left.
 pub fn end(db: &Connection, id: MemberId) -> Result<(), Error> {
     db.execute("UPDATE members SET revoked = 1 WHERE id = ?1", [id.0])?;
-    journal::append(db, &Op::Member(id))
+    changes::append(db, &Op::Member(id))
 }

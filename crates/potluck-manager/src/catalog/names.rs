@@ -1,10 +1,10 @@
 //! Changes to names: making, moving and removing entries.
 
+use super::changes::{self, Op};
 use super::chunks::Book;
 use super::dir_policies;
 use super::entries::{self, DirId, Place};
 use super::error::Error;
-use super::journal::{self, Op};
 use super::spaces::{self, Sums};
 use super::trash;
 use super::versions;
@@ -34,7 +34,7 @@ fn split(path: &PoolPath) -> Result<(PoolPath, &str), Error> {
 pub fn make_dir(db: &Connection, path: &PoolPath, parents: bool, when: When) -> Result<(), Error> {
     if parents && !path.space().is_empty() {
         entries::make_dirs(db, path, when.wall_ms)?;
-        return journal::append(db, &Op::Dir(path.clone()));
+        return changes::append(db, &Op::Dir(path.clone()));
     }
     let (above, name) = split(path)?;
     let parent = entries::existing_dir(db, &above)?;
@@ -43,7 +43,7 @@ pub fn make_dir(db: &Connection, path: &PoolPath, parents: bool, when: When) -> 
     }
     let dir = DirId(super::schema::Counter::Dir.take(db, 1)?);
     entries::insert(db, parent, name, Place::Dir(dir), when.wall_ms)?;
-    journal::append(db, &Op::Dir(path.clone()))
+    changes::append(db, &Op::Dir(path.clone()))
 }
 
 /// Moves an entry inside its space. A file replaces a file unless `no_replace`; a directory
@@ -88,7 +88,7 @@ pub fn move_entry(
     }
     entries::delete(db, from_dir, from_name)?;
     entries::insert(db, to_dir, to_name, moved.place, moved.mtime_ms)?;
-    journal::append(db, &Op::Moved { from: from.clone(), to: to.clone() })?;
+    changes::append(db, &Op::Moved { from: from.clone(), to: to.clone() })?;
     match replaced {
         Some(version) => drop_version(db, to, version, when).map(|_| ()),
         None => Ok(()),
@@ -106,7 +106,7 @@ pub fn remove(
     let (above, name) = split(path)?;
     let place = entries::existing(db, path)?.place;
     let parent = entries::existing_dir(db, &above)?;
-    journal::append(db, &Op::Removed(path.clone()))?;
+    changes::append(db, &Op::Removed(path.clone()))?;
     match place {
         Place::File(version) => {
             entries::delete(db, parent, name)?;

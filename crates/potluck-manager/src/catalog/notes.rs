@@ -1,12 +1,11 @@
 //! Single facts in words that must outlive the manager's process, by key.
 
+use super::changes::{self, Op};
 use super::error::Error;
 use potluck_core::ids::DonorId;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::BTreeSet;
 
-/// The last checkpoint that was begun.
-pub const CHECKPOINT: &str = "checkpoint";
 /// The fingerprint of the pool's authority.
 pub const AUTHORITY: &str = "authority";
 /// An admin's pause of repair.
@@ -15,12 +14,17 @@ pub const REPAIR_PAUSED: &str = "repair_paused";
 pub const REPAIR_TRIPPED: &str = "repair_tripped";
 /// The donors that are gone and that an admin does not wait for, as a JSON list.
 pub const REPAIR_EXCUSED: &str = "repair_excused";
-/// How far the pool's journal has come, as JSON; none before its first generation.
-pub const JOURNAL: &str = "journal";
+/// How far the metadata log on donors has come, as JSON; none before its first generation.
+pub const LOG_ON_DONORS: &str = "log_on_donors";
+/// How far the metadata log in a file has come, as JSON; none before its first generation.
+pub const LOG_IN_FILE: &str = "log_in_file";
 /// The lives of managers that led to this catalog, as a JSON list.
 pub const LIVES: &str = "lives";
 /// Why garbage collection is held.
 pub const GC_HELD: &str = "gc_held";
+
+/// What admins decided, which a restore brings back.
+pub const LOGGED: [&str; 3] = [REPAIR_PAUSED, REPAIR_TRIPPED, REPAIR_EXCUSED];
 
 /// The versions that may be lost when a donor's owner takes its space at once, as a JSON list.
 pub fn may_lose(donor: DonorId) -> String {
@@ -40,7 +44,7 @@ pub fn set(db: &Connection, key: &str, value: &str) -> Result<(), Error> {
          ON CONFLICT (key) DO UPDATE SET value = excluded.value",
     )?
     .execute(params![key, value])?;
-    Ok(())
+    note_change(db, key)
 }
 
 /// Donors that were noted under a key.
@@ -61,5 +65,9 @@ pub fn set_donors(db: &Connection, key: &str, donors: &BTreeSet<DonorId>) -> Res
 /// Forgets a fact.
 pub fn clear(db: &Connection, key: &str) -> Result<(), Error> {
     db.prepare_cached("DELETE FROM notes WHERE key = ?1")?.execute([key])?;
-    Ok(())
+    note_change(db, key)
+}
+
+fn note_change(db: &Connection, key: &str) -> Result<(), Error> {
+    if LOGGED.contains(&key) { changes::append(db, &Op::Note(key.into())) } else { Ok(()) }
 }

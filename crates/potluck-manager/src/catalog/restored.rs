@@ -1,4 +1,4 @@
-//! A catalog that comes from a copy, made ready to serve again.
+//! A catalog that was replayed from records, made ready to serve.
 
 use super::error::Error;
 use super::schema::Counter;
@@ -11,23 +11,18 @@ const SPARE_VERSIONS: u64 = 1 << 20;
 /// must not become another member's.
 const SPARE_MEMBERS: u32 = 1000;
 
-/// Ends everything that belonged to the life the copy was taken from, and holds garbage collection.
+/// Holds garbage collection, and leaves room for the numbers that the lost life may have given.
 ///
-/// Chunks that no file uses are forgotten, with the sessions that offered them: a newer catalog may
-/// have used them since. On their donors they are unclaimed from now on, and kept. Tokens are
-/// forgotten, for they may have been used or removed since.
+/// Chunks that no file uses any more are forgotten: a newer catalog may have used them since. On their
+/// donors they are unclaimed from now on, and kept.
 pub fn settle(db: &Connection, why: &str) -> Result<(), Error> {
     db.execute_batch(
-        "DELETE FROM sessions; DELETE FROM offers; DELETE FROM commits;
-         DELETE FROM placements WHERE chunk IN (SELECT id FROM chunks WHERE refs = 0);
+        "DELETE FROM placements WHERE chunk IN (SELECT id FROM chunks WHERE refs = 0);
          DELETE FROM chunks WHERE refs = 0;
-         DELETE FROM journal;
-         DELETE FROM tokens;",
+         DELETE FROM changes;",
     )?;
     Counter::Version.take(db, SPARE_VERSIONS)?;
     members::skip(db, SPARE_MEMBERS)?;
-    // The next life writes a generation of its own: what the lost one wrote is not gone on with.
-    notes::clear(db, notes::JOURNAL)?;
     notes::set(db, notes::GC_HELD, why)
 }
 

@@ -1,7 +1,6 @@
 //! The catalog's file: making it, opening it, refusing one that is damaged or too new.
 
 use super::error::Error;
-use crate::backup::checksum;
 use crate::error::ManagerError;
 use potluck_core::ids::Epoch;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
@@ -50,7 +49,6 @@ impl Counter {
 }
 
 const EPOCH: &str = "epoch";
-const CHECKPOINT: &str = "checkpoint";
 const POOL_TIME: &str = "pool_time_ms";
 
 /// Makes an empty catalog for the pool called `pool`, unless one is there.
@@ -81,7 +79,8 @@ pub fn open_existing(path: &Path) -> Result<Connection, ManagerError> {
     open_checked(path, "PRAGMA quick_check(1)")
 }
 
-/// The same for a copy that is to become the catalog, whose indexes are compared with the rows too.
+/// Opens the catalog at `path` as [`open_existing`] does, and compares its indexes with the rows too:
+/// a restore has just made it, and what it made is looked at once as a whole.
 pub fn open_whole(path: &Path) -> Result<Connection, ManagerError> {
     open_checked(path, "PRAGMA integrity_check(1)")
 }
@@ -136,7 +135,7 @@ fn open(path: &Path) -> Result<Connection, ManagerError> {
 fn prepare(path: &Path) -> io::Result<()> {
     match File::options().write(true).create_new(true).mode(0o600).open(path) {
         Ok(_) => Ok(()),
-        Err(why) if why.kind() == io::ErrorKind::AlreadyExists => checksum::strip(path),
+        Err(why) if why.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(why) => Err(why),
     }
 }
@@ -179,17 +178,6 @@ pub fn epoch(db: &Connection) -> Result<Epoch, Error> {
     let mut select = db.prepare_cached("SELECT value FROM meta WHERE key = ?1")?;
     let epoch: i64 = select.query_row([EPOCH], |row| row.get(0))?;
     Ok(Epoch(epoch as u64))
-}
-
-/// The next checkpoint's number, a higher one than `above`.
-pub fn next_checkpoint(db: &Connection, above: u64) -> Result<u64, Error> {
-    let number: i64 = db.query_row(
-        "INSERT INTO meta (key, value) VALUES (?1, ?2 + 1)
-         ON CONFLICT (key) DO UPDATE SET value = max(value, ?2) + 1 RETURNING value",
-        params![CHECKPOINT, above as i64],
-        |row| row.get(0),
-    )?;
-    Ok(number as u64)
 }
 
 /// Makes the epoch a later one than `above`, unless it is; gives what it is.

@@ -182,8 +182,8 @@ CREATE TABLE notes (
     value TEXT NOT NULL
 ) WITHOUT ROWID;
 
--- Changes to names and members that are not yet in the pool's own journal (journal.rs), as JSON.
-CREATE TABLE journal (
+-- Changes that are not yet in every copy of the metadata log (changes.rs), as JSON.
+CREATE TABLE changes (
     seq INTEGER PRIMARY KEY AUTOINCREMENT,
     op  TEXT NOT NULL
 );

@@ -1,8 +1,8 @@
 //! Spaces: names at the top with a policy, a key and running sums.
 
+use super::changes::{self, Op};
 use super::entries::{self, DirId, Place};
 use super::error::Error;
-use super::journal::{self, Op};
 use super::schema::Counter;
 use super::trash;
 use potluck_core::ids::SpaceId;
@@ -117,7 +117,7 @@ pub fn create(
         params![name, root.0, policy, key.map(SpaceKey::as_bytes)],
     )?;
     entries::insert(db, DirId::ROOT, name, Place::Dir(root), wall_ms)?;
-    journal::append(db, &Op::Space(name.into()))
+    changes::append(db, &Op::Space(name.into()))
 }
 
 /// Removes a space, with what is in it only if `recursive`.
@@ -130,7 +130,7 @@ pub fn remove(db: &Connection, name: &str, recursive: bool) -> Result<(), Error>
     db.execute("DELETE FROM spaces WHERE id = ?1", [space.id.0])?;
     entries::delete(db, DirId::ROOT, name)?;
     trash::throw(db, space.root)?;
-    journal::append(db, &Op::SpaceRemoved(name.into()))
+    changes::append(db, &Op::SpaceRemoved(name.into()))
 }
 
 /// Changes a space's policy.

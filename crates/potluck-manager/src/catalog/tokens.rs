@@ -1,6 +1,6 @@
 //! Join tokens that were made and can be used, or asked about.
 //!
-//! They are in no journal, and a restore forgets them all: a copy of the catalog cannot know which
+//! They are in no log, and a restore forgets them all: a copy of the catalog cannot know which
 //! of them were used or removed since.
 
 use super::error::Error;

@@ -3,12 +3,12 @@
 //! Each file is first looked at and only then put, so that one that is refused leaves no trace and
 //! the others of its transaction go on.
 
+use super::changes::{self, Op};
 use super::chunks::Book;
 use super::commit::PreparedChunk;
 use super::dir_policies;
 use super::entries::{self, DirId, Place};
 use super::error::Error;
-use super::journal::{self, Op};
 use super::spaces::{self, Space, Sums};
 use super::versions;
 use potluck_core::chunk::ChunkName;
@@ -31,7 +31,7 @@ pub struct Visible<'db> {
     /// Directories of these files, so that a thousand files of one are looked up once.
     dirs: HashMap<Vec<String>, (DirId, Redundancy)>,
     sums: Sums,
-    /// What became visible, for the journal.
+    /// What became visible, for the log.
     files: Vec<(PoolPath, VersionId)>,
 }
 
@@ -141,7 +141,7 @@ impl<'db> Visible<'db> {
             spaces::add_sums(self.db, space.id, self.sums)?;
         }
         if !self.files.is_empty() {
-            journal::append(self.db, &Op::Files(self.files))?;
+            changes::append(self.db, &Op::Files(self.files))?;
         }
         Ok(again)
     }

@@ -1,9 +1,9 @@
 //! The one writer: jobs queue up while a commit reaches the disk, and the next commit takes them
 //! all.
 
+use super::changes;
 use super::error::Error;
 use super::fault::DiskFault;
-use super::journal;
 use potluck_wire::env::Offload;
 use rusqlite::Connection;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -49,7 +49,7 @@ enum Place {
 }
 
 impl Writer {
-    /// Writes through `connection`. Keeps in `changes` how many changes ([`journal::last`]) no
+    /// Writes through `connection`. Keeps in `changes` how many changes ([`changes::last`]) no
     /// power cut undoes, from the first commit that reaches the disk on; and in `fault` what the
     /// disk did not take.
     pub fn start(
@@ -193,7 +193,7 @@ impl Session {
         let done = jobs.iter_mut().try_for_each(|queued| self.one(queued)).and_then(|()| {
             // Everything before it reaches the disk with a commit that does.
             let changes =
-                (asked == Durability::Disk).then(|| journal::last(&self.db)).transpose()?;
+                (asked == Durability::Disk).then(|| changes::last(&self.db)).transpose()?;
             self.db.execute_batch("COMMIT")?;
             if let Some(changes) = changes {
                 self.changes.store(changes.max(0) as u64, Ordering::Release);

@@ -43,7 +43,7 @@ pub(crate) async fn still() -> (TempDir, Arc<Service>) {
     let env = Env::system();
     init(&config, &env).expect("a pool").keep();
     let manager = Manager::start(config, env, None).await.expect("started");
-    (dir, manager.parts().0)
+    (dir, manager.service())
 }
 
 #[test]

@@ -24,7 +24,6 @@ pub struct Collecting(Mutex<Said>);
 #[derive(Debug, Default)]
 struct Said {
     described: BTreeSet<DonorId>,
-    heads: Holders,
     segments: Holders,
     /// Donors whose inventories are complete.
     inventoried: BTreeSet<DonorId>,
@@ -76,10 +75,9 @@ impl Collecting {
             match &result.outcome {
                 // It was asked once, and is listened to once.
                 TaskOutcome::Described { .. } if said.described.contains(&donor) => {}
-                TaskOutcome::Described { checkpoints, journal } => {
+                TaskOutcome::Described { segments } => {
                     said.described.insert(donor);
-                    note(&mut said.heads, donor, &checkpoints.0);
-                    note(&mut said.segments, donor, &journal.0);
+                    note(&mut said.segments, donor, &segments.0);
                 }
                 other => tracing::warn!(%donor, ?other, "a donor cannot say what it has"),
             }
@@ -112,12 +110,7 @@ impl Collecting {
         said.described.contains(&donor) && said.inventoried.contains(&donor)
     }
 
-    /// All heads of checkpoints that were seen.
-    pub fn heads(&self) -> Vec<Seen> {
-        seen(&self.said().heads)
-    }
-
-    /// All segments of the journal that were seen.
+    /// All segments of the log that were seen.
     pub fn segments(&self) -> Vec<Seen> {
         seen(&self.said().segments)
     }
@@ -150,18 +143,17 @@ mod tests {
     #[test]
     fn a_donor_that_lies_about_a_length_spoils_no_other_donors_copy() {
         let collecting = Collecting::default();
-        let name = ChunkName::of(b"a head");
-        for (donor, len) in [(DonorId(1), 7), (DonorId(2), 500), (DonorId(3), 500)] {
-            let checkpoints = Packed(vec![Holding { name, len }]);
-            let outcome = TaskOutcome::Described { checkpoints, journal: Packed::default() };
+        let tell = |donor, name: &[u8], len| {
+            let segments = Packed(vec![Holding { name: ChunkName::of(name), len }]);
+            let outcome = TaskOutcome::Described { segments };
             collecting.heard(donor, &[TaskResult { task: ONLY_TASK, outcome }]);
-        }
+        };
         let donors = vec![(DonorId(1), 7), (DonorId(2), 500), (DonorId(3), 500)];
-        assert_eq!(collecting.heads(), [Seen { name, donors: donors.clone() }]);
+        donors.iter().for_each(|(donor, len)| tell(*donor, b"a segment", *len));
+        let seen = [Seen { name: ChunkName::of(b"a segment"), donors }];
+        assert_eq!(collecting.segments(), seen);
         // Nobody is heard twice.
-        let more = Packed(vec![Holding { name: ChunkName::of(b"another"), len: 1 }]);
-        let outcome = TaskOutcome::Described { checkpoints: more, journal: Packed::default() };
-        collecting.heard(DonorId(1), &[TaskResult { task: ONLY_TASK, outcome }]);
-        assert_eq!(collecting.heads(), [Seen { name, donors }]);
+        tell(DonorId(1), b"another", 1);
+        assert_eq!(collecting.segments(), seen);
     }
 }

@@ -1,18 +1,15 @@
 //! Fetching chunks from donors that answered, for who has a recovery key and no catalog.
 
 use super::collect::Seen;
-use crate::backup::put::PIECE;
-use crate::service::Service;
+use super::room::Room;
+use crate::log::put::PIECE;
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::ids::DonorId;
-use potluck_core::seal::{RecordKind, RecoveryKey};
-use potluck_wire::control::DonorState;
-use potluck_wire::identity::fingerprint;
+use potluck_core::seal::RecoveryKey;
 use potluck_wire::peer_connection::{PeerConnection, PeerError};
 use potluck_wire::ticket::{Caveat, Ops, Ticket};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// A ticket outlives the reading of any catalog.
@@ -27,9 +24,8 @@ const MAX_FAILURES: u32 = 20;
 
 /// Fetches chunks from whoever has them.
 pub struct Fetch<'s> {
-    service: &'s Arc<Service>,
-    /// Opens what is fetched.
-    pub key: RecoveryKey,
+    room: &'s Room,
+    key: RecoveryKey,
     pool: Digest,
     connections: BTreeMap<DonorId, PeerConnection>,
     /// How often each failed to give what it said it has.
@@ -37,29 +33,19 @@ pub struct Fetch<'s> {
 }
 
 impl<'s> Fetch<'s> {
-    /// Through a manager that listens to donors.
-    pub fn new(service: &'s Arc<Service>, key: RecoveryKey) -> Self {
-        let pool = fingerprint(service.ca.certificate());
-        Self { service, key, pool, connections: BTreeMap::new(), failures: BTreeMap::new() }
+    /// From the donors that found the room; what opens with `key` as a record of `pool` is believed.
+    pub fn new(room: &'s Room, key: RecoveryKey, pool: Digest) -> Self {
+        Self { room, key, pool, connections: BTreeMap::new(), failures: BTreeMap::new() }
     }
 
     /// A record's number and content; `None` where nobody has it or it does not open.
-    pub async fn record(&mut self, kind: RecordKind, seen: &Seen) -> Option<(u64, Vec<u8>)> {
+    pub async fn record(&mut self, seen: &Seen) -> Option<(u64, Vec<u8>)> {
         let sealed = self.chunk(seen.name, &seen.donors).await?;
-        self.key.open_record(kind, &self.pool, &sealed).ok()
-    }
-
-    /// Donors that are there now, those already connected first.
-    pub fn donors(&self) -> Vec<DonorId> {
-        let now = self.service.time.tick();
-        let mut donors = self.service.pool().status(now);
-        donors.retain(|donor| donor.state == DonorState::Live);
-        donors.sort_by_key(|donor| !self.connections.contains_key(&donor.donor));
-        donors.into_iter().map(|donor| donor.donor).collect()
+        self.key.open_record(&self.pool, &sealed).ok()
     }
 
     /// A chunk from the first of `donors` that has it with so many stored bytes.
-    pub async fn chunk(&mut self, name: ChunkName, donors: &[(DonorId, u32)]) -> Option<Vec<u8>> {
+    async fn chunk(&mut self, name: ChunkName, donors: &[(DonorId, u32)]) -> Option<Vec<u8>> {
         // A lie must not cost more memory or time than a chunk.
         let possible = donors.iter().filter(|(_, len)| *len as usize <= MAX_RECORD);
         for (donor, len) in possible.copied() {
@@ -85,15 +71,14 @@ impl<'s> Fetch<'s> {
         name: ChunkName,
         len: u32,
     ) -> Result<Vec<u8>, Option<PeerError>> {
-        let service = self.service;
+        let room = self.room;
         if let Entry::Vacant(empty) = self.connections.entry(donor) {
-            let now = service.time.tick();
-            let contact = service.pool().contact(donor, now).ok_or(None)?;
+            let contact = room.contact(donor).ok_or(None)?;
             let key = contact.key.ok_or(None)?;
-            let expires = service.time.now_ms() + TICKET_FOR.as_millis() as u64;
+            let expires = room.now_ms() + TICKET_FOR.as_millis() as u64;
             let caveats = [Caveat::Donor(donor), Caveat::Ops(Ops::GET), Caveat::Expires(expires)];
-            let ticket = Ticket::issue(&key, &*service.env.entropy, &caveats);
-            let (net, entropy) = (&*service.env.net, &*service.env.entropy);
+            let ticket = Ticket::issue(&key, &*room.env.entropy, &caveats);
+            let (net, entropy) = (&*room.env.net, &*room.env.entropy);
             empty.insert(
                 PeerConnection::open(net, entropy, &contact.addresses, &ticket)
                     .await

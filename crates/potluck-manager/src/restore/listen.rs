@@ -1,27 +1,22 @@
-//! A manager over an empty catalog that listens to every donor of the pool.
+//! Listening, in the lost manager's place, to what the pool's donors have.
 
 use super::Restore;
-use super::collect::{Collecting, Progress};
-use super::journal::clear;
+use super::collect::Progress;
+use super::room::Room;
 use super::staging::Staging;
-use crate::backup::kit;
 use crate::ca::Ca;
-use crate::catalog::schema;
-use crate::config::ManagerConfig;
 use crate::error::ManagerError;
-use crate::manager::Manager;
-use crate::service::Service;
-use crate::signpost;
-use crate::state_dir::{CATALOG, StateDir};
+use crate::manager::tls;
+use crate::serve;
 use futures_util::future::join_all;
 use potluck_core::clock::Tick;
 use potluck_core::ids::Epoch;
 use potluck_core::size::count;
 use potluck_wire::addresses::Address;
 use potluck_wire::env::Env;
+use potluck_wire::own_addresses::{Told, from_this_machine};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
@@ -35,8 +30,6 @@ const LONGEST: u32 = 20;
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Between two visits to the donors that were named.
 const VISIT_EVERY: Duration = Duration::from_secs(2);
-/// The listening manager's directory, inside the staging directory.
-const SCRATCH: &str = "collecting";
 
 /// How long donors are waited for.
 #[derive(Debug, Clone)]
@@ -51,16 +44,12 @@ pub struct Patience {
     pub visit: BTreeSet<Address>,
 }
 
-/// The listening manager.
+/// A room that donors find.
 pub struct Listening {
-    /// Its parts.
-    pub service: Arc<Service>,
-    /// What donors said.
-    pub collecting: Arc<Collecting>,
-    /// Where it may keep what it is told; gone with it.
-    pub scratch: PathBuf,
+    /// What it heard.
+    pub room: Arc<Room>,
     stop: oneshot::Sender<()>,
-    serving: JoinHandle<Result<(), ManagerError>>,
+    serving: JoinHandle<()>,
     visiting: JoinHandle<()>,
     visits: mpsc::UnboundedReceiver<Visit>,
     /// Why the donors that were named are not reached.
@@ -81,31 +70,29 @@ impl Listening {
         patience: &Patience,
         env: Env,
     ) -> Result<Self, ManagerError> {
-        let scratch = staging.scratch(SCRATCH);
-        let state = StateDir::take(&scratch)?;
-        Ca::restore(&state.ca(), &staging.kit.ca_certificate, &staging.kit.ca_key)?;
-        kit::keep_key(&state, &staging.kit.recovery_key())?;
-        schema::create(&scratch.join(CATALOG), &staging.kit.pool)?;
-        drop(state);
-        let config = ManagerConfig {
-            listen: patience.listen.clone(),
-            advertise: ask.advertise.iter().map(ToString::to_string).collect(),
-            state: scratch.clone(),
-            pool_name: staging.kit.pool.clone(),
-            metadata_copies: 0,
-            ..ManagerConfig::default()
-        };
-        let manager = Manager::start_collecting(config, env).await?;
-        let (service, collecting) = manager.parts();
+        let unreachable =
+            |source| ManagerError::Listen { address: patience.listen.clone(), source };
+        let dir = staging.ca();
+        let ca = Ca::load(&dir)?;
+        let admit = tls(&ca, &dir)?;
+        let listener = env.net.listen(&patience.listen).await.map_err(unreachable)?;
+        let address = listener.local_addr().map_err(unreachable)?;
+        let advertise: Vec<String> = ask.advertise.iter().map(ToString::to_string).collect();
+        let mut addresses = Told::of(&*env.net, address, &advertise).await?.addresses;
+        if addresses.is_empty() {
+            addresses = from_this_machine(address).into();
+        }
+        let room = Arc::new(Room::new(env, ca, addresses));
         let (stop, stopped) = oneshot::channel::<()>();
-        let serving = tokio::spawn(manager.run(async {
+        let stopped = async {
             let _ = stopped.await; // a sender that is gone means stop, too
-        }));
+        };
+        let serving = tokio::spawn(serve::serve(Arc::clone(&room), listener, admit, stopped));
         let (tell, visits) = mpsc::unbounded_channel();
         let named = patience.visit.clone();
-        let visiting = tokio::spawn(visit_for_ever(Arc::clone(&service), named, tell));
+        let visiting = tokio::spawn(visit_for_ever(Arc::clone(&room), named, tell));
         let unreached = BTreeMap::new();
-        Ok(Self { service, collecting, scratch, stop, serving, visiting, visits, unreached })
+        Ok(Self { room, stop, serving, visiting, visits, unreached })
     }
 
     /// Waits until the donors asked for have said all, or nothing new was said for a while and
@@ -118,9 +105,9 @@ impl Listening {
         patience: &Patience,
         tell: &impl Fn(&str),
     ) -> Result<(), ManagerError> {
-        let mut waiting = Waiting::since(self.service.time.tick());
+        let mut waiting = Waiting::since(self.room.tick());
         loop {
-            let (progress, now) = (self.collecting.progress(), self.service.time.tick());
+            let (progress, now) = (self.room.collecting.progress(), self.room.tick());
             if progress.answered > waiting.known.answered {
                 tell(&format!("answered so far: {}", count(progress.answered as u64, "donor")));
             }
@@ -129,7 +116,7 @@ impl Listening {
             let nobody = !reached && !patience.visit.is_empty() && progress.answered == 0;
             let unknown = |why: &io::Error| why.kind() == io::ErrorKind::NotFound;
             let hopeless = nobody && self.unreached.values().all(unknown);
-            if hopeless || waiting.is_over(progress, self.is_owed(now), patience, now) {
+            if hopeless || waiting.is_over(progress, self.is_owed(), patience, now) {
                 return if nobody { Err(self.nobody_reached()) } else { Ok(()) };
             }
             tokio::time::sleep(LOOK_EVERY).await;
@@ -157,35 +144,31 @@ impl Listening {
     }
 
     /// Whether a donor is there that has not said all.
-    fn is_owed(&self, now: Tick) -> bool {
-        let live = self.service.pool().live_donors(now);
-        live.iter().any(|donor| !self.collecting.has_answered(*donor))
+    fn is_owed(&self) -> bool {
+        self.room.live().iter().any(|donor| !self.room.collecting.has_answered(*donor))
     }
 
     /// Stops; gives an epoch that no donor has heard a later one than.
-    pub async fn end(self) -> Result<Epoch, ManagerError> {
-        let epoch = self.service.epoch();
+    pub async fn end(self) -> Epoch {
         self.visiting.abort();
         let _ = self.visiting.await; // it ends by being stopped
-        drop((self.stop, self.service));
-        let ended = self.serving.await;
-        clear(&self.scratch)?;
-        ended.unwrap_or(Err(ManagerError::Closing))?;
-        Ok(epoch)
+        drop(self.stop);
+        let _ = self.serving.await; // what it heard is here, however it ended
+        self.room.epoch()
     }
 }
 
-/// Shows donors where to find this manager, until they have heard it; those that cannot be reached now
+/// Shows donors where to find this room, until they have heard it; those that cannot be reached now
 /// are visited again. `tell` hears how it went, where that changed.
 async fn visit_for_ever(
-    service: Arc<Service>,
+    room: Arc<Room>,
     donors: BTreeSet<Address>,
     tell: mpsc::UnboundedSender<Visit>,
 ) {
     let visit_one = async |at: &Address| {
         let mut before = None;
         loop {
-            let came = signpost::call_in(&service, at).await;
+            let came = room.call_in(at).await;
             let said = came.as_ref().err().map(ToString::to_string);
             if before.as_ref() != Some(&said) {
                 let _ = tell.send(Visit { at: at.clone(), came }); // nobody listens at the end

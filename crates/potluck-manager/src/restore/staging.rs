@@ -7,15 +7,15 @@
 //! Renaming the whole directory would be simpler; but a state directory may be a mount point, or the
 //! only one above which this user may not write.
 
-use super::{Restore, Restored, close};
-use crate::backup::authority::{self, Authority};
-use crate::backup::kit::{self, Kit};
-use crate::backup::{BY_HAND, Taken};
+use super::{Replayed, Restore, Restored, close};
+use crate::authority::{self, Authority};
 use crate::ca::Ca;
 use crate::catalog::{Error, members, restored, schema};
 use crate::error::ManagerError;
 use crate::init::{NewAdmin, make_admin};
+use crate::kit::{self, Kit};
 use crate::state_dir::{ADMIN, CA, CATALOG, KIT, LOCK, RESTORING, StateDir, names};
+use potluck_core::chunk::Digest;
 use potluck_core::ids::Epoch;
 use potluck_wire::addresses::Addresses;
 use potluck_wire::env::Env;
@@ -26,7 +26,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A lost manager started less often than this after its last checkpoint.
+/// A lost manager started less often than this after the last that is known of it.
 const STARTS_SINCE: u64 = 1000;
 
 /// What people call the admin that a restore makes.
@@ -82,14 +82,28 @@ impl Staging {
         self.state.root().join(name)
     }
 
-    /// Checks the catalog that was made, ends its former life, and makes a pool of the state
-    /// directory. The catalog's epoch becomes a later one than `above`, so that donors obey it. The
-    /// rest of `report` is found in the catalog.
+    /// The directory of the authority's files.
+    pub fn ca(&self) -> PathBuf {
+        self.state.ca()
+    }
+
+    /// Whose pool is restored.
+    pub fn authority(&self) -> Authority {
+        Authority::new(&self.kit.pool, &self.fingerprint())
+    }
+
+    /// The fingerprint of the pool's authority.
+    pub fn fingerprint(&self) -> Digest {
+        fingerprint(self.ca.certificate())
+    }
+
+    /// Checks the catalog that was made, and makes a pool of the state directory. The catalog's epoch
+    /// becomes a later one than `above`, so that donors obey it.
     pub fn finish(
         self,
         ask: &Restore,
         above: Epoch,
-        report: Restored,
+        log: Replayed,
     ) -> Result<Restored, ManagerError> {
         let path = self.catalog();
         let db = schema::open_whole(&path)?;
@@ -97,26 +111,12 @@ impl Staging {
             Error::Damaged(detail) => ManagerError::Damaged { path: path.clone(), detail },
             other => ManagerError::Catalog { path: path.clone(), detail: other.to_string() },
         };
-        self.check_pool(ask, &authority::of(&db).map_err(bad)?)?;
         let moved = Some(&ask.advertise).filter(|there| !there.is_empty());
         let addresses = moved.unwrap_or(&self.kit.addresses).clone();
-        let report = self.revive(&db, addresses, above, report).map_err(bad)?;
+        let report = self.revive(&db, addresses, above, log).map_err(bad)?;
         close(db).map_err(bad)?;
         self.put_in_place().map_err(StateDir::io(ask.state.clone()))?;
         Ok(report)
-    }
-
-    /// Donors would obey the kit's pool, and lose what the checkpoint's does not know (promise D5).
-    fn check_pool(&self, ask: &Restore, found: &Authority) -> Result<(), ManagerError> {
-        let ours = Authority::new(&self.kit.pool, &fingerprint(self.ca.certificate()));
-        if found.may_be(&ours) {
-            return Ok(());
-        }
-        Err(ManagerError::OtherPool {
-            kit: ask.kit.clone(),
-            kit_of: ours.to_string(),
-            checkpoint_of: found.to_string(),
-        })
     }
 
     fn revive(
@@ -124,26 +124,16 @@ impl Staging {
         db: &Connection,
         addresses: Addresses,
         above: Epoch,
-        report: Restored,
+        log: Replayed,
     ) -> Result<Restored, Error> {
-        let taken = Taken::of(db)?;
         let tx = db.unchecked_transaction()?;
-        let why = match taken {
-            None if report.journal.is_some() => "the catalog was rebuilt from its journal".into(),
-            Some(Taken { sequence, .. }) if sequence != BY_HAND => {
-                format!("the catalog was restored from checkpoint {sequence}")
-            }
-            _ => "the catalog was restored from a copy".into(),
-        };
-        restored::settle(&tx, &why)?;
+        restored::settle(&tx, "the catalog was restored from its log")?;
         end_former_admins(&tx)?;
         // How often the lost manager started since, nobody here knows; members go to the later one.
-        let beyond = Epoch(schema::epoch(&tx)?.0 + STARTS_SINCE);
-        schema::raise_epoch(&tx, above.max(beyond))?;
-        let pool = schema::pool_name(&tx)?;
-        authority::note(&tx, &fingerprint(self.ca.certificate()))?;
+        schema::raise_epoch(&tx, Epoch(above.0 + STARTS_SINCE))?;
+        authority::note(&tx, &self.fingerprint())?;
         let admin = NewAdmin {
-            pool: &pool,
+            pool: &self.kit.pool,
             name: NEW_ADMIN,
             manager: addresses.clone(),
             joined_wall_ms: Env::system().clock.wall(),
@@ -152,15 +142,14 @@ impl Staging {
         let content = restored::content(&tx)?;
         tx.commit()?;
         Ok(Restored {
-            pool,
+            pool: self.kit.pool.clone(),
             addresses,
             spaces: content.spaces,
             files: content.files,
             bytes: content.bytes,
             donors: content.donors,
-            checkpoint: taken.and_then(|taken| taken.number()),
-            taken_ms: taken.map(|taken| taken.wall_ms),
-            ..report
+            log,
+            unlisted: None,
         })
     }
 

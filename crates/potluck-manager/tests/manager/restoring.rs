@@ -1,42 +1,34 @@
-//! A manager that lost its directory comes back from its recovery kit and a checkpoint.
+//! A manager that lost its directory comes back from its recovery kit and the log in a file.
 
 use crate::lab::{Lab, chunk, eventually, write};
-use potluck_manager::{KIT, Restore, backup, restore_file};
+use potluck_manager::{KIT, Restore, Verdict, backup, restore_file};
 use potluck_wire::control::{Open, Remove, Status};
 use potluck_wire::error::ErrorKind;
 use potluck_wire::token::Role;
-use rusqlite::Connection;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The recovery kit and the newest checkpoint, kept somewhere else.
+/// The recovery kit and the newest backup, kept somewhere else, when it has all changes.
 async fn keep(lab: &Lab) -> (PathBuf, PathBuf) {
     let (state, away) = (lab.config.state.clone(), lab.config.state.with_extension("away"));
     fs::create_dir_all(&away).expect("a directory");
-    let newest = eventually("a checkpoint", async || {
+    let newest = eventually("a backup of all that", async || {
+        // A change is forgotten when every copy of the log has it.
+        let db = rusqlite::Connection::open(state.join("catalog.db")).ok()?;
+        let waiting = db.query_row("SELECT count(*) FROM changes", [], |row| row.get::<_, i64>(0));
+        (waiting == Ok(0)).then_some(())?;
         let taken = fs::read_dir(state.join("backups")).ok()?.flatten();
         taken
             .map(|entry| entry.path())
-            .filter(|path| path.extension().is_some_and(|kind| kind == "db"))
+            .filter(|path| path.extension().is_some_and(|kind| kind == "log"))
             .max()
     });
-    let (kit, checkpoint) = (away.join(KIT), away.join("checkpoint.db"));
-    fs::copy(newest.await, &checkpoint).expect("copied");
+    let (kit, copy) = (away.join(KIT), away.join("catalog.log"));
+    fs::copy(newest.await, &copy).expect("copied");
     fs::copy(state.join(KIT), &kit).expect("copied");
-    (kit, checkpoint)
-}
-
-/// What a checkpoint has, by name.
-fn files_in(checkpoint: &Path) -> Vec<String> {
-    let look = checkpoint.with_extension("looked-at");
-    fs::copy(checkpoint, &look).expect("copied");
-    let db = Connection::open(look).expect("a database");
-    let names = "SELECT name FROM entries WHERE version IS NOT NULL ORDER BY name";
-    let mut names = db.prepare(names).expect("entries");
-    let names = names.query_map([], |row| row.get(0)).expect("asked");
-    names.map(|name| name.expect("a name")).collect()
+    (kit, copy)
 }
 
 fn ask(lab: &Lab, kit: PathBuf) -> Restore {
@@ -48,29 +40,26 @@ async fn d4_a_manager_restored_from_a_file_serves_everybody_and_deletes_nothing(
     let mut lab = Lab::with(|config| config.backup_every = Duration::from_millis(200)).await;
     let ada = lab.join(Role::User, "ada").await;
     let mut donor = lab.donor("basement").await;
+    keep(&lab).await; // a base, to which the rest is added
     write(&lab.caller(&ada), "pot://lab/kept", 1, &donor).await;
     write(&lab.caller(&ada), "pot://lab/removed", 2, &donor).await;
     let remove = Remove { path: "pot://lab/removed".parse().expect("path"), recursive: false };
     lab.admin().call(&remove).await.expect("removed");
-    eventually("a checkpoint of all that", async || {
-        let (_, checkpoint) = keep(&lab).await;
-        (files_in(&checkpoint) == ["kept"]).then_some(())
-    })
-    .await;
+    let (kit, copy) = keep(&lab).await;
     let status = lab.admin().call(&Status {}).await.expect("status");
-    assert!(status.alarms.is_empty() && status.backup_file_seconds.is_some(), "{status:?}");
-    let (kit, checkpoint) = keep(&lab).await;
-    // Later than the checkpoint: the restored catalog does not know it, and its chunk must stay.
+    assert!(status.alarms.is_empty(), "{status:?}");
+    // Later than the backup: the restored catalog does not know it, and its chunk must stay.
     write(&lab.caller(&ada), "pot://lab/later", 2, &donor).await;
     let beat = donor.beat(donor.heartbeat(1)).await;
     donor.heard = (beat.epoch, beat.start);
     lab.stop().await;
     fs::remove_dir_all(&lab.config.state).expect("lost");
 
-    let restored = restore_file(&ask(&lab, kit.clone()), &checkpoint).expect("restored");
+    let restored = restore_file(&ask(&lab, kit.clone()), &copy).expect("restored");
     assert_eq!((restored.files, restored.spaces, restored.donors), (1, 1, 1));
-    assert!(restored.checkpoint.is_some() && restored.taken_ms.is_some());
-    let again = restore_file(&ask(&lab, kit), &checkpoint).expect_err("something is there now");
+    assert!(restored.log.segments > 1, "a base, and what changed since: {restored:?}");
+    assert_eq!(restored.verdict(), Verdict::Whole);
+    let again = restore_file(&ask(&lab, kit), &copy).expect_err("something is there now");
     assert_eq!(again.failure().kind, ErrorKind::Conflict);
 
     lab.start().await;
@@ -97,7 +86,7 @@ async fn d4_a_copy_taken_while_the_manager_runs_is_whole_and_a_damaged_one_is_re
         write(&user, &format!("pot://lab/{n}"), n, &donor).await;
     }
     let state = lab.config.state.clone();
-    let (kit, copy) = (state.with_extension("kit"), state.with_extension("db"));
+    let (kit, copy) = (state.with_extension("kit"), state.with_extension("log"));
     const TAKEN: i64 = 1_790_000_000_000;
     backup(&state, &copy, TAKEN).expect("copied");
     fs::copy(state.join(KIT), &kit).expect("copied");
@@ -105,7 +94,6 @@ async fn d4_a_copy_taken_while_the_manager_runs_is_whole_and_a_damaged_one_is_re
     fs::remove_dir_all(&state).expect("lost");
 
     let whole = fs::read(&copy).expect("read");
-    let middle = whole.len() / 2;
     let damaged = state.with_extension("damaged");
     let refuse = |bytes: &[u8], what: &str| {
         fs::write(&damaged, bytes).expect("written");
@@ -116,44 +104,38 @@ async fn d4_a_copy_taken_while_the_manager_runs_is_whole_and_a_damaged_one_is_re
     let nowhere = state.with_extension("nowhere");
     let refused = restore_file(&ask(&lab, kit.clone()), &nowhere).expect_err("no such file");
     assert_eq!(refused.failure().kind, ErrorKind::NotFound, "{refused}");
-    let mut bytes = whole.clone();
-    bytes[middle..middle + 4096].fill(0xA5);
-    refuse(&bytes, "a page");
-    for offset in (0..whole.len()).step_by(whole.len() / 20).chain([whole.len() - 1]) {
+    let heading = whole.iter().position(|byte| *byte == b'\n').expect("a heading");
+    for offset in (heading..whole.len()).step_by(whole.len() / 20).chain([0, whole.len() - 1]) {
         let mut bytes = whole.clone();
         bytes[offset] ^= 1;
         refuse(&bytes, &format!("a bit of byte {offset}"));
     }
-    // The checksum taken off: what remains is what a copy made by hand is.
-    let bare = &whole[..whole.len() - whole.len() % 512];
-    bytes = bare.to_vec();
-    bytes[middle..middle + 4096].fill(0xA5);
-    refuse(&bytes, "a page of a file without a checksum");
+    for len in [0, heading + 1, heading + 3, whole.len() / 2, whole.len() - 1] {
+        refuse(&whole[..len], &format!("cut to {len} bytes"));
+    }
 
-    let restored = restore_file(&ask(&lab, kit.clone()), &copy).expect("restored after a failure");
-    assert_eq!((restored.files, restored.no_checksum), (20, false));
-    assert_eq!((restored.checkpoint, restored.taken_ms), (None, Some(TAKEN)), "its own moment");
-    fs::write(&damaged, bare).expect("written");
-    let elsewhere = Restore { state: state.with_extension("bare"), ..ask(&lab, kit) };
-    let restored = restore_file(&elsewhere, &damaged).expect("restored without a checksum");
-    assert_eq!((restored.files, restored.no_checksum), (20, true));
+    // What follows a whole base and cannot be read is told, and the base is restored all the same.
+    fs::write(&damaged, [&whole[..], b"half a segment"].concat()).expect("written");
+    let elsewhere = Restore { state: state.with_extension("torn"), ..ask(&lab, kit.clone()) };
+    let restored = restore_file(&elsewhere, &damaged).expect("restored after a failure");
+    assert_eq!((restored.files, restored.log.unread_bytes), (20, 14));
+    assert_eq!(restored.verdict(), Verdict::Incomplete);
+
+    let restored = restore_file(&ask(&lab, kit), &copy).expect("restored after a failure");
+    assert_eq!((restored.files, restored.log.until_ms), (20, Some(TAKEN)), "its own moment");
+    assert_eq!(restored.verdict(), Verdict::Whole);
     lab.start().await;
     lab.admin().call(&Status {}).await.expect("serves");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_copy_made_by_hand_is_restored_with_what_lies_beside_it_also_after_an_interruption() {
+async fn a_backup_is_restored_where_a_restore_was_interrupted_and_numbers_are_not_given_again() {
     let mut lab = Lab::new().await;
     let (user, donor) = (lab.user().await, lab.donor("basement").await);
     write(&user, "pot://lab/a", 1, &donor).await;
     let state = lab.config.state.clone();
-    let (kit, copy) = (state.with_extension("kit"), state.with_extension("db"));
-    // The last changes are in the write-ahead log only.
-    let beside = |path: &PathBuf| PathBuf::from(format!("{}-wal", path.display()));
-    let catalog = state.join("catalog.db");
-    assert!(fs::metadata(beside(&catalog)).expect("a log").len() > 0);
-    fs::copy(&catalog, &copy).expect("copied");
-    fs::copy(beside(&catalog), beside(&copy)).expect("copied");
+    let (kit, copy) = (state.with_extension("kit"), state.with_extension("log"));
+    backup(&state, &copy, 7).expect("written");
     fs::copy(state.join(KIT), &kit).expect("copied");
     lab.stop().await;
     fs::remove_dir_all(&state).expect("lost");
@@ -165,20 +147,15 @@ async fn a_copy_made_by_hand_is_restored_with_what_lies_beside_it_also_after_an_
     for left in ["recovery.kit", "restoring/catalog.part", "restoring/catalog.part-wal"] {
         fs::write(state.join(left), "half").expect("written");
     }
-    let restored = restore_file(&ask(&lab, kit.clone()), &copy).expect("restored");
-    assert_eq!((restored.files, restored.no_checksum), (1, true));
+    let restored = restore_file(&ask(&lab, kit), &copy).expect("restored");
+    assert_eq!(restored.files, 1);
     assert!(!state.join("restoring").exists());
-    // Who joined after the copy was taken keeps a number that nobody else gets.
+    let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o777;
+    assert_eq!(mode(&state.join("catalog.db")), 0o600, "it holds the keys of sealed spaces");
+    // Who joined after the backup was written keeps a number that nobody else gets.
     lab.start().await;
     let next = lab.join(Role::User, "later").await.about.member.0;
     assert!(next > donor.id.0 + 500, "{next}");
-    lab.stop().await;
-
-    let elsewhere = Restore { state: state.with_extension("new"), ..ask(&lab, kit) };
-    restore_file(&elsewhere, &copy).expect("restored");
-    let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o777;
-    assert_eq!(mode(&elsewhere.state), 0o700, "it holds the keys of sealed spaces");
-    assert_eq!(mode(&elsewhere.state.join("catalog.db")), 0o600);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -192,7 +169,7 @@ async fn the_catalog_and_what_is_beside_it_are_their_owners_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_kit_and_a_checkpoint_of_different_pools_are_refused() {
+async fn a_kit_and_a_backup_of_different_pools_are_refused() {
     let (alpha, beta) = (Lab::new().await, Lab::new().await);
     let copy = beta.config.state.with_extension("db");
     backup(&beta.config.state, &copy, 7).expect("copied");
@@ -203,7 +180,7 @@ async fn a_kit_and_a_checkpoint_of_different_pools_are_refused() {
     assert_eq!(refused.failure().kind, ErrorKind::Usage, "{refused}");
     assert!(refused.to_string().contains("(authority "), "{refused}");
     assert!(!state.join("catalog.db").exists());
-    let no_kit = restore_file(&ask(copy.clone()), &copy).expect_err("a catalog is no kit");
+    let no_kit = restore_file(&ask(copy.clone()), &copy).expect_err("a backup is no kit");
     assert!(!format!("{:?}", no_kit.failure()).contains("has space"), "{no_kit}");
     restore_file(&ask(kit(&beta)), &copy).expect("its own kit, after a mistake");
 }

@@ -296,10 +296,10 @@ impl Findings {
         });
     }
 
-    /// A file of users, or one of the pool's own at `path`.
-    pub fn add_any(&mut self, version: &Version, kind: ChunkKind, path: &str, layout: &Layout) {
+    /// A file of users, or one of the pool's own.
+    pub fn add_any(&mut self, version: &Version, kind: ChunkKind, layout: &Layout) {
         if self.own {
-            self.add_own(version, kind, path, layout);
+            self.add_own(version, kind, layout);
         } else {
             self.add(version, kind, layout);
         }

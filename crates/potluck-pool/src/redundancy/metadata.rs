@@ -27,8 +27,8 @@ pub struct Metadata {
     /// Versions that get another number of copies from now on: fewer, because nobody can hold more,
     /// or more, because they are there.
     pub adapted: Vec<(VersionId, u32)>,
-    /// Files of which something has no copy anywhere, by their path in the space.
-    pub lost: Vec<String>,
+    /// Files of which something has no copy anywhere, or whose records are damaged.
+    pub lost: u64,
     /// Files that no donor can hold, because those that do leave.
     pub homeless: u64,
 }
@@ -93,8 +93,8 @@ pub fn judge_own_file(version: &Version, layout: &Layout, standings: &Standings)
 }
 
 impl Findings {
-    /// A file of the pool's own metadata, at `path` in its space.
-    pub fn add_own(&mut self, version: &Version, kind: ChunkKind, path: &str, layout: &Layout) {
+    /// A file of the pool's own metadata.
+    pub fn add_own(&mut self, version: &Version, kind: ChunkKind, layout: &Layout) {
         let mut copies = copies(layout, &self.standings);
         let able = Able::of(layout, &self.standings, &copies);
         let wanted = self.metadata.health.asked.min(able.donors).max(1);
@@ -135,16 +135,14 @@ impl Findings {
         found.health.unreadable += u64::from(file.health.unreadable > 0);
         found.health.incomplete += u64::from(file.is_incomplete());
         found.homeless += u64::from(able.donors == 0);
-        if file.lost && found.lost.len() < MAX_NOTED {
-            found.lost.push(path.into());
-        }
+        found.lost += u64::from(file.lost);
     }
 
     /// A file of the pool's own metadata whose records in the catalog are damaged.
-    pub fn add_own_damaged(&mut self, path: &str) {
+    pub fn add_own_damaged(&mut self) {
         self.metadata.health.files += 1;
         self.metadata.health.unreadable += 1;
-        self.metadata.lost.push(path.into());
+        self.metadata.lost += 1;
     }
 }
 
@@ -198,7 +196,7 @@ mod tests {
         let mut findings = Findings::new(pool.standings(at(now)));
         findings.metadata.health.asked = 3;
         findings.own = true;
-        findings.add_own(&version, ChunkKind::Journal, "journal/1", &layout);
+        findings.add_own(&version, ChunkKind::Log, &layout);
         findings
     }
 
@@ -268,7 +266,7 @@ mod tests {
         let found = look(&pool, 1.0, 1, &[1]);
         assert_eq!((found.metadata.homeless, found.queue.len(), found.sourceless), (1, 0, 0));
         assert!(found.moving.is_empty(), "nothing of users waits");
-        assert!(found.metadata.lost.is_empty());
-        assert_eq!(look(&pool, 1.0, 1, &[]).metadata.lost, ["journal/1"]);
+        assert!(found.metadata.lost == 0);
+        assert_eq!(look(&pool, 1.0, 1, &[]).metadata.lost, 1);
     }
 }

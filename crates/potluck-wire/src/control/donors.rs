@@ -206,10 +206,8 @@ pub enum TaskOutcome {
     },
     /// Chunks of other kinds than data that are here.
     Described {
-        /// Parts of the journal.
-        journal: Packed<Holding>,
-        /// Heads of checkpoints.
-        checkpoints: Packed<Holding>,
+        /// Segments of the metadata log.
+        segments: Packed<Holding>,
     },
     /// Not done.
     Failed {

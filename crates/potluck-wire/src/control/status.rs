@@ -57,19 +57,19 @@ pub struct PoolStatus {
     /// Why nothing is reclaimed, if so: the catalog was restored, and a newer one may know more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gc_held: Option<String>,
-    /// Seconds since the catalog was last checkpointed to a file, and into the pool.
+    /// Seconds since the copy of the metadata log in a file was last known to have all changes.
     #[serde(default)]
     pub backup_file_seconds: Option<u64>,
-    /// See above.
+    /// Seconds since the copy of the metadata log on donors was last known to have all changes.
     #[serde(default)]
     pub backup_pool_seconds: Option<u64>,
     /// The pool's own metadata on donors, as of the last survey; `None` where none is to be there, or
     /// before the first survey.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<MetadataHealth>,
-    /// Changes that are not in the journal on donors yet; `None` where none is kept.
+    /// Changes that are not in the metadata log on donors yet; `None` where none is kept.
     #[serde(default)]
-    pub journal_waiting: Option<u64>,
+    pub log_waiting: Option<u64>,
     /// What somebody should look at, most urgent first.
     #[serde(default)]
     pub alarms: Vec<Alarm>,
@@ -233,7 +233,7 @@ impl SpaceHealth {
     }
 }
 
-/// How safe the pool's own metadata is: the checkpoints and the journal of its catalog, from which a
+/// How safe the pool's own metadata is: the log of its catalog on donors, from which a
 /// lost manager is brought back.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]

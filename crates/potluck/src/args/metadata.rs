@@ -10,19 +10,13 @@ use std::time::Duration;
 
 #[derive(Debug, Subcommand)]
 pub enum ManagerAction {
-    /// Bring a lost manager back, in a new directory, from its recovery kit and a checkpoint
+    /// Bring a lost manager back, in a new directory, from its recovery kit and its log
     #[command(
-        after_help = "Example:\n  potluck manager restore --kit recovery.kit --from pool --donor bob --donor carol\n  potluck manager restore --kit recovery.kit --from catalog-000000000042.db --state /srv/potluck\n  potluck manager --state /srv/potluck\n\nOn a machine that has the lost manager's address donors come by themselves; elsewhere name them."
+        after_help = "Example:\n  potluck manager restore --kit recovery.kit --from pool --donor bob --donor carol\n  potluck manager restore --kit recovery.kit --from catalog-000000000042.log --state /srv/potluck\n  potluck manager --state /srv/potluck\n\nOn a machine that has the lost manager's address donors come by themselves; elsewhere name them."
     )]
     Restore(ManagerRestore),
-    /// Rebuild a lost manager, in a new directory, from its recovery kit and the journal that its donors
-    /// have: when no checkpoint is left
-    #[command(
-        after_help = "Example:\n  potluck manager rebuild --kit recovery.kit --donor bob --donor carol\n  potluck manager\n\nOn a machine that has the lost manager's address donors come by themselves; elsewhere name them."
-    )]
-    Rebuild(ManagerRebuild),
-    /// Copy the catalog to a file now, also while the manager runs
-    #[command(after_help = "Example:\n  potluck manager backup /mnt/usb/catalog.db")]
+    /// Back the catalog up to a file now, sealed, also while the manager runs
+    #[command(after_help = "Example:\n  potluck manager backup /mnt/usb/catalog.log")]
     Backup(ManagerBackup),
 }
 
@@ -31,21 +25,10 @@ pub struct ManagerRestore {
     /// The recovery kit that was kept elsewhere
     #[arg(long, value_name = "FILE")]
     pub kit: PathBuf,
-    /// The checkpoint: a file from the backups directory or of `potluck manager backup`, or `pool` for
-    /// the newest that donors have
+    /// The log: a file from the backups directory or of `potluck manager backup`, or `pool` for the one
+    /// that donors keep
     #[arg(long, value_name = "FILE|pool")]
     pub from: PathBuf,
-    #[command(flatten)]
-    pub asking: Asking,
-    #[command(flatten)]
-    pub place: NewPlace,
-}
-
-#[derive(Debug, clap::Args)]
-pub struct ManagerRebuild {
-    /// The recovery kit that was kept elsewhere
-    #[arg(long, value_name = "FILE")]
-    pub kit: PathBuf,
     #[command(flatten)]
     pub asking: Asking,
     #[command(flatten)]
@@ -116,7 +99,7 @@ pub enum GcUnknown {
     /// Give them up, so that their space comes back
     ///
     /// Files that the catalog knows, and uploads under way, keep all they need. Given up is what a lost
-    /// catalog knew alone: files of the time after the checkpoint, its checkpoints and its journal. After
+    /// catalog knew alone: files of the time after the backup, and its metadata log. After
     /// this no `potluck manager restore` brings that back.
     #[command(
         after_help = "Example:\n  potluck gc unknown reclaim -n\n  potluck gc unknown reclaim"

@@ -25,9 +25,6 @@ pub async fn run(
         Some(ManagerAction::Restore(args)) => {
             return restore::restore(args, settings, output).await;
         }
-        Some(ManagerAction::Rebuild(args)) => {
-            return restore::rebuild(args, settings, output).await;
-        }
         Some(ManagerAction::Backup(args)) => return restore::backup(args, settings, output).await,
         None => {}
     }

@@ -164,19 +164,16 @@ fn own_metadata(metadata: &MetadataHealth) -> String {
     }
 }
 
-/// How old the copies of the catalog are, and whether its journal is complete.
+/// Since when the copies of the catalog have all changes, and how many wait for donors.
 fn backups(status: &PoolStatus) -> Option<String> {
     let age = |place: &str, seconds: Option<u64>| {
-        seconds.map(|seconds| format!("{place} {} ago", duration(seconds)))
+        seconds.map(|seconds| format!("{place} as of {} ago", duration(seconds)))
     };
-    let journal = status.journal_waiting.map(|waiting| match waiting {
-        0 => "journal on donors complete".to_owned(),
-        waiting => format!("{} not in the journal on donors yet", count(waiting, "change")),
-    });
+    let waiting = status.log_waiting.filter(|waiting| *waiting > 0);
     let ages = [
-        age("into the pool", status.backup_pool_seconds),
-        age("to a file", status.backup_file_seconds),
-        journal,
+        age("on donors", status.backup_pool_seconds),
+        age("in a file", status.backup_file_seconds),
+        waiting.map(|waiting| format!("{} not on donors yet", count(waiting, "change"))),
     ];
     let ages: Vec<_> = ages.into_iter().flatten().collect();
     (!ages.is_empty()).then(|| ages.join(", "))

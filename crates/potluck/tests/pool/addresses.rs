@@ -285,15 +285,15 @@ fn a_manager_restored_on_another_machine_finds_its_donors() {
     lend(bench, &invite(head, "donor"));
     wait_for_live_donors(head, 2);
     heard_where_the_manager_is(bench);
-    head.sh("potluck manager backup catalog.db").ok();
+    head.sh("potluck manager backup catalog.log").ok();
     let kit = "/home/lab/.local/state/potluck/manager/recovery.kit";
-    for (from, to) in [(kit, "/home/lab/kit"), ("/home/lab/catalog.db", "/home/lab/catalog.db")] {
+    for (from, to) in [(kit, "/home/lab/kit"), ("/home/lab/catalog.log", "/home/lab/catalog.log")] {
         std::fs::copy(head.path(from), spare.path(to)).expect("carried over");
     }
     head.kill_all();
     head.unplug();
 
-    spare.sh("potluck manager restore --kit kit --from catalog.db --state pool").ok();
+    spare.sh("potluck manager restore --kit kit --from catalog.log --state pool").ok();
     spare.start("potluck manager --state pool", "manager at");
     let status = || spare.sh("potluck --json --pool pool/admin status").ok().json();
     wait_until("the donor to follow", PATIENCE, || {

@@ -21,7 +21,6 @@ const DAEMONS: &[(&str, &str)] = &[
 /// Commands that begin like a daemon's, and end.
 const NO_DAEMONS: &[&str] = &[
     "potluck manager restore",
-    "potluck manager rebuild",
     "potluck manager backup",
     "potluck lend --add",
     "potluck lend --remove",

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 const OPTIONS: [&str; 4] = ["--backup-every", "300ms", "--metadata-copies", "2"];
 
 #[test]
-fn k08_a_lost_manager_comes_back_from_its_kit_and_a_checkpoints_file() {
+fn k08_a_lost_manager_comes_back_from_its_kit_and_a_backup() {
     let mut lab = Lab::with_options(3, &OPTIONS);
     lab.cli.ok(&["space", "create", "lab", "--copies", "2"]);
     let contents: Vec<Vec<u8>> = (0..4).map(|n| bytes(n, 300_000 * (n as usize + 1))).collect();
@@ -21,12 +21,12 @@ fn k08_a_lost_manager_comes_back_from_its_kit_and_a_checkpoints_file() {
         fs::write(&file, content).expect("written");
         lab.cli.ok(&["cp", arg(&file), &format!("pot://lab/file-{n}")]);
     }
-    let (kit, checkpoint) = (lab.dir().join("kit"), lab.dir().join("checkpoint.db"));
+    let (kit, backup) = (lab.dir().join("kit"), lab.dir().join("catalog.log"));
     fs::copy(lab.manager_dir().join("recovery.kit"), &kit).expect("a kit");
     let state = lab.manager_dir();
-    lab.cli.ok(&["manager", "backup", arg(&checkpoint), "--state", arg(&state)]);
+    lab.cli.ok(&["manager", "backup", arg(&backup), "--state", arg(&state)]);
     let later = lab.dir().join("later");
-    fs::write(&later, b"later than the checkpoint ".repeat(10_000)).expect("written");
+    fs::write(&later, b"later than the backup ".repeat(10_000)).expect("written");
     lab.cli.ok(&["cp", arg(&later), "pot://lab/later"]);
     let before = lab.chunk_files();
 
@@ -38,7 +38,7 @@ fn k08_a_lost_manager_comes_back_from_its_kit_and_a_checkpoints_file() {
         "--kit",
         arg(&kit),
         "--from",
-        arg(&checkpoint),
+        arg(&backup),
         "--state",
         arg(&state),
     ]);
@@ -59,79 +59,33 @@ fn k08_a_lost_manager_comes_back_from_its_kit_and_a_checkpoints_file() {
 }
 
 #[test]
-fn k08_checkpoints_lie_in_the_pool_unseen_and_old_ones_are_reclaimed() {
-    let lab = Lab::with_options(2, &[&OPTIONS[..], &["--gc-grace", "1s"]].concat());
-    let spaces = |lab: &Lab| lab.cli.ok(&["space", "ls"]).text();
-    for round in 0..4 {
-        let newest = || files_of(&lab.manager_dir().join("backups")).into_iter().max();
-        let before = newest();
-        lab.cli.ok(&["space", "create", &format!("lab-{round}")]);
-        wait_until("a checkpoint to a file and into the pool", PATIENCE, || {
-            let status = lab.cli.status();
-            assert_eq!(status["alarms"].as_array().map(Vec::len), Some(0), "{status}");
-            newest() > before && status["backup_pool_seconds"].is_u64()
-        });
-    }
-    assert!(!spaces(&lab).contains(".potluck"));
+fn k08_the_log_lies_in_the_pool_unseen_and_in_the_managers_own_file() {
+    let lab = Lab::with_options(2, &OPTIONS);
+    wait_logged(&lab);
+    let lengths = |lab: &Lab| -> Vec<u64> {
+        let files = files_of(&lab.manager_dir().join("backups")).into_iter();
+        let logs = files.filter(|path| path.extension().is_some_and(|kind| kind == "log"));
+        logs.map(|path| fs::metadata(path).expect("there").len()).collect()
+    };
+    wait_until("a backup", PATIENCE, || !lengths(&lab).is_empty());
+    let before = lengths(&lab);
+    lab.cli.ok(&["space", "create", "lab"]);
+    wait_until("the change to be in the file", PATIENCE, || {
+        let status = lab.cli.status();
+        assert_eq!(status["alarms"].as_array().map(Vec::len), Some(0), "{status}");
+        lengths(&lab) > before
+    });
+    wait_logged(&lab);
+    assert_eq!(lengths(&lab).len(), 1, "added to, not written anew");
+    assert!(!lab.cli.ok(&["space", "ls"]).text().contains(".potluck"));
     assert!(!lab.cli.ok(&["ls"]).text().contains(".potluck"));
     assert_eq!(lab.cli.status()["files"], 0);
     lab.cli.run(&["ls", "pot://.potluck"]).exits(2);
-    // Two checkpoints of a head and one piece each, two copies of everything, and what is on its way
-    // out.
-    wait_until("old checkpoints to be reclaimed", PATIENCE, || {
-        let status = lab.cli.status();
-        let others = lab.chunk_files() - kinds(&lab, JOURNAL).len();
-        status["condemned_chunks"] == 0 && others == 8
-    });
+    assert_eq!(kinds(&lab, LOG).len(), lab.chunk_files(), "nothing but the log");
 }
 
 #[test]
 fn k08_a_lost_manager_comes_back_from_its_donors_and_its_kit_alone() {
-    let mut lab = Lab::with_options(3, &OPTIONS);
-    lab.cli.ok(&["space", "create", "lab", "--copies", "2"]);
-    let content = bytes(7, 900_000);
-    let file = lab.dir().join("file");
-    fs::write(&file, &content).expect("written");
-    lab.cli.ok(&["cp", arg(&file), "pot://lab/file"]);
-    let kit = lab.dir().join("kit");
-    fs::copy(lab.manager_dir().join("recovery.kit"), &kit).expect("a kit");
-    // Two changes, each followed by a checkpoint into the pool: the last has the file for certain.
-    for name in ["marker-1", "marker-2"] {
-        let newest = || files_of(&lab.manager_dir().join("backups")).into_iter().max();
-        let before = newest();
-        lab.cli.ok(&["space", "create", name]);
-        wait_until("a checkpoint", PATIENCE, || {
-            newest() > before && lab.cli.status()["backup_pool_seconds"].is_u64()
-        });
-    }
-    lab.kill_manager();
-    fs::remove_dir_all(lab.manager_dir()).expect("lost");
-
-    let (state, address) = (lab.manager_dir(), lab.address().to_owned());
-    let alone = lab.cli.at_home(&lab.dir().join("home"));
-    let told = alone.json(&[
-        "manager",
-        "restore",
-        "--kit",
-        arg(&kit),
-        "--from",
-        "pool",
-        "--state",
-        arg(&state),
-        "--listen",
-        &address,
-        "--donors",
-        "3",
-    ]);
-    assert_eq!((told["files"].as_u64(), told["donors"].as_u64()), (Some(1), Some(3)), "{told}");
-    lab.start_manager();
-    lab.wait_live();
-    assert_eq!(lab.cli.cat("pot://lab/file"), content);
-    assert!(lab.cli.json(&["gc", "status"])["held"].is_string());
-}
-
-#[test]
-fn k08_a_lost_manager_is_rebuilt_from_its_donors_when_every_checkpoint_is_lost_too() {
     let mut lab = Lab::with_options(5, &OPTIONS);
     let names: BTreeSet<String> = lab.cli.live_donors().into_iter().collect();
     lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
@@ -159,13 +113,11 @@ fn k08_a_lost_manager_is_rebuilt_from_its_donors_when_every_checkpoint_is_lost_t
     contents.insert("pot://lab/moved/to-move".into(), moved);
     let kit = lab.dir().join("kit");
     fs::copy(lab.manager_dir().join("recovery.kit"), &kit).expect("a kit");
-    wait_journalled(&lab);
-    wait_until("a checkpoint into the pool", PATIENCE, || kinds(&lab, CHECKPOINT).len() > 1);
+    wait_logged(&lab);
 
-    let told = lose_and_rebuild(&mut lab, &kit);
+    let told = lose_and_restore(&mut lab, &kit);
     assert_eq!((told["files"].as_u64(), told["donors"].as_u64()), (Some(5), Some(5)), "{told}");
-    assert_eq!((&told["journal"]["missing"], &told["unlisted"]["files"]), (&0.into(), &0.into()));
-    assert!(told["checkpoint"].is_null(), "{told}");
+    assert_eq!((&told["log"]["missing"], &told["unlisted"]["files"]), (&0.into(), &0.into()));
     for (at, content) in &contents {
         assert_same(&cat_when_there(&lab, at), content, at);
     }
@@ -175,25 +127,25 @@ fn k08_a_lost_manager_is_rebuilt_from_its_donors_when_every_checkpoint_is_lost_t
     assert!(lab.cli.json(&["gc", "status"])["held"].is_string());
     assert_eq!(lab.cli.live_donors().into_iter().collect::<BTreeSet<_>>(), names);
 
-    // The pool goes on: what is written now is in the journal of the new life, which counts more
+    // The pool goes on: what is written now is in the log of the new life, which counts more
     // than what the donors still have of the old one's.
     let (source, content) = file(lab.dir(), "source", 77, 300_000);
     lab.cli.ok(&["cp", arg(&source), "pot://lab/after"]);
     lab.cli.ok(&["rm", "pot://lab/small"]);
-    wait_journalled(&lab);
-    let told = lose_and_rebuild(&mut lab, &kit);
-    assert_eq!((&told["files"], &told["journal"]["missing"]), (&5.into(), &0.into()), "{told}");
+    wait_logged(&lab);
+    let told = lose_and_restore(&mut lab, &kit);
+    assert_eq!((&told["files"], &told["log"]["missing"]), (&5.into(), &0.into()), "{told}");
     assert_same(&cat_when_there(&lab, "pot://lab/after"), &content, "a file of the new life");
     lab.cli.fails(3, &["stat", "pot://lab/small"]);
 }
 
 #[test]
-fn k08_a_new_generation_of_the_journal_takes_the_place_of_the_old_one() {
+fn k08_a_new_generation_of_the_log_takes_the_place_of_the_old_one() {
     let mut lab = Lab::with_options(2, &[&OPTIONS[..], &["--gc-grace", "1s"]].concat());
     lab.cli.ok(&["space", "create", "lab"]);
-    wait_journalled(&lab);
+    wait_logged(&lab);
     let first = *segments(&lab).first().expect("a segment");
-    // Inside the catalog, so that each is a line of the journal and no chunk.
+    // Inside the catalog, so that each is a record of the log and no chunk.
     let tree = lab.dir().join("tree");
     fs::create_dir(&tree).expect("a directory");
     for n in 0..21_000 {
@@ -205,66 +157,24 @@ fn k08_a_new_generation_of_the_journal_takes_the_place_of_the_old_one() {
         !there.is_empty() && !there.contains(&first)
     });
     lab.cli.ok(&["mv", "pot://lab/tree", "pot://lab/moved"]);
-    wait_journalled(&lab);
+    wait_logged(&lab);
     let kit = lab.dir().join("kit");
     fs::copy(lab.manager_dir().join("recovery.kit"), &kit).expect("a kit");
-    let told = lose_and_rebuild(&mut lab, &kit);
-    assert_eq!(
-        (&told["files"], &told["journal"]["missing"]),
-        (&21_000.into(), &0.into()),
-        "{told}"
-    );
+    let told = lose_and_restore(&mut lab, &kit);
+    assert_eq!((&told["files"], &told["log"]["missing"]), (&21_000.into(), &0.into()), "{told}");
     assert_eq!(lab.cli.cat("pot://lab/moved/20999"), b"20999");
 }
 
-#[test]
-fn k08_what_was_written_after_the_last_checkpoint_comes_back_from_the_journal() {
-    let mut lab = Lab::with_options(3, &["--backup-every", "1s", "--metadata-copies", "1"]);
-    lab.cli.ok(&["space", "create", "lab", "--copies", "2"]);
-    // Also the first one, taken before most of the journal was there, can be gone on from.
-    wait_until("a checkpoint", PATIENCE, || !kinds(&lab, CHECKPOINT).is_empty());
-    let kit = lab.dir().join("kit");
-    fs::copy(lab.manager_dir().join("recovery.kit"), &kit).expect("a kit");
-    let heads = kinds(&lab, CHECKPOINT);
-    let (source, content) = file(lab.dir(), "source", 5, 300_000);
-    lab.cli.ok(&["cp", arg(&source), "pot://lab/late"]);
-    lab.cli.ok(&["cp", "pot://lab/late", "pot://lab/copied/inside"]);
-    lab.cli.ok(&["rm", "pot://lab/late"]);
-    wait_journalled(&lab);
-    lab.kill_manager();
-    // Checkpoints that were taken meanwhile are lost.
-    for head in kinds(&lab, CHECKPOINT) {
-        if !heads.contains(&head) {
-            fs::remove_file(head).expect("lost");
-        }
-    }
-    fs::remove_dir_all(lab.manager_dir()).expect("lost");
-    let (state, address) = (lab.manager_dir(), lab.address().to_owned());
-    let ask = ["--kit", arg(&kit), "--from", "pool", "--state", arg(&state)];
-    let listen = ["--listen", &address, "--donors", "3"];
-    let alone = lab.cli.at_home(&lab.dir().join("home"));
-    let told = alone.json(&[&["manager", "restore"], &ask[..], &listen].concat());
-    assert_eq!(told["files"], 1, "{told}");
-    assert!(told["checkpoint"].is_u64() && told["journal"]["segments"].as_u64() > Some(0));
-    lab.start_manager();
-    lab.wait_live();
-    assert_same(&cat_when_there(&lab, "pot://lab/copied/inside"), &content, "the file");
-    lab.cli.fails(3, &["stat", "pot://lab/late"]);
-}
-
-/// Takes the manager's machine away with every checkpoint that donors have, rebuilds it from the
-/// kit, and starts it; gives the report.
-fn lose_and_rebuild(lab: &mut Lab, kit: &Path) -> Value {
+/// Takes the manager's machine away, restores it from the kit and what donors have, and starts it; gives
+/// the report.
+fn lose_and_restore(lab: &mut Lab, kit: &Path) -> Value {
     lab.kill_manager();
     fs::remove_dir_all(lab.manager_dir()).expect("lost");
-    for head in kinds(lab, CHECKPOINT) {
-        fs::remove_file(head).expect("lost");
-    }
     let (state, address) = (lab.manager_dir(), lab.address().to_owned());
     let donors = lab.donor_names().len().to_string();
-    let ask = ["--kit", arg(kit), "--state", arg(&state), "--listen", &address];
+    let ask = ["--kit", arg(kit), "--from", "pool", "--state", arg(&state), "--listen", &address];
     let alone = lab.cli.at_home(&lab.dir().join("home"));
-    let told = alone.json(&[&["manager", "rebuild"], &ask[..], &["--donors", &donors]].concat());
+    let told = alone.json(&[&["manager", "restore"], &ask[..], &["--donors", &donors]].concat());
     lab.start_manager();
     lab.wait_live();
     told
@@ -276,15 +186,14 @@ fn cat_when_there(lab: &Lab, at: &str) -> Vec<u8> {
     lab.cli.cat(at)
 }
 
-/// Numbers of the journal's segments on donors, as they can be read from outside.
+/// Numbers of the log's segments on donors, as they can be read from outside.
 fn segments(lab: &Lab) -> BTreeSet<u64> {
-    let segments = kinds(lab, JOURNAL).into_iter().filter_map(|path| fs::read(path).ok());
+    let segments = kinds(lab, LOG).into_iter().filter_map(|path| fs::read(path).ok());
     segments.map(|bytes| u64::from_le_bytes(bytes[16..24].try_into().expect("8 bytes"))).collect()
 }
 
-/// Kinds of chunks, as their files' trailers say (see the donor's store).
-const JOURNAL: u8 = 1;
-const CHECKPOINT: u8 = 2;
+/// The kind of chunks of the log, as their files' trailers say (see the donor's store).
+const LOG: u8 = 1;
 
 /// Chunk files of a kind on all donors.
 fn kinds(lab: &Lab, kind: u8) -> Vec<PathBuf> {
@@ -297,10 +206,8 @@ fn kinds(lab: &Lab, kind: u8) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Waits until the journal on the donors has all changes.
+/// Waits until the log on the donors has all changes.
 #[track_caller]
-fn wait_journalled(lab: &Lab) {
-    wait_until("all changes to be in the journal", PATIENCE, || {
-        lab.cli.status()["journal_waiting"] == 0
-    });
+fn wait_logged(lab: &Lab) {
+    wait_until("all changes to be in the log", PATIENCE, || lab.cli.status()["log_waiting"] == 0);
 }

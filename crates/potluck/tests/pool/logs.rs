@@ -77,7 +77,7 @@ fn the_log_tells_of_a_donors_death_its_repair_and_its_return_once_each() {
 fn a_manager_that_is_away_fills_no_donors_log_and_a_broken_backup_no_managers() {
     let mut lab = Lab::with_options(1, &["--backup-every", "200ms"]);
     let backups = lab.manager_dir().join("backups");
-    wait_until("a checkpoint", PATIENCE, || backups.is_dir());
+    wait_until("a backup", PATIENCE, || backups.is_dir());
     fs::rename(&backups, backups.with_extension("away")).expect("moved");
     fs::write(&backups, "no directory").expect("a file in its place");
     let change = |lab: &Lab, from: u32| {
@@ -90,7 +90,7 @@ fn a_manager_that_is_away_fills_no_donors_log_and_a_broken_backup_no_managers() 
     fs::remove_file(&backups).expect("removed");
     change(&lab, 8);
     wait_until("the log to say that it is over", PATIENCE, || {
-        count(&logged(&lab, "manager"), &["is checkpointed again"]) > 0
+        count(&logged(&lab, "manager"), &["is backed up to a file again"]) > 0
     });
     lab.kill_manager();
     super::waiting::pause(Duration::from_secs(8));
@@ -107,7 +107,7 @@ fn a_manager_that_is_away_fills_no_donors_log_and_a_broken_backup_no_managers() 
         }
     }
     let lines = logged(&lab, "manager");
-    assert_eq!(count(&lines, &["the catalog is not checkpointed"]), 1, "{lines:#?}");
+    assert_eq!(count(&lines, &["the catalog is not backed up to a file"]), 1, "{lines:#?}");
     assert_eq!(count(&logged(&lab, "donor-1"), &["answers again"]), 1);
 }
 

@@ -24,9 +24,9 @@ fn wait_copies(lab: &Lab, copies: Option<u64>) {
         let there = found["copies"].as_u64() == copies && (found["files"] == 0) == copies.is_none();
         let whole = found["incomplete"] == 0 && found["unreadable"] == 0;
         let written = copies.is_none() || status["backup_pool_seconds"].is_u64();
-        let done = there && whole && written && status["journal_waiting"] == 0;
+        let done = there && whole && written && status["log_waiting"] == 0;
         if !done && *found != last {
-            println!("{found}, {} changes wait", status["journal_waiting"]);
+            println!("{found}, {} changes wait", status["log_waiting"]);
             last = found.clone();
         }
         done || there && whole && copies.is_none()

@@ -40,7 +40,7 @@ fn the_catalog_is_backed_up_as_documented() {
         typist.types(&block, "alice");
     }
     let alice = lab.machine("alice");
-    alice.sh("test -s ~/safe/recovery.kit && test -s ~/safe/catalog.db").ok();
+    alice.sh("test -s ~/safe/recovery.kit && test -s ~/safe/catalog.log").ok();
     wait_until_safe(alice);
 }
 

@@ -144,15 +144,21 @@ fn p10_chunks_that_the_catalog_does_not_know_are_kept() {
     let mut lab = Lab::with_options(1, &["--gc-grace", "1s"]);
     lab.cli.ok(&["space", "create", "lab", "--plain", "--chunk-size", "64KiB"]);
     let (input, _) = file(lab.dir(), "input", 16, 1 << 20);
-    let (catalog, saved) = (lab.manager_dir().join("catalog.db"), lab.dir().join("saved.db"));
-    lab.cli.ok(&["manager", "backup", arg(&saved), "--state", arg(&lab.manager_dir())]);
+    let (manager, saved) = (lab.manager_dir(), lab.dir().join("saved"));
+    lab.kill_manager();
+    std::fs::create_dir(&saved).expect("a directory");
+    for name in ["catalog.db", "catalog.db-wal"] {
+        std::fs::copy(manager.join(name), saved.join(name)).expect("copied");
+    }
+    lab.start_manager();
+    lab.wait_live();
     lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
     // The manager is set back to before the file.
     lab.kill_manager();
-    for kind in ["-wal", "-shm"] {
-        let _ = std::fs::remove_file(format!("{}{kind}", catalog.display())); // may not be there
+    std::fs::remove_file(manager.join("catalog.db-shm")).expect("removed");
+    for name in ["catalog.db", "catalog.db-wal"] {
+        std::fs::copy(saved.join(name), manager.join(name)).expect("copied");
     }
-    std::fs::copy(&saved, &catalog).expect("copied");
     lab.start_manager();
     // Whatever this manager orders, D5 holds: nothing is deleted for being unknown.
     pause(Duration::from_secs(4));

@@ -15,7 +15,7 @@ use std::process::Command;
 struct Lost {
     lab: Lab,
     kit: PathBuf,
-    checkpoint: PathBuf,
+    backup: PathBuf,
     /// Where the manager is to come back.
     state: PathBuf,
 }
@@ -30,19 +30,19 @@ impl Lost {
         fs::write(&note, "kept in the catalog").expect("written");
         if donors > 0 {
             lab.cli.ok(&["cp", arg(&note), "pot://lab/note"]);
-            wait_until("a checkpoint in the pool with all that", PATIENCE, || {
+            wait_until("all that to be on donors", PATIENCE, || {
                 let status = lab.cli.status();
-                status["journal_waiting"] == 0 && status["backup_pool_seconds"].is_u64()
+                status["log_waiting"] == 0 && status["backup_pool_seconds"].is_u64()
             });
         }
-        let [kit, checkpoint] = ["kit", "checkpoint.db"].map(|name| lab.dir().join(name));
+        let [kit, backup] = ["kit", "catalog.log"].map(|name| lab.dir().join(name));
         let manager = lab.manager_dir();
         fs::copy(manager.join("recovery.kit"), &kit).expect("a kit");
-        lab.cli.ok(&["manager", "backup", arg(&checkpoint), "--state", arg(&manager)]);
+        lab.cli.ok(&["manager", "backup", arg(&backup), "--state", arg(&manager)]);
         lab.kill_manager();
         fs::remove_dir_all(manager).expect("lost");
         let state = lab.dir().join("new/manager");
-        Self { lab, kit, checkpoint, state }
+        Self { lab, kit, backup, state }
     }
 
     fn restore_args<'a>(&'a self, kit: &'a Path, from: &'a Path) -> Vec<&'a str> {
@@ -50,10 +50,10 @@ impl Lost {
         vec!["manager", "restore", "--kit", kit, "--from", from, "--state", state]
     }
 
-    /// Restores from the checkpoint's file.
+    /// Restores from the backup.
     #[track_caller]
     fn restore(&self) -> Ran {
-        self.alone(&self.restore_args(&self.kit, &self.checkpoint))
+        self.alone(&self.restore_args(&self.kit, &self.backup))
     }
 
     /// Runs a command of somebody who has no identity of the pool.
@@ -89,18 +89,18 @@ impl Lost {
 }
 
 #[test]
-fn a_restore_with_a_wrong_kit_or_checkpoint_leaves_nothing_that_starts_and_is_run_again() {
+fn a_restore_with_a_wrong_kit_or_backup_leaves_nothing_that_starts_and_is_run_again() {
     let mut lost = Lost::new(0);
-    let damaged = lost.checkpoint.with_extension("damaged");
-    fs::copy(&lost.checkpoint, &damaged).expect("a copy");
-    flip(&damaged, 40_000);
+    let damaged = lost.backup.with_extension("damaged");
+    fs::copy(&lost.backup, &damaged).expect("a copy");
+    flip(&damaged, 400);
     let other = Lab::manager_only(&[]);
     let foreign = other.manager_dir().join("recovery.kit");
     let nowhere = lost.lab.dir().join("nowhere");
     // A wrong name is no restore that began.
     for (kit, from, code, names) in [
-        (&lost.checkpoint, &lost.checkpoint, 2, "no recovery kit"),
-        (&nowhere, &lost.checkpoint, 3, "nowhere"),
+        (&lost.backup, &lost.backup, 2, "no recovery kit"),
+        (&nowhere, &lost.backup, 3, "nowhere"),
         (&lost.kit, &nowhere, 3, "nowhere"),
     ] {
         let ran = lost.alone(&lost.restore_args(kit, from)).exits(code);
@@ -108,9 +108,9 @@ fn a_restore_with_a_wrong_kit_or_checkpoint_leaves_nothing_that_starts_and_is_ru
         assert!(!lost.state.exists(), "{names}: something was left");
     }
     for (kit, from, code, names) in [
-        (&lost.kit, &damaged, 7, "checkpoint.damaged is damaged"),
+        (&lost.kit, &damaged, 7, "catalog.damaged is damaged"),
         (&lost.kit, &lost.kit, 7, "kit is damaged"),
-        (&foreign, &lost.checkpoint, 2, "(authority "),
+        (&foreign, &lost.backup, 2, "(authority "),
     ] {
         let ran = lost.alone(&lost.restore_args(kit, from)).exits(code);
         assert!(ran.stderr.contains(names), "{names} is not in: {}", ran.stderr);
@@ -132,10 +132,6 @@ fn a_restore_that_no_donor_answered_leaves_nothing_that_starts_and_is_run_again(
     let restore = lost.restore_args(&lost.kit, pool);
     lost.alone(&[&restore[..], &elsewhere].concat()).exits(5);
     lost.assert_nothing_starts("no donor found it");
-    let state = arg(&lost.state);
-    let rebuild = ["manager", "rebuild", "--kit", arg(&lost.kit), "--state", state];
-    lost.alone(&[&rebuild[..], &elsewhere].concat()).exits(5);
-    lost.assert_nothing_starts("no donor found a rebuild either");
     let listen = ["--listen", &address, "--donors", "2"];
     lost.alone(&[&restore[..], &listen].concat()).ok();
     lost.assert_serves();
@@ -189,8 +185,8 @@ fn the_admin_of_a_restore_takes_the_place_of_the_one_of_the_restore_before() {
         let restored = names.filter(|member| member["name"] == "admin after restore");
         let valid = restored.filter(|member| member["revoked"] != true).count();
         assert_eq!(valid, 1, "after restore {round}: {members}");
-        fs::remove_file(&lost.checkpoint).expect("of before");
-        let backup = ["manager", "backup", arg(&lost.checkpoint), "--state", arg(&place)];
+        fs::remove_file(&lost.backup).expect("of before");
+        let backup = ["manager", "backup", arg(&lost.backup), "--state", arg(&place)];
         lost.lab.cli.ok(&backup);
         lost.lab.kill_manager();
         fs::remove_dir_all(place).expect("lost again");
@@ -251,7 +247,7 @@ fn restore_killed_at(lost: &Lost, call: &str, nth: u32) -> i32 {
     let inject = format!("inject={call}:signal=KILL:when={nth}");
     let mut strace = Command::new("strace");
     strace.args(["-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={call}"), "-e", &inject]);
-    strace.arg(restore.get_program()).args(lost.restore_args(&lost.kit, &lost.checkpoint));
+    strace.arg(restore.get_program()).args(lost.restore_args(&lost.kit, &lost.backup));
     for (name, value) in restore.get_envs() {
         match value {
             Some(value) => strace.env(name, value),

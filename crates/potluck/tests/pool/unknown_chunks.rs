@@ -18,15 +18,15 @@ fn restored() -> (Lab, Vec<u8>) {
     lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
     let (known, content) = file(lab.dir(), "known", 1, 700_000);
     lab.cli.ok(&["cp", arg(&known), "pot://lab/known"]);
-    let (kit, checkpoint) = (lab.dir().join("kit"), lab.dir().join("checkpoint.db"));
+    let (kit, backup) = (lab.dir().join("kit"), lab.dir().join("catalog.log"));
     let state = lab.manager_dir();
     fs::copy(state.join("recovery.kit"), &kit).expect("a kit");
-    lab.cli.ok(&["manager", "backup", arg(&checkpoint), "--state", arg(&state)]);
+    lab.cli.ok(&["manager", "backup", arg(&backup), "--state", arg(&state)]);
     let (later, _) = file(lab.dir(), "later", 2, 900_000);
     lab.cli.ok(&["cp", arg(&later), "pot://lab/later"]);
     lab.kill_manager();
     fs::remove_dir_all(&state).expect("lost");
-    let restore = ["manager", "restore", "--kit", arg(&kit), "--from", arg(&checkpoint)];
+    let restore = ["manager", "restore", "--kit", arg(&kit), "--from", arg(&backup)];
     let restore = [&restore[..], &["--state", arg(&state)]].concat();
     lab.cli.at_home(&lab.dir().join("alone")).ok(&restore);
     lab.start_manager();

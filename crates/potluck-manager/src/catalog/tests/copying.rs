@@ -1,6 +1,6 @@
 use super::files::{Fixture, chunk, coded, file, path};
 use crate::catalog::copies::{self, Copied, Outcome, Wanted};
-use crate::catalog::{Error, dir_policies, entries, journal, names, spaces, versions};
+use crate::catalog::{Error, changes, dir_policies, entries, names, spaces, versions};
 use potluck_core::ids::SessionId;
 use potluck_core::policy::{Override, Policy, Redundancy};
 use potluck_core::seal::SpaceKey;
@@ -91,7 +91,7 @@ fn a_tree_is_copied_page_by_page_with_its_directories() {
     let files = (0..600).map(|n| file(&format!("pot://lab/t/{n:04}"), &[n % 7], &[1]));
     fixture.commit(files.collect());
     names::make_dir(&fixture.db, &path("pot://lab/t/empty"), false, WHEN).expect("made");
-    let before = journal::last(&fixture.db).expect("read");
+    let before = changes::last(&fixture.db).expect("read");
     let mut tree = wanted("pot://lab/t", "pot://lab/copy");
     let mut pages = 0;
     loop {
@@ -104,7 +104,7 @@ fn a_tree_is_copied_page_by_page_with_its_directories() {
         }
     }
     assert_eq!(pages, 2);
-    assert!(journal::last(&fixture.db).expect("read") > before, "a restore knows it too");
+    assert!(changes::last(&fixture.db).expect("read") > before, "a restore knows it too");
     assert_eq!(spaces::named(&fixture.db, "lab").expect("space").sums.files, 1200);
     for there in ["0000", "0599", "empty"] {
         let at = path(&format!("pot://lab/copy/{there}"));

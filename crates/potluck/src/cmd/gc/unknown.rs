@@ -102,7 +102,7 @@ pub async fn run(args: GcUnknown, client: &Client, output: &Output) -> Result<En
 
 /// What people should know before.
 const CONSEQUENCE: &str = "files that this catalog knows and uploads under way keep all they need, but \
-    what only a lost catalog knew (its newest files, its checkpoints and its journal) cannot be brought \
+    what only a lost catalog knew (its newest files and its metadata log) cannot be brought \
     back after this";
 
 fn unknown(status: &PoolStatus) -> Unknown {

@@ -1,7 +1,7 @@
-//! `potluck manager restore`: a lost manager comes back; `potluck manager backup`: a copy to keep.
+//! `potluck manager restore`: a lost manager comes back; `potluck manager backup`: its log in a file.
 
 use super::failed;
-use crate::args::{Asking, ManagerBackup, ManagerRebuild, ManagerRestore, NewPlace};
+use crate::args::{Asking, ManagerBackup, ManagerRestore, NewPlace};
 use crate::cmd::Ending;
 use crate::command_settings::Settings;
 use crate::output::{Output, count, time};
@@ -30,18 +30,6 @@ pub async fn restore(
     let restored = restored.map_err(failed)?;
     let listen = if is_pool { patience.listen } else { with_port(&patience.listen, &restored) };
     told(&restored, &ask, &listen, settings, output)
-}
-
-pub async fn rebuild(
-    args: ManagerRebuild,
-    settings: &Settings,
-    output: &Output,
-) -> Result<Ending, Failure> {
-    let ask = ask(args.kit, args.place, settings);
-    let patience = patience(args.asking);
-    let rebuilt =
-        potluck_manager::rebuild(&ask, &patience, Env::system(), |said| output.note(said)).await;
-    told(&rebuilt.map_err(failed)?, &ask, &patience.listen, settings, output)
 }
 
 /// Where to listen so that members who look at the restored manager's address find it there.
@@ -105,27 +93,15 @@ fn told(
 }
 
 fn text(restored: &Restored) -> String {
-    let from = match (restored.checkpoint, restored.taken_ms, &restored.journal) {
-        (Some(number), Some(taken), _) => format!("checkpoint {number} of {} UTC", time(taken)),
-        (None, Some(taken), None) => format!("a copy of {} UTC", time(taken)),
-        (_, _, Some(_)) => "the journal on its donors".to_owned(),
-        _ => "a copy of the catalog".to_owned(),
-    };
     let mut text = format!(
-        "pool {} restored from {from}: {}, {} in {}, {}\n",
+        "pool {} restored: {}, {} in {}, {}\n",
         restored.pool,
         count(restored.files, "file"),
         format_size(restored.bytes),
         count(restored.spaces, "space"),
         count(restored.donors, "donor"),
     );
-    match &restored.journal {
-        Some(journal) => text += &journal_text(journal),
-        None => text += "what was written after it is not in it\n",
-    }
-    if restored.no_checksum {
-        text += "the file has no checksum: it was looked at for damage, but not all can be seen\n";
-    }
+    text += &log_text(&restored.log);
     if let Some(unlisted) = restored.unlisted.as_ref().filter(|unlisted| unlisted.files > 0) {
         text += &format!(
             "{}, {}, cannot be read from what the donors that answered have:\n",
@@ -140,39 +116,42 @@ fn text(restored: &Restored) -> String {
     )
 }
 
-fn journal_text(journal: &Replayed) -> String {
-    let mut text = match journal.until_ms {
+fn log_text(log: &Replayed) -> String {
+    let mut text = match log.until_ms {
         Some(until) => format!(
-            "the journal was replayed to {} UTC, {}; what changed later is lost\n",
+            "the metadata log was replayed to {} UTC, {}; what changed later is not in it\n",
             time(until),
-            count(journal.segments, "segment")
+            count(log.segments, "segment")
         ),
-        None => "the journal on the donors has nothing later\n".to_owned(),
+        None => String::new(),
     };
-    let Gaps { missing, broken, base_cut } = journal.gaps;
+    let Gaps { missing, broken, base_cut } = log.gaps;
     if missing > 0 || broken > 0 || base_cut {
         text += &format!(
             "it has gaps: {missing} segments are missing, {broken} do not follow the one before{}; {} records did not fit\n",
             if base_cut { ", and the end of its base is gone" } else { "" },
-            journal.left_out
+            log.left_out
         );
-    } else if journal.left_out > 0 {
-        text += &format!("{} of its records did not fit\n", journal.left_out);
+    } else if log.left_out > 0 {
+        text += &format!("{} of its records did not fit\n", log.left_out);
     }
-    if journal.unread > 0 {
+    if log.unread > 0 {
         text += &format!(
             "{} of its segments could not be read: no donor that answered gave them\n",
-            journal.unread
+            log.unread
         );
     }
-    if journal.passed_over > 0 {
+    if log.unread_bytes > 0 {
         text += &format!(
-            "{} segments of another generation were passed over: its base is not whole, or a catalog that was given up wrote it; `potluck manager rebuild` shows what is in them\n",
-            journal.passed_over
+            "the last {} of the file are damaged, and the changes in them are lost\n",
+            format_size(log.unread_bytes)
         );
     }
-    if journal.overtaken {
-        text += "it was taken alone: it is later than every checkpoint\n";
+    if log.passed_over > 0 {
+        text += &format!(
+            "{} segments of another generation were passed over: its base is not whole, or a catalog that was given up wrote it\n",
+            log.passed_over
+        );
     }
     text
 }
@@ -191,7 +170,7 @@ pub async fn backup(
     copied.map_err(failed)?;
     let done: PathBuf = args.file;
     output.result(&serde_json::json!({ "file": done }), |_| {
-        format!("the catalog is copied to {}; it holds the keys of sealed spaces\n", done.display())
+        format!("the catalog is backed up to {}; the recovery kit opens it\n", done.display())
     });
     Ok(Ending::Done)
 }

@@ -2,10 +2,10 @@
 //! had; here that is written down, and what is lost or has no place any more is given up. Nothing is
 //! lost by that: the catalog itself is here, and writes it anew to donors that take it.
 
-use super::{any_taker, pool};
+use super::position::{Copy, Position};
+use super::{any_taker, donors};
 use crate::catalog::names::{self, When};
 use crate::catalog::{Durability, Error, entries, versions};
-use crate::journal::{self, segment::Position};
 use crate::service::Service;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Redundancy;
@@ -24,26 +24,24 @@ pub async fn adapt(service: &Service, found: &Metadata) -> Result<bool, Error> {
         );
         let when = service.when();
         service.catalog.write(Durability::Process, move |db| give_up_all(db, when)).await?;
-        service.backups.begin_anew();
         return Ok(true);
     }
-    let lost = if any_taker(service) { found.lost.clone() } else { Vec::new() };
-    if found.adapted.is_empty() && lost.is_empty() {
+    let is_lost = found.lost > 0 && any_taker(service);
+    if found.adapted.is_empty() && !is_lost {
         return Ok(false);
     }
-    if !lost.is_empty() {
+    if is_lost {
         tracing::warn!(
-            files = lost.len(),
+            files = found.lost,
             "some of the pool's own metadata is lost: it is written anew"
         );
-        service.backups.begin_anew();
     }
-    let (adapted, when) = (found.adapted.clone(), service.when());
+    let adapted = found.adapted.clone();
     let write = move |db: &_| {
         for (version, copies) in &adapted {
             versions::set_redundancy(db, *version, Redundancy::Copies(*copies), &[])?;
         }
-        give_up_lost(db, &lost, when)
+        if is_lost { lose(db) } else { Ok(()) }
     };
     service.catalog.write(Durability::Process, write).await?;
     Ok(true)
@@ -59,44 +57,21 @@ fn has_no_place(service: &Service, found: &Metadata) -> bool {
     found.homeless > 0 && !users_wait && service.pool().all_leave(service.time.tick())
 }
 
-fn at(names: &[&str]) -> Result<PoolPath, Error> {
-    PoolPath::system(names).map_err(|why| Error::Bug(why.to_string()))
-}
-
-/// Removes all of it; the journal begins anew when a donor takes it.
+/// Removes all of it; the log on donors begins anew when a donor takes it.
 fn give_up_all(db: &Connection, when: When) -> Result<(), Error> {
-    for dir in [journal::DIR, pool::DIR] {
-        remove(db, &at(&[dir])?, when)?;
+    let dir = PoolPath::system(&[donors::DIR]).map_err(|why| Error::Bug(why.to_string()))?;
+    if entries::resolve(db, &dir)?.is_some() {
+        names::remove(db, &dir, true, when)?;
     }
-    lose_journal(db)
+    lose(db)
 }
 
-/// Has what is lost written anew: a new generation of the journal takes the place of one that has
-/// gaps, and a checkpoint without some of its pieces is none.
-fn give_up_lost(db: &Connection, lost: &[String], when: When) -> Result<(), Error> {
-    for path in lost {
-        let mut names = path.split('/');
-        match (names.next(), names.next()) {
-            (Some(dir), Some(number)) if dir == pool::DIR => {
-                remove(db, &at(&[dir, number])?, when)?;
-            }
-            _ => lose_journal(db)?,
+/// Has a new generation of the log take the place of one that has gaps.
+fn lose(db: &Connection) -> Result<(), Error> {
+    match Position::of(db, Copy::OnDonors)? {
+        Some(position) if !position.lost => {
+            Position { lost: true, ..position }.note(db, Copy::OnDonors)
         }
-    }
-    Ok(())
-}
-
-fn lose_journal(db: &Connection) -> Result<(), Error> {
-    match Position::of(db)? {
-        Some(position) if !position.lost => Position { lost: true, ..position }.note(db),
         _ => Ok(()),
-    }
-}
-
-/// Removes what may be there.
-fn remove(db: &Connection, path: &PoolPath, when: When) -> Result<(), Error> {
-    match entries::resolve(db, path)? {
-        Some(_) => names::remove(db, path, true, when).map(drop),
-        None => Ok(()),
     }
 }

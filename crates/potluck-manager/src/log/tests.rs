@@ -1,21 +1,20 @@
-//! What was drained and replayed is what was there.
+//! What was exported and replayed is what was there.
 
-use super::drain::{self, Base};
-use super::record::Line;
-use super::replay::Replay;
-use super::segment::{self, Extent, Lines, Position};
-use super::{EVERY, after_failure, check_alone};
+use super::donors::{EVERY, after_failure, check_alone};
+use super::position::{Copy, Position};
+use super::segment::{self, Base, Lines};
 use crate::catalog::entries::{self, Place};
 use crate::catalog::members::{self, Member, NewMember};
 use crate::catalog::names::{self, When};
+use crate::catalog::replay::Replay;
 use crate::catalog::tests::files::{Fixture, chunk, coded, file, path};
 use crate::catalog::walk::{Walk, What};
 use crate::catalog::{
-    Error, conversions, dir_policies, goals, journal, notes, restored, schema, spaces, trash,
-    units, versions,
+    Error, changes, conversions, dir_policies, donors, goals, notes, restored, schema, spaces,
+    trash, units, versions,
 };
 use potluck_core::chunk::Digest;
-use potluck_core::ids::{MemberId, VersionId};
+use potluck_core::ids::{DonorId, MemberId, VersionId};
 use potluck_core::policy::{Override, Policy, Redundancy};
 use potluck_core::seal::SpaceKey;
 use potluck_wire::token::Role;
@@ -44,38 +43,37 @@ impl Target {
         for lines in segments {
             // A segment's first line is its header.
             let text = [b"{}\n", &lines.text[..]].concat();
-            for line in segment::lines(&text) {
-                self.line(line.expect("a line"));
+            for record in segment::records(&text) {
+                self.replay.apply(&self.db, record.expect("a record")).expect("applied");
             }
         }
     }
-
-    fn line(&mut self, line: Line) {
-        self.replay.line(&self.db, line).expect("applied");
-    }
 }
 
-/// Drains all rows as the worker does, `limit` at a time.
-fn drain(db: &Connection, limit: usize) -> Vec<Lines> {
+/// Exports all changes after the row `after`, as a copy of the log does that falls behind now and then.
+fn changes_after(db: &Connection, mut after: i64) -> Vec<Lines> {
     let mut segments = Vec::new();
-    while let Some(changes) = drain::changes(db, limit).expect("drained") {
-        segments.extend(changes.segments);
-        journal::forget(db, changes.last).expect("forgotten");
+    while let Some((last, more)) = segment::changes(db, after).expect("exported") {
+        segments.extend(more);
+        after = last;
     }
     segments
 }
 
+/// Exports all changes, and forgets them.
+fn drain(db: &Connection) -> Vec<Lines> {
+    let segments = changes_after(db, 0);
+    changes::forget(db, changes::last(db).expect("read")).expect("forgotten");
+    segments
+}
+
 fn base(fixture: &Fixture) -> (Vec<Lines>, i64) {
-    let mut all = Vec::new();
-    let base = Base::begin(&fixture.file()).expect("begun");
-    let last = base.last;
-    let mut next = Some(base);
-    while let Some(base) = next {
-        let (more, segments) = base.next().expect("read");
-        all.extend(segments);
-        next = more;
+    let mut base = Base::begin(&fixture.file()).expect("begun");
+    let (mut all, row) = (Vec::new(), base.row);
+    while let Some((_, lines)) = base.next().expect("read") {
+        all.push(lines);
     }
-    (all, last)
+    (all, row)
 }
 
 /// All that a catalog says, in words: names, versions, recipes, parity, policies, members,
@@ -103,6 +101,10 @@ fn told(db: &Connection) -> Vec<String> {
         }
     }
     told.extend(members::all(db).expect("members").iter().map(|member| format!("{member:?}")));
+    told.extend(donors::all(db).expect("donors").iter().map(|donor| format!("{donor:?}")));
+    for key in notes::LOGGED {
+        told.push(format!("{key}: {:?}", notes::get(db, key).expect("read")));
+    }
     let mut select = db
         .prepare("SELECT hex(name), len, refs FROM chunks WHERE refs > 0 ORDER BY name")
         .expect("a query");
@@ -186,6 +188,21 @@ fn steps() -> Vec<fn(&mut Fixture)> {
             members::revoke(&f.db, joined.id).expect("revoked");
         },
         |f| {
+            let donor = DonorId(2);
+            let addresses = "[2001:db8::7]:7701".parse().expect("addresses");
+            donors::located(&f.db, donor, &addresses).expect("noted");
+            donors::announce(&f.db, donor, Some(99)).expect("noted");
+            donors::quarantine(&f.db, DonorId(3), Some("it lied")).expect("noted");
+            let goal = donors::Goal { start: 5, at_once: true, lose: vec![VersionId(1)] };
+            donors::give_back(&f.db, DonorId(3), Some(&goal)).expect("noted");
+            notes::set(&f.db, notes::REPAIR_PAUSED, "maintenance").expect("noted");
+        },
+        |f| {
+            donors::announce(&f.db, DonorId(2), None).expect("noted");
+            notes::clear(&f.db, notes::REPAIR_PAUSED).expect("noted");
+            notes::set(&f.db, notes::REPAIR_EXCUSED, "[2]").expect("noted");
+        },
+        |f| {
             // From a code to copies.
             let Some(Place::File(id)) = entries::resolve(&f.db, &path("pot://lab/coded"))
                 .expect("resolved")
@@ -207,26 +224,24 @@ fn steps() -> Vec<fn(&mut Fixture)> {
 }
 
 #[test]
-fn every_change_that_was_drained_at_once_is_replayed_alike() {
+fn every_change_that_was_exported_at_once_is_replayed_alike() {
     let (mut fixture, mut target) = (Fixture::new(), Target::new());
-    target.apply(&drain(&fixture.db, 1000));
+    target.apply(&drain(&fixture.db));
     for (number, step) in steps().iter().enumerate() {
         step(&mut fixture);
-        target.apply(&drain(&fixture.db, 1000));
+        target.apply(&drain(&fixture.db));
         assert_eq!(told(&target.db), told(&fixture.db), "after step {number}");
         assert_eq!(target.replay.left_out, 0, "after step {number}");
     }
 }
 
 #[test]
-fn changes_that_were_drained_late_and_in_parts_lead_to_the_same_state() {
-    for limit in [1, 2, 3, 7, 1000] {
-        let (mut fixture, mut target) = (Fixture::new(), Target::new());
-        steps().iter().for_each(|step| step(&mut fixture));
-        target.apply(&drain(&fixture.db, limit));
-        assert_eq!(told(&target.db), told(&fixture.db), "{limit} at a time");
-        assert_eq!(target.replay.left_out, 0, "{limit} at a time");
-    }
+fn changes_that_were_exported_late_lead_to_the_same_state() {
+    let (mut fixture, mut target) = (Fixture::new(), Target::new());
+    steps().iter().for_each(|step| step(&mut fixture));
+    target.apply(&drain(&fixture.db));
+    assert_eq!(told(&target.db), told(&fixture.db));
+    assert_eq!(target.replay.left_out, 0);
 }
 
 #[test]
@@ -238,40 +253,22 @@ fn a_base_is_the_state_of_its_moment_and_changes_go_on_from_there() {
         let (segments, last) = base(&fixture);
         target.apply(&segments);
         assert_eq!(told(&target.db), told(&fixture.db), "a base after {middle} steps");
-        journal::forget(&fixture.db, last).expect("forgotten");
+        changes::forget(&fixture.db, last).expect("forgotten");
         steps[middle..].iter().for_each(|step| step(&mut fixture));
-        target.apply(&drain(&fixture.db, 2));
+        target.apply(&drain(&fixture.db));
         assert_eq!(told(&target.db), told(&fixture.db), "after {middle} steps and the rest");
     }
 }
 
 #[test]
-fn rows_that_a_checkpoint_has_are_not_replayed_again() {
-    let mut fixture = Fixture::new();
-    let steps = steps();
-    steps[..7].iter().for_each(|step| step(&mut fixture));
-    // The checkpoint is taken before these rows are drained, as most are.
-    let copy = fixture.dir.path().join("copy.db");
-    crate::backup::file::copy(&fixture.file(), &copy, None).expect("copied");
-    steps[7..].iter().for_each(|step| step(&mut fixture));
-    let segments = drain(&fixture.db, 5);
-    let db = schema::open_existing(&copy).expect("opened");
-    let replay = Replay::after(journal::last(&db).expect("read"));
-    let mut target = Target { _dir: tempfile::tempdir().expect("a directory"), db, replay };
-    target.apply(&segments);
-    assert_eq!(told(&target.db), told(&fixture.db));
-    assert_eq!(target.replay.left_out, 0);
-}
-
-#[test]
 fn after_a_gap_what_fits_is_taken_and_the_rest_is_counted() {
     let (mut fixture, mut target) = (Fixture::new(), Target::new());
-    target.apply(&drain(&fixture.db, 1000));
+    target.apply(&drain(&fixture.db));
     spaces::create(&fixture.db, "lost", &Policy::default(), None, 0).expect("a space");
-    drain(&fixture.db, 1000); // and nobody has it
+    drain(&fixture.db); // and nobody has it
     names::make_dir(&fixture.db, &path("pot://lost/dir"), false, WHEN).expect("made");
     fixture.put(file("pot://lab/kept", &[1], &[1]));
-    target.apply(&drain(&fixture.db, 1000));
+    target.apply(&drain(&fixture.db));
     assert_eq!(target.replay.left_out, 1);
     assert!(entries::resolve(&target.db, &path("pot://lab/kept")).expect("resolved").is_some());
     let lost = entries::resolve(&target.db, &path("pot://lost/dir"));
@@ -288,12 +285,12 @@ fn directories_stay_when_the_files_that_made_them_have_passed() {
     let over = Override { copies: Some(3), ..Override::default() };
     let dir = entries::existing_dir(&fixture.db, &path("pot://lab/d")).expect("a directory");
     dir_policies::set(&fixture.db, dir, &over).expect("set");
-    journal::append(&fixture.db, &journal::Op::Policy(path("pot://lab/d"), over)).expect("noted");
+    changes::append(&fixture.db, &changes::Op::Policy(path("pot://lab/d"), over)).expect("noted");
     for at in ["pot://lab/d/x", "pot://lab/f/x"] {
         names::remove(&fixture.db, &path(at), false, WHEN).expect("removed");
     }
     while trash::reap(&fixture.db, 10, 0).expect("reaped") {}
-    target.apply(&drain(&fixture.db, 1000));
+    target.apply(&drain(&fixture.db));
     assert_eq!(target.replay.left_out, 0);
     assert_eq!(told(&target.db), told(&fixture.db));
 }
@@ -303,7 +300,7 @@ fn a_recipe_of_many_segments_comes_back_whole() {
     let (mut fixture, mut target) = (Fixture::new(), Target::new());
     let chunks: Vec<u64> = (0..70_000).collect();
     fixture.put(file("pot://lab/large", &chunks, &[1]));
-    let segments = drain(&fixture.db, 1000);
+    let segments = drain(&fixture.db);
     assert!(segments.len() > 1 && segments.iter().all(|lines| lines.text.len() < 4 << 20));
     target.apply(&segments);
     assert_eq!(told(&target.db), told(&fixture.db));
@@ -314,7 +311,7 @@ fn numbers_of_the_lost_life_are_not_given_again() {
     let (mut fixture, mut target) = (Fixture::new(), Target::new());
     let version = fixture.put(file("pot://lab/a", &[1], &[1]));
     let known = member(&fixture.db, "donor-1");
-    target.apply(&drain(&fixture.db, 1000));
+    target.apply(&drain(&fixture.db));
     target.replay.finish(&target.db).expect("finished");
     restored::settle(&target.db, "a test").expect("settled");
     let next = schema::Counter::Version.take(&target.db, 1).expect("a number");
@@ -325,7 +322,7 @@ fn numbers_of_the_lost_life_are_not_given_again() {
 }
 
 #[test]
-fn a_damaged_file_is_left_out_and_keeps_no_other_from_the_journal() {
+fn a_damaged_file_is_left_out_and_keeps_no_other_from_the_log() {
     let mut fixture = Fixture::new();
     let lost = [
         fixture.put(file("pot://lab/b", &[2], &[1])),
@@ -342,7 +339,7 @@ fn a_damaged_file_is_left_out_and_keeps_no_other_from_the_journal() {
     let lost = ["pot://lab/b", "pot://lab/c", "pot://lab/d"];
     let there = |db: &Connection, at| entries::resolve(db, &path(at)).expect("resolved").is_some();
     let (segments, _) = base(&fixture);
-    for segments in [segments, drain(&fixture.db, 1000)] {
+    for segments in [segments, drain(&fixture.db)] {
         let mut target = Target::new();
         spaces::create(&target.db, "lab", &Policy::default(), None, 0).expect("a space");
         target.apply(&segments);
@@ -366,22 +363,44 @@ fn d5_a_base_that_a_hold_overtook_is_not_noted() {
     let fixture = Fixture::new();
     let db = &fixture.db;
     let epoch = schema::next_epoch(db).expect("begun");
-    assert_eq!(check_alone(db, None, epoch), Ok(()), "the first generation");
-    let position = Position {
-        generation: 1,
-        sequence: 1,
-        last: chunk(1),
-        epoch,
-        attempt: 1,
-        lost: false,
-        base: Extent::default(),
-        log: Extent::default(),
-    };
-    position.note(db).expect("noted");
-    assert_eq!(check_alone(db, Some(&position), epoch), Ok(()));
-    assert_eq!(check_alone(db, None, epoch), Err(Error::NoSession), "another came between");
-    notes::clear(db, notes::JOURNAL).expect("cleared");
-    assert_eq!(check_alone(db, Some(&position), epoch), Err(Error::NoSession), "a hold");
+    let check = |before: Option<&Position>| check_alone(db, Copy::OnDonors, before, epoch);
+    assert_eq!(check(None), Ok(()), "the first generation");
+    let position = position(1, 1, 0);
+    position.note(db, Copy::OnDonors).expect("noted");
+    assert_eq!(check(Some(&position)), Ok(()));
+    assert_eq!(check(None), Err(Error::NoSession), "another came between");
+    Position::clear(db, Copy::OnDonors).expect("cleared");
+    assert_eq!(check(Some(&position)), Err(Error::NoSession), "a hold");
     schema::raise_epoch(db, epoch).expect("raised");
-    assert_eq!(check_alone(db, None, epoch), Err(Error::NoSession), "one before the first");
+    assert_eq!(check(None), Err(Error::NoSession), "one before the first");
+}
+
+fn position(generation: u64, sequence: u64, row: i64) -> Position {
+    let at = serde_json::json!({
+        "generation": generation, "sequence": sequence, "last": chunk(sequence), "epoch": 1,
+        "attempt": 1, "row": row, "base": { "segments": 1, "lines": 9 },
+        "log": { "segments": 1, "lines": 9 },
+    });
+    serde_json::from_value(at).expect("a position")
+}
+
+#[test]
+fn a_change_is_forgotten_when_every_copy_that_goes_on_has_it() {
+    let mut fixture = Fixture::new();
+    steps().iter().for_each(|step| step(&mut fixture));
+    let db = &fixture.db;
+    let first = |db| changes::rows(db, 0, 1).expect("read").first().map(|row| row.0);
+    let last = changes::last(db).expect("read");
+    assert_eq!(first(db), Some(1));
+    position(1, 4, 5).note(db, Copy::OnDonors).expect("noted");
+    assert_eq!(first(db), Some(6), "no other copy waits for it");
+    assert_eq!(super::donors::waiting(db), Ok(last as u64 - 5));
+    position(1, 4, 8).note(db, Copy::InFile).expect("noted");
+    assert_eq!(first(db), Some(6), "donors wait for it");
+    position(1, 6, 11).note(db, Copy::OnDonors).expect("noted");
+    assert_eq!(first(db), Some(9), "the file waits for it");
+    // One that is lost begins anew, and needs none.
+    Position { lost: true, ..position(1, 6, 11) }.note(db, Copy::OnDonors).expect("noted");
+    position(1, 7, last - 1).note(db, Copy::InFile).expect("noted");
+    assert_eq!(first(db), Some(last));
 }

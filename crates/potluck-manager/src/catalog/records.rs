@@ -1,9 +1,12 @@
-//! What the journal says: records that together make a catalog, a line of JSON each.
+//! The catalog as records: a change, or a piece of a whole state, in terms of the domain and of no
+//! engine.
 //!
-//! A record never holds more than a page of a recipe, so that lines stay short whatever the size of
-//! the file: what belongs to a version goes before it in records of its own.
+//! [`super::export`] reads a catalog as records, and [`super::replay`] makes one of them. A record never
+//! holds more than a page of a recipe, so that each is short whatever the size of the file: what belongs
+//! to a version goes before it in records of its own.
 
-use crate::catalog::members::Member;
+use super::donors::Known;
+use super::members::Member;
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::erasure::Ec;
 use potluck_core::ids::VersionId;
@@ -101,6 +104,21 @@ pub enum Record {
     },
     /// A member, as they are now.
     Member(Member),
+    /// What is remembered of a donor now.
+    Donor(Known),
+    /// A note that admins' decisions left: what it says now, or that it is gone.
+    Note {
+        /// Which.
+        key: String,
+        /// What it says.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        value: Option<String>,
+    },
+    /// The pool's time, by which donors' announcements go on.
+    Time {
+        /// Its milliseconds.
+        pool_ms: u64,
+    },
 }
 
 /// A version without recipe and parity.
@@ -195,19 +213,4 @@ impl Keeping {
             None => Redundancy::Copies(self.copies),
         }
     }
-}
-
-/// A record, and the row of the catalog's own journal that it came from: 0 of a base.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Line {
-    /// The row's number.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub row: i64,
-    /// What it says.
-    #[serde(rename = "is")]
-    pub record: Record,
-}
-
-fn is_zero(value: &i64) -> bool {
-    *value == 0
 }

@@ -1,6 +1,6 @@
 //! Which of the segments that donors have belong together, in which order, and what is missing.
 
-use super::segment::{Header, Part, Position};
+use super::segment::{Header, Part};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::Epoch;
 use serde::Serialize;
@@ -24,11 +24,9 @@ pub struct Chain {
     pub gaps: Gaps,
     /// Whether all of the base is there.
     pub whole_base: bool,
-    /// How many segments come before the first break.
-    first_break: Option<usize>,
 }
 
-/// What is missing of a journal, as far as what is there tells.
+/// What is missing of a log, as far as what is there tells.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Gaps {
     /// Segments of which no donor that answered has a copy.
@@ -53,56 +51,14 @@ pub fn newest(seen: Vec<Seen>) -> Option<Chain> {
     for segment in seen {
         generations.entry(segment.header.generation).or_default().push(segment);
     }
-    let chains = generations.into_iter().map(|(generation, segments)| {
-        follow(
-            Start { next: generation, before: None, write: (Epoch(0), 0) },
-            with_one_base(segments),
-        )
-    });
+    let chains = generations
+        .into_iter()
+        .map(|(generation, segments)| follow(generation, with_one_base(segments)));
     chains.max_by_key(|chain| {
         let last = chain.segments.last();
         let at = last.map(|last| (last.header.epoch, last.header.sequence));
         (chain.whole_base, !chain.gaps.base_cut, at)
     })
-}
-
-/// What follows `position` in its generation.
-///
-/// What goes on from another segment than the checkpoint's last belongs to another life of the
-/// catalog: after such a break nothing is taken.
-pub fn after(position: &Position, seen: Vec<Seen>) -> Chain {
-    let rest = seen.into_iter().filter(|segment| {
-        segment.header.generation == position.generation
-            && segment.header.sequence > position.sequence
-    });
-    let start = Start {
-        next: position.sequence + 1,
-        before: Some(position.last),
-        write: (position.epoch, position.attempt),
-    };
-    let mut chain = follow(start, rest.collect());
-    if let Some(at) = chain.first_break {
-        chain.segments.truncate(at);
-        chain.gaps.broken = 1;
-    }
-    chain.gaps.base_cut = false; // the checkpoint has it
-    chain
-}
-
-/// The newest generation, if its base is whole and it is later than what a checkpoint has: that was
-/// taken in epoch `taken` and has the journal up to `position`, if it has any of it.
-pub fn later(position: Option<&Position>, taken: Epoch, seen: Vec<Seen>) -> Option<Chain> {
-    let chain = newest(seen).filter(|chain| chain.whole_base)?;
-    let last = &chain.segments.last()?.header;
-    let is_later = match position {
-        Some(position) => {
-            last.generation != position.generation
-                && (last.epoch, last.sequence) > (position.epoch, position.sequence)
-        }
-        // Taken before there was a journal, or between a hold and the generation after it.
-        None => last.epoch > taken,
-    };
-    is_later.then_some(chain)
 }
 
 /// How many changes' segments there are in generations after `generation` of `epoch` or later, of
@@ -138,19 +94,9 @@ fn with_one_base(segments: Vec<Seen>) -> Vec<Seen> {
     segments
 }
 
-/// After what a chain begins.
-struct Start {
-    /// The number of its first segment.
-    next: u64,
-    /// The segment before that.
-    before: Option<ChunkName>,
-    /// The write which that one belongs to.
-    write: Write,
-}
-
-/// Puts segments in order.
-fn follow(start: Start, segments: Vec<Seen>) -> Chain {
-    let Start { mut next, mut before, mut write } = start;
+/// Puts the segments of a generation in order.
+fn follow(generation: u64, segments: Vec<Seen>) -> Chain {
+    let (mut next, mut before, mut write): (_, _, Write) = (generation, None, (Epoch(0), 0));
     let last_of = branches(&segments);
     let mut by_number: BTreeMap<u64, Vec<Seen>> = BTreeMap::new();
     for segment in segments {
@@ -174,7 +120,6 @@ fn follow(start: Start, segments: Vec<Seen>) -> Chain {
         chain.gaps.missing += missing;
         if missing == 0 && !fits(&segment) {
             chain.gaps.broken += 1;
-            chain.first_break.get_or_insert(chain.segments.len());
         }
         if segment.header.part == Part::BaseEnd {
             chain.gaps.base_cut = false;
@@ -294,45 +239,10 @@ mod tests {
     }
 
     #[test]
-    fn a_checkpoint_is_gone_on_with_after_its_position() {
-        let at = |sequence| position(sequence, 1);
-        let chain = after(&at(5), third());
-        assert_eq!((numbers(&chain), chain.gaps), (vec![6, 7], Gaps::default()));
-        let chain = after(&at(7), third());
-        assert_eq!((numbers(&chain), chain.gaps), (vec![], Gaps::default()));
-        let mut seen = third();
-        seen.remove(3);
-        let chain = after(&at(5), seen);
-        assert_eq!((numbers(&chain), chain.gaps.missing), (vec![7], 1));
-    }
-
-    fn position(sequence: u64, epoch: u64) -> Position {
-        let base = super::super::segment::Extent::default();
-        Position {
-            generation: 3,
-            sequence,
-            last: name(sequence, epoch),
-            epoch: Epoch(epoch),
-            attempt: 0,
-            lost: false,
-            base,
-            log: base,
-        }
-    }
-
-    #[test]
-    fn what_a_life_wrote_that_was_lost_is_not_gone_on_with_after_a_checkpoint_of_another() {
+    fn a_copy_that_went_on_counts_more_than_the_longer_branch_of_a_life_that_was_lost() {
         // The lost one, of epoch 1, came to number 9; the copy that went on, to 6 so far.
         let mut seen = third();
         seen.extend([8, 9].map(|n| segment(n, 3, Part::Log, 1)));
-        let chain = after(&position(6, 2), seen.clone());
-        assert_eq!((numbers(&chain), chain.gaps), (vec![], Gaps::default()));
-        // Where the epoch does not tell them apart, what does not go on from the checkpoint ends
-        // it.
-        let elsewhere = Position { last: ChunkName::of(b"its own 6"), ..position(6, 1) };
-        let chain = after(&elsewhere, seen.clone());
-        assert_eq!((numbers(&chain), chain.gaps.broken), (vec![], 1));
-        // In a rebuild the copy's branch is the later one, though it is shorter.
         let mut own = segment(6, 3, Part::Log, 2);
         own.header.before = Some(name(5, 1));
         seen.push(own);
@@ -351,10 +261,9 @@ mod tests {
         let chain = newest(seen.clone()).expect("a chain");
         assert_eq!((numbers(&chain), chain.gaps), (vec![3, 4, 5, 6], Gaps::default()));
         assert_eq!(chain.segments[3].name, again.name);
-        // Also when the clock was put back, and after a checkpoint.
+        // Also when the clock was put back.
         seen.last_mut().expect("the last").header.wall_ms = -1000;
-        let chain = after(&position(5, 1), seen);
-        assert_eq!((chain.segments.len(), chain.segments[0].name), (1, again.name));
+        assert_eq!(newest(seen).expect("a chain").segments[3].name, again.name);
     }
 
     #[test]
@@ -387,18 +296,10 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_generation_that_is_later_takes_the_checkpoints_place() {
+    fn changes_of_a_generation_without_its_base_are_counted_as_passed_over() {
         let fourth = [segment(8, 8, Part::BaseEnd, 1), segment(9, 8, Part::Log, 1)];
-        let seen = [&third()[..], &fourth].concat();
-        let found = later(Some(&position(7, 1)), Epoch(1), seen.clone()).expect("later");
-        assert_eq!(numbers(&found), [8, 9]);
-        assert_eq!(later(Some(&position(7, 2)), Epoch(2), seen.clone()), None, "of a lost life");
-        assert_eq!(later(Some(&position(6, 1)), Epoch(1), third()), None, "the same one");
-        assert_eq!(later(None, Epoch(1), seen.clone()), None, "perhaps given up by a hold");
-        assert!(later(None, Epoch(0), seen.clone()).is_some());
-        // One without its base is of no use, and said to be there if anything was made of it.
         let seen = [&third()[..], &fourth[1..]].concat();
-        assert_eq!(later(Some(&position(7, 1)), Epoch(1), seen.clone()), None);
+        assert_eq!(numbers(&newest(seen.clone()).expect("a chain")), [3, 4, 5, 6, 7]);
         assert_eq!((passed_over(3, Epoch(1), &seen), passed_over(3, Epoch(2), &seen)), (1, 0));
         assert_eq!(passed_over(8, Epoch(1), &seen), 0);
     }

@@ -1,14 +1,16 @@
-//! What changed and is not yet in the pool's own journal: one row for each change, written in the
-//! transaction that makes it.
+//! The changes that are not yet in every copy of the metadata log: one row for each, written in the
+//! transaction that makes the change.
 //!
-//! A row says *that* something changed, not to what: whoever drains the rows reads the state as it
+//! A row says *that* something changed, not to what: whoever exports the rows reads the state as it
 //! is by then. What was replaced or removed meanwhile is left out, because a later row tells of it.
+//! The log is kept on donors and in a file; each of the two notes the last row that it has, and a row
+//! is forgotten when both have it.
 
 use super::error::Error;
-use potluck_core::ids::{MemberId, VersionId};
+use potluck_core::ids::{DonorId, MemberId, VersionId};
 use potluck_core::path::{PoolPath, SYSTEM_SPACE};
 use potluck_core::policy::Override;
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::{Connection, OptionalExtension, params};
 use serde::{Deserialize, Serialize};
 
 /// A change.
@@ -38,6 +40,10 @@ pub enum Op {
     Policy(PoolPath, Override),
     /// A member joined, or was revoked.
     Member(MemberId),
+    /// Something of what is remembered of a donor.
+    Donor(DonorId),
+    /// A note that admins' decisions left was made, changed or removed.
+    Note(String),
 }
 
 impl Op {
@@ -47,36 +53,31 @@ impl Op {
             Self::Files(files) => files.first().map(|(path, _)| path.space()),
             Self::Dir(path) | Self::Removed(path) | Self::Policy(path, _) => Some(path.space()),
             Self::Moved { from, .. } => Some(from.space()),
-            Self::Version(_) | Self::Space(_) | Self::SpaceRemoved(_) | Self::Member(_) => None,
+            Self::Version(_)
+            | Self::Space(_)
+            | Self::SpaceRemoved(_)
+            | Self::Member(_)
+            | Self::Donor(_)
+            | Self::Note(_) => None,
         }
     }
 
-    /// Whether it is about the pool's own metadata, which needs no journal: it is what a journal is
-    /// kept in.
+    /// Whether it is about the pool's own metadata, which is in no log: it is what the log is kept in.
     fn is_system(&self) -> bool {
         match self {
             Self::Files(files) => files.iter().all(|(path, _)| path.is_system()),
             Self::Dir(path) | Self::Removed(path) | Self::Policy(path, _) => path.is_system(),
             Self::Moved { from, .. } => from.is_system(),
             Self::Space(name) | Self::SpaceRemoved(name) => name == SYSTEM_SPACE,
-            Self::Version(_) | Self::Member(_) => false,
+            Self::Version(_) | Self::Member(_) | Self::Donor(_) | Self::Note(_) => false,
         }
     }
 }
 
 /// The number of the last change that was ever written down.
 pub fn last(db: &Connection) -> Result<i64, Error> {
-    let mut select = db.prepare_cached("SELECT seq FROM sqlite_sequence WHERE name = 'journal'")?;
+    let mut select = db.prepare_cached("SELECT seq FROM sqlite_sequence WHERE name = 'changes'")?;
     Ok(select.query_row([], |row| row.get(0)).optional()?.unwrap_or(0))
-}
-
-/// How many changes are not in the pool's journal yet, about.
-pub fn waiting(db: &Connection) -> Result<u64, Error> {
-    // Rows go in order, so the ends tell without counting.
-    let mut select =
-        db.prepare_cached("SELECT coalesce(max(seq) - min(seq) + 1, 0) FROM journal")?;
-    let waiting: i64 = select.query_row([], |row| row.get(0))?;
-    Ok(waiting.max(0) as u64)
 }
 
 /// Writes a change down.
@@ -85,19 +86,20 @@ pub fn append(db: &Connection, op: &Op) -> Result<(), Error> {
         return Ok(());
     }
     let text = serde_json::to_string(op).map_err(|why| Error::Bug(why.to_string()))?;
-    db.prepare_cached("INSERT INTO journal (op) VALUES (?1)")?.execute([text])?;
+    db.prepare_cached("INSERT INTO changes (op) VALUES (?1)")?.execute([text])?;
     Ok(())
 }
 
-/// The first rows, at most `limit`, with their numbers.
-pub fn rows(db: &Connection, limit: usize) -> Result<Vec<(i64, Op)>, Error> {
-    let mut select = db.prepare_cached("SELECT seq, op FROM journal ORDER BY seq LIMIT ?1")?;
-    let mut rows = select.query([limit as i64])?;
+/// The first rows after number `after`, at most `limit`, with their numbers.
+pub fn rows(db: &Connection, after: i64, limit: usize) -> Result<Vec<(i64, Op)>, Error> {
+    let mut select =
+        db.prepare_cached("SELECT seq, op FROM changes WHERE seq > ?1 ORDER BY seq LIMIT ?2")?;
+    let mut rows = select.query(params![after, limit as i64])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         let (seq, text): (i64, String) = (row.get(0)?, row.get(1)?);
         let op = serde_json::from_str(&text)
-            .map_err(|why| Error::Damaged(format!("row {seq} of the journal: {why}")))?;
+            .map_err(|why| Error::Damaged(format!("the change {seq}: {why}")))?;
         found.push((seq, op));
     }
     Ok(found)
@@ -105,6 +107,6 @@ pub fn rows(db: &Connection, limit: usize) -> Result<Vec<(i64, Op)>, Error> {
 
 /// Forgets the rows up to number `last`: they are where they belong.
 pub fn forget(db: &Connection, last: i64) -> Result<(), Error> {
-    db.prepare_cached("DELETE FROM journal WHERE seq <= ?1")?.execute([last])?;
+    db.prepare_cached("DELETE FROM changes WHERE seq <= ?1")?.execute([last])?;
     Ok(())
 }

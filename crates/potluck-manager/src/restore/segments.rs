@@ -1,17 +1,15 @@
-//! Replaying the journal that donors have: after a checkpoint, or alone.
+//! The segments that donors have, fetched and replayed.
 
 use super::collect::Collecting;
 use super::fetch::Fetch;
-use crate::catalog::Error;
+use super::replay_segment;
+use crate::catalog::replay::Replay;
 use crate::error::ManagerError;
-use crate::journal::chain::{Chain, Seen};
-use crate::journal::replay::Replay;
-use crate::journal::segment;
-use potluck_core::seal::RecordKind;
+use crate::log::chain::{Chain, Seen};
+use crate::log::segment;
 use potluck_wire::identity::write_private;
 use rusqlite::Connection;
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 /// Segments on this machine, opened, for the time of a restore.
@@ -35,7 +33,7 @@ impl Segments {
         let mut segments = Self { dir: dir.into(), seen: Vec::new(), unread: 0 };
         for found in collecting.segments() {
             let name = found.name;
-            let opened = fetch.record(RecordKind::Segment, &found).await;
+            let opened = fetch.record(&found).await;
             let header = opened.as_ref().map(|(number, text)| segment::header(*number, text));
             match (opened, header) {
                 (Some((_, text)), Some(Ok(header))) => {
@@ -65,26 +63,9 @@ impl Segments {
             let path = self.path(segment);
             let text = fs::read(&path)
                 .map_err(|source| ManagerError::Io { path: path.clone(), source })?;
-            let mut apply = || -> Result<(), Error> {
-                let tx = db.unchecked_transaction()?;
-                for line in segment::lines(&text) {
-                    let line = line.map_err(|why| Error::Damaged(why.to_string()))?;
-                    replay.line(&tx, line)?;
-                }
-                Ok(tx.commit()?)
-            };
-            apply().map_err(|why| ManagerError::Catalog { path, detail: why.to_string() })?;
+            replay_segment(db, replay, &text)
+                .map_err(|why| ManagerError::Catalog { path, detail: why.to_string() })?;
         }
         Ok(())
-    }
-}
-
-/// Removes a directory and all in it, if it is there.
-pub fn clear(dir: &Path) -> Result<(), ManagerError> {
-    match fs::remove_dir_all(dir) {
-        Err(source) if source.kind() != io::ErrorKind::NotFound => {
-            Err(ManagerError::Io { path: dir.into(), source })
-        }
-        _ => Ok(()),
     }
 }

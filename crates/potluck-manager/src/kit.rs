@@ -1,6 +1,6 @@
 //! The recovery kit: everything of a pool that none of its donors has.
 //!
-//! With it and with donors, or with it and a checkpoint's file, a pool that lost its manager's
+//! With it and with donors, or with it and a backup's file, a pool that lost its manager's
 //! machine comes back. Whoever has it can act as the pool's authority and read what the pool keeps
 //! of itself, so it is as secret as the state directory.
 
@@ -93,7 +93,7 @@ pub fn keep(
             }
         }
     }
-    let key = load_key(state)?;
+    let key = load_key(&state.ca())?;
     if let Some(kit) = kept.filter(|kit| kit.recovery_key.0 == *key.as_bytes()) {
         let known = kit.addresses;
         if known == *addresses || (addresses.are_local() && !known.are_local()) {
@@ -126,9 +126,9 @@ pub fn keep_key(state: &StateDir, key: &RecoveryKey) -> Result<(), ManagerError>
     write_private(&path, text.as_bytes()).map_err(StateDir::io(path))
 }
 
-/// Reads the recovery key of a state directory.
-pub fn load_key(state: &StateDir) -> Result<RecoveryKey, ManagerError> {
-    let path = state.ca().join(KEY);
+/// Reads the recovery key beside the authority's own, in the directory `ca`.
+pub fn load_key(ca: &Path) -> Result<RecoveryKey, ManagerError> {
+    let path = ca.join(KEY);
     let text = fs::read_to_string(&path).map_err(StateDir::io(path.clone()))?;
     let bad = |_| io::Error::new(io::ErrorKind::InvalidData, "this is no recovery key");
     let key: Digest = text.trim().parse().map_err(bad).map_err(StateDir::io(path))?;

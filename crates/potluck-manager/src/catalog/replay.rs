@@ -1,18 +1,17 @@
-//! From records to a catalog again.
+//! Making a catalog of records again.
 //!
 //! Records are changes that were made once, so replaying them in order with the catalog's own
-//! operations gives the state they were drained from. Where records are missing, later ones may not
+//! operations gives the state they were exported from. Where records are missing, later ones may not
 //! fit: a record that the catalog refuses is counted and left out, and the others go on.
 
-use super::record::{About, Keeping, Line, Record};
-use crate::catalog::chunks::Book;
-use crate::catalog::entries::{self, Place};
-use crate::catalog::members;
-use crate::catalog::names::{self, When};
-use crate::catalog::schema::Counter;
-use crate::catalog::spaces::{self, Sums};
-use crate::catalog::versions;
-use crate::catalog::{Error, dir_policies, trash};
+use super::chunks::Book;
+use super::entries::{self, Place};
+use super::names::{self, When};
+use super::records::{About, Keeping, Record};
+use super::schema::{self, Counter};
+use super::spaces::{self, Sums};
+use super::versions;
+use super::{Error, dir_policies, donors, members, notes, trash};
 use potluck_core::chunk::ChunkName;
 use potluck_core::erasure::Ec;
 use potluck_core::ids::VersionId;
@@ -29,8 +28,6 @@ const WHEN: When = When { pool_ms: 0, wall_ms: 0 };
 /// A replay under way.
 #[derive(Debug, Default)]
 pub struct Replay {
-    /// Rows up to this one are in the catalog already.
-    after: i64,
     pages: HashMap<VersionId, Vec<Vec<u8>>>,
     parity: HashMap<VersionId, Vec<ChunkName>>,
     /// Records that did not fit.
@@ -38,27 +35,19 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Onto a catalog that has all changes up to the row `after`.
-    pub fn after(after: i64) -> Self {
-        Self { after, ..Self::default() }
-    }
-
-    /// Applies a line.
+    /// Applies a record.
     ///
     /// Errors: the catalog cannot be written. A record that does not fit is no error.
-    pub fn line(&mut self, db: &Connection, line: Line) -> Result<(), Error> {
-        if line.row != 0 && line.row <= self.after {
-            return Ok(());
-        }
+    pub fn apply(&mut self, db: &Connection, record: Record) -> Result<(), Error> {
         db.prepare_cached("SAVEPOINT record")?.execute([])?;
-        let outcome = self.record(db, line.record);
+        let outcome = self.record(db, record);
         if outcome.is_err() {
             db.prepare_cached("ROLLBACK TO record")?.execute([])?;
         }
         db.prepare_cached("RELEASE record")?.execute([])?;
         match outcome {
             Err(why) if is_misfit(&why) => {
-                tracing::warn!(%why, "a record of the journal does not fit");
+                tracing::warn!(%why, "a record of the log does not fit");
                 self.left_out += 1;
                 Ok(())
             }
@@ -105,6 +94,10 @@ impl Replay {
             }
             Record::Moved { from, to } => moved(db, &from, &to),
             Record::Member(member) => members::put(db, &member),
+            Record::Donor(known) => donors::put(db, &known),
+            Record::Note { key, value: Some(value) } => notes::set(db, &key, &value),
+            Record::Note { key, value: None } => notes::clear(db, &key),
+            Record::Time { pool_ms } => schema::save_pool_time(db, pool_ms),
         }
     }
 

@@ -2,7 +2,7 @@
 //! before it is sent, committed with receipts. So placement, garbage collection and repair treat it
 //! as they treat everything.
 
-use crate::backup::Trouble;
+use super::Trouble;
 use crate::catalog::commit::{self, Batch, Demands, PreparedChunk, PreparedFile};
 use crate::catalog::sessions::{self, StoredSession};
 use crate::catalog::{Durability, Error, chunks, conversions, placements, spaces};
@@ -25,7 +25,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Plaintext bytes of a piece: whole pages of the catalog, so that unchanged ones are sent once.
+/// No segment has more plaintext bytes.
 pub const PIECE: usize = 4 << 20;
 /// A ticket outlives the writing of any catalog.
 const TICKET_FOR: Duration = Duration::from_secs(6 * 3600);
@@ -122,7 +122,7 @@ impl Put {
             match self.send(donor, kind, name, bytes).await {
                 Ok(()) => chunk.holders.push((donor, AckLevel::Disk)),
                 Err(why) => {
-                    tracing::debug!(%donor, %why, "a donor did not take a part of a checkpoint");
+                    tracing::debug!(%donor, %why, "a donor did not take a segment");
                     self.connections.remove(&donor);
                     self.failed.insert(donor);
                 }

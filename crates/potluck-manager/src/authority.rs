@@ -1,4 +1,4 @@
-//! Whose catalog it is: a checkpoint is brought back with the recovery kit of its own pool only.
+//! Whose catalog it is: a backup is restored with the recovery kit of its own pool only.
 
 use crate::catalog::{Error, notes, schema};
 use potluck_core::chunk::Digest;
@@ -13,7 +13,7 @@ const SHOWN: usize = 12;
 pub struct Authority {
     /// What it is called.
     pub pool: String,
-    /// The fingerprint of its certificate; none in a catalog that a journal alone gave back.
+    /// The fingerprint of its certificate; none in a catalog that no manager has served yet.
     fingerprint: Option<String>,
 }
 

@@ -1,0 +1,79 @@
+//! Restoring from the log that the pool's donors keep.
+
+use super::fetch::Fetch;
+use super::listen::{Listening, Patience};
+use super::segments::Segments;
+use super::staging::Staging;
+use super::unlisted::unlisted;
+use super::{Replayed, Restore, Restored, close};
+use crate::catalog::replay::Replay;
+use crate::catalog::schema;
+use crate::error::ManagerError;
+use crate::log::chain;
+use crate::state_dir::CATALOG;
+use potluck_core::ids::Epoch;
+use potluck_wire::env::Env;
+
+/// The directory of segments that were fetched, inside the staging directory.
+const SEGMENTS: &str = "segments";
+
+/// Restores from the log that the pool's donors keep. `tell` hears of progress.
+///
+/// Errors: as [`super::restore_file`]; no donor answered, or none has any of the log. What could not be
+/// brought back is no error: the report says it.
+pub async fn restore_pool(
+    ask: &Restore,
+    patience: &Patience,
+    env: Env,
+    tell: impl Fn(&str),
+) -> Result<Restored, ManagerError> {
+    let staging = Staging::begin(ask)?;
+    let mut listening = Listening::begin(&staging, ask, patience, env).await?;
+    let made = match listening.wait(patience, &tell).await {
+        Ok(()) => make(&staging, &listening, &tell).await,
+        Err(why) => Err(why),
+    };
+    let listed = listening.room.collecting.take_listed();
+    let heard = listening.end().await;
+    let (log, epoch) = made?;
+    let report = staging.finish(ask, heard.max(epoch), log)?;
+    let db = schema::open_reader(&ask.state.join(CATALOG))?;
+    Ok(Restored { unlisted: Some(unlisted(&db, &listed)?), ..report })
+}
+
+/// Makes the catalog from what donors have; gives the epoch of the manager that wrote it last.
+async fn make(
+    staging: &Staging,
+    listening: &Listening,
+    tell: &impl Fn(&str),
+) -> Result<(Replayed, Epoch), ManagerError> {
+    let collecting = &listening.room.collecting;
+    let mut fetch = Fetch::new(&listening.room, staging.kit.recovery_key(), staging.fingerprint());
+    tell("fetching the metadata log");
+    let dir = staging.scratch(SEGMENTS);
+    let segments = Segments::fetch(&mut fetch, collecting, &dir).await?;
+    let chain = chain::newest(segments.seen.clone()).ok_or_else(|| ManagerError::NoLog {
+        answered: collecting.progress().answered,
+        unread: segments.unread,
+    })?;
+    tell(&format!("replaying {} segments", chain.segments.len()));
+    let temp = staging.catalog();
+    schema::create(&temp, &staging.kit.pool)?;
+    let db = schema::open_existing(&temp)?;
+    let mut replay = Replay::default();
+    segments.replay(&chain, &mut replay, &db)?;
+    let left_out = replay.finish(&db)?;
+    close(db)?;
+    let last = chain.segments.last().map(|last| &last.header);
+    let (generation, epoch) = last.map_or((0, Epoch(0)), |last| (last.generation, last.epoch));
+    let replayed = Replayed {
+        segments: chain.segments.len() as u64,
+        until_ms: last.map(|last| last.wall_ms),
+        gaps: chain.gaps,
+        left_out,
+        unread: segments.unread,
+        passed_over: chain::passed_over(generation, epoch, &segments.seen),
+        ..Replayed::default()
+    };
+    Ok((replayed, epoch))
+}

@@ -1,0 +1,52 @@
+//! Restoring from the log in a file.
+
+use super::staging::Staging;
+use super::{Replayed, Restore, Restored, close, replay_segment};
+use crate::catalog::replay::Replay;
+use crate::catalog::schema;
+use crate::error::ManagerError;
+use crate::log::file::{Next, Reader};
+use crate::log::segment::Part;
+use crate::state_dir::StateDir;
+use potluck_core::ids::Epoch;
+use std::fs::File;
+use std::path::Path;
+
+/// Restores from the backup in the file `from`.
+///
+/// Errors: a state directory that is not empty, a kit that cannot be read, a backup whose base is not as
+/// it was written. A failed restore leaves nothing that starts, and the next one into it begins anew.
+/// Changes after the base that cannot be read are no error: the report says it.
+pub fn restore_file(ask: &Restore, from: &Path) -> Result<Restored, ManagerError> {
+    // Before anything is made: a wrong name is no restore that began.
+    File::open(from).map_err(StateDir::io(from.into()))?;
+    let staging = Staging::begin(ask)?;
+    let key = staging.kit.recovery_key();
+    let mut reader = Reader::open(from, &ask.kit, key, &staging.authority())?;
+    let temp = staging.catalog();
+    schema::create(&temp, &staging.kit.pool)?;
+    let db = schema::open_existing(&temp)?;
+    let (mut replay, mut log) = (Replay::default(), Replayed::default());
+    let (mut epoch, mut is_whole) = (Epoch(0), false);
+    loop {
+        let damaged = |why: &str| ManagerError::BadBackup { path: from.into(), detail: why.into() };
+        match reader.next().map_err(StateDir::io(from.into()))? {
+            Next::Segment(header, text) => {
+                replay_segment(&db, &mut replay, &text)?;
+                (epoch, log.until_ms) = (epoch.max(header.epoch), Some(header.wall_ms));
+                log.segments += 1;
+                is_whole |= header.part == Part::BaseEnd;
+            }
+            Next::End if is_whole => break,
+            Next::End => return Err(damaged("it is cut off")),
+            Next::Unreadable(bytes, _) if is_whole => {
+                log.unread_bytes = bytes;
+                break;
+            }
+            Next::Unreadable(_, why) => return Err(damaged(why)),
+        }
+    }
+    log.left_out = replay.finish(&db)?;
+    close(db)?;
+    staging.finish(ask, epoch, log)
+}
