@@ -14,6 +14,7 @@ mod machine_paths;
 mod markdown;
 mod pure_core;
 mod reachable_modules;
+mod retired_words;
 mod rust_text;
 mod sleeps;
 mod test_executables;
@@ -41,6 +42,7 @@ const CHECKS: &[Check] = &[
     Check { name: "file-names", reason: file_names::REASON, find: file_names::vague_names },
     Check { name: "file-lengths", reason: file_lengths::REASON, find: file_lengths::too_long },
     Check { name: "file-endings", reason: file_endings::REASON, find: file_endings::untidy_text },
+    Check { name: "retired-words", reason: retired_words::REASON, find: retired_words::come_back },
     Check { name: "unfinished", reason: unfinished::REASON, find: unfinished::left_behind },
     Check { name: "sleeps", reason: sleeps::REASON, find: sleeps::blocking_sleeps },
     Check { name: "glob-imports", reason: glob_imports::REASON, find: glob_imports::globs },

@@ -1,6 +1,6 @@
 //! Chunks: immutable bytes named by what they are.
 //!
-//! Bytes that come from outside become trusted by one door only: a [`Verifier`] that was told
+//! Bytes that come from outside become trusted in one way only: by a [`Verifier`] that was told
 //! the name they must have.
 
 use crate::ids::hex_id;
@@ -120,7 +120,7 @@ impl ChunkHasher {
     }
 }
 
-/// The door through which foreign bytes become a chunk's bytes.
+/// The only way by which foreign bytes become a chunk's bytes.
 #[derive(Debug)]
 pub struct Verifier {
     expected: ChunkName,

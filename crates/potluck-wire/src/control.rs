@@ -24,7 +24,7 @@ pub use membership::{
 };
 pub use names::{
     ChildUse, ChunkFacts, CopiedFile, CopiedFiles, CopyFiles, Entry, EntryKind, Health, List,
-    Listing, MakeDir, MirrorState, Move, NotCopied, Remove, Removed, Share, Standing, Stat, Stated,
+    Listing, MakeDir, MirrorState, Move, NotCopied, Remove, Removed, Share, HealthLevel, Stat, Stated,
     Usage, Used, fewer_now,
 };
 pub use reading::{CopyFault, Open, OpenFile, Opened, Report, Unreached};

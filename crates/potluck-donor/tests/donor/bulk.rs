@@ -113,12 +113,12 @@ async fn putting_again_is_idempotent_and_raises_the_write_sequence() {
         let reply = client.put_reply(&bytes, ack).await;
         assert_eq!((reply.status, reply.receipt), (Status::Ok, receipt(&pool, &bytes, ack)));
     }
-    pool.manager.beats(2).await;
+    pool.manager.heartbeats(2).await;
     let book = pool.manager.book();
     let last = book.heartbeats.last().expect("one");
     assert_eq!(last.write_sequence, 3);
     assert_eq!(last.disk.lent_used, 26 * 4096, "25 blocks of chunk and trailer, 1 of marker");
-    let added: usize = book.heartbeats.iter().map(|beat| beat.added.0.len()).sum();
+    let added: usize = book.heartbeats.iter().map(|heartbeat| heartbeat.added.0.len()).sum();
     assert_eq!(added, 1, "reported once");
 }
 
@@ -137,7 +137,7 @@ async fn two_puts_of_one_chunk_at_once_both_succeed() {
         assert_eq!(one.get(&ChunkName::of(&bytes)).await, Some(bytes));
     }
     assert!(pool.place.files("temp").is_empty());
-    pool.manager.beats(2).await;
+    pool.manager.heartbeats(2).await;
     let used = pool.manager.book().heartbeats.last().expect("one").disk.lent_used;
     assert_eq!(used, 20 * 147 * 4096 + 4096, "nothing is counted twice");
 }
@@ -197,7 +197,7 @@ async fn a_connection_cut_inside_a_body_leaves_nothing_behind() {
         client.send(put, &bytes[..cut]).await.expect("sent");
         drop(client);
     }
-    pool.manager.beats(2).await;
+    pool.manager.heartbeats(2).await;
     assert!(pool.place.files("temp").is_empty());
     assert_eq!(pool.manager.book().heartbeats.last().expect("one").disk.lent_used, 4096);
     pool.still_serves().await;

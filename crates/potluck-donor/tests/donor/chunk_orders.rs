@@ -53,12 +53,12 @@ struct Heard {
 impl Heard {
     fn of(book: &Book) -> Self {
         let all = |what: fn(&Heartbeat) -> &Vec<ChunkName>| {
-            book.heartbeats.iter().flat_map(|beat| what(beat).clone()).collect()
+            book.heartbeats.iter().flat_map(|heartbeat| what(heartbeat).clone()).collect()
         };
         Self {
-            removed: all(|beat| &beat.removed.0),
-            spoiled: all(|beat| &beat.spoiled.0),
-            sound: all(|beat| &beat.sound.0),
+            removed: all(|heartbeat| &heartbeat.removed.0),
+            spoiled: all(|heartbeat| &heartbeat.spoiled.0),
+            sound: all(|heartbeat| &heartbeat.sound.0),
         }
     }
 }
@@ -66,7 +66,7 @@ impl Heard {
 /// Gives orders, and waits until the donor must have heard and obeyed or refused them.
 async fn order(manager: &Manager, orders: ChunkOrders) {
     manager.book().chunk_orders = orders;
-    manager.beats(3).await;
+    manager.heartbeats(3).await;
     manager.book().chunk_orders = ChunkOrders::default();
 }
 
@@ -76,7 +76,7 @@ async fn a_tombstone_deletes_only_chunks_that_nobody_put_since() {
     let manager = &pool.manager;
     let mut client = pool.client().await;
     let (old, again) = (put(&mut client, 1, 5000).await, put(&mut client, 2, 5000).await);
-    manager.beats(2).await;
+    manager.heartbeats(2).await;
     let counted = write_sequence(manager);
     assert_eq!(put(&mut client, 2, 5000).await, again);
     let new = put(&mut client, 3, 5000).await;
@@ -95,7 +95,7 @@ async fn a_tombstone_deletes_only_chunks_that_nobody_put_since() {
     assert!(client.get(&again).await.is_some(), "it was put again");
     assert!(client.get(&new).await.is_some(), "it was put later");
     assert_eq!(Heard::of(&manager.book()).removed, expected);
-    manager.beats(1).await; // the disk is looked at before changes are collected
+    manager.heartbeats(1).await; // the disk is looked at before changes are collected
     let used = manager.book().heartbeats.last().expect("one").disk.lent_used;
     assert_eq!(used, 4096 + 2 * 8192, "its space is given back");
 }
@@ -131,9 +131,9 @@ async fn a_manager_of_an_older_epoch_gives_no_orders_also_after_a_restart() {
 async fn d5_a_later_manager_is_told_what_was_heard_before_it_also_after_a_restart() {
     let pool = Pool::start().await;
     (pool.manager.book().start, pool.manager.book().changes) = (77, 400);
-    pool.manager.beats(3).await;
+    pool.manager.heartbeats(3).await;
     pool.manager.book().changes = 500;
-    pool.manager.beats(2).await;
+    pool.manager.heartbeats(2).await;
     let said = |book: &Book, after: usize| {
         let said = book.registers.get(after..)?.last()?;
         Some((said.heard.0, said.heard.1, said.heard_changes))
@@ -146,7 +146,7 @@ async fn d5_a_later_manager_is_told_what_was_heard_before_it_also_after_a_restar
     };
     let heard = pool.manager.until("a registration", |book| said(book, told)).await;
     assert_eq!(heard, (Epoch(5), 77, 500));
-    pool.manager.beats(2).await;
+    pool.manager.heartbeats(2).await;
 
     let told = pool.manager.book().registers.len();
     let (place, manager) = pool.stop().await;
@@ -155,9 +155,9 @@ async fn d5_a_later_manager_is_told_what_was_heard_before_it_also_after_a_restar
     assert_eq!(heard, (Epoch(6), 78, 450));
 
     // What was heard since it was written down last is written down at the end.
-    pool.manager.beats(1).await;
+    pool.manager.heartbeats(1).await;
     pool.manager.book().changes = 460;
-    pool.manager.beats(2).await;
+    pool.manager.heartbeats(2).await;
     let told = pool.manager.book().registers.len();
     let (place, manager) = pool.stop().await;
     let pool = Pool::under(manager, place, GIB, Arc::new(SystemDisk)).await;
@@ -217,7 +217,7 @@ async fn a_manager_that_forgot_everything_is_told_everything() {
     let pool = Pool::start().await;
     let mut client = pool.client().await;
     let name = put(&mut client, 1, 5000).await;
-    pool.manager.beats(2).await;
+    pool.manager.heartbeats(2).await;
     {
         let mut book = pool.manager.book();
         book.epoch = Epoch(6);
@@ -240,7 +240,7 @@ async fn changes_are_repeated_until_an_answer_comes() {
     pool.manager.book().away = false;
     pool.manager
         .until("what was stored meanwhile", |book| {
-            let added = book.heartbeats.iter().flat_map(|beat| &beat.added.0);
+            let added = book.heartbeats.iter().flat_map(|heartbeat| &heartbeat.added.0);
             added.map(|holding| holding.name).find(|added| *added == name)
         })
         .await;
@@ -249,9 +249,9 @@ async fn changes_are_repeated_until_an_answer_comes() {
 #[tokio::test]
 async fn heartbeats_come_each_second_and_say_how_the_machine_is() {
     let pool = Pool::at(Place::new(), 50 << 20, Arc::new(SystemDisk)).await;
-    pool.manager.beats(1).await;
+    pool.manager.heartbeats(1).await;
     let clock = potluck_core::clock::SystemClock::default();
-    pool.manager.beats(3).await;
+    pool.manager.heartbeats(3).await;
     let took = potluck_core::clock::Clock::now(&clock).as_secs_f64();
     assert!((2.0..4.5).contains(&took), "{took}");
     let book = pool.manager.book();

@@ -32,7 +32,7 @@ fn failed(why: TaskFault, donor: Option<DonorId>) -> TaskOutcome {
 /// How often the manager was told that `chunk` is here.
 fn added(manager: &Manager, chunk: ChunkName) -> usize {
     let book = manager.book();
-    let added = book.heartbeats.iter().flat_map(|beat| &beat.added.0);
+    let added = book.heartbeats.iter().flat_map(|heartbeat| &heartbeat.added.0);
     added.filter(|holding| holding.name == chunk).count()
 }
 
@@ -126,7 +126,7 @@ async fn a_second_manager_of_the_same_epoch_gives_no_tasks() {
     let pool = Pool::start().await;
     let name = put(&mut pool.client().await, 1).await;
     pool.manager.book().start = 77;
-    pool.manager.beats(3).await;
+    pool.manager.heartbeats(3).await;
     assert_eq!(pool.manager.ask(1, copy(name, &[])).await, TaskOutcome::Done);
     let told = {
         let mut book = pool.manager.book();
@@ -138,7 +138,7 @@ async fn a_second_manager_of_the_same_epoch_gives_no_tasks() {
     let heard = |book: &crate::manager::Book| book.registers.get(told).map(|said| said.heard);
     let heard = pool.manager.until("a registration", heard).await;
     assert_eq!((heard.0, heard.1), (pool.manager.book().epoch, 77));
-    pool.manager.beats(3).await;
+    pool.manager.heartbeats(3).await;
     assert_eq!(pool.manager.book().answer(2), None);
     // The first one goes on where it was.
     pool.manager.book().start = 77;

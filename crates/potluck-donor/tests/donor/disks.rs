@@ -216,7 +216,7 @@ async fn a_full_disk_at_any_write_is_said_and_harms_nothing() {
         assert_eq!(client.get(&ChunkName::of(&bytes)).await, None);
         assert_eq!(client.get(&ChunkName::of(&kept)).await.as_ref(), Some(&kept));
         until_room(&pool, true).await;
-        pool.manager.beats(2).await; // what the disk has left is asked again
+        pool.manager.heartbeats(2).await; // what the disk has left is asked again
     }
     assert_eq!(client.put(&content(2, 1_200_000), AckLevel::Disk).await, Status::Ok);
 }
@@ -240,7 +240,7 @@ async fn a_disk_that_fills_up_during_a_copy_is_said_and_harms_nothing() {
         assert_eq!(pool.manager.ask(at, copy()).await, full, "write {at}");
         faults.fail_writes(0, None);
         assert!(pool.place.files("temp").is_empty(), "write {at}");
-        pool.manager.beats(2).await; // what the disk has left is asked again
+        pool.manager.heartbeats(2).await; // what the disk has left is asked again
     }
     assert_eq!(pool.manager.ask(9, copy()).await, TaskOutcome::Done);
 }
@@ -260,7 +260,7 @@ async fn deletes_work_on_a_full_disk() {
         book.chunk_orders = ChunkOrders { delete, ..ChunkOrders::default() };
     }
     let deleted = |book: &crate::manager::Book| {
-        book.heartbeats.iter().any(|beat| beat.removed.0.contains(&name)).then_some(())
+        book.heartbeats.iter().any(|heartbeat| heartbeat.removed.0.contains(&name)).then_some(())
     };
     pool.manager.until("that it is deleted", deleted).await;
     assert_eq!(client.get(&name).await, None);
@@ -328,10 +328,10 @@ async fn s2_a_chunk_that_is_quarantined_while_all_is_counted_takes_its_room() {
         Some((pool.place.chunk(&name), quarantined.clone()));
     pool.manager.ask(1, Work::Scrub { rate: 1 << 30 }).await;
     let over = |book: &crate::manager::Book| {
-        book.heartbeats.last().filter(|beat| beat.scrub.rounds == 1).map(drop)
+        book.heartbeats.last().filter(|heartbeat| heartbeat.scrub.rounds == 1).map(drop)
     };
     pool.manager.until("the end of the round", over).await;
-    pool.manager.beats(2).await; // the disk is looked at before the scrub is
+    pool.manager.heartbeats(2).await; // the disk is looked at before the scrub is
     let used = pool.manager.book().heartbeats.last().expect("one").disk.lent_used;
     assert_eq!((quarantined.exists(), used), (true, 4096 + 25 * 4096));
 }
@@ -344,7 +344,7 @@ async fn breaks_off_and_is_named(pool: &Pool, name: ChunkName, len: u32) {
     assert_eq!((reply.status, reply.body), (Status::Ok, len));
     assert!(client.body(len).await.is_err());
     let named = |book: &crate::manager::Book| {
-        let mut spoiled = book.heartbeats.iter().flat_map(|beat| &beat.spoiled.0);
+        let mut spoiled = book.heartbeats.iter().flat_map(|heartbeat| &heartbeat.spoiled.0);
         spoiled.any(|spoiled| *spoiled == name).then_some(())
     };
     pool.manager.until("of the bad copy", named).await;
@@ -383,9 +383,11 @@ async fn a_reader_that_goes_away_is_no_reason_to_doubt_a_chunk() {
     client.send(Request::Get { name, part: None }, &[]).await.expect("a connection");
     client.reply().await.expect("a connection").expect("an answer");
     drop(client);
-    pool.manager.beats(2).await;
+    pool.manager.heartbeats(2).await;
     let book = pool.manager.book();
     assert!(
-        book.heartbeats.iter().all(|beat| beat.spoiled.0.is_empty() && beat.sound.0.is_empty())
+        book.heartbeats
+            .iter()
+            .all(|heartbeat| heartbeat.spoiled.0.is_empty() && heartbeat.sound.0.is_empty())
     );
 }

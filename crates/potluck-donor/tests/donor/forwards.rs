@@ -80,7 +80,7 @@ async fn a_put_that_does_not_wait_is_copied_soon_after() {
     }
     expected.sort();
     let arrived = |book: &crate::manager::Book| {
-        let added = book.heartbeats.iter().flat_map(|beat| &beat.added.0);
+        let added = book.heartbeats.iter().flat_map(|heartbeat| &heartbeat.added.0);
         let mut names: Vec<_> = added.map(|holding| holding.name).collect();
         names.sort();
         (names == expected).then_some(())

@@ -53,7 +53,7 @@ pub struct Book {
 impl Book {
     /// What came of the task of this number, if that was said.
     pub fn answer(&self, task: u64) -> Option<TaskOutcome> {
-        let mut results = self.heartbeats.iter().flat_map(|beat| &beat.results);
+        let mut results = self.heartbeats.iter().flat_map(|heartbeat| &heartbeat.results);
         results.find(|result| result.task == task).map(|result| result.outcome.clone())
     }
 
@@ -125,7 +125,7 @@ impl Manager {
     }
 
     /// Waits for a heartbeat that was composed after now.
-    pub async fn beats(&self, more: usize) {
+    pub async fn heartbeats(&self, more: usize) {
         let heard = self.book().heartbeats.len();
         self.until("heartbeats", |book| (book.heartbeats.len() >= heard + more).then_some(()))
             .await;

@@ -158,7 +158,7 @@ impl Pool {
             manager.until("a registration", |book| book.registers.get(registered).cloned()).await;
         assert_eq!(said.addresses, address.into());
         // The donor learns its number from the answer, a moment after the manager gave it.
-        manager.beats(1).await;
+        manager.heartbeats(1).await;
         Self { place, manager, address, key: said.key, stop, running }
     }
 

@@ -70,7 +70,7 @@ async fn garbage_and_floods_of_garbage_are_hung_up_on() {
 }
 
 #[tokio::test]
-async fn strangers_can_crowd_the_door_for_seconds_only() {
+async fn strangers_can_crowd_the_port_for_seconds_only() {
     let pool = Pool::start().await;
     let mut crowd = Vec::new();
     for _ in 0..300 {

@@ -52,12 +52,15 @@ async fn s3_a_disk_that_is_pulled_is_said_and_counts_again_when_it_is_back() {
         book.forgetful = true; // also a manager that starts anew is told
     }
     pool.manager.until("registered anew", |book| book.registers.get(1).cloned()).await;
-    pool.manager.beats(3).await;
+    pool.manager.heartbeats(3).await;
     {
         let mut book = pool.manager.book();
         book.chunk_orders = ChunkOrders::default();
         assert!(book.registers[1].disk_fault.as_ref().is_some_and(|fault| fault.missing));
-        assert!(book.heartbeats.iter().all(|beat| beat.removed.is_empty()), "not removed");
+        assert!(
+            book.heartbeats.iter().all(|heartbeat| heartbeat.removed.is_empty()),
+            "not removed"
+        );
         assert_eq!(fs::read_dir(&lent).expect("dir").count(), 0, "nothing was made there");
     }
 

@@ -11,7 +11,7 @@ use potluck_core::ids::DonorId;
 use potluck_core::path::{PoolPath, SYSTEM_SPACE};
 use potluck_pool::redundancy::{Layout, Piece, Version, judge_file, judge_own_file};
 use potluck_pool::{Pool, Standings};
-use potluck_wire::control::{Damage, Fsck, FsckReport, Health, SpaceHealth, Standing};
+use potluck_wire::control::{Damage, Fsck, FsckReport, Health, SpaceHealth, HealthLevel};
 use potluck_wire::error::Failure;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -77,7 +77,7 @@ impl Look<'_> {
         let in_doubt = !self.doubted.is_empty() && layout.pieces.iter().any(doubted);
         self.report.in_doubt += u64::from(in_doubt);
         let incomplete = self.asked.incomplete && judged.is_incomplete();
-        self.report.waiting += u64::from(judged.health.standing() == Standing::Waiting);
+        self.report.waiting += u64::from(judged.health.level() == HealthLevel::Waiting);
         if judged.health.unreadable > 0 || incomplete {
             let may_return = judged.health.unreadable > 0 && judged.may_return;
             let health = judged.health;

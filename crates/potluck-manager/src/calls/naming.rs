@@ -7,7 +7,7 @@ use crate::service::Service;
 use potluck_pool::Pool;
 use potluck_pool::redundancy::{chunk_facts, judge_file};
 use potluck_wire::control::{
-    Done, List, Listing, MakeDir, Move, Remove, Removed, Standing, Stat, Stated, Usage, Used,
+    Done, List, Listing, MakeDir, Move, Remove, Removed, HealthLevel, Stat, Stated, Usage, Used,
 };
 use potluck_wire::error::Failure;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ impl Answer for Stat {
             stated.donors = health::shares(&service, &facts.layout);
             stated.live_copies = health::live_copies(&facts.layout, &stated.donors);
             let health = judge_file(&version, &facts.layout, &standings).health;
-            if matches!(health.standing(), Standing::Incomplete | Standing::Unreadable) {
+            if matches!(health.level(), HealthLevel::Incomplete | HealthLevel::Unreadable) {
                 fsck::see(&service);
             }
             stated.health = Some(health);

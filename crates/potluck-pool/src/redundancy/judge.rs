@@ -6,7 +6,7 @@ use super::layout::{Layout, Piece, Unit};
 use crate::Standings;
 use potluck_core::ids::DonorId;
 use potluck_core::repair_plan::{Copy, Judged, Worth, judge};
-use potluck_wire::control::{ChunkFacts, Health, MirrorState, Standing};
+use potluck_wire::control::{ChunkFacts, Health, MirrorState, HealthLevel};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A file, judged.
@@ -116,7 +116,7 @@ impl File {
 
     /// Whether it is less safe than promised, though it can be read.
     pub fn is_incomplete(&self) -> bool {
-        self.health.incomplete > 0 || self.health.standing() == Standing::Incomplete
+        self.health.incomplete > 0 || self.health.level() == HealthLevel::Incomplete
     }
 
     /// All its units are counted.

@@ -154,7 +154,7 @@ pub struct Health {
 /// What a file's health comes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Standing {
+pub enum HealthLevel {
     /// As safe as promised.
     Safe,
     /// As safe as promised when donors are back that are silent now.
@@ -167,17 +167,17 @@ pub enum Standing {
 
 impl Health {
     /// What it comes to: the one judgement that every command shows.
-    pub fn standing(&self) -> Standing {
+    pub fn level(&self) -> HealthLevel {
         match self.tolerates {
-            None if self.in_catalog => Standing::Safe,
+            None if self.in_catalog => HealthLevel::Safe,
             Some(tolerates) if self.unreadable == 0 => {
                 match self.incomplete == 0 && tolerates >= self.promised {
-                    false => Standing::Incomplete,
-                    true if self.fewer_now().is_some() => Standing::Waiting,
-                    true => Standing::Safe,
+                    false => HealthLevel::Incomplete,
+                    true if self.fewer_now().is_some() => HealthLevel::Waiting,
+                    true => HealthLevel::Safe,
                 }
             }
-            _ => Standing::Unreadable,
+            _ => HealthLevel::Unreadable,
         }
     }
 

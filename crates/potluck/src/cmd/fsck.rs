@@ -8,7 +8,7 @@ use crate::output::{Output, count, name};
 use crate::progress_bar;
 use potluck_client::pool::Client;
 use potluck_core::path::PoolPath;
-use potluck_wire::control::{Check, Damage, Fsck, PoolState, Standing, Verdict};
+use potluck_wire::control::{Check, Damage, Fsck, PoolState, HealthLevel, Verdict};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;
 use std::time::Duration;
@@ -114,14 +114,14 @@ impl Findings {
 
     /// Counts one file; a sound one is only counted by [`Self::files`].
     pub fn add(&mut self, damage: Damage) {
-        match damage.health.standing() {
-            Standing::Safe => return,
-            Standing::Waiting => {
+        match damage.health.level() {
+            HealthLevel::Safe => return,
+            HealthLevel::Waiting => {
                 self.waiting += 1;
                 return;
             }
-            Standing::Incomplete => self.incomplete += 1,
-            Standing::Unreadable => self.unreadable += 1,
+            HealthLevel::Incomplete => self.incomplete += 1,
+            HealthLevel::Unreadable => self.unreadable += 1,
         }
         self.found.push(damage);
     }
@@ -131,8 +131,8 @@ impl Findings {
 pub fn text(findings: &Findings) -> String {
     let mut text = String::new();
     for damage in &findings.found {
-        let word = match damage.health.standing() {
-            Standing::Unreadable => "unreadable",
+        let word = match damage.health.level() {
+            HealthLevel::Unreadable => "unreadable",
             _ => "incomplete",
         };
         let hope = if damage.may_return {

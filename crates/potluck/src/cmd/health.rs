@@ -3,7 +3,7 @@
 use crate::output::{count, time};
 use potluck_core::policy::{Policy, Redundancy};
 use potluck_core::size::format_size;
-use potluck_wire::control::{Health, Standing};
+use potluck_wire::control::{Health, HealthLevel};
 
 /// What a file's health means to its owner.
 pub fn sentence(health: &Health) -> String {
@@ -12,8 +12,8 @@ pub fn sentence(health: &Health) -> String {
                 copies of the catalog (`potluck status`)"
             .into();
     }
-    let mut text = match (health.standing(), health.fewer_now().or(health.tolerates)) {
-        (Standing::Unreadable, _) => {
+    let mut text = match (health.level(), health.fewer_now().or(health.tolerates)) {
+        (HealthLevel::Unreadable, _) => {
             format!(
                 "cannot be read whole now: {} missing",
                 count(health.unreadable.max(1), "chunk")
@@ -27,7 +27,7 @@ pub fn sentence(health: &Health) -> String {
     if let (Some(_), Some(back)) = (health.fewer_now(), health.tolerates) {
         text.push_str(&format!(" while donors it is on are silent, {back} when they are back"));
     }
-    if health.standing() == Standing::Incomplete {
+    if health.level() == HealthLevel::Incomplete {
         let why = match (health.incomplete, health.changing_to) {
             // Written with less than its directory asks for.
             (0, Some(goal)) => format!("being changed to {goal}"),
@@ -41,11 +41,11 @@ pub fn sentence(health: &Health) -> String {
 /// The unsafe window: between the end of a write and the moment all that its policy promises was
 /// there.
 pub fn window(health: &Health) -> String {
-    match (health.standing(), health.safe_since_ms) {
-        (Standing::Safe | Standing::Waiting, Some(since)) => {
+    match (health.level(), health.safe_since_ms) {
+        (HealthLevel::Safe | HealthLevel::Waiting, Some(since)) => {
             format!("closed since {} UTC", time(since))
         }
-        (Standing::Safe | Standing::Waiting, None) => "closed".into(),
+        (HealthLevel::Safe | HealthLevel::Waiting, None) => "closed".into(),
         (_, Some(since)) => format!("open again; it was closed at {} UTC", time(since)),
         (_, None) => "open: not all that its policy promises is there yet".into(),
     }
@@ -95,10 +95,10 @@ mod tests {
             unreadable,
             ..Health::default()
         };
-        assert_eq!(health(Some(2), 0, 0).standing(), Standing::Safe);
-        assert_eq!(health(Some(1), 0, 0).standing(), Standing::Incomplete);
-        assert_eq!(health(Some(2), 3, 0).standing(), Standing::Incomplete);
-        assert_eq!(health(None, 0, 1).standing(), Standing::Unreadable);
+        assert_eq!(health(Some(2), 0, 0).level(), HealthLevel::Safe);
+        assert_eq!(health(Some(1), 0, 0).level(), HealthLevel::Incomplete);
+        assert_eq!(health(Some(2), 3, 0).level(), HealthLevel::Incomplete);
+        assert_eq!(health(None, 0, 1).level(), HealthLevel::Unreadable);
         assert_eq!(
             sentence(&health(Some(1), 1, 0)),
             "tolerates 1 more dead donor (below policy, which promises 2; 1 chunk to be made again)"
@@ -109,7 +109,7 @@ mod tests {
         );
         let written_with_less =
             Health { changing_to: Some(Redundancy::Copies(3)), ..health(Some(0), 0, 0) };
-        assert_eq!(written_with_less.standing(), Standing::Incomplete);
+        assert_eq!(written_with_less.level(), HealthLevel::Incomplete);
         assert!(
             sentence(&written_with_less)
                 .ends_with("(below policy, which promises 2; being changed to 3 copies)")
