@@ -53,7 +53,7 @@ pub fn run(plan: &Plan, dir: &Path) -> Result<Vec<Figure>> {
     let most = most_to_send(&pool, pool.status()?.donor(&name)?.donor)?;
     pool.kill_last(1)?;
     wait(&pool, "that the dead donor is gone", |status| {
-        status.donor(&name).is_ok_and(|donor| donor.state == "gone")
+        status.donor(&name).is_ok_and(|donor| donor.state == "dead")
     })?;
     let gone = Instant::now();
     let (over, reads) = (AtomicBool::new(false), Mutex::new(Vec::new()));

@@ -102,7 +102,7 @@ fn disk_fails(donor: &DonorStatus) -> Option<Alarm> {
     let fault = donor.disk_fault.as_ref()?;
     let (name, why) = (&donor.name, &fault.why);
     let (what, advice) = match (fault.missing, donor.state) {
-        (true, DonorState::Gone) => (
+        (true, DonorState::Dead) => (
             format!(
                 "the disk that {name} lends is gone ({why}), and what it held is made again elsewhere"
             ),
@@ -241,7 +241,7 @@ mod tests {
         assert!(disk_fails(&donor).expect("told").what.contains("takes no writes"));
         donor.disk_fault = fault(true);
         assert!(disk_fails(&donor).expect("told").advice.starts_with("mount it"));
-        donor.state = DonorState::Gone;
+        donor.state = DonorState::Dead;
         assert!(disk_fails(&donor).expect("told").advice.contains("nodes rm desk"));
     }
 }

@@ -267,8 +267,8 @@ fn presence(before: Presence, donor: &DonorStatus) -> (Presence, Option<Line>) {
         (Presence::Silent(_), DonorState::Suspect | DonorState::Silent | DonorState::Away) => {
             (Presence::Silent(silent), None)
         }
-        (Presence::GivenUp(_), DonorState::Gone) => (Presence::GivenUp(silent), None),
-        (_, DonorState::Gone) => {
+        (Presence::GivenUp(_), DonorState::Dead) => (Presence::GivenUp(silent), None),
+        (_, DonorState::Dead) => {
             let line = format!(
                 "{named} is given up, silent for {}: what it holds is made again elsewhere",
                 seconds(silent)

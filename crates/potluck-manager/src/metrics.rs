@@ -172,7 +172,7 @@ fn donors(out: &mut Exposition, donors: &[DonorStatus]) {
         ("suspect", DonorState::Suspect),
         ("silent", DonorState::Silent),
         ("away", DonorState::Away),
-        ("gone", DonorState::Gone),
+        ("dead", DonorState::Dead),
         ("joined", DonorState::Joined),
     ];
     let in_state = |state| donors.iter().filter(|donor| donor.state == state).count() as f64;
@@ -190,8 +190,8 @@ fn donors(out: &mut Exposition, donors: &[DonorStatus]) {
     each("potluck_donor_live", "1 while it is heard", &|donor| {
         f64::from(u8::from(donor.state == DonorState::Live))
     });
-    each("potluck_donor_gone", "1 when it is given up", &|donor| {
-        f64::from(u8::from(donor.state == DonorState::Gone))
+    each("potluck_donor_dead", "1 when it is given up", &|donor| {
+        f64::from(u8::from(donor.state == DonorState::Dead))
     });
     each("potluck_donor_announced_away", "1 while its absence is announced", &|donor| {
         f64::from(u8::from(donor.away_seconds.is_some()))

@@ -135,7 +135,7 @@ impl Keeper {
     /// Why it is not known what the death of donors means that were given up since the last survey.
     pub fn not_seen_gone(&self, donors: &[DonorStatus]) -> Option<String> {
         let kept = self.kept();
-        let gone = |donor: &&DonorStatus| donor.state == DonorState::Gone && donor.chunks > 0;
+        let gone = |donor: &&DonorStatus| donor.state == DonorState::Dead && donor.chunks > 0;
         let fresh = donors.iter().filter(gone).find(|donor| !kept.lost.contains(&donor.donor))?;
         Some(format!("{} has just been given up; what it held is being looked at", fresh.name))
     }

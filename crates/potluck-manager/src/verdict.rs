@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn the_worst_is_said_first_with_what_to_do() {
-        use DonorState::{Gone, Live, Suspect};
+        use DonorState::{Dead, Live, Suspect};
         let well = pool(&[Live, Suspect], SpaceHealth::default());
         assert_eq!(judged(&well).reason, "every file is as safe as promised");
 
@@ -305,7 +305,7 @@ mod tests {
         assert_eq!(reason, "as the donors stand now, one more makes files in lab unreadable");
 
         let mut worse =
-            pool(&[Live, Gone], SpaceHealth { incomplete: 2, ..SpaceHealth::default() });
+            pool(&[Live, Dead], SpaceHealth { incomplete: 2, ..SpaceHealth::default() });
         worse.repair = RepairState { eta_seconds: Some(90), ..RepairState::default() };
         let verdict = judged(&worse);
         assert_eq!(verdict.state, PoolState::Degraded);
@@ -328,7 +328,7 @@ mod tests {
         assert_eq!(verdict.state, PoolState::Unavailable);
         assert_eq!(verdict.reason, "1 file cannot be read now, in lab; not there: donor-2");
         assert!(!verdict.advice.contains("source"), "{verdict:?}");
-        worse.donors[0] = DonorStatus { state: Gone, chunks: 0, ..worse.donors[0].clone() };
+        worse.donors[0] = DonorStatus { state: Dead, chunks: 0, ..worse.donors[0].clone() };
         worse.donors.push(DonorStatus { state: Live, ..DonorStatus::default() });
         assert!(judged(&worse).reason.ends_with("not there: donor-2"), "{:?}", judged(&worse));
         worse.donors[1].state = Live;
@@ -336,7 +336,7 @@ mod tests {
         worse.spaces[0].lost = 1;
         assert!(judged(&worse).advice.contains("source"), "{:?}", judged(&worse));
 
-        let dead = pool(&[Gone, Gone], SpaceHealth::default());
+        let dead = pool(&[Dead, Dead], SpaceHealth::default());
         assert_eq!(judged(&dead).reason, "none of the 2 donors answers");
         assert_eq!(judged(&PoolStatus::default()).state, PoolState::Unavailable);
     }

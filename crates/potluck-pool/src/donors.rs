@@ -175,7 +175,7 @@ impl Donors {
         let silent = self.silence(id, now).unwrap_or_else(unheard);
         let announced = donor.record.away_until.is_some_and(|until| now < until);
         if donor.record.dismissed || (silent > self.grace(id, limits) && !announced) {
-            return DonorState::Gone;
+            return DonorState::Dead;
         }
         match heard {
             _ if announced => DonorState::Away,
@@ -412,7 +412,7 @@ impl Pool {
 
     /// Whether nothing is expected of a donor: it is given up, or has never lent.
     pub fn has_nothing(&self, id: DonorId, now: Tick) -> bool {
-        matches!(self.donors.state(id, now, &self.limits), DonorState::Gone | DonorState::Joined)
+        matches!(self.donors.state(id, now, &self.limits), DonorState::Dead | DonorState::Joined)
     }
 
     /// How to reach a donor; `None` if it is not of this pool.

@@ -377,7 +377,7 @@ impl Pool {
         let why = |(id, donor): (DonorId, &Donor)| {
             let record = &donor.record;
             let why = match self.donors.state(id, now, &self.limits) {
-                DonorState::Gone => "is given up",
+                DonorState::Dead => "is given up",
                 DonorState::Joined => "lends nothing yet",
                 DonorState::Live if record.giving.is_some() => "gives its space back",
                 DonorState::Live if record.quarantined.is_some() => "is quarantined",
@@ -434,7 +434,7 @@ impl Pool {
 
     /// Whether a donor is silent beyond its grace.
     pub fn is_gone(&self, donor: DonorId, now: Tick) -> bool {
-        self.donors.state(donor, now, &self.limits) == DonorState::Gone
+        self.donors.state(donor, now, &self.limits) == DonorState::Dead
     }
 
     /// Looks who left and who came back as time passed.
@@ -447,7 +447,7 @@ impl Pool {
             let Some(donor) = self.donors.get_mut(id) else { continue };
             let record = &mut donor.record;
             changes.silence |= std::mem::replace(&mut record.silent, silent) != silent;
-            match (record.gone, state == DonorState::Gone) {
+            match (record.gone, state == DonorState::Dead) {
                 (false, true) => {
                     (record.gone, record.stale) = (true, true);
                     changes.gone.push(id);
@@ -477,7 +477,7 @@ impl Pool {
             .donors
             .iter()
             .map(|(id, _)| id)
-            .filter(|id| state(*id) == DonorState::Gone)
+            .filter(|id| state(*id) == DonorState::Dead)
             .collect();
         self.switch.excused.retain(|donor| gone.contains(donor));
         let lately = |id: &&DonorId| {

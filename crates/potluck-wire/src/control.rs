@@ -23,9 +23,9 @@ pub use membership::{
     Joined, Leave, MemberAbout, MemberList, Members, Revoke,
 };
 pub use names::{
-    ChildUse, ChunkFacts, CopiedFile, CopiedFiles, CopyFiles, Entry, EntryKind, Health, List,
-    Listing, MakeDir, MirrorState, Move, NotCopied, Remove, Removed, Share, HealthLevel, Stat, Stated,
-    Usage, Used, fewer_now,
+    ChildUse, ChunkFacts, CopiedFile, CopiedFiles, CopyFiles, Entry, EntryKind, Health,
+    HealthLevel, List, Listing, MakeDir, MirrorState, Move, NotCopied, Remove, Removed, Share,
+    Stat, Stated, Usage, Used, fewer_now,
 };
 pub use reading::{CopyFault, Open, OpenFile, Opened, Report, Unreached};
 pub use safety::{

@@ -41,7 +41,7 @@ impl Stage {
             let donors = status["donors"].as_array().context("donors")?;
             gone = donors
                 .iter()
-                .any(|donor| donor["name"] == name && donor["state"] == "gone")
+                .any(|donor| donor["name"] == name && donor["state"] == "dead")
                 .then(Instant::now);
             Ok(gone.is_some())
         })?;

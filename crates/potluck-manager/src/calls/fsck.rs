@@ -11,7 +11,7 @@ use potluck_core::ids::DonorId;
 use potluck_core::path::{PoolPath, SYSTEM_SPACE};
 use potluck_pool::redundancy::{Layout, Piece, Version, judge_file, judge_own_file};
 use potluck_pool::{Pool, Standings};
-use potluck_wire::control::{Damage, Fsck, FsckReport, Health, SpaceHealth, HealthLevel};
+use potluck_wire::control::{Damage, Fsck, FsckReport, Health, HealthLevel, SpaceHealth};
 use potluck_wire::error::Failure;
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -7,7 +7,7 @@ use crate::service::Service;
 use potluck_pool::Pool;
 use potluck_pool::redundancy::{chunk_facts, judge_file};
 use potluck_wire::control::{
-    Done, List, Listing, MakeDir, Move, Remove, Removed, HealthLevel, Stat, Stated, Usage, Used,
+    Done, HealthLevel, List, Listing, MakeDir, Move, Remove, Removed, Stat, Stated, Usage, Used,
 };
 use potluck_wire::error::Failure;
 use std::sync::Arc;

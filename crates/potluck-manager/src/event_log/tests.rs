@@ -43,7 +43,7 @@ fn a_donors_silence_its_end_and_its_return_are_said_once_each() {
     pass(DonorState::Suspect, 4);
     pass(DonorState::Live, 5);
     pass(DonorState::Silent, 70);
-    pass(DonorState::Gone, 700);
+    pass(DonorState::Dead, 700);
     pass(DonorState::Live, 5);
     assert_eq!(
         all,

@@ -167,7 +167,7 @@ async fn what_is_lost_anyway_keeps_no_donor() {
     (crew.members[1].asleep, crew.members[2].asleep) = (true, true);
     crew.until("both are gone", async |crew: &Crew| {
         let donors = crew.status().await.donors;
-        let gone = donors.iter().filter(|donor| donor.state == DonorState::Gone).count();
+        let gone = donors.iter().filter(|donor| donor.state == DonorState::Dead).count();
         (gone == 2).then_some(())
     })
     .await;

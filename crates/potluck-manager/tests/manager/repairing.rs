@@ -27,7 +27,7 @@ async fn a3_a_short_absence_moves_nothing_and_a_long_one_is_repaired_and_trimmed
         (made >= 2 && crew.tolerates(1).await.is_some()).then_some(())
     })
     .await;
-    assert_eq!(crew.status().await.donors[0].state, DonorState::Gone);
+    assert_eq!(crew.status().await.donors[0].state, DonorState::Dead);
     for member in &crew.members[2..] {
         for task in &member.tasks {
             let Work::Copy { from, chunk, .. } = &task.work else { continue };
@@ -235,7 +235,7 @@ async fn an_admin_pauses_repair_over_a_restart_and_an_announced_absence_is_waite
     crew.restart().await;
     crew.until("gone with something to do", async |crew: &Crew| {
         let repair = crew.repair().await;
-        let gone = crew.status().await.donors[0].state == DonorState::Gone;
+        let gone = crew.status().await.donors[0].state == DonorState::Dead;
         (gone && repair.queued.iter().sum::<u64>() >= 1).then_some(())
     })
     .await;

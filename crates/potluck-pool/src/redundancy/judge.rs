@@ -6,7 +6,7 @@ use super::layout::{Layout, Piece, Unit};
 use crate::Standings;
 use potluck_core::ids::DonorId;
 use potluck_core::repair_plan::{Copy, Judged, Worth, judge};
-use potluck_wire::control::{ChunkFacts, Health, MirrorState, HealthLevel};
+use potluck_wire::control::{ChunkFacts, Health, HealthLevel, MirrorState};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A file, judged.

@@ -264,7 +264,7 @@ pub enum DonorState {
     /// Not there, as its owner or an admin announced.
     Away,
     /// Silent beyond its grace: what it holds is being made again elsewhere.
-    Gone,
+    Dead,
     /// It joined, and has lent nothing yet.
     Joined,
     /// A state of a newer manager.

@@ -52,16 +52,16 @@ pub fn state(donor: &DonorStatus) -> String {
     let fault = donor.disk_fault.as_ref();
     let mut text = match (donor.state, donor.away_seconds, silent) {
         (DonorState::Joined, ..) => "joined, lends nothing yet".into(),
-        (DonorState::Gone, ..) if fault.is_some_and(|fault| fault.missing) => {
-            "gone: it lost its disk".into()
+        (DonorState::Dead, ..) if fault.is_some_and(|fault| fault.missing) => {
+            "dead: it lost its disk".into()
         }
         (_, None, _) if fault.is_some_and(|fault| fault.missing) => "its disk is gone".into(),
         (DonorState::Live, Some(left), _) => {
             format!("live, announced away for {} more", duration(left))
         }
         (DonorState::Live, ..) => "live".to_string(),
-        (DonorState::Gone, _, Some(silent)) => format!("gone: silent for {silent}"),
-        (DonorState::Gone, ..) => "gone".into(),
+        (DonorState::Dead, _, Some(silent)) => format!("dead: silent for {silent}"),
+        (DonorState::Dead, ..) => "dead".into(),
         (_, Some(left), _) => format!("away for {} more", duration(left)),
         (_, _, Some(silent)) => format!("silent for {silent}"),
         _ => "silent".into(),
@@ -135,8 +135,8 @@ mod tests {
         assert_eq!(state(&donor), "live, disk takes no writes");
         (donor.state, donor.disk_fault) = (DonorState::Suspect, fault(true));
         assert_eq!(state(&donor), "its disk is gone");
-        donor.state = DonorState::Gone;
-        assert_eq!(state(&donor), "gone: it lost its disk");
+        donor.state = DonorState::Dead;
+        assert_eq!(state(&donor), "dead: it lost its disk");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::output::{Output, count, name};
 use crate::progress_bar;
 use potluck_client::pool::Client;
 use potluck_core::path::PoolPath;
-use potluck_wire::control::{Check, Damage, Fsck, PoolState, HealthLevel, Verdict};
+use potluck_wire::control::{Check, Damage, Fsck, HealthLevel, PoolState, Verdict};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;
 use std::time::Duration;

@@ -122,7 +122,7 @@ fn what_may_go_is_the_same_by_every_command_of_donors_that_died() {
         assert_all_say(&lab, "four donors", &donor, "after_moving");
     }
     lab.kill_donor("donor-4");
-    wait_until("it to be given up", PATIENCE, || lab.cli.donor("donor-4")["state"] == "gone");
+    wait_until("it to be given up", PATIENCE, || lab.cli.donor("donor-4")["state"] == "dead");
     wait_until("repair to end", PATIENCE, || {
         lab.cli.is_safe("pot://lab/coded") && lab.cli.is_safe("pot://lab/twice")
     });
@@ -132,7 +132,7 @@ fn what_may_go_is_the_same_by_every_command_of_donors_that_died() {
     store(&lab, "once", 5, &["--width", "1"]);
     let holder = lab.cli.shares("pot://lab/once").into_keys().next().expect("a donor");
     lab.kill_donor(&holder);
-    wait_until("it to be given up", PATIENCE, || lab.cli.donor(&holder)["state"] == "gone");
+    wait_until("it to be given up", PATIENCE, || lab.cli.donor(&holder)["state"] == "dead");
     wait_until("that to be seen", PATIENCE, || lab.cli.space("lab")["unreadable"] == 1);
     let why = assert_all_say(&lab, "dead with the only copy", &holder, "stuck");
     assert!(why.contains("1 file needs what only it has"), "{why}");
@@ -176,7 +176,7 @@ fn a_dead_donor_with_copies_that_nobody_could_make_again_is_not_removed() {
     let mut lab = lab(2);
     store(&lab, "twice", 14, &["--copies", "2"]);
     lab.kill_donor("donor-2");
-    wait_until("it to be given up", PATIENCE, || lab.cli.donor("donor-2")["state"] == "gone");
+    wait_until("it to be given up", PATIENCE, || lab.cli.donor("donor-2")["state"] == "dead");
     wait_until("that to be seen", PATIENCE, || lab.cli.space("lab")["incomplete"] == 1);
     let why = assert_all_say(&lab, "dead with the second copies", "donor-2", "stuck");
     assert!(why.contains("have not been made again elsewhere"), "{why}");

@@ -32,7 +32,7 @@ fn k04_a_dead_donors_chunks_are_made_again_and_the_pool_says_how_safe_it_is() {
 
     let lost = lab.lent("donor-2").chunks().len();
     lab.kill_donor("donor-2");
-    wait_until("the loss to be said", PATIENCE, || lab.cli.donor("donor-2")["state"] == "gone");
+    wait_until("the loss to be said", PATIENCE, || lab.cli.donor("donor-2")["state"] == "dead");
     for path in paths {
         lab.cli.wait_safe(path);
     }
@@ -154,7 +154,7 @@ fn k04_an_announced_absence_is_waited_for() {
         lab.cli.donor("donor-1")["silent_seconds"].as_u64() > Some(8)
     });
     let donor = lab.cli.donor("donor-1");
-    assert!(donor["away_seconds"].as_u64() > Some(3000) && donor["state"] != "gone", "{donor}");
+    assert!(donor["away_seconds"].as_u64() > Some(3000) && donor["state"] != "dead", "{donor}");
     assert_eq!(made(&lab.cli.repair()), 0);
     let status = lab.cli.ok(&["status"]).text();
     assert!(status.contains("away for "), "{status}");

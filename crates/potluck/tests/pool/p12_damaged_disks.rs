@@ -126,7 +126,7 @@ fn p12_a_disk_pulled_under_a_running_donor_is_named_repaired_after_and_taken_bac
     });
     assert_eq!(status["verdict"]["state"], "degraded", "{status}");
     wait_until("two copies elsewhere", PATIENCE, || {
-        lab.cli.donor("donor-1")["state"] == "gone"
+        lab.cli.donor("donor-1")["state"] == "dead"
             && lab.cli.json(&["stat", "pot://lab/f"])["live_copies"] == 2
     });
     std::fs::remove_dir(&lent).expect("nothing was made there");
