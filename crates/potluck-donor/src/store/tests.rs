@@ -59,7 +59,7 @@ fn a_chunk_file_says_who_it_is() {
 }
 
 #[test]
-fn a_chunk_whose_segment_hashes_are_spoiled_is_set_aside() {
+fn a_chunk_whose_segment_hashes_are_spoiled_is_quarantined() {
     let dir = TempDir::new().expect("a directory");
     let store = store(dir.path());
     let name = put(&store, 1);
