@@ -1,4 +1,4 @@
-//! What the manager wants to know of chunks that are here, without moving them.
+//! Answers to the manager's questions about chunks that are here, without moving them.
 
 use crate::disk::read_exact_at;
 use crate::fault::Fault;

@@ -79,7 +79,7 @@ async fn copy_from(service: &Service, wanted: &NewCopy, source: &Source) -> Resu
     placed.map(drop).map_err(|why| not_placed(why, Some(source.donor)))
 }
 
-/// Fetches a chunk from `source` and looks whether it is what its name says; stores nothing.
+/// Fetches a chunk from `source` and verifies it by its name; stores nothing.
 pub(crate) async fn probe(
     service: &Service,
     chunk: ChunkName,

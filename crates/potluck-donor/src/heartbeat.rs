@@ -29,7 +29,7 @@ use tokio::sync::watch;
 
 /// From one heartbeat to the next.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// From one heartbeat to the next when results of tasks wait.
+/// The shortest time from one heartbeat to the next, when results of tasks wait.
 const SHORTEST: Duration = Duration::from_millis(200);
 /// The first pause after a call failed; doubles up to [`MAX_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
@@ -74,7 +74,7 @@ pub(crate) struct Heartbeats {
     failures: u32,
     /// The code of the failure that was last complained about.
     complained: Option<String>,
-    /// The manager whose orders were last refused.
+    /// The manager whose tasks and orders were last refused.
     refused: Option<ManagerTerm>,
     /// When, and which number of the manager's changes was last written down.
     noted: (Tick, u64),
@@ -194,7 +194,7 @@ impl Heartbeats {
     }
 
     async fn register(&mut self) -> Result<(), Failure> {
-        let (_, disk, room) = self.look().await;
+        let (_, disk, room) = self.sample().await;
         let about = self.about.borrow_and_update().clone();
         let registered = self
             .caller
@@ -244,7 +244,7 @@ impl Heartbeats {
 
     async fn send_heartbeat(&mut self) -> Result<(), Failure> {
         let terms = self.service.lending_terms.changes();
-        let (load, disk, room) = self.look().await;
+        let (load, disk, room) = self.sample().await;
         let store = Arc::clone(&self.service.store);
         if store.changes().overflowed() {
             return Ok(()); // nothing counts before the manager has compared it all
@@ -404,18 +404,18 @@ impl Heartbeats {
         Ok(())
     }
 
-    /// Looks at the disk and samples the machine.
-    async fn look(&mut self) -> (Load, DiskState, u64) {
+    /// Checks the disk and samples the machine.
+    async fn sample(&mut self) -> (Load, DiskState, u64) {
         let (store, disk) = (Arc::clone(&self.service.store), Arc::clone(&self.disk));
         let sampler = self.sampler.take();
-        let look = move || {
+        let sample = move || {
             store.check_disk();
             let (served, stored) = store.traffic();
             let mut sampler = sampler;
             let load = sampler.as_mut().map(|sampler| sampler.sample(&*disk, served, stored));
             (sampler, load.unwrap_or_default(), store.report())
         };
-        let (sampler, load, (disk, room)) = self.service.env.offload.run(look).await;
+        let (sampler, load, (disk, room)) = self.service.env.offload.run(sample).await;
         self.sampler = sampler;
         (load, disk, room)
     }

@@ -35,7 +35,8 @@ impl PeerAddresses {
         self.known.lock().expect("no holder panics")
     }
 
-    /// Whether the donor is where it is said to be. Of what cannot be asked now, it is not.
+    /// True when the manager says that the donor is where `said` has it. False when the manager cannot
+    /// be asked now.
     pub async fn confirm(&self, clock: &dyn Clock, said: &Source) -> bool {
         let now = clock.now();
         let known = self.known().get(&said.donor).filter(|(_, until)| now < *until).cloned();

@@ -30,7 +30,7 @@ struct Idle {
     since: Tick,
 }
 
-/// Whom a connection reaches, and under which ticket: what it may do depends on both.
+/// The donor that a connection reaches, and the ticket: what it may do depends on both.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Peer {
     donor: DonorId,

@@ -15,12 +15,12 @@ const LONGEST_KEPT: usize = 128;
 /// while a bad cable that spoils a whole disk costs the pool little of it.
 const QUARANTINE_PART: u64 = 20;
 
-/// What became of a tombstone.
+/// The outcome of a tombstone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Deletion {
     /// The chunk is not here any more; reported by heartbeat.
     Deleted,
-    /// It was counted in another life.
+    /// The tombstone names another life of this donor.
     OtherLife,
     /// The chunk was put later, or may have been: somebody needs it.
     WrittenSince,

@@ -4,8 +4,8 @@ use potluck_core::clock::{SharedClock, Tick};
 use potluck_core::ids::{DonorId, Epoch};
 use std::sync::Mutex;
 
-/// What the manager last said about itself and us. Unknown until the first registration of this
-/// life: before, no ticket can be judged, for its expiry is on the manager's clock.
+/// The manager's last word about itself and this donor. There is none before the first registration
+/// of this process: until then no ticket can be judged, for its expiry is on the manager's clock.
 pub(crate) struct Registration {
     clock: SharedClock,
     heard: Mutex<Option<Heard>>,
@@ -28,7 +28,7 @@ impl Registration {
         Self { clock, heard: Mutex::default() }
     }
 
-    /// `manager` registered us as `donor`; `true` when it is another than before.
+    /// `manager` registered this process as `donor`; `true` when it is another than before.
     pub fn registered(&self, donor: DonorId, manager: ManagerTerm, now_ms: u64) -> bool {
         let at = self.clock.now();
         let mut heard = self.heard.lock().expect("no holder panics");
@@ -36,7 +36,8 @@ impl Registration {
         before.is_none_or(|before| before.manager != manager)
     }
 
-    /// The manager answered a heartbeat; `false` when it is not the life that registered us.
+    /// The manager answered a heartbeat; `false` when it is another term than the one that registered
+    /// this donor.
     pub fn renewed(&self, manager: ManagerTerm, now_ms: u64) -> bool {
         let at = self.clock.now();
         let mut heard = self.heard.lock().expect("no holder panics");
@@ -49,8 +50,8 @@ impl Registration {
         }
     }
 
-    /// Our number and the manager's milliseconds; they go on with our own monotonic clock while the
-    /// manager is away.
+    /// The donor's number and the manager's milliseconds. They go on with the donor's own monotonic
+    /// clock while the manager is away.
     pub fn now(&self) -> Option<(DonorId, u64)> {
         let heard = (*self.heard.lock().expect("no holder panics"))?;
         let since = self.clock.now().saturating_sub(heard.at).as_millis() as u64;

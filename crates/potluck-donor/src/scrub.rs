@@ -1,8 +1,8 @@
 //! Reading back everything that is held, round after round, so that a chunk that rots is found
 //! while there are others to make it from again (promise R1).
 //!
-//! A round takes as long as the owner's machine is meant to notice nothing of it; by order it is
-//! faster. Where it is, is remembered: desktops are switched off every evening, and a round that
+//! A round takes as long as the owner's machine is meant to notice nothing of it; one that the manager
+//! asked for is faster. Where it is, is remembered: desktops are switched off every evening, and a round that
 //! began anew each morning would never see the end of the disk. What they miss meanwhile they make
 //! good while they are on.
 
@@ -26,11 +26,11 @@ const MAX_FILE: u64 = 4096;
 const CATCHING_UP: u64 = 10;
 /// From one look at the disk to the next: seldom enough to cost an idle machine nothing.
 const TURN: Duration = Duration::from_secs(10);
-/// The same by order.
+/// From one look at the disk to the next in a round that the manager asked for.
 const HURRIED_TURN: Duration = Duration::from_millis(250);
 /// How much of a round a crash may repeat.
 const SAVED_EVERY: Duration = Duration::from_secs(60);
-/// The same between two rounds, where only the time of rest would be lost.
+/// How often the state is saved between two rounds, where a crash would lose only the time of rest.
 const REST: Duration = Duration::from_secs(3600);
 /// A round is planned to end by this part of its time early: no machine is on to the minute as it
 /// was before.
@@ -45,7 +45,7 @@ pub(crate) struct Scrub {
     path: PathBuf,
     every: Mutex<Duration>,
     round: Mutex<Round>,
-    /// Wakes the scrub: a round was ordered, or how long one takes was changed.
+    /// Wakes the scrub: the manager asked for a round, or how long one takes was changed.
     hurried: Notify,
 }
 
@@ -65,7 +65,7 @@ struct Round {
     /// When it began by the wall clock, which says how long the donor was down; a wrong one makes a
     /// round faster or slower within bounds, and no worse.
     began: Option<UnixMillis>,
-    /// Bytes a second, when it was ordered.
+    /// Bytes a second of a round that the manager asked for.
     rate: Option<u64>,
 }
 
@@ -222,7 +222,7 @@ impl Scrub {
         };
         let Some((read_to, read)) = on_idle_thread(&service.env, work).await else { return 0 };
         let mut now = self.round();
-        // A round ordered meanwhile stands; what was found counts.
+        // A round that was asked for meanwhile goes on; what was found counts.
         let newer = now.next != begun.next || now.rate != begun.rate;
         match newer {
             true => now.spoiled += read_to.spoiled - begun.spoiled,

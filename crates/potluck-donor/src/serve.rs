@@ -41,7 +41,7 @@ const REQUEST_BUFFER: usize = 8 << 10;
 
 const _: () = assert!(REQUEST_BUFFER + HEAD_BUFFER <= 64 << 10, "promise X3");
 
-/// Accepts connections for ever.
+/// The server at the donor's port.
 pub(crate) struct Server {
     service: Arc<Service>,
     sockets: Arc<Sockets>,
@@ -49,11 +49,11 @@ pub(crate) struct Server {
     connections: Arc<Semaphore>,
 }
 
-/// What a connection holds until its peer has proved a ticket; shared by its HTTP connection and its upgrade.
+/// A connection holds this until its peer has proved a ticket. Its HTTP side and its upgrade share it.
 type StrangerPermit = Arc<OwnedSemaphorePermit>;
 
 impl Server {
-    /// Will serve what `service` has.
+    /// A server of `service`'s chunks, with no connection yet.
     pub fn new(service: Arc<Service>) -> Arc<Self> {
         Arc::new(Self {
             service,

@@ -1,4 +1,4 @@
-//! What all connections of a donor share.
+//! The state that the server, the heartbeats and the background work of a donor share.
 
 use crate::chunk_orders::ChunkOrderQueues;
 use crate::lending_terms::LendingTerms;
@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-/// What all connections of a donor share.
+/// The state that the server, the heartbeats and the background work of a donor share.
 pub(crate) struct Service {
     pub env: Env,
     pub store: Arc<Store>,
@@ -30,6 +30,7 @@ pub(crate) struct Service {
     /// Copies that are made after their put was answered.
     pub deferred: Deferred,
     pub scrub: Scrub,
+    /// Chunks to delete and to verify.
     pub chunk_orders: ChunkOrderQueues,
     pub lending_terms: LendingTerms,
     /// Figures for monitoring.
@@ -66,7 +67,7 @@ impl Service {
         }
     }
 
-    /// Whether the donor is going down.
+    /// True once the donor is going down.
     pub fn closing(&self) -> bool {
         *self.closing.borrow()
     }

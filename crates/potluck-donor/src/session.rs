@@ -66,7 +66,7 @@ impl Session {
         Ok(io.write(&reply.encode(tag, &mut self.lane), &[]).await?)
     }
 
-    /// Whether the ticket still allows `ops`; gives the manager's time.
+    /// Checks that the ticket still allows `ops`; gives the manager's time.
     fn allowed(&self, ops: Ops) -> Result<u64, Status> {
         if self.service.closing() {
             return Err(Status::Away);

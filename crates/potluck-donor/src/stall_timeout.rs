@@ -6,8 +6,8 @@ use std::time::Duration;
 
 /// How often a connection that waits to receive looks at the clock.
 pub(crate) const TICK: Duration = Duration::from_secs(5);
-/// How often a connection that waits to send looks at the clock. One `sendfile` may wait this long three times (Linux 6.18), and
-/// what it moved first counts as moved last.
+/// How often a connection that waits to send looks at the clock. One `sendfile` may wait this long
+/// three times (Linux 6.18), and what it moved first counts as moved last.
 pub(crate) const SEND_TICK: Duration = Duration::from_secs(2);
 
 /// An idle connection is closed after this long; clients open another when they need one.

@@ -1,4 +1,4 @@
-//! What a donor remembers about itself, apart from the store: its key, which store is its own, and
+//! The state that a donor keeps apart from the store: its key, which store is its own, and
 //! the manager of the highest epoch it has heard. What it heard changes all the time and has a file of
 //! its own, so that no power cut on a disk that lies about what it synced takes the key with it.
 
@@ -141,7 +141,7 @@ impl State {
         self.save(disk)
     }
 
-    /// Whether the manager is still to be told that the store of before is lost, and this one empty.
+    /// True while the manager is still to be told that the earlier store is lost, and this one empty.
     pub fn begins_anew(&self) -> bool {
         self.own.begins_anew
     }

@@ -99,7 +99,7 @@ pub(crate) enum Refusal {
     Full,
     /// The disk failed.
     Disk,
-    /// What was found at the start is gone at the end.
+    /// Files that were found at the start are missing at the end.
     Lost,
 }
 
@@ -207,8 +207,8 @@ impl Store {
         Incoming::create(self, name, len, reservation)
     }
 
-    /// Whether `name` is held with `len` bytes; if so it counts as put again, and no tombstone of
-    /// before deletes it.
+    /// True when `name` is held with `len` bytes. It counts as put again then, and no earlier tombstone
+    /// deletes it.
     pub fn count_put_if_held(&self, name: &ChunkName, len: u32) -> bool {
         let _alone = self.lock_name(name);
         let held = self.well_formed(name, len).is_some();

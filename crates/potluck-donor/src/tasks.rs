@@ -40,8 +40,8 @@ struct Limits {
     /// Chunks of a group come from other donors, and another is made of them. Each such task takes
     /// memory by the width of its code.
     code: Arc<Semaphore>,
-    /// Chunks here are looked at.
-    look: Arc<Semaphore>,
+    /// Chunks here are read or listed.
+    inspect: Arc<Semaphore>,
 }
 
 impl Limits {
@@ -49,7 +49,7 @@ impl Limits {
         Arc::clone(match work {
             Work::Copy { .. } | Work::Probe { .. } => &self.fetch,
             Work::Rebuild { .. } | Work::Encode { .. } => &self.code,
-            Work::Audit { .. } | Work::Scrub { .. } | Work::Describe => &self.look,
+            Work::Audit { .. } | Work::Scrub { .. } | Work::Describe => &self.inspect,
         })
     }
 }
@@ -61,7 +61,7 @@ impl Default for Tasks {
             running: JoinSet::new(),
             results: VecDeque::new(),
             known: BTreeSet::new(),
-            limits: Limits { fetch: limit(4), code: limit(1), look: limit(1) },
+            limits: Limits { fetch: limit(4), code: limit(1), inspect: limit(1) },
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the manager has not been told yet.
+//! Changes of the store that the manager has not been told yet.
 
 use potluck_core::chunk::ChunkName;
 use potluck_wire::control::Holding;
@@ -103,12 +103,12 @@ impl Changes {
         self.waiting.drain(..count.min(self.waiting.len()));
     }
 
-    /// What was told may not hold any more: the manager needs the whole inventory.
+    /// The changes told so far may not hold any more: the manager needs the whole inventory.
     pub fn forget(&mut self) {
         *self = Self { waiting: VecDeque::new(), overflowed: true };
     }
 
-    /// Whether so much was forgotten that the manager needs the whole inventory.
+    /// True when so many changes were forgotten that the manager needs the whole inventory.
     pub fn overflowed(&self) -> bool {
         self.overflowed
     }

@@ -1,4 +1,4 @@
-//! Whether the store is where it should be: disks are pulled, unmounted, and brought back, while
+//! Checks that the store is where it should be: disks are pulled, unmounted, and brought back, while
 //! the daemon goes on (promise S3).
 
 use super::usage::{Asking, Fault};
@@ -63,7 +63,7 @@ impl Store {
         self.broke(Fault::Missing, why);
     }
 
-    /// Whether the store that is there again could be taken back.
+    /// Tries to take the store back that is there again; true when that worked.
     fn comes_back(&self) -> bool {
         if !self.usage.idle() {
             return false; // puts of before end first: what they left is cleaned up
@@ -123,12 +123,12 @@ impl Store {
         Some(DiskFault { missing: fault == Fault::Missing, why })
     }
 
-    /// Whether the disk is broken or missing.
+    /// True while the disk is broken or missing.
     pub fn broken(&self) -> bool {
         self.usage.fault().is_some()
     }
 
-    /// Whether the store is there to ask, so that what is not found in it is missing.
+    /// True when the store is there to ask, so that a chunk that is not found in it is missing.
     pub fn present(&self) -> bool {
         let found = marker::read(self.disk(), &self.layout);
         !self.is_missing() && found.is_ok_and(|found| found.as_ref() == Some(&self.id))

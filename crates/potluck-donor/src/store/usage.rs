@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard};
 /// takes: sum of sizes, or `du`.
 const BLOCK: u64 = 4096;
 
-/// What a file of `len` bytes takes.
+/// The bytes of the disk that a file of `len` bytes takes.
 pub fn taken(len: u64) -> u64 {
     len.div_ceil(BLOCK).saturating_mul(BLOCK)
 }
@@ -45,7 +45,7 @@ struct Counts {
     /// Promised to files that are being written.
     reserved: u64,
     total: u64,
-    /// What the disk had left when last asked.
+    /// Bytes that the disk had left when it was asked last.
     available: u64,
     /// How much of that was promised then, or has been since, whether it was written or not.
     owed: u64,
@@ -136,13 +136,13 @@ impl Usage {
         self.counts().used = 0;
     }
 
-    /// All files are about to be looked at.
+    /// All files are about to be listed and counted.
     pub fn begin_recount(&self) {
         let mut counts = self.counts();
         counts.churn = counts.reserved + counts.removing;
     }
 
-    /// All files were looked at, and these bytes `found`; gives those that were counted and are not
+    /// All files were listed, and these bytes `found`; gives those that were counted and are not
     /// there. What came or went meanwhile may have been seen or not and gets the benefit of the
     /// doubt, so that the cap holds; the next recount finds it.
     pub fn end_recount(&self, found: u64) -> u64 {
@@ -152,7 +152,7 @@ impl Usage {
         vanished
     }
 
-    /// Whether nothing is on its way in.
+    /// True while no chunk is on its way in.
     pub fn idle(&self) -> bool {
         self.counts().reserved == 0
     }

@@ -70,7 +70,7 @@ pub struct DiskFault {
     pub why: String,
 }
 
-/// A donor's orders of the day.
+/// The manager's reply to a donor that registered.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Registered {
     /// Its number.
@@ -131,7 +131,7 @@ call!(Inventory => Done, "inventory");
 /// Holdings per [`Inventory`] page.
 pub const INVENTORY_PAGE: usize = 16_384;
 
-/// A donor's second: its sample, what changed, and in return its orders.
+/// A donor's report of each second: its sample, and what changed in its store.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Heartbeat {
     /// The life that registered.
@@ -150,13 +150,13 @@ pub struct Heartbeat {
     /// Chunks stored since the last heartbeat that was answered.
     #[serde(default)]
     pub added: Packed<Holding>,
-    /// Chunks deleted, or found missing when ordered to delete them.
+    /// Chunks that were deleted, or found missing when they were to be deleted or verified.
     #[serde(default)]
     pub removed: Packed<ChunkName>,
     /// Chunks found spoiled and quarantined.
     #[serde(default)]
     pub spoiled: Packed<ChunkName>,
-    /// Chunks looked at by order and found sound.
+    /// Chunks that the manager had verified, and that are sound.
     #[serde(default)]
     pub sound: Packed<ChunkName>,
     /// What came of tasks since the last heartbeat that was answered.
@@ -174,7 +174,7 @@ pub struct Heartbeat {
     /// What is wrong with its daemon's settings, if anything: it goes by those of before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settings_fault: Option<String>,
-    /// Which word on where the manager is it knows; `None` where it does not follow one.
+    /// The latest statement of where the manager is that it knows; `None` where it follows none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub follows: Option<Issue>,
 }
@@ -254,7 +254,7 @@ pub struct Scrubbed {
     pub rounds: u64,
     /// Chunks found spoiled in all rounds.
     pub spoiled: u64,
-    /// Whether it reads fast, by order, or at its own polite rate.
+    /// True while it reads fast, because the manager asked for a round, and not at its own polite rate.
     pub hurried: bool,
 }
 impl Call for Heartbeat {
@@ -263,7 +263,7 @@ impl Call for Heartbeat {
     type Reply = HeartbeatReply;
 }
 
-/// Asks where another donor is, before a client's word for it is taken (donors).
+/// Asks where another donor is, before a client is believed about it (donors).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Locate {
     /// Which donor.
@@ -292,7 +292,7 @@ pub struct HeartbeatReply {
     pub changes: u64,
     /// The manager's monotonic milliseconds.
     pub now_ms: u64,
-    /// The manager does not know this life: register and send the inventory.
+    /// The manager does not know this life of the donor, which is to register and send its inventory.
     #[serde(default)]
     pub register: bool,
     /// Work to do. Repeated until a heartbeat brings its result. Work that only a newer manager
@@ -308,7 +308,7 @@ pub struct HeartbeatReply {
     /// Where the manager is, for a donor that knows something older.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manager: Option<SignedWhereabouts>,
-    /// List all that you hold anew. Repeated until page 0 of it came.
+    /// The donor is to list all that it holds anew. Repeated until page 0 of that came.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub list: bool,
 }
