@@ -19,6 +19,9 @@ pub fn sentence(health: &Health) -> String {
                 count(health.unreadable.max(1), "chunk")
             )
         }
+        (_, Some(0)) if health.promised == 0 => {
+            "one copy, as its policy asks: lost with the donors it is on".into()
+        }
         (_, Some(0)) => "tolerates no further dead donor".into(),
         (_, tolerates) => {
             format!("tolerates {}", count(tolerates.unwrap_or(0).into(), "more dead donor"))
@@ -39,16 +42,19 @@ pub fn sentence(health: &Health) -> String {
 }
 
 /// The unsafe window: between the end of a write and the moment all that its policy promises was
-/// there.
-pub fn window(health: &Health) -> String {
-    match (health.level(), health.safe_since_ms) {
+/// there. A policy of one copy promises nothing more than that, and has none.
+pub fn window(health: &Health) -> Option<String> {
+    if health.promised == 0 {
+        return None;
+    }
+    Some(match (health.level(), health.safe_since_ms) {
         (HealthLevel::Safe | HealthLevel::Waiting, Some(since)) => {
             format!("closed since {} UTC", time(since))
         }
         (HealthLevel::Safe | HealthLevel::Waiting, None) => "closed".into(),
         (_, Some(since)) => format!("open again; it was closed at {} UTC", time(since)),
         (_, None) => "open: not all that its policy promises is there yet".into(),
-    }
+    })
 }
 
 /// What keeps files, and what it takes.
@@ -106,6 +112,12 @@ mod tests {
         assert_eq!(
             sentence(&health(Some(0), 0, 0)).split(" (").next(),
             Some("tolerates no further dead donor")
+        );
+        let one_copy = Health { promised: 0, ..health(Some(0), 0, 0) };
+        assert!(sentence(&one_copy).starts_with("one copy, as its policy asks"));
+        assert_eq!(
+            (window(&one_copy), window(&health(Some(2), 0, 0))),
+            (None, Some("closed".into()))
         );
         let written_with_less =
             Health { changing_to: Some(Redundancy::Copies(3)), ..health(Some(0), 0, 0) };

@@ -60,7 +60,9 @@ fn text(path: &str, stated: &Stated) -> String {
     }
     if let Some(found) = &stated.health {
         line("health", health::sentence(found));
-        line("unsafe", format!("window {}", health::window(found)));
+        if let Some(window) = health::window(found) {
+            line("unsafe", format!("window {window}"));
+        }
         if let Some(goal) = found.changing_to {
             line("changing", format!("to {goal}; until then it keeps what it has"));
         }

@@ -176,12 +176,11 @@ fn below(path: &PoolPath, relative: &str) -> Result<PoolPath, Failure> {
 
 fn text(verified: &Verified) -> String {
     let judged = match &verified.health {
-        Some(health) => format!(
-            "{}  {}\nunsafe window: {}",
-            name(&verified.findings.path),
-            sentence(health),
-            window(health)
-        ),
+        Some(health) => {
+            let window = window(health).map(|window| format!("\nunsafe window: {window}"));
+            let window = window.unwrap_or_default();
+            format!("{}  {}{window}", name(&verified.findings.path), sentence(health))
+        }
         None => fsck::text(&verified.findings),
     };
     let Some(read) = &verified.read else { return judged };
