@@ -51,7 +51,8 @@ impl Recipe {
                 let pages = pages.iter().map(|page| &page.0[..]);
                 entries = recipe::unpack(&file.digest, pages)
                     .map_err(|why| wrong(format!("“{}”: {why}", file.path)))?;
-                if entries.is_empty() && Digest::of(b"") != file.digest {
+                let digest = recipe::digest_of(&entries);
+                if digest.is_some_and(|digest| digest != file.digest) {
                     return Err(wrong(not_its_digest));
                 }
                 // Without its key a sealed chunk is not the content, whatever its name says; and

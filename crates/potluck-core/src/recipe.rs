@@ -13,7 +13,7 @@
 //! page is taken for one of another file, or for another one of its own (promise D4).
 
 use crate::chunk::{ChunkName, Digest, MAX_CHUNK, SEAL_OVERHEAD, sealed_len};
-use crate::merkle::SEGMENT;
+use crate::merkle::{SEGMENT, Tree};
 use std::ops::Range;
 
 /// Entries in a full page: large enough to amortise a row, small enough to read one alone.
@@ -111,6 +111,21 @@ pub fn unpack<'a>(
         }
     }
     Ok(entries)
+}
+
+/// The digest of a file that has these chunks; `None` where they are of lengths that do not tell it: all
+/// but the last have to be whole subtrees of one size.
+pub fn digest_of(entries: &[Entry]) -> Option<Digest> {
+    let mut tree = Tree::default();
+    entries.iter().for_each(|entry| tree.push(entry.digest.0));
+    let (last, others) = entries.split_last().unzip();
+    let others = others.unwrap_or_default();
+    let len = others.first().or(last).map_or(0, |entry| entry.len);
+    let segments = len / SEGMENT;
+    let whole = others.is_empty() || (len.is_multiple_of(SEGMENT) && segments.is_power_of_two());
+    let same = others.iter().all(|entry| entry.len == len);
+    let fits = last.is_none_or(|last| last.len <= len);
+    (whole && same && fits).then(|| Digest(tree.root()))
 }
 
 /// Reads a page whatever its file is; any byte string gives entries or an error.

@@ -70,7 +70,6 @@ async fn trim_some(
         let mut seen = BTreeSet::new();
         let once = by_name.iter().filter(|(name, _)| seen.insert(*name));
         let decided = pool.decide(once.map(|(name, donors)| (name, &donors[..])), now);
-        // Orders to delete what is in use are given here alone, so that none comes in between.
         let stays = |(relied, at): &(ChunkName, DonorId)| !pool.has_deletion(*at, relied);
         let mut chosen = copies;
         chosen.retain(|((name, donor), excess)| {
@@ -81,9 +80,15 @@ async fn trim_some(
     if chosen.is_empty() {
         return Ok(0);
     }
+    let relied: BTreeMap<_, _> =
+        chosen.iter().map(|(copy, excess)| (*copy, excess.keep.clone())).collect();
     let marked = service.catalog.mark_excess(snapshot, chosen).await?;
-    let names: Vec<ChunkName> = marked.iter().map(|(name, _)| *name).collect();
     let mut pool = service.pool();
+    // Garbage collection may have ordered the deletion of a copy that is relied on, for a chunk that
+    // came into use at that very moment.
+    let stays = |(name, donor): &(ChunkName, DonorId)| !pool.has_deletion(*donor, name);
+    let goes = |copy: &&(ChunkName, DonorId)| relied[*copy].iter().all(stays);
+    let names: Vec<ChunkName> = marked.iter().filter(goes).map(|(name, _)| *name).collect();
     let free = pool.unoffered(&names);
     pool.order_deletions(&decided, &free, now);
     for (name, donor) in marked {

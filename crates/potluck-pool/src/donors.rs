@@ -313,13 +313,15 @@ impl Pool {
         addresses: Addresses,
         now: Tick,
     ) -> Enlisted {
-        // It lists anew what it has.
-        self.losses.note();
         let live = self.donors.is_live(id, now, &self.limits);
         let donor = self.donors.all.entry(id).or_default();
         donor.record.label.clone_from(&register.label);
         donor.record.grace = register.grace_ms.map(Duration::from_millis);
         let earlier = donor.life.take();
+        // It lists anew what it has, and until then nothing of that counts.
+        if earlier.as_ref().is_some_and(|life| life.compared) {
+            self.losses.note();
+        }
         let again = earlier.as_ref().is_some_and(|life| life.incarnation == register.incarnation);
         let earlier_load = earlier.as_ref().map(|life| life.load).unwrap_or_default();
         let earlier_write_sequence = earlier.filter(|_| again).and_then(|life| life.write_sequence);

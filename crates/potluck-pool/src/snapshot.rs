@@ -35,10 +35,13 @@ impl Snapshot {
 }
 
 impl Pool {
-    /// Donors as they stand.
+    /// Donors as they stand. Copies at one whose removal is being looked at are no reason to give others
+    /// up: what it holds was found to be elsewhere, and must stay there.
     pub fn snapshot(&self, now: Tick) -> Snapshot {
         let losses = Arc::clone(&self.losses.0);
         let seen = losses.load(Ordering::Acquire);
-        Snapshot { standings: self.standings(now), losses, seen }
+        let mut standings = self.standings(now);
+        standings.rely_on_none_that_is_being_removed();
+        Snapshot { standings, losses, seen }
     }
 }

@@ -143,6 +143,15 @@ impl Standing {
 }
 
 impl Standings {
+    /// Has copies at donors that somebody is about to remove be sources and no more.
+    pub(crate) fn rely_on_none_that_is_being_removed(&mut self) {
+        for standing in self.0.values_mut().filter(|standing| standing.removing) {
+            if standing.worth == Worth::Counts {
+                standing.worth = Worth::Source;
+            }
+        }
+    }
+
     /// One donor; `None` if it is not of the pool.
     pub fn get(&self, donor: DonorId) -> Option<&Standing> {
         self.0.get(&donor)

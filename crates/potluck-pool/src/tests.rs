@@ -2,7 +2,7 @@
 
 mod budgets;
 
-use super::{Enlisted, Limits, NewSession, NoSession, PageDone, Pool};
+use super::{Enlisted, Giving, Limits, NewSession, NoSession, PageDone, Pool};
 use crate::InUseAgain;
 use potluck_core::budget::DiskState;
 use potluck_core::chunk::ChunkName;
@@ -534,4 +534,58 @@ fn while_a_donor_is_about_to_be_removed_no_file_counts_on_it() {
     pool.remove_donor(DonorId(2));
     pool.spare_donor(DonorId(2));
     assert!(!pool.knows_donor(DonorId(2)));
+}
+
+#[test]
+fn a_snapshot_is_outdated_by_all_that_makes_copies_worth_less_and_by_nothing_else() {
+    let mut pool = pool();
+    let mut outdates = |what: &str, outdates: bool, happens: &mut dyn FnMut(&mut Pool)| {
+        let snapshot = pool.snapshot(at(1.0));
+        assert!(snapshot.current().is_some(), "{what}");
+        happens(&mut pool);
+        assert_eq!(snapshot.current().is_none(), outdates, "{what}");
+    };
+    let donor = DonorId(1);
+    outdates("one that nothing counted on", false, &mut |pool| {
+        register(pool, 1, 7, 0.0);
+    });
+    outdates("its inventory", false, &mut |pool| pool.inventory_done(donor, Incarnation(7)));
+    outdates("a heartbeat", false, &mut |pool| {
+        pool.heartbeat(donor, &heartbeat(7, 1), at(1.0));
+    });
+    outdates("a removal", true, &mut |pool| pool.condemn_donor(donor));
+    outdates("that is taken back", false, &mut |pool| pool.spare_donor(donor));
+    outdates("a quarantine", true, &mut |pool| pool.quarantine(donor, Some("it lied".into())));
+    outdates("a give-back", true, &mut |pool| {
+        let giving = Giving { start: 0, at_once: false, lose: [].into(), since: at(1.0) };
+        pool.give_back(donor, Some(giving));
+    });
+    outdates("a part of it", true, &mut |pool| pool.leave_below(donor, 9));
+    outdates("another life", true, &mut |pool| {
+        register(pool, 1, 8, 1.0);
+    });
+    outdates("that registers again and again", false, &mut |pool| {
+        register(pool, 1, 8, 1.0);
+    });
+    outdates("a death", true, &mut |pool| {
+        pool.pass_time(at(1000.0));
+    });
+    outdates("the end", true, &mut |pool| pool.remove_donor(donor));
+}
+
+#[test]
+fn nothing_is_given_up_for_copies_at_a_donor_that_is_being_removed() {
+    let mut pool = pool();
+    register(&mut pool, 1, 7, 0.0);
+    pool.inventory_done(DonorId(1), Incarnation(7));
+    let counts = |pool: &Pool| {
+        let snapshot = pool.snapshot(at(1.0));
+        snapshot.current().expect("of now").counts(DonorId(1), &chunk(1))
+    };
+    assert!(counts(&pool));
+    pool.condemn_donor(DonorId(1));
+    assert!(!counts(&pool));
+    assert!(pool.standings(at(1.0)).counts(DonorId(1), &chunk(1)), "who looks sees it there");
+    pool.spare_donor(DonorId(1));
+    assert!(counts(&pool));
 }

@@ -1,6 +1,7 @@
 use potluck_core::chunk::{ChunkName, Digest, MAX_CHUNK};
+use potluck_core::merkle::SEGMENT;
 use potluck_core::path::PoolPath;
-use potluck_core::recipe::{Entry, PAGE_ENTRIES, pack, unpack, unpack_page};
+use potluck_core::recipe::{Entry, PAGE_ENTRIES, digest_of, pack, unpack, unpack_page};
 use proptest::prelude::*;
 
 fn entries() -> impl Strategy<Value = Vec<Entry>> {
@@ -16,6 +17,39 @@ fn entries() -> impl Strategy<Value = Vec<Entry>> {
             entries.into_iter().map(entry).collect()
         },
     )
+}
+
+fn chunks_of(bytes: &[u8], len: usize) -> Vec<Entry> {
+    let entry = |chunk: &[u8]| Entry {
+        name: ChunkName::of(chunk),
+        digest: Digest::of(chunk),
+        len: chunk.len() as u32,
+        sealed: false,
+    };
+    bytes.chunks(len).map(entry).collect()
+}
+
+#[test]
+fn chunks_that_are_whole_subtrees_tell_the_digest_of_their_file() {
+    let bytes: Vec<u8> = (0..9 * SEGMENT + 5).map(|at| (at % 251) as u8).collect();
+    let segment = SEGMENT as usize;
+    for len in [0, 1, segment - 1, segment, segment + 1, 4 * segment, 7 * segment + 9, bytes.len()]
+    {
+        let file = &bytes[..len];
+        for chunk in [segment, 2 * segment, 4 * segment, 16 * segment] {
+            let mut entries = chunks_of(file, chunk);
+            assert_eq!(digest_of(&entries), Some(Digest::of(file)), "{len} bytes by {chunk}");
+            if let Some(first) = entries.first_mut() {
+                first.digest = Digest([7; 32]);
+                assert_ne!(digest_of(&entries), Some(Digest::of(file)));
+            }
+        }
+    }
+    for uneven in [3 * segment, segment + 1] {
+        assert_eq!(digest_of(&chunks_of(&bytes, uneven)), None, "no subtrees");
+    }
+    let growing = [chunks_of(&bytes[..segment], segment), chunks_of(&bytes, 2 * segment)].concat();
+    assert_eq!(digest_of(&growing), None, "of two sizes");
 }
 
 proptest! {

@@ -166,12 +166,14 @@ impl Lent {
                     let beside = reload();
                     let own = self.reload().await;
                     tell_reloaded(beside.into_iter().chain([own]));
+                    heard.set(tokio::time::timeout(GREETING, self.heard()));
                 }
                 Some((dir, ended)) = self.next_end() => {
                     if self.donors.is_empty() {
                         break ended;
                     }
                     tell_end(&dir, ended);
+                    heard.set(tokio::time::timeout(GREETING, self.heard()));
                 }
             }
         };
