@@ -335,7 +335,9 @@ pub fn file(session: &SessionId, at: &str, chunks: &[u64], donors: &[&Donor]) ->
         Entry { name, digest: Digest(name.0), len: LEN, sealed: false }
     };
     let entries: Vec<_> = chunks.iter().map(entry).collect();
-    let digest = Digest::of(&entries.iter().flat_map(|entry| entry.digest.0).collect::<Vec<_>>());
+    let made_up =
+        || Digest::of(&entries.iter().flat_map(|entry| entry.digest.0).collect::<Vec<_>>());
+    let digest = recipe::digest_of(&entries).unwrap_or_else(made_up);
     let receipts = entries.iter().enumerate().flat_map(|(index, entry)| {
         donors.iter().map(move |donor| donor.receipt(session, index, &entry.name))
     });
