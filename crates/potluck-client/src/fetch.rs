@@ -33,6 +33,12 @@ const HEDGE_FACTOR: u32 = 3;
 const HEDGE_BOUNDS: (Duration, Duration) =
     (Duration::from_millis(250), Duration::from_millis(1500));
 
+/// Chunks read ahead from so many donors: what each sends, and for half of them what follows. A donor
+/// whose chunk came has the next to send then, though chunks are asked for in the order of the file.
+pub(crate) fn read_ahead(donors: usize) -> usize {
+    donors + donors.div_ceil(2)
+}
+
 /// Bytes read ahead at least, where there are: a chunk from each of six donors. Two chunks from each
 /// cost a twelfth more CPU time here, since what is on its way then leaves the processor's cache.
 const AHEAD: usize = 24 << 20;
@@ -173,7 +179,7 @@ impl Fetcher {
             let (entry, part) = (&recipe.entries[piece.index], recipe.part(piece));
             let wanted = self.wanted(entry, part.as_ref());
             let len = wanted.bytes() as usize;
-            let ahead = self.ahead(len, len * self.donors.count()).await;
+            let ahead = self.ahead(len, len * read_ahead(self.donors.count())).await;
             let bytes = self.any_copy(wanted, recipe.holders(piece.index)).await?;
             let start = part.map_or(0, |part| part.start * SEGMENT);
             fetched.push(Fetched { bytes, start, _ahead: ahead });

@@ -212,7 +212,7 @@ async fn tree(
             report.failovers += small.failovers();
         }
         let fetcher = fetcher.get_or_insert_with(|| {
-            Fetcher::new(&client.for_reading(largest), page.space_key.clone())
+            Fetcher::new(&client.for_reading(largest, page.donors.len()), page.space_key.clone())
         });
         fetcher.learn(page.donors);
         fetcher.reopens_by(open);
@@ -287,7 +287,7 @@ async fn open_one(
             .hint("somebody wrote it meanwhile: look with `potluck stat` and decide anew"));
     }
     let recipe = Recipe::check(file, opened.space_key.as_ref())?;
-    let client = client.for_reading(recipe.largest_unit());
+    let client = client.for_reading(recipe.largest_unit(), opened.donors.len());
     let fetcher = Fetcher::new(&client, opened.space_key);
     fetcher.learn(opened.donors);
     fetcher.reopens_by(Open { path: path.clone(), recursive: false, after: None });

@@ -2,13 +2,15 @@
 
 use crate::buffer::Buffers;
 use crate::donors::Donors;
+use crate::fetch;
 use crate::patience::{Asked, Patience, Pauses, STRANGERS};
 use crate::progress::{Progress, Quiet};
 use crate::source::Cutter;
+use potluck_core::chunk::DEFAULT_CHUNK;
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
 use potluck_core::path::PoolPath;
-use potluck_core::policy::Policy;
+use potluck_core::policy::{Policy, Width};
 use potluck_wire::call::{Caller, Unanswered};
 use potluck_wire::control::{Call, Open, Opened, Unreached};
 use potluck_wire::env::Env;
@@ -20,8 +22,14 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 /// Bytes of chunks a client holds in memory at most, unless single chunks are larger than a
-/// quarter of this. Enough for four donors' full windows and a batch of offers.
+/// quarter of this, or more donors take part: enough for four donors' full windows and a batch of offers.
 const MEMORY: usize = 96 << 20;
+/// Donors whose windows are thought of; with more, some have less on its way.
+const MOST_DONORS: usize = Width::AUTO_MOST as usize;
+/// Chunks for each donor of a write: what it is sent, and what follows at once …
+const WRITTEN_AHEAD: usize = 2;
+/// … and those that are cut and offered meanwhile.
+const CUT_AHEAD: usize = 12;
 
 /// From one word to the manager that a donor cannot be reached to the next of the same donor.
 const MISSED_AGAIN: Duration = Duration::from_secs(60);
@@ -77,16 +85,21 @@ impl Client {
     }
 
     /// The same client with memory of its own, for one read whose chunks or groups take `unit`
-    /// bytes at most.
-    pub fn for_reading(&self, unit: usize) -> Self {
-        self.with_memory(4 * unit)
+    /// bytes at most, from so many `donors`.
+    pub fn for_reading(&self, unit: usize, donors: usize) -> Self {
+        let ahead = DEFAULT_CHUNK as usize * fetch::read_ahead(donors.min(MOST_DONORS));
+        // Half of it is for second requests.
+        self.with_memory((4 * unit).max(2 * ahead))
     }
 
-    /// The same client with memory of its own, for one write under `policy`: at least for one
-    /// group being sent while the next is cut.
-    pub fn for_writing(&self, policy: &Policy) -> Self {
+    /// The same client with memory of its own, for one write under `policy` to so many `donors`: at
+    /// least for one group being sent while the next is cut.
+    pub fn for_writing(&self, policy: &Policy, donors: usize) -> Self {
         let units = if policy.ec.is_some() { 2 } else { 4 };
-        self.with_memory(units * Cutter::room(policy))
+        // A chunk that goes to several donors is held once.
+        let sent = (WRITTEN_AHEAD * donors.min(MOST_DONORS)).div_ceil(policy.copies as usize);
+        let ahead = (sent + CUT_AHEAD) * policy.chunk_size.min(DEFAULT_CHUNK) as usize;
+        self.with_memory((units * Cutter::room(policy)).max(ahead))
     }
 
     fn with_memory(&self, least: usize) -> Self {

@@ -91,6 +91,6 @@ pub async fn put_visible(
         condition: options.condition,
     };
     let session = WriteSession::open(client, &reserve).await?;
-    let client = client.for_writing(&session.reserved.policy);
+    let client = client.for_writing(&session.reserved.policy, session.reserved.donors.len());
     sliding_window::write(&client, session, items, options, progress).await
 }

@@ -12,8 +12,11 @@ use std::time::Duration;
 const TARGET_DELAY_S: f64 = 0.25;
 /// The most bytes a donor may owe: more fills no LAN better and only costs the client memory.
 const MAX_WINDOW: u64 = 16 << 20;
-/// Chunks in flight below which the pipe drains between two chunks.
+/// Chunks in flight below which the pipe drains between two chunks …
 const PIPELINE: u64 = 2;
+/// … which is allowed to those donors only that would take longer than this for them: a donor that
+/// slows down then holds up no more than one.
+const PIPELINE_DELAY_S: f64 = 1.0;
 /// A window beyond that grows to this part of what the donor has delivered, so that a short
 /// transfer never ends waiting for a queue that was filled on the evidence of one chunk.
 const TRUST: u64 = 4;
@@ -111,7 +114,11 @@ impl Pace {
         let most = (self.total / TRUST).min(MAX_WINDOW).max(pipeline);
         match self.rate() {
             None => pipeline,
-            Some(rate) => ((rate * TARGET_DELAY_S) as u64).clamp(chunk, most),
+            Some(rate) => {
+                let both = (rate * PIPELINE_DELAY_S) as u64 >= pipeline;
+                let least = if both { pipeline } else { chunk };
+                ((rate * TARGET_DELAY_S) as u64).clamp(least, most)
+            }
         }
     }
 

@@ -1,5 +1,9 @@
 //! Policies: what a space promises about the files in it.
 
+mod width;
+
+pub use width::Width;
+
 use crate::chunk::{DEFAULT_CHUNK, MAX_CHUNK, MIN_CHUNK};
 use crate::erasure::Ec;
 use crate::size::format_size;
@@ -205,7 +209,7 @@ pub struct Policy {
     /// Bytes per chunk; a power of two.
     pub chunk_size: u32,
     /// Donors a file is written to at once.
-    pub stripe_width: u32,
+    pub stripe_width: Width,
     /// Copies of every chunk, each on its own donor; 1 where `ec` is set.
     pub copies: u32,
     /// The erasure code, instead of copies.
@@ -228,7 +232,7 @@ impl Default for Policy {
     fn default() -> Self {
         Self {
             chunk_size: DEFAULT_CHUNK,
-            stripe_width: 4,
+            stripe_width: Width::Auto,
             copies: 1,
             ec: None,
             mirror: Mirror::default(),
@@ -254,7 +258,7 @@ pub struct Override {
     pub chunk_size: Option<u32>,
     /// Instead of [`Policy::stripe_width`].
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub stripe_width: Option<u32>,
+    pub stripe_width: Option<Width>,
     /// Instead of [`Policy::copies`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub copies: Option<u32>,
@@ -364,8 +368,10 @@ impl Policy {
                 format_size(1 << (MAX_GROUP / ec.width() as u64).ilog2()),
             ));
         }
-        if !(1..=MAX_WIDTH).contains(&self.stripe_width) {
-            return refuse(format!("stripe width {}: use 1 to {MAX_WIDTH}", self.stripe_width));
+        if let Width::Donors(donors) = self.stripe_width
+            && !(1..=MAX_WIDTH).contains(&donors)
+        {
+            return refuse(format!("stripe width {donors}: use auto, or 1 to {MAX_WIDTH}"));
         }
         Ok(())
     }

@@ -219,14 +219,15 @@ impl Pool {
         // Donors that are away come back, and repair completes what was written without them. Those
         // that never joined do not, and one that is full is no better for being left out.
         let may_be_short = !whole && self.donor_count() >= copies as usize;
+        let candidates = self.candidates(avoid, now);
         let request = Request {
             bytes,
             chunk_size: stored_len(policy, policy.chunk_size),
-            width: policy.stripe_width.max(copies),
+            width: policy.stripe_width.donors(candidates.len()).max(copies),
             copies,
             least: if may_be_short { policy.least_donors() } else { copies },
         };
-        placement::plan(&self.candidates(avoid, now), &request)
+        placement::plan(&candidates, &request)
     }
 
     fn starting_plan(&self, policy: &Policy, now: Tick) -> Result<(Plan, u64), Refusal> {

@@ -6,7 +6,7 @@ use crate::content::CHUNK;
 use crate::host::Host;
 use crate::plan::Plan;
 use crate::stage::Stage;
-use potluck_core::policy::{Policy, Redundancy};
+use potluck_core::policy::{Policy, Redundancy, Width};
 use potluck_wire::call::Caller;
 use potluck_wire::control::{Call, Invite, PoolStatus, ScrubNow, SpaceCreate, Status, Trust};
 use potluck_wire::identity::Identity;
@@ -25,7 +25,7 @@ pub fn policy(plan: &Plan) -> Policy {
     };
     Policy {
         chunk_size: CHUNK,
-        stripe_width: 4,
+        stripe_width: Width::Donors(4),
         copies,
         ec,
         ack: plan.ack,

@@ -119,6 +119,11 @@ impl Copies {
         }
     }
 
+    /// How many donors the plan has.
+    pub fn width(&self) -> usize {
+        self.plan.donors().len()
+    }
+
     /// Whether what finds no donor may be left to repair, if enough is there without it.
     pub fn may_be_short(&self) -> bool {
         self.short

@@ -12,7 +12,7 @@ use potluck_core::chunk::{ChunkKind, ChunkName, Digest, sealed_len};
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, SessionId, SpaceId, VersionId};
 use potluck_core::path::{PoolPath, SYSTEM_SPACE};
-use potluck_core::policy::{AckLevel, Mirror, Policy, Redundancy};
+use potluck_core::policy::{AckLevel, Mirror, Policy, Redundancy, Width};
 use potluck_core::recipe::{self, Entry};
 use potluck_pool::redundancy::Version;
 use potluck_pool::{Contact, MANAGER, NewSession, Pool, Ticketed};
@@ -271,12 +271,15 @@ pub fn prepared(
     PreparedFile { path, version, inline: None, pages, chunks, condition: Condition::Always }
 }
 
+/// Donors that the pool's own metadata is written to at once, at least.
+const STRIPE: u32 = 4;
+
 /// What holds for the pool's own metadata.
 fn policy(copies: u32) -> Policy {
     Policy {
         chunk_size: PIECE as u32,
         copies,
-        stripe_width: copies.max(Policy::default().stripe_width),
+        stripe_width: Width::Donors(copies.max(STRIPE)),
         mirror: Mirror::ClientAsync,
         ack: AckLevel::Disk,
         sealed: true,

@@ -3,7 +3,7 @@
 use crate::lab::{Donor, LEN, Lab, chunk, commit, file, offer, refused, write};
 use potluck_core::ids::SessionId;
 use potluck_core::path::PoolPath;
-use potluck_core::policy::{Mirror, Override, Redundancy};
+use potluck_core::policy::{Mirror, Override, Redundancy, Width};
 use potluck_wire::call::Caller;
 use potluck_wire::control::{
     Condition, FileCommit, Grow, MirrorState, Open, Outcome, PolicySet, RepairStatus, Reserve,
@@ -169,10 +169,10 @@ async fn policies_of_directories_hold_below_them() {
     write(&user, "pot://lab/d/old", 1, &d[0]).await;
     let missing = refused(&user, &set("pot://lab/none", copies(2))).await;
     assert_eq!(missing.code, code::NO_ENTRY);
-    let wide = Override { stripe_width: Some(2), ..ec("2+1") };
+    let wide = Override { stripe_width: Some(Width::Donors(2)), ..ec("2+1") };
     let changed = user.call(&PolicySet { new_files_only: true, ..set("pot://lab/d", wide) }).await;
     let changed = changed.expect("set");
-    assert_eq!((changed.files, changed.policy.stripe_width), (0, 2));
+    assert_eq!((changed.files, changed.policy.stripe_width), (0, Width::Donors(2)));
     let here = reserved(&user, "pot://lab/d/new/file", Some(1 << 20), Override::default()).await;
     assert_eq!(here.policy.redundancy().to_string(), "2+1");
     let other = reserved(&user, "pot://lab/d/x", Some(1 << 20), copies(2)).await;
@@ -230,7 +230,7 @@ async fn a_policy_that_is_set_becomes_the_goal_of_what_is_there() {
     assert_eq!(goal("pot://lab/d/a").await, Some(Redundancy::Copies(3)));
     user.call(&set("pot://lab/d", copies(1))).await.expect("called off");
     assert_eq!(goal("pot://lab/d/a").await, None);
-    let wide = Override { stripe_width: Some(9), ..Override::default() };
+    let wide = Override { stripe_width: Some(Width::Donors(9)), ..Override::default() };
     let of_a_file = refused(&user, &set("pot://lab/b", wide)).await;
     assert_eq!(of_a_file.code, code::BAD_POLICY);
     assert!(of_a_file.hint.contains("--copies or --ec"), "{of_a_file:?}");

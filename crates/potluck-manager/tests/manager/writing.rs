@@ -1,7 +1,7 @@
 use crate::lab::{Lab, commit, donor_port, eventually, file, offer, refused, reserve, write};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{MemberId, SessionId};
-use potluck_core::policy::Override;
+use potluck_core::policy::{Override, Width};
 use potluck_wire::control::{
     Abort, Condition, FileCommit, Grow, Open, Outcome, Renew, Reserve, Stat, Status,
 };
@@ -122,7 +122,7 @@ async fn refusals_say_what_to_do() {
     let mut elsewhere = ask(Override::default());
     elsewhere.path = "pot://none/x".parse().expect("path");
     assert_eq!(refused(&user, &elsewhere).await.code, code::NO_SPACE_NAMED);
-    user.call(&ask(Override { stripe_width: Some(64), ..Override::default() }))
+    user.call(&ask(Override { stripe_width: Some(Width::Donors(64)), ..Override::default() }))
         .await
         .expect("a wide stripe uses what there is");
 }

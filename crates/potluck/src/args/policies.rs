@@ -4,7 +4,7 @@ use super::Caution;
 use clap::Subcommand;
 use potluck_core::erasure::Ec;
 use potluck_core::path::PoolPath;
-use potluck_core::policy::{AckLevel, Mirror, Race};
+use potluck_core::policy::{AckLevel, Mirror, Race, Width};
 use potluck_core::size::parse_size;
 
 /// What one command sets differently from the space's policy.
@@ -23,9 +23,9 @@ pub struct PolicyOptions {
     /// Chunks of an erasure code that reads ask for beyond those they need: auto, off or a number
     #[arg(long, value_name = "RACE")]
     pub race: Option<Race>,
-    /// Donors that a file is written to at once
+    /// Donors that a file is written to at once: auto (all that are there, up to 16) or a number
     #[arg(long, value_name = "N")]
-    pub width: Option<u32>,
+    pub width: Option<Width>,
     /// Bytes per chunk, a power of two from 64KiB to 64MiB
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub chunk_size: Option<u64>,

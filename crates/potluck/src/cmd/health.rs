@@ -1,7 +1,7 @@
 //! How safe a file is, in words.
 
 use crate::output::{count, time};
-use potluck_core::policy::{Policy, Redundancy};
+use potluck_core::policy::{Policy, Redundancy, Width};
 use potluck_core::size::format_size;
 use potluck_wire::control::{Health, HealthLevel};
 
@@ -66,6 +66,14 @@ pub fn redundancy(redundancy: Redundancy) -> String {
     format!("{redundancy} on {}: {may_die}", count(redundancy.donors().into(), "donor"))
 }
 
+/// A stripe width.
+pub fn width(width: Width) -> String {
+    match width {
+        Width::Auto => format!("up to {} donors", Width::AUTO_MOST),
+        Width::Donors(donors) => count(donors.into(), "donor"),
+    }
+}
+
 /// A policy in one line.
 pub fn policy(policy: &Policy) -> String {
     let protocol = match policy.redundancy() {
@@ -76,7 +84,7 @@ pub fn policy(policy: &Policy) -> String {
     format!(
         "{}{protocol}, stripes of {}, chunks of {}, ack {}, {}",
         policy.redundancy(),
-        count(policy.stripe_width.into(), "donor"),
+        width(policy.stripe_width),
         format_size(policy.chunk_size.into()),
         policy.ack,
         match (policy.sealed, policy.strict) {

@@ -36,7 +36,7 @@ fn text(path: &str, policy: &policy::Policy) -> String {
     line("kept as", health::redundancy(policy.redundancy()));
     line("mirror", policy.mirror.to_string());
     line("race", policy.race.to_string());
-    line("width", count(policy.stripe_width.into(), "donor"));
+    line("width", health::width(policy.stripe_width));
     line("chunks", format_size(policy.chunk_size.into()));
     line("ack", policy.ack.to_string());
     let strict = match policy.strict {

@@ -9,13 +9,18 @@ const MIB: u64 = 1 << 20;
 
 #[test]
 fn p06_stripe_width_and_chunk_size_hold_per_space_and_per_command() {
-    let lab = Lab::with_donors(4);
+    let lab = Lab::with_donors(5);
+    // All that are there, unless something else is said.
+    let made = lab.cli.json(&["space", "create", "auto", "--chunk-size", "64KiB"]);
+    assert_eq!(made["policy"]["stripe_width"], "auto", "{made}");
     lab.cli.ok(&["space", "create", "wide", "--width", "4", "--chunk-size", "64KiB"]);
     lab.cli.ok(&["space", "create", "narrow", "--width", "2", "--chunk-size", "128KiB"]);
     for (seed, (path, options, donors, chunks)) in [
         ("pot://wide/a", &[][..], 4, 64),
         ("pot://narrow/a", &[], 2, 32),
+        ("pot://auto/a", &[], 5, 64),
         ("pot://wide/b", &["--width", "1"], 1, 64),
+        ("pot://narrow/c", &["--width", "auto"], 5, 32),
         ("pot://narrow/b", &["--width", "3", "--chunk-size", "256KiB"], 3, 16),
     ]
     .into_iter()

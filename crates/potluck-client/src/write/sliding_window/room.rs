@@ -16,7 +16,7 @@ impl Window {
             Some(_) => 0,
             None => {
                 let group = policy.ec.map_or(0, |ec| 2 * ec.data() as u64);
-                u64::from(policy.chunk_size) * group.max(u64::from(policy.stripe_width))
+                u64::from(policy.chunk_size) * group.max(self.copies.width() as u64)
             }
         };
         if !self.all_cut()

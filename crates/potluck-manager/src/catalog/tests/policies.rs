@@ -4,7 +4,7 @@ use crate::catalog::dir_policies::{effective, get};
 use crate::catalog::entries::{self, DirId};
 use crate::catalog::{goals, names, open, spaces, trash, versions};
 use potluck_core::ids::{DonorId, VersionId};
-use potluck_core::policy::{Override, Policy, Race, Redundancy};
+use potluck_core::policy::{Override, Policy, Race, Redundancy, Width};
 
 const WHEN: names::When = names::When { pool_ms: 1, wall_ms: 2 };
 
@@ -69,12 +69,19 @@ fn a_directory_overrides_what_holds_above_it_part_by_part() {
     assert_eq!((deep.redundancy(), deep.race), (Redundancy::Copies(2), Race::Extra(1)));
 
     // Set again, parts left out stay; the space's policy shines through where nothing is set.
-    set(&fixture, "pot://lab/d", &Override { stripe_width: Some(9), ..Override::default() });
-    set(&fixture, "pot://lab", &Override { stripe_width: Some(7), ..copies(3) });
+    set(
+        &fixture,
+        "pot://lab/d",
+        &Override { stripe_width: Some(Width::Donors(9)), ..Override::default() },
+    );
+    set(&fixture, "pot://lab", &Override { stripe_width: Some(Width::Donors(7)), ..copies(3) });
     let there = at(&fixture, "pot://lab/d/b");
-    assert_eq!((there.redundancy().to_string(), there.stripe_width), ("4+2".into(), 9));
+    assert_eq!(
+        (there.redundancy().to_string(), there.stripe_width),
+        ("4+2".into(), Width::Donors(9))
+    );
     assert_eq!(spaces::named(&fixture.db, "lab").expect("space").policy.copies, 3);
-    assert_eq!(at(&fixture, "pot://lab/a").stripe_width, 7);
+    assert_eq!(at(&fixture, "pot://lab/a").stripe_width, Width::Donors(7));
 
     // A chunk size from above that is too large for a group below is cut to what fits.
     set(&fixture, "pot://lab/d/e/f", &ec("16+8"));
