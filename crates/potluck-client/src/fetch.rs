@@ -25,7 +25,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 
 /// A copy is not worth waiting for beyond this many times what was expected of it …
 const HEDGE_FACTOR: u32 = 3;
@@ -56,6 +56,9 @@ pub struct Fetcher {
     ahead_most: usize,
     failovers: Arc<AtomicU64>,
     outage: Arc<Outage>,
+    /// Held while a group is read whole of which only a part was claimed for: one at a time fits what
+    /// is kept for second requests.
+    whole_group: Arc<Mutex<()>>,
 }
 
 /// Verified plaintext of a chunk, all of it or some segments, and its place among the bytes read ahead.
@@ -68,6 +71,13 @@ pub struct Fetched {
 }
 
 impl Fetched {
+    /// Takes as much of `ahead` as it has bytes, as far as there is.
+    fn new(bytes: Buffer, start: u32, ahead: &mut OwnedSemaphorePermit) -> Self {
+        let permits = bytes.len().min(ahead.num_permits());
+        let _ahead = ahead.split(permits).expect("no more than there are");
+        Self { bytes, start, _ahead }
+    }
+
     /// The bytes of the piece for which this was fetched.
     pub fn of(&self, piece: &Piece) -> &[u8] {
         let at = (piece.skip - self.start) as usize;
@@ -126,6 +136,7 @@ impl Fetcher {
             ahead_most,
             failovers: Arc::default(),
             outage: Arc::default(),
+            whole_group: Arc::default(),
         }
     }
 
@@ -150,10 +161,13 @@ impl Fetcher {
     /// Errors: [`ErrorKind::Retry`] when too many donors are out of reach,
     /// [`ErrorKind::Integrity`] when all that was reached is spoiled.
     pub async fn unit(&self, recipe: &Recipe, pieces: &[Piece]) -> Result<Vec<Fetched>, Failure> {
+        // Taken once, and kept while donors are waited for: those after it in the file may hold all
+        // the rest until it is read.
+        let mut ahead = self.ahead_of(recipe, pieces).await;
         let mut pauses = None;
         loop {
             let began = self.client.env.clock.now();
-            match self.unit_now(recipe, pieces).await {
+            match self.unit_now(recipe, pieces, &mut ahead).await {
                 Err(failure) if failure.kind == ErrorKind::Retry => {
                     let failed = Failed { holders: holders(recipe, pieces), began, failure };
                     self.wait_for_donors(&mut pauses, failed).await?;
@@ -167,24 +181,47 @@ impl Fetcher {
         }
     }
 
-    async fn unit_now(&self, recipe: &Recipe, pieces: &[Piece]) -> Result<Vec<Fetched>, Failure> {
+    async fn unit_now(
+        &self,
+        recipe: &Recipe,
+        pieces: &[Piece],
+        ahead: &mut OwnedSemaphorePermit,
+    ) -> Result<Vec<Fetched>, Failure> {
         let mut fetched = Vec::with_capacity(pieces.len());
         if let (Some(ec), Some(first)) = (recipe.file.ec, pieces.first()) {
             let group = recipe.group(ec, first.index);
             let needed: Vec<usize> =
                 pieces.iter().map(|piece| piece.index - group.data.start).collect();
-            return self.group(&group, &needed, recipe.part(first)).await;
+            return self.group(&group, &needed, recipe.part(first), ahead).await;
         }
         for piece in pieces {
             let (entry, part) = (&recipe.entries[piece.index], recipe.part(piece));
             let wanted = self.wanted(entry, part.as_ref());
-            let len = wanted.bytes() as usize;
-            let ahead = self.ahead(len, len * read_ahead(self.donors.count())).await;
             let bytes = self.any_copy(wanted, recipe.holders(piece.index)).await?;
             let start = part.map_or(0, |part| part.start * SEGMENT);
-            fetched.push(Fetched { bytes, start, _ahead: ahead });
+            fetched.push(Fetched::new(bytes, start, ahead));
         }
         Ok(fetched)
+    }
+
+    /// Waits until the bytes that a unit takes at most may be read ahead.
+    async fn ahead_of(&self, recipe: &Recipe, pieces: &[Piece]) -> OwnedSemaphorePermit {
+        if let (Some(ec), Some(first)) = (recipe.file.ec, pieces.first()) {
+            let group = recipe.group(ec, first.index);
+            let bytes = self.most_of_group(
+                &group,
+                pieces.len(),
+                recipe.part(first),
+                first.index - group.data.start,
+            );
+            return self.ahead(bytes, self.ahead_most).await;
+        }
+        let bytes = |piece: &Piece| {
+            let part = recipe.part(piece);
+            self.wanted(&recipe.entries[piece.index], part.as_ref()).bytes() as usize
+        };
+        let bytes = pieces.iter().map(bytes).sum();
+        self.ahead(bytes, bytes * read_ahead(self.donors.count())).await
     }
 
     /// Waits until `bytes` more may be read ahead, when it is worth to read `wanted` ahead: as much

@@ -25,6 +25,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use tokio::sync::OwnedSemaphorePermit;
 
 /// A donor that failed so often in a row is asked like a suspect: each group that waited for a donor
 /// that hangs would lose its patience anew. Once may be one damaged chunk.
@@ -63,6 +64,20 @@ impl Shard {
     }
 }
 
+/// The needed ones of shards that were gathered or rebuilt.
+fn taken(
+    mut shards: Vec<Shard>,
+    needed: &[usize],
+    start: u32,
+    ahead: &mut OwnedSemaphorePermit,
+) -> Vec<Fetched> {
+    let take = |position: &usize| {
+        let bytes = shards[*position].had.take().expect("gathered or rebuilt");
+        Fetched::new(bytes, start, ahead)
+    };
+    needed.iter().map(take).collect()
+}
+
 impl Fetcher {
     /// Fetches, verifies and opens the data chunks at positions `needed` of a group; of a single one maybe
     /// only some segments.
@@ -71,33 +86,69 @@ impl Fetcher {
         group: &Group<'_>,
         needed: &[usize],
         segments: Option<Range<u32>>,
+        ahead: &mut OwnedSemaphorePermit,
     ) -> Result<Vec<Fetched>, Failure> {
-        let window = match segments.as_ref().zip(group.entry(needed[0])) {
+        let whole = 0..group.len;
+        let window = self.window(group, needed[0], segments.as_ref());
+        let start = segments.as_ref().map_or(0, |segments| segments.start * SEGMENT);
+        if window != whole {
+            match self.gather_part(group, needed, &window).await {
+                // A segment that helped proves itself only by what it gives. Read whole, what is spoiled is
+                // found, reported and done without.
+                Err(failure) if failure.kind == ErrorKind::Integrity => {}
+                part => return Ok(taken(part?, needed, start, ahead)),
+            }
+            let _one = self.whole_group.lock().await;
+            let shards = self.gather_part(group, needed, &whole).await?;
+            return Ok(taken(shards, needed, 0, ahead));
+        }
+        if let Some(segments) = segments
+            && let Some(bytes) = self.segments_in_time(group, needed[0], &segments).await
+        {
+            return Ok(vec![Fetched::new(bytes, start, ahead)]);
+        }
+        Ok(taken(self.gather_part(group, needed, &whole).await?, needed, 0, ahead))
+    }
+
+    /// Which of the stored bytes of a group's chunks are read for these segments of one of them.
+    fn window(
+        &self,
+        group: &Group<'_>,
+        position: usize,
+        segments: Option<&Range<u32>>,
+    ) -> Range<u32> {
+        match segments.zip(group.entry(position)) {
             Some((segments, entry)) if entry.sealed => entry.stored_range(segments),
             _ => 0..group.len,
-        };
-        let (len, data) = ((window.end - window.start) as usize, group.data.len());
-        let rebuilt_at_most = needed.len().min(group.ec.parity());
-        let mut ahead = self.ahead(len * (data + rebuilt_at_most), self.ahead_most).await;
-        let mut start = segments.as_ref().map_or(0, |segments| segments.start * SEGMENT);
-        if let Some(segments) = segments.filter(|_| window == (0..group.len)) {
-            if let Some(bytes) = self.segments_in_time(group, needed[0], &segments).await {
-                return Ok(vec![Fetched { bytes, start, _ahead: ahead }]);
-            }
-            start = 0;
         }
-        let shard = |position| self.shard(group, position, needed, &window);
+    }
+
+    /// The bytes that so many chunks of a group take at most while they are read.
+    pub(super) fn most_of_group(
+        &self,
+        group: &Group<'_>,
+        needed: usize,
+        segments: Option<Range<u32>>,
+        position: usize,
+    ) -> usize {
+        let window = self.window(group, position, segments.as_ref());
+        let rebuilt_at_most = needed.min(group.ec.parity());
+        (window.end - window.start) as usize * (group.data.len() + rebuilt_at_most)
+    }
+
+    /// Fetches, or rebuilds, the stored bytes `window` of the needed chunks.
+    async fn gather_part(
+        &self,
+        group: &Group<'_>,
+        needed: &[usize],
+        window: &Range<u32>,
+    ) -> Result<Vec<Shard>, Failure> {
+        let shard = |position| self.shard(group, position, needed, window);
         let mut shards: Vec<Shard> = (0..group.ec.width()).map(shard).collect();
         if self.gather(group, needed, &mut shards).await? {
-            self.rebuild(group, needed, &mut shards, window).await?;
+            self.rebuild(group, needed, &mut shards, window.clone()).await?;
         }
-        let take = |position: &usize| {
-            let bytes = shards[*position].had.take().expect("gathered or rebuilt");
-            let permits = bytes.len().min(ahead.num_permits());
-            let part = ahead.split(permits).expect("no more than there are");
-            Fetched { bytes, start, _ahead: part }
-        };
-        Ok(needed.iter().map(take).collect())
+        Ok(shards)
     }
 
     /// Some segments of a plain chunk, if a live donor has them in time.

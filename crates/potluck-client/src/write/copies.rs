@@ -129,11 +129,13 @@ impl Copies {
         self.short
     }
 
-    /// Whether enough donors are left for all copies of a chunk, `under_way` of which are waited for.
+    /// Whether donors are left that are worth waiting for, for a chunk of which `under_way` copies are
+    /// waited for: for all its copies, or where donors are away for one more and as many as it must have.
     /// Donors that have acknowledged it, or held it before, are no help any more.
     pub fn can_place(&self, spread: &Spread, under_way: usize) -> bool {
-        let missing = (spread.want as usize).saturating_sub(spread.acks.len());
-        self.left(|donor| !spread.targets.contains(donor)) + under_way >= missing
+        let left = self.left(|donor| !spread.targets.contains(donor));
+        let made = spread.acks.len() + under_way + left;
+        made >= spread.want as usize || self.short && left > 0 && made >= spread.least as usize
     }
 
     /// The donor for the next copy of a chunk of `bytes`; `None` while all have enough to do.
@@ -309,6 +311,20 @@ mod tests {
         assert_eq!(copies.pick(&spread, LEN), None, "4 is merely busy");
         copies.give_up(DonorId(4), true);
         assert_eq!(copies.pick(&spread, LEN), Some(DonorId(2)));
+    }
+
+    #[test]
+    fn where_a_donor_is_away_the_others_are_waited_for_while_they_are_busy() {
+        let mut copies = labelled(&[None, None]);
+        copies.short = true;
+        let mut spread = Spread { want: 3, least: 2, ..copies.spread() };
+        (1..=2).for_each(|donor| busy(&copies, donor));
+        assert_eq!(copies.pick(&spread, LEN), None);
+        assert!(copies.can_place(&spread, 0), "nobody else is asked for");
+        spread.targets.push(DonorId(1));
+        assert!(copies.can_place(&spread, 1), "the other takes one, too");
+        spread.targets.push(DonorId(2));
+        assert!(!copies.can_place(&spread, 2), "the third is left to repair");
     }
 
     #[test]

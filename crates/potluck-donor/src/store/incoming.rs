@@ -122,6 +122,9 @@ impl<'s> Incoming<'s> {
         naming.update(bytes);
         let (name, hashes) = naming.finish()?;
         let (table, trailer) = tail.split_at_mut(tail.len() - TRAILER);
+        if table.len() != hashes.as_bytes().len() {
+            return Err(NotPlaced::Mismatch);
+        }
         table.copy_from_slice(hashes.as_bytes());
         trailer.copy_from_slice(&Trailer::new(origin, &name, len).encode());
         let whole = Whole { store, name, len, temp, reservation };
