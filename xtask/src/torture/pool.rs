@@ -12,9 +12,11 @@ use serde_json::Value;
 
 use super::process::{Running, code_of, wait_until};
 
-/// A command that takes longer is hung (A2): even a client that waits for a manager gives up
-/// earlier.
+/// A command that takes longer is hung (A2): even a client that waits for a manager, or for donors that
+/// are killed while too few others are left, gives up earlier.
 const COMMAND_LIMIT: Duration = Duration::from_secs(100);
+/// How long it waits for them.
+const CLIENT_PATIENCE: &str = "40s";
 /// Enough for anything that is not hung, on a machine with other work.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -168,7 +170,7 @@ impl Pool {
         command
             .arg("--pool")
             .arg(self.dir.join("manager/admin"))
-            .args(["--no-progress"])
+            .args(["--no-progress", "--patience", CLIENT_PATIENCE])
             .args(args);
         command.stdout(File::create(&out)?).stderr(File::create(&err)?);
         let (running, started) = (Running::start(&mut command)?, Instant::now());
