@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::Signal;
@@ -26,6 +27,8 @@ const MODES: [(&str, &str); 3] = [
     ("error=ENOSPC", "system call of the manager without space"),
     ("error=EIO", "system call of the manager with an I/O error"),
 ];
+/// So long it takes strace at most to let a process go that lives.
+const LETTING_GO: Duration = Duration::from_secs(5);
 /// The one file that is written again and again.
 const PATH: &str = "sweep/file";
 
@@ -207,6 +210,13 @@ impl Tracer {
 
     fn detach(mut self) -> Result<()> {
         self.running.signal(Signal::TERM);
-        wait_until("that strace ends", PATIENCE, || Ok(self.running.ended()?.is_some()))
+        // One whose manager comes to the point, and dies, while it lets go of it waits for ever.
+        let asked = Instant::now();
+        wait_until("that strace ends", PATIENCE, || {
+            if asked.elapsed() > LETTING_GO {
+                self.running.signal(Signal::KILL);
+            }
+            Ok(self.running.ended()?.is_some())
+        })
     }
 }
