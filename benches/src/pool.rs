@@ -52,7 +52,7 @@ pub struct DonorStatus {
 
 #[derive(Debug, Deserialize)]
 pub struct Space {
-    surveyed: bool,
+    scanned: bool,
     tolerates: Option<u32>,
     incomplete: u64,
     unreadable: u64,
@@ -70,7 +70,7 @@ impl Status {
         self.spaces.iter().all(|space| {
             // Files that are in the catalog alone count no donors.
             let whole = space.incomplete + space.unreadable == 0;
-            space.surveyed && space.tolerates.is_none_or(|more| more > 0) && whole
+            space.scanned && space.tolerates.is_none_or(|more| more > 0) && whole
         })
     }
 

@@ -54,9 +54,9 @@ fn unwritable(service: &Service, why: &Error) -> Alarm {
     Alarm::new(Kind::CatalogDisk, format!("the manager cannot write its catalog: {why}"), advice)
 }
 
-/// What surveys could not see.
+/// What scans could not see.
 fn unseen(service: &Service) -> impl Iterator<Item = Alarm> {
-    let kept = service.keeper.kept();
+    let kept = service.scan_state.kept();
     let failed = kept.failed.as_ref().map(|why| {
         let what = format!(
             "how safe files are could not be looked at, and nothing new is repaired: {why}"

@@ -33,7 +33,7 @@ pub async fn run(service: &Arc<Service>) {
     loop {
         interval.tick().await;
         let live = service.pool().live_donors(service.time.tick());
-        service.keeper.kept().audits.clear();
+        service.scan_state.kept().audits.clear();
         for _ in 0..live.len().div_ceil(SHARE) {
             let donor = live[turn % live.len()];
             turn += 1;
@@ -90,7 +90,7 @@ pub fn answered(service: &Service, donor: DonorId, purpose: Purpose, outcome: Ta
     match (purpose, outcome) {
         (Purpose::Audit { chunk, len, key }, TaskOutcome::Audited { hash }) => {
             let first = {
-                let mut kept = service.keeper.kept();
+                let mut kept = service.scan_state.kept();
                 match kept.audits.remove(&(chunk, key.0)) {
                     Some(first) => first,
                     None => {
@@ -129,6 +129,6 @@ pub fn answered(service: &Service, donor: DonorId, purpose: Purpose, outcome: Ta
 /// Stops to trust a donor, for a reason that is kept.
 pub async fn quarantine(service: &Service, donor: DonorId, why: String) -> Result<(), Error> {
     service.pool().quarantine(donor, Some(why.clone()));
-    service.keeper.hurry(service.time.tick());
+    service.scan_state.hurry(service.time.tick());
     service.catalog.quarantine(donor, Some(why)).await
 }

@@ -42,7 +42,7 @@ pub struct ManagerConfig {
     /// Bytes a second that repair asks of one donor at most, reading and writing counted apart.
     pub repair_donor_rate: u64,
     /// Everything is looked at this often, also when nothing is known to have changed.
-    pub survey_every: Duration,
+    pub scan_every: Duration,
     /// Some copies are compared with each other this often.
     pub audit_every: Duration,
 }
@@ -81,7 +81,7 @@ impl Default for ManagerConfig {
             repair_grace: Duration::from_secs(600),
             repair_rate: 400 << 20,
             repair_donor_rate: 100 << 20,
-            survey_every: Duration::from_secs(600),
+            scan_every: Duration::from_secs(600),
             audit_every: Duration::from_secs(60),
         }
     }

@@ -22,7 +22,7 @@ pub async fn arrive(
         let (looked_at, there) = service.catalog.arrive(snapshot, some, now_ms).await?;
         if looked_at == 0 {
             // Something happened to donors meanwhile: the next scan judges them anew.
-            service.keeper.changed(service.time.tick());
+            service.scan_state.changed(service.time.tick());
             break;
         }
         found.drain(..looked_at);

@@ -1,7 +1,7 @@
 //! Whether donors may go, and what stands in the way: the one judgement that `status`, `nodes rm`,
 //! `members rm`, `nodes drain`, `give-back` and `leave` show, and by which the manager removes donors.
 //!
-//! What their leaving means is found as a survey finds it, with their copies leaving: what is said
+//! What their leaving means is found as a scan finds it, with their copies leaving: what is said
 //! before is what happens afterwards. Donors that leave together are looked at together, for none of
 //! them can count on another's copies.
 
@@ -14,8 +14,8 @@ pub use removal::{Removal, allow};
 use crate::catalog::units::{Met, Root};
 use crate::catalog::{Error, PageLimit};
 use crate::repair::Leaving;
+use crate::scan::{kind_of, leaving_below};
 use crate::service::Service;
-use crate::survey::{kind_of, leaving_below};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_pool::Standings;
@@ -135,7 +135,7 @@ struct Looking {
     /// … and the first two if those that were given up came back. `None` while it is not known of all
     /// others what they have.
     at_best: Option<[Standings; 2]>,
-    /// What a survey would find if all that is to leave left them.
+    /// What a scan would find if all that is to leave left them.
     findings: Findings,
     loss: Loss,
     less_safe: LessSafe,

@@ -128,9 +128,9 @@ fn look(service: &Service, event_log: &EventLog) -> Look {
     add("gc", why, "chunks that no file uses are reclaimed again");
     let paused = repair.paused.as_ref().map(|why| format!("repair rests: {why}"));
     add("paused", paused, "repair may go on");
-    let survey = service.keeper.kept().failed.clone();
-    let why = survey.map(|why| format!("how safe files are could not be looked at: {why}"));
-    add("survey", others(why), "how safe files are can be looked at again");
+    let scan = service.scan_state.kept().failed.clone();
+    let why = scan.map(|why| format!("how safe files are could not be looked at: {why}"));
+    add("scan", others(why), "how safe files are can be looked at again");
     let was_short = event_log.troubles.contains_key("space");
     add("space", short_of_space(&donors, was_short), "there is enough space again");
     for donor in &donors {

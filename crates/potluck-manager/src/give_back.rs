@@ -31,8 +31,8 @@ pub async fn begin(
     let now = service.time.tick();
     let giving = Giving { start, at_once, lose, since: now };
     service.pool().give_back(donor, Some(giving));
-    service.keeper.kept().foresee(donor, now, leaving);
-    service.keeper.hurry(now);
+    service.scan_state.kept().foresee(donor, now, leaving);
+    service.scan_state.hurry(now);
     Ok(())
 }
 
@@ -40,13 +40,13 @@ pub async fn begin(
 pub async fn cancel(service: &Service, donor: DonorId) -> Result<(), Error> {
     service.catalog.give_back(donor, None).await?;
     service.pool().give_back(donor, None);
-    service.keeper.hurry(service.time.tick());
+    service.scan_state.hurry(service.time.tick());
     Ok(())
 }
 
 /// How far a donor's give-back is.
 pub async fn progress(service: &Service, donor: DonorId) -> Result<GivingBack, Error> {
-    let leaving = service.keeper.kept().of(donor);
+    let leaving = service.scan_state.kept().of(donor);
     of(service, &Departure::of(donor), leaving).await
 }
 
@@ -97,7 +97,7 @@ async fn of(
     if let Some((donor, giving)) = giving {
         back.held_at_start = giving.start;
         back.stuck = blocked.chunks.max(repair.stuck.min(moving.chunks));
-        let known = service.keeper.kept().knows(donor, giving.since);
+        let known = service.scan_state.kept().knows(donor, giving.since);
         back.safe_to_remove = known && back.may_go.verdict == Going::Now;
         back.done = back.safe_to_remove;
     }

@@ -30,16 +30,16 @@ mod manager;
 mod metrics;
 mod outcomes;
 mod pool_time;
+mod probation;
 mod reach;
 mod repair;
 mod restore;
+mod scan;
 mod serve;
 mod service;
 mod signpost;
 mod state_dir;
 mod stats_cache;
-mod survey;
-mod trial;
 mod trim;
 mod verdict;
 

@@ -14,7 +14,7 @@ use crate::log::{self, Copies};
 use crate::metrics::{self, Metrics};
 use crate::pool_time::PoolTime;
 use crate::reach;
-use crate::repair::{self, Keeper};
+use crate::repair::{self, ScanState};
 use crate::serve;
 use crate::service::Service;
 use crate::signpost::{self, Signpost};
@@ -149,7 +149,7 @@ impl Manager {
             log: Copies::default(),
             metrics: Metrics::default(),
             stats: StatsCache::default(),
-            keeper: Keeper::default(),
+            scan_state: ScanState::default(),
             pool: Mutex::new(pool),
             state,
         };

@@ -218,9 +218,9 @@ fn donors(out: &mut Exposition, donors: &[DonorStatus]) {
 }
 
 fn safety(out: &mut Exposition, spaces: &[SpaceHealth]) {
-    let surveyed = || spaces.iter().filter(|space| space.surveyed);
+    let scanned = || spaces.iter().filter(|space| space.scanned);
     let mut each = |name: &str, help: &str, value: fn(&SpaceHealth) -> Option<f64>| {
-        let values = surveyed().filter_map(|space| Some((space.name.clone(), value(space)?)));
+        let values = scanned().filter_map(|space| Some((space.name.clone(), value(space)?)));
         out.gauges(name, help, "space", values);
     };
     each("potluck_space_tolerated_losses", "More donors that may die for ever", |space| {

@@ -6,10 +6,10 @@ use crate::catalog::conversions::{Computed, Encoded};
 use crate::catalog::{Error, Learnt};
 use crate::log::adapting;
 use crate::outcomes::Outcomes;
+use crate::scan::{self, Priority};
 use crate::service::Service;
-use crate::survey::{self, Haste};
 use crate::trim::{self, Trimmed};
-use crate::{calls, converting, trial};
+use crate::{calls, converting, probation};
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, MemberId};
@@ -27,7 +27,7 @@ use tokio::time::MissedTickBehavior;
 
 /// How often what waits is handed out, and the donors' standing looked at.
 const EVERY: Duration = Duration::from_millis(250);
-/// After a change a survey waits for more of the kind: donors behind one switch go within seconds
+/// After a change a scan waits for more of the kind: donors behind one switch go within seconds
 /// of each other. Never longer than a quarter of the grace.
 const SETTLE: Duration = Duration::from_secs(5);
 /// After its start a manager waits so long for its donors before it first judges how safe files
@@ -37,19 +37,19 @@ const ASSEMBLING: Duration = Duration::from_secs(15);
 /// While repair goes on, everything is looked at anew this often at most.
 const AGAIN: Duration = Duration::from_secs(2);
 /// What found no source or no taker is tried again this often: room is made, donors are left alone
-/// no longer, and nobody tells of it. So is a survey that failed.
+/// no longer, and nobody tells of it. So is a scan that failed.
 const RETRY: Duration = Duration::from_secs(15);
 
-/// What the manager knows of the pool's safety, from survey to survey.
+/// What the manager knows of the pool's safety, from scan to scan.
 #[derive(Debug, Default)]
-pub struct Keeper(Mutex<Kept>);
+pub struct ScanState(Mutex<Kept>);
 
-/// The last survey, and what calls for the next.
+/// The last scan, and what calls for the next.
 #[derive(Debug, Default)]
 pub struct Kept {
-    /// Each space, as of the last survey.
+    /// Each space, as of the last scan.
     pub spaces: BTreeMap<String, SpaceHealth>,
-    /// The pool's own metadata, as of the last survey.
+    /// The pool's own metadata, as of the last scan.
     pub metadata: MetadataHealth,
     /// What leaves each donor.
     pub moving: BTreeMap<DonorId, Moving>,
@@ -59,9 +59,9 @@ pub struct Kept {
     awaited: BTreeMap<DonorId, u64>,
     /// Chunks at donors that leave and are not heard, which files are less safe without.
     unreached: BTreeMap<DonorId, u64>,
-    /// What it means that a donor leaves, found when it began to; a survey that began later knows.
+    /// What it means that a donor leaves, found when it began to; a scan that began later knows.
     foreseen: BTreeMap<DonorId, (Tick, Leaving)>,
-    /// When the last survey began that ended.
+    /// When the last scan began that ended.
     pub began: Option<Tick>,
     /// When one last began, whatever came of it.
     tried: Option<Tick>,
@@ -87,26 +87,26 @@ pub struct Kept {
     pub audits: audit::Answers,
 }
 
-impl Keeper {
+impl ScanState {
     /// What is kept. Never held while waiting.
     pub fn kept(&self) -> MutexGuard<'_, Kept> {
         self.0.lock().expect("no holder panics")
     }
 
-    /// Something changed: a survey should look again.
+    /// Something changed: a scan should look again.
     pub fn changed(&self, now: Tick) {
         self.kept().dirty.get_or_insert(now);
     }
 
-    /// Files may be less safe than the last survey found, for this reason.
+    /// Files may be less safe than the last scan found, for this reason.
     pub fn worse(&self, now: Tick, why: &'static str) {
         let mut kept = self.kept();
         kept.dirty.get_or_insert(now);
-        // A survey that is under way has not seen the latest.
+        // A scan that is under way has not seen the latest.
         kept.worse = Some((now, why));
     }
 
-    /// What the last survey does not know, by which files may be less safe than it found.
+    /// What the last scan does not know, by which files may be less safe than it found.
     pub fn unseen(&self, unheard: &BTreeSet<DonorId>) -> Option<Unseen> {
         let kept = self.kept();
         if kept.began.is_none() {
@@ -119,20 +119,20 @@ impl Keeper {
         kept.worse.map(|(_, why)| Unseen::Worse(why))
     }
 
-    /// Whether the last survey has not seen all that is known by now, and another one soon will.
+    /// Whether the last scan has not seen all that is known by now, and another one soon will.
     pub fn is_behind(&self, unheard: &BTreeSet<DonorId>) -> bool {
         let kept = self.kept();
         let fresh = kept.began.is_none() || kept.worse.is_some() || kept.unheard != *unheard;
         kept.failed.is_none() && (fresh || kept.hurry || kept.looking)
     }
 
-    /// Whether someone waits for a survey.
+    /// Whether someone waits for a scan.
     pub fn is_looking(&self) -> bool {
         let kept = self.kept();
         kept.hurry || kept.looking
     }
 
-    /// Why it is not known what the death of donors means that were given up since the last survey.
+    /// Why it is not known what the death of donors means that were given up since the last scan.
     pub fn not_seen_gone(&self, donors: &[DonorStatus]) -> Option<String> {
         let kept = self.kept();
         let gone = |donor: &&DonorStatus| donor.state == DonorState::Dead && donor.chunks > 0;
@@ -140,7 +140,7 @@ impl Keeper {
         Some(format!("{} has just been given up; what it held is being looked at", fresh.name))
     }
 
-    /// A survey should look now.
+    /// A scan should look now.
     pub fn hurry(&self, now: Tick) {
         let mut kept = self.kept();
         kept.dirty.get_or_insert(now);
@@ -154,8 +154,8 @@ impl Keeper {
         }
     }
 
-    /// Whether a survey is due, and how it may go about it.
-    fn due(&self, now: Tick, service: &Service) -> Option<Haste> {
+    /// Whether a scan is due, and how it may go about it.
+    fn due(&self, now: Tick, service: &Service) -> Option<Priority> {
         let settle = SETTLE.min(service.config().repair_grace / 4);
         let (stuck, assembled) = {
             let pool = service.pool();
@@ -166,16 +166,16 @@ impl Keeper {
         if kept.began.is_none() && !kept.hurry && !assembled && service.time.uptime() < patience {
             return None;
         }
-        kept.due(now, settle, service.config().survey_every, stuck)
+        kept.due(now, settle, service.config().scan_every, stuck)
     }
 
-    /// Whether a survey is due that something waits for.
+    /// Whether a scan is due that something waits for.
     pub fn is_urgent(&self, now: Tick, service: &Service) -> bool {
-        self.due(now, service) == Some(Haste::Urgent)
+        self.due(now, service) == Some(Priority::Urgent)
     }
 }
 
-/// What a survey has not seen.
+/// What a scan has not seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unseen {
     /// Anything: there was none since the manager's start.
@@ -186,7 +186,7 @@ pub enum Unseen {
     Worse(&'static str),
 }
 
-/// What a survey is to see, until it has.
+/// What a scan is to see, until it has.
 struct Due {
     dirty: Option<Tick>,
     hurry: bool,
@@ -230,7 +230,7 @@ impl Kept {
         self.foreseen.insert(donor, (since, found));
     }
 
-    fn due(&self, now: Tick, settle: Duration, every: Duration, stuck: bool) -> Option<Haste> {
+    fn due(&self, now: Tick, settle: Duration, every: Duration, stuck: bool) -> Option<Priority> {
         let failed = self.failed.is_some();
         let since = self.tried.map(|tried| now.saturating_sub(tried));
         // A failing one does not run all the time.
@@ -238,26 +238,26 @@ impl Kept {
         let rested = since.is_none_or(|since| since >= again);
         let settled = self.dirty.is_some_and(|dirty| now.saturating_sub(dirty) >= settle);
         if rested && (self.hurry || settled) {
-            return Some(Haste::Urgent);
+            return Some(Priority::Urgent);
         }
         let every = every.min(if stuck || failed { RETRY } else { Duration::MAX });
-        since.is_none_or(|since| since >= every).then_some(Haste::Routine)
+        since.is_none_or(|since| since >= every).then_some(Priority::Routine)
     }
 
-    /// A survey begins.
+    /// A scan begins.
     fn begin(&mut self, now: Tick) -> Due {
         self.tried = Some(now);
         self.looking = self.hurry;
         Due { dirty: self.dirty.take(), hurry: std::mem::take(&mut self.hurry) }
     }
 
-    /// A survey did not come to its end: what it was to see is still to be seen.
+    /// A scan did not come to its end: what it was to see is still to be seen.
     fn give_up(&mut self, due: Due) {
         self.dirty = due.dirty.into_iter().chain(self.dirty).min();
         self.hurry |= due.hurry;
     }
 
-    /// A survey that began at `began` has seen everything.
+    /// A scan that began at `began` has seen everything.
     fn take(&mut self, findings: &mut Findings, began: Tick) {
         let spaces = findings.spaces.iter().map(|space| (space.name.clone(), space.clone()));
         self.spaces = spaces.collect();
@@ -297,16 +297,16 @@ async fn hand_out(service: &Service) {
         let now = service.time.tick();
         let changes = service.pool().pass_time(now);
         if changes != Changes::default() {
-            service.keeper.changed(now);
+            service.scan_state.changed(now);
         }
-        trial::go_on(service);
+        probation::go_on(service);
         let (after, more) = {
             let mut pool = service.pool();
             pool.hand_out(now, &|contact| calls::source(service, contact));
             (pool.switch(), pool.repairs.wants_more())
         };
         if more {
-            service.keeper.changed(now);
+            service.scan_state.changed(now);
         }
         if after != switch {
             switch = after;
@@ -329,18 +329,18 @@ async fn look(service: &Arc<Service>) {
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         interval.tick().await;
-        if let Some(haste) = service.keeper.due(service.time.tick(), service) {
-            outcomes.note("looking at everything", look_once(service, haste).await);
+        if let Some(priority) = service.scan_state.due(service.time.tick(), service) {
+            outcomes.note("looking at everything", look_once(service, priority).await);
         }
     }
 }
 
-/// One survey and all that follows from it.
-async fn look_once(service: &Arc<Service>, haste: Haste) -> Result<(), Error> {
+/// One scan and all that follows from it.
+async fn look_once(service: &Arc<Service>, priority: Priority) -> Result<(), Error> {
     let began = service.time.tick();
-    let due = service.keeper.kept().begin(began);
-    let ended = look_at_everything(service, haste, began).await;
-    let mut kept = service.keeper.kept();
+    let due = service.scan_state.kept().begin(began);
+    let ended = look_at_everything(service, priority, began).await;
+    let mut kept = service.scan_state.kept();
     kept.looking = false;
     match &ended {
         Ok(true) => kept.failed = None,
@@ -356,10 +356,10 @@ async fn look_once(service: &Arc<Service>, haste: Haste) -> Result<(), Error> {
 /// Whether it came to its end.
 async fn look_at_everything(
     service: &Arc<Service>,
-    haste: Haste,
+    priority: Priority,
     began: Tick,
 ) -> Result<bool, Error> {
-    let Some(mut findings) = survey::survey(service, haste).await? else { return Ok(false) };
+    let Some(mut findings) = scan::scan(service, priority).await? else { return Ok(false) };
     let now = service.time.tick();
     let kept_back = !findings.keep.is_empty();
     let awaited = {
@@ -373,7 +373,7 @@ async fn look_at_everything(
         pool.repairs.encodings.awaited()
     };
     let forsaken = {
-        let mut kept = service.keeper.kept();
+        let mut kept = service.scan_state.kept();
         kept.take(&mut findings, began);
         kept.forsaken(&awaited)
     };
@@ -393,11 +393,11 @@ async fn look_at_everything(
     let more_excess = findings.more_excess && findings.damaged.files == 0;
     if arrived > 0 {
         // Files that were less safe than was asked of them are not so any more.
-        service.keeper.hurry(now);
+        service.scan_state.hurry(now);
     }
     // What is kept back is made by nobody: whether it is there is seen when its donors have looked.
     if trimmed.ordered > 0 || adapted || more_excess || kept_back {
-        service.keeper.changed(now);
+        service.scan_state.changed(now);
     }
     Ok(true)
 }
@@ -453,7 +453,7 @@ pub async fn answered(
     }
     for (purpose, outcome) in others {
         if let Purpose::Probe { chunk, suspect } = &purpose {
-            trial::heard(service, *suspect, *chunk, &outcome).await?;
+            probation::heard(service, *suspect, *chunk, &outcome).await?;
         }
         audit::answered(service, donor, purpose, outcome);
     }
@@ -468,8 +468,8 @@ fn finished(service: &Service, now: Tick) {
         (pool.repairs.idle(), pool.repairs.is_unseen())
     };
     match (idle, done) {
-        (_, true) => service.keeper.hurry(now),
-        (true, false) => service.keeper.changed(now),
+        (_, true) => service.scan_state.hurry(now),
+        (true, false) => service.scan_state.changed(now),
         (false, false) => {}
     }
 }
@@ -498,7 +498,7 @@ fn failed(
         pool.accuse(source, chunk, MemberId(donor.0), now);
     }
     drop(pool);
-    service.keeper.changed(now);
+    service.scan_state.changed(now);
 }
 
 /// One of the donors that compute a group's parity answers. It is believed when another computed
@@ -527,7 +527,7 @@ fn compared(
         return vec![Computed::Believed(encoded)];
     }
     let key = group.key();
-    let mut kept = service.keeper.kept();
+    let mut kept = service.scan_state.kept();
     let Some(first) = kept.encoded.remove(&key) else {
         kept.encoded.insert(key, encoded);
         return Vec::new();
@@ -545,7 +545,7 @@ fn compared(
     tracing::error!(version = %group.version, group = group.group, %donor, %other,
         "two donors computed different parity; neither is believed");
     service.pool().parity_differs(key, [donor, other], now);
-    service.keeper.changed(now);
+    service.scan_state.changed(now);
     vec![Computed::Doubtful(first), Computed::Doubtful(encoded)]
 }
 

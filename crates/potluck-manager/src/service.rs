@@ -7,7 +7,7 @@ use crate::config::ManagerConfig;
 use crate::log::Copies;
 use crate::metrics::Metrics;
 use crate::pool_time::PoolTime;
-use crate::repair::Keeper;
+use crate::repair::ScanState;
 use crate::signpost::Signpost;
 use crate::state_dir::StateDir;
 use crate::stats_cache::StatsCache;
@@ -52,7 +52,7 @@ pub struct Service {
     /// Figures for status.
     pub stats: StatsCache,
     /// What is known of the pool's safety.
-    pub keeper: Keeper,
+    pub scan_state: ScanState,
     pub(crate) epoch: AtomicU64,
     pub(crate) gc_held: Mutex<Option<String>>,
     pub(crate) pool: Mutex<Pool>,

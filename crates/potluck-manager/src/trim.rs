@@ -1,7 +1,7 @@
 //! Trim: copies that no unit needs are deleted, by the same two phases as garbage (gc.rs).
 //!
 //! Why no unit ever loses a copy it relies on:
-//! 1. Every version that uses the chunk in the whole catalog was seen by one survey, and each can do
+//! 1. Every version that uses the chunk in the whole catalog was seen by one scan, and each can do
 //!    without the copy. When it is marked, all of them are there, are to have what they were judged
 //!    by, and the references are theirs; and where they can do without it because its donor gives
 //!    space back, it still does.
@@ -36,7 +36,7 @@ pub struct Trimmed {
 
 type Found = BTreeMap<(ChunkName, DonorId), Excess>;
 
-/// Has copies deleted that a survey found to be too many.
+/// Has copies deleted that a scan found to be too many.
 pub async fn trim(service: &Arc<Service>, excess: Found) -> Result<Trimmed, Error> {
     let mut agreed: Vec<_> = excess.into_iter().filter(|(_, excess)| excess.is_agreed()).collect();
     let mut trimmed = Trimmed { ordered: 0, waiting: agreed.len() as u64 };
@@ -66,7 +66,7 @@ async fn trim_some(
         let pool = service.pool();
         let by_name: Vec<(ChunkName, [DonorId; 1])> =
             copies.iter().map(|((name, donor), _)| (*name, [*donor])).collect();
-        // One chunk at a time loses a copy: what the next relies on is judged by the next survey.
+        // One chunk at a time loses a copy: what the next relies on is judged by the next scan.
         let mut seen = BTreeSet::new();
         let once = by_name.iter().filter(|(name, _)| seen.insert(*name));
         let decided = pool.decide(once.map(|(name, donors)| (name, &donors[..])), now);

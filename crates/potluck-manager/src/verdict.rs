@@ -42,7 +42,7 @@ fn fallen_silent(status: &PoolStatus, unseen: Option<&Unseen>) -> Option<Verdict
 
 /// What nobody can say yet, where nothing worse is known.
 fn not_known(status: &PoolStatus, unseen: Option<&Unseen>) -> Option<Verdict> {
-    let fresh = |space: &SpaceHealth| space.files > 0 && !space.surveyed;
+    let fresh = |space: &SpaceHealth| space.files > 0 && !space.scanned;
     if status.files == 0 && !status.spaces.iter().any(fresh) {
         return None;
     }
@@ -274,7 +274,7 @@ mod tests {
         PoolStatus {
             files: 3,
             donors: donors.collect(),
-            spaces: vec![SpaceHealth { name: "lab".into(), files: 3, surveyed: true, ..space }],
+            spaces: vec![SpaceHealth { name: "lab".into(), files: 3, scanned: true, ..space }],
             ..PoolStatus::default()
         }
     }

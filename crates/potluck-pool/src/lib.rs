@@ -11,22 +11,22 @@ mod given_up;
 mod inventory;
 mod offered;
 mod parking;
+mod probation;
 mod reach;
 pub mod redundancy;
 mod sessions;
 mod snapshot;
 mod standing;
 mod tasks;
-mod trials;
 mod trust;
 mod uncommitted;
 
 pub use donors::{Contact, Enlisted};
 pub use inventory::{OutOfOrder, PageDone};
+pub use probation::Verdict;
 pub use sessions::{Ending, MANAGER, NewSession, NoSession, Ticketed};
 pub use snapshot::Snapshot;
 pub use standing::{Changes, Giving, Record, Rule, Standing, Standings, Switch};
-pub use trials::Verdict;
 
 use chunk_orders::PendingChunkOrders;
 use donors::Donors;
@@ -38,12 +38,12 @@ use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, Incarnation, SessionId};
 use potluck_core::reservation::Ledger;
 use potluck_wire::control::{ChunkOrders, Heartbeat, Task};
+use probation::Probations;
 use redundancy::Repairs;
 use sessions::Session;
 use snapshot::Losses;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use trials::Trials;
 use trust::Complaints;
 use uncommitted::Uncommitted;
 
@@ -77,7 +77,7 @@ pub struct Pool {
     chunk_orders: PendingChunkOrders,
     switch: Switch,
     complaints: Complaints,
-    trials: Trials,
+    probation: Probations,
     given_up: GivenUp,
     losses: Losses,
     /// What is being made.
@@ -133,7 +133,7 @@ impl Pool {
             chunk_orders: PendingChunkOrders::default(),
             switch: Switch::default(),
             complaints: Complaints::default(),
-            trials: Trials::default(),
+            probation: Probations::default(),
             given_up: GivenUp::default(),
             losses: Losses::default(),
             repairs: Repairs::new(limits.repair_rate, limits.repair_donor_rate, Tick::ZERO),

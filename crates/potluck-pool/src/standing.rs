@@ -44,7 +44,7 @@ pub struct Record {
     /// Bytes beyond its owner's limits.
     pub excess: u64,
     /// Its copies with names in parts below this leave while it is over its limits.
-    pub pressed_below: u32,
+    pub quota_below: u32,
     pub scrub: Scrubbed,
     /// Where it was when it registered last, also with an earlier life of the manager.
     pub addresses: Addresses,
@@ -86,7 +86,7 @@ pub enum Rule {
     AtOnce,
 }
 
-/// A donor as a survey sees it.
+/// A donor as a scan sees it.
 #[derive(Debug, Clone)]
 pub struct Standing {
     /// What its copies are worth, …
@@ -108,7 +108,7 @@ pub struct Standing {
     /// Versions that may be lost for that, in order.
     pub lose: Arc<[VersionId]>,
     /// Whether its owner needs the space now.
-    pub pressed: bool,
+    pub over_quota: bool,
     /// Whether it takes copies.
     pub takes: bool,
     /// Whether it can be asked for copies: it did not fail at that lately.
@@ -305,17 +305,17 @@ impl Pool {
         domains
     }
 
-    /// Every donor as a survey should see it.
+    /// Every donor as a scan should see it.
     pub fn standings(&self, now: Tick) -> Standings {
         let domains = self.domains();
         let standing = |(id, donor): (DonorId, &Donor)| {
             let record = &donor.record;
-            let pressed = record.excess > 0;
+            let over_quota = record.excess > 0;
             let given = if record.giving.is_some() { PARTS } else { 0 };
             let at_once = record.giving.as_ref().filter(|giving| giving.at_once);
             let (below, rule) = match at_once {
                 Some(_) => (given, Rule::AtOnce),
-                None if pressed => (record.pressed_below.max(given), Rule::WhenSafe),
+                None if over_quota => (record.quota_below.max(given), Rule::WhenSafe),
                 None => (given, Rule::WhenWhole),
             };
             let worth = self.worth(id, donor, now);
@@ -329,7 +329,7 @@ impl Pool {
                 free: self.free_at(id),
                 below,
                 rule,
-                pressed,
+                over_quota,
                 takes: self.takes(id, now),
                 sends: !self.repairs.is_left_alone(id, now),
             };
@@ -595,7 +595,7 @@ impl Pool {
 
     /// Stops, or with `None` begins again, to trust a donor.
     pub fn quarantine(&mut self, donor: DonorId, why: Option<String>) {
-        self.end_trial(donor);
+        self.end_probation(donor);
         if let Some(donor) = self.donors.get_mut(donor) {
             donor.record.quarantined = why;
         }
@@ -627,7 +627,7 @@ impl Pool {
     /// Which of a donor's copies leave: those with names in parts below `below`.
     pub fn leave_below(&mut self, id: DonorId, below: u32) {
         if let Some(donor) = self.donors.get_mut(id) {
-            donor.record.pressed_below = below;
+            donor.record.quota_below = below;
         }
         self.losses.note();
     }

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Every disk is read back, what it lost is made again elsewhere, and copies in excess are deleted,
-/// within this long: a scrub of a few seconds, and some surveys of 10 s each.
+/// within this long: a scrub of a few seconds, and some scans of 10 s each.
 pub const HEALED: Duration = Duration::from_secs(240);
 
 /// Donors by what they hold whole.
@@ -44,9 +44,9 @@ impl World {
             }
         }
         let unsafe_space = spaces.iter().find(|space| {
-            let SpaceHealth { tolerates, unreadable, incomplete, changing, surveyed, .. } = space;
+            let SpaceHealth { tolerates, unreadable, incomplete, changing, scanned, .. } = space;
             let promised = space.all_in_catalog() || *tolerates == Some(redundancy.tolerates());
-            !promised || !surveyed || unreadable + incomplete + changing > 0
+            !promised || !scanned || unreadable + incomplete + changing > 0
         });
         if let Some(space) = unsafe_space {
             return Some(format!("{space:?}; {repair:?}"));

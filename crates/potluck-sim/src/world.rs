@@ -29,7 +29,7 @@ pub const GC_GRACE: Duration = Duration::from_secs(10);
 /// How long interrupted writes can be taken up.
 pub const RESUME_WINDOW: Duration = Duration::from_secs(15);
 /// Everything is looked at this often.
-const SURVEY_EVERY: Duration = Duration::from_secs(10);
+const SCAN_EVERY: Duration = Duration::from_secs(10);
 /// Bytes of a donor's disk.
 const DISK: u64 = 512 << 20;
 /// Where a donor keeps chunks …
@@ -117,7 +117,7 @@ impl World {
                 gc_grace: GC_GRACE,
                 resume_window: RESUME_WINDOW,
                 repair_grace,
-                survey_every: SURVEY_EVERY,
+                scan_every: SCAN_EVERY,
                 // Segments of the log on donors come and go: what is nobody's could not be told from them.
                 metadata_copies: 0,
                 ..ManagerConfig::default()

@@ -68,7 +68,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Waits until `status` calls every space as safe as its policy promises, by a survey that began
+    /// Waits until `status` calls every space as safe as its policy promises, by a scan that began
     /// after `since`.
     pub fn wait_safe(&mut self, since: Option<Instant>) -> Result<()> {
         let mut last = String::new();
@@ -91,9 +91,9 @@ impl Stage {
         let repair = &status["repair"];
         if let Some(since) = since {
             // Told in whole seconds, rounded down.
-            let fresh = repair["surveyed_seconds"].as_u64().map(|seconds| seconds + 1);
+            let fresh = repair["scanned_seconds"].as_u64().map(|seconds| seconds + 1);
             if fresh.is_none_or(|seconds| seconds > since.elapsed().as_secs()) {
-                return Ok(Some(format!("not surveyed since: {repair}")));
+                return Ok(Some(format!("not scanned since: {repair}")));
             }
         }
         let spaces = status["spaces"].as_array().context("spaces")?;
@@ -103,7 +103,7 @@ impl Stage {
             let empty = space["files"] == space["in_catalog"];
             let tolerates = empty || space["tolerates"] == planned.tolerates();
             let whole = space["incomplete"] == 0 && space["unreadable"] == 0;
-            if space["surveyed"] != true || !tolerates || !whole {
+            if space["scanned"] != true || !tolerates || !whole {
                 return Ok(Some(format!("{space}; {repair}")));
             }
         }

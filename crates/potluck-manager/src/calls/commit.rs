@@ -42,7 +42,7 @@ impl Answer for Commit {
         let others = copies_without_receipt(&service, &files);
 
         let unseen = |path: &PoolPath| {
-            let kept = service.keeper.kept();
+            let kept = service.scan_state.kept();
             kept.spaces.get(path.space()).is_none_or(|space| space.files == 0)
         };
         let first = files.iter().flatten().next().is_some_and(|file| unseen(&file.path));
@@ -72,12 +72,12 @@ impl Answer for Commit {
         };
         let (outcome, open) = service.catalog.write(Durability::Disk, work).await?;
         if open {
-            service.keeper.worse(service.time.tick(), "files were written with fewer copies");
+            service.scan_state.worse(service.time.tick(), "files were written with fewer copies");
         }
         if open || first {
             // Copies that are still to be made are made by repair, which closes the window; and of
-            // a space that no survey has seen with files nobody can say how safe it is.
-            service.keeper.changed(service.time.tick());
+            // a space that no scan has seen with files nobody can say how safe it is.
+            service.scan_state.changed(service.time.tick());
         }
         if done {
             service.pool().end_session(&id);

@@ -21,7 +21,7 @@ impl Answer for CopyFiles {
             }
         }
         let unseen = {
-            let kept = service.keeper.kept();
+            let kept = service.scan_state.kept();
             kept.spaces.get(to.space()).is_none_or(|space| space.files == 0)
         };
         let wanted = Wanted { from, to, recursive, condition, asked: redundancy, after };
@@ -36,9 +36,9 @@ impl Answer for CopyFiles {
                 let open =
                     |version: &Version| version.safe_wall_ms.is_none() || version.goal.is_some();
                 if unseen || copied.files.iter().any(|(_, file)| file.as_ref().is_ok_and(open)) {
-                    // As after a commit: what is to be made or changed is found by a survey, and of
+                    // As after a commit: what is to be made or changed is found by a scan, and of
                     // a space that none has seen with files nobody can say how safe it is.
-                    service.keeper.changed(now);
+                    service.scan_state.changed(now);
                 }
                 service.pool().in_use_again(&copied.again, now);
                 service.chores.notify_one(); // replaced versions leave chunks behind

@@ -120,7 +120,7 @@ impl Answer for Heartbeat {
             (known, turned)
         };
         if known && turned {
-            service.keeper.changed(now);
+            service.scan_state.changed(now);
         }
         let mut reply = HeartbeatReply {
             epoch: service.epoch(),
@@ -161,10 +161,10 @@ impl Answer for Heartbeat {
 async fn react(service: &Service, donor: DonorId, beat: &Heartbeat) -> Result<(), Failure> {
     let now = service.time.tick();
     if !beat.spoiled.is_empty() {
-        service.keeper.worse(now, "a copy is spoiled");
+        service.scan_state.worse(now, "a copy is spoiled");
     }
     if beat.excess > 0 || service.pool().awaits_removal(donor, &beat.removed.0) {
-        service.keeper.hurry(now);
+        service.scan_state.hurry(now);
     }
     let denied = service.pool().denied(donor, &beat.sound.0);
     if let Some(why) = denied {
@@ -206,7 +206,7 @@ async fn believe(
     }
     let now_ms = service.time.now_ms();
     if service.catalog.tell(donor, told, now_ms).await? {
-        service.keeper.changed(service.time.tick());
+        service.scan_state.changed(service.time.tick());
     }
     Ok(())
 }
@@ -241,7 +241,7 @@ impl Answer for Inventory {
         if last {
             sweep(&service, donor, incarnation).await?;
             service.pool().inventory_done(donor, incarnation);
-            service.keeper.changed(service.time.tick());
+            service.scan_state.changed(service.time.tick());
         }
         Ok(Done {})
     }
@@ -282,7 +282,7 @@ async fn sweep(
         }
     }
     if missing > 0 {
-        service.keeper.worse(service.time.tick(), "copies are missing");
+        service.scan_state.worse(service.time.tick(), "copies are missing");
         let named = service.pool().called(donor);
         let chunks = count(missing as u64, "chunk");
         match service.pool().begins_anew(donor, incarnation) {

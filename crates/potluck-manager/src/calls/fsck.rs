@@ -35,8 +35,8 @@ impl Answer for Fsck {
         if !report.found.is_empty() {
             see(&service);
         } else if report.next.is_none() && is_known_worse(&service) {
-            // Things may be better by now than the last survey found.
-            service.keeper.look_again(service.time.tick());
+            // Things may be better by now than the last scan found.
+            service.scan_state.look_again(service.time.tick());
         }
         Ok(report)
     }
@@ -93,18 +93,18 @@ impl Look<'_> {
     }
 }
 
-/// What is found less safe than it should be, and was not by the last survey, is not called healthy
+/// What is found less safe than it should be, and was not by the last scan, is not called healthy
 /// until the next.
 pub fn see(service: &Service) {
     if !is_known_worse(service) {
-        service.keeper.worse(service.time.tick(), "a file was found less safe than promised");
+        service.scan_state.worse(service.time.tick(), "a file was found less safe than promised");
     }
 }
 
-/// Whether the last survey found files less safe than promised.
+/// Whether the last scan found files less safe than promised.
 fn is_known_worse(service: &Service) -> bool {
     let worse = |space: &SpaceHealth| space.incomplete + space.unreadable > 0;
-    service.keeper.kept().spaces.values().any(worse)
+    service.scan_state.kept().spaces.values().any(worse)
 }
 
 /// Whether what lies at `relative` is the pool's own: no path that people write leads there.

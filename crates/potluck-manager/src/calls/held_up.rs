@@ -46,10 +46,10 @@ pub async fn all_seen(service: &Service) {
             if pool.awaits_word(asked, now) {
                 return true;
             }
-            service.keeper.is_behind(&pool.standings(now).unheard()) || pool.repairs.is_unseen()
+            service.scan_state.is_behind(&pool.standings(now).unheard()) || pool.repairs.is_unseen()
         };
         if behind {
-            service.keeper.look_again(now);
+            service.scan_state.look_again(now);
         }
         behind
     })

@@ -214,6 +214,6 @@ async fn revoke(service: &Arc<Service>, id: MemberId) -> Result<Done, Failure> {
         super::session::end(service, session).await?;
     }
     // What a donor held is not there any more.
-    service.keeper.hurry(service.time.tick());
+    service.scan_state.hurry(service.time.tick());
     Ok(Done {})
 }

@@ -54,7 +54,7 @@ impl Answer for PolicySet {
         service.chores.notify_one();
         service.stats.forget();
         if !dry_run && changed.files > 0 {
-            service.keeper.hurry(service.time.tick());
+            service.scan_state.hurry(service.time.tick());
         }
         Ok(changed)
     }

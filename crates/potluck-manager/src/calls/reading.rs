@@ -76,7 +76,7 @@ impl Answer for Report {
                 who.member,
                 pool.called(donor)
             );
-            service.keeper.worse(now, "a reader met a bad copy");
+            service.scan_state.worse(now, "a reader met a bad copy");
         }
         // Believed only after the donor looked: a reader alone marks nothing as lost.
         match self.fault {

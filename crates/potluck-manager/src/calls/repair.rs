@@ -4,9 +4,9 @@ use super::status::{awaited, donors};
 use super::{Answer, concerned};
 use crate::callers::Caller;
 use crate::catalog::stats::Stats;
+use crate::probation;
 use crate::repair;
 use crate::service::Service;
-use crate::trial;
 use potluck_wire::control::{
     Away, Done, RepairAction, RepairControl, RepairState, RepairStatus, ScrubNow, Trust,
 };
@@ -54,7 +54,7 @@ impl Answer for RepairControl {
         };
         repair::note_switch(&service, &switch).await?;
         if self.action != RepairAction::Pause {
-            service.keeper.hurry(now);
+            service.scan_state.hurry(now);
         }
         let stats = service.stats.get(&service.catalog, &service.time).await?;
         let awaited = awaited(&service, &donors(&service, &stats));
@@ -82,7 +82,7 @@ impl Answer for Away {
 impl Answer for Trust {
     async fn answer(self, service: Arc<Service>, caller: Caller) -> Result<Done, Failure> {
         let donor = concerned(&service, &caller, Some(self.donor))?;
-        trial::begin(&service, donor).await?;
+        probation::begin(&service, donor).await?;
         Ok(Done {})
     }
 }

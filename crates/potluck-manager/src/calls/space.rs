@@ -18,7 +18,7 @@ impl Answer for SpaceCreate {
         let wall_ms = service.time.wall_ms();
         service.catalog.create_space(self.name, self.policy, key, wall_ms).await?;
         // So that it is known before the first file is asked about.
-        service.keeper.look_again(service.time.tick());
+        service.scan_state.look_again(service.time.tick());
         Ok(Done {})
     }
 }

@@ -69,8 +69,8 @@ impl Answer for Status {
             log_waiting: (service.config().metadata_copies > 0).then_some(waiting),
             gc_held: service.gc_held(),
         };
-        if status.spaces.iter().any(|space| !space.surveyed && space.files > 0) {
-            service.keeper.look_again(now); // somebody wants to know
+        if status.spaces.iter().any(|space| !space.scanned && space.files > 0) {
+            service.scan_state.look_again(now); // somebody wants to know
         }
         status.verdict = verdict::judge(&status, unseen_now(&service, &status.donors).as_ref());
         Ok(status)
@@ -94,22 +94,22 @@ pub(super) fn donors(service: &Service, stats: &Stats) -> Vec<DonorStatus> {
     donors
 }
 
-/// What the last survey does not know by now.
+/// What the last scan does not know by now.
 fn unseen_now(service: &Service, donors: &[DonorStatus]) -> Option<Unseen> {
     let mut unheard = service.pool().standings(service.time.tick()).unheard();
     // Who holds nothing is missed by no file.
     unheard.retain(|id| donors.iter().any(|donor| donor.donor == *id && donor.chunks > 0));
-    service.keeper.unseen(&unheard)
+    service.scan_state.unseen(&unheard)
 }
 
 /// A state of repair that says nothing but what it waits for though nothing is to be made yet, as far as
-/// anybody knows. Look at it first and at what is to be made then: a survey that ends in between has
+/// anybody knows. Look at it first and at what is to be made then: a scan that ends in between has
 /// handed out what it found.
 pub(super) fn awaited(service: &Service, donors: &[DonorStatus]) -> RepairState {
     let unseen = unseen_now(service, donors);
-    let fresh = service.keeper.not_seen_gone(donors);
+    let fresh = service.scan_state.not_seen_gone(donors);
     let looking = || {
-        let is_due = service.keeper.is_looking() || service.pool().repairs.is_unseen();
+        let is_due = service.scan_state.is_looking() || service.pool().repairs.is_unseen();
         is_due.then(|| "something was made or changed just now".to_owned())
     };
     let waiting = donors.iter().filter(|donor| donor.chunks > 0);
@@ -125,9 +125,9 @@ pub(super) fn awaited(service: &Service, donors: &[DonorStatus]) -> RepairState 
     }
 }
 
-/// How safe each space is, as of the last survey.
+/// How safe each space is, as of the last scan.
 fn verdicts(service: &Service, spaces: Vec<SpaceInfo>) -> Vec<SpaceHealth> {
-    let kept = service.keeper.kept();
+    let kept = service.scan_state.kept();
     let health = |space: SpaceInfo| {
         let policy = Some(space.policy.redundancy());
         match kept.spaces.get(&space.name) {
@@ -145,7 +145,7 @@ fn verdicts(service: &Service, spaces: Vec<SpaceInfo>) -> Vec<SpaceHealth> {
 
 /// The pool's own metadata on donors, if any is to be there.
 fn metadata(service: &Service) -> Option<MetadataHealth> {
-    let kept = service.keeper.kept();
+    let kept = service.scan_state.kept();
     let asked = service.config().metadata_copies > 0;
     (asked && kept.began.is_some()).then(|| kept.metadata.clone())
 }

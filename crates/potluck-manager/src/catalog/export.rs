@@ -145,7 +145,7 @@ fn change(db: &Connection, op: Op, out: &mut Out) -> Result<(), Error> {
 }
 
 /// Leaves out a file whose record is damaged: no catalog could be made of it, and the log goes on
-/// without it. Surveys find it and tell of it.
+/// without it. Scans find it and tell of it.
 fn sound<T>(written: Result<T, Error>) -> Result<Option<T>, Error> {
     match written {
         Ok(written) => Ok(Some(written)),

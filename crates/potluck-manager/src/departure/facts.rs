@@ -8,7 +8,7 @@ use crate::service::Service;
 use potluck_core::size::{count, format_size};
 use potluck_wire::control::{Going, MayGo};
 
-/// Whether donors may go, by what a look at all they have found, or the last survey.
+/// Whether donors may go, by what a look at all they have found, or the last scan.
 pub async fn may_go(
     service: &Service,
     departure: &Departure,
@@ -20,7 +20,7 @@ pub async fn may_go(
         used += service.catalog.used_at(donor).await?.0;
     }
     let now = service.time.tick();
-    let surveyed = service.keeper.kept().began.is_some();
+    let scanned = service.scan_state.kept().began.is_some();
     let pool = service.pool();
     let names: Vec<String> = donors.iter().map(|donor| pool.named(*donor)).collect();
     let facts = Facts {
@@ -34,7 +34,7 @@ pub async fn may_go(
         others: pool.willing(donors, now).count(),
         unwilling: pool.unwilling(donors, now),
         room: pool.room(donors, now),
-        surveyed,
+        scanned,
         used,
         leaving,
     };
@@ -63,8 +63,8 @@ struct Facts {
     unwilling: Option<String>,
     /// Bytes that they can take.
     room: u64,
-    /// Whether a survey looked at everything since the manager's start.
-    surveyed: bool,
+    /// Whether a scan looked at everything since the manager's start.
+    scanned: bool,
     /// Chunks there that files use.
     used: u64,
     /// What has to be made elsewhere first.
@@ -79,7 +79,7 @@ impl Facts {
         if self.used == 0 && (self.compared || self.gone) && !self.written {
             return say(Going::Now, "nothing that files use is there".into(), "");
         }
-        if !self.surveyed {
+        if !self.scanned {
             let why = "how safe files are is still being looked at".into();
             return say(Going::NotKnown, why, "ask again in a moment");
         }
@@ -200,7 +200,7 @@ mod tests {
             name: "desk".into(),
             heard: true,
             compared: true,
-            surveyed: true,
+            scanned: true,
             used: 4,
             others: 2,
             room: 100,
@@ -220,7 +220,7 @@ mod tests {
             (Facts { used: 0, ..live.clone() }, Going::Now, "nothing that files use"),
             (Facts { used: 0, written: true, ..live.clone() }, Going::NotKnown, "a write"),
             (Facts { used: 0, compared: false, ..live.clone() }, Going::NotKnown, "not told yet"),
-            (Facts { surveyed: false, ..live.clone() }, Going::NotKnown, "being looked at"),
+            (Facts { scanned: false, ..live.clone() }, Going::NotKnown, "being looked at"),
             (
                 Facts { room: 59, leaving: stuck(2), ..live.clone() },
                 Going::Stuck,
@@ -263,7 +263,7 @@ mod tests {
                 Going::Stuck,
                 "2 chunks that it had have not been made again",
             ),
-            (Facts { surveyed: false, ..gone }, Going::NotKnown, "being looked at"),
+            (Facts { scanned: false, ..gone }, Going::NotKnown, "being looked at"),
         ] {
             let judged = facts.judge();
             assert_eq!(judged.verdict, verdict, "{facts:?}");

@@ -1,4 +1,4 @@
-//! The pool's own metadata adapts to the donors there are. A survey tells how many copies can be
+//! The pool's own metadata adapts to the donors there are. A scan tells how many copies can be
 //! had; here that is written down, and what is lost or has no place any more is given up. Nothing is
 //! lost by that: the catalog itself is here, and writes it anew to donors that take it.
 
@@ -12,7 +12,7 @@ use potluck_core::policy::Redundancy;
 use potluck_pool::redundancy::Metadata;
 use rusqlite::Connection;
 
-/// Follows what a survey found; whether anything changed, so that another should look.
+/// Follows what a scan found; whether anything changed, so that another should look.
 pub async fn adapt(service: &Service, found: &Metadata) -> Result<bool, Error> {
     if service.gc_held().is_some() {
         return Ok(false); // a newer catalog may know more of it
@@ -53,7 +53,7 @@ fn has_no_place(service: &Service, found: &Metadata) -> bool {
     if service.config().metadata_copies == 0 {
         return true;
     }
-    let users_wait = service.keeper.kept().moving.values().any(|moving| moving.chunks > 0);
+    let users_wait = service.scan_state.kept().moving.values().any(|moving| moving.chunks > 0);
     found.homeless > 0 && !users_wait && service.pool().all_leave(service.time.tick())
 }
 

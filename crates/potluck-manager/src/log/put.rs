@@ -207,7 +207,7 @@ impl Put {
         let (again, open) = service.catalog.write(Durability::Disk, work).await?;
         if open {
             // A donor that took a copy has died or begun to leave meanwhile.
-            service.keeper.changed(service.time.tick());
+            service.scan_state.changed(service.time.tick());
         }
         let mut pool = service.pool();
         pool.in_use_again(&again, service.time.tick());

@@ -3,8 +3,8 @@
 use super::{Due, Kept, RETRY, answered, look_once};
 use crate::catalog::conversions::Encoded;
 use crate::catalog::{Durability, spaces};
+use crate::scan::{self, Priority};
 use crate::service::Service;
-use crate::survey::{self, Haste};
 use crate::{Manager, ManagerConfig, init};
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
@@ -26,7 +26,7 @@ fn at(seconds: u64) -> Tick {
     Duration::from_secs(seconds)
 }
 
-fn due(kept: &Kept, now: u64) -> Option<Haste> {
+fn due(kept: &Kept, now: u64) -> Option<Priority> {
     kept.due(at(now), SETTLE, EVERY, false)
 }
 
@@ -47,36 +47,36 @@ pub(crate) async fn still() -> (TempDir, Arc<Service>) {
 }
 
 #[test]
-fn a3_a_survey_that_failed_is_made_up_for_soon_and_not_all_the_time() {
+fn a3_a_scan_that_failed_is_made_up_for_soon_and_not_all_the_time() {
     let mut kept = Kept { dirty: Some(at(1)), hurry: true, ..Kept::default() };
-    assert_eq!(due(&kept, 3), Some(Haste::Urgent));
+    assert_eq!(due(&kept, 3), Some(Priority::Urgent));
     let taken = kept.begin(at(3));
     assert_eq!(due(&kept, 10), None, "all there is to see is being looked at");
     kept.give_up(taken);
     kept.failed = Some("the disk that holds the catalog is full".into());
     assert_eq!((kept.dirty, kept.hurry), (Some(at(1)), true));
     assert_eq!(due(&kept, 2 + RETRY.as_secs()), None);
-    assert_eq!(due(&kept, 3 + RETRY.as_secs()), Some(Haste::Urgent));
+    assert_eq!(due(&kept, 3 + RETRY.as_secs()), Some(Priority::Urgent));
     // Also without anybody who waits.
     kept.give_up(Due { dirty: None, hurry: false });
     (kept.dirty, kept.hurry) = (None, false);
-    assert_eq!(due(&kept, 3 + RETRY.as_secs()), Some(Haste::Routine));
+    assert_eq!(due(&kept, 3 + RETRY.as_secs()), Some(Priority::Routine));
     kept.failed = None;
     assert_eq!(due(&kept, 602), None);
-    assert_eq!(due(&kept, 603), Some(Haste::Routine));
+    assert_eq!(due(&kept, 603), Some(Priority::Routine));
 }
 
 #[tokio::test]
-async fn s2_a_leisurely_survey_gives_way_to_who_waits() {
+async fn s2_a_leisurely_scan_gives_way_to_who_waits() {
     let (_dir, service) = still().await;
     let make = |db: &_| spaces::create(db, "lab", &Policy::default(), None, 0);
     service.catalog.write(Durability::Disk, make).await.expect("a space");
-    assert!(survey::survey(&service, Haste::Routine).await.expect("read").is_some());
-    service.keeper.hurry(service.time.tick());
-    assert!(survey::survey(&service, Haste::Routine).await.expect("read").is_none());
-    assert!(service.keeper.kept().hurry, "still to be seen");
-    look_once(&service, Haste::Urgent).await.expect("read");
-    let kept = service.keeper.kept();
+    assert!(scan::scan(&service, Priority::Routine).await.expect("read").is_some());
+    service.scan_state.hurry(service.time.tick());
+    assert!(scan::scan(&service, Priority::Routine).await.expect("read").is_none());
+    assert!(service.scan_state.kept().hurry, "still to be seen");
+    look_once(&service, Priority::Urgent).await.expect("read");
+    let kept = service.scan_state.kept();
     assert!(!kept.hurry && kept.began.is_some() && kept.failed.is_none());
 }
 

@@ -362,10 +362,10 @@ impl Crew {
         self.members.iter().map(Member::made).sum()
     }
 
-    /// Whether the last survey found the space whole, surviving so many deaths.
+    /// Whether the last scan found the space whole, surviving so many deaths.
     pub async fn tolerates(&self, deaths: u32) -> Option<()> {
         let status = self.status().await;
         let space = status.spaces.iter().find(|space| space.name == "lab")?;
-        (space.surveyed && space.tolerates == Some(deaths) && space.incomplete == 0).then_some(())
+        (space.scanned && space.tolerates == Some(deaths) && space.incomplete == 0).then_some(())
     }
 }

@@ -161,7 +161,7 @@ async fn what_is_lost_anyway_keeps_no_donor() {
     let mut crew = Crew::new(5).await;
     crew.coded("pot://lab/coded", &[1, 2], "2+1").await;
     crew.copies("pot://lab/single", &[4], &[0]).await;
-    crew.until("surveyed", async |crew: &Crew| crew.tolerates(0).await).await;
+    crew.until("scanned", async |crew: &Crew| crew.tolerates(0).await).await;
     // Two of three die: the file cannot be read, and comes back only with one of these.
     crew.lab.admin().call(&RepairControl { action: RepairAction::Pause }).await.expect("paused");
     (crew.members[1].asleep, crew.members[2].asleep) = (true, true);
@@ -235,7 +235,7 @@ async fn nobody_is_away_for_ever() {
 async fn s2_an_owner_in_need_gets_spare_copies_at_once() {
     let mut crew = Crew::new(4).await;
     crew.copies("pot://lab/triple", &[1, 2, 3, 4], &[0, 1, 2]).await;
-    crew.until("surveyed", async |crew: &Crew| crew.tolerates(2).await).await;
+    crew.until("scanned", async |crew: &Crew| crew.tolerates(2).await).await;
     // A fifth of what it holds: at least one copy goes, and none is missed.
     crew.members[0].excess = 4 * u64::from(LEN);
     crew.until("deleted", async |crew: &Crew| crew.members[0].holds.is_empty().then_some(())).await;
@@ -252,7 +252,7 @@ async fn s2_an_owner_in_need_waits_for_no_budget_and_no_pause() {
     let mut crew = Crew::with(4, slow).await;
     let chunks: Vec<u64> = (0..60).collect();
     crew.copies("pot://lab/single", &chunks, &[0]).await;
-    crew.until("surveyed", async |crew: &Crew| crew.tolerates(0).await).await;
+    crew.until("scanned", async |crew: &Crew| crew.tolerates(0).await).await;
     let pause = RepairControl { action: RepairAction::Pause };
     crew.lab.admin().call(&pause).await.expect("paused");
 

@@ -10,14 +10,14 @@ use std::time::Duration;
 async fn a3_a_short_absence_moves_nothing_and_a_long_one_is_repaired_and_trimmed() {
     let mut crew = Crew::new(4).await;
     crew.copies("pot://lab/a", &[1, 2], &[0, 1]).await;
-    crew.until("surveyed", async |crew: &Crew| crew.tolerates(1).await).await;
+    crew.until("scanned", async |crew: &Crew| crew.tolerates(1).await).await;
     crew.members[0].asleep = true;
     crew.until("missed", async |crew: &Crew| {
         (crew.status().await.donors[0].state == DonorState::Suspect).then_some(())
     })
     .await;
     crew.members[0].asleep = false;
-    // A survey is due by then.
+    // A scan is due by then.
     crew.work(Duration::from_secs(2)).await;
     assert_eq!(crew.made(), 0, "shorter than the grace");
 
@@ -114,11 +114,11 @@ async fn d3_stat_fsck_and_status_judge_alike() {
         member.donor.report(&[]).await;
     }
     crew.copies("pot://lab/a", &[1], &[0, 1]).await;
-    crew.until("surveyed", async |crew: &Crew| {
+    crew.until("scanned", async |crew: &Crew| {
         let space = crew.status().await.spaces.into_iter().find(|space| space.name == "lab")?;
         // Both copies stand on one desk.
         let found = (space.files, space.incomplete, space.tolerates);
-        (space.surveyed && found == (1, 1, Some(0))).then_some(())
+        (space.scanned && found == (1, 1, Some(0))).then_some(())
     })
     .await;
     let stat = crew.health("pot://lab/a/1").await;
@@ -141,7 +141,7 @@ async fn a3_what_is_closest_to_loss_is_repaired_first_within_the_budget() {
     // In the order of their paths the safer ones come first.
     crew.copies("pot://lab/a", &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10], &[0, 1, 2]).await;
     crew.copies("pot://lab/b", &[11, 12, 13, 14, 15, 16, 17, 18, 19, 20], &[0, 1]).await;
-    crew.until("surveyed", async |crew: &Crew| crew.tolerates(1).await).await;
+    crew.until("scanned", async |crew: &Crew| crew.tolerates(1).await).await;
     crew.members[0].asleep = true;
     let clock = Arc::clone(&crew.clock);
     // When nothing was found yet.
@@ -258,7 +258,7 @@ async fn l1_a_damaged_record_is_told_of_by_path_and_keeps_no_other_file_from_rep
     let mut crew = Crew::new(3).await;
     crew.copies("pot://lab/a", &[1], &[0, 1]).await;
     crew.copies("pot://lab/b", &[2], &[0, 1]).await;
-    crew.until("surveyed", async |crew: &Crew| crew.tolerates(1).await).await;
+    crew.until("scanned", async |crew: &Crew| crew.tolerates(1).await).await;
     meddle(
         &crew,
         "UPDATE recipe_pages SET blob = x'00' WHERE version =
@@ -307,10 +307,10 @@ async fn l1_a_damaged_record_is_told_of_by_path_and_keeps_no_other_file_from_rep
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn l1_a_survey_that_fails_is_told_of() {
+async fn l1_a_scan_that_fails_is_told_of() {
     let mut crew = Crew::new(2).await;
     crew.copies("pot://lab/a", &[1], &[0, 1]).await;
-    crew.until("surveyed", async |crew: &Crew| crew.tolerates(1).await).await;
+    crew.until("scanned", async |crew: &Crew| crew.tolerates(1).await).await;
     meddle(&crew, "ALTER TABLE recipe_pages RENAME TO elsewhere");
     crew.members[0].asleep = true;
     crew.until("told", async |crew: &Crew| {
@@ -332,7 +332,7 @@ async fn a3_a_copy_on_its_way_out_that_is_needed_again_counts_or_is_made_elsewhe
     };
     let mut crew = Crew::with(3, slow).await;
     crew.copies("pot://lab/a", &[1, 2], &[0, 1]).await;
-    crew.until("surveyed", async |crew: &Crew| crew.tolerates(1).await).await;
+    crew.until("scanned", async |crew: &Crew| crew.tolerates(1).await).await;
     // The manager was about to have donor 0 delete both, and then donor 1's were lost: of donor 0's
     // one is there still.
     meddle(

@@ -100,14 +100,14 @@ async fn l1_nothing_is_called_unreadable_before_its_donors_had_time_to_register(
             break;
         }
         let space = status.spaces.iter().find(|space| space.name == "lab").expect("the space");
-        assert_eq!((space.surveyed, space.unreadable), (false, 0), "{space:?}");
+        assert_eq!((space.scanned, space.unreadable), (false, 0), "{space:?}");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     donor.caller = lab.caller(&donor.identity);
     donor.report(&[chunk(1)]).await;
-    let space = eventually("a survey", async || {
+    let space = eventually("a scan", async || {
         donor.beat(donor.heartbeat(1)).await;
-        Some(lab_space(&lab).await).filter(|space| space.surveyed)
+        Some(lab_space(&lab).await).filter(|space| space.scanned)
     });
     let space = space.await;
     assert_eq!((space.unreadable, space.lost), (0, 0));
@@ -116,8 +116,8 @@ async fn l1_nothing_is_called_unreadable_before_its_donors_had_time_to_register(
     lab.stop().await;
     lab.config.repair_grace = Duration::from_secs(3);
     lab.start().await;
-    let space = eventually("a survey without it", async || {
-        Some(lab_space(&lab).await).filter(|space| space.surveyed)
+    let space = eventually("a scan without it", async || {
+        Some(lab_space(&lab).await).filter(|space| space.scanned)
     });
     let space = space.await;
     assert_eq!((space.unreadable, space.lost), (1, 0), "{space:?}");

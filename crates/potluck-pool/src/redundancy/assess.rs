@@ -1,4 +1,4 @@
-//! What a survey finds.
+//! What a scan finds.
 
 use super::dispatch::Group;
 use super::excess::{Excess, Ground, MAX_EXCESS, MAX_VOTES, Vote};
@@ -17,9 +17,9 @@ use potluck_core::repair_plan::{Copy, Domain, Judged, Stand, Worth};
 use potluck_wire::control::SpaceHealth;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Units that wait to be made whole; the least urgent beyond that wait for the next survey.
+/// Units that wait to be made whole; the least urgent beyond that wait for the next scan.
 const MAX_QUEUED: usize = 16_384;
-/// Versions noted for one purpose; more are found by the next survey.
+/// Versions noted for one purpose; more are found by the next scan.
 const MAX_NOTED: usize = 16_384;
 /// Copies to make that are told apart; of more, what several files use is counted for each.
 const MAX_COUNTED: usize = 65_536;
@@ -36,7 +36,7 @@ pub struct Job {
     /// How many more deaths it survives.
     pub tolerates: u32,
     /// Whether an owner who needs the space waits for it.
-    pub pressed: bool,
+    pub over_quota: bool,
     /// The code, with the data chunks of the group.
     pub group: Option<(Ec, usize)>,
     /// Its chunks, by shard; of copies only one.
@@ -143,7 +143,7 @@ pub struct Damaged {
     pub first: String,
 }
 
-/// What a survey found.
+/// What a scan found.
 #[derive(Debug, Default)]
 pub struct Findings {
     /// The donors as they were when it began.
@@ -157,7 +157,7 @@ pub struct Findings {
     /// Units to be made whole, the most urgent first; last those that nobody could take.
     pub queue: BTreeMap<(u32, u64), Job>,
     /// Those of which copies are to leave a donor whose owner needs the space.
-    pub pressed: BTreeMap<(u32, u64), Job>,
+    pub over_quota: BTreeMap<(u32, u64), Job>,
     /// Chunks lacking, by how many more deaths their units survive: each copy once, however many
     /// files use it.
     pub lacking: Vec<u64>,
@@ -206,7 +206,7 @@ pub struct Findings {
     votes: usize,
 }
 
-/// A unit under the survey's eyes.
+/// A unit under the scan's eyes.
 pub(super) struct Look<'a> {
     pub(super) version: &'a Version,
     pub(super) kind: ChunkKind,
@@ -269,7 +269,7 @@ impl Look<'_> {
 }
 
 impl Findings {
-    /// An empty survey.
+    /// An empty scan.
     pub fn new(standings: Standings) -> Self {
         let takers = Takers::new(&standings);
         Self { standings, takers, ..Self::default() }
@@ -291,7 +291,7 @@ impl Findings {
             policy: Some(policy),
             tolerates: Some(u32::MAX),
             tolerates_now: Some(u32::MAX),
-            surveyed: true,
+            scanned: true,
             ..SpaceHealth::default()
         });
     }
@@ -396,14 +396,14 @@ impl Findings {
         let (unit, judged) = (look.unit, &look.judged);
         let copied = unit.group.is_none();
         let mut make = Vec::new();
-        let mut pressed = false;
+        let mut over_quota = false;
         for shard in judged.lacking() {
             let piece = &look.layout.pieces[unit.shards[shard]];
             if !look.goal {
                 self.note_unreached(piece);
             }
             let mut copies = look.copies[unit.shards[shard]].iter();
-            pressed |= copies.any(|copy| self.presses(copy));
+            over_quota |= copies.any(|copy| self.is_over_quota(copy));
             // A copy on its way out is there: it need only stay.
             let stays = piece.holders.iter().find(|(donor, leaving)| {
                 let standing = self.standings.get(*donor);
@@ -430,7 +430,7 @@ impl Findings {
             unit: (look.version.id, unit.number, look.goal),
             kind: look.kind,
             tolerates: judged.matching.saturating_sub(judged.need) as u32,
-            pressed,
+            over_quota,
             group: unit.group,
             shards: shards.iter().enumerate().map(shard).collect(),
             used: relied.filter_map(domain).collect(),
@@ -444,7 +444,7 @@ impl Findings {
     }
 
     fn push(&mut self, mut job: Job, planned: Vec<Option<usize>>) {
-        // Who failed lately is asked again by a later survey: its jobs would only stand before
+        // Who failed lately is asked again by a later scan: its jobs would only stand before
         // those that others can do.
         let standings = &self.standings;
         let sends = |donor: &DonorId| standings.get(*donor).is_some_and(|at| at.sends);
@@ -466,7 +466,7 @@ impl Findings {
             (true, true) => u32::MAX - 1,
             (false, _) => u32::MAX,
         };
-        let queue = if job.pressed { &mut self.pressed } else { &mut self.queue };
+        let queue = if job.over_quota { &mut self.over_quota } else { &mut self.queue };
         queue.insert((urgency, self.jobs), job);
         self.jobs += 1;
         if queue.len() > MAX_QUEUED {
@@ -507,9 +507,9 @@ impl Findings {
     }
 
     /// Whether a copy is on its way out because its donor's owner needs the space.
-    fn presses(&self, copy: &Copy) -> bool {
+    fn is_over_quota(&self, copy: &Copy) -> bool {
         copy.worth == Worth::Source
-            && self.standings.get(copy.donor).is_some_and(|standing| standing.pressed)
+            && self.standings.get(copy.donor).is_some_and(|standing| standing.over_quota)
     }
 
     /// Says of every copy in the unit whether the unit can do without it.

@@ -25,7 +25,7 @@ use std::time::Duration;
 const SECONDS_AHEAD: u64 = 3;
 /// Bytes under way at one donor for an owner who needs space: more than any link carries between
 /// two beats, so that the link is the limit.
-const PRESSED_AHEAD: u64 = 2 << 30;
+const OVER_QUOTA_AHEAD: u64 = 2 << 30;
 /// Tasks under way at one donor.
 const MAX_UNDER_WAY: usize = 512;
 /// Who failed as a source or a target is left alone for so long.
@@ -64,8 +64,8 @@ pub enum Purpose {
 pub struct Repairs {
     queue: Queue,
     /// Jobs that an owner waits for; they wait for no budget.
-    pressed: Queue,
-    /// What the survey found besides these and could not remember.
+    over_quota: Queue,
+    /// What the scan found besides these and could not remember.
     beyond: Sums,
     pub encodings: Encodings,
     stuck: Stuck,
@@ -80,7 +80,7 @@ pub struct Repairs {
     under_way: BTreeSet<ChunkName>,
     /// Donors that make chunks of a unit, once for each chunk.
     makers: BTreeMap<(VersionId, u32, bool), Vec<DonorId>>,
-    /// Chunks made, and when: a survey that began before has not seen them.
+    /// Chunks made, and when: a scan that began before has not seen them.
     finished: BTreeMap<ChunkName, Tick>,
     pool: Bucket,
     donor_rate: u64,
@@ -94,12 +94,12 @@ pub struct Repairs {
     made_bytes: u64,
     lately: VecDeque<(Tick, u64)>,
     made_last: Option<Tick>,
-    surveyed: Option<Tick>,
-    /// When the survey began that found what waits.
+    scanned: Option<Tick>,
+    /// When the scan began that found what waits.
     looked: Tick,
 }
 
-/// What could not be handed out since the survey looked.
+/// What could not be handed out since the scan looked.
 #[derive(Debug, Default)]
 struct Stuck {
     chunks: u64,
@@ -126,7 +126,7 @@ impl Repairs {
     pub fn new(pool_rate: u64, donor_rate: u64, now: Tick) -> Self {
         Self {
             queue: Queue::default(),
-            pressed: Queue::default(),
+            over_quota: Queue::default(),
             beyond: Sums::default(),
             encodings: Encodings::default(),
             stuck: Stuck::default(),
@@ -149,17 +149,17 @@ impl Repairs {
             made_bytes: 0,
             lately: VecDeque::new(),
             made_last: None,
-            surveyed: None,
+            scanned: None,
             looked: now,
         }
     }
 
-    /// Takes over what a survey found that began at `began`.
+    /// Takes over what a scan found that began at `began`.
     pub fn take_findings(&mut self, findings: &mut Findings, began: Tick, now: Tick) {
         self.finished.retain(|_, at| *at >= began);
         self.looked = began;
         self.queue = Queue::new(std::mem::take(&mut findings.queue));
-        self.pressed = Queue::new(std::mem::take(&mut findings.pressed));
+        self.over_quota = Queue::new(std::mem::take(&mut findings.over_quota));
         self.encodings.take(std::mem::take(&mut findings.encode));
         let all = Sums {
             chunks: findings.lacking.clone(),
@@ -170,19 +170,19 @@ impl Repairs {
         self.stuck = Stuck::sourceless(findings.sourceless);
         self.changing_stuck = Stuck::sourceless(findings.sourceless_goals);
         self.more = findings.more;
-        self.surveyed = Some(now);
+        self.scanned = Some(now);
     }
 
     /// What waits to be handed out comes to, besides what is `counted` already.
     fn waiting_sums(&self, mut counted: Counted, making: impl Fn(&Job) -> usize) -> Sums {
         let mut sums = Sums::default();
-        self.pressed.count(&mut sums, &mut counted, &making);
+        self.over_quota.count(&mut sums, &mut counted, &making);
         self.queue.count(&mut sums, &mut counted, &making);
         sums.goal_bytes += self.encodings.waiting_bytes();
         sums
     }
 
-    /// What is left to be made, without what is under way: what was made since the survey looked is
+    /// What is left to be made, without what is under way: what was made since the scan looked is
     /// not, whichever files still wait for the next to see it.
     fn left(&self) -> Sums {
         let finished = self.finished.keys().filter(|chunk| self.is_finished(chunk));
@@ -201,18 +201,18 @@ impl Repairs {
         self.excess = excess;
     }
 
-    /// Whether all that the last survey found is handed out, and there was more.
+    /// Whether all that the last scan found is handed out, and there was more.
     pub fn wants_more(&self) -> bool {
         let waiting = &self.encodings.waiting;
-        self.more && self.queue.is_empty() && self.pressed.is_empty() && waiting.is_empty()
+        self.more && self.queue.is_empty() && self.over_quota.is_empty() && waiting.is_empty()
     }
 
-    /// Whether something could not be handed out since the survey looked.
+    /// Whether something could not be handed out since the scan looked.
     pub fn is_stuck(&self) -> bool {
         self.stuck.chunks + self.changing_stuck.chunks > 0
     }
 
-    /// Something waits for the next survey, and holds up nobody until then; `goal` where it is of
+    /// Something waits for the next scan, and holds up nobody until then; `goal` where it is of
     /// what a file is being changed to.
     fn note_stuck(&mut self, why: &'static str, goal: bool) {
         let stuck = if goal { &mut self.changing_stuck } else { &mut self.stuck };
@@ -231,7 +231,7 @@ impl Repairs {
     /// Whether something that was promised is to be made, or lacks room: what files are being
     /// changed to must not take the room of that.
     fn restores(&self) -> bool {
-        self.stuck.for_room || self.queue.restores() || self.pressed.restores()
+        self.stuck.for_room || self.queue.restores() || self.over_quota.restores()
     }
 
     /// Whether a donor failed lately at what it was asked for.
@@ -244,29 +244,30 @@ impl Repairs {
         self.left_alone.remove(&donor);
     }
 
-    fn waiting(&mut self, pressed: bool) -> &mut Queue {
-        if pressed { &mut self.pressed } else { &mut self.queue }
+    fn waiting(&mut self, over_quota: bool) -> &mut Queue {
+        if over_quota { &mut self.over_quota } else { &mut self.queue }
     }
 
-    /// Whether a chunk was made since the survey looked.
+    /// Whether a chunk was made since the scan looked.
     fn is_finished(&self, chunk: &ChunkName) -> bool {
         self.finished.get(chunk).is_some_and(|at| *at >= self.looked)
     }
 
     /// Bytes that may be under way at one donor.
-    fn ahead(&self, pressed: bool) -> u64 {
-        if pressed { PRESSED_AHEAD } else { self.donor_rate.saturating_mul(SECONDS_AHEAD) }
+    fn ahead(&self, over_quota: bool) -> u64 {
+        if over_quota { OVER_QUOTA_AHEAD } else { self.donor_rate.saturating_mul(SECONDS_AHEAD) }
     }
 
     /// Says of a taker whether it may be given more.
-    fn allow(&mut self, taker: &mut Helper, now: Tick, pressed: bool) {
+    fn allow(&mut self, taker: &mut Helper, now: Tick, over_quota: bool) {
         let burden = self.writing.get(&taker.donor).copied().unwrap_or(0);
         let alone = self.is_left_alone(taker.donor, now);
         let few = self.tasks.count(taker.donor) < MAX_UNDER_WAY;
         let rate = self.donor_rate;
-        let ready = pressed || Self::bucket(&mut self.writers, taker.donor, rate, now).ready(now);
+        let ready =
+            over_quota || Self::bucket(&mut self.writers, taker.donor, rate, now).ready(now);
         taker.outstanding = burden;
-        taker.allowed = ready && !alone && few && (burden == 0 || burden < self.ahead(pressed));
+        taker.allowed = ready && !alone && few && (burden == 0 || burden < self.ahead(over_quota));
     }
 
     /// Whether nothing is under way.
@@ -280,9 +281,9 @@ impl Repairs {
         tasks.any(|task| matches!(task.purpose, Purpose::Encode { .. }))
     }
 
-    /// Whether nothing is left to be made, and what was made last is still to be seen by a survey.
+    /// Whether nothing is left to be made, and what was made last is still to be seen by a scan.
     pub fn is_unseen(&self) -> bool {
-        let waiting = !self.queue.is_empty() || !self.pressed.is_empty();
+        let waiting = !self.queue.is_empty() || !self.over_quota.is_empty();
         self.idle() && !waiting && self.finished.keys().any(|chunk| self.is_finished(chunk))
     }
 
@@ -370,7 +371,7 @@ fn lower(burdens: &mut BTreeMap<DonorId, u64>, donor: DonorId, bytes: u64) {
 struct Round<'a> {
     takers: Vec<Helper>,
     /// Whether an owner waits, so that budgets are not asked.
-    pressed: bool,
+    over_quota: bool,
     now: Tick,
     source: &'a dyn Fn(Contact) -> Option<Source>,
 }
@@ -388,10 +389,10 @@ impl Pool {
     pub fn hand_out(&mut self, now: Tick, source: &dyn Fn(Contact) -> Option<Source>) {
         self.drop_expired(now);
         let rests = self.repairs.paused.is_some() || self.too_many_gone().is_some();
-        if rests && self.repairs.pressed.is_empty() {
+        if rests && self.repairs.over_quota.is_empty() {
             return;
         }
-        let mut round = Round { takers: self.takers(now), pressed: true, now, source };
+        let mut round = Round { takers: self.takers(now), over_quota: true, now, source };
         round.takers.iter_mut().for_each(|taker| {
             taker.free = taker
                 .free
@@ -402,7 +403,7 @@ impl Pool {
         if rests {
             return;
         }
-        round.pressed = false;
+        round.over_quota = false;
         self.allow(&mut round);
         self.hand_out_jobs(&mut round);
         if !self.repairs.restores() {
@@ -415,20 +416,20 @@ impl Pool {
     /// Hands out what waits; of what owners wait for, without asking budgets. A pause holds up
     /// repair, not them: all these chunks can be had.
     fn hand_out_jobs(&mut self, round: &mut Round<'_>) {
-        let pressed = round.pressed;
+        let over_quota = round.over_quota;
         let restores = self.repairs.restores();
-        for key in self.repairs.waiting(pressed).round() {
-            if round.all_busy() || (!pressed && !self.repairs.pool.ready(round.now)) {
+        for key in self.repairs.waiting(over_quota).round() {
+            if round.all_busy() || (!over_quota && !self.repairs.pool.ready(round.now)) {
                 return;
             }
-            let Some(job) = self.repairs.waiting(pressed).take(key) else { continue };
+            let Some(job) = self.repairs.waiting(over_quota).take(key) else { continue };
             if job.is_goal() && (restores || self.repairs.stuck.for_room) {
-                self.repairs.waiting(pressed).put_back(key, job);
+                self.repairs.waiting(over_quota).put_back(key, job);
                 self.repairs.note_held_back();
                 continue;
             }
             if let Some(rest) = self.hand_out_job(job, round) {
-                self.repairs.waiting(pressed).put_back(key, rest);
+                self.repairs.waiting(over_quota).put_back(key, rest);
             }
         }
     }
@@ -436,7 +437,7 @@ impl Pool {
     /// Says of each taker whether it may be given more.
     fn allow(&mut self, round: &mut Round<'_>) {
         for taker in &mut round.takers {
-            self.repairs.allow(taker, round.now, round.pressed);
+            self.repairs.allow(taker, round.now, round.over_quota);
         }
     }
 
@@ -450,7 +451,7 @@ impl Pool {
                 continue;
             }
             if self.repairs.is_finished(&chunk) {
-                continue; // the next survey sees whether it lacks more
+                continue; // the next scan sees whether it lacks more
             }
             match self.hand_out_chunk(&mut job, make.shard, make.missing, round) {
                 Handed::Out => {}
@@ -544,7 +545,7 @@ impl Pool {
         round: &mut Round<'_>,
     ) {
         let rate = self.repairs.donor_rate;
-        let budgeted = !round.pressed;
+        let budgeted = !round.over_quota;
         if budgeted {
             self.repairs.pool.take(bytes);
             Repairs::bucket(&mut self.repairs.writers, taker, rate, round.now).take(bytes);
@@ -558,7 +559,7 @@ impl Pool {
         }
         if let Some(taker) = round.takers.iter_mut().find(|helper| helper.donor == taker) {
             taker.free = taker.free.saturating_sub(bytes);
-            self.repairs.allow(taker, round.now, round.pressed);
+            self.repairs.allow(taker, round.now, round.over_quota);
         }
     }
 
@@ -591,7 +592,7 @@ impl Pool {
             let mut helpers = Vec::new();
             for donor in &shard.from {
                 if self.donors.is_live(*donor, round.now, &self.limits) {
-                    helpers.push(self.helper(*donor, round.now, round.pressed));
+                    helpers.push(self.helper(*donor, round.now, round.over_quota));
                 }
             }
             let alone = |helper: &Helper| self.repairs.is_left_alone(helper.donor, round.now);
@@ -622,13 +623,13 @@ impl Pool {
         Ok((found.into_iter().map(sent).collect(), reads))
     }
 
-    fn helper(&mut self, donor: DonorId, now: Tick, pressed: bool) -> Helper {
+    fn helper(&mut self, donor: DonorId, now: Tick, over_quota: bool) -> Helper {
         let rate = self.repairs.donor_rate;
         let alone = self.repairs.is_left_alone(donor, now);
         let ready =
-            pressed || Repairs::bucket(&mut self.repairs.readers, donor, rate, now).ready(now);
+            over_quota || Repairs::bucket(&mut self.repairs.readers, donor, rate, now).ready(now);
         let outstanding = self.repairs.reading.get(&donor).copied().unwrap_or(0);
-        let ahead = self.repairs.ahead(pressed);
+        let ahead = self.repairs.ahead(over_quota);
         let allowed = ready && !alone && (outstanding == 0 || outstanding < ahead);
         Helper { donor, domain: 0, free: 0, outstanding, allowed }
     }

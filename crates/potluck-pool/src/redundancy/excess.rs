@@ -39,7 +39,7 @@ impl Ground {
 pub struct Vote {
     /// Which.
     pub version: VersionId,
-    /// Which of the survey's files it was.
+    /// Which of the scan's files it was.
     pub seen: u64,
     /// Its redundancy and its goal, by which it was judged.
     pub judged_by: (Redundancy, Option<Redundancy>),
@@ -92,7 +92,7 @@ impl Excess {
     }
 
     /// Whether every version that uses the chunk was seen, and can do without the copy. One that
-    /// was seen twice, because it was moved during the survey, must not stand in for another.
+    /// was seen twice, because it was moved during the scan, must not stand in for another.
     pub fn is_agreed(&self) -> bool {
         let mut voters: Vec<VersionId> = self.votes.iter().map(|vote| vote.version).collect();
         voters.sort_unstable();

@@ -1,4 +1,4 @@
-//! How safe one file is: the one judgement that surveys, `stat` and `fsck` share, so that they never
+//! How safe one file is: the one judgement that scans, `stat` and `fsck` share, so that they never
 //! disagree.
 
 use super::layout::Version;

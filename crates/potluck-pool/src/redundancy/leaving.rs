@@ -1,4 +1,4 @@
-//! What leaves donors, as a survey finds it.
+//! What leaves donors, as a scan finds it.
 
 use super::assess::{Findings, Job};
 use super::layout::Piece;

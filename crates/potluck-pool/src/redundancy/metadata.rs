@@ -1,4 +1,4 @@
-//! The pool's own metadata under the survey's eyes.
+//! The pool's own metadata under the scan's eyes.
 //!
 //! It has as many copies as were asked for, or as there are donors that can hold one: nobody
 //! promised more, and a copy that cannot be made must keep no donor from leaving. They are as far
@@ -16,10 +16,10 @@ use potluck_core::repair_plan::{Copy, Domain, Judged};
 use potluck_wire::control::MetadataHealth;
 use std::collections::BTreeSet;
 
-/// Files that are told apart for one purpose; more are found by the next survey.
+/// Files that are told apart for one purpose; more are found by the next scan.
 const MAX_NOTED: usize = 16_384;
 
-/// What a survey found of the pool's own metadata.
+/// What a scan found of the pool's own metadata.
 #[derive(Debug, Default)]
 pub struct Metadata {
     /// How safe it is.

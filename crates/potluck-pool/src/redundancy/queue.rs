@@ -9,7 +9,7 @@ const ROUND: usize = 2048;
 /// Of these, the most urgent, which are looked at in every round.
 const HEAD: usize = 512;
 
-/// How many more deaths a job's unit survives, and its number in the survey.
+/// How many more deaths a job's unit survives, and its number in the scan.
 pub type Key = (u32, u64);
 
 /// What waits.

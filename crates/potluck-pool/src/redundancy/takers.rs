@@ -1,11 +1,11 @@
-//! Who would take the copies that a survey finds lacking, as far as there is room for all of them.
+//! Who would take the copies that a scan finds lacking, as far as there is room for all of them.
 
 use super::assess::{Job, Make, ShardAt};
 use crate::{Standing, Standings};
 use potluck_core::ids::DonorId;
 use potluck_core::repair_plan::Domain;
 
-/// Donors that took copies when the survey began, with the room that is left for more.
+/// Donors that took copies when the scan began, with the room that is left for more.
 #[derive(Debug, Default)]
 pub struct Takers {
     all: Vec<Taker>,

@@ -28,7 +28,7 @@ fn job(n: u64) -> Job {
         unit: (VersionId(n), 0, false),
         kind: ChunkKind::Data,
         tolerates: 1,
-        pressed: false,
+        over_quota: false,
         group: None,
         shards: vec![shard],
         make: vec![Make { shard: 0, missing: false }],

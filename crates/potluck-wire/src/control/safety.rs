@@ -145,7 +145,7 @@ pub struct RepairState {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changing_eta_seconds: Option<u64>,
     /// Seconds since everything was last looked at.
-    pub surveyed_seconds: Option<u64>,
+    pub scanned_seconds: Option<u64>,
 }
 
 /// Takes all lent space back: a donor its own, an admin any donor's (drain).

@@ -63,8 +63,8 @@ pub struct PoolStatus {
     /// Seconds since the copy of the metadata log on donors was last known to have all changes.
     #[serde(default)]
     pub backup_pool_seconds: Option<u64>,
-    /// The pool's own metadata on donors, as of the last survey; `None` where none is to be there, or
-    /// before the first survey.
+    /// The pool's own metadata on donors, as of the last scan; `None` where none is to be there, or
+    /// before the first scan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<MetadataHealth>,
     /// Changes that are not in the metadata log on donors yet; `None` where none is kept.
@@ -188,7 +188,7 @@ pub enum PoolState {
     Unavailable,
 }
 
-/// How safe a space is, as of the last survey.
+/// How safe a space is, as of the last scan.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SpaceHealth {
@@ -200,7 +200,7 @@ pub struct SpaceHealth {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<Redundancy>,
     /// How many more donors may die for ever before anything in it is lost; `None` while
-    /// something cannot be read, before the first survey, or where all files are in the catalog.
+    /// something cannot be read, before the first scan, or where all files are in the catalog.
     pub tolerates: Option<u32>,
     /// How many more may die or fall silent before something in it cannot be read: less than
     /// `tolerates` while donors it relies on are silent. `None` from older managers too.
@@ -217,14 +217,14 @@ pub struct SpaceHealth {
     pub changing: u64,
     /// Files of up to 4 KiB, which live in the catalog: no donor's death loses them.
     pub in_catalog: u64,
-    /// Whether it was surveyed since the manager's start.
-    pub surveyed: bool,
+    /// Whether it was scanned since the manager's start.
+    pub scanned: bool,
 }
 
 impl SpaceHealth {
     /// Whether its files are in the catalog alone, so that no donor's death concerns any.
     pub fn all_in_catalog(&self) -> bool {
-        self.surveyed && self.in_catalog > 0 && self.tolerates.is_none() && self.unreadable == 0
+        self.scanned && self.in_catalog > 0 && self.tolerates.is_none() && self.unreadable == 0
     }
 
     /// How many more may go now, where that is fewer than may die for ever: donors are silent.

@@ -63,7 +63,7 @@ async fn looked_anew(client: &Client) -> Result<RepairState, Failure> {
     loop {
         let state = client.call_patiently(&RepairStatus {}).await?;
         let waited = client.env.clock.now() - started;
-        let looked = state.surveyed_seconds.is_some_and(|ago| ago < waited.as_secs());
+        let looked = state.scanned_seconds.is_some_and(|ago| ago < waited.as_secs());
         if looked || state.paused.is_some() || waited > LOOK_PATIENCE {
             return Ok(state);
         }
@@ -86,7 +86,7 @@ async fn until_idle(client: &Client, shown: bool, anew: bool) -> Result<RepairSt
         let state = client.call_patiently(&RepairStatus {}).await?;
         let now = client.env.clock.now();
         let looked =
-            state.surveyed_seconds.is_some_and(|ago| !anew || ago < (now - started).as_secs());
+            state.scanned_seconds.is_some_and(|ago| !anew || ago < (now - started).as_secs());
         if state.made != made || state.changing != changing || state.under_way > 0 {
             (made, changing, moved) = (state.made, state.changing, now);
         }
@@ -196,7 +196,7 @@ fn text(state: &RepairState) -> String {
     );
     line(
         "looked",
-        match state.surveyed_seconds {
+        match state.scanned_seconds {
             Some(seconds) => format!("at everything {} ago", duration(seconds)),
             None => "not yet at everything since the manager's start".into(),
         },

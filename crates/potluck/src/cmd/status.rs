@@ -126,7 +126,7 @@ fn space_row(space: &SpaceHealth) -> Vec<String> {
             .fewer_now()
             .and(space.tolerates)
             .map(|back| format!("{back} when silent donors are back")),
-        (!space.surveyed && space.files > 0).then(|| "not looked at yet".into()),
+        (!space.scanned && space.files > 0).then(|| "not looked at yet".into()),
     ];
     vec![
         space.name.clone(),

@@ -68,16 +68,16 @@ fn store(lab: &Lab, name: &str, seed: u64, options: &[&str]) {
     lab.cli.ok(&[&["cp", arg(&input), &to], options].concat());
 }
 
-fn wait_surveyed(lab: &Lab) {
+fn wait_scanned(lab: &Lab) {
     wait_until("a first look at everything", PATIENCE, || {
-        lab.cli.repair()["surveyed_seconds"].is_u64()
+        lab.cli.repair()["scanned_seconds"].is_u64()
     });
 }
 
 fn lab(donors: usize) -> Lab {
     let lab = Lab::with_options(donors, &["--gc-grace", "1s", "--repair-grace", "2s"]);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB", "--width", "8"]);
-    wait_surveyed(&lab);
+    wait_scanned(&lab);
     lab
 }
 
@@ -200,7 +200,7 @@ fn no_plan_promises_an_end_that_there_cannot_be() {
     }
     lab.wait_live();
     lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
-    wait_surveyed(&lab);
+    wait_scanned(&lab);
     let (input, _) = file(lab.dir(), "input", 11, 6 << 20);
     lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
     wait_until("its own count of what it holds", PATIENCE, || {
@@ -243,13 +243,13 @@ fn what_may_go_is_not_known_before_the_first_look_at_everything() {
     lab.start_manager();
     // The manager waits for the second donor before it judges.
     let told = Told::ask(&lab, "donor-1");
-    let surveyed = lab.cli.repair()["surveyed_seconds"].is_u64();
+    let scanned = lab.cli.repair()["scanned_seconds"].is_u64();
     let known = told.verdicts().iter().all(|said| **said != "not_known");
     assert!(known || told.verdicts().windows(2).all(|two| two[0] == two[1]), "{told:#?}");
-    assert!(!known || surveyed, "{told:#?}");
+    assert!(!known || scanned, "{told:#?}");
     lab.start_donor("donor-2");
     lab.wait_live();
-    wait_surveyed(&lab);
+    wait_scanned(&lab);
     assert_all_say(&lab, "after it", "donor-1", "after_moving");
 }
 
@@ -262,7 +262,7 @@ fn a_donor_of_a_pool_in_one_room_may_go_though_files_are_less_apart_than_promise
     }
     lab.wait_live();
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB", "--copies", "2"]);
-    wait_surveyed(&lab);
+    wait_scanned(&lab);
     store(&lab, "twice", 7, &[]);
     let holder = lab.cli.shares("pot://lab/twice").into_keys().next().expect("a donor");
     assert_all_say(&lab, "one room", &holder, "after_moving");

@@ -142,30 +142,30 @@ fn empty_standard_input_does_not_replace_a_file() {
 #[test]
 fn a_tree_copied_twice_is_the_same_tree() {
     let lab = lab();
-    let from = lab.dir().join("trials");
+    let from = lab.dir().join("probation");
     tree(&from);
     let out = lab.dir().join("back");
     for _ in 0..2 {
-        lab.cli.ok(&["cp", "-r", &format!("{}/", arg(&from)), "pot://lab/trials"]);
+        lab.cli.ok(&["cp", "-r", &format!("{}/", arg(&from)), "pot://lab/probation"]);
         lab.cli.ok(&["cp", "-r", arg(&from), "pot://lab/into/"]);
         lab.cli.ok(&["cp", "-r", arg(&from), "pot://lab"]);
         lab.cli.ok(&["cp", "-r", &format!("{}/.", arg(&from)), "pot://lab/spread/"]);
-        lab.cli.ok(&["cp", "-r", "pot://lab/trials", arg(&out)]);
+        lab.cli.ok(&["cp", "-r", "pot://lab/probation", arg(&out)]);
     }
     let listed = lab.cli.json(&["ls", "-r", "pot://lab"]);
     let paths = listed["entries"].as_array().expect("entries").iter();
     let mut paths: Vec<_> = paths.map(|entry| entry["path"].as_str().expect("a path")).collect();
     paths.sort();
     let mut expected = vec!["into".to_owned()];
-    for top in ["into/trials", "spread", "trials"] {
+    for top in ["into/probation", "spread", "probation"] {
         expected.extend(["", "/one", "/sub", "/sub/two"].map(|below| format!("{top}{below}")));
     }
     expected.sort();
     assert_eq!(paths, expected);
     assert_eq!(tree_of(&out), tree_of(&from));
     // Into a directory only with a slash.
-    lab.cli.ok(&["cp", "-r", "pot://lab/trials", &format!("{}/", arg(&out))]);
-    assert_eq!(tree_of(&out.join("trials")), tree_of(&from));
+    lab.cli.ok(&["cp", "-r", "pot://lab/probation", &format!("{}/", arg(&out))]);
+    assert_eq!(tree_of(&out.join("probation")), tree_of(&from));
 }
 
 #[test]

@@ -95,17 +95,17 @@ fn d4_many_files_open_in_time() {
     assert!(checked.as_secs() < 5);
 }
 
-/// Surveys everything as a manager does, but without rests; files seen, and the CPU time.
-fn surveyed(fixture: &Fixture, donors: u32) -> (Findings, Duration) {
+/// Scans everything as a manager does, but without rests; files seen, and the CPU time.
+fn scanned(fixture: &Fixture, donors: u32) -> (Findings, Duration) {
     let began = cpu();
-    let findings = fixture.survey(Findings::new(donors_there(donors).standings(Duration::ZERO)));
+    let findings = fixture.scan(Findings::new(donors_there(donors).standings(Duration::ZERO)));
     (findings, cpu() - began)
 }
 
-/// `POTLUCK_TEST_CHUNKS=1000000 cargo test --release -p potluck-manager --lib survey -- --nocapture`
+/// `POTLUCK_TEST_CHUNKS=1000000 cargo test --release -p potluck-manager --lib scan -- --nocapture`
 /// asks for another number.
 #[test]
-fn a_survey_looks_at_many_chunks_in_little_time() {
+fn a_scan_looks_at_many_chunks_in_little_time() {
     let asked = std::env::var("POTLUCK_TEST_CHUNKS").ok().and_then(|chunks| chunks.parse().ok());
     let files = asked.unwrap_or(20_000_u64) / 100;
     let mut copied = Fixture::new();
@@ -122,15 +122,15 @@ fn a_survey_looks_at_many_chunks_in_little_time() {
         let chunks: Vec<_> = data.chain(parity).collect();
         group.put(coded(&format!("pot://lab/{n:06}"), "4+2", 64, &chunks));
     }
-    let (found, of_copies) = surveyed(&copied, 6);
+    let (found, of_copies) = scanned(&copied, 6);
     assert_eq!((found.spaces[0].files, found.queue.len()), (files, 0));
-    let (found, of_groups) = surveyed(&group, 6);
+    let (found, of_groups) = scanned(&group, 6);
     assert_eq!((found.spaces[0].files, found.queue.len()), (files, 0));
     // A donor that is not there: half of all chunks lack a copy.
-    let (found, of_losses) = surveyed(&copied, 1);
+    let (found, of_losses) = scanned(&copied, 1);
     assert_eq!(found.lacking, [files * 100]);
     println!(
-        "{files} files of 100 chunks surveyed: two copies {of_copies:?}, 4+2 {of_groups:?}, with a donor lost {of_losses:?}"
+        "{files} files of 100 chunks scanned: two copies {of_copies:?}, 4+2 {of_groups:?}, with a donor lost {of_losses:?}"
     );
     assert!(of_copies.as_secs() < 5 && of_groups.as_secs() < 5, "far over budget");
 }

@@ -1,4 +1,4 @@
-//! What a survey says may be deleted, and what the catalog makes of it afterwards.
+//! What a scan says may be deleted, and what the catalog makes of it afterwards.
 
 use super::files::{Fixture, arrives, chunk, coded, file};
 use crate::catalog::commit::PreparedFile;
@@ -30,9 +30,9 @@ impl Fixture {
         self.pool.standings(Tick::ZERO)
     }
 
-    /// Copies that all can do without, by a survey of now.
+    /// Copies that all can do without, by a scan of now.
     fn agreed(&self) -> BTreeMap<(ChunkName, DonorId), Excess> {
-        let found = self.survey(Findings::new(self.standings())).excess;
+        let found = self.scan(Findings::new(self.standings())).excess;
         found.into_iter().filter(|(_, excess)| excess.is_agreed()).collect()
     }
 
@@ -119,7 +119,7 @@ fn what_no_list_named_is_not_lost_by_taking_space_at_once() {
     expected.sort_unstable();
     assert_eq!(names, expected);
     assert_eq!(fixture.still(&agreed), [1, 1]);
-    let moving = &fixture.survey(Findings::new(fixture.standings())).moving;
+    let moving = &fixture.scan(Findings::new(fixture.standings())).moving;
     assert_eq!((moving[&DonorId(1)].chunks, moving[&DonorId(2)].chunks), (2, 1), "moved first");
 
     // A chunk that a listed file shares with another is that one's too.
@@ -174,7 +174,7 @@ fn an_earlier_redundancy_is_given_up_only_while_the_new_one_is_there() {
     let version = fixture.put(coded("pot://lab/a", "2+1", 2, parts));
     let goal = Redundancy::Copies(2);
     versions::set_goal(&fixture.db, version, Some(goal)).expect("set");
-    let found = fixture.survey(Findings::new(fixture.standings())).arrived;
+    let found = fixture.scan(Findings::new(fixture.standings())).arrived;
     assert_eq!(found, [(version, goal)]);
     let arrive =
         |standings: &Standings| arrive_some(&fixture.db, standings, &found, 0).expect("looked at");
@@ -184,7 +184,7 @@ fn an_earlier_redundancy_is_given_up_only_while_the_new_one_is_there() {
     [1, 2, 3, 5].iter().for_each(|donor| arrives(&mut pool, *donor, later));
     assert_eq!(arrive(&pool.standings(later)), (1, 0));
     assert_eq!(versions::get(&fixture.db, version).expect("there").goal, Some(goal));
-    let silent = fixture.survey(Findings::new(pool.standings(later)));
+    let silent = fixture.scan(Findings::new(pool.standings(later)));
     assert!(silent.arrived.is_empty(), "nor is it looked at again and again");
     assert_eq!(arrive(&fixture.standings()), (1, 1));
     assert_eq!(versions::get(&fixture.db, version).expect("there").redundancy(), goal);

@@ -5,7 +5,7 @@ use crate::catalog::commit::{
 };
 use crate::catalog::sessions::{self, StoredSession};
 use crate::catalog::{Error, PageLimit, schema, spaces, units};
-use crate::survey;
+use crate::scan;
 use potluck_core::chunk::{ChunkName, DEFAULT_CHUNK, Digest};
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, Incarnation, MemberId, SessionId, SpaceId, VersionId};
@@ -153,8 +153,8 @@ impl Fixture {
 }
 
 impl Fixture {
-    /// Surveys everything as a manager does, but without rests.
-    pub fn survey(&self, mut findings: Findings) -> Findings {
+    /// Scans everything as a manager does, but without rests.
+    pub fn scan(&self, mut findings: Findings) -> Findings {
         for root in units::roots(&self.db).expect("spaces") {
             findings.enter(&root.name, Redundancy::Copies(2));
             let mut cursor: Option<String> = None;
@@ -163,7 +163,7 @@ impl Fixture {
                 let snapshot = self.db.unchecked_transaction().expect("a snapshot");
                 let page =
                     units::page(&snapshot, root.dir, cursor.as_deref(), limit).expect("read");
-                survey::judge_page(&root, page.files, &mut findings);
+                scan::judge_page(&root, page.files, &mut findings);
                 cursor = page.next;
                 if cursor.is_none() {
                     break;

@@ -65,7 +65,7 @@ impl Differed {
 }
 
 impl Encodings {
-    /// Takes over what a survey found.
+    /// Takes over what a scan found.
     pub(super) fn take(&mut self, found: Vec<Encode>) {
         let groups: BTreeSet<Group> = found.iter().map(Encode::key).collect();
         self.differed.retain(|group, _| groups.contains(group));

@@ -23,7 +23,7 @@ impl Pool {
         // Nobody knows when somebody makes it possible.
         let hopeless = repairs.stuck.chunks > 0 && repairs.under_way.is_empty();
         RepairState {
-            not_known: None, // the keeper knows
+            not_known: None, // the last scan knows
             waits_for: Vec::new(),
             begins_seconds: None,
             eta_seconds: after(bytes_left).filter(|_| !hopeless),
@@ -45,7 +45,7 @@ impl Pool {
             rate,
             pool_budget: repairs.pool.rate(),
             donor_budget: repairs.donor_rate,
-            surveyed_seconds: repairs.surveyed.map(|at| now.saturating_sub(at).as_secs()),
+            scanned_seconds: repairs.scanned.map(|at| now.saturating_sub(at).as_secs()),
         }
     }
     /// Why something cannot be made, with the donors that stand in its way.

@@ -34,7 +34,7 @@ fn job(n: u64, tolerates: u32, from: u32) -> Job {
         unit: (VersionId(n), 0, false),
         kind: ChunkKind::Data,
         tolerates,
-        pressed: false,
+        over_quota: false,
         group: None,
         shards: vec![shard(n, from)],
         make: vec![Make { shard: 0, missing: false }],
@@ -240,9 +240,9 @@ fn what_files_are_changed_to_has_a_rate_and_an_end() {
 #[test]
 fn tasks_that_wait_behind_others_do_not_expire_while_those_are_carried_out() {
     let mut pool = with_donors(2);
-    let jobs = (0..40).map(|n| Job { pressed: true, ..job(n, 1, 1) });
+    let jobs = (0..40).map(|n| Job { over_quota: true, ..job(n, 1, 1) });
     let mut findings = Findings::default();
-    findings.pressed.extend(jobs.enumerate().map(|(n, job)| ((1, n as u64), job)));
+    findings.over_quota.extend(jobs.enumerate().map(|(n, job)| ((1, n as u64), job)));
     pool.repairs.take_findings(&mut findings, at(0.0), at(0.0));
     pool.hand_out(at(0.0), &|_| None);
     assert_eq!(making(&pool, 2).len(), 40);

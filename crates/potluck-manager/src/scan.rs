@@ -1,4 +1,4 @@
-//! The survey: walks all spaces, judges every unit by where its copies are and how their donors
+//! The scan: walks all spaces, judges every unit by where its copies are and how their donors
 //! stand at that moment, and finds what to make, what is too many, and what is lost.
 //!
 //! It remembers nothing from one time to the next, so that whatever went wrong is seen again. It
@@ -17,16 +17,16 @@ use std::time::Duration;
 /// One page: some ten milliseconds.
 const PAGE: PageLimit = PageLimit { chunks: 2048, entries: 2048 };
 
-/// How much of the time a survey may take: it rests this many times as long as it worked.
+/// How much of the time a scan may take: it rests this many times as long as it worked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Haste {
+pub enum Priority {
     /// Something happened.
     Urgent,
     /// It is only time.
     Routine,
 }
 
-impl Haste {
+impl Priority {
     fn rest(self) -> u32 {
         match self {
             Self::Urgent => 1,
@@ -35,8 +35,8 @@ impl Haste {
     }
 }
 
-/// Looks at everything; `None`: something happened meanwhile that another survey should see now.
-pub async fn survey(service: &Service, haste: Haste) -> Result<Option<Findings>, Error> {
+/// Looks at everything; `None`: something happened meanwhile that another scan should see now.
+pub async fn scan(service: &Service, priority: Priority) -> Result<Option<Findings>, Error> {
     let shrinking = service.pool().must_shrink();
     for (donor, over) in shrinking {
         let below = leaving_below(service, donor, over).await?;
@@ -47,7 +47,7 @@ pub async fn survey(service: &Service, haste: Haste) -> Result<Option<Findings>,
     findings.metadata.health.asked = service.config().metadata_copies;
     let roots = service.catalog.roots().await?;
     for root in roots {
-        let Some(found) = walk(service, root, findings, haste).await? else { return Ok(None) };
+        let Some(found) = walk(service, root, findings, priority).await? else { return Ok(None) };
         findings = found;
     }
     Ok(Some(findings))
@@ -57,7 +57,7 @@ async fn walk(
     service: &Service,
     root: Root,
     mut findings: Findings,
-    haste: Haste,
+    priority: Priority,
 ) -> Result<Option<Findings>, Error> {
     let Some(found) = service.catalog.space(root.space).await? else {
         return Ok(Some(findings)); // removed meanwhile
@@ -68,7 +68,7 @@ async fn walk(
         let began = service.time.tick();
         // What a leisurely walk would find was true before: who waits does not wait for its end.
         // One in a hurry goes on, so that changes without end keep none from its end.
-        if haste == Haste::Routine && service.keeper.is_urgent(began, service) {
+        if priority == Priority::Routine && service.scan_state.is_urgent(began, service) {
             return Ok(None);
         }
         let page = service.catalog.files_of(root.clone(), cursor, PAGE).await?;
@@ -77,7 +77,7 @@ async fn walk(
             break;
         }
         cursor = page.next;
-        rest(service.time.tick().saturating_sub(began) * haste.rest()).await;
+        rest(service.time.tick().saturating_sub(began) * priority.rest()).await;
     }
     findings.leave();
     Ok(Some(findings))

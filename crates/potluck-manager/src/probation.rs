@@ -10,7 +10,7 @@ use potluck_pool::Verdict;
 use potluck_wire::control::TaskOutcome;
 
 /// Chunks fetched, spread over all it holds. A donor that lost or changed a quarter of its chunks
-/// passes once in a hundred trials.
+/// passes once in a hundred probations.
 const SAMPLE: usize = 16;
 
 /// Begins to test a donor; one that holds nothing, or that nobody else is there to test, is
@@ -59,6 +59,6 @@ pub async fn heard(
 async fn release(service: &Service, donor: DonorId) -> Result<(), Error> {
     service.catalog.quarantine(donor, None).await?;
     service.pool().forgive(donor);
-    service.keeper.hurry(service.time.tick());
+    service.scan_state.hurry(service.time.tick());
     Ok(())
 }

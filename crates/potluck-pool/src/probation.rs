@@ -1,4 +1,4 @@
-//! Trials: a donor that was not trusted is tested by others before it is trusted again. Its copies
+//! Probations: a donor that was not trusted is tested by others before it is trusted again. Its copies
 //! count for nothing until then.
 
 use super::Pool;
@@ -15,10 +15,10 @@ const ANOTHER_AFTER: Duration = Duration::from_secs(15);
 
 /// The donors being tested.
 #[derive(Debug, Default)]
-pub struct Trials(BTreeMap<DonorId, Trial>);
+pub struct Probations(BTreeMap<DonorId, Probation>);
 
 #[derive(Debug)]
-struct Trial {
+struct Probation {
     /// Why it was not trusted.
     why: String,
     /// Chunks in all.
@@ -43,36 +43,36 @@ impl Pool {
         self.settle_complaints(donor);
         let of = sample.len();
         let left = sample.into_iter().map(|(name, len)| (name, (len, None))).collect();
-        self.trials.0.insert(donor, Trial { why, of, left });
-        self.tell_of_trial(donor);
+        self.probation.0.insert(donor, Probation { why, of, left });
+        self.tell_of_probation(donor);
     }
 
-    fn tell_of_trial(&mut self, donor: DonorId) {
-        let Some(trial) = self.trials.0.get(&donor) else { return };
-        let right = trial.of - trial.left.len();
+    fn tell_of_probation(&mut self, donor: DonorId) {
+        let Some(probation) = self.probation.0.get(&donor) else { return };
+        let right = probation.of - probation.left.len();
         let told = format!(
             "{}; it is being tested: other donors found {right} of {} right",
-            trial.why,
-            count(trial.of as u64, "chunk")
+            probation.why,
+            count(probation.of as u64, "chunk")
         );
         if let Some(donor) = self.donors.get_mut(donor) {
             donor.record.quarantined = Some(told);
         }
     }
 
-    /// A trial ends without a verdict.
-    pub(super) fn end_trial(&mut self, donor: DonorId) {
-        self.trials.0.remove(&donor);
+    /// A probation ends without a verdict.
+    pub(super) fn end_probation(&mut self, donor: DonorId) {
+        self.probation.0.remove(&donor);
     }
 
     /// Tests that somebody should be asked for now: of whom, and of what. They count as asked.
     pub fn due_tests(&mut self, now: Tick) -> Vec<(DonorId, ChunkName, u32)> {
         let mut due = Vec::new();
-        for (donor, trial) in &mut self.trials.0 {
+        for (donor, probation) in &mut self.probation.0 {
             if !self.donors.is_live(*donor, now, &self.limits) {
                 continue;
             }
-            for (chunk, (len, asked)) in &mut trial.left {
+            for (chunk, (len, asked)) in &mut probation.left {
                 if asked.is_none_or(|at| now.saturating_sub(at) >= ANOTHER_AFTER) {
                     *asked = Some(now);
                     due.push((*donor, *chunk, *len));
@@ -97,15 +97,15 @@ impl Pool {
         chunk: &ChunkName,
         outcome: &TaskOutcome,
     ) -> Option<Verdict> {
-        let trial = self.trials.0.get_mut(&suspect)?;
-        if !trial.left.contains_key(chunk) {
+        let probation = self.probation.0.get_mut(&suspect)?;
+        if !probation.left.contains_key(chunk) {
             return None;
         }
         let found = match outcome {
             TaskOutcome::Done => {
-                trial.left.remove(chunk);
-                let verdict = trial.left.is_empty().then_some(Verdict::Right);
-                self.tell_of_trial(suspect);
+                probation.left.remove(chunk);
+                let verdict = probation.left.is_empty().then_some(Verdict::Right);
+                self.tell_of_probation(suspect);
                 return verdict;
             }
             TaskOutcome::Failed { why: TaskFault::SourceWrong, .. } => "other bytes of",
