@@ -29,7 +29,7 @@ pub fn all(service: &Service, donors: &[DonorStatus], repair: &RepairState) -> V
         let what = format!("the catalog is not backed up to a file: {why}");
         Alarm::new(Kind::Backup, what, "look at the disk of --backup-dir")
     }));
-    alarms.extend(service.gc_held().map(|why| {
+    alarms.extend(service.gc_frozen().map(|why| {
         let advice = "when all is where it should be: `potluck gc resume`";
         Alarm::new(Kind::GcFrozen, format!("nothing is reclaimed: {why}"), advice)
     }));

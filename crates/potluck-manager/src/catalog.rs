@@ -20,7 +20,6 @@ mod fault;
 pub mod gc;
 pub mod goals;
 pub mod lists;
-pub mod lives;
 pub mod members;
 pub mod names;
 pub mod notes;
@@ -35,6 +34,7 @@ pub mod schema;
 pub mod sessions;
 pub mod spaces;
 pub mod stats;
+pub mod term_history;
 pub mod tokens;
 pub mod trash;
 pub mod units;
@@ -79,7 +79,7 @@ impl Catalog {
     }
 
     /// How many changes it has that no power cut undoes; it only grows. Donors are told, and know
-    /// by it whether they meet an older copy ([`lives`]).
+    /// by it whether they meet an older copy ([`term_history`]).
     pub fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }

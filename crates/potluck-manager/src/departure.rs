@@ -18,7 +18,7 @@ use crate::scan::{kind_of, leaving_below};
 use crate::service::Service;
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{DonorId, VersionId};
-use potluck_pool::Standings;
+use potluck_pool::PoolView;
 use potluck_pool::redundancy::{Findings, Layout, Moving, Version, judge_file};
 use potluck_wire::control::Health;
 use std::cmp::{Reverse, max_by_key};
@@ -127,14 +127,14 @@ pub async fn look(service: &Service, departure: &Departure) -> Result<Outlook, E
 struct Looking {
     departure: Departure,
     /// The donors as they are, and without those that leave, …
-    now: [Standings; 2],
+    now: [PoolView; 2],
     /// … as they would be if nothing left them, …
-    staying: Standings,
+    staying: PoolView,
     /// … and if those of them that were given up came back, …
-    returned: Standings,
+    returned: PoolView,
     /// … and the first two if those that were given up came back. `None` while it is not known of all
     /// others what they have.
-    at_best: Option<[Standings; 2]>,
+    at_best: Option<[PoolView; 2]>,
     /// What a scan would find if all that is to leave left them.
     findings: Findings,
     loss: Loss,
@@ -145,11 +145,11 @@ impl Looking {
     async fn new(service: &Service, departure: &Departure) -> Result<Self, Error> {
         let donors = &departure.donors;
         let now = service.time.tick();
-        let standings = service.pool().standings(now);
+        let view = service.pool().view(now);
         let leaves = match departure.over {
-            None => standings.leaving(donors),
+            None => view.leaving(donors),
             Some(over) => {
-                let mut shrinking = standings.clone();
+                let mut shrinking = view.clone();
                 for donor in donors {
                     let below = leaving_below(service, *donor, over).await?;
                     shrinking = shrinking.shrinking(*donor, below);
@@ -160,13 +160,13 @@ impl Looking {
         let mut findings = Findings::new(leaves);
         findings.metadata.health.asked = service.config().metadata_copies;
         // A catalog that was restored may not know of copies that are there.
-        let known = service.pool().assembled(now) && service.gc_held().is_none();
-        let pair = |standings: &Standings| [standings.beside(donors), standings.without(donors)];
+        let known = service.pool().assembled(now) && service.gc_frozen().is_none();
+        let pair = |view: &PoolView| [view.beside(donors), view.without(donors)];
         Ok(Self {
-            at_best: known.then(|| pair(&standings.all_back())),
-            now: pair(&standings),
-            staying: standings.staying(donors),
-            returned: standings.staying(donors).back(donors),
+            at_best: known.then(|| pair(&view.all_back())),
+            now: pair(&view),
+            staying: view.staying(donors),
+            returned: view.staying(donors).back(donors),
             departure: departure.clone(),
             findings,
             loss: Loss::default(),
@@ -189,7 +189,7 @@ impl Looking {
     /// Whether a file has less redundancy without what leaves than it would have with it, or less than
     /// promised where what was given up would mend that.
     fn weakens(&self, version: &Version, layout: &Layout) -> bool {
-        let health = |standings| judge_file(version, layout, standings).health;
+        let health = |view| judge_file(version, layout, view).health;
         let measure = |health: &Health| (health.tolerates, Reverse(health.incomplete));
         let without = health(&self.now[1]);
         let lacks = without.incomplete > 0 || without.tolerates < Some(without.promised);
@@ -200,8 +200,8 @@ impl Looking {
     /// Whether a file that lies there is lost because they go. One that cannot be read as it is, is not,
     /// if it could not be read either were all the others back, or could be without them.
     fn loses(&self, version: &Version, layout: &Layout) -> bool {
-        let lost = |standings: &Standings| judge_file(version, layout, standings).lost;
-        let by_going = |[with, without]: &[Standings; 2]| lost(without) && !lost(with);
+        let lost = |view: &PoolView| judge_file(version, layout, view).lost;
+        let by_going = |[with, without]: &[PoolView; 2]| lost(without) && !lost(with);
         lost(&self.now[1]) && (by_going(&self.now) || self.at_best.as_ref().is_none_or(by_going))
     }
 

@@ -123,7 +123,7 @@ fn look(service: &Service, event_log: &EventLog) -> Look {
     let why = others(service.log.donors.failed());
     let why = why.map(|why| format!("the metadata log on the donors is not written: {why}"));
     add("log", why, "the metadata log on the donors is written again");
-    let held = service.gc_held();
+    let held = service.gc_frozen();
     let why = held.map(|why| format!("nothing is reclaimed: {why}; `potluck gc resume` ends that"));
     add("gc", why, "chunks that no file uses are reclaimed again");
     let paused = repair.paused.as_ref().map(|why| format!("repair rests: {why}"));

@@ -43,7 +43,7 @@ impl Default for Gc {
 impl Gc {
     /// One step of both phases.
     pub async fn step(&mut self, service: &Service) -> Result<Step, Error> {
-        if service.gc_held().is_some() {
+        if service.gc_frozen().is_some() {
             return Ok(Step::Idle);
         }
         // Orders first, so that what is condemned in this step is ordered in the next at the

@@ -4,7 +4,9 @@ use crate::authority::{self, Authority};
 use crate::background;
 use crate::ca::{self, Ca};
 use crate::callers::{Members, inviting_donor};
-use crate::catalog::{Catalog, Durability, Error, donors, lives, members, notes, schema, sessions};
+use crate::catalog::{
+    Catalog, Durability, Error, donors, members, notes, schema, sessions, term_history,
+};
 use crate::config::ManagerConfig;
 use crate::error::ManagerError;
 use crate::event_log;
@@ -23,7 +25,7 @@ use crate::stats_cache::StatsCache;
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, Epoch};
-use potluck_pool::{Giving, NewSession, Pool, Record, Switch};
+use potluck_pool::{CircuitBreaker, Giving, NewSession, Pool, Record};
 use potluck_wire::addresses::Addresses;
 use potluck_wire::env::Env;
 use potluck_wire::identity::fingerprint;
@@ -53,14 +55,14 @@ pub struct Manager {
 /// What an earlier life left in the catalog.
 struct Left {
     epoch: Epoch,
-    gc_held: Option<String>,
+    gc_frozen: Option<String>,
     pool_name: String,
     saved_ms: Option<u64>,
     members: Vec<members::Member>,
     sessions: Vec<(sessions::StoredSession, Vec<ChunkName>)>,
     donors: Vec<donors::Known>,
     paused: Option<String>,
-    switch: Switch,
+    circuit_breaker: CircuitBreaker,
 }
 
 impl Manager {
@@ -138,7 +140,7 @@ impl Manager {
             env,
             time,
             epoch: AtomicU64::new(left.epoch.0),
-            gc_held: Mutex::new(left.gc_held),
+            gc_frozen: Mutex::new(left.gc_frozen),
             start,
             pool_name: left.pool_name,
             catalog,
@@ -240,7 +242,7 @@ pub(crate) fn tls(ca: &Ca, dir: &Path) -> Result<Arc<dyn Admit>, ManagerError> {
 /// Begins a new life on the catalog, and reads what the last one left.
 fn next_life(db: &rusqlite::Connection, start: u64) -> Result<Left, Error> {
     let epoch = schema::next_epoch(db)?;
-    lives::begin(db, epoch, start)?;
+    term_history::begin(db, epoch, start)?;
     let sessions = sessions::all(db)?
         .into_iter()
         .map(|session| {
@@ -250,14 +252,14 @@ fn next_life(db: &rusqlite::Connection, start: u64) -> Result<Left, Error> {
         .collect::<Result<_, Error>>()?;
     Ok(Left {
         epoch,
-        gc_held: notes::get(db, notes::GC_HELD)?,
+        gc_frozen: notes::get(db, notes::GC_FROZEN)?,
         pool_name: schema::pool_name(db)?,
         saved_ms: schema::saved_pool_time(db)?,
         members: members::all(db)?,
         sessions,
         donors: donors::all(db)?,
         paused: notes::get(db, notes::REPAIR_PAUSED)?,
-        switch: Switch {
+        circuit_breaker: CircuitBreaker {
             tripped: notes::donors(db, notes::REPAIR_TRIPPED)?,
             excused: notes::donors(db, notes::REPAIR_EXCUSED)?,
         },
@@ -280,7 +282,7 @@ fn rebuild(config: &ManagerConfig, left: &Left, now: Tick) -> Pool {
         pool.recall(known.donor, recalled(known, left.saved_ms.unwrap_or(0), now));
     }
     pool.expect_donors();
-    pool.resume_switch(left.switch.clone());
+    pool.resume_circuit_breaker(left.circuit_breaker.clone());
     for (session, offered) in &left.sessions {
         let known = NewSession {
             id: session.id,

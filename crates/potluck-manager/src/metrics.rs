@@ -107,7 +107,11 @@ fn exposition(status: &PoolStatus, spaces: &[SpaceInfo], to_pool: bool) -> Expos
         "1 while the manager cannot write its catalog",
         flag(status.alarms.iter().any(|alarm| alarm.kind == AlarmKind::CatalogDisk)),
     );
-    out.gauge("potluck_gc_held", "1 while nothing is reclaimed", flag(status.gc_held.is_some()));
+    out.gauge(
+        "potluck_gc_frozen",
+        "1 while nothing is reclaimed",
+        flag(status.gc_frozen.is_some()),
+    );
     out.gauge(
         "potluck_condemned_chunks",
         "Chunks no file uses, waiting to be reclaimed",

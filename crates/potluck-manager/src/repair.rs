@@ -16,7 +16,7 @@ use potluck_core::ids::{DonorId, MemberId};
 use potluck_core::repair_plan::Worth;
 use potluck_pool::redundancy::{Blocked, Damaged, Encode, Findings, Moving};
 use potluck_pool::redundancy::{Group, Purpose};
-use potluck_pool::{Changes, Switch};
+use potluck_pool::{Changes, CircuitBreaker};
 use potluck_wire::control::{
     DonorState, DonorStatus, MetadataHealth, SpaceHealth, TaskFault, TaskOutcome, TaskResult,
 };
@@ -269,8 +269,8 @@ impl Kept {
         self.damaged = findings.damaged.clone();
         self.metadata = findings.metadata.health.clone();
         self.worse = self.worse.filter(|(since, _)| *since > began);
-        self.unheard = findings.standings.unheard();
-        let lost = findings.standings.iter().filter(|(_, at)| at.worth == Worth::Lost);
+        self.unheard = findings.view.unheard();
+        let lost = findings.view.iter().filter(|(_, at)| at.worth == Worth::Lost);
         self.lost = lost.map(|(donor, _)| donor).collect();
         self.began = Some(began);
     }
@@ -291,7 +291,7 @@ async fn hand_out(service: &Service) {
     let mut interval = tokio::time::interval(EVERY);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut outcomes = Outcomes::default();
-    let mut switch = service.pool().switch();
+    let mut circuit_breaker = service.pool().circuit_breaker();
     loop {
         interval.tick().await;
         let now = service.time.tick();
@@ -303,23 +303,26 @@ async fn hand_out(service: &Service) {
         let (after, more) = {
             let mut pool = service.pool();
             pool.hand_out(now, &|contact| calls::source(service, contact));
-            (pool.switch(), pool.repairs.wants_more())
+            (pool.circuit_breaker(), pool.repairs.wants_more())
         };
         if more {
             service.scan_state.changed(now);
         }
-        if after != switch {
-            switch = after;
-            let noted = note_switch(service, &switch).await;
+        if after != circuit_breaker {
+            circuit_breaker = after;
+            let noted = note_circuit_breaker(service, &circuit_breaker).await;
             outcomes.note("noting the donors that went at once", noted);
         }
     }
 }
 
 /// Has the next life of the manager decide as this one about donors that went at once.
-pub async fn note_switch(service: &Service, switch: &Switch) -> Result<(), Error> {
-    let Switch { tripped, excused } = switch.clone();
-    service.catalog.note_switch(tripped, excused).await
+pub async fn note_circuit_breaker(
+    service: &Service,
+    circuit_breaker: &CircuitBreaker,
+) -> Result<(), Error> {
+    let CircuitBreaker { tripped, excused } = circuit_breaker.clone();
+    service.catalog.note_circuit_breaker(tripped, excused).await
 }
 
 /// Looks at everything whenever that is due.

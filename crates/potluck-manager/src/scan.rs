@@ -42,8 +42,8 @@ pub async fn scan(service: &Service, priority: Priority) -> Result<Option<Findin
         let below = leaving_below(service, donor, over).await?;
         service.pool().leave_below(donor, below);
     }
-    let standings = service.pool().standings(service.time.tick());
-    let mut findings = Findings::new(standings);
+    let view = service.pool().view(service.time.tick());
+    let mut findings = Findings::new(view);
     findings.metadata.health.asked = service.config().metadata_copies;
     let roots = service.catalog.roots().await?;
     for root in roots {

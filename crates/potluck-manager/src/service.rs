@@ -54,7 +54,7 @@ pub struct Service {
     /// What is known of the pool's safety.
     pub scan_state: ScanState,
     pub(crate) epoch: AtomicU64,
-    pub(crate) gc_held: Mutex<Option<String>>,
+    pub(crate) gc_frozen: Mutex<Option<String>>,
     pub(crate) pool: Mutex<Pool>,
     /// Held as long as anything of this manager lives.
     pub(crate) state: StateDir,
@@ -113,12 +113,12 @@ impl Service {
     }
 
     /// Why nothing is condemned, reclaimed or trimmed now, if so. Asked before every deletion.
-    pub fn gc_held(&self) -> Option<String> {
-        self.gc_held.lock().expect("no holder panics").clone()
+    pub fn gc_frozen(&self) -> Option<String> {
+        self.gc_frozen.lock().expect("no holder panics").clone()
     }
 
     pub(crate) fn hold_gc(&self, why: Option<String>) {
-        *self.gc_held.lock().expect("no holder panics") = why;
+        *self.gc_frozen.lock().expect("no holder panics") = why;
     }
 
     /// The moment by which tokens are judged.

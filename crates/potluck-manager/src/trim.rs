@@ -40,7 +40,7 @@ type Found = BTreeMap<(ChunkName, DonorId), Excess>;
 pub async fn trim(service: &Arc<Service>, excess: Found) -> Result<Trimmed, Error> {
     let mut agreed: Vec<_> = excess.into_iter().filter(|(_, excess)| excess.is_agreed()).collect();
     let mut trimmed = Trimmed { ordered: 0, waiting: agreed.len() as u64 };
-    if service.gc_held().is_some() {
+    if service.gc_frozen().is_some() {
         return Ok(trimmed);
     }
     while !agreed.is_empty() {

@@ -8,10 +8,10 @@ mod crew;
 mod donors;
 #[path = "manager/garbage.rs"]
 mod garbage;
+#[path = "manager/gc_freeze.rs"]
+mod gc_freeze;
 #[path = "manager/giving_back.rs"]
 mod giving_back;
-#[path = "manager/hold.rs"]
-mod hold;
 #[path = "manager/joining.rs"]
 mod joining;
 #[path = "manager/lab.rs"]

@@ -2,7 +2,7 @@
 
 use super::inventory::Taking;
 use super::reach::Reach;
-use super::standing::Record;
+use super::view::Record;
 use super::{Count, Limits, Pool};
 use potluck_core::budget::DiskState;
 use potluck_core::chunk::ChunkName;

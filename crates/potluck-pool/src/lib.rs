@@ -16,17 +16,17 @@ mod reach;
 pub mod redundancy;
 mod sessions;
 mod snapshot;
-mod standing;
 mod tasks;
 mod trust;
 mod uncommitted;
+mod view;
 
 pub use donors::{Contact, Enlisted};
 pub use inventory::{OutOfOrder, PageDone};
 pub use probation::Verdict;
 pub use sessions::{Ending, MANAGER, NewSession, NoSession, Ticketed};
 pub use snapshot::Snapshot;
-pub use standing::{Changes, Giving, Record, Rule, Standing, Standings, Switch};
+pub use view::{Changes, CircuitBreaker, DonorView, Giving, PoolView, Record, Rule};
 
 use chunk_orders::PendingChunkOrders;
 use donors::Donors;
@@ -75,7 +75,7 @@ pub struct Pool {
     offered: Offered,
     uncommitted: Uncommitted,
     chunk_orders: PendingChunkOrders,
-    switch: Switch,
+    circuit_breaker: CircuitBreaker,
     complaints: Complaints,
     probation: Probations,
     given_up: GivenUp,
@@ -131,7 +131,7 @@ impl Pool {
             offered: Offered::default(),
             uncommitted: Uncommitted::default(),
             chunk_orders: PendingChunkOrders::default(),
-            switch: Switch::default(),
+            circuit_breaker: CircuitBreaker::default(),
             complaints: Complaints::default(),
             probation: Probations::default(),
             given_up: GivenUp::default(),

@@ -1,7 +1,7 @@
 //! Donors as they stood at a moment, for whoever decides by that a little later: in a transaction of the
 //! catalog, where nothing of the pool is locked.
 
-use super::{Pool, Standings};
+use super::{Pool, PoolView};
 use potluck_core::clock::Tick;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +20,7 @@ impl Losses {
 /// Donors as they stood.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
-    standings: Standings,
+    view: PoolView,
     losses: Arc<AtomicU64>,
     /// Of which it knows so many.
     seen: u64,
@@ -29,8 +29,8 @@ pub struct Snapshot {
 impl Snapshot {
     /// Donors as they stood, unless something happened since by which a copy may be worth less. That
     /// a donor fell silent in the meantime is not told: it may do so the next moment as well.
-    pub fn current(&self) -> Option<&Standings> {
-        (self.losses.load(Ordering::Acquire) == self.seen).then_some(&self.standings)
+    pub fn current(&self) -> Option<&PoolView> {
+        (self.losses.load(Ordering::Acquire) == self.seen).then_some(&self.view)
     }
 }
 
@@ -40,8 +40,8 @@ impl Pool {
     pub fn snapshot(&self, now: Tick) -> Snapshot {
         let losses = Arc::clone(&self.losses.0);
         let seen = losses.load(Ordering::Acquire);
-        let mut standings = self.standings(now);
-        standings.rely_on_none_that_is_being_removed();
-        Snapshot { standings, losses, seen }
+        let mut view = self.view(now);
+        view.rely_on_none_that_is_being_removed();
+        Snapshot { view, losses, seen }
     }
 }

@@ -443,7 +443,7 @@ fn a_member_reports_bad_copies_no_faster_than_donors_can_be_asked_to_read() {
 fn a3_a_donor_that_slept_beyond_its_grace_and_went_on_is_waited_for_at_its_next_silence() {
     let mut pool = pool();
     let (donor, life) = (DonorId(1), Incarnation(7));
-    let worth = |pool: &Pool, now| pool.standings(at(now)).get(donor).expect("known").worth;
+    let worth = |pool: &Pool, now| pool.view(at(now)).get(donor).expect("known").worth;
     register(&mut pool, 1, 7, 0.0);
     pool.inventory_done(donor, life);
     assert_eq!(pool.pass_time(at(700.0)).gone, [donor]);
@@ -518,7 +518,7 @@ fn while_a_donor_is_about_to_be_removed_no_file_counts_on_it() {
         register(&mut pool, donor, 7, 0.0);
     }
     let counts = |pool: &Pool| {
-        let proves = pool.standings(at(0.0)).proves(DonorId(1), &chunk(1));
+        let proves = pool.view(at(0.0)).proves(DonorId(1), &chunk(1));
         assert_eq!(pool.takes(DonorId(1), at(0.0)), proves, "and nothing new goes there");
         proves
     };
@@ -585,7 +585,7 @@ fn nothing_is_given_up_for_copies_at_a_donor_that_is_being_removed() {
     assert!(counts(&pool));
     pool.condemn_donor(DonorId(1));
     assert!(!counts(&pool));
-    assert!(pool.standings(at(1.0)).counts(DonorId(1), &chunk(1)), "who looks sees it there");
+    assert!(pool.view(at(1.0)).counts(DonorId(1), &chunk(1)), "who looks sees it there");
     pool.spare_donor(DonorId(1));
     assert!(counts(&pool));
 }

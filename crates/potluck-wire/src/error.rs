@@ -172,5 +172,5 @@ pub mod code {
     /// A state directory with the catalog of one pool and the authority of another.
     pub const OTHER_AUTHORITY: &str = "POT-E085";
     /// Nothing is reclaimed now.
-    pub const GC_HELD: &str = "POT-E086";
+    pub const GC_FROZEN: &str = "POT-E086";
 }

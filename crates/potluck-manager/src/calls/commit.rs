@@ -53,8 +53,8 @@ impl Answer for Commit {
         let shared = Arc::clone(&service);
         let work = move |db: &_| {
             // Asked inside the job: who stopped to count while it waited counts no more.
-            let standings = shared.pool().standings(shared.time.tick());
-            let outcome = commit::commit(db, batch, &standings, now_ms, wall_ms, |outcomes| {
+            let view = shared.pool().view(shared.time.tick());
+            let outcome = commit::commit(db, batch, &view, now_ms, wall_ms, |outcomes| {
                 serde_json::to_string(&reply(outcomes)).map_err(|why| Error::Bug(why.to_string()))
             })?;
             for (name, donor) in others {

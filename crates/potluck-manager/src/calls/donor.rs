@@ -4,11 +4,11 @@ use super::Answer;
 use crate::audit;
 use crate::callers::Caller;
 use crate::catalog::chunks::ChunkId;
-use crate::catalog::lives::Life;
 use crate::catalog::placements::{self, Told};
+use crate::catalog::term_history::Term;
 use crate::catalog::{Durability, Error};
 use crate::failure;
-use crate::hold;
+use crate::gc_freeze;
 use crate::repair;
 use crate::service::Service;
 use potluck_core::ids::{DonorId, Incarnation};
@@ -36,8 +36,8 @@ impl Answer for Register {
         let donor = donor_of(&caller)?;
         let addresses = reachable(&self, caller.peer)?;
         let (epoch, start) = self.heard;
-        let heard = Life { epoch, start, changes: self.heard_changes };
-        hold::compare(&service, donor, heard).await?;
+        let heard = Term { epoch, start, changes: self.heard_changes };
+        gc_freeze::compare(&service, donor, heard).await?;
         let now = service.time.tick();
         let told = (addresses.to_string(), self.version.clone());
         let enlisted = service.pool().register(donor, &self, addresses.clone(), now);
@@ -147,7 +147,7 @@ impl Answer for Heartbeat {
                 reply.chunk_orders = pool.chunk_orders_for(donor, now);
                 reply.list = pool.is_to_list(donor, now);
             }
-            if service.gc_held().is_some() {
+            if service.gc_frozen().is_some() {
                 // Whoever decided on these did so before the hold.
                 reply.chunk_orders.delete.clear();
             }
@@ -221,7 +221,7 @@ impl Answer for Inventory {
             .map_err(failure::of_inventory)?;
         let holdings = self.holdings.0;
         let mut compared = service.catalog.compare(donor, holdings).await?;
-        if service.gc_held().is_none() && service.pool().is_given_up(donor) {
+        if service.gc_frozen().is_none() && service.pool().is_given_up(donor) {
             let (rows, copies) = take_in(&service, &mut compared.unknown).await?;
             compared.known.extend(rows);
             compared.uncounted.extend(copies);

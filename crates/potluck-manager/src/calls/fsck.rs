@@ -10,7 +10,7 @@ use potluck_core::chunk::ChunkName;
 use potluck_core::ids::DonorId;
 use potluck_core::path::{PoolPath, SYSTEM_SPACE};
 use potluck_pool::redundancy::{Layout, Piece, Version, judge_file, judge_own_file};
-use potluck_pool::{Pool, Standings};
+use potluck_pool::{Pool, PoolView};
 use potluck_wire::control::{Damage, Fsck, FsckReport, Health, HealthLevel, SpaceHealth};
 use potluck_wire::error::Failure;
 use std::collections::BTreeSet;
@@ -23,13 +23,13 @@ impl Answer for Fsck {
     async fn answer(self, service: Arc<Service>, _: Caller) -> Result<FsckReport, Failure> {
         donors_reported(&service, Pool::expects_listings).await;
         none_overdue(&service).await;
-        let (standings, doubted) = {
+        let (view, doubted) = {
             let (pool, now) = (service.pool(), service.time.tick());
-            (pool.standings(now), pool.asked_about(now))
+            (pool.view(now), pool.asked_about(now))
         };
         let page = service.catalog.files_at(self.path.clone(), self.after.clone(), PAGE).await?;
         let report = FsckReport { next: page.next, ..FsckReport::default() };
-        let mut look = Look { standings, doubted, asked: &self, report };
+        let mut look = Look { view, doubted, asked: &self, report };
         page.files.into_iter().for_each(|(at, met)| look.file(&at, met));
         let report = look.report;
         if !report.found.is_empty() {
@@ -43,7 +43,7 @@ impl Answer for Fsck {
 }
 
 struct Look<'a> {
-    standings: Standings,
+    view: PoolView,
     /// Copies that their donors are to look at.
     doubted: BTreeSet<(DonorId, ChunkName)>,
     asked: &'a Fsck,
@@ -56,7 +56,7 @@ impl Look<'_> {
         match met {
             Met::Dir => {}
             Met::File(version, layout) if is_metadata(path, at) => {
-                let judged = judge_own_file(&version, &layout, &self.standings);
+                let judged = judge_own_file(&version, &layout, &self.view);
                 let ails = judged.health.unreadable > 0 || judged.is_incomplete();
                 self.report.metadata += u64::from(ails);
             }
@@ -69,7 +69,7 @@ impl Look<'_> {
     /// A file of which it is known what it is made of.
     fn sound(&mut self, path: String, version: &Version, layout: &Layout) {
         self.report.files += 1;
-        let judged = judge_file(version, layout, &self.standings);
+        let judged = judge_file(version, layout, &self.view);
         let doubted = |piece: &Piece| {
             let mut holders = piece.holders.iter();
             holders.any(|(donor, _)| self.doubted.contains(&(*donor, piece.name)))

@@ -46,7 +46,7 @@ pub async fn all_seen(service: &Service) {
             if pool.awaits_word(asked, now) {
                 return true;
             }
-            service.scan_state.is_behind(&pool.standings(now).unheard()) || pool.repairs.is_unseen()
+            service.scan_state.is_behind(&pool.view(now).unheard()) || pool.repairs.is_unseen()
         };
         if behind {
             service.scan_state.look_again(now);

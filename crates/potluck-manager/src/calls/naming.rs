@@ -46,16 +46,16 @@ impl Answer for Stat {
             if version.chunks > 0 {
                 donors_reported(&service, Pool::expects_listings).await;
             }
-            let standings = service.pool().standings(service.time.tick());
+            let view = service.pool().view(service.time.tick());
             stated.donors = health::shares(&service, &facts.layout);
             stated.live_copies = health::live_copies(&facts.layout, &stated.donors);
-            let health = judge_file(&version, &facts.layout, &standings).health;
+            let health = judge_file(&version, &facts.layout, &view).health;
             if matches!(health.level(), HealthLevel::Incomplete | HealthLevel::Unreadable) {
                 fsck::see(&service);
             }
             stated.health = Some(health);
             if self.chunks {
-                stated.chunk_list = chunk_facts(&facts.layout, &standings);
+                stated.chunk_list = chunk_facts(&facts.layout, &view);
             }
         }
         Ok(stated)

@@ -41,7 +41,7 @@ impl Answer for RepairControl {
         let paused = (self.action == RepairAction::Pause).then(|| PAUSED.to_string());
         service.catalog.pause_repair(paused.clone()).await?;
         let now = service.time.tick();
-        let (state, switch) = {
+        let (state, breaker) = {
             let mut pool = service.pool();
             pool.repairs.paused = paused;
             if self.action == RepairAction::Now {
@@ -50,9 +50,9 @@ impl Answer for RepairControl {
             if self.action != RepairAction::Pause {
                 pool.excuse_gone(now);
             }
-            (pool.repair_state(now), pool.switch())
+            (pool.repair_state(now), pool.circuit_breaker())
         };
-        repair::note_switch(&service, &switch).await?;
+        repair::note_circuit_breaker(&service, &breaker).await?;
         if self.action != RepairAction::Pause {
             service.scan_state.hurry(now);
         }

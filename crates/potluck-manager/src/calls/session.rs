@@ -231,7 +231,7 @@ impl Answer for Offer {
 
         // What is on its way out, or at a donor that is not trusted, is sent again: that is how a
         // damaged file is mended by whoever has it.
-        let standings = service.pool().standings(service.time.tick());
+        let view = service.pool().view(service.time.tick());
         // What donors told of was stored in memory, as far as is known.
         let uncommitted: Vec<_> = {
             let pool = service.pool();
@@ -246,7 +246,7 @@ impl Answer for Offer {
             let Found { used, mut donors } = found;
             let (len, told) = uncommitted.filter(|_| !used).unwrap_or_default();
             donors.extend(told);
-            donors.retain(|donor| standings.counts(*donor, name));
+            donors.retain(|donor| view.counts(*donor, name));
             donors.sort_unstable();
             donors.dedup();
             match donors.is_empty() {

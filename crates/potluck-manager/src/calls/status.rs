@@ -67,7 +67,7 @@ impl Answer for Status {
             backup_pool_seconds: service.log.donors.seconds(now),
             metadata: metadata(&service),
             log_waiting: (service.config().metadata_copies > 0).then_some(waiting),
-            gc_held: service.gc_held(),
+            gc_frozen: service.gc_frozen(),
         };
         if status.spaces.iter().any(|space| !space.scanned && space.files > 0) {
             service.scan_state.look_again(now); // somebody wants to know
@@ -96,7 +96,7 @@ pub(super) fn donors(service: &Service, stats: &Stats) -> Vec<DonorStatus> {
 
 /// What the last scan does not know by now.
 fn unseen_now(service: &Service, donors: &[DonorStatus]) -> Option<Unseen> {
-    let mut unheard = service.pool().standings(service.time.tick()).unheard();
+    let mut unheard = service.pool().view(service.time.tick()).unheard();
     // Who holds nothing is missed by no file.
     unheard.retain(|id| donors.iter().any(|donor| donor.donor == *id && donor.chunks > 0));
     service.scan_state.unseen(&unheard)

@@ -9,7 +9,7 @@
 //! protocol one holder of each chunk of a file kept as copies is enough to commit, and the rest is
 //! an unsafe window that repair sees closed.
 
-use super::chunks::Book;
+use super::chunks::ReferenceCounts;
 use super::commit::PreparedFile;
 use super::error::Error;
 use potluck_core::chunk::ChunkName;
@@ -17,12 +17,12 @@ use potluck_core::erasure::Ec;
 use potluck_core::ids::DonorId;
 use potluck_core::matching;
 use potluck_core::policy::Mirror;
-use potluck_pool::Standings;
+use potluck_pool::PoolView;
 use std::collections::{BTreeSet, HashMap};
 
 /// How much of a file's redundancy is there at its commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum WriteSafety {
     /// All.
     Safe,
     /// So much that one more donor may die; donors were away.
@@ -43,46 +43,46 @@ pub struct Demands {
 /// Refuses a file that is on fewer distinct donors than its redundancy asks for, unless it is kept
 /// as copies that are made asynchronously or may be below its policy.
 pub fn check(
-    book: &mut Book<'_>,
+    counts: &mut ReferenceCounts<'_>,
     file: &PreparedFile,
     demands: Demands,
-    standings: &Standings,
-) -> Result<Standing, Error> {
-    let holders = holders(book, file, standings)?;
+    view: &PoolView,
+) -> Result<WriteSafety, Error> {
+    let holders = holders(counts, file, view)?;
     let is_there = |missing: u32| match file.version.ec {
         None => check_copies(file, &holders, missing),
         Some(ec) => check_groups(file, ec, &holders, missing),
     };
-    let Err(why) = is_there(0) else { return Ok(Standing::Safe) };
+    let Err(why) = is_there(0) else { return Ok(WriteSafety::Safe) };
     let redundancy = file.version.redundancy();
     let may_miss = redundancy.donors() - redundancy.least_donors();
     match file.version.ec {
         // Mirroring is about copies: parity is computed before anything is sent, and all is
         // waited for.
-        None if demands.mirror.is_async() => Ok(Standing::Mirroring),
+        None if demands.mirror.is_async() => Ok(WriteSafety::Mirroring),
         _ if demands.strict => Err(why),
-        _ => is_there(may_miss).map(|()| Standing::BelowPolicy),
+        _ => is_there(may_miss).map(|()| WriteSafety::BelowPolicy),
     }
 }
 
 /// The holders of each chunk; of copies, none is without any.
 fn holders(
-    book: &mut Book<'_>,
+    counts: &mut ReferenceCounts<'_>,
     file: &PreparedFile,
-    standings: &Standings,
+    view: &PoolView,
 ) -> Result<Vec<Vec<DonorId>>, Error> {
     let by_receipt = receipts(file);
     let mut holders = Vec::with_capacity(file.chunks.len());
     for (index, chunk) in file.chunks.iter().enumerate() {
-        if book.differs(&chunk.name, chunk.len)? {
+        if counts.differs(&chunk.name, chunk.len)? {
             return Err(Error::WrongLength { path: file.path.clone(), index });
         }
         let receipts = by_receipt.get(&chunk.name).into_iter().flatten().copied();
         let mut donors: BTreeSet<DonorId> =
-            receipts.filter(|donor| standings.proves(*donor, &chunk.name)).collect();
+            receipts.filter(|donor| view.proves(*donor, &chunk.name)).collect();
         if donors.len() < file.version.redundancy().donors() as usize {
-            let known = book.holders(&chunk.name)?.into_iter();
-            donors.extend(known.filter(|donor| standings.keeps(*donor, &chunk.name)));
+            let known = counts.holders(&chunk.name)?.into_iter();
+            donors.extend(known.filter(|donor| view.keeps(*donor, &chunk.name)));
         }
         if donors.is_empty() && file.version.ec.is_none() {
             return Err(Error::NotAcknowledged { path: file.path.clone(), index });

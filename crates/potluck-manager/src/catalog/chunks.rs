@@ -1,7 +1,7 @@
-//! Chunks, and the book that keeps their reference counts.
+//! Chunks, and what keeps their reference counts.
 //!
 //! A reference is one occurrence of a chunk in one version's recipe: commits add each, removals
-//! subtract each. A [`Book`] collects the changes of one transaction, so that every chunk's row is
+//! subtract each. A [`ReferenceCounts`] collects the changes of one transaction, so that every chunk's row is
 //! read once and written once.
 
 use super::error::Error;
@@ -148,7 +148,7 @@ fn insert(
 }
 
 /// The changes to chunks in one transaction.
-pub struct Book<'db> {
+pub struct ReferenceCounts<'db> {
     db: &'db Connection,
     now_ms: u64,
     pages: HashMap<ChunkName, Line>,
@@ -161,8 +161,8 @@ struct Line {
     holders: Vec<(DonorId, AckLevel)>,
 }
 
-impl<'db> Book<'db> {
-    /// Begins an empty book.
+impl<'db> ReferenceCounts<'db> {
+    /// Begins with no changes.
     pub fn new(db: &'db Connection, now_ms: u64) -> Self {
         Self { db, now_ms, pages: HashMap::new() }
     }
@@ -180,14 +180,14 @@ impl<'db> Book<'db> {
         })
     }
 
-    /// Whether a chunk is known by another length than `len` stored bytes, this book's own changes
+    /// Whether a chunk is known by another length than `len` stored bytes, the changes of this transaction
     /// included.
     pub fn differs(&mut self, name: &ChunkName, len: u32) -> Result<bool, Error> {
         let line = self.line(name)?;
         Ok(line.len != 0 && line.len != len)
     }
 
-    /// The donors that have a chunk, as far as is known, this book's own changes included.
+    /// The donors that have a chunk, as far as is known, the changes of this transaction included.
     pub fn holders(&mut self, name: &ChunkName) -> Result<BTreeSet<DonorId>, Error> {
         let db = self.db;
         let line = self.line(name)?;

@@ -5,7 +5,7 @@
 //! trace and the others of its batch go on.
 
 pub use super::acknowledged::Demands;
-use super::acknowledged::{self, Standing};
+use super::acknowledged::{self, WriteSafety};
 use super::error::Error;
 use super::schema::Counter;
 use super::sessions;
@@ -16,7 +16,7 @@ use potluck_core::ids::{DonorId, SessionId, SpaceId, VersionId};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{AckLevel, Redundancy};
 use potluck_pool::InUseAgain;
-use potluck_pool::Standings;
+use potluck_pool::PoolView;
 use potluck_pool::redundancy::Version;
 use potluck_wire::control::Condition;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -104,12 +104,12 @@ pub enum Refused<F> {
 
 /// Commits a batch, unless it was committed before.
 ///
-/// Copies count as their donors stand in `standings`, which must be of this moment. `reply` writes
+/// Copies count as their donors stand in `view`, which must be of this moment. `reply` writes
 /// down what the caller will be told, to repeat it when it is lost.
 pub fn commit<F>(
     db: &Connection,
     batch: Batch<F>,
-    standings: &Standings,
+    view: &PoolView,
     now_ms: u64,
     wall_ms: i64,
     reply: impl FnOnce(&[Result<Stored, Refused<F>>]) -> Result<String, Error>,
@@ -123,7 +123,7 @@ pub fn commit<F>(
     let first = Counter::Version.take(db, batch.files.len() as u64)?;
     let space = spaces::numbered(db, batch.space)?;
     let mut work = Work {
-        standings,
+        view,
         demands: batch.demands,
         asked: batch.asked,
         visible: Visible::new(db, space.as_ref(), now_ms, wall_ms),
@@ -160,7 +160,7 @@ pub fn repeated(db: &Connection, session: &SessionId, batch: u32) -> Result<Opti
 }
 
 struct Work<'db> {
-    standings: &'db Standings,
+    view: &'db PoolView,
     demands: Demands,
     asked: Option<Redundancy>,
     visible: Visible<'db>,
@@ -169,8 +169,8 @@ struct Work<'db> {
 impl Work<'_> {
     fn file(&mut self, id: VersionId, file: PreparedFile) -> Result<Stored, Error> {
         let spot = self.visible.look(file.path.clone(), file.condition)?;
-        let book = &mut self.visible.book;
-        let standing = acknowledged::check(book, &file, self.demands, self.standings)?;
+        let counts = &mut self.visible.counts;
+        let safety = acknowledged::check(counts, &file, self.demands, self.view)?;
         // From here on the file is accepted.
         self.visible.put(
             spot,
@@ -181,10 +181,10 @@ impl Work<'_> {
                 pages: &file.pages,
                 chunks: &file.chunks,
                 asked: self.asked,
-                safe: standing == Standing::Safe,
+                safe: safety == WriteSafety::Safe,
             },
         )?;
-        Ok(Stored { version: id, below_policy: standing == Standing::BelowPolicy })
+        Ok(Stored { version: id, below_policy: safety == WriteSafety::BelowPolicy })
     }
 }
 

@@ -5,7 +5,7 @@
 //! these references over.
 
 use super::changes::{self, Op};
-use super::chunks::{self, Book};
+use super::chunks::{self, ReferenceCounts};
 use super::error::Error;
 use super::{placements, units, versions};
 use potluck_core::chunk::ChunkName;
@@ -13,7 +13,7 @@ use potluck_core::erasure::Ec;
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_core::policy::{AckLevel, Redundancy};
 use potluck_pool::redundancy::reaches_goal;
-use potluck_pool::{InUseAgain, Standings};
+use potluck_pool::{InUseAgain, PoolView};
 use rusqlite::{Connection, params};
 
 /// Chunks of versions in one job, so that commits do not wait long.
@@ -83,11 +83,11 @@ impl Encoded {
 /// Parity that no version is to have lies on donors: garbage collection takes it.
 pub fn discard(db: &Connection, encoded: &Encoded, now_ms: u64) -> Result<(), Error> {
     let holders: Vec<_> = encoded.holders.iter().map(|donor| (*donor, AckLevel::Memory)).collect();
-    let mut book = Book::new(db, now_ms);
+    let mut counts = ReferenceCounts::new(db, now_ms);
     for (name, len) in &encoded.parity {
-        book.hold(name, *len, &holders)?;
+        counts.hold(name, *len, &holders)?;
     }
-    book.close().map(drop)
+    counts.close().map(drop)
 }
 
 /// A group's parity is known. Gives the chunks that nobody used before. Without a version that
@@ -117,11 +117,11 @@ pub fn learn(db: &Connection, encoded: &Encoded, now_ms: u64) -> Result<InUseAga
         return Ok(InUseAgain::default());
     }
     let holders: Vec<_> = encoded.holders.iter().map(|donor| (*donor, AckLevel::Disk)).collect();
-    let mut book = Book::new(db, now_ms);
+    let mut counts = ReferenceCounts::new(db, now_ms);
     for (name, len) in &encoded.parity {
-        book.add(name, *len, &holders)?;
+        counts.add(name, *len, &holders)?;
     }
-    book.close()
+    counts.close()
 }
 
 /// Forgets all that a version's conversion has made; gives the names whose references end.
@@ -154,7 +154,7 @@ pub fn arrive(
         return Ok(false);
     }
     let earlier = versions::parity(db, &version)?;
-    let mut book = Book::new(db, now_ms);
+    let mut counts = ReferenceCounts::new(db, now_ms);
     let (copies, ec, parity) = match goal {
         Redundancy::Copies(copies) => (copies, None, None),
         Redundancy::Ec(ec) => {
@@ -165,19 +165,19 @@ pub fn arrive(
             }
             for name in &known {
                 let len = chunks::get(db, name)?.map_or(0, |chunk| chunk.len);
-                book.add(name, len, &[])?;
+                counts.add(name, len, &[])?;
             }
             let blob: Vec<u8> = known.iter().flat_map(|name| name.0).collect();
             (1, Some(ec.to_string()), Some(blob))
         }
     };
-    book.remove(&forget(db, id)?)?;
-    book.remove(&earlier)?;
+    counts.remove(&forget(db, id)?)?;
+    counts.remove(&earlier)?;
     db.prepare_cached(
         "UPDATE versions SET copies = ?2, ec = ?3, parity = ?4, goal = NULL WHERE id = ?1",
     )?
     .execute(params![id.0 as i64, copies, ec, parity])?;
-    book.close()?;
+    counts.close()?;
     changes::append(db, &Op::Version(id))?;
     Ok(true)
 }
@@ -225,7 +225,7 @@ pub fn any_open(
 /// relies on, and the earlier one is what then keeps the file.
 pub fn arrive_some(
     db: &Connection,
-    standings: &Standings,
+    view: &PoolView,
     found: &[(VersionId, Redundancy)],
     now_ms: u64,
 ) -> Result<(usize, u64), Error> {
@@ -235,7 +235,7 @@ pub fn arrive_some(
         let version = versions::find(db, *id)?.filter(|version| version.goal == Some(*goal));
         if let Some(version) = version {
             chunks += version.chunks;
-            let there = reaches_goal(&units::layout(db, &version)?, standings);
+            let there = reaches_goal(&units::layout(db, &version)?, view);
             if there && arrive(db, *id, *goal, now_ms)? {
                 tracing::debug!(version = %id, %goal, "a version has the redundancy it was to have");
                 arrived += 1;

@@ -6,19 +6,19 @@ use super::placements::{self, CopyState};
 use super::versions;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::DonorId;
-use potluck_pool::Standings;
+use potluck_pool::PoolView;
 use potluck_pool::redundancy::Excess;
 use rusqlite::Connection;
 
 /// Marks those of `copies` as leaving that can still be done without; gives them.
 pub fn mark(
     db: &Connection,
-    standings: &Standings,
+    view: &PoolView,
     copies: &[((ChunkName, DonorId), Excess)],
 ) -> Result<Vec<(ChunkName, DonorId)>, Error> {
     let mut marked = Vec::new();
     for ((name, donor), excess) in copies {
-        if can_go(db, standings, name, *donor, excess)? {
+        if can_go(db, view, name, *donor, excess)? {
             placements::mark_leaving(db, name, *donor)?;
             marked.push((*name, *donor));
         }
@@ -29,7 +29,7 @@ pub fn mark(
 /// Whether the copy can still be done without, by what the catalog says now and as donors stand now.
 pub fn can_go(
     db: &Connection,
-    standings: &Standings,
+    view: &PoolView,
     name: &ChunkName,
     donor: DonorId,
     excess: &Excess,
@@ -46,7 +46,7 @@ pub fn can_go(
         let version = versions::find(db, vote.version)?;
         let judged_by = version.map(|version| (version.redundancy(), version.goal));
         if judged_by != Some(vote.judged_by)
-            || !vote.ground.holds(standings.get(donor), name, vote.version)
+            || !vote.ground.holds(view.get(donor), name, vote.version)
         {
             return Ok(false);
         }
@@ -54,7 +54,7 @@ pub fn can_go(
     for (relied, holder) in &excess.keep {
         let Some(chunk) = chunks::get(db, relied)? else { return Ok(false) };
         if placements::state_of(db, chunk.id, *holder)? != Some(CopyState::Here)
-            || !standings.counts(*holder, relied)
+            || !view.counts(*holder, relied)
         {
             return Ok(false);
         }

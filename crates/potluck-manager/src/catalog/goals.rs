@@ -1,7 +1,7 @@
 //! Changes of policy: what is set, and the goals of files whose redundancy is to follow.
 
 use super::changes::{self, Op};
-use super::chunks::Book;
+use super::chunks::ReferenceCounts;
 use super::conversions;
 use super::dir_policies::{self, Inherited};
 use super::entries::{self, DirId, Place};
@@ -170,12 +170,12 @@ fn aim(
     goals: Vec<(VersionId, Option<Redundancy>)>,
     now_ms: u64,
 ) -> Result<(), Error> {
-    let mut book = Book::new(db, now_ms);
+    let mut counts = ReferenceCounts::new(db, now_ms);
     for (version, goal) in goals {
-        book.remove(&conversions::forget(db, version)?)?;
+        counts.remove(&conversions::forget(db, version)?)?;
         versions::set_goal(db, version, goal)?;
         changes::append(db, &Op::Version(version))?;
     }
-    book.close()?;
+    counts.close()?;
     Ok(())
 }

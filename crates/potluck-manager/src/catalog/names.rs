@@ -1,7 +1,7 @@
 //! Changes to names: making, moving and removing entries.
 
 use super::changes::{self, Op};
-use super::chunks::Book;
+use super::chunks::ReferenceCounts;
 use super::dir_policies;
 use super::entries::{self, DirId, Place};
 use super::error::Error;
@@ -134,9 +134,9 @@ fn drop_version(
     when: When,
 ) -> Result<Removed, Error> {
     let (version, recipe) = versions::delete(db, version)?;
-    let mut book = Book::new(db, when.pool_ms);
-    book.remove(&recipe)?;
-    book.close()?;
+    let mut counts = ReferenceCounts::new(db, when.pool_ms);
+    counts.remove(&recipe)?;
+    counts.close()?;
     subtract(db, path, Sums { files: 1, bytes: version.size as i64 })
 }
 

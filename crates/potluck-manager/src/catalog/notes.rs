@@ -19,9 +19,9 @@ pub const LOG_ON_DONORS: &str = "log_on_donors";
 /// How far the metadata log in a file has come, as JSON; none before its first generation.
 pub const LOG_IN_FILE: &str = "log_in_file";
 /// The lives of managers that led to this catalog, as a JSON list.
-pub const LIVES: &str = "lives";
+pub const TERMS: &str = "terms";
 /// Why garbage collection is held.
-pub const GC_HELD: &str = "gc_held";
+pub const GC_FROZEN: &str = "gc_frozen";
 
 /// What admins decided, which a restore brings back.
 pub const LOGGED: [&str; 3] = [REPAIR_PAUSED, REPAIR_TRIPPED, REPAIR_EXCUSED];

@@ -4,7 +4,7 @@
 //! operations gives the state they were exported from. Where records are missing, later ones may not
 //! fit: a record that the catalog refuses is counted and left out, and the others go on.
 
-use super::chunks::Book;
+use super::chunks::ReferenceCounts;
 use super::entries::{self, Place};
 use super::names::{self, When};
 use super::records::{About, Keeping, Record};
@@ -121,14 +121,14 @@ impl Replay {
         let lens = parity_lens(version.ec, &recipe, parity.len())?;
         remove(db, path)?;
         let dir = entries::make_dirs(db, &above, about.mtime_ms)?;
-        let mut book = Book::new(db, WHEN.pool_ms);
+        let mut counts = ReferenceCounts::new(db, WHEN.pool_ms);
         for entry in &recipe {
-            book.add(&entry.name, entry.stored_len(), &[])?;
+            counts.add(&entry.name, entry.stored_len(), &[])?;
         }
         for (name, len) in parity.iter().zip(lens) {
-            book.add(name, len, &[])?;
+            counts.add(name, len, &[])?;
         }
-        book.close()?;
+        counts.close()?;
         let inline = about.inline.as_ref().map(|inline| &inline.0[..]);
         versions::insert(db, &version, inline, &pages, &parity)?;
         if version.goal.is_some() {
@@ -145,12 +145,12 @@ impl Replay {
         let Some(version) = versions::find(db, id)? else { return Ok(()) }; // removed since
         let recipe = versions::recipe_of(db, &version)?;
         let lens = parity_lens(keeping.ec, &recipe, parity.len())?;
-        let mut book = Book::new(db, WHEN.pool_ms);
+        let mut counts = ReferenceCounts::new(db, WHEN.pool_ms);
         for (name, len) in parity.iter().zip(lens) {
-            book.add(name, len, &[])?;
+            counts.add(name, len, &[])?;
         }
-        book.remove(&versions::parity(db, &version)?)?;
-        book.close()?;
+        counts.remove(&versions::parity(db, &version)?)?;
+        counts.close()?;
         versions::set_redundancy(db, id, keeping.redundancy(), &parity)?;
         versions::set_goal(db, id, keeping.goal)
     }

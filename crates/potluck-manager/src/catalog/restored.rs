@@ -23,7 +23,7 @@ pub fn settle(db: &Connection, why: &str) -> Result<(), Error> {
     )?;
     Counter::Version.take(db, SPARE_VERSIONS)?;
     members::skip(db, SPARE_MEMBERS)?;
-    notes::set(db, notes::GC_HELD, why)
+    notes::set(db, notes::GC_FROZEN, why)
 }
 
 /// What a catalog holds, for a report.

@@ -1,6 +1,6 @@
 //! Trees that no path reaches any more, taken apart a few entries at a time.
 
-use super::chunks::Book;
+use super::chunks::ReferenceCounts;
 use super::dir_policies;
 use super::entries::{self, DirId, Found, Place};
 use super::error::Error;
@@ -26,18 +26,18 @@ pub fn reap(db: &Connection, limit: usize, now_ms: u64) -> Result<bool, Error> {
         db.prepare_cached("DELETE FROM trash WHERE dir = ?1")?.execute([dir.0])?;
         return Ok(true);
     }
-    let mut book = Book::new(db, now_ms);
+    let mut counts = ReferenceCounts::new(db, now_ms);
     for (name, place) in below {
         match place {
             Place::Dir(below) => throw(db, below)?,
             Place::File(version) => {
                 let (_, chunks) = versions::delete(db, version)?;
-                book.remove(&chunks)?;
+                counts.remove(&chunks)?;
             }
         }
         entries::delete(db, dir, &name)?;
     }
-    book.close()?;
+    counts.close()?;
     Ok(true)
 }
 

@@ -4,7 +4,7 @@
 //! the others of its transaction go on.
 
 use super::changes::{self, Op};
-use super::chunks::Book;
+use super::chunks::ReferenceCounts;
 use super::commit::PreparedChunk;
 use super::dir_policies;
 use super::entries::{self, DirId, Place};
@@ -27,7 +27,7 @@ pub struct Visible<'db> {
     wall_ms: i64,
     space: Option<&'db Space>,
     /// The references of their chunks.
-    pub book: Book<'db>,
+    pub counts: ReferenceCounts<'db>,
     /// Directories of these files, so that a thousand files of one are looked up once.
     dirs: HashMap<Vec<String>, (DirId, Redundancy)>,
     sums: Sums,
@@ -60,9 +60,9 @@ pub struct NewFile<'a> {
 impl<'db> Visible<'db> {
     /// Nothing yet; `space` is where all will be, if it is still there.
     pub fn new(db: &'db Connection, space: Option<&'db Space>, now_ms: u64, wall_ms: i64) -> Self {
-        let book = Book::new(db, now_ms);
+        let counts = ReferenceCounts::new(db, now_ms);
         let (dirs, sums, files) = (HashMap::new(), Sums::default(), Vec::new());
-        Self { db, wall_ms, space, book, dirs, sums, files }
+        Self { db, wall_ms, space, counts, dirs, sums, files }
     }
 
     /// Looks at the place of a file; refuses one that cannot take it, or must not.
@@ -98,7 +98,7 @@ impl<'db> Visible<'db> {
             None => self.make_dir(&parent)?,
         };
         for chunk in file.chunks {
-            self.book.add(&chunk.name, chunk.len, &chunk.holders)?;
+            self.counts.add(&chunk.name, chunk.len, &chunk.holders)?;
         }
         let parity = file.chunks.get(file.version.chunks as usize..).unwrap_or_default();
         let parity: Vec<ChunkName> = parity.iter().map(|chunk| chunk.name).collect();
@@ -119,7 +119,7 @@ impl<'db> Visible<'db> {
         self.sums.add(version.size as i64);
         if let Some(replaced) = replaced {
             let (old, chunks) = versions::delete(self.db, replaced)?;
-            self.book.remove(&chunks)?;
+            self.counts.remove(&chunks)?;
             self.sums.sub(old.size as i64);
         }
         self.files.push((path, id));
@@ -136,7 +136,7 @@ impl<'db> Visible<'db> {
 
     /// Writes what all files change together; gives the chunks that nobody used before.
     pub fn close(self) -> Result<InUseAgain, Error> {
-        let again = self.book.close()?;
+        let again = self.counts.close()?;
         if let Some(space) = self.space {
             spaces::add_sums(self.db, space.id, self.sums)?;
         }

@@ -14,7 +14,7 @@ use rusqlite::Connection;
 
 /// Follows what a scan found; whether anything changed, so that another should look.
 pub async fn adapt(service: &Service, found: &Metadata) -> Result<bool, Error> {
-    if service.gc_held().is_some() {
+    if service.gc_frozen().is_some() {
         return Ok(false); // a newer catalog may know more of it
     }
     if found.health.files > 0 && has_no_place(service, found) {

@@ -190,9 +190,9 @@ impl Put {
         };
         let shared = Arc::clone(service);
         let work = move |db: &Connection| {
-            let standings = shared.pool().standings(shared.time.tick());
+            let view = shared.pool().view(shared.time.tick());
             let reply = |_: &[_]| Ok(String::new());
-            let outcome = commit::commit(db, batch, &standings, now_ms, wall_ms, reply)?;
+            let outcome = commit::commit(db, batch, &view, now_ms, wall_ms, reply)?;
             also(db)?;
             let commit::Outcome::Fresh { files, again } = outcome else {
                 return Err(Error::Bug("a batch of the manager's own was repeated".into()));
@@ -240,8 +240,8 @@ async fn offer(
         _ => Ok(Vec::new()),
     };
     let holders = service.catalog.read(holders).await?;
-    let standings = service.pool().standings(service.time.tick());
-    Ok(holders.into_iter().filter(|donor| standings.counts(*donor, &name)).collect())
+    let view = service.pool().view(service.time.tick());
+    Ok(holders.into_iter().filter(|donor| view.counts(*donor, &name)).collect())
 }
 
 /// A file of the pool's own metadata, ready to be committed.

@@ -5,7 +5,7 @@ use super::collect::Collecting;
 use crate::ca::Ca;
 use crate::calls::reachable;
 use crate::failure;
-use crate::hold;
+use crate::gc_freeze;
 use crate::serve::{Answers, Peer, no_such_call, read_body};
 use crate::signpost::Signpost;
 use axum::body::Body;
@@ -100,7 +100,7 @@ impl Room {
 
     /// Takes a later epoch than `heard`, so that donors obey.
     fn learn(&self, heard: Epoch) {
-        if heard >= hold::LAST {
+        if heard >= gc_freeze::LAST {
             tracing::warn!(%heard, "no manager has come so far: the donor that heard it is not believed");
             return;
         }

@@ -70,7 +70,7 @@ async fn d4_a_manager_restored_from_a_file_serves_everybody_and_deletes_nothing(
     let opened = lab.caller(&ada).call(&open).await.expect("users go on");
     assert_eq!(opened.files[0].holders, [[donor.id]]);
     let status = lab.admin().call(&Status {}).await.expect("the new admin");
-    assert!(status.gc_held.is_some());
+    assert!(status.gc_frozen.is_some());
     assert_eq!(status.donors[0].unclaimed, 1, "what it does not know, and keeps");
     for write_sequence in 100..110 {
         assert!(donor.tombstones(write_sequence).await.is_empty());

@@ -7,7 +7,7 @@ use super::layout::{Layout, Unit, Version};
 use super::leaving::{Blocked, Moving};
 use super::metadata::Metadata;
 use super::takers::Takers;
-use crate::{Rule, Standings};
+use crate::{PoolView, Rule};
 use potluck_core::chunk::{ChunkKind, ChunkName};
 use potluck_core::erasure::Ec;
 use potluck_core::ids::{DonorId, VersionId};
@@ -147,7 +147,7 @@ pub struct Damaged {
 #[derive(Debug, Default)]
 pub struct Findings {
     /// The donors as they were when it began.
-    pub standings: Standings,
+    pub view: PoolView,
     /// Each space of users.
     pub spaces: Vec<SpaceHealth>,
     /// The pool's own metadata.
@@ -270,9 +270,9 @@ impl Look<'_> {
 
 impl Findings {
     /// An empty scan.
-    pub fn new(standings: Standings) -> Self {
-        let takers = Takers::new(&standings);
-        Self { standings, takers, ..Self::default() }
+    pub fn new(view: PoolView) -> Self {
+        let takers = Takers::new(&view);
+        Self { view, takers, ..Self::default() }
     }
 
     /// Files that are added from now on are of this space.
@@ -307,7 +307,7 @@ impl Findings {
 
     /// A file of the space entered last.
     pub fn add(&mut self, version: &Version, kind: ChunkKind, layout: &Layout) {
-        let copies = copies(layout, &self.standings);
+        let copies = copies(layout, &self.view);
         let mut file = File::new(version);
         self.files += 1;
         let mut whole = true;
@@ -406,8 +406,8 @@ impl Findings {
             over_quota |= copies.any(|copy| self.is_over_quota(copy));
             // A copy on its way out is there: it need only stay.
             let stays = piece.holders.iter().find(|(donor, leaving)| {
-                let standing = self.standings.get(*donor);
-                *leaving && standing.is_some_and(|at| at.worth == Worth::Counts && at.takes)
+                let status = self.view.get(*donor);
+                *leaving && status.is_some_and(|at| at.worth == Worth::Counts && at.takes)
             });
             match stays {
                 Some((donor, _)) if self.keep.len() < MAX_NOTED => {
@@ -425,7 +425,7 @@ impl Findings {
             Stand::Apart(donor) | Stand::Crowded(donor) => Some(*donor),
             Stand::Missing => None,
         });
-        let domain = |donor| Some((donor, self.standings.get(donor)?.domain));
+        let domain = |donor| Some((donor, self.view.get(donor)?.domain));
         let job = Job {
             unit: (look.version.id, unit.number, look.goal),
             kind: look.kind,
@@ -446,8 +446,8 @@ impl Findings {
     fn push(&mut self, mut job: Job, planned: Vec<Option<usize>>) {
         // Who failed lately is asked again by a later scan: its jobs would only stand before
         // those that others can do.
-        let standings = &self.standings;
-        let sends = |donor: &DonorId| standings.get(*donor).is_some_and(|at| at.sends);
+        let view = &self.view;
+        let sends = |donor: &DonorId| view.get(*donor).is_some_and(|at| at.sends);
         let all = job.make.len();
         let sent = job.make.iter().zip(planned).filter(|(make, _)| job.has_source(make, &sends));
         let (make, planned): (Vec<Make>, Vec<Option<usize>>) = sent.unzip();
@@ -509,7 +509,7 @@ impl Findings {
     /// Whether a copy is on its way out because its donor's owner needs the space.
     fn is_over_quota(&self, copy: &Copy) -> bool {
         copy.worth == Worth::Source
-            && self.standings.get(copy.donor).is_some_and(|standing| standing.over_quota)
+            && self.view.get(copy.donor).is_some_and(|status| status.over_quota)
     }
 
     /// Says of every copy in the unit whether the unit can do without it.
@@ -532,15 +532,14 @@ impl Findings {
     /// copies it relies on instead.
     fn dispensable(&self, look: &Look<'_>, piece: usize, copy: &Copy) -> Option<(Ground, Keep)> {
         let judged = &look.judged;
-        let standing = self.standings.get(copy.donor)?;
-        let leaves = standing.leaves(&look.layout.pieces[piece].name);
-        if leaves && standing.rule == Rule::AtOnce {
+        let status = self.view.get(copy.donor)?;
+        let leaves = status.leaves(&look.layout.pieces[piece].name);
+        if leaves && status.rule == Rule::AtOnce {
             let ground = Ground::Leaves(Rule::AtOnce);
             if look.goal {
                 return Some((ground, Keep::new())); // what is to keep a version is no promise yet
             }
-            let live =
-                |donor| self.standings.get(donor).is_some_and(|at| at.worth == Worth::Counts);
+            let live = |donor| self.view.get(donor).is_some_and(|at| at.worth == Worth::Counts);
             let keep = look.relied(|_, stand| match stand {
                 Stand::Apart(donor) | Stand::Crowded(donor) => Some(donor).filter(|at| live(*at)),
                 Stand::Missing => None,
@@ -548,7 +547,7 @@ impl Findings {
             if keep.len() >= judged.need {
                 return Some((ground, keep));
             }
-            if standing.may_lose(look.version.id) {
+            if status.may_lose(look.version.id) {
                 return Some((Ground::Agreed, Keep::new()));
             }
         }
@@ -558,7 +557,7 @@ impl Findings {
         // keep every donor of it for ever.
         let ground = match judged.complete() {
             true => Some(Ground::Whole),
-            false => (leaves && look.is_apart(piece)).then_some(Ground::Leaves(standing.rule)),
+            false => (leaves && look.is_apart(piece)).then_some(Ground::Leaves(status.rule)),
         };
         if let Some(ground) = ground {
             let keep = look.relied(|other, stand| apart(stand).filter(|_| other == piece));
@@ -569,10 +568,10 @@ impl Findings {
                 Stand::Apart(donor) | Stand::Crowded(donor) => Some(donor),
                 Stand::Missing => None,
             });
-            return Some((Ground::Leaves(standing.rule), keep));
+            return Some((Ground::Leaves(status.rule), keep));
         }
         let safe = judged.matching > judged.need && judged.readable;
-        (leaves && standing.rule == Rule::WhenSafe && safe)
+        (leaves && status.rule == Rule::WhenSafe && safe)
             .then(|| (Ground::Leaves(Rule::WhenSafe), look.relied(|_, stand| apart(stand))))
     }
 
@@ -636,7 +635,7 @@ impl Findings {
             }
             let shard = |(at, piece): (usize, usize)| shard_at(layout, copies, piece, at as u8);
             let shards: Vec<ShardAt> = range.enumerate().map(shard).collect();
-            let sends = |donor: &DonorId| self.standings.get(*donor).is_some_and(|at| at.sends);
+            let sends = |donor: &DonorId| self.view.get(*donor).is_some_and(|at| at.sends);
             if shards.iter().all(|shard| shard.from.iter().any(sends)) {
                 self.encode.push(Encode { version: version.id, group: *group, ec, shards });
             } else if shards.iter().all(|shard| !shard.from.is_empty()) {

@@ -1,6 +1,6 @@
 //! Copies that may be too many, and who can do without them.
 
-use crate::{Rule, Standing};
+use crate::{DonorView, Rule};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_core::policy::Redundancy;
@@ -24,12 +24,12 @@ pub enum Ground {
 
 impl Ground {
     /// Whether it still is one, of a copy of `version` at this donor.
-    pub fn holds(self, standing: Option<&Standing>, name: &ChunkName, version: VersionId) -> bool {
-        let leaves = |rule: Rule| standing.is_some_and(|at| at.leaves(name) && at.rule >= rule);
+    pub fn holds(self, status: Option<&DonorView>, name: &ChunkName, version: VersionId) -> bool {
+        let leaves = |rule: Rule| status.is_some_and(|at| at.leaves(name) && at.rule >= rule);
         match self {
             Self::Whole => true,
             Self::Leaves(rule) => leaves(rule),
-            Self::Agreed => leaves(Rule::AtOnce) && standing.is_some_and(|at| at.may_lose(version)),
+            Self::Agreed => leaves(Rule::AtOnce) && status.is_some_and(|at| at.may_lose(version)),
         }
     }
 }

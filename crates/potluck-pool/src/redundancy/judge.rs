@@ -3,7 +3,7 @@
 
 use super::layout::Version;
 use super::layout::{Layout, Piece, Unit};
-use crate::Standings;
+use crate::PoolView;
 use potluck_core::ids::DonorId;
 use potluck_core::repair_plan::{Copy, Judged, Worth, judge};
 use potluck_wire::control::{ChunkFacts, Health, HealthLevel, MirrorState};
@@ -21,12 +21,12 @@ pub struct File {
 }
 
 /// Copies of every piece as they count, in the order of keeping.
-pub(super) fn copies(layout: &Layout, standings: &Standings) -> Vec<Vec<Copy>> {
+pub(super) fn copies(layout: &Layout, view: &PoolView) -> Vec<Vec<Copy>> {
     let of = |piece: &Piece| {
         let known = piece.holders.iter();
         let mut copies: Vec<Copy> =
-            known.filter_map(|(donor, gone)| standings.copy(*donor, &piece.name, *gone)).collect();
-        standings.rank(&mut copies);
+            known.filter_map(|(donor, gone)| view.copy(*donor, &piece.name, *gone)).collect();
+        view.rank(&mut copies);
         copies
     };
     layout.pieces.iter().map(of).collect()
@@ -38,8 +38,8 @@ pub(super) fn judged(unit: &Unit, copies: &[Vec<Copy>]) -> Judged {
 }
 
 /// Judges a file by what keeps it now.
-pub fn judge_file(version: &Version, layout: &Layout, standings: &Standings) -> File {
-    let copies = copies(layout, standings);
+pub fn judge_file(version: &Version, layout: &Layout, view: &PoolView) -> File {
+    let copies = copies(layout, view);
     let mut file = File::new(version);
     for unit in &layout.units {
         file.count(unit, &judged(unit, &copies), &copies);
@@ -48,8 +48,8 @@ pub fn judge_file(version: &Version, layout: &Layout, standings: &Standings) -> 
 }
 
 /// Whether a version has all that it is being changed to; what keeps it now may be given up then.
-pub fn reaches_goal(layout: &Layout, standings: &Standings) -> bool {
-    goal_is_there(layout, &copies(layout, standings))
+pub fn reaches_goal(layout: &Layout, view: &PoolView) -> bool {
+    goal_is_there(layout, &copies(layout, view))
 }
 
 /// The same of copies as they count. Only those count here that can be reached: a donor that is silent
@@ -134,8 +134,8 @@ pub(super) fn least(one: Option<u32>, other: Option<u32>) -> Option<u32> {
 }
 
 /// The chunks of a file, parity after the data, each with how it stands.
-pub fn chunk_facts(layout: &Layout, standings: &Standings) -> Vec<ChunkFacts> {
-    let copies = copies(layout, standings);
+pub fn chunk_facts(layout: &Layout, view: &PoolView) -> Vec<ChunkFacts> {
+    let copies = copies(layout, view);
     let mut facts = BTreeMap::new();
     for unit in &layout.units {
         let judged = judged(unit, &copies);

@@ -3,7 +3,7 @@
 use super::assess::{Findings, Job};
 use super::layout::Piece;
 use super::layout::Version;
-use crate::Standing;
+use crate::DonorView;
 use potluck_core::policy::Redundancy;
 use potluck_core::repair_plan::Worth;
 
@@ -30,13 +30,13 @@ impl Findings {
     /// those at donors that were given up.
     pub(super) fn note_unreached(&mut self, piece: &Piece) {
         for (donor, _) in piece.holders.iter().filter(|_| !self.own) {
-            let standing = self.standings.get(*donor);
-            let is_of_use = |at: &Standing| match at.worth {
+            let status = self.view.get(*donor);
+            let is_of_use = |at: &DonorView| match at.worth {
                 Worth::Silent => at.leaves(&piece.name),
                 Worth::Lost => true,
                 Worth::Counts | Worth::Source => false,
             };
-            if standing.is_some_and(is_of_use) {
+            if status.is_some_and(is_of_use) {
                 *self.unreached.entry(*donor).or_default() += 1;
             }
         }
@@ -48,13 +48,13 @@ impl Findings {
         for (make, _) in stays {
             let shard = &job.shards[make.shard];
             // Where what stays fails together with what leaves, it was no safer before.
-            let adds = |at: &Standing| {
+            let adds = |at: &DonorView| {
                 make.missing || job.used.iter().all(|(_, domain)| *domain != at.domain)
             };
             let leaves =
-                |at: &Standing| at.leaves(&shard.name) && at.worth != Worth::Lost && adds(at);
+                |at: &DonorView| at.leaves(&shard.name) && at.worth != Worth::Lost && adds(at);
             for donor in &shard.at {
-                if !self.standings.get(*donor).is_some_and(leaves) {
+                if !self.view.get(*donor).is_some_and(leaves) {
                     continue;
                 }
                 let blocked = self.blocked.entry(*donor).or_default();

@@ -9,7 +9,7 @@ use super::assess::{Findings, Look};
 use super::judge::{File, copies, judged};
 use super::layout::Version;
 use super::layout::{Layout, Unit};
-use crate::Standings;
+use crate::PoolView;
 use potluck_core::chunk::ChunkKind;
 use potluck_core::ids::VersionId;
 use potluck_core::repair_plan::{Copy, Domain, Judged};
@@ -44,13 +44,13 @@ struct Able {
 }
 
 impl Able {
-    fn of(layout: &Layout, standings: &Standings, copies: &[Vec<Copy>]) -> Self {
+    fn of(layout: &Layout, view: &PoolView, copies: &[Vec<Copy>]) -> Self {
         let of = |unit: &Unit| {
             let piece = unit.shards[0];
             let held = copies[piece].iter().filter(|copy| copy.worth.counts());
             let held = held.map(|copy| (copy.donor, copy.domain));
             let len = u64::from(layout.pieces[piece].len);
-            let roomy = standings.iter().filter(|(_, at)| at.takes && at.free >= len);
+            let roomy = view.iter().filter(|(_, at)| at.takes && at.free >= len);
             let all = held.chain(roomy.map(|(donor, at)| (donor, at.domain)));
             let (donors, domains): (BTreeSet<_>, BTreeSet<_>) = all.unzip();
             (donors.len() as u32, domains.len() as u32)
@@ -82,9 +82,9 @@ fn with_copies(unit: &Unit, copies: u32) -> Unit {
 }
 
 /// Judges a file of the pool's own metadata by the copies it is to have now.
-pub fn judge_own_file(version: &Version, layout: &Layout, standings: &Standings) -> File {
-    let mut copies = copies(layout, standings);
-    Able::of(layout, standings, &copies).spread(version.copies, &mut copies);
+pub fn judge_own_file(version: &Version, layout: &Layout, view: &PoolView) -> File {
+    let mut copies = copies(layout, view);
+    Able::of(layout, view, &copies).spread(version.copies, &mut copies);
     let mut file = File::new(version);
     for unit in &layout.units {
         file.count(unit, &judged(unit, &copies), &copies);
@@ -95,8 +95,8 @@ pub fn judge_own_file(version: &Version, layout: &Layout, standings: &Standings)
 impl Findings {
     /// A file of the pool's own metadata.
     pub fn add_own(&mut self, version: &Version, kind: ChunkKind, layout: &Layout) {
-        let mut copies = copies(layout, &self.standings);
-        let able = Able::of(layout, &self.standings, &copies);
+        let mut copies = copies(layout, &self.view);
+        let able = Able::of(layout, &self.view, &copies);
         let wanted = self.metadata.health.asked.min(able.donors).max(1);
         able.spread(wanted, &mut copies);
         let units: Vec<Unit> = layout.units.iter().map(|unit| with_copies(unit, wanted)).collect();
@@ -193,7 +193,7 @@ mod tests {
             units: vec![Unit { number: 0, group: None, shards: vec![0; copies as usize] }],
             ..Layout::default()
         };
-        let mut findings = Findings::new(pool.standings(at(now)));
+        let mut findings = Findings::new(pool.view(at(now)));
         findings.metadata.health.asked = 3;
         findings.own = true;
         findings.add_own(&version, ChunkKind::Log, &layout);

@@ -1,7 +1,7 @@
 //! Who would take the copies that a scan finds lacking, as far as there is room for all of them.
 
 use super::assess::{Job, Make, ShardAt};
-use crate::{Standing, Standings};
+use crate::{DonorView, PoolView};
 use potluck_core::ids::DonorId;
 use potluck_core::repair_plan::Domain;
 
@@ -23,12 +23,12 @@ struct Taker {
 
 impl Takers {
     /// Those of these donors.
-    pub fn new(standings: &Standings) -> Self {
-        let taker = |(donor, standing): (DonorId, &Standing)| {
-            let Standing { domain, free, takes, .. } = *standing;
+    pub fn new(view: &PoolView) -> Self {
+        let taker = |(donor, status): (DonorId, &DonorView)| {
+            let DonorView { domain, free, takes, .. } = *status;
             takes.then_some(Taker { donor, domain, free })
         };
-        Self { all: standings.iter().filter_map(taker).collect(), turn: 0 }
+        Self { all: view.iter().filter_map(taker).collect(), turn: 0 }
     }
 
     /// Who would take each copy that a job makes, if anybody would (core's `repair_plan::target`).

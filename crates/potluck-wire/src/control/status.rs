@@ -56,7 +56,7 @@ pub struct PoolStatus {
     pub repair: RepairState,
     /// Why nothing is reclaimed, if so: the catalog was restored, and a newer one may know more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gc_held: Option<String>,
+    pub gc_frozen: Option<String>,
     /// Seconds since the copy of the metadata log in a file was last known to have all changes.
     #[serde(default)]
     pub backup_file_seconds: Option<u64>,

@@ -25,7 +25,7 @@ pub async fn run(args: Gc, client: &Client, output: &Output) -> Result<Ending, F
     }
     let status = client.call(&Status {}).await?;
     let state = State {
-        held: status.gc_held,
+        held: status.gc_frozen,
         condemned_chunks: status.condemned_chunks,
         unclaimed_chunks: status.donors.iter().map(|donor| donor.unclaimed).sum(),
     };

@@ -105,7 +105,7 @@ fn text(status: &PoolStatus) -> String {
             "{chunks} on donors unknown to this catalog, kept untouched: `potluck gc unknown`\n"
         ));
     }
-    if let Some(why) = &status.gc_held {
+    if let Some(why) = &status.gc_frozen {
         text.push_str(&format!("no space is reclaimed: {why}\n"));
     }
     for alarm in &status.alarms {

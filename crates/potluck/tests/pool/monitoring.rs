@@ -125,7 +125,7 @@ fn the_manager_and_donors_tell_figures_that_agree_with_status() {
         ("potluck_space_bytes{space=\"lab\"}", f64::from(1 << 20)),
         ("potluck_space_unreadable_files{space=\"lab\"}", 0.0),
         ("potluck_donor_live{donor=\"donor-1\"}", 1.0),
-        ("potluck_gc_held", 0.0),
+        ("potluck_gc_frozen", 0.0),
         ("potluck_repair_queued_chunks{redundancy_left=\"0\"}", 0.0),
     ] {
         let found = value(&text, sample).unwrap_or(0.0);

@@ -49,7 +49,7 @@ impl Catalog {
     }
 
     /// Remembers donors that went at once.
-    pub async fn note_switch(
+    pub async fn note_circuit_breaker(
         &self,
         tripped: BTreeSet<DonorId>,
         excused: BTreeSet<DonorId>,

@@ -1,4 +1,4 @@
-//! The manager's own lives, its clock, and what sessions leave behind.
+//! The manager's own term_history, its clock, and what sessions leave behind.
 
 use crate::catalog::stats::{self, Stats};
 use crate::catalog::{Catalog, Durability, Error, commit, donors, members, schema, sessions};

@@ -42,7 +42,7 @@ impl Catalog {
         now_ms: u64,
     ) -> Result<(usize, u64), Error> {
         let arrive = move |db: &_| match snapshot.current() {
-            Some(standings) => conversions::arrive_some(db, standings, &found, now_ms),
+            Some(view) => conversions::arrive_some(db, view, &found, now_ms),
             None => Ok((0, 0)),
         };
         self.write(Durability::Disk, arrive).await
@@ -80,7 +80,7 @@ impl Catalog {
         copies: Vec<((ChunkName, DonorId), Excess)>,
     ) -> Result<Vec<(ChunkName, DonorId)>, Error> {
         let mark = move |db: &_| match snapshot.current() {
-            Some(standings) => excess::mark(db, standings, &copies),
+            Some(view) => excess::mark(db, view, &copies),
             None => Ok(Vec::new()),
         };
         self.write(Durability::Disk, mark).await

@@ -98,7 +98,7 @@ fn d4_many_files_open_in_time() {
 /// Scans everything as a manager does, but without rests; files seen, and the CPU time.
 fn scanned(fixture: &Fixture, donors: u32) -> (Findings, Duration) {
     let began = cpu();
-    let findings = fixture.scan(Findings::new(donors_there(donors).standings(Duration::ZERO)));
+    let findings = fixture.scan(Findings::new(donors_there(donors).view(Duration::ZERO)));
     (findings, cpu() - began)
 }
 

@@ -10,7 +10,7 @@ use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_core::policy::Redundancy;
 use potluck_pool::redundancy::{Excess, Findings};
-use potluck_pool::{Giving, Standings};
+use potluck_pool::{Giving, PoolView};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -26,21 +26,21 @@ fn giving(at_once: bool, lose: &[VersionId]) -> Option<Giving> {
 }
 
 impl Fixture {
-    fn standings(&self) -> Standings {
-        self.pool.standings(Tick::ZERO)
+    fn view(&self) -> PoolView {
+        self.pool.view(Tick::ZERO)
     }
 
     /// Copies that all can do without, by a scan of now.
     fn agreed(&self) -> BTreeMap<(ChunkName, DonorId), Excess> {
-        let found = self.scan(Findings::new(self.standings())).excess;
+        let found = self.scan(Findings::new(self.view())).excess;
         found.into_iter().filter(|(_, excess)| excess.is_agreed()).collect()
     }
 
     /// Which of these copies may still go, each by itself.
     fn still(&self, agreed: &BTreeMap<(ChunkName, DonorId), Excess>) -> Vec<u32> {
-        let standings = self.standings();
+        let view = self.view();
         let goes = |((name, donor), excess): (&(ChunkName, DonorId), &Excess)| {
-            can_go(&self.db, &standings, name, *donor, excess).expect("read").then_some(donor.0)
+            can_go(&self.db, &view, name, *donor, excess).expect("read").then_some(donor.0)
         };
         agreed.iter().filter_map(goes).collect()
     }
@@ -74,7 +74,7 @@ fn a_file_that_is_met_twice_does_not_stand_in_for_another() {
     fixture.put(copies("pot://lab/b", 1, &[], 2));
     let version = versions::get(&fixture.db, one).expect("there");
     let layout = units::layout(&fixture.db, &version).expect("read");
-    let mut findings = Findings::new(fixture.standings());
+    let mut findings = Findings::new(fixture.view());
     for _ in 0..2 {
         findings.add(&version, ChunkKind::Data, &layout);
     }
@@ -119,7 +119,7 @@ fn what_no_list_named_is_not_lost_by_taking_space_at_once() {
     expected.sort_unstable();
     assert_eq!(names, expected);
     assert_eq!(fixture.still(&agreed), [1, 1]);
-    let moving = &fixture.scan(Findings::new(fixture.standings())).moving;
+    let moving = &fixture.scan(Findings::new(fixture.view())).moving;
     assert_eq!((moving[&DonorId(1)].chunks, moving[&DonorId(2)].chunks), (2, 1), "moved first");
 
     // A chunk that a listed file shares with another is that one's too.
@@ -174,19 +174,18 @@ fn an_earlier_redundancy_is_given_up_only_while_the_new_one_is_there() {
     let version = fixture.put(coded("pot://lab/a", "2+1", 2, parts));
     let goal = Redundancy::Copies(2);
     versions::set_goal(&fixture.db, version, Some(goal)).expect("set");
-    let found = fixture.scan(Findings::new(fixture.standings())).arrived;
+    let found = fixture.scan(Findings::new(fixture.view())).arrived;
     assert_eq!(found, [(version, goal)]);
-    let arrive =
-        |standings: &Standings| arrive_some(&fixture.db, standings, &found, 0).expect("looked at");
+    let arrive = |view: &PoolView| arrive_some(&fixture.db, view, &found, 0).expect("looked at");
     // Donor 4 dies meanwhile: for now it is merely silent.
     let later = Duration::from_secs(5);
     let mut pool = super::files::donors_there(5);
     [1, 2, 3, 5].iter().for_each(|donor| arrives(&mut pool, *donor, later));
-    assert_eq!(arrive(&pool.standings(later)), (1, 0));
+    assert_eq!(arrive(&pool.view(later)), (1, 0));
     assert_eq!(versions::get(&fixture.db, version).expect("there").goal, Some(goal));
-    let silent = fixture.scan(Findings::new(pool.standings(later)));
+    let silent = fixture.scan(Findings::new(pool.view(later)));
     assert!(silent.arrived.is_empty(), "nor is it looked at again and again");
-    assert_eq!(arrive(&fixture.standings()), (1, 1));
+    assert_eq!(arrive(&fixture.view()), (1, 1));
     assert_eq!(versions::get(&fixture.db, version).expect("there").redundancy(), goal);
     assert_eq!(fixture.refs(&chunk(11)), Some(0));
 }

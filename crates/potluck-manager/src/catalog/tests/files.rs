@@ -107,8 +107,8 @@ impl Fixture {
             done,
         };
         let tx = self.db.unchecked_transaction().expect("a transaction");
-        let standings = self.pool.standings(Tick::ZERO);
-        let outcome = commit::commit(&tx, batch, &standings, now_ms, 0, |outcomes| {
+        let view = self.pool.view(Tick::ZERO);
+        let outcome = commit::commit(&tx, batch, &view, now_ms, 0, |outcomes| {
             Ok(format!("{} outcomes", outcomes.len()))
         })?;
         tx.commit().expect("committed");

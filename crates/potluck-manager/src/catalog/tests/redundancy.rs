@@ -178,13 +178,13 @@ fn d3_a_donor_that_is_silent_for_a_moment_counts_and_one_that_is_given_up_only_b
     let mut fixture = Fixture::new();
     let name = chunk(1);
     let at = |seconds: u64| {
-        let standings = fixture.pool.standings(Duration::from_secs(seconds));
-        (standings.keeps(DonorId(1), &name), standings.proves(DonorId(1), &name))
+        let view = fixture.pool.view(Duration::from_secs(seconds));
+        (view.keeps(DonorId(1), &name), view.proves(DonorId(1), &name))
     };
     assert_eq!((at(5), at(11)), ((true, true), (false, true)));
     fixture.pool.remove_donor(DonorId(1));
-    let standings = fixture.pool.standings(Tick::ZERO);
-    assert!(!standings.keeps(DonorId(1), &name) && !standings.proves(DonorId(1), &name));
+    let view = fixture.pool.view(Tick::ZERO);
+    assert!(!view.keeps(DonorId(1), &name) && !view.proves(DonorId(1), &name));
 }
 
 #[test]

@@ -62,7 +62,7 @@ fn a_donor_is_not_kept_by_what_is_as_far_apart_without_it() {
             register_in(&mut pool, donor, 7, 0.0, Some(label));
             pool.inventory_done(DonorId(donor), Incarnation(7));
         }
-        let mut findings = Findings::new(pool.standings(at(1.0)).leaving(&leaves));
+        let mut findings = Findings::new(pool.view(at(1.0)).leaving(&leaves));
         add_at(&mut findings, 1, 1000, &[1, 2, 3]);
         findings.blocked.contains_key(&DonorId(1))
     };
@@ -72,7 +72,7 @@ fn a_donor_is_not_kept_by_what_is_as_far_apart_without_it() {
 
 #[test]
 fn what_nobody_can_take_is_forgotten_before_what_somebody_can() {
-    let mut findings = Findings::new(three().standings(at(1.0)));
+    let mut findings = Findings::new(three().view(at(1.0)));
     for n in 0..MAX_QUEUED as u64 {
         add(&mut findings, n, u32::MAX, 1);
     }
@@ -86,7 +86,7 @@ fn what_nobody_can_take_is_forgotten_before_what_somebody_can() {
 
 #[test]
 fn a_copy_that_several_files_lack_is_counted_once() {
-    let mut findings = Findings::new(three().standings(at(1.0)));
+    let mut findings = Findings::new(three().view(at(1.0)));
     add(&mut findings, 1, 1000, 1);
     add(&mut findings, 1, 1000, 1);
     add(&mut findings, 2, 500, 1);
@@ -98,17 +98,17 @@ fn a_copy_that_several_files_lack_is_counted_once() {
 fn what_only_a_donor_has_that_failed_lately_takes_no_place_in_the_queue() {
     let mut pool = three();
     pool.leave_alone(DonorId(1), at(0.0));
-    let mut findings = Findings::new(pool.standings(at(1.0)));
+    let mut findings = Findings::new(pool.view(at(1.0)));
     add(&mut findings, 1, 1000, 1);
     let other = add(&mut findings, 2, 1000, 2);
     let queued: Vec<_> = findings.queue.values().map(|job| job.shards[0].name).collect();
     assert_eq!((findings.sourceless, queued), (1, vec![other]));
-    assert!(pool.standings(at(31.0)).get(DonorId(1)).expect("known").sends, "only for a while");
+    assert!(pool.view(at(31.0)).get(DonorId(1)).expect("known").sends, "only for a while");
 }
 
 #[test]
 fn a_file_that_lost_a_copy_on_its_way_to_a_goal_keeps_its_old_promise_when_it_is_whole_again() {
-    let standings = three().standings(at(1.0));
+    let view = three().view(at(1.0));
     let version = |goal| Version {
         id: VersionId(1),
         size: 1000,
@@ -135,22 +135,22 @@ fn a_file_that_lost_a_copy_on_its_way_to_a_goal_keeps_its_old_promise_when_it_is
         ..Layout::default()
     };
     let opened = |version: &Version| {
-        let mut findings = Findings::new(standings.clone());
+        let mut findings = Findings::new(view.clone());
         findings.add(version, ChunkKind::Data, &layout(&[1]));
         findings.open
     };
     let goal = version(Some(Redundancy::Copies(3)));
     assert_eq!(opened(&goal), []);
     assert_eq!(opened(&version(None)), [VersionId(1)]);
-    let lacking = judge_file(&goal, &layout(&[1]), &standings);
+    let lacking = judge_file(&goal, &layout(&[1]), &view);
     assert!(lacking.is_incomplete() && lacking.health.safe_since_ms.is_none());
-    let whole = judge_file(&goal, &layout(&[1, 2]), &standings);
+    let whole = judge_file(&goal, &layout(&[1, 2]), &view);
     assert!(!whole.is_incomplete(), "{:?}", whole.health);
 }
 
 #[test]
 fn of_a_space_with_damaged_files_nothing_is_known_of_this_moment_either() {
-    let mut findings = Findings::new(three().standings(at(1.0)));
+    let mut findings = Findings::new(three().view(at(1.0)));
     findings.enter("lab", Redundancy::Copies(2));
     findings.add_damaged("lab", "a", "a recipe");
     findings.leave();

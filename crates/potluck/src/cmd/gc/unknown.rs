@@ -53,9 +53,9 @@ pub async fn run(args: GcUnknown, client: &Client, output: &Output) -> Result<En
         }
         GcUnknown::Reclaim(caution) => caution,
     };
-    if let Some(why) = &status.gc_held {
+    if let Some(why) = &status.gc_frozen {
         let what = format!("nothing may be reclaimed now: {why}");
-        return Err(Failure::new(ErrorKind::Conflict, code::GC_HELD, what).hint(
+        return Err(Failure::new(ErrorKind::Conflict, code::GC_FROZEN, what).hint(
             "see that all files are where they should be; then `potluck gc resume`, and this again",
         ));
     }

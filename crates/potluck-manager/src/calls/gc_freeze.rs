@@ -2,7 +2,7 @@
 
 use super::Answer;
 use crate::callers::Caller;
-use crate::hold;
+use crate::gc_freeze;
 use crate::service::Service;
 use potluck_wire::control::{Done, GcResume, ReclaimUnknown, ReclaimingUnknown};
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -10,16 +10,16 @@ use std::sync::Arc;
 
 impl Answer for GcResume {
     async fn answer(self, service: Arc<Service>, _: Caller) -> Result<Done, Failure> {
-        hold::end(&service).await?;
+        gc_freeze::end(&service).await?;
         Ok(Done {})
     }
 }
 
 impl Answer for ReclaimUnknown {
     async fn answer(self, service: Arc<Service>, _: Caller) -> Result<ReclaimingUnknown, Failure> {
-        if let Some(why) = service.gc_held() {
+        if let Some(why) = service.gc_frozen() {
             let what = format!("nothing may be reclaimed now: {why}");
-            return Err(Failure::new(ErrorKind::Conflict, code::GC_HELD, what).hint(
+            return Err(Failure::new(ErrorKind::Conflict, code::GC_FROZEN, what).hint(
                 "see that all files are where they should be; then `potluck gc resume`, and this again",
             ));
         }

@@ -1,13 +1,13 @@
 //! The hold: while the pool may know more than this catalog does, nothing is reclaimed (promise D5).
 //!
 //! Every donor remembers the highest epoch it heard, which start of a manager that was, and how
-//! many changes it told of. A manager that meets a life outside its catalog's pedigree, or one that
-//! went on after the pedigree left it ([`lives`]), runs on a catalog older than one that ran
+//! many changes it told of. A manager that meets a term outside its catalog's history, or one that
+//! went on after the history left it ([`term_history`]), runs on a catalog older than one that ran
 //! before: a copy that was put back, or a second one that runs elsewhere. Chunks that it counts as
 //! unused may be files of the newer one.
 
 use crate::audit;
-use crate::catalog::lives::{self, Life};
+use crate::catalog::term_history::{self, Term};
 use crate::catalog::{Durability, Error, notes, schema};
 use crate::log::position::{Copy, Position};
 use crate::service::Service;
@@ -21,7 +21,7 @@ pub const LAST: Epoch = Epoch(1 << 31);
 
 /// Compares what a donor has heard before with this manager, and holds garbage collection if another
 /// one ran later. The own epoch is raised above that one's, so that donors obey again.
-pub async fn compare(service: &Service, donor: DonorId, heard: Life) -> Result<(), Error> {
+pub async fn compare(service: &Service, donor: DonorId, heard: Term) -> Result<(), Error> {
     let own = service.epoch();
     if (heard.epoch, heard.start) == (own, service.start) {
         return Ok(());
@@ -31,7 +31,7 @@ pub async fn compare(service: &Service, donor: DonorId, heard: Life) -> Result<(
         return audit::quarantine(service, donor, why).await;
     }
     let later = heard.epoch > own || (heard.epoch == own && heard.start != 0);
-    if !later && !service.catalog.read(move |db| lives::unknown(db, heard)).await? {
+    if !later && !service.catalog.read(move |db| term_history::unknown(db, heard)).await? {
         return Ok(());
     }
     let why = format!(
@@ -47,9 +47,9 @@ pub async fn compare(service: &Service, donor: DonorId, heard: Life) -> Result<(
 async fn begin(service: &Service, why: String, above: Epoch) -> Result<(), Error> {
     let (note, own, start) = (why.clone(), service.epoch(), service.start);
     let raise = move |db: &_| {
-        let begins = notes::get(db, notes::GC_HELD)?.is_none();
+        let begins = notes::get(db, notes::GC_FROZEN)?.is_none();
         if begins {
-            notes::set(db, notes::GC_HELD, &note)?;
+            notes::set(db, notes::GC_FROZEN, &note)?;
         }
         let epoch = if above < LAST { schema::raise_epoch(db, above)? } else { own };
         if begins || epoch > own {
@@ -58,7 +58,7 @@ async fn begin(service: &Service, why: String, above: Epoch) -> Result<(), Error
             Position::clear(db, Copy::OnDonors)?;
             Position::clear(db, Copy::InFile)?;
         }
-        lives::go_on(db, epoch, start)?;
+        term_history::go_on(db, epoch, start)?;
         Ok(epoch)
     };
     // Held before it is durable: what was ordered meanwhile cannot be taken back.
@@ -76,8 +76,8 @@ async fn begin(service: &Service, why: String, above: Epoch) -> Result<(), Error
 /// Lets garbage collection go on: what a newer catalog may have known is given up.
 pub async fn end(service: &Service) -> Result<(), Error> {
     let clear = |db: &_| {
-        lives::give_up(db)?;
-        notes::clear(db, notes::GC_HELD)
+        term_history::give_up(db)?;
+        notes::clear(db, notes::GC_FROZEN)
     };
     service.catalog.write(Durability::Disk, clear).await?;
     service.hold_gc(None);

@@ -88,7 +88,7 @@ pub enum Rule {
 
 /// A donor as a scan sees it.
 #[derive(Debug, Clone)]
-pub struct Standing {
+pub struct DonorView {
     /// What its copies are worth, …
     pub worth: Worth,
     /// … and those that leave.
@@ -117,9 +117,9 @@ pub struct Standing {
 
 /// All donors as they are at one moment.
 #[derive(Debug, Clone, Default)]
-pub struct Standings(BTreeMap<DonorId, Standing>);
+pub struct PoolView(BTreeMap<DonorId, DonorView>);
 
-impl Standing {
+impl DonorView {
     /// What its copy of a chunk is worth; `leaving` where it is being deleted.
     pub fn worth_of(&self, name: &ChunkName, leaving: bool) -> Worth {
         if leaving || self.leaves(name) { self.worth_leaving } else { self.worth }
@@ -142,31 +142,31 @@ impl Standing {
     }
 }
 
-impl Standings {
+impl PoolView {
     /// Has copies at donors that somebody is about to remove be sources and no more.
     pub(crate) fn rely_on_none_that_is_being_removed(&mut self) {
-        for standing in self.0.values_mut().filter(|standing| standing.removing) {
-            if standing.worth == Worth::Counts {
-                standing.worth = Worth::Source;
+        for status in self.0.values_mut().filter(|status| status.removing) {
+            if status.worth == Worth::Counts {
+                status.worth = Worth::Source;
             }
         }
     }
 
     /// One donor; `None` if it is not of the pool.
-    pub fn get(&self, donor: DonorId) -> Option<&Standing> {
+    pub fn get(&self, donor: DonorId) -> Option<&DonorView> {
         self.0.get(&donor)
     }
 
     /// All donors of the pool.
-    pub fn iter(&self) -> impl Iterator<Item = (DonorId, &Standing)> {
-        self.0.iter().map(|(donor, standing)| (*donor, standing))
+    pub fn iter(&self) -> impl Iterator<Item = (DonorId, &DonorView)> {
+        self.0.iter().map(|(donor, status)| (*donor, status))
     }
 
     /// A copy as it counts.
     pub fn copy(&self, donor: DonorId, name: &ChunkName, leaving: bool) -> Option<Copy> {
-        let standing = self.0.get(&donor)?;
-        let worth = standing.worth_of(name, leaving);
-        Some(Copy { donor, domain: standing.domain, worth })
+        let status = self.0.get(&donor)?;
+        let worth = status.worth_of(name, leaving);
+        Some(Copy { donor, domain: status.domain, worth })
     }
 
     /// Whether a donor's copy is one to rely on: there, trusted, and to stay.
@@ -178,7 +178,7 @@ impl Standings {
     /// the donor is not trusted, is being removed, or deletes without waiting. A donor that gives
     /// space back in order keeps it until the file is whole elsewhere.
     pub fn proves(&self, donor: DonorId, name: &ChunkName) -> bool {
-        let stays = |at: &Standing| at.trusted && !at.removing && !at.leaves_at_once(name);
+        let stays = |at: &DonorView| at.trusted && !at.removing && !at.leaves_at_once(name);
         self.get(donor).is_some_and(stays)
     }
 
@@ -192,8 +192,8 @@ impl Standings {
     /// owners who take their space at the same time must not count on each other's copies.
     pub fn without(&self, donors: &BTreeSet<DonorId>) -> Self {
         let mut without = self.beside(donors);
-        for standing in without.each(donors) {
-            (standing.worth, standing.worth_leaving) = (Worth::Lost, Worth::Lost);
+        for status in without.each(donors) {
+            (status.worth, status.worth_leaving) = (Worth::Lost, Worth::Lost);
         }
         without
     }
@@ -201,8 +201,8 @@ impl Standings {
     /// The same if all that these donors have left them, made elsewhere first.
     pub fn leaving(&self, donors: &BTreeSet<DonorId>) -> Self {
         let mut leaving = self.clone();
-        for standing in leaving.each(donors) {
-            (standing.below, standing.rule, standing.takes) = (PARTS, Rule::WhenWhole, false);
+        for status in leaving.each(donors) {
+            (status.below, status.rule, status.takes) = (PARTS, Rule::WhenWhole, false);
         }
         leaving
     }
@@ -211,8 +211,8 @@ impl Standings {
     /// owner lends less.
     pub fn shrinking(&self, donor: DonorId, below: u32) -> Self {
         let mut shrinking = self.clone();
-        if let Some(standing) = shrinking.0.get_mut(&donor).filter(|at| at.below < below) {
-            (standing.below, standing.rule, standing.takes) = (below, Rule::WhenSafe, false);
+        if let Some(status) = shrinking.0.get_mut(&donor).filter(|at| at.below < below) {
+            (status.below, status.rule, status.takes) = (below, Rule::WhenSafe, false);
         }
         shrinking
     }
@@ -220,23 +220,23 @@ impl Standings {
     /// The same if nothing left these donors.
     pub fn staying(&self, donors: &BTreeSet<DonorId>) -> Self {
         let mut staying = self.beside(donors);
-        staying.each(donors).for_each(|standing| standing.below = 0);
+        staying.each(donors).for_each(|status| status.below = 0);
         staying
     }
 
     /// The same without what leaves at once any donor but these.
     pub fn beside(&self, donors: &BTreeSet<DonorId>) -> Self {
         let mut beside = self.clone();
-        for (id, standing) in &mut beside.0 {
-            if !donors.contains(id) && standing.rule == Rule::AtOnce {
-                standing.worth_leaving = Worth::Lost;
+        for (id, status) in &mut beside.0 {
+            if !donors.contains(id) && status.rule == Rule::AtOnce {
+                status.worth_leaving = Worth::Lost;
             }
         }
         beside
     }
 
-    fn each(&mut self, donors: &BTreeSet<DonorId>) -> impl Iterator<Item = &mut Standing> {
-        self.0.iter_mut().filter(|(id, _)| donors.contains(*id)).map(|(_, standing)| standing)
+    fn each(&mut self, donors: &BTreeSet<DonorId>) -> impl Iterator<Item = &mut DonorView> {
+        self.0.iter_mut().filter(|(id, _)| donors.contains(*id)).map(|(_, status)| status)
     }
 
     /// The same if all donors that were given up came back with all they had.
@@ -247,8 +247,8 @@ impl Standings {
     /// The same if those of these donors that were given up came back.
     pub fn back(&self, donors: &BTreeSet<DonorId>) -> Self {
         let mut back = self.clone();
-        for standing in back.each(donors).filter(|at| at.worth == Worth::Lost) {
-            (standing.worth, standing.worth_leaving) = (Worth::Silent, Worth::Silent);
+        for status in back.each(donors).filter(|at| at.worth == Worth::Lost) {
+            (status.worth, status.worth_leaving) = (Worth::Silent, Worth::Silent);
         }
         back
     }
@@ -261,7 +261,7 @@ impl Standings {
     /// Orders copies by which should be kept: those that count and can be fetched first, then
     /// those of the emptiest donors.
     pub fn rank(&self, copies: &mut [Copy]) {
-        let free = |donor| self.0.get(&donor).map_or(0, |standing| standing.free);
+        let free = |donor| self.0.get(&donor).map_or(0, |status| status.free);
         copies.sort_by_key(|copy| (copy.worth, std::cmp::Reverse(free(copy.donor)), copy.donor));
     }
 }
@@ -279,7 +279,7 @@ pub struct Changes {
 
 /// Whether so many donors went at once that it is no time to repair.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Switch {
+pub struct CircuitBreaker {
     /// The donors whose loss tripped it.
     pub tripped: BTreeSet<DonorId>,
     /// Donors that are gone, and that an admin said to repair after.
@@ -306,9 +306,9 @@ impl Pool {
     }
 
     /// Every donor as a scan should see it.
-    pub fn standings(&self, now: Tick) -> Standings {
+    pub fn view(&self, now: Tick) -> PoolView {
         let domains = self.domains();
-        let standing = |(id, donor): (DonorId, &Donor)| {
+        let status = |(id, donor): (DonorId, &Donor)| {
             let record = &donor.record;
             let over_quota = record.excess > 0;
             let given = if record.giving.is_some() { PARTS } else { 0 };
@@ -319,7 +319,7 @@ impl Pool {
                 None => (given, Rule::WhenWhole),
             };
             let worth = self.worth(id, donor, now);
-            let standing = Standing {
+            let status = DonorView {
                 worth,
                 worth_leaving: if worth.fetchable() { Worth::Source } else { Worth::Lost },
                 trusted: record.quarantined.is_none(),
@@ -333,9 +333,9 @@ impl Pool {
                 takes: self.takes(id, now),
                 sends: !self.repairs.is_left_alone(id, now),
             };
-            (id, standing)
+            (id, status)
         };
-        Standings(self.donors.iter().map(standing).collect())
+        PoolView(self.donors.iter().map(status).collect())
     }
 
     fn worth(&self, id: DonorId, donor: &Donor, now: Tick) -> Worth {
@@ -476,11 +476,11 @@ impl Pool {
         if !changes.gone.is_empty() {
             self.losses.note();
         }
-        self.judge_switch(now);
+        self.judge_circuit_breaker(now);
         changes
     }
 
-    fn judge_switch(&mut self, now: Tick) {
+    fn judge_circuit_breaker(&mut self, now: Tick) {
         let state = |id| self.donors.state(id, now, &self.limits);
         let gone: BTreeSet<DonorId> = self
             .donors
@@ -488,12 +488,12 @@ impl Pool {
             .map(|(id, _)| id)
             .filter(|id| state(*id) == DonorState::Dead)
             .collect();
-        self.switch.excused.retain(|donor| gone.contains(donor));
+        self.circuit_breaker.excused.retain(|donor| gone.contains(donor));
         let lately = |id: &&DonorId| {
             let silent = self.donors.silence(**id, now);
             let grace = self.donors.grace(**id, &self.limits);
             silent.is_some_and(|silent| silent.saturating_sub(grace) <= TOGETHER)
-                && !self.switch.excused.contains(id)
+                && !self.circuit_breaker.excused.contains(id)
         };
         let lately: BTreeSet<DonorId> = gone.iter().filter(lately).copied().collect();
         // Machines are counted: nobody stops repair by taking away the many disks of one.
@@ -506,7 +506,7 @@ impl Pool {
         let went = machines(&|id| lately.contains(id));
         let still =
             |tripped: &BTreeSet<DonorId>| machines(&|id| tripped.contains(id) && gone.contains(id));
-        let mut tripped = self.switch.tripped.clone();
+        let mut tripped = self.circuit_breaker.tripped.clone();
         if too_many(went, were) {
             tripped.extend(lately.iter().copied());
         }
@@ -514,12 +514,12 @@ impl Pool {
         if !too_many(still, all) && !too_many(still, were) {
             tripped.clear();
         }
-        self.switch.tripped = tripped;
+        self.circuit_breaker.tripped = tripped;
     }
 
     /// Why repair rests though donors are gone: too many of them at once (promise A4).
     pub fn too_many_gone(&self) -> Option<String> {
-        let gone = self.switch.tripped.len();
+        let gone = self.circuit_breaker.tripped.len();
         (gone > 0).then(|| {
             format!(
                 "{gone} of {} donors went within minutes of each other, as if a switch had died: bring them back, or `potluck repair now` to go on without them",
@@ -529,26 +529,26 @@ impl Pool {
     }
 
     /// What was decided about donors that went at once, to be remembered.
-    pub fn switch(&self) -> Switch {
-        self.switch.clone()
+    pub fn circuit_breaker(&self) -> CircuitBreaker {
+        self.circuit_breaker.clone()
     }
 
     /// An earlier life of the manager decided so.
-    pub fn resume_switch(&mut self, switch: Switch) {
-        for donor in &switch.excused {
+    pub fn resume_circuit_breaker(&mut self, circuit_breaker: CircuitBreaker) {
+        for donor in &circuit_breaker.excused {
             if let Some(donor) = self.donors.get_mut(*donor) {
                 // It was gone then, and is until it is heard.
                 donor.record.dismissed = true;
             }
         }
-        self.switch = switch;
+        self.circuit_breaker = circuit_breaker;
     }
 
     /// An admin says to repair after all.
     pub fn excuse_gone(&mut self, now: Tick) {
         let gone = self.donors.iter().map(|(id, _)| id).filter(|id| self.is_gone(*id, now));
-        self.switch.excused = gone.collect();
-        self.switch.tripped.clear();
+        self.circuit_breaker.excused = gone.collect();
+        self.circuit_breaker.tripped.clear();
     }
 
     /// An admin does not wait for silent donors that announced nothing.

@@ -68,7 +68,7 @@ async fn d5_a_manager_on_an_older_copy_of_its_directory_deletes_nothing() {
     donor.report(&[chunk(1)]).await;
     assert_eq!(deletions(&donor).await, 0);
     let held = status(&lab).await;
-    assert!(held.gc_held.is_some() && held.epoch > newer, "{held:?}");
+    assert!(held.gc_frozen.is_some() && held.epoch > newer, "{held:?}");
     assert!(
         held.alarms.iter().any(|alarm| alarm.to_string().contains("gc resume")),
         "{:?}",
@@ -82,13 +82,13 @@ async fn d5_a_manager_on_an_older_copy_of_its_directory_deletes_nothing() {
     donor.report(&[chunk(1)]).await;
     assert_eq!(deletions(&donor).await, 0);
     let unknown = lab.admin().call(&ReclaimUnknown {}).await.expect_err("while it is held");
-    assert_eq!(unknown.code, code::GC_HELD);
+    assert_eq!(unknown.code, code::GC_FROZEN);
     let refused = lab.caller(&ada).call(&ReclaimUnknown {}).await.expect_err("a user");
     assert_eq!(refused.code, code::NOT_ALLOWED);
     let refused = lab.caller(&ada).call(&GcResume {}).await.expect_err("a user");
     assert_eq!(refused.code, code::NOT_ALLOWED);
     lab.admin().call(&GcResume {}).await.expect("resumed");
-    assert_eq!(status(&lab).await.gc_held, None);
+    assert_eq!(status(&lab).await.gc_frozen, None);
     crate::lab::eventually("what was given up is reclaimed", async || {
         (!donor.tombstones(200).await.is_empty()).then_some(())
     })
@@ -130,12 +130,12 @@ async fn d5_a_copy_taken_while_the_manager_ran_deletes_nothing_if_it_lacks_a_cha
         donor.report(&[chunk(1)]).await;
         if lacks {
             assert_eq!(deletions(&donor).await, 0);
-            assert!(status(&lab).await.gc_held.is_some());
+            assert!(status(&lab).await.gc_frozen.is_some());
             // What was given up once is not held again, whoever comes late.
             lab.admin().call(&GcResume {}).await.expect("resumed");
             donor.report(&[chunk(1)]).await;
         }
-        assert_eq!(status(&lab).await.gc_held, None, "as after any start: {lacks}");
+        assert_eq!(status(&lab).await.gc_frozen, None, "as after any start: {lacks}");
         crate::lab::eventually("the chunk is reclaimed", async || {
             (!donor.tombstones(200).await.is_empty()).then_some(())
         })
@@ -157,7 +157,7 @@ async fn d5_a_second_manager_on_a_copy_is_known_for_ever() {
     assert!(status(&lab).await.epoch > donor.heard.0);
     donor.caller = lab.caller(&donor.identity);
     donor.report(&[]).await;
-    assert!(status(&lab).await.gc_held.is_some());
+    assert!(status(&lab).await.gc_frozen.is_some());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -201,7 +201,7 @@ async fn an_epoch_that_no_manager_can_have_is_a_lie_and_harms_nobody() {
         donor.register().await;
     }
     let told = status(&lab).await;
-    assert_eq!((told.epoch, told.gc_held), (own, None));
+    assert_eq!((told.epoch, told.gc_frozen), (own, None));
     assert!(
         told.alarms.iter().any(|alarm| alarm.to_string().contains("not trusted")),
         "{:?}",
@@ -225,7 +225,7 @@ async fn d5_donors_that_heard_a_higher_epoch_hold_garbage_collection_and_are_obe
     assert_eq!(deletions(&donor).await, 0);
     let held = status(&lab).await;
     assert_eq!(held.epoch, Epoch(own.0 + 41), "donors obey it again");
-    assert!(held.gc_held.is_some_and(|why| why.contains(&DonorId(donor.id.0).to_string())));
+    assert!(held.gc_frozen.is_some_and(|why| why.contains(&DonorId(donor.id.0).to_string())));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -237,5 +237,5 @@ async fn d5_what_this_manager_said_itself_holds_nothing() {
         donor.heard = heard;
         donor.report(&[]).await;
     }
-    assert_eq!(status(&lab).await.gc_held, None);
+    assert_eq!(status(&lab).await.gc_frozen, None);
 }

@@ -1,0 +1,147 @@
+//! The terms of managers that led to this catalog: its history.
+//!
+//! A copy of a catalog, however it was made, ends with the term that it was copied from, at the
+//! number of changes that this term had made by then. Donors remember which term they heard last,
+//! and how many changes it told of. A term that is not in the history, or that went on after the
+//! history left it, has made changes that this catalog does not know (promise D5).
+//!
+//! Changes are counted, not timed: a manager that is killed and started again has all that it ever
+//! told of, so it need not be told from a copy by any grace.
+
+use super::error::Error;
+use super::{changes, notes};
+use potluck_core::ids::Epoch;
+use rusqlite::Connection;
+use serde::{Deserialize, Serialize};
+
+/// Terms that are remembered: a donor is rarely away for longer than so many starts.
+const KEPT: usize = 1000;
+
+/// The term of a manager over one catalog, or the part of it with one epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Term {
+    /// Its epoch.
+    pub epoch: Epoch,
+    /// Drawn at its start; 0 where that is not known.
+    pub start: u64,
+    /// Changes: the number that the catalog had when it began, or the most that it told of.
+    pub changes: u64,
+}
+
+/// A manager began a term.
+pub fn begin(db: &Connection, epoch: Epoch, start: u64) -> Result<(), Error> {
+    let mut terms = all(db)?;
+    // A term of a release that writes no history came between, or a restore: what went before is
+    // not judged by a history with a gap.
+    if terms.last().is_some_and(|last| last.epoch.0 + 1 != epoch.0) {
+        terms.clear();
+    }
+    add(db, terms, epoch, start)
+}
+
+/// The term under way has another epoch from now on.
+pub fn go_on(db: &Connection, epoch: Epoch, start: u64) -> Result<(), Error> {
+    let terms = all(db)?;
+    match terms.last().is_some_and(|last| last.epoch >= epoch) {
+        true => Ok(()),
+        false => add(db, terms, epoch, start),
+    }
+}
+
+/// Of all terms only the last counts from now on: what others may have done is given up.
+pub fn give_up(db: &Connection) -> Result<(), Error> {
+    let terms = all(db)?;
+    set(db, &terms[terms.len().saturating_sub(1)..])
+}
+
+/// Whether `heard`, which a donor heard, did something that this catalog does not know, as far as
+/// its history reaches.
+pub fn unknown(db: &Connection, heard: Term) -> Result<bool, Error> {
+    Ok(departed(&all(db)?, heard))
+}
+
+fn departed(terms: &[Term], heard: Term) -> bool {
+    if terms.first().is_none_or(|first| heard.epoch < first.epoch) {
+        return false;
+    }
+    let same =
+        |term: &&Term| term.epoch == heard.epoch && (heard.start == 0 || term.start == heard.start);
+    let Some(known) = terms.iter().find(same) else { return true };
+    let mut later = terms.iter().skip_while(|term| term.epoch <= known.epoch);
+    later.find(|term| term.start != known.start).is_some_and(|next| heard.changes > next.changes)
+}
+
+fn all(db: &Connection) -> Result<Vec<Term>, Error> {
+    let Some(text) = notes::get(db, notes::TERMS)? else { return Ok(Vec::new()) };
+    serde_json::from_str(&text).map_err(|why| Error::Damaged(format!("the note of terms: {why}")))
+}
+
+fn add(db: &Connection, mut terms: Vec<Term>, epoch: Epoch, start: u64) -> Result<(), Error> {
+    let changes = changes::last(db)?.max(0) as u64;
+    terms.push(Term { epoch, start, changes });
+    set(db, &terms[terms.len().saturating_sub(KEPT)..])
+}
+
+fn set(db: &Connection, terms: &[Term]) -> Result<(), Error> {
+    let text = serde_json::to_string(terms).map_err(|why| Error::Bug(why.to_string()))?;
+    notes::set(db, notes::TERMS, &text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn term(epoch: u64, start: u64, changes: u64) -> Term {
+        Term { epoch: Epoch(epoch), start, changes }
+    }
+
+    #[test]
+    fn d5_a_life_counts_as_known_up_to_where_the_pedigree_left_it() {
+        // Term 12 was raised to epoch 6 and 9 while it went on.
+        let terms = [term(4, 11, 0), term(5, 12, 40), term(6, 12, 60), term(9, 12, 70)];
+        let terms = [&terms[..], &[term(10, 13, 100)]].concat();
+        for known in [
+            term(4, 11, 40),
+            term(4, 0, 0),
+            term(5, 12, 99),
+            term(6, 12, 100),
+            term(10, 13, 9999),
+            term(3, 99, 9999), // before the history begins
+            term(0, 0, 0),
+        ] {
+            assert!(!departed(&terms, known), "{known:?}");
+        }
+        for unknown in [
+            term(4, 11, 41),
+            term(5, 12, 101),
+            term(9, 12, 101),
+            term(4, 12, 0),
+            term(7, 12, 0),
+            term(10, 14, 0),
+            term(11, 13, 0),
+        ] {
+            assert!(departed(&terms, unknown), "{unknown:?}");
+        }
+        assert!(!departed(&[], term(4, 11, 41)));
+    }
+
+    #[test]
+    fn a_pedigree_begins_anew_after_a_life_that_wrote_none_and_when_all_is_given_up() {
+        let db = Connection::open_in_memory().expect("a database");
+        db.execute_batch(
+            "CREATE TABLE notes (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+             CREATE TABLE changes (seq INTEGER PRIMARY KEY AUTOINCREMENT, op TEXT NOT NULL);
+             INSERT INTO changes (op) VALUES ('a'), ('b');",
+        )
+        .expect("the tables it is made of");
+        begin(&db, Epoch(1), 11).expect("began");
+        begin(&db, Epoch(2), 12).expect("began");
+        go_on(&db, Epoch(2), 12).expect("nothing new");
+        go_on(&db, Epoch(7), 12).expect("raised");
+        assert_eq!(all(&db).expect("read"), [term(1, 11, 2), term(2, 12, 2), term(7, 12, 2)]);
+        give_up(&db).expect("given up");
+        assert_eq!(all(&db).expect("read"), [term(7, 12, 2)]);
+        begin(&db, Epoch(9), 14).expect("epoch 8 is of an older release");
+        assert_eq!(all(&db).expect("read"), [term(9, 14, 2)]);
+    }
+}
