@@ -36,6 +36,8 @@ use std::time::Duration;
     name = "potluck",
     version,
     propagate_version = true,
+    disable_help_flag = true,
+    disable_version_flag = true,
     arg_required_else_help = true,
     after_help = "Start here:\n  potluck demo                      see it work, leaves nothing behind\n  potluck up                        start a pool on this machine\n  potluck space create lab\n  potluck cp results.h5 pot://lab/  store a file\n\nExit codes: 0 ok, 1 other, 2 usage, 3 not found, 4 partial, 5 try again, 6 no space,\n7 integrity, 8 not allowed, 10 conflict, 130 interrupted."
 )]
@@ -80,6 +82,13 @@ pub struct Global {
         value_parser = kind::time
     )]
     pub patience: Option<Duration>,
+    // clap's own two flags stand among a verb's options.
+    /// Print help
+    #[arg(short, long, global = true, action = ArgAction::Help)]
+    help: Option<bool>,
+    /// Print version
+    #[arg(short = 'V', long, global = true, action = ArgAction::Version)]
+    version: Option<bool>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -278,5 +287,30 @@ mod tests {
         ] {
             assert!(parse(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn help_of_every_verb_shows_global_options_below_its_own() {
+        const HEADING: &str = "Global options";
+        fn look(command: &mut clap::Command, seen: &mut usize) {
+            let help = command.render_long_help().to_string();
+            for arg in command.get_arguments() {
+                let is_below = arg.get_help_heading() == Some(HEADING);
+                assert_eq!(is_below, arg.is_global_set(), "{arg}: {help}");
+            }
+            let (own, global) = help.split_once(&format!("\n{HEADING}:\n")).expect(&help);
+            for flag in ["-h, --help", "-V, --version", "--json"] {
+                let lines = |part: &str| part.lines().any(|line| line.trim().starts_with(flag));
+                assert!(!lines(own) && lines(global), "{flag}: {help}");
+            }
+            assert!(!global.contains("Options:"), "{help}");
+            *seen += 1;
+            let below = command.get_subcommands_mut().filter(|below| below.get_name() != "help");
+            below.for_each(|below| look(below, seen));
+        }
+        let (mut root, mut seen) = (Args::command(), 0);
+        root.build();
+        look(&mut root, &mut seen);
+        assert!(seen > 50, "only {seen} commands were looked at");
     }
 }
