@@ -1,8 +1,8 @@
 //! What somebody should look at: everything that is wrong and does not mend itself, each with what to
 //! do. Made here and nowhere else; the verdict counts on it, and `status`, metrics and pages show it.
 
-use crate::catalog::Error;
 use crate::service::Service;
+use potluck_catalog::Error;
 use potluck_core::size::count;
 use potluck_pool::redundancy::Damaged;
 use potluck_wire::addresses::{Address, DONOR_PORT};

@@ -6,9 +6,9 @@
 //! times a day: one that lost 5 % of its chunks is found within a day but once in a thousand
 //! (promise R2).
 
-use crate::catalog::Error;
 use crate::outcomes::Outcomes;
 use crate::service::Service;
+use potluck_catalog::Error;
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::ids::{DonorId, MemberId};
 use potluck_pool::redundancy::Purpose;

@@ -2,11 +2,11 @@
 //! pool's time.
 
 use crate::calls::{end_session, interrupt_session};
-use crate::catalog::Error;
 use crate::gc::{self, Gc};
 use crate::outcomes::Outcomes;
 use crate::pool_time::SAVE_EVERY;
 use crate::service::Service;
+use potluck_catalog::Error;
 use potluck_pool::Ending;
 use std::sync::Arc;
 use std::time::Duration;

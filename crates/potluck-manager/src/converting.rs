@@ -1,7 +1,7 @@
 //! Converting: versions that have the redundancy they were to have give the earlier one up.
 
-use crate::catalog::Error;
 use crate::service::Service;
+use potluck_catalog::Error;
 use potluck_core::ids::VersionId;
 use potluck_core::policy::Redundancy;
 use std::sync::Arc;

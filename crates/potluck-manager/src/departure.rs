@@ -11,11 +11,11 @@ mod removal;
 pub use facts::may_go;
 pub use removal::{Removal, allow};
 
-use crate::catalog::units::{Met, Root};
-use crate::catalog::{Error, PageLimit};
 use crate::repair::Leaving;
-use crate::scan::{kind_of, leaving_below};
+use crate::scan::leaving_below;
 use crate::service::Service;
+use potluck_catalog::units::{Met, Root};
+use potluck_catalog::{Error, PageLimit};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_pool::PoolView;
@@ -227,7 +227,7 @@ impl Looking {
                 Met::File(version, layout)
                     if Self::lies_at(&layout, |at| self.departure.donors.contains(at)) =>
                 {
-                    self.findings.add_any(&version, kind_of(root), &layout);
+                    self.findings.add_any(&version, potluck_catalog::units::kind_of(root), &layout);
                     // What is lost of the pool's own metadata is written anew (log::adapting), and
                     // a part of what a donor holds leaves only once it is elsewhere.
                     if !self.findings.own && self.departure.over.is_none() {

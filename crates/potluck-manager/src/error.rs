@@ -1,10 +1,11 @@
 //! Why a manager does not start, or stops.
 
+use potluck_catalog::{Error, OpenError};
 use potluck_core::size::count;
 use potluck_wire::addresses::BadAddress;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Why a pool cannot be made or a manager cannot run.
 #[derive(Debug, thiserror::Error)]
@@ -91,30 +92,9 @@ pub enum ManagerError {
     /// The manager is shutting down.
     #[error("the manager is shutting down")]
     Closing,
-    /// The catalog is not what was written.
-    #[error("the catalog {} is damaged: {detail}", path.display())]
-    Damaged {
-        /// Which file.
-        path: PathBuf,
-        /// What was found.
-        detail: String,
-    },
-    /// The catalog was written by a later release.
-    #[error("the catalog {} was written by a newer Potluck (format {found})", path.display())]
-    TooNew {
-        /// Which file.
-        path: PathBuf,
-        /// Its format.
-        found: i64,
-    },
     /// The catalog cannot be used.
-    #[error("the catalog {}: {detail}", path.display())]
-    Catalog {
-        /// Which file.
-        path: PathBuf,
-        /// What went wrong.
-        detail: String,
-    },
+    #[error(transparent)]
+    Catalog(OpenError),
     /// A file of the state directory failed.
     #[error("{}: {source}", path.display())]
     Io {
@@ -218,17 +198,17 @@ impl ManagerError {
                 code::CATALOG,
                 "stop the other manager first, or give this one its own --state directory",
             ),
-            Self::Damaged { .. } => failure(
+            Self::Catalog(OpenError::Damaged { .. }) => failure(
                 ErrorKind::Integrity,
                 code::CATALOG,
                 "keep the file for inspection and restore the catalog into a new directory with `potluck manager restore`; donors delete nothing meanwhile",
             ),
-            Self::TooNew { .. } => failure(
+            Self::Catalog(OpenError::TooNew { .. }) => failure(
                 ErrorKind::Usage,
                 code::CATALOG,
                 "start the Potluck release that wrote it, or a later one",
             ),
-            Self::Catalog { .. } => failure(
+            Self::Catalog(_) => failure(
                 ErrorKind::Other,
                 code::CATALOG,
                 "check the disk that holds it for free space and errors",
@@ -267,11 +247,21 @@ impl ManagerError {
     }
 }
 
-impl From<crate::catalog::Error> for ManagerError {
-    fn from(why: crate::catalog::Error) -> Self {
+impl From<Error> for ManagerError {
+    fn from(why: Error) -> Self {
         match why {
-            crate::catalog::Error::Closed => Self::Closing,
-            other => Self::Catalog { path: "catalog.db".into(), detail: other.to_string() },
+            Error::Closed => Self::Closing,
+            other => OpenError::of(Path::new("catalog.db"), other).into(),
+        }
+    }
+}
+
+impl From<OpenError> for ManagerError {
+    fn from(why: OpenError) -> Self {
+        match why {
+            OpenError::Missing(directory) => Self::NotInitialised(directory),
+            OpenError::Io { path, source } => Self::Io { path, source },
+            other => Self::Catalog(other),
         }
     }
 }

@@ -10,10 +10,10 @@
 //!    its commit is in the catalog, which is asked again after that moment.
 
 use crate::background::Step;
-use crate::catalog::Error;
-use crate::catalog::chunks::ChunkId;
-use crate::catalog::gc::{Condemned, Waiting};
 use crate::service::Service;
+use potluck_catalog::Error;
+use potluck_catalog::chunks::ChunkId;
+use potluck_catalog::gc::{Condemned, Waiting};
 use potluck_core::ids::DonorId;
 use std::time::Duration;
 

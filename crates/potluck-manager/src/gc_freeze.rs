@@ -7,10 +7,10 @@
 //! unused may be files of the newer one.
 
 use crate::audit;
-use crate::catalog::term_history::{self, Term};
-use crate::catalog::{Durability, Error, notes, schema};
 use crate::log::position::{Copy, Position};
 use crate::service::Service;
+use potluck_catalog::term_history::{self, Term};
+use potluck_catalog::{Durability, Error, notes, schema};
 use potluck_core::ids::{DonorId, Epoch};
 
 /// Nobody starts managers so many times while one runs: who says so lies.

@@ -7,10 +7,10 @@
 //! and kept when the give-back begins, so that a file written afterwards, or one that another owner's
 //! `--now` leaves to this donor alone, is moved first.
 
-use crate::catalog::{Error, donors};
 use crate::departure::{self, Departure, Outlook};
 use crate::repair::Leaving;
 use crate::service::Service;
+use potluck_catalog::{Error, donors};
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_pool::Giving;
 use potluck_wire::control::{GivingBack, Going};

@@ -2,12 +2,13 @@
 
 use crate::authority;
 use crate::ca::{Ca, ProvenKey};
-use crate::catalog::members::{self, NewMember};
-use crate::catalog::{Error, schema};
 use crate::config::ManagerConfig;
 use crate::error::ManagerError;
 use crate::kit;
 use crate::state_dir::{StateDir, names};
+use potluck_catalog::OpenError;
+use potluck_catalog::members::{self, NewMember};
+use potluck_catalog::{Error, schema};
 use potluck_wire::addresses::Addresses;
 use potluck_wire::env::Env;
 use potluck_wire::identity::{About, Identity, fingerprint, new_key_and_request};
@@ -34,8 +35,7 @@ pub fn init(config: &ManagerConfig, env: &Env) -> Result<Made, ManagerError> {
     state.refuse_unfinished()?;
     schema::create(&state.catalog(), &config.pool_name)?;
     let db = schema::open_existing(&state.catalog())?;
-    let catalog =
-        |why: Error| ManagerError::Catalog { path: state.catalog(), detail: why.to_string() };
+    let catalog = |why: Error| OpenError::of(&state.catalog(), why);
     // An authority is made for a pool without members only: all others know theirs.
     if members::all(&db).map_err(catalog)?.is_empty() {
         let ca = Ca::create(&state.ca(), &config.pool_name)?;

@@ -3,7 +3,7 @@
 //! [`init()`] makes a pool in a directory; [`Manager`] serves it. Inside, three layers: `serve`
 //! waits and `background` works unasked; `calls` translates each call; below them lie the pool's
 //! two kinds of state, soft in [`potluck_pool`] (a state machine without clock or waiting) and hard in
-//! `catalog` (SQLite behind one writer).
+//! [`potluck_catalog`].
 
 mod access;
 mod alarms;
@@ -13,7 +13,6 @@ mod background;
 mod ca;
 mod callers;
 mod calls;
-mod catalog;
 mod config;
 mod converting;
 mod departure;

@@ -1,7 +1,7 @@
 //! The metadata log: every change to names, members and policies lies in two copies seconds or a minute
 //! later, one on donors and one in a file, so that a lost catalog can be made again from either.
 //!
-//! Changes are noted as rows in the transactions that make them ([`crate::catalog::changes`]). Each copy
+//! Changes are noted as rows in the transactions that make them ([`potluck_catalog::changes`]). Each copy
 //! takes them as records in sealed segments, and notes the last row that it has in the transaction that
 //! forgets what both have. A copy begins with a base, the whole state of one moment. When the changes
 //! since outweigh the base, a new generation begins with another; so what a copy costs follows what
@@ -16,8 +16,8 @@ pub mod position;
 pub mod put;
 pub mod segment;
 
-use crate::catalog::Error;
 use crate::service::Service;
+use potluck_catalog::Error;
 use potluck_core::clock::Tick;
 use potluck_core::placement::Refusal;
 use potluck_wire::peer_connection::PeerError;

@@ -4,9 +4,6 @@ use crate::authority::{self, Authority};
 use crate::background;
 use crate::ca::{self, Ca};
 use crate::callers::{Members, inviting_donor};
-use crate::catalog::{
-    Catalog, Durability, Error, donors, members, notes, schema, sessions, term_history,
-};
 use crate::config::ManagerConfig;
 use crate::error::ManagerError;
 use crate::event_log;
@@ -22,6 +19,10 @@ use crate::service::Service;
 use crate::signpost::{self, Signpost};
 use crate::state_dir::StateDir;
 use crate::stats_cache::StatsCache;
+use potluck_catalog::OpenError;
+use potluck_catalog::{
+    Catalog, Durability, Error, donors, members, notes, schema, sessions, term_history,
+};
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, Epoch};
@@ -99,9 +100,10 @@ impl Manager {
             authority::note(db, &ours)?;
             next_life(db, start)
         };
-        let left = catalog.write(Durability::Disk, begin).await.map_err(|why| {
-            ManagerError::Catalog { path: state.catalog(), detail: why.to_string() }
-        })?;
+        let left = catalog
+            .write(Durability::Disk, begin)
+            .await
+            .map_err(|why| OpenError::of(&state.catalog(), why))?;
 
         let time = PoolTime::after(left.saved_ms, Arc::clone(&env.clock));
         let pool = rebuild(&config, &left, time.tick());

@@ -1,7 +1,7 @@
 //! How background work ends, in the log: a failure is told when it begins and when it is over, and
 //! not at every attempt between.
 
-use crate::catalog::Error;
+use potluck_catalog::Error;
 use std::collections::BTreeMap;
 
 /// Work that fails now, and what was said of it.

@@ -2,8 +2,8 @@
 //! first. Until all of it proved right the donor stays in quarantine.
 
 use crate::audit;
-use crate::catalog::Error;
 use crate::service::Service;
+use potluck_catalog::Error;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::DonorId;
 use potluck_pool::Verdict;

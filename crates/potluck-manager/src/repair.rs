@@ -2,14 +2,14 @@
 //! it. What is decided stands in core's `repair_plan` and in [`potluck_pool`]; here it is waited.
 
 use crate::audit;
-use crate::catalog::conversions::{Computed, Encoded};
-use crate::catalog::{Error, Learnt};
 use crate::log::adapting;
 use crate::outcomes::Outcomes;
 use crate::scan::{self, Priority};
 use crate::service::Service;
 use crate::trim::{self, Trimmed};
 use crate::{calls, converting, probation};
+use potluck_catalog::conversions::{Computed, Encoded};
+use potluck_catalog::{Error, Learnt};
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, MemberId};

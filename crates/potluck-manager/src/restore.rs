@@ -19,10 +19,10 @@ pub use file::restore_file;
 pub use listen::Patience;
 pub use unlisted::Unlisted;
 
-use crate::catalog::Error;
-use crate::catalog::replay::Replay;
 use crate::log::chain::Gaps;
 use crate::log::segment;
+use potluck_catalog::Error;
+use potluck_catalog::replay::Replay;
 use potluck_wire::addresses::Addresses;
 use rusqlite::Connection;
 use serde::Serialize;

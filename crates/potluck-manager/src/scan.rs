@@ -5,12 +5,11 @@
 //! walks a page at a time, each page in a snapshot of its own, and rests between pages: a walk
 //! over millions of files holds up nobody.
 
-use crate::catalog::units::{Met, Root};
-use crate::catalog::{Error, PageLimit};
 use crate::service::Service;
-use potluck_core::chunk::{ChunkKind, PARTS};
+use potluck_catalog::units::{self, Root};
+use potluck_catalog::{Error, PageLimit};
+use potluck_core::chunk::PARTS;
 use potluck_core::ids::DonorId;
-use potluck_core::path::SYSTEM_SPACE;
 use potluck_pool::redundancy::Findings;
 use std::time::Duration;
 
@@ -72,7 +71,7 @@ async fn walk(
             return Ok(None);
         }
         let page = service.catalog.files_of(root.clone(), cursor, PAGE).await?;
-        judge_page(&root, page.files, &mut findings);
+        units::judge(&root, page.files, &mut findings);
         if page.next.is_none() {
             break;
         }
@@ -85,25 +84,6 @@ async fn walk(
 
 async fn rest(time: Duration) {
     if time.is_zero() { tokio::task::yield_now().await } else { tokio::time::sleep(time).await }
-}
-
-/// Judges the files of a page.
-pub fn judge_page(root: &Root, files: Vec<(String, Met)>, findings: &mut Findings) {
-    for (path, met) in files {
-        match met {
-            Met::Dir => {}
-            Met::File(version, layout) => {
-                findings.add_any(&version, kind_of(root), &layout);
-            }
-            Met::Damaged(_) if findings.own => findings.add_own_damaged(),
-            Met::Damaged(why) => findings.add_damaged(&root.name, &path, &why),
-        }
-    }
-}
-
-/// What the chunks of the files below a root are to the pool.
-pub fn kind_of(root: &Root) -> ChunkKind {
-    if root.name == SYSTEM_SPACE { ChunkKind::Log } else { ChunkKind::Data }
 }
 
 /// Which of a donor's copies leave so that it holds `over` bytes less: those with names in parts

@@ -2,7 +2,6 @@
 
 use crate::ca::Ca;
 use crate::callers::Members;
-use crate::catalog::Catalog;
 use crate::config::ManagerConfig;
 use crate::log::Copies;
 use crate::metrics::Metrics;
@@ -11,6 +10,7 @@ use crate::repair::ScanState;
 use crate::signpost::Signpost;
 use crate::state_dir::StateDir;
 use crate::stats_cache::StatsCache;
+use potluck_catalog::Catalog;
 use potluck_core::ids::{Epoch, SessionId};
 use potluck_pool::Pool;
 use potluck_wire::env::Env;
@@ -122,8 +122,8 @@ impl Service {
     }
 
     /// The moment by which tokens are judged.
-    pub fn moment(&self) -> crate::catalog::tokens::Moment {
-        crate::catalog::tokens::Moment {
+    pub fn moment(&self) -> potluck_catalog::tokens::Moment {
+        potluck_catalog::tokens::Moment {
             epoch: self.epoch(),
             pool_ms: self.time.now_ms(),
             wall_ms: self.time.wall_ms(),
@@ -131,8 +131,8 @@ impl Service {
     }
 
     /// The moment of a change to names.
-    pub fn when(&self) -> crate::catalog::names::When {
-        crate::catalog::names::When { pool_ms: self.time.now_ms(), wall_ms: self.time.wall_ms() }
+    pub fn when(&self) -> potluck_catalog::names::When {
+        potluck_catalog::names::When { pool_ms: self.time.now_ms(), wall_ms: self.time.wall_ms() }
     }
 }
 

@@ -12,8 +12,8 @@
 //!    copy stays.
 //! 4. The order carries what the donor had counted before all this, so that a later put voids it.
 
-use crate::catalog::Error;
 use crate::service::Service;
+use potluck_catalog::Error;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::DonorId;
 use potluck_pool::redundancy::Excess;

@@ -7,6 +7,7 @@ use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, MemberId, SessionId, SpaceId};
 use potluck_core::placement::{self, Plan, Refusal, Request};
 use potluck_core::policy::{Policy, Redundancy};
+use potluck_wire::error::{ErrorKind, Failure, code};
 use std::collections::BTreeSet;
 
 /// What a session of unknown size is promised at first, if it fits.
@@ -63,6 +64,17 @@ pub struct Ending {
 /// The session is over, never was, or is somebody else's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoSession;
+
+impl From<NoSession> for Failure {
+    fn from(_: NoSession) -> Self {
+        Failure::new(
+            ErrorKind::Retry,
+            code::NO_SESSION,
+            "the write session is over: it was closed, or nothing was heard from it for too long",
+        )
+        .hint("start the command again; nothing of the interrupted one is visible")
+    }
+}
 
 /// What a session's tickets are made of.
 #[derive(Debug, Clone)]

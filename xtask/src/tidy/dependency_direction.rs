@@ -2,8 +2,7 @@
 
 use super::tree::{Offence, Tree};
 
-pub const REASON: &str =
-    "core <- wire <- {donor, client, pool <- manager}, client <- fronts; roles meet on the wire";
+pub const REASON: &str = "core <- wire <- {donor, client, pool <- catalog <- manager}, client <- fronts; roles meet on the wire";
 
 /// Each package of ours and which of ours it may use, in tests too.
 const MAY_USE: &[(&str, &[&str])] = &[
@@ -11,7 +10,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("potluck-wire", &["core"]),
     ("potluck-donor", &["core", "wire"]),
     ("potluck-pool", &["core", "wire"]),
-    ("potluck-manager", &["core", "wire", "pool"]),
+    ("potluck-catalog", &["core", "wire", "pool"]),
+    ("potluck-manager", &["core", "wire", "pool", "catalog"]),
     ("potluck-client", &["core", "wire"]),
     ("potluck-mount", &["core", "wire", "client"]),
     ("potluck-gateway", &["core", "wire", "client"]),

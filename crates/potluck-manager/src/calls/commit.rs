@@ -3,10 +3,9 @@
 use super::prepare::{Against, UnknownKey};
 use super::{Answer, session};
 use crate::callers::Caller;
-use crate::catalog::commit::{self, Batch, Demands, PreparedFile, Refused, Stored};
-use crate::catalog::{Durability, Error, chunks, conversions, placements, spaces};
-use crate::failure;
 use crate::service::Service;
+use potluck_catalog::commit::{self, Batch, Demands, PreparedFile, Refused, Stored};
+use potluck_catalog::{Durability, Error, chunks, conversions, placements, spaces};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, SessionId, SpaceId};
 use potluck_core::path::PoolPath;
@@ -104,7 +103,7 @@ async fn repeated(
 
 fn parse(text: &str) -> Result<Committed, Failure> {
     serde_json::from_str(text)
-        .map_err(|why| failure::of_catalog(Error::Damaged(format!("a kept reply: {why}"))))
+        .map_err(|why| Failure::from(Error::Damaged(format!("a kept reply: {why}"))))
 }
 
 /// Checks the files in themselves, where that holds up nobody.
@@ -181,7 +180,7 @@ fn reply(outcomes: &[Result<Stored, Refused<Failure>>]) -> Committed {
             Outcome::Stored { version: *version, below_policy: *below_policy }
         }
         Err(Refused::Before(failure)) => Outcome::Refused(failure.clone()),
-        Err(Refused::Here(why)) => Outcome::Refused(failure::of_catalog(why.clone())),
+        Err(Refused::Here(why)) => Outcome::Refused(Failure::from(why.clone())),
     };
     Committed { files: outcomes.iter().map(outcome).collect() }
 }

@@ -2,10 +2,10 @@
 
 use super::Answer;
 use crate::callers::Caller;
-use crate::catalog::Error;
-use crate::catalog::copies::{Copied, Outcome, Wanted};
 use crate::failure;
 use crate::service::Service;
+use potluck_catalog::Error;
+use potluck_catalog::copies::{Copied, Outcome, Wanted};
 use potluck_pool::redundancy::Version;
 use potluck_wire::control::{CopiedFile, CopiedFiles, CopyFiles, NotCopied};
 use potluck_wire::error::Failure;
@@ -30,7 +30,7 @@ impl Answer for CopyFiles {
         };
         match service.catalog.copy_files((copy, page), wanted, service.when(), told).await? {
             Outcome::Repeated(text) => serde_json::from_str(&text)
-                .map_err(|why| failure::of_catalog(Error::Damaged(format!("a kept reply: {why}")))),
+                .map_err(|why| Failure::from(Error::Damaged(format!("a kept reply: {why}")))),
             Outcome::Fresh(copied) => {
                 let now = service.time.tick();
                 let open =
@@ -60,7 +60,7 @@ fn reply(copied: &Copied) -> CopiedFiles {
                 changing_to: version.goal,
             }),
             Err(why) => {
-                let failure = failure::of_catalog(why.clone());
+                let failure = Failure::from(why.clone());
                 reply.failed.push(NotCopied { path, failure });
             }
         }

@@ -3,14 +3,14 @@
 use super::Answer;
 use crate::audit;
 use crate::callers::Caller;
-use crate::catalog::chunks::ChunkId;
-use crate::catalog::placements::{self, Told};
-use crate::catalog::term_history::Term;
-use crate::catalog::{Durability, Error};
 use crate::failure;
 use crate::gc_freeze;
 use crate::repair;
 use crate::service::Service;
+use potluck_catalog::chunks::ChunkId;
+use potluck_catalog::placements::{self, Told};
+use potluck_catalog::term_history::Term;
+use potluck_catalog::{Durability, Error};
 use potluck_core::ids::{DonorId, Incarnation};
 use potluck_core::size::count;
 use potluck_pool::{Enlisted, PageDone, Pool};

@@ -3,9 +3,9 @@
 use super::Answer;
 use super::held_up::{donors_reported, none_overdue};
 use crate::callers::Caller;
-use crate::catalog::PageLimit;
-use crate::catalog::units::Met;
 use crate::service::Service;
+use potluck_catalog::PageLimit;
+use potluck_catalog::units::Met;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::DonorId;
 use potluck_core::path::{PoolPath, SYSTEM_SPACE};

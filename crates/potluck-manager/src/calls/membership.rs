@@ -3,12 +3,12 @@
 use super::Answer;
 use crate::ca::ProvenKey;
 use crate::callers::{Caller, Who, inviting_donor};
-use crate::catalog::Error;
-use crate::catalog::members::Member;
-use crate::catalog::tokens::{Certified, NewToken, Token};
 use crate::departure::{self, Removal};
 use crate::failure;
 use crate::service::Service;
+use potluck_catalog::Error;
+use potluck_catalog::members::Member;
+use potluck_catalog::tokens::{Certified, NewToken, Token};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{DonorId, MemberId};
 use potluck_wire::control::{
@@ -37,10 +37,12 @@ impl Answer for Join {
     async fn answer(self, service: Arc<Service>, _: Caller) -> Result<Joined, Failure> {
         let name = checked_name(&self.name)?;
         let request = self.request.0;
-        let key =
-            service.env.offload.run(move || ProvenKey::of_request(&request)).await.map_err(
-                |why| failure::of_catalog(Error::BadCertificateRequest(why.to_string())),
-            )?;
+        let key = service
+            .env
+            .offload
+            .run(move || ProvenKey::of_request(&request))
+            .await
+            .map_err(|why| Failure::from(Error::BadCertificateRequest(why.to_string())))?;
         let (now, shared, digest) = (service.moment(), Arc::clone(&service), key.digest());
         let certify = move |id, role| {
             let issued = shared.ca.certify(&key, id, role);

@@ -2,9 +2,9 @@
 
 use super::Answer;
 use crate::callers::Caller;
-use crate::catalog::goals;
 use crate::failure;
 use crate::service::Service;
+use potluck_catalog::goals;
 use potluck_core::policy::{BadPolicy, Override, Policy};
 use potluck_wire::control::{PolicyChanged, PolicySet};
 use potluck_wire::error::{ErrorKind, Failure, code};

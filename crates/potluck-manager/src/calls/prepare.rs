@@ -3,8 +3,8 @@
 //! Nothing a client says is believed. What passes here is a [`PreparedFile`]; there is no other
 //! way to one.
 
-use crate::catalog::commit::{PreparedChunk, PreparedFile};
-use crate::catalog::spaces::Space;
+use potluck_catalog::commit::{PreparedChunk, PreparedFile};
+use potluck_catalog::spaces::Space;
 use potluck_core::chunk::{ChunkName, Digest, INLINE_MAX, MAX_CHUNK, MIN_CHUNK, SEAL_OVERHEAD};
 use potluck_core::ids::{DonorId, SessionId, VersionId};
 use potluck_core::path::PoolPath;

@@ -3,10 +3,10 @@
 use super::status::{awaited, donors};
 use super::{Answer, concerned};
 use crate::callers::Caller;
-use crate::catalog::stats::Stats;
 use crate::probation;
 use crate::repair;
 use crate::service::Service;
+use potluck_catalog::stats::Stats;
 use potluck_wire::control::{
     Away, Done, RepairAction, RepairControl, RepairState, RepairStatus, ScrubNow, Trust,
 };

@@ -3,15 +3,15 @@
 use super::held_up::donors_reported;
 use super::{Answer, ticketing};
 use crate::callers::Caller;
-use crate::catalog::check_condition;
-use crate::catalog::chunks::{self, Found, Kept};
-use crate::catalog::dir_policies;
-use crate::catalog::entries::{self, Place};
-use crate::catalog::sessions::{self, StoredSession};
-use crate::catalog::spaces::{self, Space};
-use crate::catalog::{Durability, Error};
 use crate::failure;
 use crate::service::{InSession, Service};
+use potluck_catalog::check_condition;
+use potluck_catalog::chunks::{self, Found, Kept};
+use potluck_catalog::dir_policies;
+use potluck_catalog::entries::{self, Place};
+use potluck_catalog::sessions::{self, StoredSession};
+use potluck_catalog::spaces::{self, Space};
+use potluck_catalog::{Durability, Error};
 use potluck_core::chunk::INLINE_MAX;
 use potluck_core::ids::SessionId;
 use potluck_core::path::PoolPath;
@@ -34,7 +34,7 @@ pub fn enter(
 ) -> Result<(Ticketed, InSession), Failure> {
     let now = service.time.tick();
     let member = caller.member()?.member;
-    let ticketed = service.pool().enter(&session, member, now).map_err(failure::of_session)?;
+    let ticketed = service.pool().enter(&session, member, now).map_err(Failure::from)?;
     Ok((ticketed, InSession::new(Arc::clone(service), session)))
 }
 
@@ -185,7 +185,7 @@ impl Answer for Grow {
         let joined = service.pool().donor_count();
         let refused = |why| failure::of_placement(why, redundancy, joined);
         let (plan, ticketed, contacts) = grown.await?.map_err(refused)?;
-        let ticketed = ticketed.ok_or_else(|| failure::of_catalog(Error::NoSession))?;
+        let ticketed = ticketed.ok_or_else(|| Failure::from(Error::NoSession))?;
         let (whole, bytes) = (ticketed.plan.clone(), ticketed.bytes);
         service
             .catalog

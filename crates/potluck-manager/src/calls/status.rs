@@ -5,12 +5,12 @@ use super::held_up::all_seen;
 use super::repair::with_changes;
 use crate::alarms;
 use crate::callers::Caller;
-use crate::catalog::stats::Stats;
 use crate::give_back;
 use crate::log;
 use crate::repair::Unseen;
 use crate::service::Service;
 use crate::verdict;
+use potluck_catalog::stats::Stats;
 use potluck_wire::control::{
     Check, DonorStatus, MetadataHealth, PoolStatus, RepairState, SpaceHealth, SpaceInfo, Status,
     Verdict,
@@ -154,8 +154,8 @@ fn metadata(service: &Service) -> Option<MetadataHealth> {
 mod tests {
     use super::*;
     use crate::background::probe;
-    use crate::catalog::{Durability, Error, notes};
     use crate::repair::tests::still;
+    use potluck_catalog::{Durability, Error, notes};
     use potluck_wire::control::AlarmKind;
 
     async fn status(service: &Arc<Service>) -> PoolStatus {

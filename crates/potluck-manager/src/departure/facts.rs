@@ -1,10 +1,10 @@
 //! Whether donors may go, judged by what is known of them.
 
 use super::Departure;
-use crate::catalog::Error;
 use crate::failure;
 use crate::repair::Leaving;
 use crate::service::Service;
+use potluck_catalog::Error;
 use potluck_core::size::{count, format_size};
 use potluck_wire::control::{Going, MayGo};
 

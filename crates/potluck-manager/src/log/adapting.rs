@@ -4,9 +4,9 @@
 
 use super::position::{Copy, Position};
 use super::{any_taker, donors};
-use crate::catalog::names::{self, When};
-use crate::catalog::{Durability, Error, entries, versions};
 use crate::service::Service;
+use potluck_catalog::names::{self, When};
+use potluck_catalog::{Durability, Error, entries, versions};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Redundancy;
 use potluck_pool::redundancy::Metadata;

@@ -5,13 +5,13 @@ use super::position::{Copy, Position};
 use super::put::{Put, prepared};
 use super::segment::{self, Base, Lines, Part, Sealed, Sealer};
 use super::{Trouble, any_taker};
-use crate::catalog::commit::PreparedFile;
-use crate::catalog::entries::{self, Place};
-use crate::catalog::names::{self, When};
-use crate::catalog::walk::Walk;
-use crate::catalog::{Durability, Error, schema};
 use crate::kit;
 use crate::service::Service;
+use potluck_catalog::commit::PreparedFile;
+use potluck_catalog::entries::{self, Place};
+use potluck_catalog::names::{self, When};
+use potluck_catalog::walk::Walk;
+use potluck_catalog::{Durability, Error, schema};
 use potluck_core::chunk::{ChunkKind, Digest};
 use potluck_core::ids::Epoch;
 use potluck_core::path::PoolPath;
@@ -80,7 +80,7 @@ fn position(db: &Connection) -> Result<Option<Position>, Error> {
 /// How many changes are not on donors yet.
 pub fn waiting(db: &Connection) -> Result<u64, Error> {
     let covered = position(db)?.map_or(0, |position| position.row);
-    Ok((crate::catalog::changes::last(db)? - covered).max(0) as u64)
+    Ok((potluck_catalog::changes::last(db)? - covered).max(0) as u64)
 }
 
 /// Writes all changes so far to donors, and a new base when it is time. `attempts` counts the
@@ -244,7 +244,7 @@ fn give_up(db: &Connection, generation: u64, when: When) -> Result<(), Error> {
     let first = format!("{generation:020}");
     let mut walk = Walk::new(db, root, false, None)?;
     let mut old = Vec::new();
-    while let Some(item) = walk.next()?
+    while let Some(item) = walk.next_item()?
         && item.path < first
     {
         old.push(item.path);

@@ -10,9 +10,9 @@
 use super::position::{Place, Position};
 use super::segment::{self, Base, Header, Lines, Part, Sealer};
 use crate::authority::Authority;
-use crate::catalog::Error;
 use crate::error::ManagerError;
 use crate::state_dir::StateDir;
+use potluck_catalog::Error;
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::entropy::Entropy;
 use potluck_core::seal::RecoveryKey;

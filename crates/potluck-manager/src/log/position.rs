@@ -1,6 +1,6 @@
 //! How far the copies of the log have come, noted in the catalog.
 
-use crate::catalog::{Error, changes, notes};
+use potluck_catalog::{Error, changes, notes};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::Epoch;
 use rusqlite::Connection;

@@ -3,11 +3,11 @@
 //! as they treat everything.
 
 use super::Trouble;
-use crate::catalog::commit::{self, Batch, Demands, PreparedChunk, PreparedFile};
-use crate::catalog::sessions::{self, StoredSession};
-use crate::catalog::{Durability, Error, chunks, conversions, placements, spaces};
 use crate::config::ManagerConfig;
 use crate::service::{InSession, Service};
+use potluck_catalog::commit::{self, Batch, Demands, PreparedChunk, PreparedFile};
+use potluck_catalog::sessions::{self, StoredSession};
+use potluck_catalog::{Durability, Error, chunks, conversions, placements, spaces};
 use potluck_core::chunk::{ChunkKind, ChunkName, Digest, sealed_len};
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, SessionId, SpaceId, VersionId};

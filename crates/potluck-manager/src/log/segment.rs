@@ -5,9 +5,9 @@
 //! and goes on with the changes since.
 
 use super::position::Position;
-use crate::catalog::Error;
-use crate::catalog::export::{self, Snapshot};
-use crate::catalog::records::Record;
+use potluck_catalog::Error;
+use potluck_catalog::export::{self, Snapshot};
+use potluck_catalog::records::Record;
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::entropy::Entropy;
 use potluck_core::ids::Epoch;
@@ -145,7 +145,7 @@ impl Base {
         while self.cutter.full.len() < 2
             && let Some(snapshot) = &mut self.snapshot
         {
-            let records = snapshot.next()?;
+            let records = snapshot.next_records()?;
             if records.is_empty() {
                 self.cutter.close();
                 if self.cutter.full.is_empty() {

@@ -3,13 +3,13 @@
 use super::donors::{EVERY, after_failure, check_alone};
 use super::position::{Copy, Position};
 use super::segment::{self, Base, Lines};
-use crate::catalog::entries::{self, Place};
-use crate::catalog::members::{self, Member, NewMember};
-use crate::catalog::names::{self, When};
-use crate::catalog::replay::Replay;
-use crate::catalog::tests::files::{Fixture, chunk, coded, file, path};
-use crate::catalog::walk::{Walk, What};
-use crate::catalog::{
+use potluck_catalog::entries::{self, Place};
+use potluck_catalog::fixture::{Fixture, chunk, coded, file, path};
+use potluck_catalog::members::{self, Member, NewMember};
+use potluck_catalog::names::{self, When};
+use potluck_catalog::replay::Replay;
+use potluck_catalog::walk::{Walk, What};
+use potluck_catalog::{
     Error, changes, conversions, dir_policies, donors, goals, notes, restored, schema, spaces,
     trash, units, versions,
 };
@@ -85,7 +85,7 @@ fn told(db: &Connection) -> Vec<String> {
         let key = space.key.as_ref().map(|key| *key.as_bytes());
         told.push(format!("{} {:?} {key:?} {:?}", root.name, space.policy, space.sums));
         let mut walk = Walk::new(db, root.dir, true, None).expect("a walk");
-        while let Some(item) = walk.next().expect("read") {
+        while let Some(item) = walk.next_item().expect("read") {
             let at = format!("{}/{}", root.name, item.path);
             match item.what {
                 What::Dir(dir) => {
@@ -121,7 +121,7 @@ fn member(db: &Connection, name: &str) -> Member {
     members::add(db, new, |_| Ok(Digest::of(name.as_bytes()))).expect("a member")
 }
 
-fn small(at: &str, content: &[u8]) -> crate::catalog::commit::PreparedFile {
+fn small(at: &str, content: &[u8]) -> potluck_catalog::commit::PreparedFile {
     let mut file = file(at, &[], &[]);
     file.version.size = content.len() as u64;
     file.version.inline = true;
@@ -318,7 +318,7 @@ fn numbers_of_the_lost_life_are_not_given_again() {
     assert!(VersionId(next as u64) > VersionId(version.0 + 1000));
     assert!(member(&target.db, "donor-2").id.0 > known.id.0 + 100);
     assert_eq!(versions::get(&target.db, version).expect("there").id, version);
-    assert!(crate::catalog::chunks::get(&target.db, &chunk(1)).expect("read").is_some());
+    assert!(potluck_catalog::chunks::get(&target.db, &chunk(1)).expect("read").is_some());
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! When everything is looked at, and what heartbeats wait for.
 
 use super::{Due, Kept, RETRY, answered, look_once};
-use crate::catalog::conversions::Encoded;
-use crate::catalog::{Durability, spaces};
 use crate::scan::{self, Priority};
 use crate::service::Service;
 use crate::{Manager, ManagerConfig, init};
+use potluck_catalog::conversions::Encoded;
+use potluck_catalog::{Durability, spaces};
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, VersionId};

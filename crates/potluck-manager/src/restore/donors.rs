@@ -6,11 +6,11 @@ use super::segments::Segments;
 use super::staging::Staging;
 use super::unlisted::unlisted;
 use super::{Replayed, Restore, Restored, close};
-use crate::catalog::replay::Replay;
-use crate::catalog::schema;
 use crate::error::ManagerError;
 use crate::log::chain;
 use crate::state_dir::CATALOG;
+use potluck_catalog::replay::Replay;
+use potluck_catalog::schema;
 use potluck_core::ids::Epoch;
 use potluck_wire::env::Env;
 

@@ -2,12 +2,12 @@
 
 use super::staging::Staging;
 use super::{Replayed, Restore, Restored, close, replay_segment};
-use crate::catalog::replay::Replay;
-use crate::catalog::schema;
 use crate::error::ManagerError;
 use crate::log::file::{Next, Reader};
 use crate::log::segment::Part;
 use crate::state_dir::StateDir;
+use potluck_catalog::replay::Replay;
+use potluck_catalog::schema;
 use potluck_core::ids::Epoch;
 use std::fs::File;
 use std::path::Path;

@@ -3,10 +3,11 @@
 use super::collect::Collecting;
 use super::fetch::Fetch;
 use super::replay_segment;
-use crate::catalog::replay::Replay;
 use crate::error::ManagerError;
 use crate::log::chain::{Chain, Seen};
 use crate::log::segment;
+use potluck_catalog::OpenError;
+use potluck_catalog::replay::Replay;
 use potluck_wire::identity::write_private;
 use rusqlite::Connection;
 use std::fs;
@@ -64,7 +65,7 @@ impl Segments {
             let text = fs::read(&path)
                 .map_err(|source| ManagerError::Io { path: path.clone(), source })?;
             replay_segment(db, replay, &text)
-                .map_err(|why| ManagerError::Catalog { path, detail: why.to_string() })?;
+                .map_err(|why| OpenError::Unusable { path, detail: why.to_string() })?;
         }
         Ok(())
     }

@@ -10,11 +10,12 @@
 use super::{Replayed, Restore, Restored, close};
 use crate::authority::{self, Authority};
 use crate::ca::Ca;
-use crate::catalog::{Error, members, restored, schema};
 use crate::error::ManagerError;
 use crate::init::{NewAdmin, make_admin};
 use crate::kit::{self, Kit};
 use crate::state_dir::{ADMIN, CA, CATALOG, KIT, LOCK, RESTORING, StateDir, names};
+use potluck_catalog::OpenError;
+use potluck_catalog::{Error, members, restored, schema};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::Epoch;
 use potluck_wire::addresses::Addresses;
@@ -107,10 +108,7 @@ impl Staging {
     ) -> Result<Restored, ManagerError> {
         let path = self.catalog();
         let db = schema::open_whole(&path)?;
-        let bad = |why: Error| match why {
-            Error::Damaged(detail) => ManagerError::Damaged { path: path.clone(), detail },
-            other => ManagerError::Catalog { path: path.clone(), detail: other.to_string() },
-        };
+        let bad = |why: Error| OpenError::of(&path, why);
         let moved = Some(&ask.advertise).filter(|there| !there.is_empty());
         let addresses = moved.unwrap_or(&self.kit.addresses).clone();
         let report = self.revive(&db, addresses, above, log).map_err(bad)?;

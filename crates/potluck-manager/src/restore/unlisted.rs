@@ -1,8 +1,8 @@
 //! Which files cannot be read from the chunks that donors listed.
 
-use crate::catalog::Error;
-use crate::catalog::units::{self, Met};
-use crate::catalog::walk::Walk;
+use potluck_catalog::Error;
+use potluck_catalog::units::{self, Met};
+use potluck_catalog::walk::Walk;
 use potluck_core::chunk::ChunkName;
 use potluck_core::path::SYSTEM_SPACE;
 use potluck_pool::redundancy::Unit;

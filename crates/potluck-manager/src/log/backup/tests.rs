@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::authority::Authority;
-use crate::catalog::spaces;
 use crate::log::file::{Next, Reader};
 use crate::repair::tests::still;
+use potluck_catalog::spaces;
 use potluck_core::policy::Policy;
 use tempfile::TempDir;
 
@@ -60,7 +60,7 @@ async fn what_changed_is_added_to_the_newest_file_and_one_that_is_not_as_it_was_
     assert!(bytes(1) > base && bytes(1) < base + 4096, "{base} and then {}", bytes(1));
     let whole = read(&service, &dir.join(name(1))).expect("a backup");
     assert_eq!(whole, (vec![BaseEnd, Log], true));
-    let none = |db: &Connection| crate::catalog::changes::rows(db, 0, 1);
+    let none = |db: &Connection| potluck_catalog::changes::rows(db, 0, 1);
     assert_eq!(service.catalog.read(none).await, Ok(Vec::new()), "no copy waits for any");
 
     // Another manager, on a copy of this catalog, has added to it.
@@ -160,7 +160,7 @@ async fn a_backup_never_takes_the_place_of_a_file_of_a_managers_state() {
     let ours = |state: &str| {
         let state = dir.path().join(state);
         fs::create_dir_all(state.join("ca")).expect("made");
-        crate::catalog::schema::create(&state.join(CATALOG), "lab").expect("a catalog");
+        potluck_catalog::schema::create(&state.join(CATALOG), "lab").expect("a catalog");
         fs::write(state.join("recovery.kit"), "a kit").expect("written");
         fs::write(state.join("ca/ca.key"), "a key").expect("written");
         state

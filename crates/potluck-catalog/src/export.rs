@@ -1,0 +1,272 @@
+//! Reading a catalog as records: its changes, row by row, and its whole state of one moment.
+
+use super::changes::{self, Op};
+use super::entries::{self, DirId, Place};
+use super::records::{About, Keeping, PARITY_NAMES, Record};
+use super::units::{self, Root};
+use super::versions;
+use super::walk::{Broken, Walk, What};
+use super::{Error, dir_policies, donors, members, notes, schema, spaces};
+use potluck_core::chunk::ChunkName;
+use potluck_core::ids::{Epoch, VersionId};
+use potluck_core::path::{PoolPath, SYSTEM_SPACE};
+use potluck_core::policy::Override;
+use potluck_pool::redundancy::Version;
+use potluck_wire::packed::{Blob, Packed};
+use rusqlite::Connection;
+use std::collections::VecDeque;
+use std::path::Path;
+
+/// Bytes of records that are read at once, about: a row may be a commit of thousands of files.
+const AT_ONCE: usize = 4 << 20;
+/// What a record takes beside recipes, parity and content, about.
+const SMALL: usize = 256;
+
+/// Changes as records.
+#[derive(Debug)]
+pub struct Changes {
+    /// What they say.
+    pub records: Vec<Record>,
+    /// The last row they cover.
+    pub last: i64,
+}
+
+/// The first changes after the row `after`, at most `limit` rows; none if there are none.
+pub fn changes(db: &Connection, after: i64, limit: usize) -> Result<Option<Changes>, Error> {
+    let rows = changes::rows(db, after, limit)?;
+    let Some(first) = rows.first() else { return Ok(None) };
+    let (mut out, mut last) = (Out::default(), first.0);
+    for (row, op) in rows {
+        change(db, op, &mut out)?;
+        last = row;
+        if out.is_full() {
+            break;
+        }
+    }
+    Ok(Some(Changes { records: out.records, last }))
+}
+
+/// Records under way.
+#[derive(Default)]
+struct Out {
+    records: Vec<Record>,
+    bytes: usize,
+}
+
+impl Out {
+    fn add(&mut self, record: Record) {
+        self.bytes += match &record {
+            Record::Page { page, .. } => page.0.len(),
+            Record::Parity { names, .. } => names.0.len() * size_of::<ChunkName>(),
+            Record::File { about, .. } => about.inline.as_ref().map_or(0, |inline| inline.0.len()),
+            _ => 0,
+        } + SMALL;
+        self.records.push(record);
+    }
+
+    fn is_full(&self) -> bool {
+        self.bytes >= AT_ONCE
+    }
+
+    /// A version at a path, with all that belongs to it before it. Of one whose record is damaged
+    /// nothing is added.
+    fn file(&mut self, db: &Connection, path: PoolPath, version: &Version) -> Result<(), Error> {
+        let id = version.id;
+        let inline = if version.inline { versions::inline(db, id)? } else { None };
+        let (pages, parity) = (versions::pages(db, id)?, versions::parity(db, version)?);
+        for page in pages {
+            self.add(Record::Page { version: id, page: Blob(page) });
+        }
+        self.parity(id, &parity);
+        self.add(Record::File { path, version: id, about: About::of(version, inline) });
+        Ok(())
+    }
+
+    fn parity(&mut self, version: VersionId, parity: &[ChunkName]) {
+        for names in parity.chunks(PARITY_NAMES) {
+            self.add(Record::Parity { version, names: Packed(names.to_vec()) });
+        }
+    }
+
+    fn space(&mut self, db: &Connection, name: &str) -> Result<(), Error> {
+        match spaces::named(db, name) {
+            Ok(spaces::Space { name, policy, key, .. }) => {
+                self.add(Record::Space { name, policy, key });
+                Ok(())
+            }
+            Err(Error::NoSpaceNamed(_)) => Ok(()), // its removal is a later row
+            Err(why) => Err(why),
+        }
+    }
+}
+
+fn change(db: &Connection, op: Op, out: &mut Out) -> Result<(), Error> {
+    if let Some(space) = op.space()
+        && entries::lookup(db, DirId::ROOT, space)?.is_none()
+    {
+        return Ok(()); // a later row says that the whole space was removed
+    }
+    match op {
+        Op::Files(files) => {
+            for (path, id) in files {
+                let written = match versions::find(db, id) {
+                    Ok(Some(version)) => out.file(db, path.clone(), &version).map(|()| true),
+                    Ok(None) => Ok(false),
+                    Err(why) => Err(why),
+                };
+                if !sound(written)?.unwrap_or(false) {
+                    out.add(Record::Passed { path });
+                }
+            }
+        }
+        Op::Version(id) => {
+            sound(keeping(db, id, out))?;
+        }
+        Op::Dir(path) => {
+            let mtime_ms = made_at(db, &path)?;
+            out.add(Record::Dir { path, mtime_ms });
+        }
+        Op::Moved { from, to } => out.add(Record::Moved { from, to }),
+        Op::Removed(path) => out.add(Record::Removed { path }),
+        Op::Space(name) => out.space(db, &name)?,
+        Op::SpaceRemoved(name) => out.add(Record::SpaceRemoved { name }),
+        Op::Policy(path, over) => out.add(Record::Policy { path, over }),
+        Op::Member(id) => match members::get(db, id)? {
+            Some(member) => out.add(Record::Member(member)),
+            None => return Err(Error::Damaged(format!("member {id} is missing"))),
+        },
+        Op::Donor(donor) => out.records.extend(donors::get(db, donor)?.map(Record::Donor)),
+        Op::Note(key) => {
+            let value = notes::get(db, &key)?;
+            out.add(Record::Note { key, value });
+        }
+    }
+    Ok(())
+}
+
+/// Leaves out a file whose record is damaged: no catalog could be made of it, and the log goes on
+/// without it. Scans find it and tell of it.
+fn sound<T>(written: Result<T, Error>) -> Result<Option<T>, Error> {
+    match written {
+        Ok(written) => Ok(Some(written)),
+        Err(Error::Damaged(why)) => {
+            tracing::error!(why, "a damaged record of the catalog is left out of the log");
+            Ok(None)
+        }
+        Err(why) => Err(why),
+    }
+}
+
+fn keeping(db: &Connection, id: VersionId, out: &mut Out) -> Result<(), Error> {
+    let Some(version) = versions::find(db, id)? else { return Ok(()) };
+    out.parity(id, &versions::parity(db, &version)?);
+    out.add(Record::Keeping { version: id, keeping: Keeping::of(&version) });
+    Ok(())
+}
+
+/// When a directory was made, for people; 0 where it was moved or removed meanwhile.
+fn made_at(db: &Connection, path: &PoolPath) -> Result<i64, Error> {
+    match entries::resolve(db, path) {
+        Ok(Some(found)) if matches!(found.place, Place::Dir(_)) => Ok(found.mtime_ms),
+        Ok(_) | Err(Error::NoSpaceNamed(_) | Error::NotADirectory(_)) => Ok(0),
+        Err(why) => Err(why),
+    }
+}
+
+/// The whole state of one moment, read a few records at a time while writes go on.
+pub struct Snapshot {
+    /// In a transaction from the first read to the end.
+    db: Connection,
+    /// The last row whose change the state has.
+    pub last: i64,
+    spaces: VecDeque<Root>,
+    cursor: Option<String>,
+    out: Out,
+}
+
+impl Snapshot {
+    /// Begins to read the catalog in the file at `path`.
+    pub fn begin(path: &Path) -> Result<Self, Error> {
+        let db = schema::open_reader(path)?;
+        db.execute_batch("BEGIN")?;
+        let last = changes::last(&db)?;
+        let spaces =
+            units::roots(&db)?.into_iter().filter(|root| root.name != SYSTEM_SPACE).collect();
+        let mut out = Out::default();
+        if let Some(pool_ms) = schema::saved_pool_time(&db)? {
+            out.add(Record::Time { pool_ms });
+        }
+        members::all(&db)?.into_iter().for_each(|member| out.add(Record::Member(member)));
+        donors::all(&db)?.into_iter().for_each(|donor| out.add(Record::Donor(donor)));
+        for key in notes::LOGGED {
+            if let Some(value) = notes::get(&db, key)? {
+                out.add(Record::Note { key: key.into(), value: Some(value) });
+            }
+        }
+        Ok(Self { db, last, spaces, cursor: None, out })
+    }
+
+    /// The manager's epoch at that moment.
+    pub fn epoch(&self) -> Result<Epoch, Error> {
+        schema::epoch(&self.db)
+    }
+
+    /// What the pool is called.
+    pub fn pool_name(&self) -> Result<String, Error> {
+        schema::pool_name(&self.db)
+    }
+
+    /// The next records; none at the end.
+    pub fn next_records(&mut self) -> Result<Vec<Record>, Error> {
+        while !self.out.is_full()
+            && let Some(space) = self.spaces.front().cloned()
+        {
+            if self.walk(&space)? {
+                self.spaces.pop_front();
+                self.cursor = None;
+            }
+        }
+        Ok(std::mem::take(&mut self.out).records)
+    }
+
+    /// Goes on in a space until enough was read; whether it has been walked to its end.
+    fn walk(&mut self, space: &Root) -> Result<bool, Error> {
+        let (db, out) = (&self.db, &mut self.out);
+        let root = PoolPath::space_root(&space.name).map_err(bad)?;
+        if self.cursor.is_none() {
+            out.space(db, &space.name)?;
+        }
+        let mut walk = Walk::new(db, space.dir, true, self.cursor.as_deref())?;
+        while !out.is_full() {
+            let item = match walk.next_or_broken()? {
+                None => return Ok(true),
+                Some(Ok(item)) => item,
+                Some(Err(Broken { path, why })) => {
+                    sound::<()>(Err(Error::Damaged(why)))?;
+                    self.cursor = Some(path);
+                    continue;
+                }
+            };
+            let path = item.path.split('/').try_fold(root.clone(), |at, name| at.join(name));
+            let path = path.map_err(bad)?;
+            match item.what {
+                What::File(version) => {
+                    sound(out.file(db, path, &version))?;
+                }
+                What::Dir(dir) => {
+                    out.add(Record::Dir { path: path.clone(), mtime_ms: item.mtime_ms });
+                    let over = dir_policies::get(db, dir)?;
+                    if over != Override::default() {
+                        out.add(Record::Policy { path, over });
+                    }
+                }
+            }
+            self.cursor = Some(item.path);
+        }
+        Ok(false)
+    }
+}
+
+fn bad(why: potluck_core::path::BadPath) -> Error {
+    Error::Damaged(format!("a name in the catalog: {why}"))
+}

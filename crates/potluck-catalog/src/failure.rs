@@ -1,0 +1,139 @@
+//! The catalog's refusals as they reach a person, with what to do next.
+
+use super::error::Error;
+use potluck_pool::NoSession;
+use potluck_wire::error::{ErrorKind, Failure, code};
+
+impl From<Error> for Failure {
+    fn from(why: Error) -> Self {
+        use ErrorKind as K;
+        let text = why.to_string();
+        let failure = |kind, code, hint: &str| Failure::new(kind, code, text).hint(hint);
+        match why {
+            Error::NoSpaceNamed(_) => failure(
+                K::NotFound,
+                code::NO_SPACE_NAMED,
+                "`potluck space ls` lists the spaces; an admin makes one with `potluck space create`",
+            ),
+            Error::SpaceExists(_) => failure(K::Conflict, code::EXISTS, "choose another name"),
+            Error::SpaceNotEmpty { .. } => failure(
+                K::Conflict,
+                code::NOT_EMPTY,
+                "remove its files first, or lose them with `potluck space rm -r`",
+            ),
+            Error::NoEntry(_) => {
+                failure(K::NotFound, code::NO_ENTRY, "`potluck ls` shows what is there")
+            }
+            Error::Exists(_) => {
+                failure(K::Conflict, code::EXISTS, "choose another name, or replace what is there")
+            }
+            Error::WrongVersion { .. } => failure(
+                K::Conflict,
+                code::WRONG_VERSION,
+                "somebody wrote it meanwhile: read it again and decide anew",
+            ),
+            Error::HasContent { .. } => failure(
+                K::Conflict,
+                code::EMPTY_INPUT,
+                "look why its producer wrote nothing; --allow-empty replaces it all the same",
+            ),
+            Error::NotADirectory(_) => failure(
+                K::Conflict,
+                code::WRONG_KIND,
+                "choose a path whose parents are directories",
+            ),
+            Error::IsADirectory(_) => failure(
+                K::Conflict,
+                code::WRONG_KIND,
+                "name a file in it, or ask for the whole tree",
+            ),
+            Error::NotRecursive(_) => failure(
+                K::Usage,
+                code::NOT_RECURSIVE,
+                "add -r to take it with all that is in it, or name a file in it",
+            ),
+            Error::NotEmpty(_) => failure(
+                K::Conflict,
+                code::NOT_EMPTY,
+                "choose another target, end it with / to move into it, or remove it first",
+            ),
+            Error::OutsideSpaces(_) => failure(
+                K::Usage,
+                code::BAD_PATH,
+                "name a path inside a space, pot://SPACE/PATH; spaces themselves are made and removed with `potluck space`",
+            ),
+            Error::AcrossSpaces { .. } => failure(
+                K::Usage,
+                code::BAD_PATH,
+                "copy it with `potluck cp` and then remove the original",
+            ),
+            Error::OtherKey { .. } => failure(
+                K::Usage,
+                code::BAD_REQUEST,
+                "read it and write it again, as `potluck cp` does",
+            ),
+            Error::IntoItself { .. } => {
+                failure(K::Usage, code::OVERLAP, "choose a target outside of it")
+            }
+            Error::BadCursor => failure(K::Usage, code::BAD_REQUEST, "begin the listing anew"),
+            Error::NoSession => NoSession.into(),
+            Error::NotAcknowledged { .. } | Error::TooFewCopies { .. } | Error::NotApart { .. } => {
+                failure(
+                    K::Other,
+                    code::NOT_ACKNOWLEDGED,
+                    "offer the file's chunks and send them again",
+                )
+            }
+            Error::WrongLength { .. } => {
+                failure(K::Integrity, code::WRONG_BYTES, "write the file again from its source")
+            }
+            Error::UnknownToken | Error::UsedToken | Error::ExpiredToken => failure(
+                K::Auth,
+                code::BAD_TOKEN,
+                "ask an admin for a new one: `potluck invite`; each works once, and for a limited time",
+            ),
+            Error::BadCertificateRequest(_) => {
+                failure(K::Usage, code::BAD_REQUEST, "join again with this release of Potluck")
+            }
+            Error::NoMember(_) => {
+                failure(K::NotFound, code::NO_ENTRY, "`potluck members ls` lists the members")
+            }
+            Error::NoToken(_) => {
+                failure(K::NotFound, code::NO_ENTRY, "`potluck invite ls` lists the invitations")
+            }
+            Error::TokenOfMember { member, .. } => {
+                let hint = format!("to end that membership: `potluck members rm {member}`");
+                failure(K::Conflict, code::ALREADY_JOINED, &hint)
+            }
+            Error::LastAdmin(_) => {
+                failure(K::Conflict, code::NOT_ALLOWED, "invite another admin first")
+            }
+            Error::DiskFull => failure(
+                K::NoSpace,
+                code::CATALOG,
+                "free space on the disk that holds the manager's state directory",
+            ),
+            Error::Disk(_) => failure(
+                K::Other,
+                code::CATALOG,
+                "look at the disk that holds the manager's state directory",
+            ),
+            Error::Damaged(_) => failure(
+                K::Integrity,
+                code::CATALOG,
+                "stop the manager and bring its catalog back with `potluck manager restore`; donors delete nothing meanwhile",
+            ),
+            Error::Sql(_) => failure(
+                K::Other,
+                code::CATALOG,
+                "look at the manager's log and at the disk that holds its state directory",
+            ),
+            Error::Closed => failure(K::Retry, code::NO_MANAGER, "try again when it runs again"),
+            Error::Bug(_) => failure(
+                K::Other,
+                code::CATALOG,
+                "this is a bug of the manager: please report it with the manager's log",
+            ),
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! A catalog in a directory of its own, and files to put into it.
+
+use crate::commit::{self, Batch, Demands, Outcome, PreparedChunk, PreparedFile, Refused, Stored};
+use crate::sessions::{self, StoredSession};
+use crate::{Error, PageLimit, schema, spaces, units};
+use potluck_core::chunk::{ChunkName, DEFAULT_CHUNK, Digest};
+use potluck_core::clock::Tick;
+use potluck_core::ids::{DonorId, Incarnation, MemberId, SessionId, SpaceId, VersionId};
+use potluck_core::path::PoolPath;
+use potluck_core::placement::Plan;
+use potluck_core::policy::{AckLevel, Mirror, Policy, Redundancy};
+use potluck_core::recipe::{self, Entry};
+use potluck_pool::redundancy::Findings;
+use potluck_pool::redundancy::Version;
+use potluck_pool::{Limits, Pool};
+use potluck_wire::addresses::Addresses;
+use potluck_wire::control::{Condition, Register};
+use potluck_wire::ticket::Secret;
+use rusqlite::Connection;
+use std::path::PathBuf;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// A catalog with the plain space “lab” and one open session.
+pub struct Fixture {
+    pub dir: TempDir,
+    pub db: Connection,
+    pub session: SessionId,
+    pub demands: Demands,
+    /// Donors 1 to 32, which are all there.
+    pub pool: Pool,
+    pub asked: Option<Redundancy>,
+    batch: u32,
+}
+
+pub type Outcomes = Vec<Result<VersionId, Refused<()>>>;
+
+impl Default for Fixture {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Fixture {
+    pub fn new() -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("catalog.db");
+        schema::create(&file, "test pool").expect("created");
+        let db = schema::open_existing(&file).expect("opened");
+        let policy = Policy { sealed: false, ..Policy::default() };
+        spaces::create(&db, "lab", &policy, None, 0).expect("a space");
+        Self::of(dir, db)
+    }
+
+    /// Of the catalog in `dir`, whose first space is called “lab”.
+    pub fn of(dir: TempDir, db: Connection) -> Self {
+        let session = SessionId([0; 16]);
+        let demands = Demands { mirror: Mirror::ClientSync, strict: false };
+        let pool = donors_there(32);
+        let mut fixture = Self { dir, db, session, demands, pool, asked: None, batch: 0 };
+        fixture.new_session(1);
+        fixture
+    }
+
+    pub fn file(&self) -> PathBuf {
+        self.dir.path().join("catalog.db")
+    }
+
+    /// As after a restart of the manager.
+    pub fn reopen(self) -> Self {
+        let file = self.file();
+        let Self { dir, db, session, demands, pool, asked, batch } = self;
+        drop(db);
+        let db = schema::open_existing(&file).expect("reopened");
+        Self { dir, db, session, demands, pool, asked, batch }
+    }
+
+    pub fn new_session(&mut self, id: u8) {
+        self.session = SessionId([id; 16]);
+        self.batch = 0;
+        let plan = Plan { sections: Vec::new(), copies: 1, chunk_size: DEFAULT_CHUNK };
+        let session = StoredSession {
+            id: self.session,
+            member: MemberId(1),
+            space: SpaceId(1),
+            policy: Policy::default(),
+            asked: None,
+            plan,
+            bytes: 0,
+            ended: false,
+        };
+        sessions::insert(&self.db, &session).expect("a session");
+    }
+
+    pub fn commit_batch(
+        &self,
+        number: u32,
+        files: Vec<PreparedFile>,
+        done: bool,
+        now_ms: u64,
+    ) -> Result<Outcome<()>, Error> {
+        let batch = Batch {
+            session: self.session,
+            space: SpaceId(1),
+            number,
+            demands: self.demands,
+            asked: self.asked,
+            files: files.into_iter().map(Ok).collect(),
+            atomic: false,
+            done,
+        };
+        let tx = self.db.unchecked_transaction().expect("a transaction");
+        let view = self.pool.view(Tick::ZERO);
+        let outcome = commit::commit(&tx, batch, &view, now_ms, 0, |outcomes| {
+            Ok(format!("{} outcomes", outcomes.len()))
+        })?;
+        tx.commit().expect("committed");
+        Ok(outcome)
+    }
+
+    /// Commits the next batch of the session.
+    pub fn commit_at(&mut self, files: Vec<PreparedFile>, now_ms: u64) -> Outcomes {
+        let files = self.store_at(files, now_ms).into_iter();
+        files.map(|file| file.map(|stored| stored.version)).collect()
+    }
+
+    /// Commits the next batch of the session, and says more of it.
+    pub fn store_at(
+        &mut self,
+        files: Vec<PreparedFile>,
+        now_ms: u64,
+    ) -> Vec<Result<Stored, Refused<()>>> {
+        self.batch += 1;
+        match self.commit_batch(self.batch, files, false, now_ms).expect("a batch") {
+            Outcome::Fresh { files, .. } => files,
+            Outcome::Repeated(_) => panic!("a fresh batch was taken for a repeated one"),
+        }
+    }
+
+    pub fn commit(&mut self, files: Vec<PreparedFile>) -> Outcomes {
+        self.commit_at(files, 0)
+    }
+
+    /// Commits one file that must be accepted.
+    pub fn put(&mut self, file: PreparedFile) -> VersionId {
+        match self.commit(vec![file]).pop() {
+            Some(Ok(version)) => version,
+            other => panic!("refused: {other:?}"),
+        }
+    }
+
+    /// References of a chunk; `None` without a row.
+    pub fn refs(&self, name: &ChunkName) -> Option<i64> {
+        crate::chunks::get(&self.db, name).expect("read").map(|row| row.refs)
+    }
+}
+
+impl Fixture {
+    /// Scans everything as a manager does, but without rests.
+    pub fn scan(&self, mut findings: Findings) -> Findings {
+        for root in units::roots(&self.db).expect("spaces") {
+            findings.enter(&root.name, Redundancy::Copies(2));
+            let mut cursor: Option<String> = None;
+            loop {
+                let limit = PageLimit { chunks: 2048, entries: 2048 };
+                let snapshot = self.db.unchecked_transaction().expect("a snapshot");
+                let page =
+                    units::page(&snapshot, root.dir, cursor.as_deref(), limit).expect("read");
+                units::judge(&root, page.files, &mut findings);
+                cursor = page.next;
+                if cursor.is_none() {
+                    break;
+                }
+            }
+            findings.leave();
+        }
+        findings
+    }
+}
+
+/// A pool of so many donors that are all there at the time 0.
+pub fn donors_there(donors: u32) -> Pool {
+    let second = Duration::from_secs(1);
+    let mut pool = Pool::new(Limits {
+        lease: second,
+        suspect_after: second,
+        silent_after: second,
+        grace: 10 * second,
+        repair_rate: 1,
+        repair_donor_rate: 1,
+    });
+    (1..=donors).for_each(|donor| arrives(&mut pool, donor, Tick::ZERO));
+    pool
+}
+
+/// A donor registers and lists what it has.
+pub fn arrives(pool: &mut Pool, donor: u32, now: Tick) {
+    let donor = DonorId(donor);
+    pool.add_donor(donor, "d", None);
+    let register = Register {
+        incarnation: Incarnation(1),
+        key: Secret::from_bytes([1; 32]),
+        addresses: Addresses::default(),
+        port: None,
+        version: String::new(),
+        disk: Default::default(),
+        room: 0,
+        label: None,
+        grace_ms: None,
+        heard: Default::default(),
+        heard_changes: 0,
+        disk_fault: None,
+        new_store: false,
+    };
+    pool.register(donor, &register, Addresses::default(), now);
+    pool.inventory_done(donor, register.incarnation);
+}
+
+pub fn path(text: &str) -> PoolPath {
+    text.parse().expect("a path")
+}
+
+/// The chunk number `n` of a test; 1000 bytes long.
+pub fn chunk(n: u64) -> ChunkName {
+    ChunkName::of(&n.to_le_bytes())
+}
+
+/// A file of these chunks, all acknowledged by `donors`.
+pub fn file(at: &str, chunks: &[u64], donors: &[u32]) -> PreparedFile {
+    let entry = |n: &u64| {
+        let name = chunk(*n);
+        Entry { name, digest: Digest(name.0), len: 1000, sealed: false }
+    };
+    let entries: Vec<_> = chunks.iter().map(entry).collect();
+    let digest = Digest::of(&entries.iter().flat_map(|entry| entry.digest.0).collect::<Vec<_>>());
+    let holders: Vec<_> = donors.iter().map(|donor| (DonorId(*donor), AckLevel::Memory)).collect();
+    let prepared = |entry: &Entry| PreparedChunk {
+        name: entry.name,
+        len: entry.stored_len(),
+        holders: holders.clone(),
+    };
+    PreparedFile {
+        path: path(at),
+        version: Version {
+            id: VersionId(0),
+            size: 1000 * chunks.len() as u64,
+            digest,
+            mtime_ms: 7,
+            executable: false,
+            chunk_size: DEFAULT_CHUNK,
+            copies: 1,
+            ec: None,
+            goal: None,
+            safe_wall_ms: None,
+            chunks: chunks.len() as u64,
+            inline: false,
+        },
+        inline: None,
+        pages: recipe::pack(&digest, &entries),
+        chunks: entries.iter().map(prepared).collect(),
+        condition: Condition::Always,
+    }
+}
+
+/// A file of the code `ec` with these chunks, parity after the data, each acknowledged by the donors
+/// beside it.
+pub fn coded(at: &str, ec: &str, data: usize, chunks: &[(u64, &[u32])]) -> PreparedFile {
+    let numbers: Vec<u64> = chunks[..data].iter().map(|(n, _)| *n).collect();
+    let ec = ec.parse().expect("a code");
+    let plain = file(at, &numbers, &[]);
+    let prepared = |(n, donors): &(u64, &[u32])| PreparedChunk {
+        name: chunk(*n),
+        len: 1000,
+        holders: donors.iter().map(|donor| (DonorId(*donor), AckLevel::Memory)).collect(),
+    };
+    PreparedFile {
+        version: Version { ec: Some(ec), ..plain.version },
+        chunks: chunks.iter().map(prepared).collect(),
+        ..plain
+    }
+}

@@ -1,0 +1,181 @@
+//! Changes of policy: what is set, and the goals of files whose redundancy is to follow.
+
+use super::changes::{self, Op};
+use super::chunks::ReferenceCounts;
+use super::conversions;
+use super::dir_policies::{self, Inherited};
+use super::entries::{self, DirId, Place};
+use super::error::Error;
+use super::spaces;
+use super::versions;
+use super::walk::{Walk, What};
+use potluck_core::ids::VersionId;
+use potluck_core::path::PoolPath;
+use potluck_core::policy::{BadPolicy, Override, Policy, Redundancy};
+use potluck_pool::redundancy::Version;
+use rusqlite::Connection;
+
+/// Entries in one page: a transaction of some ten milliseconds.
+const PAGE: usize = 2000;
+
+/// Where a policy is set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// A space or a directory, with all below it.
+    Tree(DirId),
+    /// One file.
+    File,
+}
+
+/// What is to hold at a path.
+#[derive(Debug, Clone)]
+pub struct Change {
+    /// Whether that is a tree.
+    pub scope: Scope,
+    /// Its policy then.
+    pub policy: Policy,
+}
+
+/// What would hold at `path` with `over` set there; nothing is set. The policy may be one that
+/// cannot be kept: the inner error says why.
+pub fn plan(
+    db: &Connection,
+    path: &PoolPath,
+    over: &Override,
+) -> Result<Result<Change, BadPolicy>, Error> {
+    if path.space().is_empty() {
+        return Err(Error::OutsideSpaces(path.clone()));
+    }
+    let scope = match entries::existing(db, path)?.place {
+        Place::Dir(dir) => Scope::Tree(dir),
+        Place::File(_) => Scope::File,
+    };
+    let policy = dir_policies::effective(db, path)?;
+    Ok(policy.with(over).map(|policy| Change { scope, policy }))
+}
+
+/// Sets `over` at a space or directory; of a file, only its redundancy follows.
+pub fn set(db: &Connection, path: &PoolPath, over: &Override) -> Result<(), Error> {
+    match entries::existing(db, path)?.place {
+        Place::File(_) => Ok(()),
+        Place::Dir(_) if path.names().is_empty() => {
+            let space = spaces::named(db, path.space())?;
+            let policy = space
+                .policy
+                .with(over)
+                .map_err(|why| Error::Bug(format!("a policy that was checked: {why}")))?;
+            spaces::set_policy(db, space.id, &policy)?;
+            changes::append(db, &Op::Space(space.name))
+        }
+        Place::Dir(dir) => {
+            let over = dir_policies::get(db, dir)?.then(over);
+            dir_policies::set(db, dir, &over)?;
+            changes::append(db, &Op::Policy(path.clone(), over))
+        }
+    }
+}
+
+/// What one page of a change did, or would do.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Page {
+    /// Files whose redundancy is to change.
+    pub files: u64,
+    /// Their plaintext bytes.
+    pub bytes: u64,
+    /// About so many bytes more are stored while they have both redundancies.
+    pub needs_bytes: u64,
+    /// From where to go on; `None` when all was looked at.
+    pub next: Option<String>,
+}
+
+impl Page {
+    /// Counts a file that is to have `redundancy`; gives its goal if that is another than before.
+    fn look(&mut self, version: &Version, redundancy: Redundancy) -> Option<Option<Redundancy>> {
+        if version.chunks == 0 {
+            return None;
+        }
+        let goal = (version.redundancy() != redundancy).then_some(redundancy);
+        if goal.is_some() {
+            self.files += 1;
+            self.bytes += version.size;
+            self.needs_bytes += beyond(version, redundancy);
+        }
+        (version.goal != goal).then_some(goal)
+    }
+}
+
+/// About how many bytes a version takes more while it has `redundancy` beside what it has: data is
+/// shared by both, and so are as many copies of it as both ask for.
+fn beyond(version: &Version, redundancy: Redundancy) -> u64 {
+    let has = match version.redundancy() {
+        Redundancy::Copies(copies) => u64::from(copies),
+        Redundancy::Ec(_) => 1,
+    };
+    match redundancy {
+        Redundancy::Copies(copies) => u64::from(copies).saturating_sub(has) * version.size,
+        Redundancy::Ec(ec) => {
+            // Parity is as long as the longest chunk of its group.
+            let longest = version.size.min(u64::from(version.chunk_size));
+            ec.group_count(version.chunks as usize) as u64 * ec.parity() as u64 * longest
+        }
+    }
+}
+
+/// Gives the next files at `path`, after `after`, the redundancy of `policy` as their goal at the
+/// pool's time `set_at`; without one only counts them. Directories below that decide on redundancy
+/// themselves keep theirs.
+pub fn follow(
+    db: &Connection,
+    path: &PoolPath,
+    policy: &Policy,
+    after: Option<&str>,
+    set_at: Option<u64>,
+) -> Result<Page, Error> {
+    let mut page = Page::default();
+    let mut goals = Vec::new();
+    match entries::existing(db, path)?.place {
+        Place::File(version) => {
+            let version = versions::get(db, version)?;
+            let goal = page.look(&version, policy.redundancy());
+            goals.extend(goal.map(|goal| (version.id, goal)));
+        }
+        Place::Dir(dir) => {
+            let mut inherited = Inherited::new(db, dir, policy.clone())?;
+            let mut walk = Walk::new(db, dir, true, after)?;
+            for _ in 0..PAGE {
+                let Some(item) = walk.next_item()? else {
+                    page.next = None;
+                    break;
+                };
+                if let What::File(version) = &item.what {
+                    let here = inherited.around(&item.path)?;
+                    if !here.own_redundancy {
+                        let goal = page.look(version, policy.redundancy());
+                        goals.extend(goal.map(|goal| (version.id, goal)));
+                    }
+                }
+                page.next = Some(item.path);
+            }
+        }
+    }
+    if let Some(now_ms) = set_at {
+        aim(db, goals, now_ms)?;
+    }
+    Ok(page)
+}
+
+/// Gives versions other goals. What was made for earlier ones is nobody's from then on.
+fn aim(
+    db: &Connection,
+    goals: Vec<(VersionId, Option<Redundancy>)>,
+    now_ms: u64,
+) -> Result<(), Error> {
+    let mut counts = ReferenceCounts::new(db, now_ms);
+    for (version, goal) in goals {
+        counts.remove(&conversions::forget(db, version)?)?;
+        versions::set_goal(db, version, goal)?;
+        changes::append(db, &Op::Version(version))?;
+    }
+    counts.close()?;
+    Ok(())
+}

@@ -1,0 +1,158 @@
+//! Changes to names: making, moving and removing entries.
+
+use super::changes::{self, Op};
+use super::chunks::ReferenceCounts;
+use super::dir_policies;
+use super::entries::{self, DirId, Place};
+use super::error::Error;
+use super::spaces::{self, Sums};
+use super::trash;
+use super::versions;
+use super::walk::{Walk, What};
+use potluck_core::ids::VersionId;
+use potluck_core::path::PoolPath;
+use potluck_wire::control::Removed;
+use rusqlite::Connection;
+
+/// The moment of a change, on both clocks.
+#[derive(Debug, Clone, Copy)]
+pub struct When {
+    /// The pool's time.
+    pub pool_ms: u64,
+    /// Wall time.
+    pub wall_ms: i64,
+}
+
+/// A path's last name and the path above it; refuses the root and spaces themselves.
+fn split(path: &PoolPath) -> Result<(PoolPath, &str), Error> {
+    let outside = || Error::OutsideSpaces(path.clone());
+    let parent = path.parent().ok_or_else(outside)?;
+    Ok((parent, path.file_name().ok_or_else(outside)?))
+}
+
+/// Makes a directory; with `parents` also those above it, and one that exists is as good.
+pub fn make_dir(db: &Connection, path: &PoolPath, parents: bool, when: When) -> Result<(), Error> {
+    if parents && !path.space().is_empty() {
+        entries::make_dirs(db, path, when.wall_ms)?;
+        return changes::append(db, &Op::Dir(path.clone()));
+    }
+    let (above, name) = split(path)?;
+    let parent = entries::existing_dir(db, &above)?;
+    if entries::lookup(db, parent, name)?.is_some() {
+        return Err(Error::Exists(path.clone()));
+    }
+    let dir = DirId(super::schema::Counter::Dir.take(db, 1)?);
+    entries::insert(db, parent, name, Place::Dir(dir), when.wall_ms)?;
+    changes::append(db, &Op::Dir(path.clone()))
+}
+
+/// Moves an entry inside its space. A file replaces a file unless `no_replace`; a directory
+/// replaces an empty directory, as rename(2) does.
+pub fn move_entry(
+    db: &Connection,
+    from: &PoolPath,
+    to: &PoolPath,
+    no_replace: bool,
+    when: When,
+) -> Result<(), Error> {
+    let (from_above, from_name) = split(from)?;
+    let (to_above, to_name) = split(to)?;
+    if from.space() != to.space() {
+        return Err(Error::AcrossSpaces { from: from.clone(), to: to.clone() });
+    }
+    let moved = entries::existing(db, from)?;
+    if from == to {
+        return Ok(());
+    }
+    if to.is_inside(from) {
+        return Err(Error::IntoItself { from: from.clone(), to: to.clone() });
+    }
+    let from_dir = entries::existing_dir(db, &from_above)?;
+    let to_dir = entries::existing_dir(db, &to_above)?;
+    let target = entries::lookup(db, to_dir, to_name)?;
+    let mut replaced = None;
+    match (moved.place, target.map(|target| target.place)) {
+        (_, None) => {}
+        (Place::File(_), Some(Place::File(_))) if no_replace => {
+            return Err(Error::Exists(to.clone()));
+        }
+        (Place::File(_), Some(Place::File(version))) => replaced = Some(version),
+        (Place::Dir(_), Some(Place::Dir(dir))) => {
+            if entries::has_children(db, dir)? {
+                return Err(Error::NotEmpty(to.clone()));
+            }
+            dir_policies::forget(db, dir)?;
+        }
+        (Place::File(_), Some(Place::Dir(_))) => return Err(Error::IsADirectory(to.clone())),
+        (Place::Dir(_), Some(Place::File(_))) => return Err(Error::NotADirectory(to.clone())),
+    }
+    entries::delete(db, from_dir, from_name)?;
+    entries::insert(db, to_dir, to_name, moved.place, moved.mtime_ms)?;
+    changes::append(db, &Op::Moved { from: from.clone(), to: to.clone() })?;
+    match replaced {
+        Some(version) => drop_version(db, to, version, when).map(|_| ()),
+        None => Ok(()),
+    }
+}
+
+/// Removes a file, or a directory: an empty one, or with `recursive` any. A tree is unlinked at
+/// once and taken apart in the background.
+pub fn remove(
+    db: &Connection,
+    path: &PoolPath,
+    recursive: bool,
+    when: When,
+) -> Result<Removed, Error> {
+    let (above, name) = split(path)?;
+    let place = entries::existing(db, path)?.place;
+    let parent = entries::existing_dir(db, &above)?;
+    changes::append(db, &Op::Removed(path.clone()))?;
+    match place {
+        Place::File(version) => {
+            entries::delete(db, parent, name)?;
+            drop_version(db, path, version, when)
+        }
+        Place::Dir(dir) if !entries::has_children(db, dir)? => {
+            entries::delete(db, parent, name)?;
+            dir_policies::forget(db, dir)?;
+            Ok(Removed::default())
+        }
+        Place::Dir(_) if !recursive => Err(Error::NotRecursive(path.clone())),
+        Place::Dir(dir) => {
+            let sums = sum(db, dir)?;
+            entries::delete(db, parent, name)?;
+            trash::throw(db, dir)?;
+            subtract(db, path, sums)
+        }
+    }
+}
+
+fn drop_version(
+    db: &Connection,
+    path: &PoolPath,
+    version: VersionId,
+    when: When,
+) -> Result<Removed, Error> {
+    let (version, recipe) = versions::delete(db, version)?;
+    let mut counts = ReferenceCounts::new(db, when.pool_ms);
+    counts.remove(&recipe)?;
+    counts.close()?;
+    subtract(db, path, Sums { files: 1, bytes: version.size as i64 })
+}
+
+fn subtract(db: &Connection, path: &PoolPath, sums: Sums) -> Result<Removed, Error> {
+    let space = spaces::named(db, path.space())?;
+    spaces::add_sums(db, space.id, Sums { files: -sums.files, bytes: -sums.bytes })?;
+    Ok(Removed { files: sums.files as u64, bytes: sums.bytes as u64 })
+}
+
+fn sum(db: &Connection, dir: DirId) -> Result<Sums, Error> {
+    let mut sums = Sums::default();
+    let mut walk = Walk::new(db, dir, true, None)?;
+    while let Some(item) = walk.next_item()? {
+        if let What::File(version) = item.what {
+            sums.add(version.size as i64);
+        }
+    }
+    Ok(sums)
+}

@@ -1,0 +1,136 @@
+//! Opening files: recipes and holders, page by page.
+
+use super::chunks;
+use super::dir_policies::{self, Inherited};
+use super::entries::{self, Place};
+use super::error::Error;
+use super::placements;
+use super::spaces;
+use super::versions;
+use super::walk::{Walk, What};
+use potluck_core::chunk::ChunkName;
+use potluck_core::ids::DonorId;
+use potluck_core::path::PoolPath;
+use potluck_core::policy::Race;
+use potluck_core::seal::SpaceKey;
+use potluck_pool::redundancy::Version;
+use potluck_wire::control::OpenFile;
+use potluck_wire::packed::{Blob, Packed};
+use rusqlite::Connection;
+
+/// What one reply holds at most: so many files, …
+const PAGE_FILES: usize = 1000;
+/// … so many chunks, unless one file alone has more, …
+const PAGE_CHUNKS: u64 = 20_000;
+/// … and so many directories.
+const PAGE_DIRS: usize = 10_000;
+
+/// A page of open files. Holders are in no order yet.
+#[derive(Debug, Default)]
+pub struct Page {
+    /// Directories, relative, parents first.
+    pub dirs: Vec<String>,
+    /// Files.
+    pub files: Vec<OpenFile>,
+    /// The space's secret, when it is sealed.
+    pub key: Option<SpaceKey>,
+    /// From where to go on.
+    pub next: Option<String>,
+}
+
+/// Opens the file at `path`, or with `recursive` the next page of the tree there.
+pub fn open(
+    db: &Connection,
+    path: &PoolPath,
+    recursive: bool,
+    after: Option<&str>,
+) -> Result<Page, Error> {
+    if path.space().is_empty() {
+        return Err(Error::OutsideSpaces(path.clone()));
+    }
+    let found = entries::existing(db, path)?;
+    let space = spaces::named(db, path.space())?;
+    let policy = dir_policies::effective(db, path)?;
+    let mut page = Page { key: space.key, ..Page::default() };
+    match found.place {
+        Place::File(version) => {
+            let version = versions::get(db, version)?;
+            page.files.push(open_file(db, String::new(), &version, policy.race)?);
+        }
+        Place::Dir(_) if !recursive => return Err(Error::NotRecursive(path.clone())),
+        Place::Dir(dir) => {
+            let mut walk = Walk::new(db, dir, true, after)?;
+            let mut inherited = Inherited::new(db, dir, policy)?;
+            fill(db, &mut walk, &mut page, &mut inherited)?;
+        }
+    }
+    Ok(page)
+}
+
+fn fill(
+    db: &Connection,
+    walk: &mut Walk<'_>,
+    page: &mut Page,
+    inherited: &mut Inherited<'_>,
+) -> Result<(), Error> {
+    let mut chunks = 0;
+    while let Some(item) = walk.next_item()? {
+        page.next = Some(item.path.clone());
+        match item.what {
+            What::Dir(_) => page.dirs.push(item.path),
+            What::File(version) => {
+                chunks += version.chunks;
+                let race = inherited.around(&item.path)?.policy.race;
+                page.files.push(open_file(db, item.path, &version, race)?);
+            }
+        }
+        if page.files.len() >= PAGE_FILES || chunks >= PAGE_CHUNKS || page.dirs.len() >= PAGE_DIRS {
+            return Ok(());
+        }
+    }
+    page.next = None;
+    Ok(())
+}
+
+fn open_file(
+    db: &Connection,
+    path: String,
+    version: &Version,
+    race: Race,
+) -> Result<OpenFile, Error> {
+    let mut file = OpenFile {
+        path,
+        version: version.id,
+        size: version.size,
+        digest: version.digest,
+        mtime_ms: version.mtime_ms,
+        executable: version.executable,
+        inline: None,
+        pages: Vec::new(),
+        holders: Vec::new(),
+        ec: version.ec,
+        parity: Packed::default(),
+        parity_holders: Vec::new(),
+        race,
+    };
+    if version.inline {
+        file.inline = versions::inline(db, version.id)?.map(Blob);
+    }
+    if version.chunks > 0 {
+        let pages = versions::pages(db, version.id)?;
+        let recipe = versions::unpack(version, &pages)?;
+        let of = |name: &ChunkName| holders(db, name);
+        file.holders = recipe.iter().map(|entry| of(&entry.name)).collect::<Result<_, _>>()?;
+        file.parity = Packed(versions::parity(db, version)?);
+        file.parity_holders = file.parity.0.iter().map(of).collect::<Result<_, _>>()?;
+        file.pages = pages.into_iter().map(Blob).collect();
+    }
+    Ok(file)
+}
+
+fn holders(db: &Connection, name: &ChunkName) -> Result<Vec<DonorId>, Error> {
+    match chunks::get(db, name)? {
+        Some(chunk) => placements::holders(db, chunk.id),
+        None => Err(Error::Damaged(format!("chunk {name} of a recipe has no row"))),
+    }
+}

@@ -1,0 +1,135 @@
+//! What is remembered of donors, and what they hold.
+
+use crate::chunks::ChunkId;
+use crate::donors::{self, Goal, Known};
+use crate::placements::{self, Compared, CopyState, Drawn, Told};
+use crate::{Catalog, Durability, Error, chunks, notes};
+use potluck_core::chunk::{ChunkName, PARTS};
+use potluck_core::ids::DonorId;
+use potluck_wire::addresses::Addresses;
+use potluck_wire::control::Holding;
+use std::collections::BTreeSet;
+
+/// Rows of a donor's copies read in one step.
+const PAGE_COPIES: usize = 65_536;
+
+impl Catalog {
+    /// The donors there are.
+    pub async fn donors(&self) -> Result<Vec<Known>, Error> {
+        self.read(donors::all).await
+    }
+
+    /// Remembers where a donor is, for a manager that starts elsewhere.
+    pub async fn locate_donor(&self, donor: DonorId, at: Addresses) -> Result<(), Error> {
+        self.write(Durability::Process, move |db| donors::located(db, donor, &at)).await
+    }
+
+    /// Remembers until when a donor is announced away; `None`: it is not.
+    pub async fn announce_away(&self, donor: DonorId, until_ms: Option<u64>) -> Result<(), Error> {
+        self.write(Durability::Disk, move |db| donors::announce(db, donor, until_ms)).await
+    }
+
+    /// Remembers that a donor gives its space back; `None`: that it lends it.
+    pub async fn give_back(&self, donor: DonorId, goal: Option<Goal>) -> Result<(), Error> {
+        self.write(Durability::Disk, move |db| donors::give_back(db, donor, goal.as_ref())).await
+    }
+
+    /// Remembers why a donor is not trusted; `None`: it is.
+    pub async fn quarantine(&self, donor: DonorId, why: Option<String>) -> Result<(), Error> {
+        self.write(Durability::Disk, move |db| donors::quarantine(db, donor, why.as_deref())).await
+    }
+
+    /// Remembers why repair is paused; `None`: it is not.
+    pub async fn pause_repair(&self, why: Option<String>) -> Result<(), Error> {
+        let note = move |db: &_| match &why {
+            Some(why) => notes::set(db, notes::REPAIR_PAUSED, why),
+            None => notes::clear(db, notes::REPAIR_PAUSED),
+        };
+        self.write(Durability::Disk, note).await
+    }
+
+    /// Remembers donors that went at once.
+    pub async fn note_circuit_breaker(
+        &self,
+        tripped: BTreeSet<DonorId>,
+        excused: BTreeSet<DonorId>,
+    ) -> Result<(), Error> {
+        let note = move |db: &_| {
+            notes::set_donors(db, notes::REPAIR_TRIPPED, &tripped)?;
+            notes::set_donors(db, notes::REPAIR_EXCUSED, &excused)
+        };
+        self.write(Durability::Process, note).await
+    }
+
+    /// Compares what a donor says it holds with what is counted at it.
+    pub async fn compare(&self, donor: DonorId, holdings: Vec<Holding>) -> Result<Compared, Error> {
+        self.read(move |db| placements::compare(db, donor, &holdings)).await
+    }
+
+    /// Takes down what a donor told of its copies; whether that changes how safe a file is.
+    pub async fn tell(&self, donor: DonorId, told: Told, now_ms: u64) -> Result<bool, Error> {
+        self.write(Durability::Process, move |db| placements::tell(db, donor, &told, now_ms)).await
+    }
+
+    /// A page of the chunks that are counted at a donor.
+    pub async fn counted_at(
+        &self,
+        donor: DonorId,
+        after: ChunkId,
+        limit: usize,
+    ) -> Result<Vec<ChunkId>, Error> {
+        self.read(move |db| placements::counted_at(db, donor, after, limit)).await
+    }
+
+    /// Chunks and bytes that are counted at a donor.
+    pub async fn used_at(&self, donor: DonorId) -> Result<(u64, u64), Error> {
+        self.read(move |db| placements::used_at(db, donor)).await
+    }
+
+    /// The bytes that are counted at a donor, by the part that their names are in.
+    pub async fn bytes_by_part(&self, donor: DonorId) -> Result<Vec<u64>, Error> {
+        let mut bytes = vec![0_u64; PARTS as usize];
+        let mut after = Some(ChunkId::FIRST);
+        while let Some(from) = after {
+            let page = move |db: &_| {
+                let mut bytes = bytes.clone();
+                let last = placements::bytes_by_part(db, donor, from, PAGE_COPIES, &mut bytes)?;
+                Ok((last, bytes))
+            };
+            (after, bytes) = self.read(page).await?;
+        }
+        Ok(bytes)
+    }
+
+    /// One of the chunks of a donor, and who else has it.
+    pub async fn drawn(&self, donor: DonorId, random: u64) -> Result<Option<Drawn>, Error> {
+        self.read(move |db| placements::drawn(db, donor, random)).await
+    }
+
+    /// Some of a donor's chunks, spread over all it holds.
+    pub async fn sample(
+        &self,
+        donor: DonorId,
+        count: usize,
+        offset: u64,
+    ) -> Result<Vec<Drawn>, Error> {
+        self.read(move |db| placements::sample(db, donor, count, offset)).await
+    }
+
+    /// Remembers that a donor has chunks on its disk.
+    pub async fn on_disk(&self, donor: DonorId, names: Vec<ChunkName>) -> Result<(), Error> {
+        let note =
+            move |db: &_| names.iter().try_for_each(|name| placements::on_disk(db, name, donor));
+        self.write(Durability::Process, note).await
+    }
+
+    /// Whether a donor is known to have a chunk, so that a reader may have been sent there.
+    pub async fn is_held_by(&self, name: ChunkName, donor: DonorId) -> Result<bool, Error> {
+        let held = move |db: &_| {
+            let Some(chunk) = chunks::get(db, &name)? else { return Ok(false) };
+            let state = placements::state_of(db, chunk.id, donor)?;
+            Ok(matches!(state, Some(CopyState::Here | CopyState::Leaving)))
+        };
+        self.read(held).await
+    }
+}

@@ -1,0 +1,53 @@
+//! Files as they are read and judged.
+
+use crate::open::{self, Page};
+use crate::units::{self, FilePage, Root};
+use crate::{Catalog, Error};
+use potluck_core::path::PoolPath;
+
+/// What one page of files holds at most, unless one file alone has more chunks.
+#[derive(Debug, Clone, Copy)]
+pub struct PageLimit {
+    /// Chunks of the files in it.
+    pub chunks: u64,
+    /// Entries, directories included.
+    pub entries: usize,
+}
+
+impl Catalog {
+    /// Opens a file, or with `recursive` a page of the tree at the path.
+    pub async fn open_files(
+        &self,
+        path: PoolPath,
+        recursive: bool,
+        after: Option<String>,
+    ) -> Result<Page, Error> {
+        self.read(move |db| open::open(db, &path, recursive, after.as_deref())).await
+    }
+
+    /// All spaces, those that the pool keeps for itself included.
+    pub async fn roots(&self) -> Result<Vec<Root>, Error> {
+        self.read(units::roots).await
+    }
+
+    /// A page of the files of a space, each with what keeps it.
+    pub async fn files_of(
+        &self,
+        root: Root,
+        after: Option<String>,
+        limit: PageLimit,
+    ) -> Result<FilePage, Error> {
+        self.read(move |db| units::page(db, root.dir, after.as_deref(), limit)).await
+    }
+
+    /// A page of the files at a path, each with what keeps it. What is at the path itself is called
+    /// by an empty name.
+    pub async fn files_at(
+        &self,
+        path: PoolPath,
+        after: Option<String>,
+        limit: PageLimit,
+    ) -> Result<FilePage, Error> {
+        self.read(move |db| units::page_at(db, &path, after.as_deref(), limit)).await
+    }
+}

@@ -1,0 +1,62 @@
+//! Chunks that no file uses, on their way out.
+
+use crate::chunks::ChunkId;
+use crate::gc::{self, Condemned, Waiting};
+use crate::{Catalog, Durability, Error};
+use potluck_core::chunk::ChunkName;
+use potluck_core::ids::DonorId;
+use potluck_wire::control::Holding;
+
+impl Catalog {
+    /// A page of the chunks that no file has used since `before_ms`, longest unused first.
+    pub async fn unused_chunks(
+        &self,
+        before_ms: u64,
+        after: Waiting,
+        limit: usize,
+    ) -> Result<Vec<(Waiting, ChunkName)>, Error> {
+        self.read(move |db| gc::unused(db, before_ms, after, limit)).await
+    }
+
+    /// Condemns those of `names` that still no file has used since `before_ms`.
+    pub async fn condemn(&self, names: Vec<ChunkName>, before_ms: u64) -> Result<(), Error> {
+        self.write(Durability::Disk, move |db| gc::condemn(db, &names, before_ms)).await
+    }
+
+    /// A page of the chunks that are condemned.
+    pub async fn condemned_chunks(
+        &self,
+        after: ChunkId,
+        limit: usize,
+    ) -> Result<Vec<Condemned>, Error> {
+        self.read(move |db| gc::condemned(db, after, limit)).await
+    }
+
+    /// Those of `names` that are condemned at this moment.
+    pub async fn still_condemned(&self, names: Vec<ChunkName>) -> Result<Vec<ChunkName>, Error> {
+        self.read(move |db| gc::still_condemned(db, &names)).await
+    }
+
+    /// Forgets copies that need no order: of condemned chunks, at donors that were removed.
+    pub async fn forget_copies(
+        &self,
+        copies: Vec<(ChunkId, Vec<DonorId>)>,
+        now_ms: u64,
+    ) -> Result<(), Error> {
+        let forget = move |db: &_| {
+            let mut all = copies.iter();
+            all.try_for_each(|(chunk, donors)| gc::forget_copies(db, *chunk, donors, now_ms))
+        };
+        self.write(Durability::Process, forget).await
+    }
+
+    /// Forgets chunks that have been gone from everywhere since `before_ms`.
+    pub async fn prune_chunks(&self, before_ms: u64) -> Result<(), Error> {
+        self.write(Durability::Process, move |db| gc::prune_gone(db, before_ms)).await
+    }
+
+    /// Makes chunks known that no file uses, unless they are known by now; gives their numbers.
+    pub async fn take_in(&self, chunks: Vec<Holding>, now_ms: u64) -> Result<Vec<ChunkId>, Error> {
+        self.write(Durability::Process, move |db| gc::take_in(db, &chunks, now_ms)).await
+    }
+}

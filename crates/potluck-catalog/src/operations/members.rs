@@ -1,0 +1,71 @@
+//! Members and the tokens by which they join.
+
+use crate::members::{self, Member, NewMember};
+use crate::tokens::{self, Certified, Moment, NewToken, Token};
+use crate::{Catalog, Durability, Error};
+use potluck_core::chunk::Digest;
+use potluck_core::ids::MemberId;
+use potluck_wire::token::Role;
+
+impl Catalog {
+    /// Remembers a token; gives its number.
+    pub async fn add_token(
+        &self,
+        secret: Digest,
+        new: NewToken,
+        now: Moment,
+    ) -> Result<u32, Error> {
+        self.write(Durability::Disk, move |db| tokens::add(db, &secret, new, now)).await
+    }
+
+    /// The tokens that are remembered, the oldest first.
+    pub async fn tokens(&self) -> Result<Vec<Token>, Error> {
+        self.read(tokens::all).await
+    }
+
+    /// Forgets a token that nobody used.
+    pub async fn remove_token(&self, id: u32) -> Result<(), Error> {
+        self.write(Durability::Disk, move |db| tokens::remove(db, id)).await
+    }
+
+    /// Uses a token up for a member called `name`, whose public key has the digest `key` and whom
+    /// `certify` gives a certificate: its digest, and itself in DER. Whoever used it with that key before, and is still a
+    /// member, gets the same answer again.
+    pub async fn join(
+        &self,
+        secret: Digest,
+        key: Digest,
+        name: String,
+        now: Moment,
+        certify: impl Fn(MemberId, Role) -> Result<(Digest, Vec<u8>), Error> + Send + 'static,
+    ) -> Result<Certified, Error> {
+        let join = move |db: &_| {
+            tokens::use_up(db, &secret, &key, now, |invited| {
+                // A donor that was removed brings nobody in any more.
+                let inviter = members::get(db, invited.by)?;
+                if inviter.is_some_and(|by| by.revoked && by.role == Role::Donor) {
+                    return Err(Error::UnknownToken);
+                }
+                let mut certificate = Vec::new();
+                let new = NewMember {
+                    role: invited.role,
+                    name: &name,
+                    joined_wall_ms: now.wall_ms,
+                    invited_by: Some(invited.by),
+                };
+                let member = members::add(db, new, |id| {
+                    let (digest, issued) = certify(id, invited.role)?;
+                    certificate = issued;
+                    Ok(digest)
+                })?;
+                Ok(Certified { member, certificate })
+            })
+        };
+        self.write(Durability::Disk, join).await
+    }
+
+    /// Ends a membership.
+    pub async fn revoke(&self, id: MemberId) -> Result<Member, Error> {
+        self.write(Durability::Disk, move |db| members::revoke(db, id)).await
+    }
+}

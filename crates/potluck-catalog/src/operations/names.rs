@@ -1,0 +1,87 @@
+//! Names: listings, facts, sums, and changes.
+
+use crate::copies::{self, Copied, Outcome, Wanted};
+use crate::lists::{self, Facts};
+use crate::names::{self, When};
+use crate::{Catalog, Durability, Error, trash};
+use potluck_core::ids::SessionId;
+use potluck_core::path::PoolPath;
+use potluck_wire::control::{Listing, Removed, Used};
+
+impl Catalog {
+    /// The entries of a directory after `after`, or with `recursive` of the tree there; a page.
+    pub async fn list_directory(
+        &self,
+        path: PoolPath,
+        recursive: bool,
+        after: Option<String>,
+    ) -> Result<Listing, Error> {
+        self.read(move |db| lists::list(db, &path, recursive, after.as_deref())).await
+    }
+
+    /// What is at a path, and what keeps it.
+    pub async fn stat(&self, path: PoolPath) -> Result<Facts, Error> {
+        self.read(move |db| lists::stat(db, &path)).await
+    }
+
+    /// The sums of a tree.
+    pub async fn usage(&self, path: PoolPath) -> Result<Used, Error> {
+        self.read(move |db| lists::usage(db, &path)).await
+    }
+
+    /// Makes a directory, with `parents` those above it too.
+    pub async fn make_directory(
+        &self,
+        path: PoolPath,
+        parents: bool,
+        when: When,
+    ) -> Result<(), Error> {
+        self.write(Durability::Disk, move |db| names::make_dir(db, &path, parents, when)).await
+    }
+
+    /// Gives a file or directory another name in its space.
+    pub async fn rename(
+        &self,
+        from: PoolPath,
+        to: PoolPath,
+        no_replace: bool,
+        when: When,
+    ) -> Result<(), Error> {
+        let rename = move |db: &_| names::move_entry(db, &from, &to, no_replace, when);
+        self.write(Durability::Disk, rename).await
+    }
+
+    /// Removes a file or a directory, with `recursive` also one that has entries.
+    pub async fn remove(
+        &self,
+        path: PoolPath,
+        recursive: bool,
+        when: When,
+    ) -> Result<Removed, Error> {
+        self.write(Durability::Disk, move |db| names::remove(db, &path, recursive, when)).await
+    }
+
+    /// Copies files inside the pool, or says again what came of the `page` of the `copy` that was asked
+    /// for before; `reply` is what is kept to be said again.
+    pub async fn copy_files(
+        &self,
+        (copy, page): (SessionId, u32),
+        wanted: Wanted,
+        when: When,
+        reply: impl Fn(&Copied) -> Result<String, Error> + Send + 'static,
+    ) -> Result<Outcome, Error> {
+        let work = move |db: &_| {
+            copies::copy(db, (copy, page), &wanted, when.pool_ms, when.wall_ms, &reply)
+        };
+        self.write(Durability::Disk, work).await
+    }
+
+    /// Takes some `entries` of removed trees apart; whether there are more.
+    pub async fn reap_removed(&self, entries: usize, now_ms: u64) -> Result<bool, Error> {
+        // Mostly there is nothing, and a look takes no turn of the writer.
+        if !self.read(trash::any).await? {
+            return Ok(false);
+        }
+        self.write(Durability::Process, move |db| trash::reap(db, entries, now_ms)).await
+    }
+}

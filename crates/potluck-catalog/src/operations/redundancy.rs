@@ -1,0 +1,88 @@
+//! What versions have, and what they are being changed to.
+
+use crate::conversions::{self, Computed};
+use crate::{Catalog, Durability, Error, excess};
+use potluck_core::chunk::ChunkName;
+use potluck_core::ids::{DonorId, VersionId};
+use potluck_core::policy::Redundancy;
+use potluck_pool::redundancy::Excess;
+use potluck_pool::{InUseAgain, Snapshot};
+
+/// What writing parity down came to.
+#[derive(Debug, Default)]
+pub struct Learnt {
+    /// Chunks that are in use again.
+    pub again: Vec<InUseAgain>,
+    /// Chunks at donors that the catalog counts from now on.
+    pub claimed: Vec<(DonorId, u64)>,
+}
+
+impl Catalog {
+    /// Writes down which versions lack something, and since when others have all they should.
+    pub async fn set_safe(
+        &self,
+        open: Vec<VersionId>,
+        safe: Vec<VersionId>,
+        wall_ms: i64,
+    ) -> Result<(), Error> {
+        let set = move |db: &_| {
+            conversions::open(db, &open)?;
+            conversions::safe(db, &safe, wall_ms)
+        };
+        self.write(Durability::Process, set).await
+    }
+
+    /// Has the first of these versions give up what kept them before, if they still have what they were
+    /// to have. Gives how many were looked at, at least one unless something happened to donors since the
+    /// snapshot, and how many changed.
+    pub async fn arrive(
+        &self,
+        snapshot: Snapshot,
+        found: Vec<(VersionId, Redundancy)>,
+        now_ms: u64,
+    ) -> Result<(usize, u64), Error> {
+        let arrive = move |db: &_| match snapshot.current() {
+            Some(view) => conversions::arrive_some(db, view, &found, now_ms),
+            None => Ok((0, 0)),
+        };
+        self.write(Durability::Disk, arrive).await
+    }
+
+    /// Writes parity down: that which is believed as its version's, the other for garbage collection
+    /// to find.
+    pub async fn learn_parity(
+        &self,
+        computed: Vec<Computed>,
+        now_ms: u64,
+    ) -> Result<Learnt, Error> {
+        let learn = move |db: &_| {
+            let mut learnt = Learnt::default();
+            for computed in &computed {
+                let (Computed::Believed(encoded) | Computed::Doubtful(encoded)) = computed;
+                learnt.claimed.extend(encoded.uncounted(db)?);
+                match computed {
+                    Computed::Believed(encoded) => {
+                        learnt.again.push(conversions::learn(db, encoded, now_ms)?);
+                    }
+                    Computed::Doubtful(encoded) => conversions::discard(db, encoded, now_ms)?,
+                }
+            }
+            Ok(learnt)
+        };
+        self.write(Durability::Disk, learn).await
+    }
+
+    /// Marks copies as leaving that can still be done without; gives those, and none if something
+    /// happened to donors since the snapshot.
+    pub async fn mark_excess(
+        &self,
+        snapshot: Snapshot,
+        copies: Vec<((ChunkName, DonorId), Excess)>,
+    ) -> Result<Vec<(ChunkName, DonorId)>, Error> {
+        let mark = move |db: &_| match snapshot.current() {
+            Some(view) => excess::mark(db, view, &copies),
+            None => Ok(Vec::new()),
+        };
+        self.write(Durability::Disk, mark).await
+    }
+}

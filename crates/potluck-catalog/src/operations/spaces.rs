@@ -1,0 +1,69 @@
+//! Spaces and what holds for the files in them.
+
+use crate::goals::{self, Change, Page};
+use crate::spaces::{self, Space};
+use crate::{Catalog, Durability, Error};
+use potluck_core::ids::SpaceId;
+use potluck_core::path::PoolPath;
+use potluck_core::policy::{BadPolicy, Override, Policy};
+use potluck_core::seal::SpaceKey;
+use potluck_wire::control::SpaceInfo;
+
+impl Catalog {
+    /// Makes a space.
+    pub async fn create_space(
+        &self,
+        name: String,
+        policy: Policy,
+        key: Option<SpaceKey>,
+        wall_ms: i64,
+    ) -> Result<(), Error> {
+        let create = move |db: &_| spaces::create(db, &name, &policy, key.as_ref(), wall_ms);
+        self.write(Durability::Disk, create).await
+    }
+
+    /// Removes a space, with `recursive` also one that has files.
+    pub async fn remove_space(&self, name: String, recursive: bool) -> Result<(), Error> {
+        self.write(Durability::Disk, move |db| spaces::remove(db, &name, recursive)).await
+    }
+
+    /// All spaces of users, by name.
+    pub async fn spaces(&self) -> Result<Vec<SpaceInfo>, Error> {
+        self.read(spaces::all).await
+    }
+
+    /// The space with a number, unless it was removed.
+    pub async fn space(&self, space: SpaceId) -> Result<Option<Space>, Error> {
+        self.read(move |db| spaces::numbered(db, space)).await
+    }
+
+    /// What would come of a change of policy at a path.
+    pub async fn plan_policy(
+        &self,
+        path: PoolPath,
+        over: Override,
+    ) -> Result<Result<Change, BadPolicy>, Error> {
+        self.read(move |db| goals::plan(db, &path, &over)).await
+    }
+
+    /// Changes the policy at a path, for files to come.
+    pub async fn set_policy(&self, path: PoolPath, over: Override) -> Result<(), Error> {
+        self.write(Durability::Disk, move |db| goals::set(db, &path, &over)).await
+    }
+
+    /// Has a page of the files at a path follow a policy, changed at `set_at`; `None`: says only what
+    /// that would come to.
+    pub async fn follow_policy(
+        &self,
+        path: PoolPath,
+        policy: Policy,
+        after: Option<String>,
+        set_at: Option<u64>,
+    ) -> Result<Page, Error> {
+        let follow = move |db: &_| goals::follow(db, &path, &policy, after.as_deref(), set_at);
+        match set_at {
+            None => self.read(follow).await,
+            Some(_) => self.write(Durability::Disk, follow).await,
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! What a commit and an open cost; printed, and bounded loosely so that a regression shows.
+
+use crate::commit::PreparedFile;
+use crate::fixture::{Fixture, chunk, coded, donors_there, file, path};
+use crate::{open, placements};
+use potluck_core::ids::DonorId;
+use potluck_pool::redundancy::Findings;
+use potluck_wire::control::Holding;
+use std::time::Duration;
+
+fn batch(number: u64, files: u64) -> Vec<PreparedFile> {
+    let one =
+        |n| file(&format!("pot://lab/d{number}/file-{n:05}"), &[number * 100_000 + n], &[1, 2]);
+    (0..files).map(one).collect()
+}
+
+/// Batches that are timed together: the clock below is coarse.
+const TIMES: u32 = 10;
+
+/// CPU time of this thread, so that a busy machine changes nothing.
+fn cpu() -> Duration {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanos = stat.split(' ').next().and_then(|text| text.parse().ok());
+    Duration::from_nanos(nanos.unwrap_or(0))
+}
+
+#[test]
+fn a_thousand_small_files_commit_and_open_fast() {
+    let mut fixture = Fixture::new();
+    for number in 0..20 {
+        fixture.commit(batch(number, 1000));
+    }
+    let batches: Vec<_> = (100..100 + TIMES).map(|number| batch(number.into(), 1000)).collect();
+    let began = cpu();
+    for files in batches {
+        assert!(fixture.commit(files).iter().all(Result::is_ok));
+    }
+    let committed = (cpu() - began) / TIMES;
+
+    // Readers read in one snapshot; without, each statement would take its own locks.
+    let snapshot = fixture.db.unchecked_transaction().expect("a snapshot");
+    let began = cpu();
+    for number in 100..100 + TIMES {
+        let page = open::open(&snapshot, &path(&format!("pot://lab/d{number}")), true, None);
+        assert_eq!(page.expect("opened").files.len(), 1000);
+    }
+    let opened = (cpu() - began) / TIMES;
+
+    let holdings: Vec<_> =
+        (0..1000).map(|n| Holding { name: chunk(500_000 + n), len: 1000 }).collect();
+    let began = cpu();
+    for _ in 0..TIMES {
+        placements::compare(&snapshot, DonorId(1), &holdings).expect("compared");
+    }
+    let compared = (cpu() - began) / TIMES;
+
+    println!(
+        "1000 files of one chunk, two copies: commit {committed:?}, open {opened:?}; 1000 holdings compared {compared:?}"
+    );
+    assert!(committed.as_millis() < 500 && opened.as_millis() < 500, "far over budget");
+}
+
+/// Promise D4 leaves 5 s for a start with a million files; this is what the catalog takes of them.
+/// The million takes minutes to write, so it is asked for by hand:
+/// `POTLUCK_TEST_FILES=1000000 cargo test --release -p potluck-manager --lib many_files -- --nocapture`.
+#[test]
+fn d4_many_files_open_in_time() {
+    let asked = std::env::var("POTLUCK_TEST_FILES").ok().and_then(|files| files.parse().ok());
+    let thousands = asked.unwrap_or(20_000_u64) / 1000;
+    let mut fixture = Fixture::new();
+    let began = cpu();
+    for number in 0..thousands {
+        fixture.commit(batch(number, 1000));
+    }
+    let written = cpu() - began;
+    let size = std::fs::metadata(fixture.file()).map_or(0, |file| file.len());
+    let began = cpu();
+    let fixture = fixture.reopen();
+    let checked = cpu() - began;
+    let began = cpu();
+    let stats = crate::stats::count(&fixture.db).expect("counted");
+    let counted = cpu() - began;
+    assert_eq!(stats.files, thousands * 1000);
+    let began = cpu();
+    let mut after = crate::chunks::ChunkId(0);
+    while let Some(last) =
+        placements::counted_at(&fixture.db, DonorId(1), after, 65_536).expect("read").last()
+    {
+        after = *last;
+    }
+    let swept = cpu() - began;
+    println!(
+        "{thousands} thousand files, two copies, {size} bytes: written in {written:?}, opened and checked in {checked:?}, counted in {counted:?}, a donor's copies walked in {swept:?}"
+    );
+    assert!(checked.as_secs() < 5);
+}
+
+/// Scans everything as a manager does, but without rests; files seen, and the CPU time.
+fn scanned(fixture: &Fixture, donors: u32) -> (Findings, Duration) {
+    let began = cpu();
+    let findings = fixture.scan(Findings::new(donors_there(donors).view(Duration::ZERO)));
+    (findings, cpu() - began)
+}
+
+/// `POTLUCK_TEST_CHUNKS=1000000 cargo test --release -p potluck-manager --lib scan -- --nocapture`
+/// asks for another number.
+#[test]
+fn a_scan_looks_at_many_chunks_in_little_time() {
+    let asked = std::env::var("POTLUCK_TEST_CHUNKS").ok().and_then(|chunks| chunks.parse().ok());
+    let files = asked.unwrap_or(20_000_u64) / 100;
+    let mut copied = Fixture::new();
+    let mut group = Fixture::new();
+    for n in 0..files {
+        let chunks: Vec<u64> = (n * 100..n * 100 + 100).collect();
+        let mut twice = file(&format!("pot://lab/{n:06}"), &chunks, &[1, 2]);
+        twice.version.copies = 2;
+        copied.put(twice);
+        // 4+2: data on donors 1 to 4 in turn, the parity of each group on two more.
+        let on: [&[u32]; 6] = [&[1], &[2], &[3], &[4], &[5], &[6]];
+        let data = (0..64).map(|at| (n * 100 + at, on[at as usize % 4]));
+        let parity = (0..32).map(|at| (n * 100 + 64 + at, on[4 + at as usize % 2]));
+        let chunks: Vec<_> = data.chain(parity).collect();
+        group.put(coded(&format!("pot://lab/{n:06}"), "4+2", 64, &chunks));
+    }
+    let (found, of_copies) = scanned(&copied, 6);
+    assert_eq!((found.spaces[0].files, found.queue.len()), (files, 0));
+    let (found, of_groups) = scanned(&group, 6);
+    assert_eq!((found.spaces[0].files, found.queue.len()), (files, 0));
+    // A donor that is not there: half of all chunks lack a copy.
+    let (found, of_losses) = scanned(&copied, 1);
+    assert_eq!(found.lacking, [files * 100]);
+    println!(
+        "{files} files of 100 chunks scanned: two copies {of_copies:?}, 4+2 {of_groups:?}, with a donor lost {of_losses:?}"
+    );
+    assert!(of_copies.as_secs() < 5 && of_groups.as_secs() < 5, "far over budget");
+}

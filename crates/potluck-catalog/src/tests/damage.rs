@@ -1,0 +1,93 @@
+use crate::OpenError;
+use crate::fixture::{Fixture, chunk, file, path};
+use crate::units::{self, Met};
+use crate::walk::Walk;
+use crate::{Error, open, schema};
+use std::fs;
+
+#[test]
+fn d4_a_damaged_catalog_is_refused_and_never_served() {
+    let mut fixture = Fixture::new();
+    for n in 0..200 {
+        fixture.put(file(&format!("pot://lab/{n}"), &[n], &[1]));
+    }
+    fixture.db.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").expect("checkpointed");
+    let source = fixture.file();
+    let bytes = fs::read(&source).expect("read");
+    let damaged = fixture.dir.path().join("damaged.db");
+    let pages = bytes.len() / 4096;
+    let mut refused = 0;
+    for page in 0..pages {
+        let mut changed = bytes.clone();
+        changed[page * 4096..][..4096].fill(0xA5);
+        fs::write(&damaged, &changed).expect("written");
+        if let Err(why) = schema::open_existing(&damaged) {
+            assert!(matches!(why, OpenError::Damaged { .. }), "page {page}: {why}");
+            refused += 1;
+        }
+        for beside in ["damaged.db-wal", "damaged.db-shm"] {
+            let _ = fs::remove_file(fixture.dir.path().join(beside));
+        }
+    }
+    assert_eq!(refused, pages, "every page matters");
+}
+
+#[test]
+fn d4_a_recipe_that_does_not_give_the_files_digest_is_not_handed_out() {
+    let mut fixture = Fixture::new();
+    fixture.put(file("pot://lab/a", &[1, 2], &[1]));
+    fixture.put(file("pot://lab/b", &[3], &[1]));
+    // A flip inside a value, which leaves the file's structure sound.
+    let (version, mut page): (i64, Vec<u8>) = fixture
+        .db
+        .query_row("SELECT version, blob FROM recipe_pages ORDER BY version LIMIT 1", [], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })
+        .expect("a page");
+    page[8..40].copy_from_slice(&chunk(3).0);
+    fixture
+        .db
+        .execute("UPDATE recipe_pages SET blob = ?2 WHERE version = ?1", (version, &page))
+        .expect("flipped");
+    let opened = open::open(&fixture.db, &path("pot://lab/a"), false, None);
+    assert!(matches!(opened, Err(Error::Damaged(_))), "{opened:?}");
+    open::open(&fixture.db, &path("pot://lab/b"), false, None).expect("the other is sound");
+}
+
+#[test]
+fn u1_a_catalog_of_a_newer_release_is_left_alone() {
+    let fixture = Fixture::new();
+    fixture.db.pragma_update(None, "user_version", 99).expect("set");
+    assert!(matches!(
+        schema::open_existing(&fixture.file()),
+        Err(OpenError::TooNew { found: 99, .. })
+    ));
+    let missing = fixture.dir.path().join("none.db");
+    assert!(matches!(schema::open_existing(&missing), Err(OpenError::Missing(_))));
+}
+
+#[test]
+fn l1_a_damaged_file_keeps_nobody_from_the_files_behind_it() {
+    let mut fixture = Fixture::new();
+    for (n, name) in ["a", "b", "c", "d", "e", "f"].into_iter().enumerate() {
+        fixture.put(file(&format!("pot://lab/{name}"), &[n as u64], &[1]));
+    }
+    let change = |sql: &str| assert_eq!(fixture.db.execute(sql, []).expect(sql), 1, "{sql}");
+    let version = |name| format!("(SELECT version FROM entries WHERE name = '{name}')");
+    fixture.db.execute_batch("PRAGMA foreign_keys = OFF").expect("off");
+    change(&format!("UPDATE recipe_pages SET blob = x'00' WHERE version = {}", version("a")));
+    change(&format!("DELETE FROM versions WHERE id = {}", version("b")));
+    change(&format!("UPDATE versions SET goal = '?' WHERE id = {}", version("d")));
+    change(&format!("UPDATE versions SET digest = x'00' WHERE id = {}", version("e")));
+    let root = units::roots(&fixture.db).expect("read").remove(0);
+    let mut walk = Walk::new(&fixture.db, root.dir, true, None).expect("begun");
+    let mut met = Vec::new();
+    while let Some((path, what)) = units::meet(&fixture.db, &mut walk).expect("read") {
+        met.push((path, matches!(what, Met::Damaged(_))));
+    }
+    let expected = [("a", true), ("b", true), ("c", false), ("d", true), ("e", true), ("f", false)];
+    assert_eq!(met, expected.map(|(name, damaged)| (name.to_string(), damaged)));
+    // Who lists files is told.
+    let mut walk = Walk::new(&fixture.db, root.dir, true, Some("a")).expect("begun");
+    assert!(matches!(walk.next_item(), Err(Error::Damaged(_))));
+}

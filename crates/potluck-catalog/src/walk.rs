@@ -1,0 +1,163 @@
+//! Walking a tree in order of names, parents before children, page by page.
+
+use super::entries::{DirId, Found, Place};
+use super::error::Error;
+use super::versions::{self, COLUMNS};
+use potluck_pool::redundancy::Version;
+use rusqlite::{Connection, params};
+use std::collections::VecDeque;
+
+/// Entries fetched at once from one directory.
+const FETCH: usize = 256;
+
+/// An entry met on the way.
+#[derive(Debug, Clone)]
+pub struct Item {
+    /// Its path relative to where the walk began.
+    pub path: String,
+    /// When it was made, for people; of a file, its modification time at the source.
+    pub mtime_ms: i64,
+    /// A directory, or a file's version.
+    pub what: What,
+}
+
+/// What an entry is.
+#[derive(Debug, Clone)]
+pub enum What {
+    /// A directory.
+    Dir(DirId),
+    /// A file.
+    File(Box<Version>),
+}
+
+/// An entry whose record cannot be read.
+#[derive(Debug, Clone)]
+pub struct Broken {
+    /// Its path relative to where the walk began.
+    pub path: String,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+/// A walk in progress. The path of the last item is the cursor from which another walk goes on,
+/// also when the tree has changed meanwhile.
+pub struct Walk<'db> {
+    db: &'db Connection,
+    recursive: bool,
+    levels: Vec<Level>,
+}
+
+struct Level {
+    dir: DirId,
+    /// Its path with a trailing slash, or nothing.
+    prefix: String,
+    /// The last name fetched.
+    after: String,
+    fetched: VecDeque<Result<Item, Broken>>,
+    exhausted: bool,
+}
+
+impl Level {
+    fn new(dir: DirId, prefix: String, after: &str) -> Self {
+        let fetched = VecDeque::new();
+        Self { dir, prefix, after: after.into(), fetched, exhausted: false }
+    }
+}
+
+impl<'db> Walk<'db> {
+    /// Walks the directory `dir`, going on after `cursor`.
+    pub fn new(
+        db: &'db Connection,
+        dir: DirId,
+        recursive: bool,
+        cursor: Option<&str>,
+    ) -> Result<Self, Error> {
+        let mut walk = Self { db, recursive, levels: Vec::new() };
+        let mut next = Some((dir, String::new()));
+        for name in cursor.into_iter().flat_map(|cursor| cursor.split('/')) {
+            let Some((dir, prefix)) = next else { break };
+            let below = super::entries::lookup(db, dir, name)?;
+            let path = format!("{prefix}{name}/");
+            walk.levels.push(Level::new(dir, prefix, name));
+            next = match below {
+                Some(Found { place: Place::Dir(below), .. }) if recursive => Some((below, path)),
+                _ => None,
+            };
+        }
+        if let Some((dir, prefix)) = next {
+            walk.levels.push(Level::new(dir, prefix, ""));
+        }
+        Ok(walk)
+    }
+
+    /// The next entry; an error at one whose record is damaged.
+    pub fn next_item(&mut self) -> Result<Option<Item>, Error> {
+        match self.next_or_broken()? {
+            Some(Err(broken)) => Err(Error::Damaged(broken.why)),
+            Some(Ok(item)) => Ok(Some(item)),
+            None => Ok(None),
+        }
+    }
+
+    /// The next entry, for whoever goes on behind one whose record is damaged.
+    pub fn next_or_broken(&mut self) -> Result<Option<Result<Item, Broken>>, Error> {
+        loop {
+            let Some(level) = self.levels.last_mut() else { return Ok(None) };
+            if level.fetched.is_empty() && !level.exhausted {
+                fetch(self.db, level)?;
+            }
+            match level.fetched.pop_front() {
+                None => {
+                    self.levels.pop();
+                }
+                Some(item) => {
+                    if let Ok(item) = &item
+                        && let What::Dir(dir) = item.what
+                        && self.recursive
+                    {
+                        self.levels.push(Level::new(dir, format!("{}/", item.path), ""));
+                    }
+                    return Ok(Some(item));
+                }
+            }
+        }
+    }
+}
+
+fn fetch(db: &Connection, level: &mut Level) -> Result<(), Error> {
+    let mut rows = db.prepare_cached(&format!(
+        "SELECT e.name, e.dir, e.version, e.mtime_ms, {COLUMNS}
+         FROM entries e LEFT JOIN versions v ON v.id = e.version
+         WHERE e.parent = ?1 AND e.name > ?2 ORDER BY e.name LIMIT {FETCH}"
+    ))?;
+    let mut rows = rows.query(params![level.dir.0, level.after])?;
+    let mut fetched = 0;
+    while let Some(row) = rows.next()? {
+        fetched += 1;
+        let name: String = row.get(0)?;
+        let found = Found::of(row.get(1)?, row.get(2)?, row.get(3)?)?;
+        let path = format!("{}{name}", level.prefix);
+        level.after = name;
+        let what = match found.place {
+            Place::Dir(dir) => What::Dir(dir),
+            Place::File(version) => match versions::of_row(row, 4) {
+                Ok(Some(version)) => What::File(Box::new(version)),
+                unreadable => {
+                    let why = match unreadable {
+                        Err(why) => format!("version {version}: {why}"),
+                        Ok(_) => format!("version {version} is missing"),
+                    };
+                    level.fetched.push_back(Err(Broken { path, why }));
+                    continue;
+                }
+            },
+        };
+        let mtime_ms = match &what {
+            What::Dir(_) => found.mtime_ms,
+            What::File(version) => version.mtime_ms,
+        };
+        level.fetched.push_back(Ok(Item { path, mtime_ms, what }));
+    }
+    level.exhausted = fetched < FETCH;
+    Ok(())
+}
