@@ -1,11 +1,10 @@
 //! `cargo xtask bench`: product and floors from the same release build.
 
-use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result};
 
-use crate::cargo::{cargo, metadata};
+use crate::cargo::{cargo, target_directory};
 
 /// Builds both, runs the comparison with `args` and returns its exit code.
 pub fn run(args: &[String]) -> Result<ExitCode> {
@@ -14,9 +13,7 @@ pub fn run(args: &[String]) -> Result<ExitCode> {
         eprintln!("bench: the release build failed");
         return Ok(ExitCode::FAILURE);
     }
-    let metadata = metadata()?;
-    let target = metadata["target_directory"].as_str().context("no target directory")?;
-    let release = PathBuf::from(target).join("release");
+    let release = target_directory()?.join("release");
     let status = Command::new(release.join("potluck-bench"))
         .arg("run")
         .arg("--potluck")

@@ -34,9 +34,32 @@ pub fn workspace_root() -> Result<PathBuf> {
     Ok(here.parent().context("xtask stands in no workspace")?.to_owned())
 }
 
+/// Builds the program as the tests use it, and says where it is. Every other selection of packages and targets has
+/// features of its own, with which half of the dependencies would be compiled once more.
+pub fn tested_program() -> Result<PathBuf> {
+    let built = cargo(&["test", "--workspace", "--test", "pool", "--no-run"]).status()?;
+    ensure!(built.success(), "the build failed");
+    Ok(target_directory()?.join("debug/potluck"))
+}
+
+/// Where cargo puts what it builds.
+pub fn target_directory() -> Result<PathBuf> {
+    let metadata = metadata()?;
+    Ok(metadata["target_directory"].as_str().context("no target directory")?.into())
+}
+
 /// `cargo metadata` of the workspace's own packages.
 pub fn metadata() -> Result<Value> {
     let out = cargo(&["metadata", "--no-deps", "--format-version", "1"]).output()?;
     ensure!(out.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&out.stderr));
     serde_json::from_slice(&out.stdout).context("reading cargo metadata")
+}
+
+/// Names of the workspace's test targets, the files and directories of each package's `tests`.
+pub fn test_targets() -> Result<Vec<String>> {
+    let metadata = metadata()?;
+    let packages = metadata["packages"].as_array().context("no packages")?;
+    let targets = packages.iter().filter_map(|package| package["targets"].as_array()).flatten();
+    let tests = targets.filter(|target| target["kind"][0] == "test");
+    Ok(tests.filter_map(|target| target["name"].as_str().map(str::to_owned)).collect())
 }

@@ -11,7 +11,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
 
-use crate::cargo::{cargo, metadata};
+use crate::cargo::{cargo, target_directory, tested_program};
 
 /// The most that the optimised program may take on a disk: it is copied to every machine of a lab.
 const LARGEST_PROGRAM: u64 = 25_000_000;
@@ -80,9 +80,7 @@ struct Place {
 
 impl Place {
     fn new() -> Result<Self> {
-        let metadata = metadata()?;
-        let target = metadata["target_directory"].as_str().context("no target directory")?;
-        let place = Self { target: target.into() };
+        let place = Self { target: target_directory()? };
         fs::create_dir_all(place.dir())?;
         Ok(place)
     }
@@ -92,20 +90,14 @@ impl Place {
         self.target.join("package")
     }
 
-    /// Compiles the program and gives a copy without line tables. Where one package alone is selected, its
-    /// dependencies have other features than those that tests are built with, and are compiled once more.
+    /// Compiles the program and gives a copy without line tables.
     fn program(&self, profile: Profile) -> Result<PathBuf> {
-        done(&mut cargo(&[
-            "build",
-            "--workspace",
-            "--bin",
-            "potluck",
-            "--profile",
-            profile.name(),
-        ]))?;
         let built = match profile {
-            Profile::Release => self.target.join("release/potluck"),
-            Profile::Dev => self.target.join("debug/potluck"),
+            Profile::Release => {
+                done(&mut cargo(&["build", "--workspace", "--bin", "potluck", "--release"]))?;
+                self.target.join("release/potluck")
+            }
+            Profile::Dev => tested_program()?,
         };
         let program = self.dir().join("potluck");
         done(Command::new("strip").args(["--strip-debug", "-o"]).arg(&program).arg(built))?;

@@ -1,4 +1,4 @@
-//! Steps run one after the other, are timed, and end in a table.
+//! Steps run one after the other, some beside the others, are timed, and end in a table.
 
 use std::env;
 use std::fmt::Display;
@@ -23,25 +23,54 @@ struct Row {
 }
 
 /// What was run so far.
-#[derive(Default)]
 pub struct Steps {
     rows: Vec<Row>,
+    started: Instant,
+}
+
+/// A step that ran beside others, and kept what it had to say until its turn came.
+pub struct Beside {
+    pub outcome: Result<String, String>,
+    pub took: Duration,
+    pub printed: Vec<u8>,
 }
 
 impl Steps {
+    pub fn new() -> Self {
+        Self { rows: Vec::new(), started: Instant::now() }
+    }
+
     /// Runs `step` under a headline. Its text, good or bad, becomes the remark in the table.
     pub fn run(
         &mut self,
         name: &'static str,
         step: impl FnOnce() -> Result<String, String>,
     ) -> bool {
-        println!("\n{}", paint("1", format_args!("==> {name}")));
+        headline(name);
         let start = Instant::now();
-        let (outcome, remark) = match step() {
+        let outcome = step();
+        self.note(name, outcome, start.elapsed())
+    }
+
+    /// Notes a step that ran beside others, and shows what it printed.
+    pub fn ran_beside(&mut self, name: &'static str, ran: Beside) -> bool {
+        headline(name);
+        print!("{}", String::from_utf8_lossy(&ran.printed));
+        self.note(name, ran.outcome, ran.took)
+    }
+
+    /// True when the step was fine.
+    fn note(
+        &mut self,
+        name: &'static str,
+        outcome: Result<String, String>,
+        took: Duration,
+    ) -> bool {
+        let (outcome, remark) = match outcome {
             Ok(remark) => (Outcome::Ok, remark),
             Err(remark) => (Outcome::Failed, remark),
         };
-        self.rows.push(Row { name, outcome, took: start.elapsed(), remark });
+        self.rows.push(Row { name, outcome, took, remark });
         outcome == Outcome::Ok
     }
 
@@ -53,7 +82,7 @@ impl Steps {
 
     /// Prints the table and the last line; true when every step was fine.
     pub fn summarise(&self, command: &str, totals: &str) -> bool {
-        println!("\n{}", paint("1", "==> summary"));
+        headline("summary");
         for row in &self.rows {
             let (colour, word) = match row.outcome {
                 Outcome::Ok => ("32", "ok"),
@@ -63,16 +92,15 @@ impl Steps {
             // Padded before it is painted: escape codes count as width.
             let word = paint(colour, format_args!("{word:<7}"));
             let took = row.took.as_secs_f64();
-            println!("{:<8} {word} {took:>8.1} s  {}", row.name, row.remark);
+            println!("{:<10} {word} {took:>8.1} s  {}", row.name, row.remark);
         }
         let good = self.rows.iter().filter(|row| row.outcome == Outcome::Ok).count();
         let all_good = good == self.rows.len();
         let verdict = if all_good { paint("32", "ok") } else { paint("31;1", "FAILED") };
-        let took: Duration = self.rows.iter().map(|row| row.took).sum();
         println!(
             "{command}: {verdict}. {good} of {} steps ok; {totals}; {:.1} s",
             self.rows.len(),
-            took.as_secs_f64()
+            self.started.elapsed().as_secs_f64()
         );
         all_good
     }
@@ -92,6 +120,10 @@ pub fn colours() -> bool {
     stdout().is_terminal() && env::var_os("CI").is_none() && env::var_os("NO_COLOR").is_none()
 }
 
+fn headline(name: &str) {
+    println!("\n{}", paint("1", format_args!("==> {name}")));
+}
+
 fn paint(code: &str, text: impl Display) -> String {
     if colours() { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_string() }
 }
@@ -102,7 +134,7 @@ mod tests {
 
     #[test]
     fn one_failure_fails_the_whole_and_the_rest_still_runs() {
-        let mut steps = Steps::default();
+        let mut steps = Steps::new();
         assert!(!steps.run("bad", || Err("broken".into())));
         assert!(steps.run("good", || Ok(String::new())));
         assert!(!steps.summarise("test", "no tests"));
@@ -110,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_step_left_out_is_no_success() {
-        let mut steps = Steps::default();
+        let mut steps = Steps::new();
         steps.not_run("test", "the build failed");
         assert!(!steps.summarise("test", "no tests"));
     }

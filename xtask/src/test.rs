@@ -2,11 +2,14 @@
 
 use std::ops::RangeInclusive;
 use std::process::ExitCode;
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
 
 use clap::ValueEnum;
 
-use crate::cargo::cargo;
-use crate::steps::{Steps, run_command};
+use crate::cargo::{cargo, test_targets};
+use crate::steps::{Beside, Steps, run_command};
+use crate::test_output::Tally;
 use crate::{package, setup, test_output, tidy, torture};
 
 /// One step, as `--only` names it.
@@ -34,15 +37,50 @@ const KILLS: u64 = 200;
 
 /// Most tests wait for processes most of the time: two to a core leave a third of the cores idle.
 fn test_threads() -> usize {
-    2 * std::thread::available_parallelism().map_or(2, usize::from)
+    2 * thread::available_parallelism().map_or(2, usize::from)
+}
+
+/// The test target that computes all the time, while all others wait most of the time.
+const SIMULATION: &str = "simulation";
+
+/// Starts the simulation's tests, which run in what the other steps leave of the processors: clocks and networks
+/// are simulated there, so how slow the machine is changes nothing for them.
+fn start_simulation() -> JoinHandle<(Beside, Tally)> {
+    thread::spawn(|| {
+        // Of this thread and of the processes that it starts.
+        let lowest = rustix::process::nice(19).map_err(|error| format!("nice: {error}"));
+        let started = Instant::now();
+        let mut printed = Vec::new();
+        let mut command = cargo(&["test", "-q", "--workspace", "--test", SIMULATION]);
+        let (outcome, tally) = test_output::relay(&mut command, &mut printed);
+        let outcome = lowest.and(outcome);
+        (Beside { outcome, took: started.elapsed(), printed }, tally)
+    })
+}
+
+/// The tests of everything else.
+fn run_other_tests(tally: &mut Tally) -> Result<String, String> {
+    let targets = test_targets().map_err(|error| format!("{error:#}"))?;
+    // Without --no-fail-fast the first failing crate would hide the others. One selection of packages serves for
+    // all: with another one, dependencies have other features and are compiled once more.
+    let mut command = cargo(&["test", "--workspace", "--no-fail-fast", "--lib", "--bins"]);
+    for target in targets.iter().filter(|target| *target != SIMULATION) {
+        command.args(["--test", target]);
+    }
+    command.env("RUST_TEST_THREADS", test_threads().to_string());
+    let (outcome, seen) = test_output::relay(&mut command, &mut std::io::stdout());
+    tally.add(seen);
+    outcome
 }
 
 /// Runs the steps one after the other (never two builds side by side: they would fight over
-/// memory and the target directory's lock) and goes on after a failure.
+/// memory and the target directory's lock), the simulation beside those after the build, and goes
+/// on after a failure.
 pub fn run(only: Option<Step>) -> ExitCode {
     let wanted = |step| only.is_none_or(|one| one == step);
-    let mut steps = Steps::default();
-    let mut tally = test_output::Tally::default();
+    let mut steps = Steps::new();
+    let mut tally = Tally::default();
+    let mut simulation = None;
 
     steps.run("set-up", setup::run);
     if wanted(Step::Fmt) {
@@ -66,14 +104,8 @@ pub fn run(only: Option<Step>) -> ExitCode {
         let built =
             steps.run("build", || run_command(&mut cargo(&["test", "--workspace", "--no-run"])));
         if built {
-            // Without --no-fail-fast the first failing crate would hide the others.
-            let mut command = cargo(&["test", "--workspace", "--no-fail-fast"]);
-            command.env("RUST_TEST_THREADS", test_threads().to_string());
-            steps.run("test", || {
-                let (outcome, seen) = test_output::relay(&mut command, &mut std::io::stdout());
-                tally = seen;
-                outcome
-            });
+            simulation = Some(start_simulation());
+            steps.run("test", || run_other_tests(&mut tally));
         } else {
             steps.not_run("test", "the build failed");
         }
@@ -86,6 +118,12 @@ pub fn run(only: Option<Step>) -> ExitCode {
     }
     if wanted(Step::Sweep) {
         steps.run("sweep", torture::sweep::test);
+    }
+
+    if let Some(simulation) = simulation {
+        let (ran, seen) = simulation.join().expect("it does not panic");
+        steps.ran_beside("simulation", ran);
+        tally.add(seen);
     }
 
     tally.print_skipped();

@@ -37,6 +37,15 @@ impl Tally {
         }
     }
 
+    /// Adds what another run counted.
+    pub fn add(&mut self, other: Self) {
+        self.executables += other.executables;
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.ignored += other.ignored;
+        self.skipped.extend(other.skipped);
+    }
+
     /// Names again what was skipped: in the middle of the output nobody sees it.
     pub fn print_skipped(&self) {
         for skipped in &self.skipped {

@@ -23,11 +23,11 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::cargo::{cargo, metadata};
+use crate::cargo::tested_program;
 use counts::Counts;
 use plan::Plan;
 use stage::Stage;
@@ -145,7 +145,7 @@ pub fn test(seeds: RangeInclusive<u64>, kills: u64) -> Result<String, String> {
 fn try_all(options: &Options) -> Result<Report> {
     let program = match &options.potluck {
         Some(program) => std::path::absolute(program)?,
-        None => build()?,
+        None => tested_program()?,
     };
     let seeds = options.seed.map_or(options.seeds.clone(), |seed| seed..=seed);
     let started = Instant::now();
@@ -202,14 +202,6 @@ fn play(stage: &mut Stage) -> Result<()> {
     }
     stage.check_everything().context("the last check")?;
     stage.strike().context("taking the pool down")
-}
-
-fn build() -> Result<PathBuf> {
-    let built = cargo(&["build", "--workspace", "--bin", "potluck"]).status()?;
-    ensure!(built.success(), "the build failed");
-    let metadata = metadata()?;
-    let target = metadata["target_directory"].as_str().context("no target directory")?;
-    Ok(PathBuf::from(target).join("debug/potluck"))
 }
 
 /// In memory where there is such a place: no fault here reaches a real disk, and catalogs sync often.

@@ -15,6 +15,7 @@ use super::counts::Counts;
 use super::files::{Content, Files};
 use super::pool::{PATIENCE, Pool};
 use super::process::{Running, wait_until};
+use crate::cargo::tested_program;
 
 /// What changes the state of a catalog. Sockets are written to by other calls.
 const CALLS: &str =
@@ -34,7 +35,7 @@ const PATH: &str = "sweep/file";
 
 /// Sweeps with the program built now, and tells what was done.
 pub fn run() -> Result<ExitCode> {
-    let counts = sweep(&super::build()?)?;
+    let counts = sweep(&tested_program()?)?;
     println!("{counts}sweep: every point kept every promise");
     Ok(ExitCode::SUCCESS)
 }
@@ -46,7 +47,7 @@ pub fn test() -> Result<String, String> {
         return Ok("skipped: no strace".to_owned());
     }
     let counts =
-        super::build().and_then(|program| sweep(&program)).map_err(|why| format!("{why:#}"))?;
+        tested_program().and_then(|program| sweep(&program)).map_err(|why| format!("{why:#}"))?;
     print!("{counts}");
     Ok(format!("{} points", MODES.iter().map(|(_, name)| counts.of(name)).sum::<u64>()))
 }
