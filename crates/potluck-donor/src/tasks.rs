@@ -2,19 +2,22 @@
 //! answered in the heartbeats until one of them got through.
 //!
 //! Tasks of one kind wait for each other and for no others, so that a long one holds up none of
-//! another kind.
+//! another kind. They are begun in the order in which they came.
 
 use crate::audit;
 use crate::copy::{self, NewCopy};
 use crate::fault::Fault;
 use crate::rebuild::{self, Group};
 use crate::service::Service;
-use potluck_wire::control::{Task, TaskOutcome, TaskResult, Work};
+use potluck_wire::control::{Task, TaskFault, TaskOutcome, TaskResult, Work};
 use potluck_wire::packed::Packed;
 use std::collections::{BTreeSet, VecDeque};
-use std::future::pending;
-use std::sync::Arc;
-use tokio::sync::Semaphore;
+use std::future::{pending, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinError, JoinSet};
 
 /// Tasks that may be unanswered at once. The manager repeats what was not taken.
@@ -30,56 +33,88 @@ pub(crate) struct Tasks {
     results: VecDeque<TaskResult>,
     /// The numbers of all these tasks: they need not be taken again.
     known: BTreeSet<u64>,
-    limits: Limits,
+    queues: Queues,
 }
 
-/// How many tasks of each kind are carried out at once.
-struct Limits {
+/// The queue of each kind of task.
+struct Queues {
     /// One chunk comes from another donor.
-    fetch: Arc<Semaphore>,
+    fetch: Queue,
     /// Chunks of a group come from other donors, and another is made of them. Each such task takes
     /// memory by the width of its code.
-    code: Arc<Semaphore>,
+    code: Queue,
     /// Chunks here are read or listed.
-    inspect: Arc<Semaphore>,
+    inspect: Queue,
 }
 
-impl Limits {
-    fn of(&self, work: &Work) -> Arc<Semaphore> {
-        Arc::clone(match work {
+/// Tasks of one kind that wait, the oldest first.
+struct Queue {
+    /// As many as are carried out at once.
+    permits: Arc<Semaphore>,
+    waiting: Arc<Mutex<VecDeque<Task>>>,
+}
+
+impl Queues {
+    fn of(&self, work: &Work) -> &Queue {
+        match work {
             Work::Copy { .. } | Work::Probe { .. } => &self.fetch,
             Work::Rebuild { .. } | Work::Encode { .. } => &self.code,
             Work::Audit { .. } | Work::Scrub { .. } | Work::Describe => &self.inspect,
-        })
+        }
+    }
+}
+
+impl Queue {
+    fn new(at_once: usize) -> Self {
+        Self { permits: Arc::new(Semaphore::new(at_once)), waiting: Arc::default() }
+    }
+
+    /// Puts a task behind the others. The future waits for a permit, and then gives the task whose
+    /// turn it is: a runtime of several threads polls these futures in any order.
+    fn enter(
+        &self,
+        task: Task,
+    ) -> impl Future<Output = Option<(Task, OwnedSemaphorePermit)>> + use<> {
+        let (permits, waiting) = (Arc::clone(&self.permits), Arc::clone(&self.waiting));
+        waiting.lock().expect("no panic holds it").push_back(task);
+        async move {
+            let permit = permits.acquire_owned().await.ok()?;
+            let next = waiting.lock().expect("no panic holds it").pop_front()?;
+            Some((next, permit))
+        }
+    }
+
+    /// Nothing waits any more; who still waits for a permit finds nothing of what comes later.
+    fn clear(&mut self) {
+        std::mem::take(&mut self.waiting).lock().expect("no panic holds it").clear();
     }
 }
 
 impl Default for Tasks {
     fn default() -> Self {
-        let limit = |at_once| Arc::new(Semaphore::new(at_once));
         Self {
             running: JoinSet::new(),
             results: VecDeque::new(),
             known: BTreeSet::new(),
-            limits: Limits { fetch: limit(4), code: limit(1), inspect: limit(1) },
+            queues: Queues { fetch: Queue::new(4), code: Queue::new(1), inspect: Queue::new(1) },
         }
     }
 }
 
 impl Tasks {
     /// Takes a task to be carried out, unless it is known.
-    pub fn take(&mut self, service: &Arc<Service>, Task { number, work }: Task) {
-        if self.known.len() >= MOST || !self.known.insert(number) {
+    pub fn take(&mut self, service: &Arc<Service>, task: Task) {
+        if self.known.len() >= MOST || !self.known.insert(task.number) {
             return;
         }
-        let (service, limit) = (Arc::clone(service), self.limits.of(&work));
+        let (service, turn) = (Arc::clone(service), self.queues.of(&task.work).enter(task));
         self.running.spawn(async move {
-            let permit = limit.acquire_owned().await.ok()?;
+            let (Task { number, work }, permit) = turn.await?;
             let worker = Arc::clone(&service);
             // Boxed only now: thousands may wait, and few are carried out.
             let carry_out = Box::pin(async move {
                 let _permit = permit;
-                let outcome = carry_out(&worker, work).await.unwrap_or_else(TaskOutcome::from);
+                let outcome = outcome(number, carry_out(&worker, work)).await;
                 TaskResult { task: number, outcome }
             });
             service.run_blocking(carry_out).await
@@ -89,6 +124,8 @@ impl Tasks {
     /// Another manager is in charge: the old one's tasks and their results mean nothing to it.
     pub fn forget(&mut self) {
         self.running = JoinSet::new();
+        let Queues { fetch, code, inspect } = &mut self.queues;
+        [fetch, code, inspect].into_iter().for_each(Queue::clear);
         self.results.clear();
         self.known.clear();
     }
@@ -119,9 +156,25 @@ impl Tasks {
     }
 
     fn ended(&mut self, ended: Result<Option<TaskResult>, JoinError>) {
-        // One that panicked stays known and unanswered, until the manager gives it up.
         self.results.extend(ended.ok().flatten());
     }
+}
+
+/// What came of a task. One that panics has failed, and is answered like any other: the manager has
+/// another donor do it, and its number is not kept for ever.
+async fn outcome(
+    number: u64,
+    work: impl Future<Output = Result<TaskOutcome, Fault>>,
+) -> TaskOutcome {
+    let mut work = pin!(work);
+    let ended = poll_fn(|context| {
+        let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context)));
+        polled.unwrap_or_else(|_| {
+            tracing::error!(number, "a task of the manager panicked; this is a bug in Potluck");
+            Poll::Ready(Err(Fault::here(TaskFault::Panicked)))
+        })
+    });
+    ended.await.unwrap_or_else(TaskOutcome::from)
 }
 
 async fn carry_out(service: &Service, work: Work) -> Result<TaskOutcome, Fault> {
@@ -148,4 +201,39 @@ async fn carry_out(service: &Service, work: Work) -> Result<TaskOutcome, Fault> 
         Work::Scrub { rate } => service.scrub.hurry(rate),
     }
     Ok(TaskOutcome::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn tasks_of_a_kind_are_begun_in_the_order_in_which_they_came() {
+        let queue = Queue::new(1);
+        let task = |number| Task { number, work: Work::Describe };
+        let (one, other) = (queue.enter(task(1)), queue.enter(task(2)));
+        let (first, permit) = other.await.expect("a task");
+        assert_eq!(first.number, 1, "whoever is polled first");
+        drop(permit);
+        let (second, _permit) = one.await.expect("a task");
+        assert_eq!(second.number, 2);
+    }
+
+    #[tokio::test]
+    async fn who_waited_for_another_manager_takes_no_task_of_the_next() {
+        let mut queue = Queue::new(1);
+        let before = queue.enter(Task { number: 1, work: Work::Describe });
+        queue.clear();
+        let after = queue.enter(Task { number: 1, work: Work::Scrub { rate: 1 } });
+        assert!(before.await.is_none());
+        assert!(matches!(after.await, Some((Task { work: Work::Scrub { .. }, .. }, _))));
+    }
+
+    #[tokio::test]
+    async fn a_task_that_panics_is_answered_as_failed() {
+        let panics = async { if true { panic!("on purpose") } else { Ok(TaskOutcome::Done) } };
+        let failed = TaskOutcome::Failed { why: TaskFault::Panicked, donor: None };
+        assert_eq!(outcome(1, panics).await, failed);
+        assert_eq!(outcome(2, async { Ok(TaskOutcome::Done) }).await, TaskOutcome::Done);
+    }
 }

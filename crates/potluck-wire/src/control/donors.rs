@@ -237,6 +237,8 @@ pub enum TaskFault {
     SourceAway,
     /// What was rebuilt is not what its name says: a chunk it was made from is of another group.
     WrongResult,
+    /// The task met a bug of the donor's; its log says more.
+    Panicked,
     /// A fault of a newer donor.
     #[serde(other)]
     Unknown,
