@@ -3,9 +3,11 @@
 //! AES-256-GCM with a key of its own for every plaintext, derived from the space key and the
 //! plaintext's digest. Equal plaintext in one space therefore seals to equal bytes,
 //! and dedups; across spaces nothing can be compared. Each segment of 64 KiB is sealed by itself, so that
-//! it opens alone. A key seals exactly one plaintext, so the nonce may follow from the segment's number and
-//! from whether it is the last, which authenticates both: segments cannot change places, and a chunk
-//! cannot be cut (the STREAM construction: Hoang, Reyhanitabar, Rogaway, Vizár 2015, section 6).
+//! it opens alone. A key seals exactly one plaintext, so the nonce may follow from what it is sealed as, from
+//! the segment's number and from whether it is the last, which authenticates all three: segments cannot change
+//! places, and a chunk cannot be cut (the STREAM construction: Hoang, Reyhanitabar, Rogaway, Vizár 2015,
+//! section 6). No nonce is used twice under one key, not even for the same plaintext with other
+//! associated data, which would give the key of GCM's authentication away.
 
 use crate::chunk::{Digest, SEAL_OVERHEAD};
 use crate::entropy::Entropy;
@@ -30,6 +32,19 @@ impl Meaning {
             Self::Chunk => b"potluck 1 chunk",
             Self::Inline => b"potluck 1 inline",
         }
+    }
+
+    /// The nonce of segment `number` of `count`: what it is sealed as, zeros, the number
+    /// (big-endian), and 1 for the last.
+    fn nonce(self, number: u32, count: u32) -> Nonce {
+        let mut nonce = [0; 12];
+        nonce[0] = match self {
+            Self::Chunk => 0,
+            Self::Inline => 1,
+        };
+        nonce[7..11].copy_from_slice(&number.to_be_bytes());
+        nonce[11] = u8::from(number + 1 == count);
+        Nonce::assume_unique_for_key(nonce)
     }
 }
 
@@ -107,7 +122,11 @@ impl SpaceKey {
             bytes.copy_within(plain..end, sealed);
             let (body, after) = bytes[sealed..].split_at_mut(len);
             let tag = key
-                .seal_in_place_separate_tag(nonce(number, count), Aad::from(meaning.label()), body)
+                .seal_in_place_separate_tag(
+                    meaning.nonce(number, count),
+                    Aad::from(meaning.label()),
+                    body,
+                )
                 .expect("a segment is far below the 64 GiB that GCM can seal");
             after[..TAG].copy_from_slice(tag.as_ref());
             end = plain;
@@ -147,7 +166,7 @@ impl SpaceKey {
             let sealed = at * SEALED_SEGMENT..bytes.len().min((at + 1) * SEALED_SEGMENT);
             let len = key
                 .open_in_place(
-                    nonce(number, count),
+                    meaning.nonce(number, count),
                     Aad::from(meaning.label()),
                     &mut bytes[sealed.clone()],
                 )
@@ -169,14 +188,6 @@ const SEALED_SEGMENT: usize = SEGMENT_LEN + TAG;
 pub fn sealed_segments(stored: &Range<u32>) -> Range<u32> {
     let sealed = SEALED_SEGMENT as u32;
     stored.start / sealed..stored.end.div_ceil(sealed)
-}
-
-/// The nonce of segment `number` of `count`: zeros, the number (big-endian), and 1 for the last.
-fn nonce(number: u32, count: u32) -> Nonce {
-    let mut nonce = [0; 12];
-    nonce[7..11].copy_from_slice(&number.to_be_bytes());
-    nonce[11] = u8::from(number + 1 == count);
-    Nonce::assume_unique_for_key(nonce)
 }
 
 /// The secret under which a pool keeps its own metadata on its donors. It is in the recovery kit and
@@ -306,6 +317,51 @@ mod tests {
         let mut again = plain.clone();
         key.seal(Meaning::Chunk, &digest, &mut again);
         assert_eq!(again, sealed, "equal plaintext dedups");
+    }
+
+    #[test]
+    fn what_is_sealed_as_another_thing_has_another_nonce() {
+        let nonce = |meaning: Meaning, number, count| *meaning.nonce(number, count).as_ref();
+        assert_ne!(nonce(Meaning::Chunk, 0, 1), nonce(Meaning::Inline, 0, 1));
+        let key = SpaceKey::from_bytes([7; 32]);
+        let sealed = |meaning| {
+            let mut bytes = b"results of run 7".to_vec();
+            key.seal(meaning, &Digest::of(b"results of run 7"), &mut bytes);
+            bytes
+        };
+        let (chunk, inline) = (sealed(Meaning::Chunk), sealed(Meaning::Inline));
+        assert_ne!(chunk[..16], inline[..16], "another key stream");
+    }
+
+    /// The vectors of docs/format/chunk.md.
+    #[test]
+    fn test_vectors_of_the_format() {
+        let mut space_key = [0; 32];
+        (0..).zip(&mut space_key).for_each(|(at, byte)| *byte = at);
+        let key = SpaceKey::from_bytes(space_key);
+        let root = |(meaning, len): (Meaning, u32)| {
+            let mut bytes: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
+            let digest = Digest::of(&bytes);
+            key.seal(meaning, &digest, &mut bytes);
+            Digest::of(&bytes).to_string()
+        };
+        let sealed = [
+            (Meaning::Chunk, 1),
+            (Meaning::Chunk, 65_536),
+            (Meaning::Chunk, 65_537),
+            (Meaning::Inline, 1),
+            (Meaning::Inline, 4096),
+        ];
+        assert_eq!(
+            sealed.map(root),
+            [
+                "7227df7eb2498b8fcfa7920a336d7cd3e31ec0bc5f9f0b891c0bbb4b79d1902f",
+                "90251b35a47ea88a9cadfcf93ccde37d341e67967727bf0037b73376b1974967",
+                "2aa23d821559f9f42518a9adbf35da89a8743ad0bb742179fc8a6efd34b77071",
+                "b45e6660dfc36a5718f69632c7aff4252695a3d112fe4cba0e50fd4bfb2c6a2b",
+                "0685a18380a267042aada93190a871ff21070bd75915b3d2896d7d139f6473b6"
+            ]
+        );
     }
 
     #[test]
