@@ -10,7 +10,9 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-const FORMAT: u32 = 1;
+/// What chunk files look like. A store is read by who wrote it, or not at all: bytes of another format
+/// would pass for damage.
+const FORMAT: u32 = 2;
 /// No marker is nearly as long.
 const MAX_MARKER: u64 = 4096;
 
@@ -147,8 +149,16 @@ pub enum StoreError {
         owner: Box<Owner>,
     },
     /// Written by a newer release.
-    #[error("the store in {} has format {format}, and this Potluck reads up to {FORMAT}: use the newer Potluck that wrote it", dir.display())]
+    #[error("the store in {} has format {format}, and this Potluck reads format {FORMAT}: use the newer Potluck that wrote it", dir.display())]
     TooNew {
+        /// The lent directory.
+        dir: PathBuf,
+        /// Its format.
+        format: u32,
+    },
+    /// Written by an older release.
+    #[error("the store in {dir} has format {format}, which an older Potluck wrote, and this one reads format {FORMAT} only: give it back with the older one (`potluck leave`), or, if what it holds may be lost, delete what is in {dir} and begin an empty store with `potluck lend {dir} --new-store`", dir = dir.display())]
+    TooOld {
         /// The lent directory.
         dir: PathBuf,
         /// Its format.
@@ -204,6 +214,9 @@ pub(crate) fn claim(
     let id = match (found, known) {
         (Some(marker), _) if marker.format > FORMAT => {
             return Err(StoreError::TooNew { dir: dir.to_owned(), format: marker.format });
+        }
+        (Some(marker), _) if marker.format < FORMAT => {
+            return Err(StoreError::TooOld { dir: dir.to_owned(), format: marker.format });
         }
         (Some(Marker { owner: other, .. }), _) if other.pool != owner.pool => {
             return Err(StoreError::OtherPool { dir: dir.to_owned(), owner: Box::new(other) });

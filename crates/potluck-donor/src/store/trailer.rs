@@ -11,7 +11,8 @@ pub const TRAILER: usize = 64;
 const HASH: u64 = 32;
 
 const MAGIC: [u8; 8] = *b"POTCHUNK";
-const VERSION: u8 = 1;
+/// Version 1 had no hashes of segments before the trailer.
+const VERSION: u8 = 2;
 /// How much of the name is repeated: enough that no two chunks of a pool share it.
 const NAME_PART: usize = 16;
 const SUM_AT: usize = 56;
@@ -35,7 +36,7 @@ impl Origin {
 /// What a chunk file says of itself after its bytes. All integers are little-endian.
 ///
 /// ```text
-///  0  "POTCHUNK"                 8  version (1)      9  kind    10  zero (2 bytes)
+///  0  "POTCHUNK"                 8  version (2)      9  kind    10  zero (2 bytes)
 /// 12  stored length (u32)       16  write session (16 bytes)
 /// 32  first 16 bytes of the name                    48  zero (8 bytes)
 /// 56  first 8 bytes of BLAKE3 over the 56 bytes before
@@ -119,13 +120,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn golden_bytes_of_version_1() {
+    fn golden_bytes_of_version_2() {
         let origin = Origin { session: SessionId([0x5e; 16]), kind: ChunkKind::Data };
         let trailer = Trailer::new(origin, &ChunkName([0xab; 32]), 0x0102_0304);
         let bytes = trailer.encode();
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         let before_sum = "504f544348554e4b".to_owned()
-            + "0100000004030201"
+            + "0200000004030201"
             + &"5e".repeat(16)
             + &"ab".repeat(16)
             + &"00".repeat(8);

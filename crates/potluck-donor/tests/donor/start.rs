@@ -188,12 +188,22 @@ async fn two_donors_never_share_a_directory() {
 }
 
 #[tokio::test]
-async fn a_store_of_a_newer_release_is_left_alone() {
+async fn a_store_of_another_format_is_left_alone_and_its_owner_told_what_to_do() {
     let (place, _) = used().await;
     let marker = place.lent().join("potluck-store.json");
     let text = fs::read_to_string(&marker).expect("marker");
-    fs::write(&marker, text.replace("\"format\": 1", "\"format\": 2")).expect("write");
-    assert!(matches!(refusal(&place).await, StoreError::TooNew { format: 2, .. }));
+    let of_format = |format: u32| {
+        let other = text.replace("\"format\": 2", &format!("\"format\": {format}"));
+        assert_ne!(other, text);
+        fs::write(&marker, other).expect("write");
+    };
+    of_format(3);
+    assert!(matches!(refusal(&place).await, StoreError::TooNew { format: 3, .. }));
+    of_format(1);
+    let refused = refusal(&place).await;
+    assert!(matches!(refused, StoreError::TooOld { format: 1, .. }));
+    let said = refused.to_string();
+    assert!(said.contains("potluck leave") && said.contains("--new-store"), "{said}");
 }
 
 #[tokio::test]

@@ -290,7 +290,7 @@ pub fn owner(identity: &Identity) -> Owner {
 pub fn failed(error: DonorError) -> Failure {
     use StoreError as S;
     let (kind, code) = match &error {
-        DonorError::Store(S::Io { .. } | S::TooNew { .. } | S::Missing(_)) => {
+        DonorError::Store(S::Io { .. } | S::TooNew { .. } | S::TooOld { .. } | S::Missing(_)) => {
             (ErrorKind::Other, code::LOCAL_IO)
         }
         DonorError::Store(_) => (ErrorKind::Conflict, code::NOT_OURS),
