@@ -127,6 +127,9 @@ pub enum AlarmKind {
     RepairStuck,
     /// A change of policy cannot be finished.
     PolicyStuck,
+    /// An alarm of a newer manager, whose words say what it is about.
+    #[serde(other)]
+    Unknown,
 }
 
 impl Alarm {
@@ -342,4 +345,16 @@ pub struct DonorStatus {
     /// Why its daemon goes by settings of before, if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settings_fault: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Alarm, AlarmKind};
+
+    #[test]
+    fn an_alarm_of_a_newer_manager_is_read_by_its_words() {
+        let text = r#"{"kind": "moon_phase", "what": "the moon is full", "advice": "wait"}"#;
+        let alarm: Alarm = serde_json::from_str(text).expect("read");
+        assert_eq!((alarm.kind, alarm.what.as_str()), (AlarmKind::Unknown, "the moon is full"));
+    }
 }
