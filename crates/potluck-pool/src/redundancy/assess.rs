@@ -397,30 +397,35 @@ impl Findings {
         let copied = unit.group.is_none();
         let mut make = Vec::new();
         let mut over_quota = false;
+        // Copies on their way out that are to stay, because the unit has use for them.
+        let mut staying = BTreeMap::<usize, Vec<DonorId>>::new();
         for shard in judged.lacking() {
-            let piece = &look.layout.pieces[unit.shards[shard]];
+            let at = unit.shards[shard];
+            let piece = &look.layout.pieces[at];
             if !look.goal {
                 self.note_unreached(piece);
             }
-            let mut copies = look.copies[unit.shards[shard]].iter();
+            let mut copies = look.copies[at].iter();
             over_quota |= copies.any(|copy| self.is_over_quota(copy));
-            // A copy on its way out is there: it need only stay.
-            let stays = piece.holders.iter().find(|(donor, leaving)| {
-                let status = self.view.get(*donor);
-                *leaving && status.is_some_and(|at| at.worth == Worth::Counts && at.takes)
-            });
-            match stays {
-                Some((donor, _)) if self.keep.len() < MAX_NOTED => {
-                    self.keep.push((*donor, piece.name));
-                }
-                _ => make.push(Make {
+            let staying = staying.entry(at).or_default();
+            let stays = self.stays(look, at, staying).filter(|_| self.keep.len() < MAX_NOTED);
+            if let Some((donor, _)) = stays {
+                self.keep.push((donor, piece.name));
+                staying.push(donor);
+            }
+            if !stays.is_some_and(|(_, counts)| counts) {
+                make.push(Make {
                     shard: if copied { 0 } else { shard },
                     missing: judged.shards[shard] == Stand::Missing,
-                }),
+                });
             }
         }
         let shards = if copied { &unit.shards[..1] } else { &unit.shards[..] };
-        let shard = |(at, piece): (usize, &usize)| look.shard(*piece, unit.position(at));
+        let shard = |(at, piece): (usize, &usize)| {
+            let mut shard = look.shard(*piece, unit.position(at));
+            shard.from.extend(staying.get(piece).into_iter().flatten());
+            shard
+        };
         let relied = judged.shards.iter().filter_map(|stand| match stand {
             Stand::Apart(donor) | Stand::Crowded(donor) => Some(*donor),
             Stand::Missing => None,
@@ -441,6 +446,27 @@ impl Findings {
             self.note_blocked(look.version, &job, &planned);
         }
         self.push(job, planned);
+    }
+
+    /// The donor of a copy on its way out that is to stay beside those at `others`, because its unit
+    /// lacks it; and whether it will count then. One that will not is worth staying where it is the last
+    /// to make others of.
+    fn stays(&self, look: &Look<'_>, piece: usize, others: &[DonorId]) -> Option<(DonorId, bool)> {
+        let at = &look.layout.pieces[piece];
+        let leaves = |(donor, leaving): &&(DonorId, bool)| *leaving && !others.contains(donor);
+        let mut leaving = at.holders.iter().filter(leaves);
+        let counts = leaving.find(|(donor, _)| {
+            self.view.get(*donor).is_some_and(|at| at.worth == Worth::Counts && at.takes)
+        });
+        if let Some((donor, _)) = counts {
+            return Some((*donor, true));
+        }
+        let fetchable = || look.copies[piece].iter().filter(|copy| copy.worth.fetchable());
+        if !others.is_empty() || fetchable().any(|copy| !at.is_being_deleted(copy.donor)) {
+            return None;
+        }
+        let last = fetchable().find(|copy| self.dispensable(look, piece, copy).is_none());
+        last.map(|copy| (copy.donor, false))
     }
 
     fn push(&mut self, mut job: Job, planned: Vec<Option<usize>>) {
@@ -650,9 +676,11 @@ pub fn parity_bytes(longest: u32, ec: Ec) -> u64 {
     u64::from(longest) * ec.parity() as u64
 }
 
+/// Copies that are being deleted are no sources: they may be gone when they are asked for.
 fn shard_at(layout: &Layout, copies: &[Vec<Copy>], piece: usize, position: u8) -> ShardAt {
-    let fetchable = copies[piece].iter().filter(|copy| copy.worth.fetchable());
     let at = &layout.pieces[piece];
+    let sends = |copy: &&Copy| copy.worth.fetchable() && !at.is_being_deleted(copy.donor);
+    let fetchable = copies[piece].iter().filter(sends);
     ShardAt {
         position,
         name: at.name,

@@ -58,6 +58,13 @@ pub struct Piece {
     pub holders: Vec<(DonorId, bool)>,
 }
 
+impl Piece {
+    /// Whether a donor is told to delete its copy, or was.
+    pub fn is_being_deleted(&self, donor: DonorId) -> bool {
+        self.holders.contains(&(donor, true))
+    }
+}
+
 /// What lives and dies together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unit {

@@ -1,10 +1,10 @@
 //! What is put off for what, in a pool where not everything can be done.
 
 use super::{Findings, MAX_QUEUED};
-use crate::Pool;
 use crate::redundancy::judge_file;
 use crate::redundancy::layout::{Layout, Piece, Unit, Version};
 use crate::tests::{at, chunk, pool, register, register_in};
+use crate::{Giving, Pool};
 use potluck_core::chunk::{ChunkKind, ChunkName, Digest};
 use potluck_core::ids::{DonorId, Incarnation, VersionId};
 use potluck_core::policy::Redundancy;
@@ -27,6 +27,12 @@ fn add(findings: &mut Findings, n: u64, len: u32, holder: u32) -> ChunkName {
 
 /// The same that is at these donors.
 fn add_at(findings: &mut Findings, n: u64, len: u32, holders: &[u32]) -> ChunkName {
+    let holders = holders.iter().map(|holder| (*holder, false)).collect::<Vec<_>>();
+    add_leaving(findings, n, len, &holders)
+}
+
+/// The same that is being deleted at some of its donors.
+fn add_leaving(findings: &mut Findings, n: u64, len: u32, holders: &[(u32, bool)]) -> ChunkName {
     let version = Version {
         id: VersionId(n),
         size: len.into(),
@@ -41,7 +47,7 @@ fn add_at(findings: &mut Findings, n: u64, len: u32, holders: &[u32]) -> ChunkNa
         chunks: 1,
         inline: false,
     };
-    let holders = holders.iter().map(|holder| (DonorId(*holder), false)).collect();
+    let holders = holders.iter().map(|(holder, leaving)| (DonorId(*holder), *leaving)).collect();
     let name = chunk(n);
     let layout = Layout {
         pieces: vec![Piece { name, len, refs: 1, holders }],
@@ -156,4 +162,23 @@ fn of_a_space_with_damaged_files_nothing_is_known_of_this_moment_either() {
     findings.leave();
     let space = &findings.spaces[0];
     assert_eq!((space.tolerates, space.tolerates_now, space.unreadable), (None, None, 1));
+}
+
+#[test]
+fn a_copy_that_is_being_deleted_is_asked_for_only_where_it_is_the_last_and_then_it_stays() {
+    let mut pool = three();
+    let since = at(0.0);
+    let giving = Giving { start: 0, at_once: false, lose: [].into(), since };
+    pool.give_back(DonorId(1), Some(giving));
+    let look = |holders: &[(u32, bool)]| {
+        let mut findings = Findings::new(pool.view(at(1.0)));
+        let name = add_leaving(&mut findings, 1, 1000, holders);
+        let job = findings.queue.values().next().expect("a job");
+        let keep: Vec<_> = findings.keep.iter().map(|(donor, kept)| (donor.0, *kept)).collect();
+        (job.shards[0].from.clone(), keep, name)
+    };
+    let (from, keep, _) = look(&[(1, true), (2, false)]);
+    assert_eq!((from, keep), (vec![DonorId(2)], vec![]));
+    let (from, keep, name) = look(&[(1, true)]);
+    assert_eq!((from, keep), (vec![DonorId(1)], vec![(1, name)]));
 }
