@@ -98,12 +98,16 @@ pub async fn look(service: &Service, departure: &Departure) -> Result<Outlook, E
         let mut cursor: Option<String> = None;
         loop {
             let page = service.catalog.files_of(root.clone(), cursor, PAGE).await?;
-            looking.judge(&root, page.files);
+            let of = root.clone();
+            let judge = move || {
+                looking.judge(&of, page.files);
+                looking
+            };
+            looking = service.env.offload.run(judge).await;
             cursor = page.next;
             if cursor.is_none() {
                 break;
             }
-            tokio::task::yield_now().await;
         }
     }
     let Looking { findings, mut loss, less_safe, .. } = looking;

@@ -71,7 +71,13 @@ async fn walk(
             return Ok(None);
         }
         let page = service.catalog.files_of(root.clone(), cursor, PAGE).await?;
-        units::judge(&root, page.files, &mut findings);
+        let of = root.clone();
+        // A page has one file whole, and that may be of any size.
+        let judge = move || {
+            units::judge(&of, page.files, &mut findings);
+            findings
+        };
+        findings = service.env.offload.run(judge).await;
         if page.next.is_none() {
             break;
         }

@@ -29,9 +29,12 @@ impl Answer for Fsck {
         };
         let page = service.catalog.files_at(self.path.clone(), self.after.clone(), PAGE).await?;
         let report = FsckReport { next: page.next, ..FsckReport::default() };
-        let mut look = Look { view, doubted, asked: &self, report };
-        page.files.into_iter().for_each(|(at, met)| look.file(&at, met));
-        let report = look.report;
+        let mut look = Look { view, doubted, asked: self, report };
+        let judge = move || {
+            page.files.into_iter().for_each(|(at, met)| look.file(&at, met));
+            look.report
+        };
+        let report = service.env.offload.run(judge).await;
         if !report.found.is_empty() {
             see(&service);
         } else if report.next.is_none() && is_known_worse(&service) {
@@ -42,27 +45,27 @@ impl Answer for Fsck {
     }
 }
 
-struct Look<'a> {
+struct Look {
     view: PoolView,
     /// Copies that their donors are to look at.
     doubted: BTreeSet<(DonorId, ChunkName)>,
-    asked: &'a Fsck,
+    asked: Fsck,
     report: FsckReport,
 }
 
-impl Look<'_> {
+impl Look {
     fn file(&mut self, at: &str, met: Met) {
-        let path = &self.asked.path;
+        let path = self.asked.path.clone();
         match met {
             Met::Dir => {}
-            Met::File(version, layout) if is_metadata(path, at) => {
+            Met::File(version, layout) if is_metadata(&path, at) => {
                 let judged = judge_own_file(&version, &layout, &self.view);
                 let ails = judged.health.unreadable > 0 || judged.is_incomplete();
                 self.report.metadata += u64::from(ails);
             }
-            Met::File(version, layout) => self.sound(below(path, at), &version, &layout),
-            Met::Damaged(_) if is_metadata(path, at) => self.report.metadata += 1,
-            Met::Damaged(why) => self.damaged(below(path, at), why),
+            Met::File(version, layout) => self.sound(below(&path, at), &version, &layout),
+            Met::Damaged(_) if is_metadata(&path, at) => self.report.metadata += 1,
+            Met::Damaged(why) => self.damaged(below(&path, at), why),
         }
     }
 

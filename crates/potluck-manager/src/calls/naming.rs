@@ -49,14 +49,18 @@ impl Answer for Stat {
             let view = service.pool().view(service.time.tick());
             stated.donors = health::shares(&service, &facts.layout);
             stated.live_copies = health::live_copies(&facts.layout, &stated.donors);
-            let health = judge_file(&version, &facts.layout, &view).health;
+            let (layout, list) = (facts.layout, self.chunks);
+            // A file may be of any size.
+            let judge = move || {
+                let chunks = if list { chunk_facts(&layout, &view) } else { Vec::new() };
+                (judge_file(&version, &layout, &view).health, chunks)
+            };
+            let (health, chunk_list) = service.env.offload.run(judge).await;
+            stated.chunk_list = chunk_list;
             if matches!(health.level(), HealthLevel::Incomplete | HealthLevel::Unreadable) {
                 fsck::see(&service);
             }
             stated.health = Some(health);
-            if self.chunks {
-                stated.chunk_list = chunk_facts(&facts.layout, &view);
-            }
         }
         Ok(stated)
     }
