@@ -211,6 +211,12 @@ impl Snapshot {
         schema::epoch(&self.db)
     }
 
+    /// Bytes of the catalog, with what has not been moved to its file yet.
+    pub fn bytes(&self) -> Result<u64, Error> {
+        let read = |pragma| self.db.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
+        Ok((read("page_count")? * read("page_size")?) as u64)
+    }
+
     /// What the pool is called.
     pub fn pool_name(&self) -> Result<String, Error> {
         schema::pool_name(&self.db)

@@ -23,6 +23,7 @@ pub mod fixture;
 pub mod gc;
 pub mod goals;
 pub mod lists;
+pub mod log_position;
 pub mod members;
 pub mod names;
 pub mod notes;
@@ -38,6 +39,7 @@ pub mod schema;
 pub mod sessions;
 pub mod spaces;
 pub mod stats;
+pub mod system;
 pub mod term_history;
 pub mod tokens;
 pub mod trash;
@@ -49,7 +51,7 @@ mod writer;
 
 pub use error::Error;
 pub use open_error::OpenError;
-pub use operations::{Learnt, PageLimit};
+pub use operations::{Ahead, Learnt, LogCommit, LogCommitted, PageLimit};
 pub use visible::check_condition;
 pub use writer::Durability;
 

@@ -7,10 +7,12 @@ mod donors;
 mod files;
 mod garbage;
 mod life;
+mod log;
 mod members;
 mod names;
 mod redundancy;
 mod spaces;
 
 pub use files::PageLimit;
+pub use log::{Ahead, LogCommit, LogCommitted};
 pub use redundancy::Learnt;

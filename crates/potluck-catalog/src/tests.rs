@@ -6,6 +6,7 @@ mod costs;
 mod damage;
 mod deleting;
 mod garbage;
+mod log;
 mod membership;
 mod naming;
 mod policies;

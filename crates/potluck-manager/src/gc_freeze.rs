@@ -7,8 +7,8 @@
 //! unused may be files of the newer one.
 
 use crate::audit;
-use crate::log::position::{Copy, Position};
 use crate::service::Service;
+use potluck_catalog::log_position::{Copy, Position};
 use potluck_catalog::term_history::{self, Term};
 use potluck_catalog::{Durability, Error, notes, schema};
 use potluck_core::ids::{DonorId, Epoch};

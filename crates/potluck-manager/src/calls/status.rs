@@ -6,10 +6,10 @@ use super::repair::with_changes;
 use crate::alarms;
 use crate::callers::Caller;
 use crate::give_back;
-use crate::log;
 use crate::repair::Unseen;
 use crate::service::Service;
 use crate::verdict;
+use potluck_catalog::log_position::Copy;
 use potluck_catalog::stats::Stats;
 use potluck_wire::control::{
     Check, DonorStatus, MetadataHealth, PoolStatus, RepairState, SpaceHealth, SpaceInfo, Status,
@@ -30,7 +30,7 @@ impl Answer for Status {
         let stats = service.stats.get(&service.catalog, &service.time).await?;
         let now = service.time.tick();
         let policies = service.catalog.spaces().await?;
-        let waiting = service.catalog.read(log::donors::waiting).await?;
+        let waiting = service.catalog.log_waiting(Copy::OnDonors).await?;
         let mut donors = donors(&service, &stats);
         for donor in &mut donors {
             let unreached_by = service.pool().unreached_by(donor.donor, now);

@@ -2,15 +2,10 @@
 //! had; here that is written down, and what is lost or has no place any more is given up. Nothing is
 //! lost by that: the catalog itself is here, and writes it anew to donors that take it.
 
-use super::position::{Copy, Position};
-use super::{any_taker, donors};
+use super::any_taker;
 use crate::service::Service;
-use potluck_catalog::names::{self, When};
-use potluck_catalog::{Durability, Error, entries, versions};
-use potluck_core::path::PoolPath;
-use potluck_core::policy::Redundancy;
+use potluck_catalog::Error;
 use potluck_pool::redundancy::Metadata;
-use rusqlite::Connection;
 
 /// Follows what a scan found; whether anything changed, so that another should look.
 pub async fn adapt(service: &Service, found: &Metadata) -> Result<bool, Error> {
@@ -22,8 +17,7 @@ pub async fn adapt(service: &Service, found: &Metadata) -> Result<bool, Error> {
             files = found.health.files,
             "no donor keeps the pool's own metadata any more: it is on the manager's own disk only"
         );
-        let when = service.when();
-        service.catalog.write(Durability::Process, move |db| give_up_all(db, when)).await?;
+        service.catalog.give_up_metadata(service.when()).await?;
         return Ok(true);
     }
     let is_lost = found.lost > 0 && any_taker(service);
@@ -36,14 +30,7 @@ pub async fn adapt(service: &Service, found: &Metadata) -> Result<bool, Error> {
             "some of the pool's own metadata is lost: it is written anew"
         );
     }
-    let adapted = found.adapted.clone();
-    let write = move |db: &_| {
-        for (version, copies) in &adapted {
-            versions::set_redundancy(db, *version, Redundancy::Copies(*copies), &[])?;
-        }
-        if is_lost { lose(db) } else { Ok(()) }
-    };
-    service.catalog.write(Durability::Process, write).await?;
+    service.catalog.adapt_metadata(found.adapted.clone(), is_lost).await?;
     Ok(true)
 }
 
@@ -55,23 +42,4 @@ fn has_no_place(service: &Service, found: &Metadata) -> bool {
     }
     let users_wait = service.scan_state.kept().moving.values().any(|moving| moving.chunks > 0);
     found.homeless > 0 && !users_wait && service.pool().all_leave(service.time.tick())
-}
-
-/// Removes all of it; the log on donors begins anew when a donor takes it.
-fn give_up_all(db: &Connection, when: When) -> Result<(), Error> {
-    let dir = PoolPath::system(&[donors::DIR]).map_err(|why| Error::Bug(why.to_string()))?;
-    if entries::resolve(db, &dir)?.is_some() {
-        names::remove(db, &dir, true, when)?;
-    }
-    lose(db)
-}
-
-/// Has a new generation of the log take the place of one that has gaps.
-fn lose(db: &Connection) -> Result<(), Error> {
-    match Position::of(db, Copy::OnDonors)? {
-        Some(position) if !position.lost => {
-            Position { lost: true, ..position }.note(db, Copy::OnDonors)
-        }
-        _ => Ok(()),
-    }
 }

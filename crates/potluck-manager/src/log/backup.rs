@@ -3,20 +3,20 @@
 //! The manager's own lie in one directory. The newest is added to as the catalog changes; the next begins
 //! when changes outweigh its base, and the last few are kept.
 
-use super::donors::check_alone;
+use super::copying::{Sink, catch_up};
 use super::file::{append, write_base};
-use super::position::{Copy, Place, Position};
-use super::segment::{self, Base, Changes, Sealer};
+use super::segment::{Base, Lines, Sealer};
 use crate::ca::Ca;
 use crate::error::ManagerError;
 use crate::kit;
 use crate::service::Service;
 use crate::state_dir::{CA, CATALOG, holding};
-use potluck_catalog::Durability;
+use potluck_catalog::Error;
+use potluck_catalog::log_position::{Advance, Copy, Place, Position};
 use potluck_core::chunk::Digest;
 use potluck_core::entropy::SystemEntropy;
+use potluck_core::ids::Epoch;
 use potluck_wire::identity::fingerprint;
-use rusqlite::Connection;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -53,66 +53,109 @@ fn next_pause(every: Duration, took: Duration) -> Duration {
 /// Writes what changed since the last round.
 async fn round(service: &Arc<Service>) -> Result<(), ManagerError> {
     let dir = service.config().backup_dir.clone().unwrap_or_else(|| service.state.backups());
-    loop {
-        let position = service.catalog.read(|db| Position::of(db, Copy::InFile)).await?;
-        let row = position.as_ref().map_or(0, |position| position.row);
-        let changes = service.catalog.read(move |db| segment::changes(db, row)).await?;
-        let (at, shared, before) = (dir.clone(), Arc::clone(service), position.clone());
-        let write = move || shared.write(&at, before, changes);
-        let Some(after) = service.env.offload.run(write).await? else { return Ok(()) };
-        let epoch = service.epoch();
-        let note = move |db: &Connection| {
-            check_alone(db, Copy::InFile, position.as_ref(), epoch)?;
-            after.note(db, Copy::InFile)
+    let (epoch, offload) = (service.epoch(), service.env.offload);
+    let mut files = Files { service: Arc::clone(service), dir, epoch };
+    catch_up(&mut files, &service.catalog, epoch, offload).await
+}
+
+/// The backups in a directory.
+#[derive(Clone)]
+struct Files {
+    service: Arc<Service>,
+    dir: PathBuf,
+    epoch: Epoch,
+}
+
+impl Sink for Files {
+    const COPY: Copy = Copy::InFile;
+    type Trouble = ManagerError;
+
+    /// The file is the newest in the directory, and as it was left. Any other may be another manager's, on
+    /// a copy of the catalog, and is not touched.
+    async fn goes_on(&self, position: &Position) -> Result<bool, ManagerError> {
+        let Some(place) = position.file.clone() else { return Ok(false) };
+        let files = self.clone();
+        let look = move || {
+            let highest = files.ready()?;
+            let path = files.dir.join(name(place.number));
+            let is_as_left = || fs::metadata(path).is_ok_and(|file| file.len() == place.bytes);
+            Ok(place.number == highest && is_as_left())
         };
-        service.catalog.write(Durability::Process, note).await?;
+        self.service.env.offload.run(look).await
+    }
+
+    async fn begin(&mut self, before: Option<Position>) -> Result<(), ManagerError> {
+        let files = self.clone();
+        let after = self.service.env.offload.run(move || files.write_base()).await?;
+        self.note(before, after).await
+    }
+
+    async fn add(
+        &mut self,
+        before: Position,
+        row: i64,
+        segments: Vec<Lines>,
+    ) -> Result<(), ManagerError> {
+        let (files, position) = (self.clone(), before.clone());
+        let add = move || files.append(position, row, &segments);
+        let after = self.service.env.offload.run(add).await?;
+        self.note(Some(before), after).await
     }
 }
 
-impl Service {
-    /// Adds `changes` to the newest file in `dir`, or begins a new one where that cannot be gone on
-    /// with; nothing where neither is needed. Gives the position that is to be noted.
-    fn write(
+impl Files {
+    async fn note(&self, before: Option<Position>, after: Position) -> Result<(), ManagerError> {
+        let advance = Advance { copy: Copy::InFile, before, after, epoch: self.epoch };
+        Ok(self.service.catalog.note_log(advance).await?)
+    }
+
+    fn pool(&self) -> Digest {
+        fingerprint(self.service.ca.certificate())
+    }
+
+    /// Makes the directory ready; gives the highest number there.
+    fn ready(&self) -> Result<u64, ManagerError> {
+        begin(&self.dir, &self.pool())
+    }
+
+    fn sealer(&self, position: Option<Position>) -> Result<Sealer, ManagerError> {
+        let key = kit::load_key(&self.service.state.ca())?;
+        let (epoch, wall_ms) = (self.epoch, self.service.time.wall_ms());
+        Ok(Sealer { key, pool: self.pool(), epoch, attempt: 0, wall_ms, position, first: 1 })
+    }
+
+    /// Begins a new file, and removes the oldest. One that cannot be removed, as an owner may have it,
+    /// stays: without the note that the new one is there, each round would write another.
+    fn write_base(&self) -> Result<Position, ManagerError> {
+        let number = self.ready()? + 1;
+        let service = &self.service;
+        let base = Base::begin(&service.state.catalog())?;
+        let path = self.dir.join(name(number));
+        let (sealer, entropy) = (self.sealer(None)?, &*service.env.entropy);
+        let after = write_base(base, &path, &service.pool_name, sealer, entropy)?;
+        tracing::debug!(path = %path.display(), "a new backup of the catalog");
+        if let Err(why) = prune(&self.dir) {
+            tracing::warn!(dir = %self.dir.display(), %why, "an old backup cannot be removed");
+        }
+        let file = after.file.map(|place| Place { number, ..place });
+        Ok(Position { file, ..after })
+    }
+
+    fn append(
         &self,
-        dir: &Path,
-        position: Option<Position>,
-        changes: Option<Changes>,
-    ) -> Result<Option<Position>, ManagerError> {
-        let pool = fingerprint(self.ca.certificate());
-        let highest = begin(dir, &pool)?;
-        let key = kit::load_key(&self.state.ca())?;
-        let (epoch, wall_ms) = (self.epoch(), self.time.wall_ms());
-        let sealer =
-            |position| Sealer { key, pool, epoch, attempt: 0, wall_ms, position, first: 1 };
-        let entropy = &*self.env.entropy;
-        let Some((position, place)) = position.and_then(|at| at.goes_on(dir, highest)) else {
-            let number = highest + 1;
-            let base = Base::begin(&self.state.catalog())?;
-            let path = dir.join(name(number));
-            let after = write_base(base, &path, &self.pool_name, sealer(None), entropy)?;
-            prune(dir).map_err(|source| ManagerError::Io { path: dir.into(), source })?;
-            tracing::debug!(path = %path.display(), "a new backup of the catalog");
-            let file = after.file.map(|place| Place { number, ..place });
-            return Ok(Some(Position { file, ..after }));
+        position: Position,
+        row: i64,
+        segments: &[Lines],
+    ) -> Result<Position, ManagerError> {
+        let Some(place) = position.file.clone() else {
+            return Err(Error::Bug("a backup that is in no file".into()).into());
         };
-        let Some((row, segments)) = changes else { return Ok(None) };
-        let path = dir.join(name(place.number));
-        let mut sealer = sealer(Some(position.clone()));
-        let bytes = append(&path, place.bytes, &mut sealer, &segments, entropy)
+        let path = self.dir.join(name(place.number));
+        let mut sealer = self.sealer(Some(position.clone()))?;
+        let bytes = append(&path, place.bytes, &mut sealer, segments, &*self.service.env.entropy)
             .map_err(|source| ManagerError::Io { path, source })?;
         let after = sealer.position.unwrap_or(position);
-        Ok(Some(Position { row, file: Some(Place { bytes, ..place }), ..after }))
-    }
-}
-
-impl Position {
-    /// Where the file is gone on with: it is the newest in `dir`, is as it was left, and not worn.
-    /// Anything else may be another manager's, on a copy of the catalog, and is not touched.
-    fn goes_on(self, dir: &Path, highest: u64) -> Option<(Self, Place)> {
-        let place = self.file.clone()?;
-        let len = fs::metadata(dir.join(name(place.number))).ok()?.len();
-        let is_ours = place.number == highest && len == place.bytes;
-        (is_ours && !self.is_worn()).then_some((self, place))
+        Ok(Position { row, file: Some(Place { bytes, ..place }), ..after })
     }
 }
 
@@ -169,12 +212,16 @@ fn is_claimed(owner: &Path, pool: &Digest) -> io::Result<bool> {
     }
 }
 
-/// Removes all but the last few backups.
+/// Removes all but the last few backups, as far as that goes.
 fn prune(dir: &Path) -> io::Result<()> {
     let mut taken: Vec<u64> = names(dir)?.iter().filter_map(|name| number(name)).collect();
     taken.sort_unstable();
-    let old = taken.len().saturating_sub(KEPT);
-    taken[..old].iter().try_for_each(|number| fs::remove_file(dir.join(name(*number))))
+    let old = &taken[..taken.len().saturating_sub(KEPT)];
+    let mut removed = Ok(());
+    for number in old {
+        removed = fs::remove_file(dir.join(name(*number))).and(removed);
+    }
+    removed
 }
 
 fn names(dir: &Path) -> io::Result<Vec<String>> {

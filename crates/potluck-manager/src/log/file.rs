@@ -7,12 +7,12 @@
 //! The first segments are a base; those of changes may follow. Each is authenticated with its number and
 //! the segment before it, so no bit of them can change unnoticed.
 
-use super::position::{Place, Position};
 use super::segment::{self, Base, Header, Lines, Part, Sealer};
 use crate::authority::Authority;
 use crate::error::ManagerError;
 use crate::state_dir::StateDir;
 use potluck_catalog::Error;
+use potluck_catalog::log_position::{Place, Position};
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::entropy::Entropy;
 use potluck_core::seal::RecoveryKey;

@@ -5,13 +5,14 @@
 use super::Trouble;
 use crate::config::ManagerConfig;
 use crate::service::{InSession, Service};
-use potluck_catalog::commit::{self, Batch, Demands, PreparedChunk, PreparedFile};
-use potluck_catalog::sessions::{self, StoredSession};
-use potluck_catalog::{Durability, Error, chunks, conversions, placements, spaces};
-use potluck_core::chunk::{ChunkKind, ChunkName, Digest, sealed_len};
+use potluck_catalog::LogCommit;
+use potluck_catalog::commit::{PreparedChunk, PreparedFile};
+use potluck_catalog::log_position::Advance;
+use potluck_catalog::sessions::StoredSession;
+use potluck_core::chunk::{ChunkKind, ChunkName, sealed_len};
 use potluck_core::clock::Tick;
-use potluck_core::ids::{DonorId, SessionId, SpaceId, VersionId};
-use potluck_core::path::{PoolPath, SYSTEM_SPACE};
+use potluck_core::ids::{DonorId, SessionId, VersionId};
+use potluck_core::path::PoolPath;
 use potluck_core::policy::{AckLevel, Mirror, Policy, Redundancy, Width};
 use potluck_core::recipe::{self, Entry};
 use potluck_pool::redundancy::Version;
@@ -19,9 +20,8 @@ use potluck_pool::{Contact, MANAGER, NewSession, Pool, Ticketed};
 use potluck_wire::control::Condition;
 use potluck_wire::peer_connection::{PeerConnection, PeerError};
 use potluck_wire::ticket::{Caveat, Ops, Receipt, Ticket};
-use rusqlite::Connection;
+use std::collections::btree_map::Entry as Slot;
 use std::collections::{BTreeMap, BTreeSet};
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,8 +45,7 @@ impl Put {
     /// Begins to write about `bytes` of plaintext.
     pub async fn open(service: &Arc<Service>, bytes: u64) -> Result<Self, Trouble> {
         let wall_ms = service.time.wall_ms();
-        let space =
-            service.catalog.write(Durability::Disk, move |db| system_space(db, wall_ms)).await?;
+        let space = service.catalog.system_space(policy(1), wall_ms).await?;
         let now = service.time.tick();
         let (new, ticketed) = {
             let mut pool = service.pool();
@@ -74,8 +73,7 @@ impl Put {
             bytes: ticketed.bytes,
             ended: false,
         };
-        let keep = move |db: &_| sessions::insert(db, &stored);
-        if let Err(why) = service.catalog.write(Durability::Process, keep).await {
+        if let Err(why) = service.catalog.begin_log_session(stored).await {
             service.pool().forget_session(&new.id);
             return Err(why.into());
         }
@@ -104,7 +102,7 @@ impl Put {
         name: ChunkName,
         bytes: &[u8],
     ) -> Result<PreparedChunk, Trouble> {
-        let held = offer(Arc::clone(&self.service), self.session, name).await?;
+        let held = self.offer(name).await?;
         let mut chunk = PreparedChunk { name, len: bytes.len() as u32, holders: Vec::new() };
         let slot = self.ticketed.plan.slot(self.next).unwrap_or_default();
         self.next += 1;
@@ -145,8 +143,8 @@ impl Put {
         };
         let service = Arc::clone(&self.service);
         let connection = match self.connections.entry(donor) {
-            std::collections::btree_map::Entry::Occupied(open) => open.into_mut(),
-            std::collections::btree_map::Entry::Vacant(empty) => {
+            Slot::Occupied(open) => open.into_mut(),
+            Slot::Vacant(empty) => {
                 let expires = service.time.now_ms() + TICKET_FOR.as_millis() as u64;
                 let caveats = [
                     Caveat::Donor(donor),
@@ -166,55 +164,42 @@ impl Put {
         if receipt == genuine { Ok(()) } else { Err(PeerError::WrongBytes.into()) }
     }
 
-    /// Makes the files part of the pool, and does in the same transaction what `also` does.
-    pub async fn commit(
-        self,
-        files: Vec<PreparedFile>,
-        also: impl FnOnce(&Connection) -> Result<(), Error> + Send + 'static,
-    ) -> Result<(), Trouble> {
+    /// Makes the files part of the pool, by which the log goes on as `advance` says.
+    pub async fn commit(self, files: Vec<PreparedFile>, advance: Advance) -> Result<(), Trouble> {
         let service = &self.service;
-        let holders = files.iter().flat_map(|file| &file.chunks);
-        let pairs = holders
+        let chunks = files.iter().flat_map(|file| &file.chunks);
+        let pairs = chunks
             .flat_map(|chunk| chunk.holders.iter().map(move |(donor, _)| (*donor, &chunk.name)));
         service.pool().acknowledged(pairs);
-        let (now_ms, wall_ms) = (service.time.now_ms(), service.time.wall_ms());
-        let batch = Batch {
-            session: self.session,
-            space: self.ticketed.space,
-            number: 0,
-            demands: Demands { mirror: Mirror::ClientAsync, strict: false },
-            asked: self.ticketed.asked,
-            files: files.into_iter().map(Ok::<_, Infallible>).collect(),
-            atomic: false,
-            done: true,
-        };
-        let shared = Arc::clone(service);
-        let work = move |db: &Connection| {
-            let view = shared.pool().view(shared.time.tick());
-            let reply = |_: &[_]| Ok(String::new());
-            let outcome = commit::commit(db, batch, &view, now_ms, wall_ms, reply)?;
-            also(db)?;
-            let commit::Outcome::Fresh { files, again } = outcome else {
-                return Err(Error::Bug("a batch of the manager's own was repeated".into()));
-            };
-            let open = conversions::any_open(db, files.iter().flatten().map(|file| file.version))?;
-            match files.into_iter().find_map(Result::err) {
-                None => Ok((again, open)),
-                Some(commit::Refused::Here(why)) => Err(why),
-                Some(commit::Refused::Before(never)) => match never {},
+        let Ticketed { space, asked, .. } = self.ticketed;
+        let commit = LogCommit { session: self.session, space, asked, files, advance };
+        let done = loop {
+            let donors = service.pool().snapshot(service.time.tick());
+            let when = service.when();
+            // Again where something happened to donors meanwhile: who stopped to count counts no more.
+            if let Some(done) = service.catalog.commit_log(commit.clone(), donors, when).await? {
+                break done;
             }
         };
-        let (again, open) = service.catalog.write(Durability::Disk, work).await?;
-        if open {
+        if done.open {
             // A donor that took a copy has died or begun to leave meanwhile.
             service.scan_state.changed(service.time.tick());
         }
         let mut pool = service.pool();
-        pool.in_use_again(&again, service.time.tick());
+        pool.in_use_again(&done.again, service.time.tick());
         pool.end_session(&self.session);
         drop(pool);
         service.chores.notify_one();
         Ok(())
+    }
+
+    /// Protects a chunk from garbage collection, and then asks who has it already.
+    async fn offer(&mut self, name: ChunkName) -> Result<Vec<DonorId>, Trouble> {
+        let service = &self.service;
+        let new = service.pool().offer(&self.session, &[name]);
+        let holders = service.catalog.offer_log_chunk(self.session, new, name).await?;
+        let view = service.pool().view(service.time.tick());
+        Ok(holders.into_iter().filter(|donor| view.counts(*donor, &name)).collect())
     }
 }
 
@@ -226,38 +211,18 @@ pub fn copies_now(pool: &Pool, config: &ManagerConfig, bytes: u64, now: Tick) ->
     config.metadata_copies.min(takers as u32).max(1)
 }
 
-/// Protects a chunk from garbage collection, and then asks who has it already.
-async fn offer(
-    service: Arc<Service>,
-    session: SessionId,
-    name: ChunkName,
-) -> Result<Vec<DonorId>, Trouble> {
-    let new = service.pool().offer(&session, &[name]);
-    let keep = move |db: &_| sessions::offer(db, &session, &new);
-    service.catalog.write(Durability::Process, keep).await?;
-    let holders = move |db: &Connection| match chunks::get(db, &name)? {
-        Some(chunk) if chunk.refs > 0 => placements::holders_at(db, chunk.id, AckLevel::Disk),
-        _ => Ok(Vec::new()),
-    };
-    let holders = service.catalog.read(holders).await?;
-    let view = service.pool().view(service.time.tick());
-    Ok(holders.into_iter().filter(|donor| view.counts(*donor, &name)).collect())
-}
-
-/// A file of the pool's own metadata, ready to be committed.
+/// A segment, ready to be committed as a file of its own.
 pub fn prepared(
     path: PoolPath,
-    digest: Digest,
-    entries: &[Entry],
-    chunks: Vec<PreparedChunk>,
+    entry: Entry,
+    chunk: PreparedChunk,
     copies: u32,
     mtime_ms: i64,
 ) -> PreparedFile {
-    let pages = recipe::pack(&digest, entries);
     let version = Version {
         id: VersionId(0),
-        size: entries.iter().map(|entry| u64::from(entry.len)).sum(),
-        digest,
+        size: u64::from(entry.len),
+        digest: entry.digest,
         mtime_ms,
         executable: false,
         chunk_size: PIECE as u32,
@@ -265,9 +230,10 @@ pub fn prepared(
         ec: None,
         goal: None,
         safe_wall_ms: None,
-        chunks: chunks.len() as u64,
+        chunks: 1,
         inline: false,
     };
+    let (pages, chunks) = (recipe::pack(&entry.digest, &[entry]), vec![chunk]);
     PreparedFile { path, version, inline: None, pages, chunks, condition: Condition::Always }
 }
 
@@ -287,23 +253,11 @@ fn policy(copies: u32) -> Policy {
     }
 }
 
-/// The space of the pool's own metadata, made at its first use. Its key is not in the catalog: it
-/// follows from the recovery key.
-fn system_space(db: &Connection, wall_ms: i64) -> Result<SpaceId, Error> {
-    match spaces::named(db, SYSTEM_SPACE) {
-        Err(Error::NoSpaceNamed(_)) => {
-            spaces::create(db, SYSTEM_SPACE, &policy(1), None, wall_ms)?;
-            Ok(spaces::named(db, SYSTEM_SPACE)?.id)
-        }
-        found => Ok(found?.id),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use potluck_core::budget::DiskState;
-    use potluck_core::ids::Incarnation;
+    use potluck_core::ids::{Incarnation, SpaceId};
     use potluck_wire::addresses::Addresses;
     use potluck_wire::control::Register;
     use potluck_wire::ticket::Secret;

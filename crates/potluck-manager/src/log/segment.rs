@@ -4,23 +4,20 @@
 //! exchanged or put elsewhere unseen. A generation begins with a base, the whole state of one moment,
 //! and goes on with the changes since.
 
-use super::position::Position;
 use potluck_catalog::Error;
-use potluck_catalog::export::{self, Snapshot};
+use potluck_catalog::export::Snapshot;
+use potluck_catalog::log_position::Position;
 use potluck_catalog::records::Record;
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::entropy::Entropy;
 use potluck_core::ids::Epoch;
 use potluck_core::seal::RecoveryKey;
-use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::path::Path;
 
 /// Plaintext bytes after which a segment is closed: with its last record it is within 4 MiB.
 const FULL: usize = 3 << 20;
-/// Rows of changes that are read at once.
-const ROWS: usize = 1000;
 
 /// Which part of a generation a segment is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -102,15 +99,11 @@ impl Cutter {
     }
 }
 
-/// Segments of changes, and the last row that they cover.
-pub type Changes = (i64, Vec<Lines>);
-
-/// The first changes after the row `after`; none if there are none.
-pub fn changes(db: &Connection, after: i64) -> Result<Option<Changes>, Error> {
-    let Some(changes) = export::changes(db, after, ROWS)? else { return Ok(None) };
+/// Records of changes as segments.
+pub fn cut(records: &[Record]) -> Result<Vec<Lines>, Error> {
     let mut cutter = Cutter::default();
-    cutter.add(&changes.records)?;
-    Ok(Some((changes.last, cutter.finish())))
+    cutter.add(records)?;
+    Ok(cutter.finish())
 }
 
 /// The state of a catalog as segments, cut one by one.
@@ -120,6 +113,8 @@ pub struct Base {
     pub row: i64,
     /// The manager's epoch at that moment.
     pub epoch: Epoch,
+    /// Bytes of the catalog, which its records are about as long as.
+    pub bytes: u64,
     cutter: Cutter,
 }
 
@@ -127,8 +122,8 @@ impl Base {
     /// Begins to read the catalog in the file at `path`.
     pub fn begin(path: &Path) -> Result<Self, Error> {
         let snapshot = Snapshot::begin(path)?;
-        let (row, epoch) = (snapshot.last, snapshot.epoch()?);
-        Ok(Self { snapshot: Some(snapshot), row, epoch, cutter: Cutter::default() })
+        let (row, epoch, bytes) = (snapshot.last, snapshot.epoch()?, snapshot.bytes()?);
+        Ok(Self { snapshot: Some(snapshot), row, epoch, bytes, cutter: Cutter::default() })
     }
 
     /// What the pool is called.
@@ -256,10 +251,8 @@ mod tests {
 
     #[test]
     fn a_segment_reads_as_it_was_written_and_under_its_own_number_only() {
-        let mut cutter = Cutter::default();
         let said: Vec<Record> = (1..4).map(record).collect();
-        cutter.add(&said).expect("added");
-        let cut = cutter.finish();
+        let cut = cut(&said).expect("cut");
         assert_eq!((cut.len(), cut[0].count), (1, 3));
         let (key, pool) = (RecoveryKey::generate(&SystemEntropy), Digest([7; 32]));
         let (epoch, position) = (Epoch(2), None);

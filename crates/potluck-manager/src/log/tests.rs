@@ -1,353 +1,14 @@
-//! What was exported and replayed is what was there.
+//! How the copies of the log are kept up.
 
-use super::donors::{EVERY, after_failure, check_alone};
-use super::position::{Copy, Position};
-use super::segment::{self, Base, Lines};
-use potluck_catalog::entries::{self, Place};
-use potluck_catalog::fixture::{Fixture, chunk, coded, file, path};
-use potluck_catalog::members::{self, Member, NewMember};
-use potluck_catalog::names::{self, When};
-use potluck_catalog::replay::Replay;
-use potluck_catalog::walk::{Walk, What};
-use potluck_catalog::{
-    Error, changes, conversions, dir_policies, donors, goals, notes, restored, schema, spaces,
-    trash, units, versions,
-};
-use potluck_core::chunk::Digest;
-use potluck_core::ids::{DonorId, MemberId, VersionId};
-use potluck_core::policy::{Override, Policy, Redundancy};
-use potluck_core::seal::SpaceKey;
-use potluck_wire::token::Role;
-use rusqlite::Connection;
-use tempfile::TempDir;
-
-const WHEN: When = When { pool_ms: 5, wall_ms: 6 };
-
-/// An empty catalog to replay onto.
-struct Target {
-    _dir: TempDir,
-    db: Connection,
-    replay: Replay,
-}
-
-impl Target {
-    fn new() -> Self {
-        let dir = tempfile::tempdir().expect("a directory");
-        let file = dir.path().join("catalog.db");
-        schema::create(&file, "test pool").expect("created");
-        let db = schema::open_existing(&file).expect("opened");
-        Self { _dir: dir, db, replay: Replay::default() }
-    }
-
-    fn apply(&mut self, segments: &[Lines]) {
-        for lines in segments {
-            // A segment's first line is its header.
-            let text = [b"{}\n", &lines.text[..]].concat();
-            for record in segment::records(&text) {
-                self.replay.apply(&self.db, record.expect("a record")).expect("applied");
-            }
-        }
-    }
-}
-
-/// Exports all changes after the row `after`, as a copy of the log does that falls behind now and then.
-fn changes_after(db: &Connection, mut after: i64) -> Vec<Lines> {
-    let mut segments = Vec::new();
-    while let Some((last, more)) = segment::changes(db, after).expect("exported") {
-        segments.extend(more);
-        after = last;
-    }
-    segments
-}
-
-/// Exports all changes, and forgets them.
-fn drain(db: &Connection) -> Vec<Lines> {
-    let segments = changes_after(db, 0);
-    changes::forget(db, changes::last(db).expect("read")).expect("forgotten");
-    segments
-}
-
-fn base(fixture: &Fixture) -> (Vec<Lines>, i64) {
-    let mut base = Base::begin(&fixture.file()).expect("begun");
-    let (mut all, row) = (Vec::new(), base.row);
-    while let Some((_, lines)) = base.next().expect("read") {
-        all.push(lines);
-    }
-    (all, row)
-}
-
-/// All that a catalog says, in words: names, versions, recipes, parity, policies, members,
-/// references and sums.
-fn told(db: &Connection) -> Vec<String> {
-    let mut told = Vec::new();
-    for root in units::roots(db).expect("roots") {
-        let space = spaces::named(db, &root.name).expect("a space");
-        let key = space.key.as_ref().map(|key| *key.as_bytes());
-        told.push(format!("{} {:?} {key:?} {:?}", root.name, space.policy, space.sums));
-        let mut walk = Walk::new(db, root.dir, true, None).expect("a walk");
-        while let Some(item) = walk.next_item().expect("read") {
-            let at = format!("{}/{}", root.name, item.path);
-            match item.what {
-                What::Dir(dir) => {
-                    told.push(format!("{at} {:?}", dir_policies::get(db, dir).expect("read")));
-                }
-                What::File(version) => told.push(format!(
-                    "{at} {version:?} {:?} {:?} {:?}",
-                    versions::recipe_of(db, &version).expect("a recipe"),
-                    versions::parity(db, &version).expect("parity"),
-                    versions::inline(db, version.id).expect("content"),
-                )),
-            }
-        }
-    }
-    told.extend(members::all(db).expect("members").iter().map(|member| format!("{member:?}")));
-    told.extend(donors::all(db).expect("donors").iter().map(|donor| format!("{donor:?}")));
-    for key in notes::LOGGED {
-        told.push(format!("{key}: {:?}", notes::get(db, key).expect("read")));
-    }
-    let mut select = db
-        .prepare("SELECT hex(name), len, refs FROM chunks WHERE refs > 0 ORDER BY name")
-        .expect("a query");
-    let rows = select.query_map([], |row| {
-        Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?))
-    });
-    told.extend(rows.expect("rows").map(|row| format!("{:?}", row.expect("a row"))));
-    told
-}
-
-fn member(db: &Connection, name: &str) -> Member {
-    let (joined_wall_ms, invited_by) = (1_700_000_000_000, Some(MemberId(1)));
-    let new = NewMember { role: Role::Donor, name, joined_wall_ms, invited_by };
-    members::add(db, new, |_| Ok(Digest::of(name.as_bytes()))).expect("a member")
-}
-
-fn small(at: &str, content: &[u8]) -> potluck_catalog::commit::PreparedFile {
-    let mut file = file(at, &[], &[]);
-    file.version.size = content.len() as u64;
-    file.version.inline = true;
-    file.inline = Some(content.to_vec());
-    file
-}
-
-/// Every kind of change, one step at a time.
-fn steps() -> Vec<fn(&mut Fixture)> {
-    fn remove(fixture: &Fixture, at: &str) {
-        names::remove(&fixture.db, &path(at), true, WHEN).expect("removed");
-        while trash::reap(&fixture.db, 10, 0).expect("reaped") {}
-    }
-    fn moved(fixture: &Fixture, from: &str, to: &str) {
-        names::move_entry(&fixture.db, &path(from), &path(to), false, WHEN).expect("moved");
-    }
-    vec![
-        |f| {
-            f.put(file("pot://lab/a/one", &[1, 2, 2], &[1]));
-        },
-        |f| {
-            f.put(small("pot://lab/a/inline", b"small"));
-        },
-        |f| {
-            let chunks: &[(u64, &[u32])] = &[(3, &[1]), (4, &[2]), (11, &[3])];
-            f.put(coded("pot://lab/coded", "2+1", 2, chunks));
-        },
-        |f| {
-            names::make_dir(&f.db, &path("pot://lab/b/c"), true, WHEN).expect("made");
-        },
-        |f| {
-            f.put(file("pot://lab/a/one", &[2, 5], &[1])); // replaces
-        },
-        |f| moved(f, "pot://lab/a/one", "pot://lab/b/c/two"),
-        |f| moved(f, "pot://lab/b", "pot://lab/d"),
-        |f| {
-            f.put(file("pot://lab/a/one", &[6], &[1]));
-            f.put(file("pot://lab/a/three", &[7], &[1]));
-            // One that was replaced before it was drained, and then took another's place.
-            f.put(file("pot://lab/a/one", &[8], &[1]));
-            moved(f, "pot://lab/a/one", "pot://lab/a/three");
-            f.put(file("pot://lab/a/three", &[9], &[1]));
-        },
-        |f| {
-            let over = Override { copies: Some(3), ..Override::default() };
-            goals::set(&f.db, &path("pot://lab/d/c"), &over).expect("set");
-            moved(f, "pot://lab/d/c", "pot://lab/e");
-        },
-        |f| {
-            let key = SpaceKey::from_bytes([7; 32]);
-            let policy = Policy::default();
-            spaces::create(&f.db, "other", &policy, Some(&key), 0).expect("a space");
-            spaces::create(&f.db, "third", &policy, None, 0).expect("a space");
-            names::make_dir(&f.db, &path("pot://third/x"), false, WHEN).expect("made");
-            spaces::remove(&f.db, "third", true).expect("removed");
-            while trash::reap(&f.db, 10, 0).expect("reaped") {}
-            let over = Override { copies: Some(2), ..Override::default() };
-            goals::set(&f.db, &path("pot://other"), &over).expect("set");
-        },
-        |f| {
-            let joined = member(&f.db, "donor-1");
-            member(&f.db, "donor-2");
-            members::seen(&f.db, &[(joined.id, 1_700_000_000_001)]).expect("seen");
-            members::revoke(&f.db, joined.id).expect("revoked");
-        },
-        |f| {
-            let donor = DonorId(2);
-            let addresses = "[2001:db8::7]:7701".parse().expect("addresses");
-            donors::located(&f.db, donor, &addresses).expect("noted");
-            donors::announce(&f.db, donor, Some(99)).expect("noted");
-            donors::quarantine(&f.db, DonorId(3), Some("it lied")).expect("noted");
-            let goal = donors::Goal { start: 5, at_once: true, lose: vec![VersionId(1)] };
-            donors::give_back(&f.db, DonorId(3), Some(&goal)).expect("noted");
-            notes::set(&f.db, notes::REPAIR_PAUSED, "maintenance").expect("noted");
-        },
-        |f| {
-            donors::announce(&f.db, DonorId(2), None).expect("noted");
-            notes::clear(&f.db, notes::REPAIR_PAUSED).expect("noted");
-            notes::set(&f.db, notes::REPAIR_EXCUSED, "[2]").expect("noted");
-        },
-        |f| {
-            // From a code to copies.
-            let Some(Place::File(id)) = entries::resolve(&f.db, &path("pot://lab/coded"))
-                .expect("resolved")
-                .map(|found| found.place)
-            else {
-                panic!("a file")
-            };
-            let goal = Redundancy::Copies(2);
-            versions::set_goal(&f.db, id, Some(goal)).expect("a goal");
-            assert!(conversions::arrive(&f.db, id, goal, 0).expect("switched"));
-        },
-        |f| remove(f, "pot://lab/a/inline"),
-        |f| {
-            f.put(file("pot://lab/gone/deep/file", &[20, 21], &[1]));
-            remove(f, "pot://lab/gone");
-            f.put(file("pot://lab/gone", &[22], &[1])); // where a directory was
-        },
-    ]
-}
-
-#[test]
-fn every_change_that_was_exported_at_once_is_replayed_alike() {
-    let (mut fixture, mut target) = (Fixture::new(), Target::new());
-    target.apply(&drain(&fixture.db));
-    for (number, step) in steps().iter().enumerate() {
-        step(&mut fixture);
-        target.apply(&drain(&fixture.db));
-        assert_eq!(told(&target.db), told(&fixture.db), "after step {number}");
-        assert_eq!(target.replay.left_out, 0, "after step {number}");
-    }
-}
-
-#[test]
-fn changes_that_were_exported_late_lead_to_the_same_state() {
-    let (mut fixture, mut target) = (Fixture::new(), Target::new());
-    steps().iter().for_each(|step| step(&mut fixture));
-    target.apply(&drain(&fixture.db));
-    assert_eq!(told(&target.db), told(&fixture.db));
-    assert_eq!(target.replay.left_out, 0);
-}
-
-#[test]
-fn a_base_is_the_state_of_its_moment_and_changes_go_on_from_there() {
-    let steps = steps();
-    for middle in 0..=steps.len() {
-        let (mut fixture, mut target) = (Fixture::new(), Target::new());
-        steps[..middle].iter().for_each(|step| step(&mut fixture));
-        let (segments, last) = base(&fixture);
-        target.apply(&segments);
-        assert_eq!(told(&target.db), told(&fixture.db), "a base after {middle} steps");
-        changes::forget(&fixture.db, last).expect("forgotten");
-        steps[middle..].iter().for_each(|step| step(&mut fixture));
-        target.apply(&drain(&fixture.db));
-        assert_eq!(told(&target.db), told(&fixture.db), "after {middle} steps and the rest");
-    }
-}
-
-#[test]
-fn after_a_gap_what_fits_is_taken_and_the_rest_is_counted() {
-    let (mut fixture, mut target) = (Fixture::new(), Target::new());
-    target.apply(&drain(&fixture.db));
-    spaces::create(&fixture.db, "lost", &Policy::default(), None, 0).expect("a space");
-    drain(&fixture.db); // and nobody has it
-    names::make_dir(&fixture.db, &path("pot://lost/dir"), false, WHEN).expect("made");
-    fixture.put(file("pot://lab/kept", &[1], &[1]));
-    target.apply(&drain(&fixture.db));
-    assert_eq!(target.replay.left_out, 1);
-    assert!(entries::resolve(&target.db, &path("pot://lab/kept")).expect("resolved").is_some());
-    let lost = entries::resolve(&target.db, &path("pot://lost/dir"));
-    assert_eq!(lost, Err(Error::NoSpaceNamed("lost".into())));
-}
-
-#[test]
-fn directories_stay_when_the_files_that_made_them_have_passed() {
-    let (mut fixture, mut target) = (Fixture::new(), Target::new());
-    fixture.put(file("pot://lab/d/x", &[1], &[1]));
-    fixture.put(file("pot://lab/e/x", &[2], &[1]));
-    names::move_entry(&fixture.db, &path("pot://lab/e"), &path("pot://lab/f"), false, WHEN)
-        .expect("moved");
-    let over = Override { copies: Some(3), ..Override::default() };
-    let dir = entries::existing_dir(&fixture.db, &path("pot://lab/d")).expect("a directory");
-    dir_policies::set(&fixture.db, dir, &over).expect("set");
-    changes::append(&fixture.db, &changes::Op::Policy(path("pot://lab/d"), over)).expect("noted");
-    for at in ["pot://lab/d/x", "pot://lab/f/x"] {
-        names::remove(&fixture.db, &path(at), false, WHEN).expect("removed");
-    }
-    while trash::reap(&fixture.db, 10, 0).expect("reaped") {}
-    target.apply(&drain(&fixture.db));
-    assert_eq!(target.replay.left_out, 0);
-    assert_eq!(told(&target.db), told(&fixture.db));
-}
-
-#[test]
-fn a_recipe_of_many_segments_comes_back_whole() {
-    let (mut fixture, mut target) = (Fixture::new(), Target::new());
-    let chunks: Vec<u64> = (0..70_000).collect();
-    fixture.put(file("pot://lab/large", &chunks, &[1]));
-    let segments = drain(&fixture.db);
-    assert!(segments.len() > 1 && segments.iter().all(|lines| lines.text.len() < 4 << 20));
-    target.apply(&segments);
-    assert_eq!(told(&target.db), told(&fixture.db));
-}
-
-#[test]
-fn numbers_of_the_lost_life_are_not_given_again() {
-    let (mut fixture, mut target) = (Fixture::new(), Target::new());
-    let version = fixture.put(file("pot://lab/a", &[1], &[1]));
-    let known = member(&fixture.db, "donor-1");
-    target.apply(&drain(&fixture.db));
-    target.replay.finish(&target.db).expect("finished");
-    restored::settle(&target.db, "a test").expect("settled");
-    let next = schema::Counter::Version.take(&target.db, 1).expect("a number");
-    assert!(VersionId(next as u64) > VersionId(version.0 + 1000));
-    assert!(member(&target.db, "donor-2").id.0 > known.id.0 + 100);
-    assert_eq!(versions::get(&target.db, version).expect("there").id, version);
-    assert!(potluck_catalog::chunks::get(&target.db, &chunk(1)).expect("read").is_some());
-}
-
-#[test]
-fn a_damaged_file_is_left_out_and_keeps_no_other_from_the_log() {
-    let mut fixture = Fixture::new();
-    let lost = [
-        fixture.put(file("pot://lab/b", &[2], &[1])),
-        fixture.put(coded("pot://lab/c", "2+1", 2, &[(3, &[1]), (4, &[2]), (11, &[3])])),
-        fixture.put(file("pot://lab/d", &[6], &[1])),
-    ];
-    for at in ["pot://lab/a", "pot://lab/e"] {
-        fixture.put(file(at, &[1], &[1]));
-    }
-    for (version, change) in lost.iter().zip(["digest = x'00'", "parity = x'00'", "copies = 'x'"]) {
-        let update = format!("UPDATE versions SET {change} WHERE id = {}", version.0);
-        fixture.db.execute_batch(&update).expect("damaged");
-    }
-    let lost = ["pot://lab/b", "pot://lab/c", "pot://lab/d"];
-    let there = |db: &Connection, at| entries::resolve(db, &path(at)).expect("resolved").is_some();
-    let (segments, _) = base(&fixture);
-    for segments in [segments, drain(&fixture.db)] {
-        let mut target = Target::new();
-        spaces::create(&target.db, "lab", &Policy::default(), None, 0).expect("a space");
-        target.apply(&segments);
-        assert_eq!(target.replay.left_out, 0);
-        assert!(there(&target.db, "pot://lab/a") && there(&target.db, "pot://lab/e"));
-        assert!(lost.iter().all(|at| !there(&target.db, at)));
-    }
-}
+use super::copying::{Sink, catch_up};
+use super::donors::{EVERY, after_failure};
+use super::segment::Lines;
+use crate::repair::tests::still;
+use crate::service::Service;
+use potluck_catalog::log_position::{Advance, Copy, Position};
+use potluck_catalog::{Durability, Error, spaces};
+use potluck_core::policy::Policy;
+use std::sync::Arc;
 
 #[test]
 fn what_fails_again_and_again_is_tried_ever_more_rarely_but_each_minute() {
@@ -358,49 +19,61 @@ fn what_fails_again_and_again_is_tried_ever_more_rarely_but_each_minute() {
     assert_eq!(pauses, [2, 4, 8, 16, 32, 60, 60, 60]);
 }
 
-#[test]
-fn d5_a_base_that_a_hold_overtook_is_not_noted() {
-    let fixture = Fixture::new();
-    let db = &fixture.db;
-    let epoch = schema::next_epoch(db).expect("begun");
-    let check = |before: Option<&Position>| check_alone(db, Copy::OnDonors, before, epoch);
-    assert_eq!(check(None), Ok(()), "the first generation");
-    let position = position(1, 1, 0);
-    position.note(db, Copy::OnDonors).expect("noted");
-    assert_eq!(check(Some(&position)), Ok(()));
-    assert_eq!(check(None), Err(Error::NoSession), "another came between");
-    Position::clear(db, Copy::OnDonors).expect("cleared");
-    assert_eq!(check(Some(&position)), Err(Error::NoSession), "a hold");
-    schema::raise_epoch(db, epoch).expect("raised");
-    assert_eq!(check(None), Err(Error::NoSession), "one before the first");
+/// A place that is written to while more is changed.
+struct Busy {
+    service: Arc<Service>,
+    written: u64,
 }
 
-fn position(generation: u64, sequence: u64, row: i64) -> Position {
-    let at = serde_json::json!({
-        "generation": generation, "sequence": sequence, "last": chunk(sequence), "epoch": 1,
-        "attempt": 1, "row": row, "base": { "segments": 1, "lines": 9 },
-        "log": { "segments": 1, "lines": 9 },
-    });
-    serde_json::from_value(at).expect("a position")
+impl Busy {
+    async fn change(&self) {
+        let name = format!("space-{}", self.written);
+        let make = move |db: &_| spaces::create(db, &name, &Policy::default(), None, 0);
+        self.service.catalog.write(Durability::Process, make).await.expect("a space");
+    }
+
+    async fn note(&mut self, before: Option<Position>, row: i64) -> Result<(), Error> {
+        self.written += 1;
+        assert!(self.written < 10, "it never ends");
+        self.change().await;
+        let at = serde_json::json!({
+            "generation": 1, "sequence": self.written, "last": "00".repeat(32), "epoch": 1,
+            "attempt": 1, "row": row, "base": { "segments": 1, "lines": 9 },
+            "log": { "segments": 1, "lines": 9 },
+        });
+        let after = serde_json::from_value(at).expect("a position");
+        let (copy, epoch) = (Copy::InFile, self.service.epoch());
+        self.service.catalog.note_log(Advance { copy, before, after, epoch }).await
+    }
 }
 
-#[test]
-fn a_change_is_forgotten_when_every_copy_that_goes_on_has_it() {
-    let mut fixture = Fixture::new();
-    steps().iter().for_each(|step| step(&mut fixture));
-    let db = &fixture.db;
-    let first = |db| changes::rows(db, 0, 1).expect("read").first().map(|row| row.0);
-    let last = changes::last(db).expect("read");
-    assert_eq!(first(db), Some(1));
-    position(1, 4, 5).note(db, Copy::OnDonors).expect("noted");
-    assert_eq!(first(db), Some(6), "no other copy waits for it");
-    assert_eq!(super::donors::waiting(db), Ok(last as u64 - 5));
-    position(1, 4, 8).note(db, Copy::InFile).expect("noted");
-    assert_eq!(first(db), Some(6), "donors wait for it");
-    position(1, 6, 11).note(db, Copy::OnDonors).expect("noted");
-    assert_eq!(first(db), Some(9), "the file waits for it");
-    // One that is lost begins anew, and needs none.
-    Position { lost: true, ..position(1, 6, 11) }.note(db, Copy::OnDonors).expect("noted");
-    position(1, 7, last - 1).note(db, Copy::InFile).expect("noted");
-    assert_eq!(first(db), Some(last));
+impl Sink for Busy {
+    const COPY: Copy = Copy::InFile;
+    type Trouble = Error;
+
+    async fn goes_on(&self, _: &Position) -> Result<bool, Error> {
+        Ok(true)
+    }
+
+    async fn begin(&mut self, before: Option<Position>) -> Result<(), Error> {
+        let last = self.service.catalog.log_ahead(Copy::InFile).await?.last;
+        self.note(before, last).await
+    }
+
+    async fn add(&mut self, before: Position, row: i64, segments: Vec<Lines>) -> Result<(), Error> {
+        assert!(!segments.is_empty());
+        self.note(Some(before), row).await
+    }
+}
+
+#[tokio::test]
+async fn what_changes_while_a_copy_is_written_waits_for_the_next_time() {
+    let (_dir, service) = still().await;
+    let mut busy = Busy { service: Arc::clone(&service), written: 0 };
+    let (epoch, offload) = (service.epoch(), service.env.offload);
+    for round in 1..4 {
+        catch_up(&mut busy, &service.catalog, epoch, offload).await.expect("written");
+        assert_eq!(busy.written, round, "a base, and then once a round");
+        assert_eq!(service.catalog.log_waiting(Copy::InFile).await, Ok(1));
+    }
 }

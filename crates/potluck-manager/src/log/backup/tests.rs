@@ -3,8 +3,9 @@
 use super::*;
 use crate::authority::Authority;
 use crate::log::file::{Next, Reader};
+use crate::log::segment;
 use crate::repair::tests::still;
-use potluck_catalog::spaces;
+use potluck_catalog::{Durability, spaces};
 use potluck_core::policy::Policy;
 use tempfile::TempDir;
 
@@ -60,7 +61,7 @@ async fn what_changed_is_added_to_the_newest_file_and_one_that_is_not_as_it_was_
     assert!(bytes(1) > base && bytes(1) < base + 4096, "{base} and then {}", bytes(1));
     let whole = read(&service, &dir.join(name(1))).expect("a backup");
     assert_eq!(whole, (vec![BaseEnd, Log], true));
-    let none = |db: &Connection| potluck_catalog::changes::rows(db, 0, 1);
+    let none = |db: &_| potluck_catalog::changes::rows(db, 0, 1);
     assert_eq!(service.catalog.read(none).await, Ok(Vec::new()), "no copy waits for any");
 
     // Another manager, on a copy of this catalog, has added to it.
@@ -79,6 +80,21 @@ async fn what_changed_is_added_to_the_newest_file_and_one_that_is_not_as_it_was_
         round(&service).await.expect("a new one");
     }
     assert_eq!(in_order(&dir), [3, 4, 5].map(name));
+}
+
+#[tokio::test]
+async fn a_backup_that_cannot_be_removed_has_no_new_one_written_each_time() {
+    let (_dir, service) = still().await;
+    let dir = service.state.backups();
+    // A directory of that name is no file that can be removed.
+    fs::create_dir_all(dir.join(name(1))).expect("made");
+    for number in 2..5 {
+        fs::write(dir.join(name(number)), b"").expect("written");
+    }
+    for _ in 0..3 {
+        round(&service).await.expect("a base, and then nothing new");
+    }
+    assert_eq!(in_order(&dir), [1, 3, 4, 5].map(name));
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! How far the copies of the log have come, noted in the catalog.
 
-use potluck_catalog::{Error, changes, notes};
+use crate::{Error, changes, notes, schema};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::Epoch;
 use rusqlite::Connection;
@@ -94,9 +94,18 @@ impl Position {
 
     /// Writes it down, and forgets the changes that every copy has now.
     pub fn note(&self, db: &Connection, copy: Copy) -> Result<(), Error> {
-        let text = serde_json::to_string(self).map_err(|why| Error::Bug(why.to_string()))?;
-        notes::set(db, copy.note(), &text)?;
+        self.write(db, copy)?;
         forget_covered(db)
+    }
+
+    fn write(&self, db: &Connection, copy: Copy) -> Result<(), Error> {
+        let text = serde_json::to_string(self).map_err(|why| Error::Bug(why.to_string()))?;
+        notes::set(db, copy.note(), &text)
+    }
+
+    /// Has a new generation take the place of this one.
+    pub fn lose(self, db: &Connection, copy: Copy) -> Result<(), Error> {
+        Self { lost: true, ..self }.note(db, copy)
     }
 
     /// Has a copy begin anew with a base.
@@ -114,17 +123,54 @@ impl Position {
     }
 }
 
-/// Forgets the changes that every copy has. One that will begin anew needs none: its base has them.
+/// Forgets the changes that every copy has. One that will begin anew needs none: its base has them. A
+/// copy that cannot be written, as on a disk that is full or was taken away, is waited for only as long
+/// as its changes are fewer than those of a new base: the catalog does not grow without end for it.
 fn forget_covered(db: &Connection) -> Result<(), Error> {
-    let mut rows = [None, None];
-    for (row, copy) in rows.iter_mut().zip([Copy::OnDonors, Copy::InFile]) {
-        *row = Position::of(db, copy)?.filter(|at| !at.lost).map(|at| at.row);
+    let last = changes::last(db)?;
+    let mut covered = last;
+    for copy in [Copy::OnDonors, Copy::InFile] {
+        match Position::of(db, copy)?.filter(|at| !at.lost) {
+            Some(at) if last - at.row > MIN_LINES.max(at.base.lines) as i64 => {
+                // Whoever is writing after it is refused by that, and begins anew.
+                Position { lost: true, ..at }.write(db, copy)?;
+            }
+            Some(at) => covered = covered.min(at.row),
+            None => {}
+        }
     }
-    let covered = match rows.into_iter().flatten().min() {
-        Some(row) => row,
-        None => changes::last(db)?,
-    };
     changes::forget(db, covered)
+}
+
+/// How a copy of the log goes on.
+#[derive(Debug, Clone)]
+pub struct Advance {
+    /// Which copy.
+    pub copy: Copy,
+    /// Where it was when this was begun.
+    pub before: Option<Position>,
+    /// Where it is now.
+    pub after: Position,
+    /// The manager's epoch when this was begun.
+    pub epoch: Epoch,
+}
+
+impl Advance {
+    /// Writes it down. Refused if the log has begun anew meanwhile: a hold does so, because of another
+    /// manager whose segments have the same numbers.
+    pub fn note(&self, db: &Connection) -> Result<(), Error> {
+        let is_alone = Position::of(db, self.copy)? == self.before;
+        if is_alone && schema::epoch(db)? == self.epoch {
+            self.after.note(db, self.copy)
+        } else {
+            Err(Error::NoSession)
+        }
+    }
+
+    /// Whether a generation begins with it.
+    pub fn begins_generation(&self) -> bool {
+        self.before.as_ref().is_none_or(|before| before.generation != self.after.generation)
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,182 @@
+//! The metadata log: what its copies lack, and how far they have come.
+
+use crate::commit::{self, Batch, Demands, Outcome, PreparedFile, Refused};
+use crate::export::{self, Changes};
+use crate::log_position::{Advance, Copy, Position};
+use crate::names::When;
+use crate::sessions::{self, StoredSession};
+use crate::{
+    Catalog, Durability, Error, changes, chunks, conversions, placements, system, versions,
+};
+use potluck_core::chunk::ChunkName;
+use potluck_core::ids::{DonorId, SessionId, SpaceId, VersionId};
+use potluck_core::policy::{AckLevel, Mirror, Policy, Redundancy};
+use potluck_pool::{InUseAgain, Snapshot};
+use std::convert::Infallible;
+
+/// Rows of changes that are read at once.
+const ROWS: usize = 1000;
+
+/// What a copy of the log lacks, at one moment.
+#[derive(Debug)]
+pub struct Ahead {
+    /// How far the copy has come; `None` before its first base.
+    pub position: Option<Position>,
+    /// The first changes after that; `None` if there are none, or if a base is due.
+    pub changes: Option<Changes>,
+    /// The last row of changes that is there.
+    pub last: i64,
+}
+
+/// Segments that donors took, to become part of the pool.
+#[derive(Debug, Clone)]
+pub struct LogCommit {
+    /// The session that they were written in.
+    pub session: SessionId,
+    /// The space of the pool's own metadata.
+    pub space: SpaceId,
+    /// The redundancy that was asked for.
+    pub asked: Option<Redundancy>,
+    /// The segments.
+    pub files: Vec<PreparedFile>,
+    /// How the copy on donors goes on by them.
+    pub advance: Advance,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct LogCommitted {
+    /// Chunks that nobody used before.
+    pub again: InUseAgain,
+    /// Whether a segment has fewer copies than it should.
+    pub open: bool,
+}
+
+impl Catalog {
+    /// What a copy of the log lacks.
+    pub async fn log_ahead(&self, copy: Copy) -> Result<Ahead, Error> {
+        let look = move |db: &_| {
+            let (position, last) = (Position::of(db, copy)?, changes::last(db)?);
+            let changes = match &position {
+                Some(at) if !at.is_worn() => export::changes(db, at.row, ROWS)?,
+                _ => None,
+            };
+            Ok(Ahead { position, changes, last })
+        };
+        self.read(look).await
+    }
+
+    /// How many changes a copy of the log lacks.
+    pub async fn log_waiting(&self, copy: Copy) -> Result<u64, Error> {
+        let count = move |db: &_| {
+            let covered = Position::of(db, copy)?.map_or(0, |position| position.row);
+            Ok((changes::last(db)? - covered).max(0) as u64)
+        };
+        self.read(count).await
+    }
+
+    /// Notes how far a copy of the log has come, and forgets the changes that every copy has now.
+    pub async fn note_log(&self, advance: Advance) -> Result<(), Error> {
+        self.write(Durability::Process, move |db| advance.note(db)).await
+    }
+
+    /// Gives up the copy of the log on donors, where none is kept: no change waits for it.
+    pub async fn discard_log(&self) -> Result<(), Error> {
+        if self.read(|db| Position::of(db, Copy::OnDonors)).await?.is_none_or(|at| at.lost) {
+            return Ok(());
+        }
+        self.write(Durability::Process, system::lose).await
+    }
+
+    /// Makes segments part of the pool, and notes in the same transaction how far the copy on donors has
+    /// come; a new generation takes the place of the one before. `None`: something happened to donors since
+    /// the snapshot.
+    pub async fn commit_log(
+        &self,
+        commit: LogCommit,
+        donors: Snapshot,
+        when: When,
+    ) -> Result<Option<LogCommitted>, Error> {
+        let LogCommit { session, space, asked, files, advance } = commit;
+        let batch = Batch {
+            session,
+            space,
+            number: 0,
+            demands: Demands { mirror: Mirror::ClientAsync, strict: false },
+            asked,
+            files: files.into_iter().map(Ok::<_, Infallible>).collect(),
+            atomic: true,
+            done: true,
+        };
+        let work = move |db: &_| {
+            let Some(view) = donors.current() else { return Ok(None) };
+            let none = |_: &[_]| Ok(String::new());
+            let outcome = commit::commit(db, batch, view, when.pool_ms, when.wall_ms, none)?;
+            if advance.begins_generation() {
+                system::remove_older(db, advance.after.generation, when)?;
+            }
+            advance.note(db)?;
+            let Outcome::Fresh { files, again } = outcome else {
+                return Err(Error::Bug("a batch of the manager's own was repeated".into()));
+            };
+            let stored: Result<Vec<_>, _> = files.into_iter().collect();
+            match stored {
+                Ok(stored) => {
+                    let versions = stored.iter().map(|file| file.version);
+                    let open = conversions::any_open(db, versions)?;
+                    Ok(Some(LogCommitted { again, open }))
+                }
+                Err(Refused::Here(why)) => Err(why),
+                Err(Refused::Before(never)) => match never {},
+            }
+        };
+        self.write(Durability::Disk, work).await
+    }
+
+    /// The space of the pool's own metadata, made with `policy` at its first use.
+    pub async fn system_space(&self, policy: Policy, wall_ms: i64) -> Result<SpaceId, Error> {
+        self.write(Durability::Disk, move |db| system::space(db, &policy, wall_ms)).await
+    }
+
+    /// Writes a session down in which the pool's own metadata is written.
+    pub async fn begin_log_session(&self, session: StoredSession) -> Result<(), Error> {
+        self.write(Durability::Process, move |db| sessions::insert(db, &session)).await
+    }
+
+    /// Protects the chunk `name` from garbage collection, with others that a session has offered, and then
+    /// tells which donors are known to have it on disk.
+    pub async fn offer_log_chunk(
+        &self,
+        session: SessionId,
+        new: Vec<ChunkName>,
+        name: ChunkName,
+    ) -> Result<Vec<DonorId>, Error> {
+        self.write(Durability::Process, move |db| sessions::offer(db, &session, &new)).await?;
+        let holders = move |db: &_| match chunks::get(db, &name)? {
+            Some(chunk) if chunk.refs > 0 => placements::holders_at(db, chunk.id, AckLevel::Disk),
+            _ => Ok(Vec::new()),
+        };
+        self.read(holders).await
+    }
+
+    /// Has versions of the pool's own metadata be kept in so many copies from now on; with `lost`, a new
+    /// generation of the log on donors takes the place of one that has gaps.
+    pub async fn adapt_metadata(
+        &self,
+        copies: Vec<(VersionId, u32)>,
+        lost: bool,
+    ) -> Result<(), Error> {
+        let adapt = move |db: &_| {
+            for (version, copies) in &copies {
+                versions::set_redundancy(db, *version, Redundancy::Copies(*copies), &[])?;
+            }
+            if lost { system::lose(db) } else { Ok(()) }
+        };
+        self.write(Durability::Process, adapt).await
+    }
+
+    /// Gives up all that donors have of the pool's own metadata.
+    pub async fn give_up_metadata(&self, when: When) -> Result<(), Error> {
+        self.write(Durability::Process, move |db| system::remove_all(db, when)).await
+    }
+}

@@ -1,0 +1,80 @@
+//! The space of the pool's own metadata, where the log's segments lie on donors.
+
+use crate::entries::{self, Place};
+use crate::log_position::{Copy, Position};
+use crate::names::{self, When};
+use crate::walk::Walk;
+use crate::{Error, spaces};
+use potluck_core::ids::SpaceId;
+use potluck_core::path::{PoolPath, SYSTEM_SPACE};
+use potluck_core::policy::Policy;
+use rusqlite::Connection;
+
+/// The directory of segments.
+const DIR: &str = "log";
+
+/// Where the segment with a number lies.
+pub fn segment_path(sequence: u64) -> Result<PoolPath, Error> {
+    PoolPath::system(&[DIR, &name(sequence)]).map_err(bad)
+}
+
+fn dir() -> Result<PoolPath, Error> {
+    PoolPath::system(&[DIR]).map_err(bad)
+}
+
+/// Names sort as numbers do.
+fn name(sequence: u64) -> String {
+    format!("{sequence:020}")
+}
+
+fn bad(why: potluck_core::path::BadPath) -> Error {
+    Error::Bug(why.to_string())
+}
+
+/// The space, made with `policy` at its first use. Its key is not in the catalog: it follows from the
+/// recovery key.
+pub fn space(db: &Connection, policy: &Policy, wall_ms: i64) -> Result<SpaceId, Error> {
+    match spaces::named(db, SYSTEM_SPACE) {
+        Err(Error::NoSpaceNamed(_)) => {
+            spaces::create(db, SYSTEM_SPACE, policy, None, wall_ms)?;
+            Ok(spaces::named(db, SYSTEM_SPACE)?.id)
+        }
+        found => Ok(found?.id),
+    }
+}
+
+/// Removes the segments of generations before `generation`.
+pub fn remove_older(db: &Connection, generation: u64, when: When) -> Result<(), Error> {
+    let dir = dir()?;
+    let Some(Place::Dir(root)) = entries::resolve(db, &dir)?.map(|found| found.place) else {
+        return Ok(());
+    };
+    let first = name(generation);
+    let mut walk = Walk::new(db, root, false, None)?;
+    let mut old = Vec::new();
+    while let Some(item) = walk.next_item()?
+        && item.path < first
+    {
+        old.push(item.path);
+    }
+    for number in &old {
+        names::remove(db, &dir.join(number).map_err(bad)?, false, when)?;
+    }
+    Ok(())
+}
+
+/// Removes all segments; the log on donors begins anew when a donor takes it.
+pub fn remove_all(db: &Connection, when: When) -> Result<(), Error> {
+    if entries::resolve(db, &dir()?)?.is_some() {
+        names::remove(db, &dir()?, true, when)?;
+    }
+    lose(db)
+}
+
+/// Has a new generation of the log on donors take the place of one that has gaps.
+pub fn lose(db: &Connection) -> Result<(), Error> {
+    match Position::of(db, Copy::OnDonors)? {
+        Some(position) if !position.lost => position.lose(db, Copy::OnDonors),
+        _ => Ok(()),
+    }
+}
