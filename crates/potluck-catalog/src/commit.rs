@@ -106,9 +106,9 @@ pub enum Refused<F> {
 ///
 /// Copies count as their donors stand in `view`, which must be of this moment. `reply` writes
 /// down what the caller will be told, to repeat it when it is lost.
-pub fn commit<F>(
+pub fn commit<F: Clone>(
     db: &Connection,
-    batch: Batch<F>,
+    batch: &Batch<F>,
     view: &PoolView,
     now_ms: u64,
     wall_ms: i64,
@@ -129,9 +129,9 @@ pub fn commit<F>(
         visible: Visible::new(db, space.as_ref(), now_ms, wall_ms),
     };
     let mut outcomes = Vec::with_capacity(batch.files.len());
-    for (id, file) in (first..).zip(batch.files) {
+    for (id, file) in (first..).zip(&batch.files) {
         let outcome = match file {
-            Err(refused) => Err(Refused::Before(refused)),
+            Err(refused) => Err(Refused::Before(refused.clone())),
             Ok(file) => match work.file(VersionId(id as u64), file) {
                 Ok(stored) => Ok(stored),
                 Err(why) if is_refusal(&why) && !batch.atomic => Err(Refused::Here(why)),
@@ -167,16 +167,16 @@ struct Work<'db> {
 }
 
 impl Work<'_> {
-    fn file(&mut self, id: VersionId, file: PreparedFile) -> Result<Stored, Error> {
+    fn file(&mut self, id: VersionId, file: &PreparedFile) -> Result<Stored, Error> {
         let spot = self.visible.look(file.path.clone(), file.condition)?;
         let counts = &mut self.visible.counts;
-        let safety = acknowledged::check(counts, &file, self.demands, self.view)?;
+        let safety = acknowledged::check(counts, file, self.demands, self.view)?;
         // From here on the file is accepted.
         self.visible.put(
             spot,
             id,
             NewFile {
-                version: file.version,
+                version: file.version.clone(),
                 inline: file.inline.as_deref(),
                 pages: &file.pages,
                 chunks: &file.chunks,

@@ -2,7 +2,7 @@
 
 use crate::commit::{self, Batch, Demands, Outcome, PreparedChunk, PreparedFile, Refused, Stored};
 use crate::sessions::{self, StoredSession};
-use crate::{Error, PageLimit, schema, spaces, units};
+use crate::{Catalog, Durability, Error, PageLimit, schema, spaces, units};
 use potluck_core::chunk::{ChunkName, DEFAULT_CHUNK, Digest};
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, Incarnation, MemberId, SessionId, SpaceId, VersionId};
@@ -20,6 +20,14 @@ use rusqlite::Connection;
 use std::path::PathBuf;
 use std::time::Duration;
 use tempfile::TempDir;
+
+impl Catalog {
+    /// Limits the pages that its file may have, as if the disk had no more.
+    pub async fn limit_pages(&self, pages: u32) -> Result<(), Error> {
+        let limit = move |db: &Connection| Ok(db.pragma_update(None, "max_page_count", pages)?);
+        self.write(Durability::Process, limit).await
+    }
+}
 
 /// A catalog with the plain space “lab” and one open session.
 pub struct Fixture {
@@ -111,7 +119,7 @@ impl Fixture {
         };
         let tx = self.db.unchecked_transaction().expect("a transaction");
         let view = self.pool.view(Tick::ZERO);
-        let outcome = commit::commit(&tx, batch, &view, now_ms, 0, |outcomes| {
+        let outcome = commit::commit(&tx, &batch, &view, now_ms, 0, |outcomes| {
             Ok(format!("{} outcomes", outcomes.len()))
         })?;
         tx.commit().expect("committed");

@@ -5,6 +5,7 @@
 //! commit from connections of their own. Each write job is all or nothing.
 
 mod acknowledged;
+pub mod authority;
 pub mod changes;
 pub mod chunks;
 pub mod commit;
@@ -51,8 +52,9 @@ mod writer;
 
 pub use error::Error;
 pub use open_error::OpenError;
-pub use operations::{Ahead, Learnt, LogCommit, LogCommitted, PageLimit};
-pub use visible::check_condition;
+pub use operations::{
+    Ahead, CommittedFiles, Founding, Learnt, LogCommit, LogCommitted, PageLimit, TermStart,
+};
 pub use writer::Durability;
 
 use fault::DiskFault;

@@ -3,16 +3,23 @@
 //! Each is one transaction, or one snapshot. Which engine runs it, which rows it touches and what its
 //! statements look like is known in the modules beside this one alone.
 
+mod commits;
 mod donors;
 mod files;
+mod founding;
 mod garbage;
 mod life;
 mod log;
 mod members;
 mod names;
 mod redundancy;
+mod sessions;
 mod spaces;
+mod terms;
 
+pub use commits::CommittedFiles;
 pub use files::PageLimit;
+pub use founding::Founding;
 pub use log::{Ahead, LogCommit, LogCommitted};
 pub use redundancy::Learnt;
+pub use terms::TermStart;

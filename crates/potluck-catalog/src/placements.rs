@@ -248,30 +248,25 @@ pub fn counted_at(
 }
 
 /// The names of chunks, those without a row left out.
-pub fn names_of(db: &Connection, chunks: &[ChunkId]) -> Result<Vec<(ChunkId, ChunkName)>, Error> {
+pub fn names_of(db: &Connection, chunks: &[ChunkId]) -> Result<Vec<ChunkName>, Error> {
     let mut select = db.prepare_cached("SELECT name FROM chunks WHERE id = ?1")?;
     let mut names = Vec::with_capacity(chunks.len());
     for chunk in chunks {
         let name: Option<[u8; 32]> = select.query_row([chunk.0], |row| row.get(0)).optional()?;
-        names.extend(name.map(|name| (*chunk, ChunkName(name))));
+        names.extend(name.map(ChunkName));
     }
     Ok(names)
 }
 
-/// Counts copies as missing. Nothing is deleted: the donor may list them again (promise D5).
-pub fn missing(db: &Connection, donor: DonorId, chunks: &[ChunkId]) -> Result<(), Error> {
-    for chunk in chunks {
-        mark(db, *chunk, donor, CopyState::Missing)?;
-    }
-    Ok(())
+/// Counts a copy as missing. Nothing is deleted: the donor may list it again (promise D5).
+pub fn missing(db: &Connection, donor: DonorId, chunk: ChunkId) -> Result<(), Error> {
+    mark(db, chunk, donor, CopyState::Missing)
 }
 
-/// Forgets copies that are gone for good, as the donor's owner said: nothing is wrong with its disk.
-pub fn gone(db: &Connection, donor: DonorId, chunks: &[ChunkId]) -> Result<(), Error> {
-    for chunk in chunks {
-        db.prepare_cached("DELETE FROM placements WHERE chunk = ?1 AND donor = ?2")?
-            .execute(params![chunk.0, donor.0])?;
-    }
+/// Forgets a copy that is gone for good, as the donor's owner said: nothing is wrong with its disk.
+pub fn gone(db: &Connection, donor: DonorId, chunk: ChunkId) -> Result<(), Error> {
+    db.prepare_cached("DELETE FROM placements WHERE chunk = ?1 AND donor = ?2")?
+        .execute(params![chunk.0, donor.0])?;
     Ok(())
 }
 

@@ -1,19 +1,17 @@
 //! Making a pool.
 
-use crate::authority;
 use crate::ca::{Ca, ProvenKey};
 use crate::config::ManagerConfig;
 use crate::error::ManagerError;
 use crate::kit;
 use crate::state_dir::{StateDir, names};
-use potluck_catalog::OpenError;
-use potluck_catalog::members::{self, NewMember};
-use potluck_catalog::{Error, schema};
+use potluck_catalog::{Error, Founding};
+use potluck_core::chunk::Digest;
+use potluck_core::ids::MemberId;
 use potluck_wire::addresses::Addresses;
 use potluck_wire::env::Env;
 use potluck_wire::identity::{About, Identity, fingerprint, new_key_and_request};
 use potluck_wire::token::Role;
-use rusqlite::Connection;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
@@ -33,31 +31,20 @@ pub fn init(config: &ManagerConfig, env: &Env) -> Result<Made, ManagerError> {
     let state = StateDir::take(&config.state)?;
     made = Made::begin(&state, existed)?;
     state.refuse_unfinished()?;
-    schema::create(&state.catalog(), &config.pool_name)?;
-    let db = schema::open_existing(&state.catalog())?;
-    let catalog = |why: Error| OpenError::of(&state.catalog(), why);
+    let catalog = Founding::begin(&state.catalog(), &config.pool_name)?;
     // An authority is made for a pool without members only: all others know theirs.
-    if members::all(&db).map_err(catalog)?.is_empty() {
+    if !catalog.is_founded()? {
         let ca = Ca::create(&state.ca(), &config.pool_name)?;
         kit::make_key(&state, &*env.entropy)?;
-        let add = || -> Result<(), Error> {
-            let tx = db.unchecked_transaction()?;
-            authority::note(&tx, &fingerprint(ca.certificate()))?;
-            let admin = NewAdmin {
-                pool: &config.pool_name,
-                name: FIRST_ADMIN,
-                manager: Addresses::default(),
-                joined_wall_ms: env.clock.wall(),
-            };
-            make_admin(&state, &ca, &tx, admin)?;
-            Ok(tx.commit()?)
-        };
-        add().map_err(catalog)?;
+        let admin =
+            NewAdmin { pool: &config.pool_name, name: FIRST_ADMIN, manager: Addresses::default() };
+        let certify = |id| admin.certify(&state, &ca, id);
+        let ours = fingerprint(ca.certificate());
+        catalog.found(&ours, FIRST_ADMIN, env.clock.wall(), certify)?;
     }
     if !state.kit().exists() {
-        let pool = schema::pool_name(&db).map_err(catalog)?;
         // Where the manager is reached, its start finds out.
-        kit::keep(&state, &pool, &Addresses::default(), &*env.entropy)?;
+        kit::keep(&state, &catalog.pool_name()?, &Addresses::default(), &*env.entropy)?;
     }
     Ok(made)
 }
@@ -135,43 +122,26 @@ pub struct NewAdmin<'a> {
     pub name: &'a str,
     /// Where the manager is.
     pub manager: Addresses,
-    /// Wall time.
-    pub joined_wall_ms: i64,
 }
 
-/// Makes an admin whose identity lies in the state directory. The identity is written
-/// before its member is, so that a pool with a member has an admin whose identity is there.
-pub fn make_admin(
-    state: &StateDir,
-    ca: &Ca,
-    db: &Connection,
-    new: NewAdmin<'_>,
-) -> Result<(), Error> {
-    let NewAdmin { pool, name, manager, joined_wall_ms } = new;
-    let bug = |why: String| Error::Bug(format!("an admin's identity: {why}"));
-    let (key, request) = new_key_and_request().map_err(|why| bug(why.to_string()))?;
-    let proven = ProvenKey::of_request(&request).map_err(|why| bug(why.to_string()))?;
-    let member = NewMember { role: Role::Admin, name, joined_wall_ms, invited_by: None };
-    members::add(db, member, |id| {
+impl NewAdmin<'_> {
+    /// Writes the identity of this admin, who is member `id`, into the state directory, and gives the
+    /// fingerprint of its certificate. It is written before its member is, so that a pool with a member
+    /// has an admin whose identity is there.
+    pub fn certify(self, state: &StateDir, ca: &Ca, id: MemberId) -> Result<Digest, Error> {
+        let Self { pool, name, manager } = self;
+        let bug = |why: String| Error::Bug(format!("an admin's identity: {why}"));
+        let (key, request) = new_key_and_request().map_err(|why| bug(why.to_string()))?;
+        let proven = ProvenKey::of_request(&request).map_err(|why| bug(why.to_string()))?;
         let certificate = ca
             .certify(&proven, id, Role::Admin)
             .map_err(|why| Error::BadCertificateRequest(why.to_string()))?;
-        let identity = Identity {
-            about: About {
-                pool: pool.into(),
-                manager,
-                member: id,
-                role: Role::Admin,
-                name: name.into(),
-            },
-            ca: ca.certificate().clone(),
-            certificate,
-            key,
-        };
+        let (pool, name, role) = (pool.into(), name.into(), Role::Admin);
+        let about = About { pool, manager, member: id, role, name };
+        let identity = Identity { about, ca: ca.certificate().clone(), certificate, key };
         identity.save(&state.admin()).map_err(|why| bug(why.to_string()))?;
         Ok(fingerprint(&identity.certificate))
-    })?;
-    Ok(())
+    }
 }
 
 /// Tells the local admin where the manager is now.

@@ -8,7 +8,6 @@
 mod access;
 mod alarms;
 mod audit;
-mod authority;
 mod background;
 mod ca;
 mod callers;

@@ -1,6 +1,5 @@
 //! A manager from start to stop.
 
-use crate::authority::{self, Authority};
 use crate::background;
 use crate::ca::{self, Ca};
 use crate::callers::{Members, inviting_donor};
@@ -19,14 +18,12 @@ use crate::service::Service;
 use crate::signpost::{self, Signpost};
 use crate::state_dir::StateDir;
 use crate::stats_cache::StatsCache;
-use potluck_catalog::OpenError;
-use potluck_catalog::{
-    Catalog, Durability, Error, donors, members, notes, schema, sessions, term_history,
-};
-use potluck_core::chunk::{ChunkName, Digest};
+use potluck_catalog::authority::Authority;
+use potluck_catalog::{Catalog, OpenError, TermStart, donors};
+use potluck_core::chunk::Digest;
 use potluck_core::clock::Tick;
-use potluck_core::ids::{DonorId, Epoch};
-use potluck_pool::{CircuitBreaker, Giving, NewSession, Pool, Record};
+use potluck_core::ids::DonorId;
+use potluck_pool::{Giving, NewSession, Pool, Record};
 use potluck_wire::addresses::Addresses;
 use potluck_wire::env::Env;
 use potluck_wire::identity::fingerprint;
@@ -53,19 +50,6 @@ pub struct Manager {
     admit: Arc<dyn Admit>,
 }
 
-/// What an earlier life left in the catalog.
-struct Left {
-    epoch: Epoch,
-    gc_frozen: Option<String>,
-    pool_name: String,
-    saved_ms: Option<u64>,
-    members: Vec<members::Member>,
-    sessions: Vec<(sessions::StoredSession, Vec<ChunkName>)>,
-    donors: Vec<donors::Known>,
-    paused: Option<String>,
-    circuit_breaker: CircuitBreaker,
-}
-
 impl Manager {
     /// Starts a manager on the pool that [`init()`](crate::init()) made. Without `admit` peers prove
     /// themselves by TLS under the pool's authority.
@@ -90,18 +74,14 @@ impl Manager {
         let catalog = offload.run(move || Catalog::open(&path, offload)).await?;
         let start = env.entropy.u64();
         let ours = fingerprint(ca.certificate());
-        let catalog_of = catalog.read(authority::of).await?;
+        let catalog_of = catalog.authority().await?;
         if !catalog_of.may_be_vouched_for_by(&ours) {
             let authority = Authority::new(&catalog_of.pool, &ours).to_string();
             let (state, catalog_of) = (config.state, catalog_of.to_string());
             return Err(ManagerError::OtherAuthority { state, catalog_of, authority });
         }
-        let begin = move |db: &_| {
-            authority::note(db, &ours)?;
-            next_life(db, start)
-        };
         let left = catalog
-            .write(Durability::Disk, begin)
+            .begin_term(ours, start)
             .await
             .map_err(|why| OpenError::of(&state.catalog(), why))?;
 
@@ -241,39 +221,12 @@ pub(crate) fn tls(ca: &Ca, dir: &Path) -> Result<Arc<dyn Admit>, ManagerError> {
     Ok(Arc::new(admit))
 }
 
-/// Begins a new life on the catalog, and reads what the last one left.
-fn next_life(db: &rusqlite::Connection, start: u64) -> Result<Left, Error> {
-    let epoch = schema::next_epoch(db)?;
-    term_history::begin(db, epoch, start)?;
-    let sessions = sessions::all(db)?
-        .into_iter()
-        .map(|session| {
-            let offered = sessions::offered(db, &session.id)?;
-            Ok((session, offered))
-        })
-        .collect::<Result<_, Error>>()?;
-    Ok(Left {
-        epoch,
-        gc_frozen: notes::get(db, notes::GC_FROZEN)?,
-        pool_name: schema::pool_name(db)?,
-        saved_ms: schema::saved_pool_time(db)?,
-        members: members::all(db)?,
-        sessions,
-        donors: donors::all(db)?,
-        paused: notes::get(db, notes::REPAIR_PAUSED)?,
-        circuit_breaker: CircuitBreaker {
-            tripped: notes::donors(db, notes::REPAIR_TRIPPED)?,
-            excused: notes::donors(db, notes::REPAIR_EXCUSED)?,
-        },
-    })
-}
-
-fn rebuild(config: &ManagerConfig, left: &Left, now: Tick) -> Pool {
+fn rebuild(config: &ManagerConfig, left: &TermStart, now: Tick) -> Pool {
     let mut pool = Pool::new(config.limits());
     pool.begin(now);
     // Numbers of different lives are far apart.
     pool.repairs.tasks.begin_at(left.epoch.0 << 32);
-    pool.repairs.paused.clone_from(&left.paused);
+    pool.repairs.paused.clone_from(&left.repair_paused);
     for member in &left.members {
         if member.role == Role::Donor && !member.revoked {
             let inviter = inviting_donor(&left.members, member);

@@ -7,6 +7,8 @@ use super::Pool;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, Incarnation};
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
 /// An inventory under way.
 #[derive(Debug, Default)]
@@ -16,11 +18,38 @@ pub struct Taking {
     listed: Vec<i64>,
     /// Names that arrived meanwhile; asked by name only, never walked.
     arrived: HashSet<ChunkName>,
+    /// Names that are about to be counted as missing, …
+    suspected: HashSet<ChunkName>,
+    /// … and whether one of them arrived since.
+    refuted: Arc<AtomicBool>,
 }
 
 impl Taking {
     pub fn arrived(&mut self, names: impl Iterator<Item = ChunkName>) {
-        self.arrived.extend(names);
+        for name in names {
+            if self.suspected.contains(&name) {
+                self.refuted.store(true, Ordering::Release);
+            }
+            self.arrived.insert(name);
+        }
+    }
+}
+
+/// Chunks that were counted at a donor, and that its inventory did not list.
+#[derive(Debug, Clone, Default)]
+pub struct UnlistedCopies {
+    /// Those that had not arrived meanwhile.
+    pub names: Vec<ChunkName>,
+    /// Whether the donor's store is new, so that nothing is wrong with its disk.
+    pub new_store: bool,
+    refuted: Weak<AtomicBool>,
+}
+
+impl UnlistedCopies {
+    /// Whether all of them are still known to be missing: none has arrived since, and the inventory
+    /// is under way.
+    pub fn is_current(&self) -> bool {
+        self.refuted.upgrade().is_some_and(|refuted| !refuted.load(Ordering::Acquire))
     }
 }
 
@@ -83,18 +112,24 @@ impl Pool {
         rows
     }
 
-    /// Of the chunks that were counted at the donor and not listed: those that are missing.
-    pub fn not_arrived(
+    /// Of chunks that were counted at the donor and not listed: those that did not arrive meanwhile. They
+    /// are watched until this is asked again.
+    pub fn unlisted(
         &mut self,
         donor: DonorId,
         incarnation: Incarnation,
         names: &[ChunkName],
-    ) -> Vec<bool> {
-        match self.taking(donor, incarnation) {
-            // Without an inventory under way nothing is known to be missing.
-            None => vec![false; names.len()],
-            Some(taking) => names.iter().map(|name| !taking.arrived.contains(name)).collect(),
-        }
+    ) -> UnlistedCopies {
+        let new_store = self.begins_anew(donor, incarnation);
+        // Without an inventory under way nothing is known to be missing.
+        let Some(taking) = self.taking(donor, incarnation) else {
+            return UnlistedCopies::default();
+        };
+        let missing = names.iter().filter(|name| !taking.arrived.contains(*name));
+        let names: Vec<ChunkName> = missing.copied().collect();
+        taking.suspected = names.iter().copied().collect();
+        taking.refuted = Arc::default();
+        UnlistedCopies { names, new_store, refuted: Arc::downgrade(&taking.refuted) }
     }
 
     /// The inventory is complete: from now on copies there count.

@@ -22,7 +22,7 @@ mod uncommitted;
 mod view;
 
 pub use donors::{Contact, Enlisted};
-pub use inventory::{OutOfOrder, PageDone};
+pub use inventory::{OutOfOrder, PageDone, UnlistedCopies};
 pub use probation::Verdict;
 pub use sessions::{Ending, MANAGER, NewSession, NoSession, Ticketed};
 pub use snapshot::Snapshot;

@@ -422,9 +422,17 @@ fn d6_what_arrives_during_an_inventory_is_not_missing() {
     pool.inventory_page(donor, life, 0).expect("a page");
     let acknowledged = chunk(2);
     pool.acknowledged([(donor, &acknowledged)].into_iter());
-    let gone = pool.not_arrived(donor, life, &[chunk(1), chunk(2), chunk(3)]);
-    assert_eq!(gone, [false, false, true]);
-    assert_eq!(pool.not_arrived(donor, Incarnation(6), &[chunk(3)]), [false]);
+    let unlisted = pool.unlisted(donor, life, &[chunk(1), chunk(2), chunk(3)]);
+    assert_eq!(unlisted.names, [chunk(3)]);
+    pool.acknowledged([(donor, &chunk(4))].into_iter());
+    assert!(unlisted.is_current(), "another one arrived");
+    pool.acknowledged([(donor, &chunk(3))].into_iter());
+    assert!(!unlisted.is_current(), "it has arrived by now");
+    assert!(pool.unlisted(donor, life, &unlisted.names).names.is_empty());
+    assert!(pool.unlisted(donor, Incarnation(6), &[chunk(5)]).names.is_empty(), "another life");
+    let unlisted = pool.unlisted(donor, life, &[chunk(5)]);
+    register(&mut pool, 1, 8, 1.0);
+    assert!(!unlisted.is_current(), "a new life lists anew");
 }
 
 #[test]

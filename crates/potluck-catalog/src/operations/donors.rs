@@ -6,6 +6,7 @@ use crate::placements::{self, Compared, CopyState, Drawn, Told};
 use crate::{Catalog, Durability, Error, chunks, notes};
 use potluck_core::chunk::{ChunkName, PARTS};
 use potluck_core::ids::DonorId;
+use potluck_pool::UnlistedCopies;
 use potluck_wire::addresses::Addresses;
 use potluck_wire::control::Holding;
 use std::collections::BTreeSet;
@@ -79,6 +80,37 @@ impl Catalog {
         limit: usize,
     ) -> Result<Vec<ChunkId>, Error> {
         self.read(move |db| placements::counted_at(db, donor, after, limit)).await
+    }
+
+    /// The names of chunks, those that are forgotten by now left out.
+    pub async fn names_of(&self, chunks: Vec<ChunkId>) -> Result<Vec<ChunkName>, Error> {
+        self.read(move |db| placements::names_of(db, &chunks)).await
+    }
+
+    /// Counts copies at a donor as missing, or forgets them where its store is new; how many. `None` if
+    /// one of them has arrived since they were found missing: then nothing is changed.
+    ///
+    /// A commit that proves one of them there was either told to the pool before this looks, or comes
+    /// after this and counts it again.
+    pub async fn mark_missing(
+        &self,
+        donor: DonorId,
+        unlisted: UnlistedCopies,
+    ) -> Result<Option<usize>, Error> {
+        let mark = move |db: &_| {
+            if !unlisted.is_current() {
+                return Ok(None);
+            }
+            for name in &unlisted.names {
+                let Some(chunk) = chunks::get(db, name)? else { continue };
+                match unlisted.new_store {
+                    true => placements::gone(db, donor, chunk.id)?,
+                    false => placements::missing(db, donor, chunk.id)?,
+                }
+            }
+            Ok(Some(unlisted.names.len()))
+        };
+        self.write(Durability::Process, mark).await
     }
 
     /// Chunks and bytes that are counted at a donor.

@@ -4,7 +4,7 @@ use crate::commit::{self, Batch, Demands, Outcome, PreparedFile, Refused};
 use crate::export::{self, Changes};
 use crate::log_position::{Advance, Copy, Position};
 use crate::names::When;
-use crate::sessions::{self, StoredSession};
+use crate::sessions;
 use crate::{
     Catalog, Durability, Error, changes, chunks, conversions, placements, system, versions,
 };
@@ -111,7 +111,7 @@ impl Catalog {
         let work = move |db: &_| {
             let Some(view) = donors.current() else { return Ok(None) };
             let none = |_: &[_]| Ok(String::new());
-            let outcome = commit::commit(db, batch, view, when.pool_ms, when.wall_ms, none)?;
+            let outcome = commit::commit(db, &batch, view, when.pool_ms, when.wall_ms, none)?;
             if advance.begins_generation() {
                 system::remove_older(db, advance.after.generation, when)?;
             }
@@ -136,11 +136,6 @@ impl Catalog {
     /// The space of the pool's own metadata, made with `policy` at its first use.
     pub async fn system_space(&self, policy: Policy, wall_ms: i64) -> Result<SpaceId, Error> {
         self.write(Durability::Disk, move |db| system::space(db, &policy, wall_ms)).await
-    }
-
-    /// Writes a session down in which the pool's own metadata is written.
-    pub async fn begin_log_session(&self, session: StoredSession) -> Result<(), Error> {
-        self.write(Durability::Process, move |db| sessions::insert(db, &session)).await
     }
 
     /// Protects the chunk `name` from garbage collection, with others that a session has offered, and then

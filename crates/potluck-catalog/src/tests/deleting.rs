@@ -124,7 +124,7 @@ fn what_no_list_named_is_not_lost_by_taking_space_at_once() {
 
     // A chunk that a listed file shares with another is that one's too.
     fixture.put(copies("pot://lab/shares", 1, &[1, 6], 1));
-    placements::missing(&fixture.db, DonorId(6), &[row(&fixture, 1)]).expect("told");
+    placements::missing(&fixture.db, DonorId(6), row(&fixture, 1)).expect("told");
     assert!(!fixture.agreed().contains_key(&(chunk(1), DonorId(1))));
     // Called off: the list is worth nothing any more.
     fixture.pool.give_back(DonorId(1), giving(true, &[late]));

@@ -120,8 +120,9 @@ fn d5_a_copy_that_is_not_listed_is_counted_as_missing_and_kept_in_the_books() {
     fixture.put(file("pot://lab/a", &[1, 2], &[1]));
     let counted = placements::counted_at(&fixture.db, DonorId(1), ChunkId(0), 10).expect("read");
     assert_eq!(counted.len(), 2);
-    let (lost, name) = placements::names_of(&fixture.db, &counted[..1]).expect("read")[0];
-    placements::missing(&fixture.db, DonorId(1), &[lost]).expect("marked");
+    let (lost, name) =
+        (counted[0], placements::names_of(&fixture.db, &counted[..1]).expect("read")[0]);
+    placements::missing(&fixture.db, DonorId(1), lost).expect("marked");
     let copies = stats::count(&fixture.db).expect("counted").donors[&DonorId(1)];
     assert_eq!((copies.here, copies.bad), (1, 1));
     assert_eq!(fixture.refs(&name), Some(1), "the chunk itself is not touched");

@@ -5,7 +5,7 @@ use super::{Answer, session};
 use crate::callers::Caller;
 use crate::service::Service;
 use potluck_catalog::commit::{self, Batch, Demands, PreparedFile, Refused, Stored};
-use potluck_catalog::{Durability, Error, chunks, conversions, placements, spaces};
+use potluck_catalog::{CommittedFiles, Error};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, SessionId, SpaceId};
 use potluck_core::path::PoolPath;
@@ -47,29 +47,8 @@ impl Answer for Commit {
         let first = files.iter().flatten().next().is_some_and(|file| unseen(&file.path));
         let Ticketed { space, policy: Policy { mirror, strict, .. }, asked, .. } = ticketed;
         let demands = Demands { mirror, strict };
-        let (now_ms, wall_ms) = (service.time.now_ms(), service.time.wall_ms());
         let batch = Batch { session: id, space, number, demands, asked, files, atomic, done };
-        let shared = Arc::clone(&service);
-        let work = move |db: &_| {
-            // Asked inside the job: who stopped to count while it waited counts no more.
-            let view = shared.pool().view(shared.time.tick());
-            let outcome = commit::commit(db, batch, &view, now_ms, wall_ms, |outcomes| {
-                serde_json::to_string(&reply(outcomes)).map_err(|why| Error::Bug(why.to_string()))
-            })?;
-            for (name, donor) in others {
-                if let Some(chunk) = chunks::get(db, &name)? {
-                    placements::told_before(db, chunk.id, donor)?;
-                }
-            }
-            let open = match &outcome {
-                commit::Outcome::Fresh { files, .. } => {
-                    conversions::any_open(db, files.iter().flatten().map(|file| file.version))?
-                }
-                commit::Outcome::Repeated(_) => false,
-            };
-            Ok((outcome, open))
-        };
-        let (outcome, open) = service.catalog.write(Durability::Disk, work).await?;
+        let CommittedFiles { outcome, open } = committed(&service, batch, others).await?;
         if open {
             service.scan_state.worse(service.time.tick(), "files were written with fewer copies");
         }
@@ -92,12 +71,33 @@ impl Answer for Commit {
     }
 }
 
+/// Commits a batch as donors stand when it is its turn.
+async fn committed(
+    service: &Service,
+    batch: Batch<Failure>,
+    told: Vec<(ChunkName, DonorId)>,
+) -> Result<CommittedFiles<Failure>, Error> {
+    let text = |outcomes: &[_]| {
+        serde_json::to_string(&reply(outcomes)).map_err(|why| Error::Bug(why.to_string()))
+    };
+    let (batch, told, when) = (Arc::new(batch), Arc::from(told), service.when());
+    loop {
+        let donors = service.pool().snapshot(service.time.tick());
+        let (batch, told) = (Arc::clone(&batch), Arc::clone(&told));
+        let committed = service.catalog.commit_files(batch, told, donors, when, text).await?;
+        // Otherwise a donor's copies stopped to count while the batch waited: it is judged anew.
+        if let Some(committed) = committed {
+            return Ok(committed);
+        }
+    }
+}
+
 async fn repeated(
     service: &Service,
     session: SessionId,
     batch: u32,
 ) -> Result<Option<Committed>, Failure> {
-    let text = service.catalog.read(move |db| commit::repeated(db, &session, batch)).await?;
+    let text = service.catalog.committed_before(session, batch).await?;
     text.map(|text| parse(&text)).transpose()
 }
 
@@ -113,8 +113,7 @@ async fn prepare(
     space: SpaceId,
     files: Vec<FileCommit>,
 ) -> Result<Vec<Prepared>, Failure> {
-    let space = service.catalog.read(move |db| spaces::numbered(db, space)).await?;
-    let space = space.ok_or_else(|| {
+    let space = service.catalog.space(space).await?.ok_or_else(|| {
         Failure::new(ErrorKind::NotFound, code::NO_SPACE_NAMED, "the space was removed meanwhile")
             .hint("nothing of the write is visible; make the space again to repeat it")
     })?;

@@ -8,9 +8,8 @@ use crate::gc_freeze;
 use crate::repair;
 use crate::service::Service;
 use potluck_catalog::chunks::ChunkId;
-use potluck_catalog::placements::{self, Told};
+use potluck_catalog::placements::Told;
 use potluck_catalog::term_history::Term;
-use potluck_catalog::{Durability, Error};
 use potluck_core::ids::{DonorId, Incarnation};
 use potluck_core::size::count;
 use potluck_pool::{Enlisted, PageDone, Pool};
@@ -294,25 +293,20 @@ async fn sweep(
 }
 
 async fn mark_missing(
-    service: &Arc<Service>,
+    service: &Service,
     donor: DonorId,
     incarnation: Incarnation,
     unlisted: Vec<ChunkId>,
 ) -> Result<usize, Failure> {
-    let shared = Arc::clone(service);
-    let mark = move |db: &_| -> Result<usize, Error> {
-        let unlisted = placements::names_of(db, &unlisted)?;
-        let (rows, names): (Vec<_>, Vec<_>) = unlisted.into_iter().unzip();
-        // Asked inside the job: a commit that proves one of them there has either been noted by
-        // now, or comes after this job and counts it again.
-        let gone = shared.pool().not_arrived(donor, incarnation, &names);
-        let rows: Vec<_> = rows.into_iter().zip(gone).filter(|(_, gone)| *gone).collect();
-        let rows: Vec<_> = rows.into_iter().map(|(row, _)| row).collect();
-        match shared.pool().begins_anew(donor, incarnation) {
-            true => placements::gone(db, donor, &rows)?,
-            false => placements::missing(db, donor, &rows)?,
+    let mut names = service.catalog.names_of(unlisted).await?;
+    loop {
+        let unlisted = service.pool().unlisted(donor, incarnation, &names);
+        if unlisted.names.is_empty() {
+            return Ok(0);
         }
-        Ok(rows.len())
-    };
-    Ok(service.catalog.write(Durability::Process, mark).await?)
+        names.clone_from(&unlisted.names);
+        if let Some(missing) = service.catalog.mark_missing(donor, unlisted).await? {
+            return Ok(missing);
+        }
+    }
 }

@@ -5,24 +5,18 @@ use super::{Answer, ticketing};
 use crate::callers::Caller;
 use crate::failure;
 use crate::service::{InSession, Service};
-use potluck_catalog::check_condition;
-use potluck_catalog::chunks::{self, Found, Kept};
-use potluck_catalog::dir_policies;
-use potluck_catalog::entries::{self, Place};
-use potluck_catalog::sessions::{self, StoredSession};
-use potluck_catalog::spaces::{self, Space};
-use potluck_catalog::{Durability, Error};
+use potluck_catalog::Error;
+use potluck_catalog::chunks::{Found, Kept};
+use potluck_catalog::sessions::StoredSession;
 use potluck_core::chunk::INLINE_MAX;
 use potluck_core::ids::SessionId;
-use potluck_core::path::PoolPath;
 use potluck_core::placement::{Plan, Refusal};
 use potluck_core::policy::AckLevel;
 use potluck_pool::{NewSession, Pool, Ticketed};
 use potluck_wire::control::{
-    Abort, Condition, Done, Grow, Grown, Held, Offer, Offered, Renew, Reserve, Reserved,
+    Abort, Done, Grow, Grown, Held, Offer, Offered, Renew, Reserve, Reserved,
 };
 use potluck_wire::error::Failure;
-use rusqlite::Connection;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,7 +34,7 @@ pub fn enter(
 
 /// Ends a session; what it offered is accounted for in the background.
 pub async fn end(service: &Service, session: SessionId) -> Result<(), Error> {
-    service.catalog.write(Durability::Process, move |db| sessions::end(db, &session)).await?;
+    service.catalog.end_session(session).await?;
     service.pool().end_session(&session);
     service.chores.notify_one();
     Ok(())
@@ -87,8 +81,7 @@ async fn with_room<T>(
 impl Answer for Reserve {
     async fn answer(self, service: Arc<Service>, caller: Caller) -> Result<Reserved, Failure> {
         let member = caller.member()?.member;
-        let (path, condition) = (self.path, self.condition);
-        let space = service.catalog.read(move |db| admissible(db, &path, condition)).await?;
+        let space = service.catalog.admit_write(self.path, self.condition).await?;
         let policy = space.policy.with(&self.policy).map_err(|why| failure::of_policy(&why))?;
         let new = NewSession {
             id: SessionId(service.env.entropy.bytes()),
@@ -125,24 +118,6 @@ impl Answer for Reserve {
     }
 }
 
-/// The space that a file or tree at `path` would be written to, with the policy that holds at
-/// `path`, unless that is bound to fail. Of a tree, its root decides how all files of the session
-/// are written; what is to keep each of them its own directory says, at the commit.
-fn admissible(db: &Connection, path: &PoolPath, condition: Condition) -> Result<Space, Error> {
-    if path.space().is_empty() {
-        return Err(Error::OutsideSpaces(path.clone()));
-    }
-    let policy = dir_policies::effective(db, path)?;
-    let space = Space { policy, ..spaces::named(db, path.space())? };
-    let there = match entries::resolve(db, path)?.map(|found| found.place) {
-        Some(Place::Dir(_)) => return Ok(space), // the files below it have their own conditions
-        Some(Place::File(version)) => Some(version),
-        None => None,
-    };
-    check_condition(db, path, condition, there)?;
-    Ok(space)
-}
-
 /// Keeps a new session, so that it survives the manager; a session that cannot be kept is none.
 async fn keep(service: &Service, new: &NewSession, ticketed: &Ticketed) -> Result<(), Failure> {
     let stored = StoredSession {
@@ -155,8 +130,7 @@ async fn keep(service: &Service, new: &NewSession, ticketed: &Ticketed) -> Resul
         bytes: ticketed.bytes,
         ended: false,
     };
-    let kept =
-        service.catalog.write(Durability::Process, move |db| sessions::insert(db, &stored)).await;
+    let kept = service.catalog.open_session(stored).await;
     if kept.is_err() {
         service.pool().forget_session(&new.id);
     }
@@ -186,11 +160,7 @@ impl Answer for Grow {
         let refused = |why| failure::of_placement(why, redundancy, joined);
         let (plan, ticketed, contacts) = grown.await?.map_err(refused)?;
         let ticketed = ticketed.ok_or_else(|| Failure::from(Error::NoSession))?;
-        let (whole, bytes) = (ticketed.plan.clone(), ticketed.bytes);
-        service
-            .catalog
-            .write(Durability::Process, move |db| sessions::grow(db, &session, &whole, bytes))
-            .await?;
+        service.catalog.grow_session(session, ticketed.plan.clone(), ticketed.bytes).await?;
         Ok(Grown { plan, donors: ticketing::for_writing(&service, session, &ticketed, contacts) })
     }
 }
@@ -223,11 +193,8 @@ impl Answer for Offer {
         let (session, names, ack) = (self.session, self.chunks.0, self.ack);
         // First the protection, then the question: what is found in use now stays (pool.rs).
         let new = service.pool().offer(&session, &names);
-        let keep = move |db: &_| sessions::offer(db, &session, &new);
-        service.catalog.write(Durability::Process, keep).await?;
         let asked = Arc::new(names);
-        let names = Arc::clone(&asked);
-        let found = service.catalog.read(move |db| chunks::look_up(db, &names, ack)).await?;
+        let found = service.catalog.offer(session, new, Arc::clone(&asked), ack).await?;
 
         // What is on its way out, or at a donor that is not trusted, is sent again: that is how a
         // damaged file is mended by whoever has it.
@@ -256,22 +223,8 @@ impl Answer for Offer {
             }
         }
         if !unused.is_empty() {
-            let now_ms = service.time.now_ms();
-            let keep = move |db: &_| keep_unused(db, unused, now_ms);
-            held.extend(service.catalog.write(Durability::Process, keep).await?);
+            held.extend(service.catalog.keep_unused(unused, service.time.now_ms()).await?);
         }
         Ok(Offered { held })
     }
-}
-
-/// Keeps chunks for a session that no file uses, such as those of an interrupted upload; gives
-/// those that are not on their way out already.
-fn keep_unused(db: &Connection, unused: Vec<(u32, Kept)>, now_ms: u64) -> Result<Vec<Held>, Error> {
-    let mut held = Vec::with_capacity(unused.len());
-    for (index, kept) in unused {
-        if chunks::keep(db, &kept, now_ms)? {
-            held.push(Held { index, donors: kept.donors, unused: true });
-        }
-    }
-    Ok(held)
 }

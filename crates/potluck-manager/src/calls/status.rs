@@ -155,7 +155,7 @@ mod tests {
     use super::*;
     use crate::background::probe;
     use crate::repair::tests::still;
-    use potluck_catalog::{Durability, Error, notes};
+    use potluck_catalog::Error;
     use potluck_wire::control::AlarmKind;
 
     async fn status(service: &Arc<Service>) -> PoolStatus {
@@ -164,16 +164,8 @@ mod tests {
         Status {}.answer(Arc::clone(service), anybody).await.expect("reads work as ever")
     }
 
-    /// The pages that the catalog may have, as if the disk had no more.
-    async fn limit(service: &Service, pages: u32) {
-        let set =
-            move |db: &rusqlite::Connection| Ok(db.pragma_update(None, "max_page_count", pages)?);
-        service.catalog.write(Durability::Process, set).await.expect("set");
-    }
-
     async fn write(service: &Service, bytes: usize) -> Result<(), Error> {
-        let set = move |db: &_| notes::set(db, "large", &"x".repeat(bytes));
-        service.catalog.write(Durability::Disk, set).await
+        service.catalog.pause_repair(Some("x".repeat(bytes))).await
     }
 
     #[tokio::test]
@@ -185,7 +177,7 @@ mod tests {
             first.cloned()
         };
         assert_eq!(disk(&status(&service).await), None);
-        limit(&service, 1).await; // no fewer than there are
+        service.catalog.limit_pages(1).await.expect("set"); // no fewer than there are
         assert_eq!(write(&service, 1 << 20).await, Err(Error::DiskFull));
         assert_eq!(write(&service, 1).await, Ok(()), "a small one may fit");
         let full = status(&service).await;
@@ -203,7 +195,7 @@ mod tests {
         probe(&service).await.expect("tried");
         assert!(disk(&status(&service).await).is_some());
         std::fs::remove_dir(dir.path().join("state/probe")).expect("removed");
-        limit(&service, u32::MAX - 1).await;
+        service.catalog.limit_pages(u32::MAX - 1).await.expect("set");
         probe(&service).await.expect("tried");
         let well = status(&service).await;
         assert_eq!(disk(&well), None);

@@ -8,10 +8,10 @@
 //! the segment before it, so no bit of them can change unnoticed.
 
 use super::segment::{self, Base, Header, Lines, Part, Sealer};
-use crate::authority::Authority;
 use crate::error::ManagerError;
 use crate::state_dir::StateDir;
 use potluck_catalog::Error;
+use potluck_catalog::authority::Authority;
 use potluck_catalog::log_position::{Place, Position};
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::entropy::Entropy;

@@ -73,7 +73,7 @@ impl Put {
             bytes: ticketed.bytes,
             ended: false,
         };
-        if let Err(why) = service.catalog.begin_log_session(stored).await {
+        if let Err(why) = service.catalog.open_session(stored).await {
             service.pool().forget_session(&new.id);
             return Err(why.into());
         }

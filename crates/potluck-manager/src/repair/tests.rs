@@ -5,7 +5,6 @@ use crate::scan::{self, Priority};
 use crate::service::Service;
 use crate::{Manager, ManagerConfig, init};
 use potluck_catalog::conversions::Encoded;
-use potluck_catalog::{Durability, spaces};
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, VersionId};
@@ -69,8 +68,8 @@ fn a3_a_scan_that_failed_is_made_up_for_soon_and_not_all_the_time() {
 #[tokio::test]
 async fn s2_a_leisurely_scan_gives_way_to_who_waits() {
     let (_dir, service) = still().await;
-    let make = |db: &_| spaces::create(db, "lab", &Policy::default(), None, 0);
-    service.catalog.write(Durability::Disk, make).await.expect("a space");
+    let made = service.catalog.create_space("lab".into(), Policy::default(), None, 0).await;
+    made.expect("a space");
     assert!(scan::scan(&service, Priority::Routine).await.expect("read").is_some());
     service.scan_state.hurry(service.time.tick());
     assert!(scan::scan(&service, Priority::Routine).await.expect("read").is_none());
@@ -98,8 +97,7 @@ async fn a_heartbeat_waits_for_the_writer_once_however_much_its_donor_did() {
     let turns = Cell::new(0);
     let others = async {
         loop {
-            let write = |_: &_| Ok(());
-            service.catalog.write(Durability::Disk, write).await.expect("written");
+            service.catalog.announce_away(DonorId(99), None).await.expect("written");
             turns.set(turns.get() + 1);
         }
     };

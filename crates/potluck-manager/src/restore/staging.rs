@@ -8,14 +8,15 @@
 //! only one above which this user may not write.
 
 use super::{Replayed, Restore, Restored, close};
-use crate::authority::{self, Authority};
 use crate::ca::Ca;
 use crate::error::ManagerError;
-use crate::init::{NewAdmin, make_admin};
+use crate::init::NewAdmin;
 use crate::kit::{self, Kit};
 use crate::state_dir::{ADMIN, CA, CATALOG, KIT, LOCK, RESTORING, StateDir, names};
 use potluck_catalog::OpenError;
-use potluck_catalog::{Error, members, restored, schema};
+use potluck_catalog::authority::{self, Authority};
+use potluck_catalog::members::{self, NewMember};
+use potluck_catalog::{Error, restored, schema};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::Epoch;
 use potluck_wire::addresses::Addresses;
@@ -130,13 +131,14 @@ impl Staging {
         // How often the lost manager started since, nobody here knows; members go to the later one.
         schema::raise_epoch(&tx, Epoch(above.0 + STARTS_SINCE))?;
         authority::note(&tx, &self.fingerprint())?;
-        let admin = NewAdmin {
-            pool: &self.kit.pool,
+        let admin = NewAdmin { pool: &self.kit.pool, name: NEW_ADMIN, manager: addresses.clone() };
+        let member = NewMember {
+            role: Role::Admin,
             name: NEW_ADMIN,
-            manager: addresses.clone(),
             joined_wall_ms: Env::system().clock.wall(),
+            invited_by: None,
         };
-        make_admin(&self.state, &self.ca, &tx, admin)?;
+        members::add(&tx, member, |id| admin.certify(&self.state, &self.ca, id))?;
         let content = restored::content(&tx)?;
         tx.commit()?;
         Ok(Restored {

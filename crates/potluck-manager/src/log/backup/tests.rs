@@ -1,10 +1,10 @@
 //! What is written to files is added to, kept, and never taken for what it is not.
 
 use super::*;
-use crate::authority::Authority;
 use crate::log::file::{Next, Reader};
 use crate::log::segment;
 use crate::repair::tests::still;
+use potluck_catalog::authority::Authority;
 use potluck_catalog::{Durability, spaces};
 use potluck_core::policy::Policy;
 use tempfile::TempDir;

@@ -1,6 +1,6 @@
 //! Whose catalog it is: a backup is restored with the recovery kit of its own pool only.
 
-use potluck_catalog::{Error, notes, schema};
+use crate::{Error, notes, schema};
 use potluck_core::chunk::Digest;
 use rusqlite::Connection;
 use std::fmt;

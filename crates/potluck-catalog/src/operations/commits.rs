@@ -1,0 +1,62 @@
+//! Written files become visible.
+
+use crate::commit::{self, Batch, Outcome, Refused, Stored};
+use crate::names::When;
+use crate::{Catalog, Durability, Error, chunks, conversions, placements};
+use potluck_core::chunk::ChunkName;
+use potluck_core::ids::{DonorId, SessionId};
+use potluck_pool::Snapshot;
+use std::sync::Arc;
+
+/// A batch that was committed.
+#[derive(Debug)]
+pub struct CommittedFiles<F> {
+    /// What came of its files.
+    pub outcome: Outcome<F>,
+    /// Whether one of them lacks copies that are still to be made.
+    pub open: bool,
+}
+
+impl Catalog {
+    /// Commits a batch, unless it was committed before. Copies count as their donors stood in the
+    /// snapshot: `None` if something happened to donors since, so that who stopped to count while this
+    /// waited for its turn counts no more.
+    ///
+    /// `told` are copies that donors told of and no receipt names. `reply` writes down what the caller
+    /// will be told, to repeat it when it is lost.
+    pub async fn commit_files<F: Clone + Send + Sync + 'static>(
+        &self,
+        batch: Arc<Batch<F>>,
+        told: Arc<[(ChunkName, DonorId)]>,
+        donors: Snapshot,
+        when: When,
+        reply: impl Fn(&[Result<Stored, Refused<F>>]) -> Result<String, Error> + Send + 'static,
+    ) -> Result<Option<CommittedFiles<F>>, Error> {
+        let work = move |db: &_| {
+            let Some(view) = donors.current() else { return Ok(None) };
+            let outcome = commit::commit(db, &batch, view, when.pool_ms, when.wall_ms, &reply)?;
+            for (name, donor) in told.iter() {
+                if let Some(chunk) = chunks::get(db, name)? {
+                    placements::told_before(db, chunk.id, *donor)?;
+                }
+            }
+            let open = match &outcome {
+                Outcome::Fresh { files, .. } => {
+                    conversions::any_open(db, files.iter().flatten().map(|file| file.version))?
+                }
+                Outcome::Repeated(_) => false,
+            };
+            Ok(Some(CommittedFiles { outcome, open }))
+        };
+        self.write(Durability::Disk, work).await
+    }
+
+    /// The reply of a batch that was committed before.
+    pub async fn committed_before(
+        &self,
+        session: SessionId,
+        batch: u32,
+    ) -> Result<Option<String>, Error> {
+        self.read(move |db| commit::repeated(db, &session, batch)).await
+    }
+}

@@ -1,0 +1,89 @@
+//! Write sessions, from what admits them to what they offer.
+
+use crate::chunks::{self, Found, Kept};
+use crate::entries::{self, Place};
+use crate::sessions::{self, StoredSession};
+use crate::spaces::{self, Space};
+use crate::visible::check_condition;
+use crate::{Catalog, Durability, Error, dir_policies};
+use potluck_core::chunk::ChunkName;
+use potluck_core::ids::SessionId;
+use potluck_core::path::PoolPath;
+use potluck_core::placement::Plan;
+use potluck_core::policy::AckLevel;
+use potluck_wire::control::{Condition, Held};
+use rusqlite::Connection;
+use std::sync::Arc;
+
+impl Catalog {
+    /// The space that a file or tree at `path` would be written to, with the policy that holds at
+    /// `path`, unless that is bound to fail. Of a tree, its root decides how all files of the session
+    /// are written; what is to keep each of them its own directory says, at the commit.
+    pub async fn admit_write(&self, path: PoolPath, condition: Condition) -> Result<Space, Error> {
+        self.read(move |db| admit_write(db, &path, condition)).await
+    }
+
+    /// Keeps a new session, so that it survives the manager.
+    pub async fn open_session(&self, session: StoredSession) -> Result<(), Error> {
+        self.write(Durability::Process, move |db| sessions::insert(db, &session)).await
+    }
+
+    /// Keeps a session's longer plan, for `bytes` in all.
+    pub async fn grow_session(&self, id: SessionId, plan: Plan, bytes: u64) -> Result<(), Error> {
+        self.write(Durability::Process, move |db| sessions::grow(db, &id, &plan, bytes)).await
+    }
+
+    /// Ends a session: from now on it commits nothing.
+    pub async fn end_session(&self, id: SessionId) -> Result<(), Error> {
+        self.write(Durability::Process, move |db| sessions::end(db, &id)).await
+    }
+
+    /// Keeps the names in `new`, which a session has not offered before, from being reclaimed; then gives
+    /// what is known of each of `names`, with the donors that have them at level `ack`. What is found in
+    /// use stays.
+    pub async fn offer(
+        &self,
+        id: SessionId,
+        new: Vec<ChunkName>,
+        names: Arc<Vec<ChunkName>>,
+        ack: AckLevel,
+    ) -> Result<Vec<Found>, Error> {
+        self.write(Durability::Process, move |db| sessions::offer(db, &id, &new)).await?;
+        self.read(move |db| chunks::look_up(db, &names, ack)).await
+    }
+
+    /// Keeps chunks for a session that no file uses, such as those of an interrupted upload, each with its
+    /// index; gives those that are not on their way out already.
+    pub async fn keep_unused(
+        &self,
+        unused: Vec<(u32, Kept)>,
+        now_ms: u64,
+    ) -> Result<Vec<Held>, Error> {
+        let keep = move |db: &_| {
+            let mut held = Vec::with_capacity(unused.len());
+            for (index, kept) in &unused {
+                if chunks::keep(db, kept, now_ms)? {
+                    let donors = kept.donors.clone();
+                    held.push(Held { index: *index, donors, unused: true });
+                }
+            }
+            Ok(held)
+        };
+        self.write(Durability::Process, keep).await
+    }
+}
+
+fn admit_write(db: &Connection, path: &PoolPath, condition: Condition) -> Result<Space, Error> {
+    if path.space().is_empty() {
+        return Err(Error::OutsideSpaces(path.clone()));
+    }
+    let policy = dir_policies::effective(db, path)?;
+    let space = Space { policy, ..spaces::named(db, path.space())? };
+    let there = match entries::resolve(db, path)?.map(|found| found.place) {
+        Some(Place::Dir(_)) => return Ok(space), // the files below it have their own conditions
+        Some(Place::File(version)) => Some(version),
+        None => None,
+    };
+    check_condition(db, path, condition, there)?;
+    Ok(space)
+}

@@ -1,0 +1,119 @@
+//! A manager's term over the catalog: its start, and other terms that donors heard of.
+
+use crate::authority::{self, Authority};
+use crate::donors::Known;
+use crate::log_position::{Copy, Position};
+use crate::members::Member;
+use crate::sessions::StoredSession;
+use crate::term_history::{self, Term};
+use crate::{Catalog, Durability, Error, donors, members, notes, schema, sessions};
+use potluck_core::chunk::{ChunkName, Digest};
+use potluck_core::ids::Epoch;
+use potluck_pool::CircuitBreaker;
+use rusqlite::Connection;
+
+/// What a manager that starts finds in the catalog.
+#[derive(Debug)]
+pub struct TermStart {
+    /// Its own epoch.
+    pub epoch: Epoch,
+    /// Why garbage collection is frozen, if it is.
+    pub gc_frozen: Option<String>,
+    /// What the pool is called.
+    pub pool_name: String,
+    /// The pool's time as last saved.
+    pub saved_ms: Option<u64>,
+    /// All members that ever were.
+    pub members: Vec<Member>,
+    /// The write sessions there are, each with what it offered.
+    pub sessions: Vec<(StoredSession, Vec<ChunkName>)>,
+    /// What is remembered of donors.
+    pub donors: Vec<Known>,
+    /// Why repair is paused, if it is.
+    pub repair_paused: Option<String>,
+    /// Donors that went at once.
+    pub circuit_breaker: CircuitBreaker,
+}
+
+impl Catalog {
+    /// Whose catalog it is.
+    pub async fn authority(&self) -> Result<Authority, Error> {
+        self.read(authority::of).await
+    }
+
+    /// Begins the term of a manager that drew `start` at its start and serves a pool of this authority.
+    pub async fn begin_term(&self, authority: Digest, start: u64) -> Result<TermStart, Error> {
+        let begin = move |db: &_| {
+            authority::note(db, &authority)?;
+            begin_term(db, start)
+        };
+        self.write(Durability::Disk, begin).await
+    }
+
+    /// Whether a term that a donor heard of did something that this catalog does not know.
+    pub async fn is_unknown_term(&self, heard: Term) -> Result<bool, Error> {
+        self.read(move |db| term_history::unknown(db, heard)).await
+    }
+
+    /// Freezes garbage collection in the term that drew `start` and has the epoch `own`, and has every copy
+    /// of the log begin anew. With `above`, the epoch becomes a later one than that. Gives the epoch.
+    pub async fn freeze_gc(
+        &self,
+        why: String,
+        above: Option<Epoch>,
+        own: Epoch,
+        start: u64,
+    ) -> Result<Epoch, Error> {
+        let freeze = move |db: &_| {
+            let begins = notes::get(db, notes::GC_FROZEN)?.is_none();
+            if begins {
+                notes::set(db, notes::GC_FROZEN, &why)?;
+            }
+            let epoch = match above {
+                Some(above) => schema::raise_epoch(db, above)?,
+                None => own,
+            };
+            if begins || epoch > own {
+                // The newer one's log goes on from where this catalog was copied: what this one writes
+                // must not be taken for a part of that, nor that for a part of this.
+                Position::clear(db, Copy::OnDonors)?;
+                Position::clear(db, Copy::InFile)?;
+            }
+            term_history::go_on(db, epoch, start)?;
+            Ok(epoch)
+        };
+        self.write(Durability::Disk, freeze).await
+    }
+
+    /// Lets garbage collection go on: what other terms may have known is given up.
+    pub async fn end_gc_freeze(&self) -> Result<(), Error> {
+        let end = |db: &_| {
+            term_history::give_up(db)?;
+            notes::clear(db, notes::GC_FROZEN)
+        };
+        self.write(Durability::Disk, end).await
+    }
+}
+
+fn begin_term(db: &Connection, start: u64) -> Result<TermStart, Error> {
+    let epoch = schema::next_epoch(db)?;
+    term_history::begin(db, epoch, start)?;
+    let sessions = sessions::all(db)?.into_iter().map(|session| {
+        let offered = sessions::offered(db, &session.id)?;
+        Ok((session, offered))
+    });
+    Ok(TermStart {
+        epoch,
+        gc_frozen: notes::get(db, notes::GC_FROZEN)?,
+        pool_name: schema::pool_name(db)?,
+        saved_ms: schema::saved_pool_time(db)?,
+        members: members::all(db)?,
+        sessions: sessions.collect::<Result<_, Error>>()?,
+        donors: donors::all(db)?,
+        repair_paused: notes::get(db, notes::REPAIR_PAUSED)?,
+        circuit_breaker: CircuitBreaker {
+            tripped: notes::donors(db, notes::REPAIR_TRIPPED)?,
+            excused: notes::donors(db, notes::REPAIR_EXCUSED)?,
+        },
+    })
+}
