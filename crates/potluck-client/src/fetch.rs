@@ -2,7 +2,10 @@
 //! the chunks of a group, which can stand in for each other.
 
 mod group;
+mod memory;
 mod outage;
+
+pub use memory::ReadMemory;
 
 use crate::buffer::Buffer;
 use crate::donors::Donors;
@@ -10,6 +13,7 @@ use crate::link::{LinkError, Proof, Wanted};
 use crate::pool::Client;
 use crate::recipe::Recipe;
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use memory::{Need, read_ahead};
 use outage::{Failed, Outage, holders};
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::{Clock, Tick};
@@ -23,25 +27,15 @@ use potluck_wire::control::{CopyFault, DonorAccess, Report};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 
 /// A copy is not worth waiting for beyond this many times what was expected of it …
 const HEDGE_FACTOR: u32 = 3;
 /// … within these bounds: below, waiting is jitter; above, a person has noticed.
 const HEDGE_BOUNDS: (Duration, Duration) =
     (Duration::from_millis(250), Duration::from_millis(1500));
-
-/// Chunks read ahead from so many donors: what each sends, and for half of them what follows. A donor
-/// whose chunk came has the next to send then, though chunks are asked for in the order of the file.
-pub(crate) fn read_ahead(donors: usize) -> usize {
-    donors + donors.div_ceil(2)
-}
-
-/// Bytes read ahead at least, where there are: a chunk from each of six donors. Two chunks from each
-/// cost a twelfth more CPU time here, since what is on its way then leaves the processor's cache.
-const AHEAD: usize = 24 << 20;
 
 /// Fetches the chunks of one read.
 #[derive(Clone)]
@@ -50,15 +44,9 @@ pub struct Fetcher {
     /// The donors of the read.
     pub donors: Donors,
     key: Option<SpaceKey>,
-    ahead: Arc<Semaphore>,
-    /// Bytes that `ahead` is for, and the most that it may be.
-    ahead_now: Arc<AtomicUsize>,
-    ahead_most: usize,
+    pub(crate) memory: ReadMemory,
     failovers: Arc<AtomicU64>,
     outage: Arc<Outage>,
-    /// Held while a group is read whole of which only a part was claimed for: one at a time fits what
-    /// is kept for second requests.
-    whole_group: Arc<Mutex<()>>,
 }
 
 /// Verified plaintext of a chunk, all of it or some segments, and its place among the bytes read ahead.
@@ -120,23 +108,15 @@ impl Drop for Asked<'_> {
 }
 
 impl Fetcher {
-    /// For chunks on `donors`, sealed with `key` if there is one.
-    pub fn new(client: &Client, key: Option<SpaceKey>) -> Self {
-        // Half the memory is for chunks read ahead; the other half is for second requests. What a
-        // group needs at most is claimed of the first half before it begins, so that no group waits
-        // for memory while it holds some.
-        let ahead_most = client.buffers.size() / 2;
-        let ahead = AHEAD.min(ahead_most);
+    /// For chunks that are sealed with `key` if there is one, received into `memory`.
+    pub fn new(client: &Client, memory: ReadMemory, key: Option<SpaceKey>) -> Self {
         Self {
             client: client.clone(),
-            donors: client.donors(),
+            donors: client.donors(memory.buffers.clone()),
             key,
-            ahead: Arc::new(Semaphore::new(ahead)),
-            ahead_now: Arc::new(AtomicUsize::new(ahead)),
-            ahead_most,
+            memory,
             failovers: Arc::default(),
             outage: Arc::default(),
-            whole_group: Arc::default(),
         }
     }
 
@@ -150,24 +130,23 @@ impl Fetcher {
         self.failovers.load(Ordering::Relaxed)
     }
 
-    /// Whether reading `unit` bytes together cannot wait for memory that it holds itself.
-    pub fn has_memory_for(&self, unit: usize) -> bool {
-        self.ahead_most >= unit
-    }
-
     /// Fetches, verifies and opens the chunks of one unit ([`Recipe::units`]), one a piece. Donors
-    /// that are away in the middle of the read are waited for as long as the client's patience says.
+    /// that are away in the middle of the read are waited for as long as the client's patience says; the
+    /// unit keeps its place in the memory meanwhile, for those after it in the file may hold all the rest
+    /// until it is read.
     ///
     /// Errors: [`ErrorKind::Retry`] when too many donors are out of reach,
     /// [`ErrorKind::Integrity`] when all that was reached is spoiled.
-    pub async fn unit(&self, recipe: &Recipe, pieces: &[Piece]) -> Result<Vec<Fetched>, Failure> {
-        // Taken once, and kept while donors are waited for: those after it in the file may hold all
-        // the rest until it is read.
-        let mut ahead = self.ahead_of(recipe, pieces).await;
+    pub async fn unit(
+        &self,
+        recipe: &Recipe,
+        pieces: &[Piece],
+        mut place: OwnedSemaphorePermit,
+    ) -> Result<Vec<Fetched>, Failure> {
         let mut pauses = None;
         loop {
             let began = self.client.env.clock.now();
-            match self.unit_now(recipe, pieces, &mut ahead).await {
+            match self.unit_now(recipe, pieces, &mut place).await {
                 Err(failure) if failure.kind == ErrorKind::Retry => {
                     let failed = Failed { holders: holders(recipe, pieces), began, failure };
                     self.wait_for_donors(&mut pauses, failed).await?;
@@ -204,34 +183,20 @@ impl Fetcher {
         Ok(fetched)
     }
 
-    /// Waits until the bytes that a unit takes at most may be read ahead.
-    async fn ahead_of(&self, recipe: &Recipe, pieces: &[Piece]) -> OwnedSemaphorePermit {
+    /// What a unit takes of the memory at most.
+    pub(crate) fn need(&self, recipe: &Recipe, pieces: &[Piece]) -> Need {
         if let (Some(ec), Some(first)) = (recipe.file.ec, pieces.first()) {
             let group = recipe.group(ec, first.index);
-            let bytes = self.most_of_group(
-                &group,
-                pieces.len(),
-                recipe.part(first),
-                first.index - group.data.start,
-            );
-            return self.ahead(bytes, self.ahead_most).await;
+            let (part, position) = (recipe.part(first), first.index - group.data.start);
+            let bytes = self.most_of_group(&group, pieces.len(), part, position);
+            return Need { bytes, worth: usize::MAX };
         }
         let bytes = |piece: &Piece| {
             let part = recipe.part(piece);
             self.wanted(&recipe.entries[piece.index], part.as_ref()).bytes() as usize
         };
-        let bytes = pieces.iter().map(bytes).sum();
-        self.ahead(bytes, bytes * read_ahead(self.donors.count())).await
-    }
-
-    /// Waits until `bytes` more may be read ahead, when it is worth to read `wanted` ahead: as much
-    /// as keeps all donors busy.
-    async fn ahead(&self, bytes: usize, wanted: usize) -> OwnedSemaphorePermit {
-        let wanted = wanted.max(bytes).min(self.ahead_most);
-        let before = self.ahead_now.fetch_max(wanted, Ordering::Relaxed);
-        self.ahead.add_permits(wanted.saturating_sub(before));
-        let permits = bytes.min(self.ahead_most) as u32;
-        self.ahead.clone().acquire_many_owned(permits).await.expect("never closed")
+        let bytes: usize = pieces.iter().map(bytes).sum();
+        Need { bytes, worth: bytes * read_ahead(self.donors.count()) }
     }
 
     async fn any_copy(&self, wanted: Wanted, holders: &[DonorId]) -> Result<Buffer, Failure> {

@@ -5,9 +5,10 @@ mod local;
 mod made_dirs;
 
 use crate::fetch::{Fetched, Fetcher};
+use crate::file::{File, UNITS_AT_ONCE};
 use crate::pool::Client;
 use crate::progress::Progress;
-use crate::recipe::{Recipe, largest_unit};
+use crate::recipe::{self, Recipe};
 use futures_util::stream::{self, StreamExt};
 use local::{LocalFile, Writer};
 use made_dirs::MadeDirs;
@@ -24,8 +25,6 @@ use std::sync::Arc;
 
 /// Files of a tree that are worked on at once: enough to hide a donor's turnaround for small ones.
 const FILES_AT_ONCE: usize = 32;
-/// Chunks, or groups of them, of one file that are asked for at once; memory bounds them further.
-const UNITS_AT_ONCE: usize = 64;
 
 /// What a get did.
 #[derive(Debug, Clone, Default)]
@@ -88,23 +87,23 @@ pub async fn cat<W: Write + Send + 'static>(
     progress: Arc<dyn Progress>,
 ) -> Result<GetReport, Failure> {
     let opened = open_one(client, path, if_version).await;
-    let (fetcher, recipe) = opened.map_err(|failure| match failure.code.as_str() {
+    let file = opened.map_err(|failure| match failure.code.as_str() {
         code::NOT_RECURSIVE => {
             failure.hint("name a file in it; `potluck cp -r` copies directories")
         }
         _ => failure,
     })?;
-    let size = recipe.file.size;
+    let size = file.size();
     let range = range.resolve(size).ok_or_else(|| {
         let bytes = count(size, "byte");
         let what = format!("the range begins after the end of {path}, which has {bytes}");
         Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
             .hint("bytes are counted from 0; -COUNT names the last ones")
     })?;
-    progress.expect(range.end.saturating_sub(range.start));
-    stream_range(client, &fetcher, &recipe, range.clone(), out, progress).await?;
     let bytes = range.end.saturating_sub(range.start);
-    Ok(GetReport { files: 1, bytes, failed: Vec::new(), failovers: fetcher.failovers() })
+    progress.expect(bytes);
+    stream_range(client, &file, range, out, progress).await?;
+    Ok(GetReport { files: 1, bytes, failed: Vec::new(), failovers: file.failovers() })
 }
 
 /// Copies a file to the local path `to`, which appears whole or not at all. A device or pipe is
@@ -119,7 +118,7 @@ pub async fn get_file(
     if options.if_absent {
         check_absent(to)?;
     }
-    let (fetcher, recipe) = open_one(client, path, options.if_version).await?;
+    let file = open_one(client, path, options.if_version).await?;
     let mut made = MadeDirs::default();
     if let Some(dir) = to.parent() {
         if options.make_dir {
@@ -127,17 +126,14 @@ pub async fn get_file(
         }
         leftovers::remove(if dir.as_os_str().is_empty() { Path::new(".") } else { dir });
     }
-    progress.expect(recipe.file.size);
-    let recipe = Arc::new(recipe);
+    progress.expect(file.size());
     if let Some(device) = local::open_device(to).map_err(|error| local_failure(to, &error))? {
-        let all = 0..recipe.file.size;
-        stream_range(client, &fetcher, &recipe, all, device, progress).await?;
+        stream_range(client, &file, 0..file.size(), device, progress).await?;
     } else {
-        write_file(client, &fetcher, &recipe, to, !options.if_absent, &progress).await?;
+        write_file(client, &file, to, !options.if_absent, &progress).await?;
     }
     made.stay(&[]);
-    let bytes = recipe.file.size;
-    Ok(GetReport { files: 1, bytes, failed: Vec::new(), failovers: fetcher.failovers() })
+    Ok(GetReport { files: 1, bytes: file.size(), failed: Vec::new(), failovers: file.failovers() })
 }
 
 /// Copies everything below `path` into the local directory `to`, which is made if need be; with
@@ -207,12 +203,14 @@ async fn tree(
                 report.failed.push((dir.clone(), failure));
             }
         }
-        let largest = page.files.iter().map(largest_unit).max().unwrap_or(0);
-        if let Some(small) = fetcher.take_if(|fetcher| !fetcher.has_memory_for(largest)) {
+        let largest = page.files.iter().map(recipe::largest);
+        let (chunk, unit) = largest.reduce(|a, b| (a.0.max(b.0), a.1.max(b.1))).unwrap_or_default();
+        if let Some(small) = fetcher.take_if(|fetcher| !fetcher.memory.has_room_for(unit)) {
             report.failovers += small.failovers();
         }
         let fetcher = fetcher.get_or_insert_with(|| {
-            Fetcher::new(&client.for_reading(largest, page.donors.len()), page.space_key.clone())
+            let memory = client.memory_for_reading(chunk, unit, page.donors.len());
+            Fetcher::new(client, memory, page.space_key.clone())
         });
         fetcher.learn(page.donors);
         fetcher.reopens_by(open);
@@ -254,18 +252,17 @@ async fn get_one(
         if let Some((local, true)) = &local {
             check_absent(local)?;
         }
-        let recipe = Arc::new(Recipe::check(file, key)?);
-        let all = 0..recipe.file.size;
+        let file = File::new(Recipe::check(file, key)?, fetcher.clone());
         match local {
             Some((local, if_absent)) => {
-                write_file(client, fetcher, &recipe, &local, !if_absent, progress).await?;
+                write_file(client, &file, &local, !if_absent, progress).await?;
             }
             None => {
-                let progress = Arc::clone(progress);
-                stream_range(client, fetcher, &recipe, all, io::sink(), progress).await?;
+                let (all, progress) = (0..file.size(), Arc::clone(progress));
+                stream_range(client, &file, all, io::sink(), progress).await?;
             }
         }
-        Ok(recipe.file.size)
+        Ok(file.size())
     };
     let result = copied.await;
     (name, result)
@@ -275,29 +272,21 @@ async fn open_one(
     client: &Client,
     path: &PoolPath,
     if_version: Option<VersionId>,
-) -> Result<(Fetcher, Recipe), Failure> {
-    let mut opened = client.open(path).await?;
-    let file = opened.files.pop().ok_or_else(|| {
-        let what = format!("{path} is a directory");
-        Failure::new(ErrorKind::Usage, code::NOT_RECURSIVE, what).hint("add -r to copy directories")
-    })?;
-    if let Some(expected) = if_version.filter(|expected| *expected != file.version) {
-        let what = format!("{path} is at version {}, not {expected}", file.version);
-        return Err(Failure::new(ErrorKind::Conflict, code::WRONG_VERSION, what)
-            .hint("somebody wrote it meanwhile: look with `potluck stat` and decide anew"));
+) -> Result<File, Failure> {
+    let file = client.open(path).await?;
+    match if_version.filter(|expected| *expected != file.version()) {
+        Some(expected) => {
+            let what = format!("{path} is at version {}, not {expected}", file.version());
+            Err(Failure::new(ErrorKind::Conflict, code::WRONG_VERSION, what)
+                .hint("somebody wrote it meanwhile: look with `potluck stat` and decide anew"))
+        }
+        None => Ok(file),
     }
-    let recipe = Recipe::check(file, opened.space_key.as_ref())?;
-    let client = client.for_reading(recipe.largest_unit(), opened.donors.len());
-    let fetcher = Fetcher::new(&client, opened.space_key);
-    fetcher.learn(opened.donors);
-    fetcher.reopens_by(Open { path: path.clone(), recursive: false, after: None });
-    Ok((fetcher, recipe))
 }
 
 async fn stream_range<W: Write + Send + 'static>(
     client: &Client,
-    fetcher: &Fetcher,
-    recipe: &Recipe,
+    file: &File,
     range: Range<u64>,
     mut out: W,
     progress: Arc<dyn Progress>,
@@ -305,57 +294,42 @@ async fn stream_range<W: Write + Send + 'static>(
     let unwritable = |error: io::Error| {
         Failure::new(ErrorKind::Other, code::LOCAL_IO, format!("cannot write the output: {error}"))
     };
-    if let Some(content) = &recipe.inline {
-        let part = content.get(range.start as usize..range.end as usize).unwrap_or_default();
-        out.write_all(part).and_then(|()| out.flush()).map_err(unwritable)?;
-        progress.advance(part.len() as u64);
-        return Ok(());
-    }
-    let units = recipe.units(range);
-    let mut fetched =
-        stream::iter(&units).map(|pieces| fetcher.unit(recipe, pieces)).buffered(UNITS_AT_ONCE);
-    for pieces in &units {
-        let Some(chunks) = fetched.next().await else { break };
-        let chunks = chunks.map_err(|failure| of_file(recipe, failure))?;
-        for (piece, chunk) in pieces.iter().zip(chunks) {
-            let piece = *piece;
-            let written = client.env.offload.run(move || {
-                let result = out.write_all(chunk.of(&piece));
-                (out, result)
-            });
-            let result;
-            (out, result) = written.await;
-            result.map_err(unwritable)?;
-            progress.advance(piece.take.into());
-        }
+    let mut reader = file.read(range);
+    while let Some(part) = reader.next().await {
+        let part = part?;
+        let bytes = part.len() as u64;
+        let written = client.env.offload.run(move || {
+            let result = out.write_all(&part);
+            (out, result)
+        });
+        let result;
+        (out, result) = written.await;
+        result.map_err(unwritable)?;
+        progress.advance(bytes);
     }
     out.flush().map_err(unwritable)
 }
 
 async fn write_file(
     client: &Client,
-    fetcher: &Fetcher,
-    recipe: &Arc<Recipe>,
+    file: &File,
     to: &Path,
     replace: bool,
     progress: &Arc<dyn Progress>,
 ) -> Result<(), Failure> {
     let failed = |error: io::Error| local_failure(to, &error);
-    let file =
-        LocalFile::create(to, recipe.file.executable, &*client.env.entropy).map_err(failed)?;
-    if let Some(content) = &recipe.inline {
-        file.writer().write_at(content, 0).map_err(failed)?;
+    let local =
+        LocalFile::create(to, file.is_executable(), &*client.env.entropy).map_err(failed)?;
+    if let Some(content) = &file.recipe().inline {
+        local.writer().write_at(content, 0).map_err(failed)?;
         progress.advance(content.len() as u64);
     }
-    let units = recipe.units(0..recipe.file.size);
+    let units = file.recipe().units(0..file.size());
     let chunks = units.iter().map(|pieces| {
-        let writer = file.writer();
+        let writer = local.writer();
         async move {
-            let chunks = fetcher.unit(recipe, pieces).await;
-            let chunks = chunks.map_err(|failure| of_file(recipe, failure))?;
-            for (piece, chunk) in pieces.iter().zip(chunks) {
-                let at = piece.at;
-                write_chunk(client, writer.clone(), chunk, at).await.map_err(failed)?;
+            for (piece, chunk) in pieces.iter().zip(file.unit(pieces).await?) {
+                write_chunk(client, writer.clone(), chunk, piece.at).await.map_err(failed)?;
                 progress.advance(u64::from(piece.take));
             }
             Ok::<_, Failure>(())
@@ -366,7 +340,7 @@ async fn write_file(
         result?;
     }
     drop(written);
-    file.finish(recipe.file.mtime_ms, replace).map_err(failed)
+    local.finish(file.mtime_ms(), replace).map_err(failed)
 }
 
 async fn write_chunk(client: &Client, writer: Writer, fetched: Fetched, at: u64) -> io::Result<()> {
@@ -375,13 +349,6 @@ async fn write_chunk(client: &Client, writer: Writer, fetched: Fetched, at: u64)
         return writer.write_at(&fetched.bytes, at);
     }
     client.env.offload.run(move || writer.write_at(&fetched.bytes, at)).await
-}
-
-fn of_file(recipe: &Recipe, failure: Failure) -> Failure {
-    if recipe.file.path.is_empty() {
-        return failure;
-    }
-    Failure { message: format!("“{}”: {}", recipe.file.path, failure.message), ..failure }
 }
 
 /// The local place of a pool file; names from the network never lead out of `to`.

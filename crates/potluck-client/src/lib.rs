@@ -7,6 +7,7 @@ pub mod buffer;
 pub mod copy;
 pub mod donors;
 pub mod fetch;
+pub mod file;
 pub mod get;
 pub mod link;
 pub mod patience;

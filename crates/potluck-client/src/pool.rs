@@ -2,7 +2,8 @@
 
 use crate::buffer::Buffers;
 use crate::donors::Donors;
-use crate::fetch;
+use crate::fetch::ReadMemory;
+use crate::file::File;
 use crate::patience::{Asked, Patience, Pauses, STRANGERS};
 use crate::progress::{Progress, Quiet};
 use crate::source::Cutter;
@@ -12,7 +13,7 @@ use potluck_core::ids::DonorId;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{Policy, Width};
 use potluck_wire::call::{Caller, Unanswered};
-use potluck_wire::control::{Call, Open, Opened, Unreached};
+use potluck_wire::control::{Call, Unreached};
 use potluck_wire::env::Env;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::collections::BTreeMap;
@@ -41,12 +42,14 @@ pub struct Client {
     pub env: Env,
     /// The manager.
     pub caller: Caller,
-    /// Memory for chunks.
+    /// Memory for chunks that are written.
     pub buffers: Buffers,
     /// How long it waits for those who do not answer.
     pub patience: Patience,
     /// Is told whom it waits for.
     pub watcher: Arc<dyn Progress>,
+    /// Memory for what is read.
+    reading: Arc<Mutex<Option<ReadMemory>>>,
     aside: Arc<Mutex<JoinSet<()>>>,
     bad_copies: Arc<AtomicU64>,
     /// When it was told last of which donor that it cannot be reached.
@@ -62,6 +65,7 @@ impl Client {
             buffers: Buffers::new(MEMORY),
             patience: Patience::default(),
             watcher: Arc::new(Quiet),
+            reading: Arc::default(),
             aside: Arc::default(),
             bad_copies: Arc::default(),
             missed: Arc::default(),
@@ -84,12 +88,20 @@ impl Client {
         Self { watcher, ..self.clone() }
     }
 
-    /// The same client with memory of its own, for one read whose chunks or groups take `unit`
-    /// bytes at most, from so many `donors`.
-    pub fn for_reading(&self, unit: usize, donors: usize) -> Self {
-        let ahead = DEFAULT_CHUNK as usize * fetch::read_ahead(donors.min(MOST_DONORS));
-        // Half of it is for second requests.
-        self.with_memory((4 * unit).max(2 * ahead))
+    /// Memory for reading files with chunks of at most `chunk` bytes on so many `donors`, of which `unit`
+    /// bytes are read together: one for all that is read through this client, until a file needs more.
+    pub(crate) fn memory_for_reading(
+        &self,
+        chunk: usize,
+        unit: usize,
+        donors: usize,
+    ) -> ReadMemory {
+        let least = ReadMemory::least(chunk, unit, donors.min(MOST_DONORS));
+        let mut reading = self.reading.lock().expect("no holder panics");
+        if reading.as_ref().is_none_or(|memory| memory.size() < least) {
+            *reading = None;
+        }
+        reading.get_or_insert_with(|| ReadMemory::new(MEMORY.max(least))).clone()
     }
 
     /// The same client with memory of its own, for one write under `policy` to so many `donors`: at
@@ -99,10 +111,7 @@ impl Client {
         // A chunk that goes to several donors is held once.
         let sent = (WRITTEN_AHEAD * donors.min(MOST_DONORS)).div_ceil(policy.copies as usize);
         let ahead = (sent + CUT_AHEAD) * policy.chunk_size.min(DEFAULT_CHUNK) as usize;
-        self.with_memory((units * Cutter::room(policy)).max(ahead))
-    }
-
-    fn with_memory(&self, least: usize) -> Self {
+        let least = (units * Cutter::room(policy)).max(ahead);
         Self { buffers: Buffers::new(MEMORY.max(least)), ..self.clone() }
     }
 
@@ -151,9 +160,9 @@ impl Client {
         }
     }
 
-    /// Links to donors, for one session or read.
-    pub fn donors(&self) -> Donors {
-        let donors = Donors::new(self.env.clone(), self.buffers.clone());
+    /// Links to donors, for one session or read, that receive into `buffers`.
+    pub(crate) fn donors(&self, buffers: Buffers) -> Donors {
+        let donors = Donors::new(self.env.clone(), buffers);
         donors.missed_by(self.clone())
     }
 
@@ -227,9 +236,9 @@ impl Client {
         }
     }
 
-    /// Opens one file.
-    pub async fn open(&self, path: &PoolPath) -> Result<Opened, Failure> {
-        self.call(&Open { path: path.clone(), recursive: false, after: None }).await
+    /// Opens a file for reading. One call to the manager; none follows while its donors answer.
+    pub async fn open(&self, path: &PoolPath) -> Result<File, Failure> {
+        File::open(self, path).await
     }
 }
 

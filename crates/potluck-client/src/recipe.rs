@@ -96,10 +96,14 @@ impl Recipe {
         (segments != (0..self.entries[piece.index].segments())).then_some(segments)
     }
 
+    /// Stored bytes of its longest chunk.
+    pub fn largest_chunk(&self) -> usize {
+        self.entries.iter().map(Entry::stored_len).max().unwrap_or(0) as usize
+    }
+
     /// Bytes that reading what is fetched together takes at most.
     pub fn largest_unit(&self) -> usize {
-        let chunk = self.entries.iter().map(Entry::stored_len).max().unwrap_or(0) as usize;
-        chunk * self.file.ec.map_or(1, Ec::width)
+        self.largest_chunk() * self.file.ec.map_or(1, Ec::width)
     }
 
     /// The group that a chunk is in.
@@ -113,11 +117,12 @@ impl Recipe {
     }
 }
 
-/// [`Recipe::largest_unit`] of a file whose recipe is not checked yet, or more.
-pub fn largest_unit(file: &OpenFile) -> usize {
+/// [`Recipe::largest_chunk`] and [`Recipe::largest_unit`] of a file whose recipe is not checked yet, or more.
+pub fn largest(file: &OpenFile) -> (usize, usize) {
     // The first chunk of a file is no shorter than the others.
     let first = || recipe::unpack_page(&file.pages.first()?.0).ok()?.first().map(Entry::stored_len);
-    first().unwrap_or(0) as usize * file.ec.map_or(1, Ec::width)
+    let chunk = first().unwrap_or(0) as usize;
+    (chunk, chunk * file.ec.map_or(1, Ec::width))
 }
 
 /// A group of an erasure-coded file. Its chunks are counted by position: data from 0, parity from

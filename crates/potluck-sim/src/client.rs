@@ -15,7 +15,7 @@ use potluck_client::source::{Input, Item, Items};
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::path::PoolPath;
 use potluck_core::recipe::unpack_page;
-use potluck_wire::control::{Condition, EntryKind, List, Remove};
+use potluck_wire::control::{Condition, EntryKind, List, Open, Remove};
 use potluck_wire::error::{ErrorKind, Failure};
 use std::collections::BTreeMap;
 use std::io::{self, Cursor, Read, Write};
@@ -279,7 +279,8 @@ impl Actor {
     }
 
     async fn recipe(&self, path: &str) {
-        match self.client.open(&pool_path(path)).await {
+        let open = Open { path: pool_path(path), recursive: false, after: None };
+        match self.client.call(&open).await {
             Ok(opened) => {
                 let mut board = self.stage.board();
                 for file in &opened.files {

@@ -38,6 +38,7 @@ mod pool {
     mod failed_starts;
     mod found_by_mdns;
     mod give_back_of_a_part;
+    mod handles;
     mod k01_erasure_coding;
     mod k02_first_m_of_n;
     mod k03_mirroring;

@@ -98,7 +98,7 @@ impl Fetcher {
                 Err(failure) if failure.kind == ErrorKind::Integrity => {}
                 part => return Ok(taken(part?, needed, start, ahead)),
             }
-            let _one = self.whole_group.lock().await;
+            let _one = self.memory.whole_group.lock().await;
             let shards = self.gather_part(group, needed, &whole).await?;
             return Ok(taken(shards, needed, 0, ahead));
         }
@@ -341,7 +341,7 @@ impl Fetcher {
         let len = (window.end - window.start) as usize;
         let mut rebuilt = Vec::with_capacity(lacking.len());
         for _ in &lacking {
-            rebuilt.push(self.client.buffers.claim(len).await.buffer(len));
+            rebuilt.push(self.memory.buffers.claim(len).await.buffer(len));
         }
         let work = Rebuild {
             codec: Codec::new(group.ec),

@@ -68,8 +68,8 @@ fn i1_sealed_bytes_are_never_taken_for_content_nor_plain_ones_in_a_sealed_space(
 fn what_a_read_takes_is_a_chunk_or_a_group_however_large_the_file() {
     let file = opened(&[4 << 20, 4 << 20, 1000], true);
     let stored = sealed_len(4 << 20) as usize;
-    assert_eq!(largest_unit(&file), stored);
+    assert_eq!(largest(&file), (stored, stored));
     let coded = OpenFile { ec: Some("4+2".parse().expect("a code")), ..file };
-    assert_eq!(largest_unit(&coded), 6 * stored);
-    assert_eq!(largest_unit(&opened(&[], false)), 0, "what lives in the catalog");
+    assert_eq!(largest(&coded), (stored, 6 * stored));
+    assert_eq!(largest(&opened(&[], false)), (0, 0), "what lives in the catalog");
 }

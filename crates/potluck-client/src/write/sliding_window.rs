@@ -198,7 +198,7 @@ impl Window {
         options: &PutOptions,
         progress: Arc<dyn Progress>,
     ) -> Self {
-        let donors = client.donors();
+        let donors = client.donors(client.buffers.clone());
         donors.learn(session.reserved.donors.clone());
         let copies = Copies::new(donors.clone(), session.reserved.plan.clone());
         let mirror = mirroring::protocol(&session.reserved.policy);

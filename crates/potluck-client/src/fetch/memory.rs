@@ -1,0 +1,129 @@
+//! Memory for what is read: one budget for all files that a pool handle has open, whoever reads them.
+//!
+//! Half of it is for what is read ahead and for what reads write away at once, a quarter for units that a
+//! reader waits for while others have all of that half, and the rest for second requests. A stream that
+//! nobody goes on reading keeps what it has read ahead, and no other read waits for it.
+
+use crate::buffer::Buffers;
+use potluck_core::chunk::DEFAULT_CHUNK;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+
+/// Chunks read ahead from so many donors: what each sends, and for half of them what follows. A donor
+/// whose chunk came has the next to send then, though chunks are asked for in the order of the file.
+pub fn read_ahead(donors: usize) -> usize {
+    donors + donors.div_ceil(2)
+}
+
+/// Bytes read ahead at least, where there are: a chunk from each of six donors. Two chunks from each
+/// cost a twelfth more CPU time here, since what is on its way then leaves the processor's cache.
+const AHEAD: usize = 24 << 20;
+
+/// A budget for reads. Clones share it.
+#[derive(Clone)]
+pub struct ReadMemory {
+    /// Where chunks are received.
+    pub buffers: Buffers,
+    ahead: Arc<Semaphore>,
+    /// Bytes that `ahead` is for, and the most that it may be.
+    ahead_now: Arc<AtomicUsize>,
+    ahead_most: usize,
+    on_demand: Arc<Semaphore>,
+    /// Held while a group is read whole of which only a part was claimed for: one at a time fits what
+    /// is kept for second requests.
+    pub whole_group: Arc<Mutex<()>>,
+}
+
+impl ReadMemory {
+    /// Bytes that reads need at least of files with chunks of `chunk` bytes on so many `donors`, of which
+    /// `unit` bytes are read together.
+    pub fn least(chunk: usize, unit: usize, donors: usize) -> usize {
+        (4 * unit).max(2 * chunk.min(DEFAULT_CHUNK as usize) * read_ahead(donors))
+    }
+
+    /// A budget of `bytes`.
+    pub fn new(bytes: usize) -> Self {
+        let ahead_most = bytes / 2;
+        let ahead = AHEAD.min(ahead_most);
+        Self {
+            buffers: Buffers::new(bytes),
+            ahead: Arc::new(Semaphore::new(ahead)),
+            ahead_now: Arc::new(AtomicUsize::new(ahead)),
+            ahead_most,
+            on_demand: Arc::new(Semaphore::new(bytes / 4)),
+            whole_group: Arc::default(),
+        }
+    }
+
+    /// Its bytes.
+    pub fn size(&self) -> usize {
+        self.buffers.size()
+    }
+
+    /// Whether reading `unit` bytes together cannot wait for memory that it holds itself.
+    pub fn has_room_for(&self, unit: usize) -> bool {
+        self.size() >= 4 * unit
+    }
+
+    /// What may be read ahead grows to `wanted` bytes, as far as there are.
+    fn widen(&self, wanted: usize) {
+        let wanted = wanted.min(self.ahead_most);
+        let before = self.ahead_now.fetch_max(wanted, Ordering::Relaxed);
+        self.ahead.add_permits(wanted.saturating_sub(before));
+    }
+
+    fn permits(&self, need: Need) -> u32 {
+        self.widen(need.worth.max(need.bytes));
+        need.bytes.min(self.ahead_most) as u32
+    }
+
+    /// A place for what nobody waits for yet; `None` while there is none.
+    pub fn try_ahead(&self, need: Need) -> Option<OwnedSemaphorePermit> {
+        self.ahead.clone().try_acquire_many_owned(self.permits(need)).ok()
+    }
+
+    /// A place for what is written away as soon as it is here.
+    pub async fn ahead(&self, need: Need) -> OwnedSemaphorePermit {
+        let permits = self.permits(need);
+        self.ahead.clone().acquire_many_owned(permits).await.expect("never closed")
+    }
+
+    /// A place for what a reader waits for: it does not depend on what others read ahead and keep.
+    pub async fn on_demand(&self, need: Need) -> OwnedSemaphorePermit {
+        let most = (self.size() / 4) as u32;
+        let on_demand = self.on_demand.clone().acquire_many_owned(self.permits(need).min(most));
+        tokio::select! {
+            biased;
+            ahead = self.ahead(need) => ahead,
+            on_demand = on_demand => on_demand.expect("never closed"),
+        }
+    }
+}
+
+/// What a unit needs of the memory.
+#[derive(Debug, Clone, Copy)]
+pub struct Need {
+    /// Bytes that it takes at most.
+    pub bytes: usize,
+    /// Bytes that are worth reading ahead of files like this: as much as keeps all donors busy.
+    pub worth: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_waited_for_is_read_though_others_keep_all_that_is_read_ahead() {
+        let memory = ReadMemory::new(64 << 20);
+        let need = Need { bytes: 4 << 20, worth: 32 << 20 };
+        let kept: Vec<_> = std::iter::from_fn(|| memory.try_ahead(need)).collect();
+        assert_eq!(kept.len(), 8, "half of it");
+        let one = memory.on_demand(need).await;
+        drop(kept);
+        assert!(memory.try_ahead(need).is_some(), "given back");
+        drop(one);
+        assert_eq!(memory.on_demand.available_permits(), 16 << 20);
+    }
+}
