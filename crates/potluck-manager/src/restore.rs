@@ -12,19 +12,14 @@ mod listen;
 mod room;
 mod segments;
 mod staging;
-mod unlisted;
 
 pub use donors::restore_pool;
 pub use file::restore_file;
 pub use listen::Patience;
-pub use unlisted::Unlisted;
+pub use potluck_catalog::unlisted::Unlisted;
 
 use crate::log::chain::Gaps;
-use crate::log::segment;
-use potluck_catalog::Error;
-use potluck_catalog::replay::Replay;
 use potluck_wire::addresses::Addresses;
-use rusqlite::Connection;
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -108,21 +103,6 @@ pub enum Verdict {
     Incomplete,
     /// Files cannot be read from what the donors that answered have.
     Unreadable,
-}
-
-/// Applies the records of a segment, whose plaintext is `text`, to the catalog `db`.
-fn replay_segment(db: &Connection, replay: &mut Replay, text: &[u8]) -> Result<(), Error> {
-    let tx = db.unchecked_transaction()?;
-    for record in segment::records(text) {
-        replay.apply(&tx, record.map_err(|why| Error::Damaged(why.to_string()))?)?;
-    }
-    Ok(tx.commit()?)
-}
-
-/// Closes a catalog as one file.
-fn close(db: Connection) -> Result<(), Error> {
-    db.pragma_update(None, "journal_mode", "DELETE")?;
-    db.close().map_err(|(_, why)| why.into())
 }
 
 #[cfg(test)]

@@ -4,14 +4,14 @@ use super::fetch::Fetch;
 use super::listen::{Listening, Patience};
 use super::segments::Segments;
 use super::staging::Staging;
-use super::unlisted::unlisted;
-use super::{Replayed, Restore, Restored, close};
+use super::{Replayed, Restore, Restored};
 use crate::error::ManagerError;
 use crate::log::chain;
 use crate::state_dir::CATALOG;
-use potluck_catalog::replay::Replay;
-use potluck_catalog::schema;
+use potluck_catalog::rebuild::Rebuild;
+use potluck_catalog::unlisted::unlisted;
 use potluck_core::ids::Epoch;
+use potluck_core::size::count;
 use potluck_wire::env::Env;
 
 /// The directory of segments that were fetched, inside the staging directory.
@@ -35,21 +35,22 @@ pub async fn restore_pool(
     };
     let listed = listening.room.collecting.take_listed();
     let heard = listening.end().await;
-    let (log, epoch) = made?;
-    let report = staging.finish(ask, heard.max(epoch), log)?;
-    let db = schema::open_reader(&ask.state.join(CATALOG))?;
-    Ok(Restored { unlisted: Some(unlisted(&db, &listed)?), ..report })
+    let (rebuild, log, epoch) = made?;
+    let report = staging.finish(ask, rebuild, heard.max(epoch), log)?;
+    let unlisted = unlisted(&ask.state.join(CATALOG), &listed)?;
+    Ok(Restored { unlisted: Some(unlisted), ..report })
 }
 
-/// Makes the catalog from what donors have; gives the epoch of the manager that wrote it last.
+/// Makes the catalog from what donors have; gives also the epoch of the manager that wrote it last.
 async fn make(
     staging: &Staging,
     listening: &Listening,
     tell: &impl Fn(&str),
-) -> Result<(Replayed, Epoch), ManagerError> {
+) -> Result<(Rebuild, Replayed, Epoch), ManagerError> {
     let collecting = &listening.room.collecting;
     let mut fetch = Fetch::new(&listening.room, staging.kit.recovery_key(), staging.fingerprint());
-    tell("fetching the metadata log");
+    let there = count(collecting.segments().len() as u64, "segment");
+    tell(&format!("fetching the metadata log: {there}"));
     let dir = staging.scratch(SEGMENTS);
     let segments = Segments::fetch(&mut fetch, collecting, &dir).await?;
     let chain = chain::newest(segments.seen.clone()).ok_or_else(|| ManagerError::NoLog {
@@ -57,23 +58,17 @@ async fn make(
         unread: segments.unread,
     })?;
     tell(&format!("replaying {} segments", chain.segments.len()));
-    let temp = staging.catalog();
-    schema::create(&temp, &staging.kit.pool)?;
-    let db = schema::open_existing(&temp)?;
-    let mut replay = Replay::default();
-    segments.replay(&chain, &mut replay, &db)?;
-    let left_out = replay.finish(&db)?;
-    close(db)?;
+    let mut rebuild = staging.rebuild()?;
+    segments.replay(&chain, &mut rebuild)?;
     let last = chain.segments.last().map(|last| &last.header);
     let (generation, epoch) = last.map_or((0, Epoch(0)), |last| (last.generation, last.epoch));
     let replayed = Replayed {
         segments: chain.segments.len() as u64,
         until_ms: last.map(|last| last.wall_ms),
         gaps: chain.gaps,
-        left_out,
         unread: segments.unread,
         passed_over: chain::passed_over(generation, epoch, &segments.seen),
         ..Replayed::default()
     };
-    Ok((replayed, epoch))
+    Ok((rebuild, replayed, epoch))
 }

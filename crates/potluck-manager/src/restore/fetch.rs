@@ -21,6 +21,9 @@ const MAX_RECORD: usize = PIECE + (64 << 10);
 /// Who so often sent other bytes, or was silent, is asked no more: a donor may list a million
 /// chunks that are none.
 const MAX_FAILURES: u32 = 20;
+/// Nor is who so often sent a chunk that is no part of this log. Some may be left of a log under a key
+/// that was lost.
+const MAX_FOREIGN: u32 = 2000;
 
 /// Fetches chunks from whoever has them.
 pub struct Fetch<'s> {
@@ -28,37 +31,74 @@ pub struct Fetch<'s> {
     key: RecoveryKey,
     pool: Digest,
     connections: BTreeMap<DonorId, PeerConnection>,
-    /// How often each failed to give what it said it has.
-    failures: BTreeMap<DonorId, u32>,
+    record: BTreeMap<DonorId, Conduct>,
+}
+
+/// How a donor did so far.
+#[derive(Debug, Clone, Copy, Default)]
+struct Conduct {
+    /// How often it failed to give what it said it has.
+    failures: u32,
+    /// How many chunks it gave that are no part of the log.
+    foreign: u32,
+    bytes: u64,
+    took: Duration,
+}
+
+impl Conduct {
+    fn is_trusted(&self) -> bool {
+        self.failures < MAX_FAILURES && self.foreign < MAX_FOREIGN
+    }
+
+    /// Nanoseconds a byte; 0 as long as that is unknown, so that everybody has a try.
+    fn slowness(&self) -> u128 {
+        self.took.as_nanos() / u128::from(self.bytes.max(1))
+    }
 }
 
 impl<'s> Fetch<'s> {
     /// From the donors that found the room; what opens with `key` as a record of `pool` is believed.
     pub fn new(room: &'s Room, key: RecoveryKey, pool: Digest) -> Self {
-        Self { room, key, pool, connections: BTreeMap::new(), failures: BTreeMap::new() }
+        Self { room, key, pool, connections: BTreeMap::new(), record: BTreeMap::new() }
     }
 
-    /// A record's number and content; `None` where nobody has it or it does not open.
-    pub async fn record(&mut self, seen: &Seen) -> Option<(u64, Vec<u8>)> {
-        let sealed = self.chunk(seen.name, &seen.donors).await?;
-        self.key.open_record(&self.pool, &sealed).ok()
+    /// A segment's number and content; `None` where nobody has it or it does not open.
+    pub async fn segment(&mut self, seen: &Seen) -> Option<(u64, Vec<u8>)> {
+        let (donor, sealed) = self.chunk(seen.name, &seen.donors).await?;
+        let opened = self.key.open_record(&self.pool, &sealed).ok();
+        if opened.is_none() {
+            self.record.entry(donor).or_default().foreign += 1;
+        }
+        opened
     }
 
-    /// A chunk from the first of `donors` that has it with so many stored bytes.
-    async fn chunk(&mut self, name: ChunkName, donors: &[(DonorId, u32)]) -> Option<Vec<u8>> {
+    /// A chunk from one of `donors`, each of which has it with so many stored bytes: of the one that was
+    /// fastest so far, so that a slow one holds the restore up only once.
+    async fn chunk(
+        &mut self,
+        name: ChunkName,
+        donors: &[(DonorId, u32)],
+    ) -> Option<(DonorId, Vec<u8>)> {
+        let of = |donor: DonorId| self.record.get(&donor).copied().unwrap_or_default();
+        let mut order: Vec<(DonorId, u32)> = donors.to_vec();
         // A lie must not cost more memory or time than a chunk.
-        let possible = donors.iter().filter(|(_, len)| *len as usize <= MAX_RECORD);
-        for (donor, len) in possible.copied() {
-            if self.failures.get(&donor).is_some_and(|failures| *failures >= MAX_FAILURES) {
-                continue;
-            }
-            match self.from(donor, name, len).await {
-                Ok(bytes) => return Some(bytes),
+        order.retain(|(donor, len)| *len as usize <= MAX_RECORD && of(*donor).is_trusted());
+        order.sort_by_key(|(donor, _)| of(*donor).slowness());
+        for (donor, len) in order {
+            let began = self.room.tick();
+            let got = self.from(donor, name, len).await;
+            let conduct = self.record.entry(donor).or_default();
+            conduct.took += self.room.tick().saturating_sub(began);
+            match got {
+                Ok(bytes) => {
+                    conduct.bytes += u64::from(len);
+                    return Some((donor, bytes));
+                }
                 Err(None | Some(PeerError::Refused(_))) => {}
                 Err(Some(why)) => {
                     tracing::debug!(%donor, %why, "a part of the metadata could not be fetched");
+                    conduct.failures += 1;
                     self.connections.remove(&donor);
-                    *self.failures.entry(donor).or_default() += 1;
                 }
             }
         }
@@ -87,5 +127,27 @@ impl<'s> Fetch<'s> {
         }
         let connection = self.connections.get_mut(&donor).ok_or(None)?;
         connection.get(name, len).await.map_err(Some)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_donor_is_asked_last_and_one_that_gives_what_is_no_segment_no_more() {
+        let of = |bytes, seconds| Conduct {
+            bytes,
+            took: Duration::from_secs(seconds),
+            ..Conduct::default()
+        };
+        let (unknown, fast, slow, silent) = (of(0, 0), of(4 << 20, 1), of(4 << 20, 40), of(0, 8));
+        let mut order = [silent, slow, fast, unknown];
+        order.sort_by_key(Conduct::slowness);
+        let took = |conduct: Conduct| conduct.took.as_secs();
+        assert_eq!(order.map(took), [0, 1, 40, 8]);
+        assert!(fast.is_trusted());
+        assert!(!Conduct { failures: MAX_FAILURES, ..fast }.is_trusted());
+        assert!(!Conduct { foreign: MAX_FOREIGN, ..fast }.is_trusted());
     }
 }

@@ -1,13 +1,12 @@
 //! Restoring from the log in a file.
 
 use super::staging::Staging;
-use super::{Replayed, Restore, Restored, close, replay_segment};
+use super::{Replayed, Restore, Restored};
 use crate::error::ManagerError;
 use crate::log::file::{Next, Reader};
-use crate::log::segment::Part;
+use crate::log::segment::{self, Part};
 use crate::state_dir::StateDir;
-use potluck_catalog::replay::Replay;
-use potluck_catalog::schema;
+use potluck_catalog::OpenError;
 use potluck_core::ids::Epoch;
 use std::fs::File;
 use std::path::Path;
@@ -23,16 +22,14 @@ pub fn restore_file(ask: &Restore, from: &Path) -> Result<Restored, ManagerError
     let staging = Staging::begin(ask)?;
     let key = staging.kit.recovery_key();
     let mut reader = Reader::open(from, &ask.kit, key, &staging.authority())?;
-    let temp = staging.catalog();
-    schema::create(&temp, &staging.kit.pool)?;
-    let db = schema::open_existing(&temp)?;
-    let (mut replay, mut log) = (Replay::default(), Replayed::default());
+    let (mut rebuild, mut log) = (staging.rebuild()?, Replayed::default());
     let (mut epoch, mut is_whole) = (Epoch(0), false);
     loop {
         let damaged = |why: &str| ManagerError::BadBackup { path: from.into(), detail: why.into() };
         match reader.next().map_err(StateDir::io(from.into()))? {
             Next::Segment(header, text) => {
-                replay_segment(&db, &mut replay, &text)?;
+                let applied = rebuild.apply(segment::records(&text));
+                applied.map_err(|why| OpenError::of(from, why))?;
                 (epoch, log.until_ms) = (epoch.max(header.epoch), Some(header.wall_ms));
                 log.segments += 1;
                 is_whole |= header.part == Part::BaseEnd;
@@ -46,7 +43,5 @@ pub fn restore_file(ask: &Restore, from: &Path) -> Result<Restored, ManagerError
             Next::Unreadable(_, why) => return Err(damaged(why)),
         }
     }
-    log.left_out = replay.finish(&db)?;
-    close(db)?;
-    staging.finish(ask, epoch, log)
+    staging.finish(ask, rebuild, epoch, log)
 }

@@ -2,15 +2,14 @@
 
 use super::collect::Collecting;
 use super::fetch::Fetch;
-use super::replay_segment;
 use crate::error::ManagerError;
 use crate::log::chain::{Chain, Seen};
 use crate::log::segment;
 use potluck_catalog::OpenError;
-use potluck_catalog::replay::Replay;
-use potluck_wire::identity::write_private;
-use rusqlite::Connection;
-use std::fs;
+use potluck_catalog::rebuild::Rebuild;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Segments on this machine, opened, for the time of a restore.
@@ -34,14 +33,13 @@ impl Segments {
         let mut segments = Self { dir: dir.into(), seen: Vec::new(), unread: 0 };
         for found in collecting.segments() {
             let name = found.name;
-            let opened = fetch.record(&found).await;
+            let opened = fetch.segment(&found).await;
             let header = opened.as_ref().map(|(number, text)| segment::header(*number, text));
             match (opened, header) {
                 (Some((_, text)), Some(Ok(header))) => {
-                    // It holds the keys of sealed spaces.
-                    write_private(&segments.path(&Seen { name, header: header.clone() }), &text)
-                        .map_err(io)?;
-                    segments.seen.push(Seen { name, header });
+                    let seen = Seen { name, header };
+                    keep(&segments.path(&seen), &text).map_err(io)?;
+                    segments.seen.push(seen);
                 }
                 _ => segments.unread += 1,
             }
@@ -53,20 +51,21 @@ impl Segments {
         self.dir.join(segment.name.to_string())
     }
 
-    /// Applies the segments of `chain` to the catalog `db`.
-    pub fn replay(
-        &self,
-        chain: &Chain,
-        replay: &mut Replay,
-        db: &Connection,
-    ) -> Result<(), ManagerError> {
+    /// Applies the segments of `chain`.
+    pub fn replay(&self, chain: &Chain, rebuild: &mut Rebuild) -> Result<(), ManagerError> {
         for segment in &chain.segments {
             let path = self.path(segment);
             let text = fs::read(&path)
                 .map_err(|source| ManagerError::Io { path: path.clone(), source })?;
-            replay_segment(db, replay, &text)
-                .map_err(|why| OpenError::Unusable { path, detail: why.to_string() })?;
+            let applied = rebuild.apply(segment::records(&text));
+            applied.map_err(|why| OpenError::Unusable { path, detail: why.to_string() })?;
         }
         Ok(())
     }
+}
+
+/// Keeps a segment, for its owner only: it holds the keys of sealed spaces. Nobody asks for it after a
+/// crash, so nothing waits for the disk.
+fn keep(path: &Path, text: &[u8]) -> io::Result<()> {
+    File::options().write(true).create_new(true).mode(0o600).open(path)?.write_all(text)
 }

@@ -7,23 +7,18 @@
 //! Renaming the whole directory would be simpler; but a state directory may be a mount point, or the
 //! only one above which this user may not write.
 
-use super::{Replayed, Restore, Restored, close};
+use super::{Replayed, Restore, Restored};
 use crate::ca::Ca;
 use crate::error::ManagerError;
 use crate::init::NewAdmin;
 use crate::kit::{self, Kit};
 use crate::state_dir::{ADMIN, CA, CATALOG, KIT, LOCK, RESTORING, StateDir, names};
-use potluck_catalog::OpenError;
-use potluck_catalog::authority::{self, Authority};
-use potluck_catalog::members::{self, NewMember};
-use potluck_catalog::{Error, restored, schema};
+use potluck_catalog::authority::Authority;
+use potluck_catalog::rebuild::{Rebuild, Revival};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::Epoch;
-use potluck_wire::addresses::Addresses;
 use potluck_wire::env::Env;
 use potluck_wire::identity::fingerprint;
-use potluck_wire::token::Role;
-use rusqlite::Connection;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -74,9 +69,9 @@ impl Staging {
         Ok(Self { kit, state, place, ca })
     }
 
-    /// Where the catalog is to be made.
-    pub fn catalog(&self) -> PathBuf {
-        self.state.root().join(UNDER_WAY)
+    /// Begins to make the catalog.
+    pub fn rebuild(&self) -> Result<Rebuild, ManagerError> {
+        Ok(Rebuild::begin(&self.state.root().join(UNDER_WAY), &self.kit.pool)?)
     }
 
     /// A directory in the staging directory.
@@ -104,51 +99,33 @@ impl Staging {
     pub fn finish(
         self,
         ask: &Restore,
+        rebuild: Rebuild,
         above: Epoch,
         log: Replayed,
     ) -> Result<Restored, ManagerError> {
-        let path = self.catalog();
-        let db = schema::open_whole(&path)?;
-        let bad = |why: Error| OpenError::of(&path, why);
         let moved = Some(&ask.advertise).filter(|there| !there.is_empty());
         let addresses = moved.unwrap_or(&self.kit.addresses).clone();
-        let report = self.revive(&db, addresses, above, log).map_err(bad)?;
-        close(db).map_err(bad)?;
-        self.put_in_place().map_err(StateDir::io(ask.state.clone()))?;
-        Ok(report)
-    }
-
-    fn revive(
-        &self,
-        db: &Connection,
-        addresses: Addresses,
-        above: Epoch,
-        log: Replayed,
-    ) -> Result<Restored, Error> {
-        let tx = db.unchecked_transaction()?;
-        restored::settle(&tx, "the catalog was restored from its log")?;
-        end_former_admins(&tx)?;
-        // How often the lost manager started since, nobody here knows; members go to the later one.
-        schema::raise_epoch(&tx, Epoch(above.0 + STARTS_SINCE))?;
-        authority::note(&tx, &self.fingerprint())?;
-        let admin = NewAdmin { pool: &self.kit.pool, name: NEW_ADMIN, manager: addresses.clone() };
-        let member = NewMember {
-            role: Role::Admin,
-            name: NEW_ADMIN,
-            joined_wall_ms: Env::system().clock.wall(),
-            invited_by: None,
+        let (pool, wall_ms) = (self.kit.pool.clone(), Env::system().clock.wall());
+        let revival = Revival {
+            why: "the catalog was restored from its log",
+            // How often the lost manager started since, nobody here knows; members go to the later one.
+            above: Epoch(above.0 + STARTS_SINCE),
+            authority: self.fingerprint(),
+            admin: NEW_ADMIN,
+            wall_ms,
         };
-        members::add(&tx, member, |id| admin.certify(&self.state, &self.ca, id))?;
-        let content = restored::content(&tx)?;
-        tx.commit()?;
+        let admin = NewAdmin { pool: &pool, name: NEW_ADMIN, manager: addresses.clone() };
+        let (content, left_out) =
+            rebuild.finish(&revival, |id| admin.certify(&self.state, &self.ca, id))?;
+        self.put_in_place().map_err(StateDir::io(ask.state.clone()))?;
         Ok(Restored {
-            pool: self.kit.pool.clone(),
+            pool,
             addresses,
             spaces: content.spaces,
             files: content.files,
             bytes: content.bytes,
             donors: content.donors,
-            log,
+            log: Replayed { left_out, ..log },
             unlisted: None,
         })
     }
@@ -171,17 +148,6 @@ impl Staging {
         let _ = fs::remove_dir_all(from);
         Ok(())
     }
-}
-
-/// Ends the rights of the admins that earlier restores made: this one's takes their place.
-fn end_former_admins(db: &Connection) -> Result<(), Error> {
-    for member in members::all(db)? {
-        let by_a_restore = member.invited_by.is_none() && member.name == NEW_ADMIN;
-        if member.role == Role::Admin && by_a_restore && !member.revoked {
-            members::end(db, member.id)?;
-        }
-    }
-    Ok(())
 }
 
 /// Nothing is ever written over: a state directory that has something may be somebody's last copy.

@@ -1,14 +1,14 @@
 //! Which files cannot be read from the chunks that donors listed.
 
-use potluck_catalog::Error;
-use potluck_catalog::units::{self, Met};
-use potluck_catalog::walk::Walk;
+use crate::units::{self, Met};
+use crate::walk::Walk;
+use crate::{Error, schema};
 use potluck_core::chunk::ChunkName;
 use potluck_core::path::SYSTEM_SPACE;
 use potluck_pool::redundancy::Unit;
-use rusqlite::Connection;
 use serde::Serialize;
 use std::collections::{BTreeSet, HashSet};
+use std::path::Path;
 
 /// Paths that a report names.
 const NAMED: usize = 100;
@@ -25,8 +25,9 @@ pub struct Unlisted {
     pub first: Vec<String>,
 }
 
-/// Looks at all files of a catalog.
-pub fn unlisted(db: &Connection, listed: &HashSet<ChunkName>) -> Result<Unlisted, Error> {
+/// Looks at all files of the catalog at `path`.
+pub fn unlisted(path: &Path, listed: &HashSet<ChunkName>) -> Result<Unlisted, Error> {
+    let db = &schema::open_reader(path)?;
     let mut found = Unlisted::default();
     for root in units::roots(db)?.into_iter().filter(|root| root.name != SYSTEM_SPACE) {
         let mut walk = Walk::new(db, root.dir, true, None)?;

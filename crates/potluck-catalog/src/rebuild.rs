@@ -1,0 +1,104 @@
+//! A catalog that is made anew from the records of a log.
+
+use crate::members::{self, NewMember};
+use crate::records::Record;
+use crate::replay::Replay;
+use crate::restored::{self, Content};
+use crate::{Error, OpenError, authority, schema};
+use potluck_core::chunk::Digest;
+use potluck_core::ids::{Epoch, MemberId};
+use potluck_wire::token::Role;
+use rusqlite::Connection;
+use std::path::{Path, PathBuf};
+
+/// A catalog under way.
+pub struct Rebuild {
+    path: PathBuf,
+    db: Connection,
+    replay: Replay,
+}
+
+/// What makes a rebuilt catalog that of a pool which can be served again.
+pub struct Revival<'a> {
+    /// Why garbage collection is held.
+    pub why: &'a str,
+    /// The epoch becomes a later one.
+    pub above: Epoch,
+    /// The fingerprint of the pool's authority.
+    pub authority: Digest,
+    /// What the new admin is called. The rights of those that earlier restores made end: this one's take
+    /// their place.
+    pub admin: &'a str,
+    /// When the admin was made, wall time.
+    pub wall_ms: i64,
+}
+
+impl Rebuild {
+    /// Begins an empty catalog of the pool `pool` in the file `path`, which is not there.
+    pub fn begin(path: &Path, pool: &str) -> Result<Self, OpenError> {
+        schema::create(path, pool)?;
+        let db = schema::open_existing(path)?;
+        Ok(Self { path: path.into(), db, replay: Replay::default() })
+    }
+
+    /// Applies records, all or none. Those that do not fit are counted and left out.
+    ///
+    /// Errors: a record cannot be read, or the catalog cannot be written.
+    pub fn apply<E: std::error::Error>(
+        &mut self,
+        records: impl Iterator<Item = Result<Record, E>>,
+    ) -> Result<(), Error> {
+        let tx = self.db.unchecked_transaction()?;
+        for record in records {
+            let record = record.map_err(|why| Error::Damaged(why.to_string()))?;
+            self.replay.apply(&tx, record)?;
+        }
+        Ok(tx.commit()?)
+    }
+
+    /// Ends the rebuilding, and looks at all that was made. `certify` makes the new admin's certificate, and
+    /// gives its fingerprint. Gives what the catalog holds, and how many records were left out.
+    pub fn finish(
+        self,
+        revival: &Revival<'_>,
+        certify: impl FnOnce(MemberId) -> Result<Digest, Error>,
+    ) -> Result<(Content, u64), OpenError> {
+        let Self { path, db, replay } = self;
+        let bad = |why: Error| OpenError::of(&path, why);
+        let left_out = replay.finish(&db).map_err(bad)?;
+        close(db).map_err(bad)?;
+        let db = schema::open_whole(&path)?;
+        let content = revive(&db, revival, certify).map_err(bad)?;
+        close(db).map_err(bad)?;
+        Ok((content, left_out))
+    }
+}
+
+fn revive(
+    db: &Connection,
+    revival: &Revival<'_>,
+    certify: impl FnOnce(MemberId) -> Result<Digest, Error>,
+) -> Result<Content, Error> {
+    let tx = db.unchecked_transaction()?;
+    restored::settle(&tx, revival.why)?;
+    for member in members::all(&tx)? {
+        let by_a_restore = member.invited_by.is_none() && member.name == revival.admin;
+        if member.role == Role::Admin && by_a_restore && !member.revoked {
+            members::end(&tx, member.id)?;
+        }
+    }
+    schema::raise_epoch(&tx, revival.above)?;
+    authority::note(&tx, &revival.authority)?;
+    let (name, joined_wall_ms) = (revival.admin, revival.wall_ms);
+    let admin = NewMember { role: Role::Admin, name, joined_wall_ms, invited_by: None };
+    members::add(&tx, admin, certify)?;
+    let content = restored::content(&tx)?;
+    tx.commit()?;
+    Ok(content)
+}
+
+/// Closes a catalog as one file.
+fn close(db: Connection) -> Result<(), Error> {
+    db.pragma_update(None, "journal_mode", "DELETE")?;
+    db.close().map_err(|(_, why)| why.into())
+}
