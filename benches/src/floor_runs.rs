@@ -132,14 +132,14 @@ impl Floors {
 }
 
 /// The end of a floor that listens. Dropped before it has finished, it is killed.
-struct Half {
+pub struct Half {
     child: Option<Child>,
     started: Instant,
-    address: SocketAddr,
+    pub address: SocketAddr,
 }
 
 impl Half {
-    fn start(command: &mut Command) -> Result<Self> {
+    pub fn start(command: &mut Command) -> Result<Self> {
         let started = Instant::now();
         let mut child = measure::spawn(command.stdin(Stdio::null()).stdout(Stdio::piped()))?;
         let mut line = String::new();
@@ -156,7 +156,7 @@ impl Half {
     }
 
     /// CPU time it used, once it has ended.
-    fn finish(mut self) -> Result<Duration> {
+    pub fn finish(mut self) -> Result<Duration> {
         let child = self.child.take().context("it has not been waited for")?;
         let ended = measure::wait(child, self.started)?;
         ensure!(ended.success(), "the listening half of a floor failed");

@@ -9,7 +9,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
@@ -21,6 +21,8 @@ pub const CHUNK: usize = 4 << 20;
 /// Bytes per read, hash and write. Of 64 KiB to 2 MiB, 1 MiB cost least here, a quarter less than 256 KiB on a put: the page cache takes a long write in
 /// large folios. `potluck-bench floors --piece` compares.
 pub const PIECE: usize = 1 << 20;
+
+const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// A digest per chunk, and one over those digests to compare both ends.
 pub struct Digests {
@@ -87,7 +89,7 @@ pub fn put_source(file: &Path, sinks: &[SocketAddr], piece: usize) -> Result<()>
 
 /// Prints the port it listens on, then stores what one connection sends in `out`.
 pub fn put_sink(out: &Path, piece: usize) -> Result<()> {
-    let mut socket = accept_announced()?;
+    let mut socket = accept_announced(LOOPBACK)?;
     wake_once_per(piece, &socket)?;
     let mut out = File::create(out).with_context(|| format!("cannot create {}", out.display()))?;
     let (mut digests, mut piece) = (Digests::new(), vec![0; piece]);
@@ -105,7 +107,7 @@ pub fn put_sink(out: &Path, piece: usize) -> Result<()> {
 
 /// Prints the port it listens on, then sends `file` to one connection without touching its bytes.
 pub fn get_source(file: &Path) -> Result<()> {
-    let socket = accept_announced()?;
+    let socket = accept_announced(LOOPBACK)?;
     let file = open(file)?;
     let length = file.metadata()?.len();
     let mut offset = 0;
@@ -144,8 +146,9 @@ pub fn connect(address: &SocketAddr) -> Result<TcpStream> {
         .with_context(|| format!("cannot reach the other half of the floor at {address}"))
 }
 
-fn accept_announced() -> Result<TcpStream> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+/// Prints where it listens, and takes one connection.
+pub fn accept_announced(at: IpAddr) -> Result<TcpStream> {
+    let listener = TcpListener::bind((at, 0))?;
     println!("{}", listener.local_addr()?);
     io::stdout().flush()?;
     Ok(listener.accept()?.0)

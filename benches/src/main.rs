@@ -7,17 +7,20 @@
 mod content;
 mod floor_ec;
 mod floor_runs;
+mod floor_streams;
 mod floors;
 mod interrupt;
+mod links;
 mod machine;
 mod measure;
+mod network;
 mod pool;
 mod repair;
 mod report;
 mod scenarios;
 mod size;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -109,6 +112,10 @@ enum Program {
     PutEcSource { file: PathBuf, sinks: Vec<SocketAddr> },
     GetSource { file: PathBuf },
     GetSink { source: SocketAddr, length: u64 },
+    StreamsSend { bytes: u64, sinks: Vec<SocketAddr> },
+    StreamsReceive { bytes: u64, sources: Vec<SocketAddr> },
+    StreamSink { at: IpAddr },
+    StreamSource { at: IpAddr, bytes: u64 },
     TouchMemory { bytes: u64 },
 }
 
@@ -227,6 +234,10 @@ fn floor(program: Program, piece: usize) -> Result<()> {
         Program::PutEcSource { file, sinks } => floor_ec::put_source(&file, &sinks),
         Program::GetSource { file } => floors::get_source(&file),
         Program::GetSink { source, length } => floors::get_sink(&source, length, piece),
+        Program::StreamsSend { bytes, sinks } => floor_streams::send(bytes, &sinks),
+        Program::StreamsReceive { bytes, sources } => floor_streams::receive(bytes, &sources),
+        Program::StreamSink { at } => floor_streams::sink(at),
+        Program::StreamSource { at, bytes } => floor_streams::source(at, bytes),
         Program::TouchMemory { bytes } => {
             machine::touch(bytes);
             Ok(())

@@ -1,8 +1,10 @@
-//! A throw-away pool on loopback: one manager and its donors, each a process of its own, driven through the product's command line alone.
+//! A throw-away pool, on loopback or on links of a given rate: one manager and its donors, each a process of its own, driven through the product's command line alone.
 
 use std::fs::{self, File};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -12,16 +14,32 @@ use serde::Deserialize;
 use crate::interrupt;
 use crate::machine;
 use crate::measure::{self, Cost, Finished, Resident};
+use crate::network::{Host, Network};
 
 /// A daemon that is not serving by then never will be.
 const READY_WITHIN: Duration = Duration::from_secs(30);
 /// What a daemon gets to stop by itself before it is killed.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 
+/// What a pool is started with.
+pub struct Start<'a> {
+    pub binary: &'a Path,
+    /// Its state, logs and lent space go here.
+    pub dir: &'a Path,
+    pub donors: usize,
+    /// What each donor lends at most.
+    pub lent: &'a str,
+    /// Of the manager.
+    pub options: &'a [&'a str],
+    /// All on loopback without one.
+    pub network: Option<Arc<Network>>,
+}
+
 /// The pool, stopped when dropped.
 pub struct Pool {
     binary: PathBuf,
     dir: PathBuf,
+    network: Option<Arc<Network>>,
     manager: Daemon,
     donors: Vec<Daemon>,
     /// What each donor lends at most.
@@ -82,31 +100,27 @@ impl Status {
 }
 
 impl Pool {
-    /// Starts a pool with its state, logs and lent space under `dir`, its manager with more `options`, and returns once all donors are live.
-    pub fn start(
-        binary: &Path,
-        dir: &Path,
-        donors: usize,
-        lent: &str,
-        options: &[&str],
-    ) -> Result<Self> {
+    /// Starts a pool and returns once all donors are live.
+    pub fn start(start: Start<'_>) -> Result<Self> {
+        let Start { binary, dir, donors, lent, options, network } = start;
         ensure!(
             binary.is_file(),
             "{} is not there: build it with `cargo build --release -p potluck`, or name it with --potluck",
             binary.display()
         );
         fs::create_dir_all(dir.join("home"))?;
-        let mut command = product(binary, dir);
+        let mut command = product(binary, dir, network.as_deref(), Host::Manager);
         command
             .arg("manager")
             .arg("--state")
             .arg(dir.join("manager"))
-            .args(["--listen", "127.0.0.1:0"])
+            .args(["--listen", &listen(network.as_deref(), Host::Manager)])
             .args(options);
         let manager = Daemon::start(command, dir, "manager")?;
         let mut pool = Self {
             binary: binary.to_owned(),
             dir: dir.to_owned(),
+            network,
             manager,
             donors: Vec::new(),
             lent: lent.to_owned(),
@@ -161,9 +175,11 @@ impl Pool {
         let name = format!("donor-{number}");
         let home = self.dir.join(&name);
         fs::create_dir_all(home.join("lent"))?;
-        let mut command = product(&self.binary, &self.dir);
+        let host = Host::Donor(number);
+        let mut command = product(&self.binary, &self.dir, self.network.as_deref(), host);
         command.arg("lend").arg(home.join("lent")).arg("--state").arg(home.join("state"));
-        command.args(["--max", &self.lent, "--keep-free", "0%", "--listen", "127.0.0.1:0"]);
+        command.args(["--max", &self.lent, "--keep-free", "0%"]);
+        command.args(["--listen", &listen(self.network.as_deref(), host)]);
         command.args(more);
         Daemon::start(command, &self.dir, &name)
     }
@@ -182,7 +198,7 @@ impl Pool {
 
     /// The client as the pool's administrator, its verb still to be given.
     pub fn client(&self) -> Command {
-        let mut command = product(&self.binary, &self.dir);
+        let mut command = product(&self.binary, &self.dir, self.network.as_deref(), Host::Client);
         command.arg("--pool").arg(self.dir.join("manager/admin"));
         command
     }
@@ -266,9 +282,18 @@ impl Drop for Pool {
     }
 }
 
-/// `potluck` without the caller's own configuration or environment.
-fn product(binary: &Path, dir: &Path) -> Command {
-    let mut command = Command::new(binary);
+/// Where a daemon of `host` listens.
+fn listen(network: Option<&Network>, host: Host) -> String {
+    let address = network.map_or(Ipv4Addr::LOCALHOST.into(), |network| network.address(host));
+    format!("{address}:0")
+}
+
+/// `potluck` on `host`, without the caller's own configuration or environment.
+fn product(binary: &Path, dir: &Path, network: Option<&Network>, host: Host) -> Command {
+    let mut command = match network {
+        Some(network) => network.command(host, binary),
+        None => Command::new(binary),
+    };
     for (name, _) in std::env::vars_os()
         .filter(|(name, _)| name.to_string_lossy().starts_with("POTLUCK_") || name == "RUST_LOG")
     {

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use crate::content;
 use crate::interrupt;
 use crate::measure;
-use crate::pool::{Pool, Status};
+use crate::pool::{Pool, Start, Status};
 use crate::scenarios::{Figure, Plan};
 
 const DONORS: usize = 4;
@@ -39,7 +39,14 @@ pub fn run(plan: &Plan, dir: &Path) -> Result<Vec<Figure>> {
     eprintln!("starting a manager and {DONORS} donors that repair at {budget} bytes/s each");
     let options = ["--repair-grace", GRACE, "--repair-donor-rate", &rate, "--metadata-copies", "0"];
     let lent = format!("{}GiB", (4 * plan.size.0).div_ceil(1 << 30));
-    let mut pool = Pool::start(&plan.potluck, &dir.join("repair"), DONORS, &lent, &options)?;
+    let mut pool = Pool::start(Start {
+        binary: &plan.potluck,
+        dir: &dir.join("repair"),
+        donors: DONORS,
+        lent: &lent,
+        options: &options,
+        network: None,
+    })?;
     let create = ["space", "create", SPACE, "--plain", "--copies", "2", "--ack", "memory"];
     measure::run(pool.client().args(create))?;
     let local = dir.join("repaired");

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::floor_runs::Floor;
+use crate::links::{self, Linked};
 use crate::measure::Cost;
 use crate::scenarios::{CONTESTS, Contest, FILE_SIZE, FILES, Outcome, Pair, Plan};
 
@@ -85,7 +86,7 @@ impl Row {
                     measured,
                     speed.ratio.map_or(String::new(), |_| format!("{floor} {}", speed.floor_name)),
                     speed.ratio.map_or(String::new(), |ratio| format!("{ratio:.2}{spread}")),
-                    speed.target.map_or(String::new(), |target| format!("≤ {target}")),
+                    speed.target.map_or(String::new(), |target| format!("≤ {}", short(target))),
                     verdict(speed.met),
                 ]
             }
@@ -109,6 +110,11 @@ impl Row {
             }
         }
     }
+}
+
+/// At most two digits after the point.
+fn short(number: f64) -> String {
+    format!("{}", (number * 100.0).round() / 100.0)
 }
 
 const HEADINGS: [&str; 6] = ["work", "measured", "floor", "× of floor", "target", ""];
@@ -135,7 +141,29 @@ pub fn rows(plan: &Plan, outcome: &Outcome) -> Vec<Row> {
             at_least: false,
         })
     });
-    floors.chain(contests).chain(figures).collect()
+    let linked = outcome.linked.iter().map(linked_row);
+    floors.chain(contests).chain(figures).chain(linked).collect()
+}
+
+/// What moved over links, against plain streams.
+fn linked_row(linked: &Linked) -> Row {
+    let Linked { work, bytes, pairs } = linked;
+    let floors: Vec<_> = pairs.iter().map(|pair| pair.floor).collect();
+    let products: Vec<_> = pairs.iter().map(|pair| pair.product).collect();
+    let ratio = wall(&products) / wall(&floors);
+    let target = 1.0 / links::LEAST;
+    Row::Speed(Speed {
+        work: work.clone(),
+        measure: "wall",
+        mib_s: rate(wall(&products), *bytes),
+        cpu_s_per_gib: per_gib(cpu(&products), *bytes),
+        floor_name: "plain streams",
+        floor: rate(wall(&floors), *bytes),
+        ratio: Some(ratio),
+        spread: Some(spread(pairs, |cost| cost.wall)),
+        target: Some(target),
+        met: Some(ratio <= target),
+    })
 }
 
 fn bytes_of(floor: Floor, plan: &Plan) -> u64 {

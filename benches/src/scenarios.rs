@@ -12,9 +12,10 @@ use clap::ValueEnum;
 use crate::content;
 use crate::floor_runs::{Floor, Floors};
 use crate::interrupt;
+use crate::links::{self, Linked};
 use crate::machine;
 use crate::measure::{self, Cost, Finished};
-use crate::pool::Pool;
+use crate::pool::{Pool, Start};
 use crate::repair;
 use crate::size::Size;
 
@@ -43,6 +44,8 @@ pub enum Work {
     Big,
     /// A donor of four dies, and what it held is made again.
     Repair,
+    /// Donors and a client on slower links than loopback.
+    Links,
 }
 
 /// One work against one floor, with the highest ratio that is good enough.
@@ -187,6 +190,12 @@ impl Plan {
         self.wants(space.put) || space.get.is_some_and(|get| self.wants(get)) || serving
     }
 
+    /// Whether anything is measured in the pool that most works share.
+    fn wants_pool(&self) -> bool {
+        let alone = |work: &Work| matches!(work, Work::Repair | Work::Links);
+        Work::value_variants().iter().any(|work| !alone(work) && self.wants(*work))
+    }
+
     fn wants_files(&self) -> bool {
         self.wants(Work::FilesIn) || self.wants(Work::FilesOut)
     }
@@ -219,14 +228,34 @@ pub struct Figure {
 pub struct Outcome {
     pub pairs: BTreeMap<Work, Vec<Pair>>,
     pub figures: Vec<Figure>,
+    pub linked: Vec<Linked>,
 }
 
-/// Runs all the plan wants in a pool of its own under `dir`.
+/// Runs all the plan wants, in pools of its own under `dir`.
 pub fn run(plan: &Plan, dir: &Path, floors: Floors) -> Result<Outcome> {
     check_room(plan, dir)?;
+    let mut outcome =
+        if plan.wants_pool() { run_in_pool(plan, dir, floors)? } else { Outcome::default() };
+    if plan.wants(Work::Repair) {
+        outcome.figures.extend(repair::run(plan, dir)?);
+    }
+    if plan.wants(Work::Links) {
+        outcome.linked = links::run(plan, dir)?;
+    }
+    Ok(outcome)
+}
+
+fn run_in_pool(plan: &Plan, dir: &Path, floors: Floors) -> Result<Outcome> {
     let lent = plan.footprint().div_ceil(1 << 30).max(20);
     eprintln!("starting a manager and {DONORS} donors under {}", dir.display());
-    let pool = Pool::start(&plan.potluck, &dir.join("pool"), DONORS, &format!("{lent}GiB"), &[])?;
+    let pool = Pool::start(Start {
+        binary: &plan.potluck,
+        dir: &dir.join("pool"),
+        donors: DONORS,
+        lent: &format!("{lent}GiB"),
+        options: &[],
+        network: None,
+    })?;
     let mut run = Run { plan, dir, floors, pool, outcome: Outcome::default() };
     if plan.wants(Work::Donor) {
         run.idle_donors("donor idle", Some(IDLE_RSS_MIB), Some(IDLE_CPU_PERCENT))?;
@@ -254,12 +283,7 @@ pub fn run(plan: &Plan, dir: &Path, floors: Floors) -> Result<Outcome> {
     if plan.wants(Work::Donor) {
         run.donors_after_serving()?;
     }
-    let Run { pool, mut outcome, .. } = run;
-    drop(pool);
-    if plan.wants(Work::Repair) {
-        outcome.figures.extend(repair::run(plan, dir)?);
-    }
-    Ok(outcome)
+    Ok(run.outcome)
 }
 
 fn check_room(plan: &Plan, dir: &Path) -> Result<()> {

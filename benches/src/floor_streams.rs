@@ -1,0 +1,76 @@
+//! The floor of what moves over links: plain TCP streams, one to each donor, that carry zeros and hash nothing.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::floors::{accept_announced, connect};
+
+const PIECE: usize = 256 << 10;
+
+/// Sends `bytes` to each sink, and returns when each has confirmed that it has them all.
+pub fn send(bytes: u64, sinks: &[SocketAddr]) -> Result<()> {
+    with_each(sinks, |mut stream| {
+        write_zeros(&mut stream, bytes)?;
+        stream.shutdown(std::net::Shutdown::Write)?;
+        let mut received = [0; 8];
+        stream.read_exact(&mut received).context("a sink hung up before it confirmed")?;
+        ensure!(u64::from_le_bytes(received) == bytes, "a sink received too little");
+        Ok(())
+    })
+}
+
+/// Receives `bytes` from each source.
+pub fn receive(bytes: u64, sources: &[SocketAddr]) -> Result<()> {
+    with_each(sources, |mut stream| {
+        let received = read_all(&mut stream)?;
+        ensure!(received == bytes, "received {received} of {bytes} bytes");
+        Ok(())
+    })
+}
+
+/// Prints where it listens, then takes what one connection sends.
+pub fn sink(at: IpAddr) -> Result<()> {
+    let mut stream = accept_announced(at)?;
+    let received = read_all(&mut stream)?;
+    stream.write_all(&received.to_le_bytes())?;
+    Ok(())
+}
+
+/// Prints where it listens, then sends `bytes` to one connection.
+pub fn source(at: IpAddr, bytes: u64) -> Result<()> {
+    write_zeros(&mut accept_announced(at)?, bytes)
+}
+
+fn with_each(
+    addresses: &[SocketAddr],
+    work: impl Fn(TcpStream) -> Result<()> + Sync,
+) -> Result<()> {
+    let streams = addresses.iter().map(connect).collect::<Result<Vec<_>>>()?;
+    std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            streams.into_iter().map(|stream| scope.spawn(|| work(stream))).collect();
+        threads.into_iter().try_for_each(|thread| thread.join().expect("no stream panics"))
+    })
+}
+
+fn write_zeros(stream: &mut TcpStream, mut bytes: u64) -> Result<()> {
+    let piece = vec![0; PIECE];
+    while bytes > 0 {
+        let now = bytes.min(PIECE as u64);
+        stream.write_all(&piece[..now as usize])?;
+        bytes -= now;
+    }
+    Ok(())
+}
+
+fn read_all(stream: &mut TcpStream) -> Result<u64> {
+    let (mut piece, mut total) = (vec![0; PIECE], 0);
+    loop {
+        match stream.read(&mut piece)? {
+            0 => return Ok(total),
+            read => total += read as u64,
+        }
+    }
+}
