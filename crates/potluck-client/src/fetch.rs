@@ -277,7 +277,7 @@ impl Fetcher {
     /// How long a request that is sent now is waited for.
     fn patience(&self, donor: DonorId, bytes: u32) -> Duration {
         let expected =
-            self.donors.paces(|paces| paces.entry(donor).or_default().expected_finish(bytes));
+            self.donors.paces(|paces| paces.entry(donor).or_default().latest_finish(bytes));
         let (least, most) = HEDGE_BOUNDS;
         expected.checked_mul(HEDGE_FACTOR).unwrap_or(most).clamp(least, most)
     }

@@ -27,6 +27,9 @@ const MEMORY_S: f64 = 0.5;
 const MEMORY_BYTES: f64 = (64 << 20) as f64;
 /// Bytes a second expected of a donor not met yet: a gigabit link.
 const UNKNOWN_RATE: f64 = 125e6;
+/// Bytes a second of the slowest link that a donor not met yet may have without being taken for hung: with less
+/// patience every read over 100 Mb/s would ask for its first chunks twice.
+const SLOW_RATE: f64 = 12.5e6;
 /// A second request must promise to be this many times faster than waiting for the first.
 const HEDGE_GAIN: f64 = 2.0;
 /// Seconds below which waiting is jitter (a scheduler's turn, a flush) and never hedged.
@@ -129,9 +132,18 @@ impl Pace {
 
     /// How long until `bytes` more are here; each failure in a row doubles it.
     pub fn expected_finish(&self, bytes: u32) -> Duration {
+        self.finish(bytes, UNKNOWN_RATE)
+    }
+
+    /// How long `bytes` more may take before the donor is late. A donor not met yet may have a slow link.
+    pub fn latest_finish(&self, bytes: u32) -> Duration {
+        self.finish(bytes, SLOW_RATE)
+    }
+
+    fn finish(&self, bytes: u32, unknown: f64) -> Duration {
         let owed = (self.outstanding + u64::from(bytes)) as f64;
         let doubt = 2_f64.powi(self.failures.min(16) as i32);
-        let seconds = owed / self.rate().unwrap_or(UNKNOWN_RATE) * doubt;
+        let seconds = owed / self.rate().unwrap_or(unknown) * doubt;
         Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
     }
 }

@@ -172,6 +172,18 @@ proptest! {
 }
 
 #[test]
+fn a_donor_not_met_yet_is_late_only_when_a_slow_link_would_have_delivered() {
+    let (chunk, hundred_megabits) = (4 << 20, 12.5e6);
+    let sends = |chunks: f64| Duration::from_secs_f64(chunks * f64::from(chunk) / hundred_megabits);
+    let mut pace = Pace::new();
+    assert!(pace.expected_finish(chunk) < sends(1.0) && pace.latest_finish(chunk) >= sends(1.0));
+    pace.sent(chunk, Tick::ZERO);
+    assert!(pace.latest_finish(chunk) >= sends(2.0));
+    pace.acked(chunk, Tick::ZERO, Tick::ZERO + Duration::from_millis(10));
+    assert_eq!(pace.latest_finish(chunk), pace.expected_finish(chunk));
+}
+
+#[test]
 fn a_donor_that_speeds_up_is_used_again() {
     let mut world = World::new(4, 4 << 20);
     // Donor 0 crawls for three seconds.
