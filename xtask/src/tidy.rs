@@ -3,6 +3,7 @@
 //! A check is a named function in its own module, with its reason, and a test with a planted
 //! offence. What a check forbids may be written in its own test, because strings are not code.
 
+mod catalog_engine;
 mod dependency_direction;
 mod error_codes;
 mod file_endings;
@@ -51,6 +52,11 @@ const CHECKS: &[Check] = &[
         name: "dependency-direction",
         reason: dependency_direction::REASON,
         find: dependency_direction::wrong_ways,
+    },
+    Check {
+        name: "catalog-engine",
+        reason: catalog_engine::REASON,
+        find: catalog_engine::named_elsewhere,
     },
     Check {
         name: "test-executables",

@@ -1,8 +1,8 @@
 //! Whose catalog it is: a backup is restored with the recovery kit of its own pool only.
 
-use crate::{Error, notes, schema};
+use crate::sql::Tx;
+use crate::{Error, meta, notes};
 use potluck_core::chunk::Digest;
-use rusqlite::Connection;
 use std::fmt;
 
 /// How much of a fingerprint is shown to people.
@@ -48,14 +48,14 @@ impl fmt::Display for Authority {
 }
 
 /// Notes in a catalog whose it is: the fingerprint of its authority.
-pub fn note(db: &Connection, authority: &Digest) -> Result<(), Error> {
+pub(crate) fn note(db: &Tx, authority: &Digest) -> Result<(), Error> {
     notes::set(db, notes::AUTHORITY, &authority.to_string())
 }
 
 /// Whose a catalog is.
-pub fn of(db: &Connection) -> Result<Authority, Error> {
+pub(crate) fn of(db: &Tx) -> Result<Authority, Error> {
     let fingerprint = notes::get(db, notes::AUTHORITY)?;
-    Ok(Authority { pool: schema::pool_name(db)?, fingerprint })
+    Ok(Authority { pool: meta::pool_name(db)?, fingerprint })
 }
 
 #[cfg(test)]

@@ -7,10 +7,10 @@
 //! is forgotten when both have it.
 
 use super::error::Error;
+use crate::sql::{Tx, params};
 use potluck_core::ids::{DonorId, MemberId, VersionId};
 use potluck_core::path::{PoolPath, SYSTEM_SPACE};
 use potluck_core::policy::Override;
-use rusqlite::{Connection, OptionalExtension, params};
 use serde::{Deserialize, Serialize};
 
 /// A change.
@@ -75,25 +75,24 @@ impl Op {
 }
 
 /// The number of the last change that was ever written down.
-pub fn last(db: &Connection) -> Result<i64, Error> {
-    let mut select = db.prepare_cached("SELECT seq FROM sqlite_sequence WHERE name = 'changes'")?;
-    Ok(select.query_row([], |row| row.get(0)).optional()?.unwrap_or(0))
+pub(crate) fn last(db: &Tx) -> Result<i64, Error> {
+    db.last_number("changes")
 }
 
 /// Writes a change down.
-pub fn append(db: &Connection, op: &Op) -> Result<(), Error> {
+pub(crate) fn append(db: &Tx, op: &Op) -> Result<(), Error> {
     if op.is_system() {
         return Ok(());
     }
     let text = serde_json::to_string(op).map_err(|why| Error::Bug(why.to_string()))?;
-    db.prepare_cached("INSERT INTO changes (op) VALUES (?1)")?.execute([text])?;
+    db.prepare("INSERT INTO changes (op) VALUES (?1)")?.execute(params![text])?;
     Ok(())
 }
 
 /// The first rows after number `after`, at most `limit`, with their numbers.
-pub fn rows(db: &Connection, after: i64, limit: usize) -> Result<Vec<(i64, Op)>, Error> {
+pub(crate) fn rows(db: &Tx, after: i64, limit: usize) -> Result<Vec<(i64, Op)>, Error> {
     let mut select =
-        db.prepare_cached("SELECT seq, op FROM changes WHERE seq > ?1 ORDER BY seq LIMIT ?2")?;
+        db.prepare("SELECT seq, op FROM changes WHERE seq > ?1 ORDER BY seq LIMIT ?2")?;
     let mut rows = select.query(params![after, limit as i64])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
@@ -106,7 +105,7 @@ pub fn rows(db: &Connection, after: i64, limit: usize) -> Result<Vec<(i64, Op)>,
 }
 
 /// Forgets the rows up to number `last`: they are where they belong.
-pub fn forget(db: &Connection, last: i64) -> Result<(), Error> {
-    db.prepare_cached("DELETE FROM changes WHERE seq <= ?1")?.execute([last])?;
+pub(crate) fn forget(db: &Tx, last: i64) -> Result<(), Error> {
+    db.prepare("DELETE FROM changes WHERE seq <= ?1")?.execute(params![last])?;
     Ok(())
 }

@@ -6,11 +6,11 @@
 
 use super::error::Error;
 use super::placements;
+use crate::sql::{Tx, params};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::DonorId;
 use potluck_core::policy::AckLevel;
 use potluck_pool::InUseAgain;
-use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::{BTreeSet, HashMap};
 
 /// A chunk's row number.
@@ -48,13 +48,12 @@ pub struct ChunkRow {
 }
 
 /// The row of a chunk.
-pub fn get(db: &Connection, name: &ChunkName) -> Result<Option<ChunkRow>, Error> {
+pub(crate) fn get(db: &Tx, name: &ChunkName) -> Result<Option<ChunkRow>, Error> {
     let found = db
-        .prepare_cached("SELECT id, len, refs, state FROM chunks WHERE name = ?1")?
-        .query_row([name.0], |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get::<_, i64>(3)?))
-        })
-        .optional()?;
+        .prepare("SELECT id, len, refs, state FROM chunks WHERE name = ?1")?
+        .query_one(params![name.0], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get::<i64>(3)?))
+        })?;
     found
         .map(|(id, len, refs, state)| {
             let state = match state {
@@ -79,7 +78,7 @@ pub struct Found {
 
 /// What is known of each of `names`, with the donors that have them at level `ack`; nothing of what
 /// is on its way out.
-pub fn look_up(db: &Connection, names: &[ChunkName], ack: AckLevel) -> Result<Vec<Found>, Error> {
+pub(crate) fn look_up(db: &Tx, names: &[ChunkName], ack: AckLevel) -> Result<Vec<Found>, Error> {
     let look_up = |name: &ChunkName| match get(db, name)? {
         Some(chunk) if chunk.refs > 0 || chunk.state == ChunkState::Here => {
             Ok(Found { used: chunk.refs > 0, donors: placements::holders_at(db, chunk.id, ack)? })
@@ -105,12 +104,12 @@ pub struct Kept {
 ///
 /// Called in the order of all changes: a chunk that was to be condemned later is unused only from now
 /// on, and is not.
-pub fn keep(db: &Connection, kept: &Kept, now_ms: u64) -> Result<bool, Error> {
+pub(crate) fn keep(db: &Tx, kept: &Kept, now_ms: u64) -> Result<bool, Error> {
     let id = match get(db, &kept.name)? {
         Some(chunk) if chunk.refs > 0 => chunk.id,
         Some(chunk) if chunk.state != ChunkState::Here => return Ok(false),
         Some(chunk) => {
-            db.prepare_cached("UPDATE chunks SET zero_since_ms = ?2 WHERE id = ?1")?
+            db.prepare("UPDATE chunks SET zero_since_ms = ?2 WHERE id = ?1")?
                 .execute(params![chunk.id.0, now_ms as i64 + 1])?;
             chunk.id
         }
@@ -123,8 +122,8 @@ pub fn keep(db: &Connection, kept: &Kept, now_ms: u64) -> Result<bool, Error> {
 }
 
 /// Inserts a chunk of `len` stored bytes, 0 if they are not known, that no file uses; gives its number.
-pub fn insert_unused(
-    db: &Connection,
+pub(crate) fn insert_unused(
+    db: &Tx,
     name: &ChunkName,
     len: u32,
     now_ms: u64,
@@ -132,24 +131,17 @@ pub fn insert_unused(
     insert(db, name, len, 0, now_ms)
 }
 
-fn insert(
-    db: &Connection,
-    name: &ChunkName,
-    len: u32,
-    refs: i64,
-    now_ms: u64,
-) -> Result<ChunkId, Error> {
+fn insert(db: &Tx, name: &ChunkName, len: u32, refs: i64, now_ms: u64) -> Result<ChunkId, Error> {
     let zero_since = (refs == 0).then_some(now_ms as i64);
-    db.prepare_cached(
+    let mut insert = db.prepare(
         "INSERT INTO chunks (name, len, refs, zero_since_ms, state) VALUES (?1, ?2, ?3, ?4, 0)",
-    )?
-    .execute(params![name.0, len, refs, zero_since])?;
-    Ok(ChunkId(db.last_insert_rowid()))
+    )?;
+    insert.insert(params![name.0, len, refs, zero_since]).map(ChunkId)
 }
 
 /// The changes to chunks in one transaction.
 pub struct ReferenceCounts<'db> {
-    db: &'db Connection,
+    db: &'db Tx,
     now_ms: u64,
     pages: HashMap<ChunkName, Line>,
 }
@@ -163,7 +155,7 @@ struct Line {
 
 impl<'db> ReferenceCounts<'db> {
     /// Begins with no changes.
-    pub fn new(db: &'db Connection, now_ms: u64) -> Self {
+    pub(crate) fn new(db: &'db Tx, now_ms: u64) -> Self {
         Self { db, now_ms, pages: HashMap::new() }
     }
 
@@ -293,11 +285,11 @@ impl<'db> ReferenceCounts<'db> {
         let refs = row.refs + line.change;
         if refs == 0 {
             self.db
-                .prepare_cached("UPDATE chunks SET refs = 0, zero_since_ms = ?2 WHERE id = ?1")?
+                .prepare("UPDATE chunks SET refs = 0, zero_since_ms = ?2 WHERE id = ?1")?
                 .execute(params![row.id.0, self.now_ms as i64])?;
         } else {
             self.db
-                .prepare_cached(
+                .prepare(
                     "UPDATE chunks SET refs = ?2, len = ?3, zero_since_ms = NULL, state = 0
                      WHERE id = ?1",
                 )?

@@ -7,10 +7,11 @@
 pub use super::acknowledged::Demands;
 use super::acknowledged::{self, WriteSafety};
 use super::error::Error;
-use super::schema::Counter;
+use super::meta::Counter;
 use super::sessions;
 use super::spaces;
 use super::visible::{NewFile, Visible, is_refusal};
+use crate::sql::{Tx, params};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, SessionId, SpaceId, VersionId};
 use potluck_core::path::PoolPath;
@@ -19,7 +20,6 @@ use potluck_pool::InUseAgain;
 use potluck_pool::PoolView;
 use potluck_pool::redundancy::Version;
 use potluck_wire::control::Condition;
-use rusqlite::{Connection, OptionalExtension, params};
 
 /// A file whose recipe, sizes, digest and receipts are what they should be.
 #[derive(Debug, Clone)]
@@ -106,8 +106,8 @@ pub enum Refused<F> {
 ///
 /// Copies count as their donors stand in `view`, which must be of this moment. `reply` writes
 /// down what the caller will be told, to repeat it when it is lost.
-pub fn commit<F: Clone>(
-    db: &Connection,
+pub(crate) fn commit<F: Clone>(
+    db: &Tx,
     batch: &Batch<F>,
     view: &PoolView,
     now_ms: u64,
@@ -144,19 +144,15 @@ pub fn commit<F: Clone>(
     if batch.done {
         sessions::end(db, &batch.session)?;
     }
-    db.prepare_cached(
-        "INSERT INTO commits (session, batch, at_ms, reply) VALUES (?1, ?2, ?3, ?4)",
-    )?
-    .execute(params![batch.session.0, batch.number, now_ms as i64, reply(&outcomes)?])?;
+    db.prepare("INSERT INTO commits (session, batch, at_ms, reply) VALUES (?1, ?2, ?3, ?4)")?
+        .execute(params![batch.session.0, batch.number, now_ms as i64, reply(&outcomes)?])?;
     Ok(Outcome::Fresh { files: outcomes, again })
 }
 
 /// The reply of a batch that was committed before.
-pub fn repeated(db: &Connection, session: &SessionId, batch: u32) -> Result<Option<String>, Error> {
-    let found = db
-        .prepare_cached("SELECT reply FROM commits WHERE session = ?1 AND batch = ?2")?
-        .query_row(params![session.0, batch], |row| row.get(0));
-    Ok(found.optional()?)
+pub(crate) fn repeated(db: &Tx, session: &SessionId, batch: u32) -> Result<Option<String>, Error> {
+    db.prepare("SELECT reply FROM commits WHERE session = ?1 AND batch = ?2")?
+        .query_one(params![session.0, batch], |row| row.get(0))
 }
 
 struct Work<'db> {
@@ -189,7 +185,7 @@ impl Work<'_> {
 }
 
 /// Forgets replies that nobody asks for any more.
-pub fn prune_replies(db: &Connection, before_ms: u64) -> Result<(), Error> {
-    db.execute("DELETE FROM commits WHERE at_ms < ?1", [before_ms as i64])?;
+pub(crate) fn prune_replies(db: &Tx, before_ms: u64) -> Result<(), Error> {
+    db.execute("DELETE FROM commits WHERE at_ms < ?1", params![before_ms as i64])?;
     Ok(())
 }

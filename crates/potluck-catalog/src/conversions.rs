@@ -8,30 +8,30 @@ use super::changes::{self, Op};
 use super::chunks::{self, ReferenceCounts};
 use super::error::Error;
 use super::{placements, units, versions};
+use crate::sql::{Tx, params};
 use potluck_core::chunk::ChunkName;
 use potluck_core::erasure::Ec;
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_core::policy::{AckLevel, Redundancy};
 use potluck_pool::redundancy::reaches_goal;
 use potluck_pool::{InUseAgain, PoolView};
-use rusqlite::{Connection, params};
 
 /// Chunks of versions in one job, so that commits do not wait long.
 const CHUNKS_PER_JOB: u64 = 4096;
 
 /// The parity known so far for a code, by group.
-pub fn parity_of(
-    db: &Connection,
+pub(crate) fn parity_of(
+    db: &Tx,
     version: VersionId,
     ec: Ec,
 ) -> Result<Vec<(u32, Vec<ChunkName>)>, Error> {
-    let mut rows = db.prepare_cached(
+    let mut rows = db.prepare(
         "SELECT part, parity FROM conversions WHERE version = ?1 AND ec = ?2 ORDER BY part",
     )?;
     let found = rows.query_map(params![version.0 as i64, ec.to_string()], |row| {
-        Ok((row.get(0)?, unpacked(&row.get::<_, Vec<u8>>(1)?)))
+        Ok((row.get(0)?, unpacked(&row.get::<Vec<u8>>(1)?)))
     })?;
-    Ok(found.collect::<Result<_, _>>()?)
+    found.collect()
 }
 
 fn unpacked(blob: &[u8]) -> Vec<ChunkName> {
@@ -64,7 +64,7 @@ pub enum Computed {
 
 impl Encoded {
     /// How many of its chunks are not counted yet at each holder.
-    pub fn uncounted(&self, db: &Connection) -> Result<Vec<(DonorId, u64)>, Error> {
+    pub(crate) fn uncounted(&self, db: &Tx) -> Result<Vec<(DonorId, u64)>, Error> {
         let mut uncounted: Vec<_> = self.holders.iter().map(|donor| (*donor, 0)).collect();
         for (name, _) in &self.parity {
             let chunk = chunks::get(db, name)?;
@@ -81,7 +81,7 @@ impl Encoded {
 }
 
 /// Parity that no version is to have lies on donors: garbage collection takes it.
-pub fn discard(db: &Connection, encoded: &Encoded, now_ms: u64) -> Result<(), Error> {
+pub(crate) fn discard(db: &Tx, encoded: &Encoded, now_ms: u64) -> Result<(), Error> {
     let holders: Vec<_> = encoded.holders.iter().map(|donor| (*donor, AckLevel::Memory)).collect();
     let mut counts = ReferenceCounts::new(db, now_ms);
     for (name, len) in &encoded.parity {
@@ -92,16 +92,16 @@ pub fn discard(db: &Connection, encoded: &Encoded, now_ms: u64) -> Result<(), Er
 
 /// A group's parity is known. Gives the chunks that nobody used before. Without a version that
 /// waits for it, it is discarded.
-pub fn learn(db: &Connection, encoded: &Encoded, now_ms: u64) -> Result<InUseAgain, Error> {
+pub(crate) fn learn(db: &Tx, encoded: &Encoded, now_ms: u64) -> Result<InUseAgain, Error> {
     let goal = serde_json::to_string(&Redundancy::Ec(encoded.ec))
         .map_err(|why| Error::Bug(why.to_string()))?;
     let wanted = db
-        .prepare_cached("SELECT 1 FROM versions WHERE id = ?1 AND goal = ?2")?
+        .prepare("SELECT 1 FROM versions WHERE id = ?1 AND goal = ?2")?
         .exists(params![encoded.version.0 as i64, goal])?;
     let blob: Vec<u8> = encoded.parity.iter().flat_map(|(name, _)| name.0).collect();
     let new = wanted
         && db
-            .prepare_cached(
+            .prepare(
                 "INSERT INTO conversions (version, ec, part, parity) VALUES (?1, ?2, ?3, ?4)
                  ON CONFLICT DO NOTHING",
             )?
@@ -125,27 +125,22 @@ pub fn learn(db: &Connection, encoded: &Encoded, now_ms: u64) -> Result<InUseAga
 }
 
 /// Forgets all that a version's conversion has made; gives the names whose references end.
-pub fn forget(db: &Connection, version: VersionId) -> Result<Vec<ChunkName>, Error> {
-    let mut rows = db.prepare_cached("SELECT parity FROM conversions WHERE version = ?1")?;
+pub(crate) fn forget(db: &Tx, version: VersionId) -> Result<Vec<ChunkName>, Error> {
+    let mut rows = db.prepare("SELECT parity FROM conversions WHERE version = ?1")?;
     let mut names = Vec::new();
-    for blob in rows.query_map([version.0 as i64], |row| row.get::<_, Vec<u8>>(0))? {
+    for blob in rows.query_map(params![version.0 as i64], |row| row.get::<Vec<u8>>(0))? {
         names.extend(unpacked(&blob?));
     }
-    db.prepare_cached("DELETE FROM conversions WHERE version = ?1")?.execute([version.0 as i64])?;
+    db.prepare("DELETE FROM conversions WHERE version = ?1")?.execute(params![version.0 as i64])?;
     Ok(names)
 }
 
 /// A version has all that `goal` asks: from now on that keeps it. Whether it still was on its way
 /// there.
-pub fn arrive(
-    db: &Connection,
-    id: VersionId,
-    goal: Redundancy,
-    now_ms: u64,
-) -> Result<bool, Error> {
+pub(crate) fn arrive(db: &Tx, id: VersionId, goal: Redundancy, now_ms: u64) -> Result<bool, Error> {
     let there = db
-        .prepare_cached("SELECT 1 FROM versions WHERE id = ?1 AND goal IS NOT NULL")?
-        .exists([id.0 as i64])?;
+        .prepare("SELECT 1 FROM versions WHERE id = ?1 AND goal IS NOT NULL")?
+        .exists(params![id.0 as i64])?;
     if !there {
         return Ok(false);
     }
@@ -173,20 +168,17 @@ pub fn arrive(
     };
     counts.remove(&forget(db, id)?)?;
     counts.remove(&earlier)?;
-    db.prepare_cached(
-        "UPDATE versions SET copies = ?2, ec = ?3, parity = ?4, goal = NULL WHERE id = ?1",
-    )?
-    .execute(params![id.0 as i64, copies, ec, parity])?;
+    db.prepare("UPDATE versions SET copies = ?2, ec = ?3, parity = ?4, goal = NULL WHERE id = ?1")?
+        .execute(params![id.0 as i64, copies, ec, parity])?;
     counts.close()?;
     changes::append(db, &Op::Version(id))?;
     Ok(true)
 }
 
 /// All redundancy of these versions is there, since `wall_ms`.
-pub fn safe(db: &Connection, versions: &[VersionId], wall_ms: i64) -> Result<(), Error> {
-    let mut update = db.prepare_cached(
-        "UPDATE versions SET safe_wall_ms = ?2 WHERE id = ?1 AND safe_wall_ms IS NULL",
-    )?;
+pub(crate) fn safe(db: &Tx, versions: &[VersionId], wall_ms: i64) -> Result<(), Error> {
+    let mut update =
+        db.prepare("UPDATE versions SET safe_wall_ms = ?2 WHERE id = ?1 AND safe_wall_ms IS NULL")?;
     for version in versions {
         update.execute(params![version.0 as i64, wall_ms])?;
     }
@@ -194,24 +186,24 @@ pub fn safe(db: &Connection, versions: &[VersionId], wall_ms: i64) -> Result<(),
 }
 
 /// These versions lack some of their redundancy again: what comes now is another time of safety.
-pub fn open(db: &Connection, versions: &[VersionId]) -> Result<(), Error> {
-    let mut update = db.prepare_cached("UPDATE versions SET safe_wall_ms = NULL WHERE id = ?1")?;
+pub(crate) fn open(db: &Tx, versions: &[VersionId]) -> Result<(), Error> {
+    let mut update = db.prepare("UPDATE versions SET safe_wall_ms = NULL WHERE id = ?1")?;
     for version in versions {
-        update.execute([version.0 as i64])?;
+        update.execute(params![version.0 as i64])?;
     }
     Ok(())
 }
 
 /// Whether one of these versions lacks something it should have, or is to be changed.
-pub fn any_open(
-    db: &Connection,
+pub(crate) fn any_open(
+    db: &Tx,
     versions: impl IntoIterator<Item = VersionId>,
 ) -> Result<bool, Error> {
-    let mut select = db.prepare_cached(
+    let mut select = db.prepare(
         "SELECT 1 FROM versions WHERE id = ?1 AND (safe_wall_ms IS NULL OR goal IS NOT NULL)",
     )?;
     for version in versions {
-        if select.exists([version.0 as i64])? {
+        if select.exists(params![version.0 as i64])? {
             return Ok(true);
         }
     }
@@ -223,8 +215,8 @@ pub fn any_open(
 ///
 /// They are judged anew: since they were found complete a donor may have died that the new redundancy
 /// relies on, and the earlier one is what then keeps the file.
-pub fn arrive_some(
-    db: &Connection,
+pub(crate) fn arrive_some(
+    db: &Tx,
     view: &PoolView,
     found: &[(VersionId, Redundancy)],
     now_ms: u64,

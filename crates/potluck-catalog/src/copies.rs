@@ -9,18 +9,18 @@ use super::chunks;
 use super::commit::{PreparedChunk, repeated};
 use super::entries::{self, Place};
 use super::error::Error;
-use super::schema::Counter;
+use super::meta::Counter;
 use super::spaces::{self, Space};
 use super::versions;
 use super::visible::{NewFile, Visible, is_refusal};
 use super::walk::{Item, Walk, What};
+use crate::sql::{Tx, params};
 use potluck_core::ids::{SessionId, VersionId};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Redundancy;
 use potluck_pool::InUseAgain;
 use potluck_pool::redundancy::Version;
 use potluck_wire::control::Condition;
-use rusqlite::{Connection, params};
 
 /// Files and directories in one transaction, …
 const PAGE_ENTRIES: usize = 512;
@@ -67,8 +67,8 @@ pub enum Outcome {
 
 /// Copies the file at `wanted.from`, or the next page of the tree there. A page of a command that
 /// was copied before is not copied again.
-pub fn copy(
-    db: &Connection,
+pub(crate) fn copy(
+    db: &Tx,
     (command, page): (SessionId, u32),
     wanted: &Wanted,
     now_ms: u64,
@@ -106,15 +106,13 @@ pub fn copy(
     };
     let again = copying.visible.close()?;
     let copied = Copied { files: copying.files, next, again };
-    db.prepare_cached(
-        "INSERT INTO commits (session, batch, at_ms, reply) VALUES (?1, ?2, ?3, ?4)",
-    )?
-    .execute(params![command.0, page, now_ms as i64, reply(&copied)?])?;
+    db.prepare("INSERT INTO commits (session, batch, at_ms, reply) VALUES (?1, ?2, ?3, ?4)")?
+        .execute(params![command.0, page, now_ms as i64, reply(&copied)?])?;
     Ok(Outcome::Fresh(copied))
 }
 
 /// Refuses what would copy a tree into itself, and what only a client can copy: it has the keys.
-fn check_places(db: &Connection, wanted: &Wanted, to: &Space) -> Result<(), Error> {
+fn check_places(db: &Tx, wanted: &Wanted, to: &Space) -> Result<(), Error> {
     let Wanted { from, to: target, .. } = wanted;
     if from.is_inside(target) || target.is_inside(from) {
         return Err(Error::IntoItself { from: from.clone(), to: target.clone() });
@@ -127,7 +125,7 @@ fn check_places(db: &Connection, wanted: &Wanted, to: &Space) -> Result<(), Erro
 }
 
 struct Copying<'db> {
-    db: &'db Connection,
+    db: &'db Tx,
     wanted: &'db Wanted,
     visible: Visible<'db>,
     files: Vec<(PoolPath, Result<Version, Error>)>,
@@ -206,7 +204,7 @@ struct Content {
     chunks: Vec<PreparedChunk>,
 }
 
-fn read(db: &Connection, version: &Version) -> Result<Content, Error> {
+fn read(db: &Tx, version: &Version) -> Result<Content, Error> {
     let pages = versions::pages(db, version.id)?;
     let chunk = |(name, len)| PreparedChunk { name, len, holders: Vec::new() };
     let data = versions::unpack(version, &pages)?;

@@ -5,40 +5,42 @@
 use super::entries::{self, DirId, Found, Place};
 use super::error::Error;
 use super::spaces;
+use crate::sql::{Tx, params};
 use potluck_core::erasure::Ec;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{MAX_GROUP, Override, Policy};
-use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::HashMap;
 
 /// What differs below `dir`; nothing where nothing was set.
-pub fn get(db: &Connection, dir: DirId) -> Result<Override, Error> {
+pub(crate) fn get(db: &Tx, dir: DirId) -> Result<Override, Error> {
     let text: Option<String> = db
-        .prepare_cached("SELECT policy FROM dir_policies WHERE dir = ?1")?
-        .query_row([dir.0], |row| row.get(0))
-        .optional()?;
+        .prepare("SELECT policy FROM dir_policies WHERE dir = ?1")?
+        .query_one(params![dir.0], |row| row.get(0))?;
     let Some(text) = text else { return Ok(Override::default()) };
     serde_json::from_str(&text)
         .map_err(|why| Error::Damaged(format!("the policy of directory {}: {why}", dir.0)))
 }
 
 /// Sets what differs below `dir`.
-pub fn set(db: &Connection, dir: DirId, over: &Override) -> Result<(), Error> {
+pub(crate) fn set(db: &Tx, dir: DirId, over: &Override) -> Result<(), Error> {
     let text = serde_json::to_string(over).map_err(|why| Error::Bug(why.to_string()))?;
-    db.prepare_cached("INSERT OR REPLACE INTO dir_policies (dir, policy) VALUES (?1, ?2)")?
-        .execute(params![dir.0, text])?;
+    db.prepare(
+        "INSERT INTO dir_policies (dir, policy) VALUES (?1, ?2)
+         ON CONFLICT (dir) DO UPDATE SET policy = excluded.policy",
+    )?
+    .execute(params![dir.0, text])?;
     Ok(())
 }
 
 /// Forgets a directory that is no more.
-pub fn forget(db: &Connection, dir: DirId) -> Result<(), Error> {
-    db.prepare_cached("DELETE FROM dir_policies WHERE dir = ?1")?.execute([dir.0])?;
+pub(crate) fn forget(db: &Tx, dir: DirId) -> Result<(), Error> {
+    db.prepare("DELETE FROM dir_policies WHERE dir = ?1")?.execute(params![dir.0])?;
     Ok(())
 }
 
 /// What holds at `path`: the space's policy, and what the directories on the way set differently,
 /// down to `path` itself if it is one. What is not there yet inherits.
-pub fn effective(db: &Connection, path: &PoolPath) -> Result<Policy, Error> {
+pub(crate) fn effective(db: &Tx, path: &PoolPath) -> Result<Policy, Error> {
     if path.space().is_empty() {
         return Ok(Policy::default());
     }
@@ -73,7 +75,7 @@ fn largest_chunk(ec: Ec) -> u32 {
 
 /// The policies that hold in the directories of a tree, each worked out once.
 pub struct Inherited<'db> {
-    db: &'db Connection,
+    db: &'db Tx,
     /// Without policies of directories there is nothing to look up.
     any: bool,
     /// By path relative to the tree's root.
@@ -92,8 +94,8 @@ pub struct Here {
 
 impl<'db> Inherited<'db> {
     /// Below the directory `root`, where `policy` holds.
-    pub fn new(db: &'db Connection, root: DirId, policy: Policy) -> Result<Self, Error> {
-        let any = db.prepare_cached("SELECT 1 FROM dir_policies LIMIT 1")?.exists([])?;
+    pub(crate) fn new(db: &'db Tx, root: DirId, policy: Policy) -> Result<Self, Error> {
+        let any = db.prepare("SELECT 1 FROM dir_policies LIMIT 1")?.exists(params![])?;
         let here = Here { policy, own_redundancy: false, dir: Some(root) };
         Ok(Self { db, any, known: HashMap::from([(String::new(), here)]) })
     }

@@ -3,9 +3,9 @@
 use super::changes::{self, Op};
 use super::error::Error;
 use super::notes;
+use crate::sql::{Tx, params};
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_wire::addresses::Addresses;
-use rusqlite::{Connection, params};
 use serde::{Deserialize, Serialize};
 
 /// A donor as it is remembered.
@@ -42,30 +42,30 @@ pub struct Goal {
 }
 
 /// All donors of which something is remembered.
-pub fn all(db: &Connection) -> Result<Vec<Known>, Error> {
+pub(crate) fn all(db: &Tx) -> Result<Vec<Known>, Error> {
     select(db, None)
 }
 
 /// What is remembered of a donor, if anything is.
-pub fn get(db: &Connection, donor: DonorId) -> Result<Option<Known>, Error> {
+pub(crate) fn get(db: &Tx, donor: DonorId) -> Result<Option<Known>, Error> {
     Ok(select(db, Some(donor))?.pop())
 }
 
 /// Remembers all of this, apart from when the donor was heard.
-pub fn put(db: &Connection, known: &Known) -> Result<(), Error> {
+pub(crate) fn put(db: &Tx, known: &Known) -> Result<(), Error> {
     located(db, known.donor, &known.addresses)?;
     announce(db, known.donor, known.away_until_ms)?;
     give_back(db, known.donor, known.giving.as_ref())?;
     quarantine(db, known.donor, known.quarantined.as_deref())
 }
 
-fn select(db: &Connection, donor: Option<DonorId>) -> Result<Vec<Known>, Error> {
-    let mut rows = db.prepare_cached(
+fn select(db: &Tx, donor: Option<DonorId>) -> Result<Vec<Known>, Error> {
+    let mut rows = db.prepare(
         "SELECT id, heard_ms, away_until_ms, start_bytes, at_once, quarantined, addresses
          FROM donors WHERE ?1 IS NULL OR id = ?1 ORDER BY id",
     )?;
     let ms = |value: Option<i64>| value.map(|ms| ms as u64);
-    let known = rows.query_map([donor.map(|donor| donor.0)], |row| {
+    let known = rows.query_map(params![donor.map(|donor| donor.0)], |row| {
         let at_once = row.get(4)?;
         Ok(Known {
             donor: DonorId(row.get(0)?),
@@ -75,7 +75,7 @@ fn select(db: &Connection, donor: Option<DonorId>) -> Result<Vec<Known>, Error> 
             quarantined: row.get(5)?,
             // Written by this program alone: what does not read is as good as nothing.
             addresses: row
-                .get::<_, Option<String>>(6)?
+                .get::<Option<String>>(6)?
                 .and_then(|text| serde_json::from_str(&text).ok())
                 .unwrap_or_default(),
         })
@@ -90,14 +90,14 @@ fn select(db: &Connection, donor: Option<DonorId>) -> Result<Vec<Known>, Error> 
 }
 
 /// The versions that may be lost for a donor's give-back.
-fn agreed(db: &Connection, donor: DonorId) -> Result<Vec<VersionId>, Error> {
+fn agreed(db: &Tx, donor: DonorId) -> Result<Vec<VersionId>, Error> {
     let Some(noted) = notes::get(db, &notes::may_lose(donor))? else { return Ok(Vec::new()) };
     serde_json::from_str(&noted).map_err(|why| Error::Damaged(format!("what may be lost: {why}")))
 }
 
 /// Remembers when donors were heard.
-pub fn heard(db: &Connection, heard: &[(DonorId, u64)]) -> Result<(), Error> {
-    let mut upsert = db.prepare_cached(
+pub(crate) fn heard(db: &Tx, heard: &[(DonorId, u64)]) -> Result<(), Error> {
+    let mut upsert = db.prepare(
         "INSERT INTO donors (id, heard_ms) VALUES (?1, ?2)
          ON CONFLICT (id) DO UPDATE SET heard_ms = excluded.heard_ms",
     )?;
@@ -108,9 +108,9 @@ pub fn heard(db: &Connection, heard: &[(DonorId, u64)]) -> Result<(), Error> {
 }
 
 /// Remembers where a donor is reached.
-pub fn located(db: &Connection, donor: DonorId, addresses: &Addresses) -> Result<(), Error> {
+pub(crate) fn located(db: &Tx, donor: DonorId, addresses: &Addresses) -> Result<(), Error> {
     let text = serde_json::to_string(addresses).map_err(|why| Error::Bug(why.to_string()))?;
-    db.prepare_cached(
+    db.prepare(
         "INSERT INTO donors (id, addresses) VALUES (?1, ?2)
          ON CONFLICT (id) DO UPDATE SET addresses = excluded.addresses",
     )?
@@ -119,8 +119,8 @@ pub fn located(db: &Connection, donor: DonorId, addresses: &Addresses) -> Result
 }
 
 /// Remembers that a donor's absence is announced.
-pub fn announce(db: &Connection, donor: DonorId, until_ms: Option<u64>) -> Result<(), Error> {
-    db.prepare_cached(
+pub(crate) fn announce(db: &Tx, donor: DonorId, until_ms: Option<u64>) -> Result<(), Error> {
+    db.prepare(
         "INSERT INTO donors (id, away_until_ms) VALUES (?1, ?2)
          ON CONFLICT (id) DO UPDATE SET away_until_ms = excluded.away_until_ms",
     )?
@@ -129,7 +129,7 @@ pub fn announce(db: &Connection, donor: DonorId, until_ms: Option<u64>) -> Resul
 }
 
 /// Remembers a donor's give-back and what may be lost for it, or with `None` that there is none.
-pub fn give_back(db: &Connection, donor: DonorId, goal: Option<&Goal>) -> Result<(), Error> {
+pub(crate) fn give_back(db: &Tx, donor: DonorId, goal: Option<&Goal>) -> Result<(), Error> {
     let key = notes::may_lose(donor);
     match goal.map(|goal| &goal.lose).filter(|lose| !lose.is_empty()) {
         Some(lose) => {
@@ -138,7 +138,7 @@ pub fn give_back(db: &Connection, donor: DonorId, goal: Option<&Goal>) -> Result
         }
         None => notes::clear(db, &key)?,
     }
-    db.prepare_cached(
+    db.prepare(
         "INSERT INTO donors (id, start_bytes, at_once) VALUES (?1, ?2, ?3)
          ON CONFLICT (id) DO UPDATE SET
              start_bytes = excluded.start_bytes, at_once = excluded.at_once",
@@ -152,8 +152,8 @@ pub fn give_back(db: &Connection, donor: DonorId, goal: Option<&Goal>) -> Result
 }
 
 /// Remembers why a donor is not trusted, or with `None` that it is.
-pub fn quarantine(db: &Connection, donor: DonorId, why: Option<&str>) -> Result<(), Error> {
-    db.prepare_cached(
+pub(crate) fn quarantine(db: &Tx, donor: DonorId, why: Option<&str>) -> Result<(), Error> {
+    db.prepare(
         "INSERT INTO donors (id, quarantined) VALUES (?1, ?2)
          ON CONFLICT (id) DO UPDATE SET quarantined = excluded.quarantined",
     )?

@@ -1,10 +1,10 @@
 //! Entries: what a name in a directory stands for.
 
 use super::error::Error;
-use super::schema::Counter;
+use super::meta::Counter;
+use crate::sql::{Tx, params};
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
-use rusqlite::{Connection, OptionalExtension, params};
 
 /// A directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -46,19 +46,16 @@ impl Found {
 }
 
 /// The entry `name` of a directory.
-pub fn lookup(db: &Connection, parent: DirId, name: &str) -> Result<Option<Found>, Error> {
+pub(crate) fn lookup(db: &Tx, parent: DirId, name: &str) -> Result<Option<Found>, Error> {
     let row = db
-        .prepare_cached(
-            "SELECT dir, version, mtime_ms FROM entries WHERE parent = ?1 AND name = ?2",
-        )?
-        .query_row(params![parent.0, name], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
-        .optional()?;
+        .prepare("SELECT dir, version, mtime_ms FROM entries WHERE parent = ?1 AND name = ?2")?
+        .query_one(params![parent.0, name], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
     row.map(|(dir, version, mtime)| Found::of(dir, version, mtime)).transpose()
 }
 
 /// What is at `path`; `None` if nothing. A space that does not exist is an error, and so is a
 /// file on the way.
-pub fn resolve(db: &Connection, path: &PoolPath) -> Result<Option<Found>, Error> {
+pub(crate) fn resolve(db: &Tx, path: &PoolPath) -> Result<Option<Found>, Error> {
     let mut found = Found { place: Place::Dir(DirId::ROOT), mtime_ms: 0 };
     if path.space().is_empty() {
         return Ok(Some(found));
@@ -78,12 +75,12 @@ pub fn resolve(db: &Connection, path: &PoolPath) -> Result<Option<Found>, Error>
 }
 
 /// What is at `path`, which must be something.
-pub fn existing(db: &Connection, path: &PoolPath) -> Result<Found, Error> {
+pub(crate) fn existing(db: &Tx, path: &PoolPath) -> Result<Found, Error> {
     resolve(db, path)?.ok_or_else(|| Error::NoEntry(path.clone()))
 }
 
 /// The directory at `path`, which must be one.
-pub fn existing_dir(db: &Connection, path: &PoolPath) -> Result<DirId, Error> {
+pub(crate) fn existing_dir(db: &Tx, path: &PoolPath) -> Result<DirId, Error> {
     match existing(db, path)?.place {
         Place::Dir(dir) => Ok(dir),
         Place::File(_) => Err(Error::NotADirectory(path.clone())),
@@ -91,7 +88,7 @@ pub fn existing_dir(db: &Connection, path: &PoolPath) -> Result<DirId, Error> {
 }
 
 /// The directory at `path`, made with all its parents where they are missing.
-pub fn make_dirs(db: &Connection, path: &PoolPath, wall_ms: i64) -> Result<DirId, Error> {
+pub(crate) fn make_dirs(db: &Tx, path: &PoolPath, wall_ms: i64) -> Result<DirId, Error> {
     let space = lookup(db, DirId::ROOT, path.space())?;
     let Some(Found { place: Place::Dir(mut dir), .. }) = space else {
         return Err(Error::NoSpaceNamed(path.space().into()));
@@ -122,8 +119,8 @@ fn ancestor(path: &PoolPath, depth: usize) -> PoolPath {
 }
 
 /// Puts an entry; replaces one of the same name.
-pub fn insert(
-    db: &Connection,
+pub(crate) fn insert(
+    db: &Tx,
     parent: DirId,
     name: &str,
     place: Place,
@@ -133,22 +130,23 @@ pub fn insert(
         Place::Dir(dir) => (Some(dir.0), None),
         Place::File(version) => (None, Some(version.0 as i64)),
     };
-    db.prepare_cached(
-        "INSERT OR REPLACE INTO entries (parent, name, dir, version, mtime_ms)
-         VALUES (?1, ?2, ?3, ?4, ?5)",
+    db.prepare(
+        "INSERT INTO entries (parent, name, dir, version, mtime_ms) VALUES (?1, ?2, ?3, ?4, ?5)
+         ON CONFLICT (parent, name) DO UPDATE SET
+             dir = excluded.dir, version = excluded.version, mtime_ms = excluded.mtime_ms",
     )?
     .execute(params![parent.0, name, dir, version, mtime_ms])?;
     Ok(())
 }
 
 /// Takes an entry away.
-pub fn delete(db: &Connection, parent: DirId, name: &str) -> Result<(), Error> {
-    db.prepare_cached("DELETE FROM entries WHERE parent = ?1 AND name = ?2")?
+pub(crate) fn delete(db: &Tx, parent: DirId, name: &str) -> Result<(), Error> {
+    db.prepare("DELETE FROM entries WHERE parent = ?1 AND name = ?2")?
         .execute(params![parent.0, name])?;
     Ok(())
 }
 
 /// Whether a directory has entries.
-pub fn has_children(db: &Connection, dir: DirId) -> Result<bool, Error> {
-    Ok(db.prepare_cached("SELECT 1 FROM entries WHERE parent = ?1 LIMIT 1")?.exists([dir.0])?)
+pub(crate) fn has_children(db: &Tx, dir: DirId) -> Result<bool, Error> {
+    db.prepare("SELECT 1 FROM entries WHERE parent = ?1 LIMIT 1")?.exists(params![dir.0])
 }

@@ -169,7 +169,10 @@ pub enum Error {
     /// The file is not what was written.
     #[error("the catalog is damaged: {0}")]
     Damaged(String),
-    /// Anything else that SQLite says.
+    /// Something else keeps the catalog locked.
+    #[error("another program keeps the catalog locked")]
+    Contended,
+    /// Anything else that the engine says.
     #[error("the catalog failed: {0}")]
     Sql(String),
     /// The manager is shutting down.
@@ -184,28 +187,5 @@ impl Error {
     /// Whether it is the fault of the disk that holds the catalog.
     pub fn is_disks(&self) -> bool {
         matches!(self, Self::DiskFull | Self::Disk(_))
-    }
-}
-
-impl From<rusqlite::Error> for Error {
-    fn from(why: rusqlite::Error) -> Self {
-        use rusqlite::ErrorCode;
-        match why.sqlite_error_code() {
-            Some(ErrorCode::DiskFull) => Self::DiskFull,
-            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
-                Self::Damaged(why.to_string())
-            }
-            Some(ErrorCode::SystemIoFailure | ErrorCode::ReadOnly | ErrorCode::CannotOpen) => {
-                Self::Disk(why.to_string())
-            }
-            Some(_) => Self::Sql(why.to_string()),
-            None => match why {
-                // A value that no release wrote.
-                rusqlite::Error::FromSqlConversionFailure(..)
-                | rusqlite::Error::IntegralValueOutOfRange(..)
-                | rusqlite::Error::InvalidColumnType(..) => Self::Damaged(why.to_string()),
-                _ => Self::Sql(why.to_string()),
-            },
-        }
     }
 }

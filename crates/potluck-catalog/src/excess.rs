@@ -4,15 +4,15 @@ use super::chunks::{self, ChunkState};
 use super::error::Error;
 use super::placements::{self, CopyState};
 use super::versions;
+use crate::sql::Tx;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::DonorId;
 use potluck_pool::PoolView;
 use potluck_pool::redundancy::Excess;
-use rusqlite::Connection;
 
 /// Marks those of `copies` as leaving that can still be done without; gives them.
-pub fn mark(
-    db: &Connection,
+pub(crate) fn mark(
+    db: &Tx,
     view: &PoolView,
     copies: &[((ChunkName, DonorId), Excess)],
 ) -> Result<Vec<(ChunkName, DonorId)>, Error> {
@@ -27,8 +27,8 @@ pub fn mark(
 }
 
 /// Whether the copy can still be done without, by what the catalog says now and as donors stand now.
-pub fn can_go(
-    db: &Connection,
+pub(crate) fn can_go(
+    db: &Tx,
     view: &PoolView,
     name: &ChunkName,
     donor: DonorId,

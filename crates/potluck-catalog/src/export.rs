@@ -6,14 +6,15 @@ use super::records::{About, Keeping, PARITY_NAMES, Record};
 use super::units::{self, Root};
 use super::versions;
 use super::walk::{Broken, Walk, What};
-use super::{Error, dir_policies, donors, members, notes, schema, spaces};
+use super::{Error, dir_policies, donors, members, meta, notes, spaces, sqlite};
+use crate::sql::Tx;
+use crate::sqlite::Database;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{Epoch, VersionId};
 use potluck_core::path::{PoolPath, SYSTEM_SPACE};
 use potluck_core::policy::Override;
 use potluck_pool::redundancy::Version;
 use potluck_wire::packed::{Blob, Packed};
-use rusqlite::Connection;
 use std::collections::VecDeque;
 use std::path::Path;
 
@@ -32,7 +33,7 @@ pub struct Changes {
 }
 
 /// The first changes after the row `after`, at most `limit` rows; none if there are none.
-pub fn changes(db: &Connection, after: i64, limit: usize) -> Result<Option<Changes>, Error> {
+pub(crate) fn changes(db: &Tx, after: i64, limit: usize) -> Result<Option<Changes>, Error> {
     let rows = changes::rows(db, after, limit)?;
     let Some(first) = rows.first() else { return Ok(None) };
     let (mut out, mut last) = (Out::default(), first.0);
@@ -70,7 +71,7 @@ impl Out {
 
     /// A version at a path, with all that belongs to it before it. Of one whose record is damaged
     /// nothing is added.
-    fn file(&mut self, db: &Connection, path: PoolPath, version: &Version) -> Result<(), Error> {
+    fn file(&mut self, db: &Tx, path: PoolPath, version: &Version) -> Result<(), Error> {
         let id = version.id;
         let inline = if version.inline { versions::inline(db, id)? } else { None };
         let (pages, parity) = (versions::pages(db, id)?, versions::parity(db, version)?);
@@ -88,7 +89,7 @@ impl Out {
         }
     }
 
-    fn space(&mut self, db: &Connection, name: &str) -> Result<(), Error> {
+    fn space(&mut self, db: &Tx, name: &str) -> Result<(), Error> {
         match spaces::named(db, name) {
             Ok(spaces::Space { name, policy, key, .. }) => {
                 self.add(Record::Space { name, policy, key });
@@ -100,7 +101,7 @@ impl Out {
     }
 }
 
-fn change(db: &Connection, op: Op, out: &mut Out) -> Result<(), Error> {
+fn change(db: &Tx, op: Op, out: &mut Out) -> Result<(), Error> {
     if let Some(space) = op.space()
         && entries::lookup(db, DirId::ROOT, space)?.is_none()
     {
@@ -157,7 +158,7 @@ fn sound<T>(written: Result<T, Error>) -> Result<Option<T>, Error> {
     }
 }
 
-fn keeping(db: &Connection, id: VersionId, out: &mut Out) -> Result<(), Error> {
+fn keeping(db: &Tx, id: VersionId, out: &mut Out) -> Result<(), Error> {
     let Some(version) = versions::find(db, id)? else { return Ok(()) };
     out.parity(id, &versions::parity(db, &version)?);
     out.add(Record::Keeping { version: id, keeping: Keeping::of(&version) });
@@ -165,7 +166,7 @@ fn keeping(db: &Connection, id: VersionId, out: &mut Out) -> Result<(), Error> {
 }
 
 /// When a directory was made, for people; 0 where it was moved or removed meanwhile.
-fn made_at(db: &Connection, path: &PoolPath) -> Result<i64, Error> {
+fn made_at(db: &Tx, path: &PoolPath) -> Result<i64, Error> {
     match entries::resolve(db, path) {
         Ok(Some(found)) if matches!(found.place, Place::Dir(_)) => Ok(found.mtime_ms),
         Ok(_) | Err(Error::NoSpaceNamed(_) | Error::NotADirectory(_)) => Ok(0),
@@ -176,7 +177,7 @@ fn made_at(db: &Connection, path: &PoolPath) -> Result<i64, Error> {
 /// The whole state of one moment, read a few records at a time while writes go on.
 pub struct Snapshot {
     /// In a transaction from the first read to the end.
-    db: Connection,
+    db: Database,
     /// The last row whose change the state has.
     pub last: i64,
     spaces: VecDeque<Root>,
@@ -187,13 +188,12 @@ pub struct Snapshot {
 impl Snapshot {
     /// Begins to read the catalog in the file at `path`.
     pub fn begin(path: &Path) -> Result<Self, Error> {
-        let db = schema::open_reader(path)?;
-        db.execute_batch("BEGIN")?;
+        let db = sqlite::open_snapshot(path)?;
         let last = changes::last(&db)?;
         let spaces =
             units::roots(&db)?.into_iter().filter(|root| root.name != SYSTEM_SPACE).collect();
         let mut out = Out::default();
-        if let Some(pool_ms) = schema::saved_pool_time(&db)? {
+        if let Some(pool_ms) = meta::saved_pool_time(&db)? {
             out.add(Record::Time { pool_ms });
         }
         members::all(&db)?.into_iter().for_each(|member| out.add(Record::Member(member)));
@@ -208,18 +208,17 @@ impl Snapshot {
 
     /// The manager's epoch at that moment.
     pub fn epoch(&self) -> Result<Epoch, Error> {
-        schema::epoch(&self.db)
+        meta::epoch(&self.db)
     }
 
     /// Bytes of the catalog, with what has not been moved to its file yet.
     pub fn bytes(&self) -> Result<u64, Error> {
-        let read = |pragma| self.db.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
-        Ok((read("page_count")? * read("page_size")?) as u64)
+        self.db.bytes()
     }
 
     /// What the pool is called.
     pub fn pool_name(&self) -> Result<String, Error> {
-        schema::pool_name(&self.db)
+        meta::pool_name(&self.db)
     }
 
     /// The next records; none at the end.

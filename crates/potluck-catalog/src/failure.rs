@@ -123,6 +123,11 @@ impl From<Error> for Failure {
                 code::CATALOG,
                 "stop the manager and bring its catalog back with `potluck manager restore`; donors delete nothing meanwhile",
             ),
+            Error::Contended => failure(
+                K::Retry,
+                code::CATALOG,
+                "end what reads or writes the manager's catalog beside the manager, and try again",
+            ),
             Error::Sql(_) => failure(
                 K::Other,
                 code::CATALOG,

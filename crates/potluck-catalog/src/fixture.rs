@@ -2,7 +2,8 @@
 
 use crate::commit::{self, Batch, Demands, Outcome, PreparedChunk, PreparedFile, Refused, Stored};
 use crate::sessions::{self, StoredSession};
-use crate::{Catalog, Durability, Error, PageLimit, schema, spaces, units};
+use crate::sqlite::{self, Database};
+use crate::{Catalog, Durability, Error, PageLimit, changes, spaces, units};
 use potluck_core::chunk::{ChunkName, DEFAULT_CHUNK, Digest};
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, Incarnation, MemberId, SessionId, SpaceId, VersionId};
@@ -16,7 +17,6 @@ use potluck_pool::{Limits, Pool};
 use potluck_wire::addresses::Addresses;
 use potluck_wire::control::{Condition, Register};
 use potluck_wire::ticket::Secret;
-use rusqlite::Connection;
 use std::path::PathBuf;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -24,15 +24,19 @@ use tempfile::TempDir;
 impl Catalog {
     /// Limits the pages that its file may have, as if the disk had no more.
     pub async fn limit_pages(&self, pages: u32) -> Result<(), Error> {
-        let limit = move |db: &Connection| Ok(db.pragma_update(None, "max_page_count", pages)?);
-        self.write(Durability::Process, limit).await
+        self.write(Durability::Process, move |db| db.limit_pages(pages)).await
+    }
+
+    /// Changes that some copy of the log waits for.
+    pub async fn waiting_changes(&self) -> Result<usize, Error> {
+        self.read(|db| Ok(changes::rows(db, 0, usize::MAX >> 1)?.len())).await
     }
 }
 
 /// A catalog with the plain space “lab” and one open session.
 pub struct Fixture {
     pub dir: TempDir,
-    pub db: Connection,
+    pub db: Database,
     pub session: SessionId,
     pub demands: Demands,
     /// Donors 1 to 32, which are all there.
@@ -53,15 +57,15 @@ impl Fixture {
     pub fn new() -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let file = dir.path().join("catalog.db");
-        schema::create(&file, "test pool").expect("created");
-        let db = schema::open_existing(&file).expect("opened");
+        sqlite::create(&file, "test pool").expect("created");
+        let db = sqlite::open_existing(&file).expect("opened");
         let policy = Policy { sealed: false, ..Policy::default() };
         spaces::create(&db, "lab", &policy, None, 0).expect("a space");
         Self::of(dir, db)
     }
 
     /// Of the catalog in `dir`, whose first space is called “lab”.
-    pub fn of(dir: TempDir, db: Connection) -> Self {
+    pub fn of(dir: TempDir, db: Database) -> Self {
         let session = SessionId([0; 16]);
         let demands = Demands { mirror: Mirror::ClientSync, strict: false };
         let pool = donors_there(32);
@@ -79,7 +83,7 @@ impl Fixture {
         let file = self.file();
         let Self { dir, db, session, demands, pool, asked, batch } = self;
         drop(db);
-        let db = schema::open_existing(&file).expect("reopened");
+        let db = sqlite::open_existing(&file).expect("reopened");
         Self { dir, db, session, demands, pool, asked, batch }
     }
 
@@ -117,7 +121,7 @@ impl Fixture {
             atomic: false,
             done,
         };
-        let tx = self.db.unchecked_transaction().expect("a transaction");
+        let tx = self.db.begin().expect("a transaction");
         let view = self.pool.view(Tick::ZERO);
         let outcome = commit::commit(&tx, &batch, &view, now_ms, 0, |outcomes| {
             Ok(format!("{} outcomes", outcomes.len()))
@@ -171,7 +175,7 @@ impl Fixture {
             let mut cursor: Option<String> = None;
             loop {
                 let limit = PageLimit { chunks: 2048, entries: 2048 };
-                let snapshot = self.db.unchecked_transaction().expect("a snapshot");
+                let snapshot = self.db.begin().expect("a snapshot");
                 let page =
                     units::page(&snapshot, root.dir, cursor.as_deref(), limit).expect("read");
                 units::judge(&root, page.files, &mut findings);
@@ -205,8 +209,15 @@ pub fn donors_there(donors: u32) -> Pool {
 pub fn arrives(pool: &mut Pool, donor: u32, now: Tick) {
     let donor = DonorId(donor);
     pool.add_donor(donor, "d", None);
-    let register = Register {
-        incarnation: Incarnation(1),
+    let register = register(Incarnation(1));
+    pool.register(donor, &register, Addresses::default(), now);
+    pool.inventory_done(donor, register.incarnation);
+}
+
+/// What a donor says when it begins a life.
+pub fn register(incarnation: Incarnation) -> Register {
+    Register {
+        incarnation,
         key: Secret::from_bytes([1; 32]),
         addresses: Addresses::default(),
         port: None,
@@ -219,9 +230,7 @@ pub fn arrives(pool: &mut Pool, donor: u32, now: Tick) {
         heard_changes: 0,
         disk_fault: None,
         new_store: false,
-    };
-    pool.register(donor, &register, Addresses::default(), now);
-    pool.inventory_done(donor, register.incarnation);
+    }
 }
 
 pub fn path(text: &str) -> PoolPath {

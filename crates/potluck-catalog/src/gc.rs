@@ -6,23 +6,23 @@
 use super::chunks::{self, ChunkId};
 use super::error::Error;
 use super::placements;
+use crate::sql::{Tx, params};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::DonorId;
 use potluck_wire::control::Holding;
-use rusqlite::{Connection, params};
 
 /// A place in the queue of unused chunks: since when, and the row.
 pub type Waiting = (i64, ChunkId);
 
 /// A page of the chunks that no file has used since `before_ms`, longest unused first, after
 /// `after`.
-pub fn unused(
-    db: &Connection,
+pub(crate) fn unused(
+    db: &Tx,
     before_ms: u64,
     after: Waiting,
     limit: usize,
 ) -> Result<Vec<(Waiting, ChunkName)>, Error> {
-    let mut rows = db.prepare_cached(
+    let mut rows = db.prepare(
         "SELECT zero_since_ms, id, name FROM chunks
          WHERE refs = 0 AND state = 0 AND zero_since_ms <= ?1 AND (zero_since_ms, id) > (?2, ?3)
          ORDER BY zero_since_ms, id LIMIT ?4",
@@ -31,12 +31,12 @@ pub fn unused(
         .query_map(params![before_ms as i64, after.0, after.1.0, limit as i64], |row| {
             Ok(((row.get(0)?, ChunkId(row.get(1)?)), ChunkName(row.get(2)?)))
         })?;
-    Ok(page.collect::<Result<_, _>>()?)
+    page.collect()
 }
 
 /// Condemns those of `names` that still no file has used since `before_ms`.
-pub fn condemn(db: &Connection, names: &[ChunkName], before_ms: u64) -> Result<(), Error> {
-    let mut update = db.prepare_cached(
+pub(crate) fn condemn(db: &Tx, names: &[ChunkName], before_ms: u64) -> Result<(), Error> {
+    let mut update = db.prepare(
         "UPDATE chunks SET state = 1
          WHERE name = ?1 AND refs = 0 AND state = 0 AND zero_since_ms <= ?2",
     )?;
@@ -58,8 +58,8 @@ pub struct Condemned {
 }
 
 /// A page of condemned chunks after `after`.
-pub fn condemned(db: &Connection, after: ChunkId, limit: usize) -> Result<Vec<Condemned>, Error> {
-    let mut rows = db.prepare_cached(
+pub(crate) fn condemned(db: &Tx, after: ChunkId, limit: usize) -> Result<Vec<Condemned>, Error> {
+    let mut rows = db.prepare(
         "SELECT id, name FROM chunks
          WHERE refs = 0 AND state = 1 AND id > ?1 ORDER BY id LIMIT ?2",
     )?;
@@ -68,11 +68,11 @@ pub fn condemned(db: &Connection, after: ChunkId, limit: usize) -> Result<Vec<Co
             Ok((ChunkId(row.get(0)?), ChunkName(row.get(1)?)))
         })?
         .collect::<Result<Vec<_>, _>>()?;
-    let mut donors = db.prepare_cached("SELECT donor FROM placements WHERE chunk = ?1")?;
+    let mut donors = db.prepare("SELECT donor FROM placements WHERE chunk = ?1")?;
     page.into_iter()
         .map(|(id, name)| {
             let donors = donors
-                .query_map([id.0], |row| row.get(0).map(DonorId))?
+                .query_map(params![id.0], |row| row.get(0).map(DonorId))?
                 .collect::<Result<_, _>>()?;
             Ok(Condemned { id, name, donors })
         })
@@ -80,12 +80,12 @@ pub fn condemned(db: &Connection, after: ChunkId, limit: usize) -> Result<Vec<Co
 }
 
 /// Those of `names` that are condemned at this moment.
-pub fn still_condemned(db: &Connection, names: &[ChunkName]) -> Result<Vec<ChunkName>, Error> {
+pub(crate) fn still_condemned(db: &Tx, names: &[ChunkName]) -> Result<Vec<ChunkName>, Error> {
     let mut select =
-        db.prepare_cached("SELECT 1 FROM chunks WHERE name = ?1 AND refs = 0 AND state = 1")?;
+        db.prepare("SELECT 1 FROM chunks WHERE name = ?1 AND refs = 0 AND state = 1")?;
     let mut still = Vec::new();
     for name in names {
-        if select.exists([name.0])? {
+        if select.exists(params![name.0])? {
             still.push(*name);
         }
     }
@@ -94,8 +94,8 @@ pub fn still_condemned(db: &Connection, names: &[ChunkName]) -> Result<Vec<Chunk
 
 /// Copies that need no order: of `chunk` at donors that were removed from the pool. The last copy
 /// gone makes the chunk gone.
-pub fn forget_copies(
-    db: &Connection,
+pub(crate) fn forget_copies(
+    db: &Tx,
     chunk: ChunkId,
     donors: &[DonorId],
     now_ms: u64,
@@ -103,7 +103,7 @@ pub fn forget_copies(
     for donor in donors {
         placements::forget(db, chunk, *donor, now_ms)?;
     }
-    db.prepare_cached(
+    db.prepare(
         "UPDATE chunks SET state = 2, zero_since_ms = ?2 WHERE id = ?1 AND refs = 0 AND state = 1
          AND NOT EXISTS (SELECT 1 FROM placements WHERE chunk = ?1)",
     )?
@@ -112,16 +112,16 @@ pub fn forget_copies(
 }
 
 /// Forgets chunks that have been gone from everywhere since `before_ms`.
-pub fn prune_gone(db: &Connection, before_ms: u64) -> Result<(), Error> {
+pub(crate) fn prune_gone(db: &Tx, before_ms: u64) -> Result<(), Error> {
     db.execute(
         "DELETE FROM chunks WHERE refs = 0 AND state = 2 AND zero_since_ms <= ?1",
-        [before_ms as i64],
+        params![before_ms as i64],
     )?;
     Ok(())
 }
 
 /// Makes chunks known that no file uses, unless they are known by now; gives their numbers.
-pub fn take_in(db: &Connection, chunks: &[Holding], now_ms: u64) -> Result<Vec<ChunkId>, Error> {
+pub(crate) fn take_in(db: &Tx, chunks: &[Holding], now_ms: u64) -> Result<Vec<ChunkId>, Error> {
     let number = |chunk: &Holding| match chunks::get(db, &chunk.name)? {
         Some(known) => Ok(known.id),
         None => chunks::insert_unused(db, &chunk.name, chunk.len, now_ms),

@@ -9,11 +9,11 @@ use super::error::Error;
 use super::spaces;
 use super::versions;
 use super::walk::{Walk, What};
+use crate::sql::Tx;
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{BadPolicy, Override, Policy, Redundancy};
 use potluck_pool::redundancy::Version;
-use rusqlite::Connection;
 
 /// Entries in one page: a transaction of some ten milliseconds.
 const PAGE: usize = 2000;
@@ -38,8 +38,8 @@ pub struct Change {
 
 /// What would hold at `path` with `over` set there; nothing is set. The policy may be one that
 /// cannot be kept: the inner error says why.
-pub fn plan(
-    db: &Connection,
+pub(crate) fn plan(
+    db: &Tx,
     path: &PoolPath,
     over: &Override,
 ) -> Result<Result<Change, BadPolicy>, Error> {
@@ -55,7 +55,7 @@ pub fn plan(
 }
 
 /// Sets `over` at a space or directory; of a file, only its redundancy follows.
-pub fn set(db: &Connection, path: &PoolPath, over: &Override) -> Result<(), Error> {
+pub(crate) fn set(db: &Tx, path: &PoolPath, over: &Override) -> Result<(), Error> {
     match entries::existing(db, path)?.place {
         Place::File(_) => Ok(()),
         Place::Dir(_) if path.names().is_empty() => {
@@ -124,8 +124,8 @@ fn beyond(version: &Version, redundancy: Redundancy) -> u64 {
 /// Gives the next files at `path`, after `after`, the redundancy of `policy` as their goal at the
 /// pool's time `set_at`; without one only counts them. Directories below that decide on redundancy
 /// themselves keep theirs.
-pub fn follow(
-    db: &Connection,
+pub(crate) fn follow(
+    db: &Tx,
     path: &PoolPath,
     policy: &Policy,
     after: Option<&str>,
@@ -165,11 +165,7 @@ pub fn follow(
 }
 
 /// Gives versions other goals. What was made for earlier ones is nobody's from then on.
-fn aim(
-    db: &Connection,
-    goals: Vec<(VersionId, Option<Redundancy>)>,
-    now_ms: u64,
-) -> Result<(), Error> {
+fn aim(db: &Tx, goals: Vec<(VersionId, Option<Redundancy>)>, now_ms: u64) -> Result<(), Error> {
     let mut counts = ReferenceCounts::new(db, now_ms);
     for (version, goal) in goals {
         counts.remove(&conversions::forget(db, version)?)?;

@@ -1,8 +1,10 @@
-//! The catalog: everything the pool must not forget, in one SQLite file.
+//! The catalog: everything the pool must not forget.
 //!
-//! Domain operations are plain functions over a connection, in the modules below; [`Catalog`]
-//! runs them. Writes go to one writer that commits many at once ([`writer`]); reads see the last
-//! commit from connections of their own. Each write job is all or nothing.
+//! Its face is the operations of [`Catalog`] ([`operations`]), each one transaction or one snapshot, on
+//! plain types. Below them are functions over a [`Tx`](sql::Tx), a module for each thing that is kept,
+//! whose statements are in the SQL that engines share ([`sql`]). The engine is [`sqlite`]: one file, one
+//! writer that commits many jobs at once, readers that see the last commit. Each write job is all or
+//! nothing, and may run again from its start, so it takes nothing with it and locks nothing of others.
 
 mod acknowledged;
 pub mod authority;
@@ -26,20 +28,21 @@ pub mod goals;
 pub mod lists;
 pub mod log_position;
 pub mod members;
+pub mod meta;
 pub mod names;
 pub mod notes;
 pub mod open;
 mod open_error;
 mod operations;
 pub mod placements;
-mod readers;
 pub mod rebuild;
 pub mod records;
 pub mod replay;
 pub mod restored;
-pub mod schema;
 pub mod sessions;
 pub mod spaces;
+mod sql;
+mod sqlite;
 pub mod stats;
 pub mod system;
 pub mod term_history;
@@ -50,23 +53,21 @@ pub mod unlisted;
 pub mod versions;
 mod visible;
 pub mod walk;
-mod writer;
 
 pub use error::Error;
 pub use open_error::OpenError;
 pub use operations::{
     Ahead, CommittedFiles, Founding, Learnt, LogCommit, LogCommitted, PageLimit, TermStart,
 };
-pub use writer::Durability;
+pub use sqlite::Durability;
 
 use fault::DiskFault;
 use potluck_wire::env::Offload;
-use readers::Readers;
-use rusqlite::Connection;
+use sql::Tx;
+use sqlite::{Readers, Writer};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use writer::Writer;
 
 /// A running catalog. Clones share it.
 #[derive(Clone)]
@@ -81,9 +82,9 @@ pub struct Catalog {
 impl Catalog {
     /// Opens the catalog at `path`, which must exist and be sound.
     pub fn open(path: &Path, offload: Offload) -> Result<Self, OpenError> {
-        let connection = schema::open_existing(path)?;
+        let db = sqlite::open_existing(path)?;
         let (changes, fault) = (Arc::default(), Arc::default());
-        let writer = Writer::start(connection, offload, Arc::clone(&changes), Arc::clone(&fault));
+        let writer = Writer::start(db, offload, Arc::clone(&changes), Arc::clone(&fault));
         let readers = Arc::new(Readers::new(path));
         Ok(Self { offload, writer: Arc::new(writer), readers, changes, fault })
     }
@@ -97,19 +98,19 @@ impl Catalog {
     /// Runs `job` in the writer. What it did is durable as asked when this returns `Ok`, and has
     /// not happened when it returns an error of the job.
     ///
-    /// The job goes on when the future is dropped.
-    pub async fn write<T: Send + 'static>(
+    /// The job goes on when the future is dropped. It runs again from its start where the engine asks for that.
+    async fn write<T: Send + 'static>(
         &self,
         durability: Durability,
-        job: impl FnOnce(&Connection) -> Result<T, Error> + Send + 'static,
+        job: impl Fn(&Tx) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
         self.writer.run(durability, job).await
     }
 
     /// Runs `query` on a snapshot of all that was committed before the call.
-    pub async fn read<T: Send + 'static>(
+    async fn read<T: Send + 'static>(
         &self,
-        query: impl FnOnce(&Connection) -> Result<T, Error> + Send + 'static,
+        query: impl Fn(&Tx) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
         let readers = Arc::clone(&self.readers);
         self.offload.run(move || readers.run(query)).await

@@ -8,13 +8,13 @@ use super::placements;
 use super::units;
 use super::versions;
 use super::walk::{Item, Walk, What};
+use crate::sql::Tx;
 use potluck_core::chunk::ChunkName;
 use potluck_core::path::{PoolPath, SYSTEM_SPACE};
 use potluck_core::policy::Policy;
 use potluck_pool::redundancy::Layout;
 use potluck_pool::redundancy::Version;
 use potluck_wire::control::{ChildUse, Entry, EntryKind, Listing, Used};
-use rusqlite::Connection;
 use std::collections::HashSet;
 
 /// Entries in one reply.
@@ -63,8 +63,8 @@ fn is_system(path: &PoolPath, item: &Item) -> bool {
 }
 
 /// The next page of a listing.
-pub fn list(
-    db: &Connection,
+pub(crate) fn list(
+    db: &Tx,
     path: &PoolPath,
     recursive: bool,
     after: Option<&str>,
@@ -105,7 +105,7 @@ pub struct Facts {
 }
 
 /// The facts of one path.
-pub fn stat(db: &Connection, path: &PoolPath) -> Result<Facts, Error> {
+pub(crate) fn stat(db: &Tx, path: &PoolPath) -> Result<Facts, Error> {
     let found = entries::existing(db, path)?;
     let policy = dir_policies::effective(db, path)?;
     Ok(match found.place {
@@ -128,7 +128,7 @@ pub fn stat(db: &Connection, path: &PoolPath) -> Result<Facts, Error> {
 }
 
 /// Sums over a tree and its direct children.
-pub fn usage(db: &Connection, path: &PoolPath) -> Result<Used, Error> {
+pub(crate) fn usage(db: &Tx, path: &PoolPath) -> Result<Used, Error> {
     let mut used = Used::default();
     let mut seen = HashSet::new();
     match entries::existing(db, path)?.place {
@@ -149,7 +149,7 @@ pub fn usage(db: &Connection, path: &PoolPath) -> Result<Used, Error> {
 }
 
 fn count_item(
-    db: &Connection,
+    db: &Tx,
     item: &Item,
     used: &mut Used,
     seen: &mut HashSet<ChunkName>,
@@ -173,7 +173,7 @@ fn count_item(
 }
 
 fn count(
-    db: &Connection,
+    db: &Tx,
     version: &Version,
     used: &mut Used,
     seen: &mut HashSet<ChunkName>,
@@ -193,7 +193,7 @@ fn count(
 }
 
 fn count_copies(
-    db: &Connection,
+    db: &Tx,
     name: ChunkName,
     used: &mut Used,
     seen: &mut HashSet<ChunkName>,

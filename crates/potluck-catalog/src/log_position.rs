@@ -1,9 +1,9 @@
 //! How far the copies of the log have come, noted in the catalog.
 
-use crate::{Error, changes, notes, schema};
+use crate::sql::Tx;
+use crate::{Error, changes, meta, notes};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::Epoch;
-use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
 
 /// How far a copy of the log has come; noted in the transaction that forgets what it covers.
@@ -86,30 +86,30 @@ impl Position {
     }
 
     /// What the catalog says.
-    pub fn of(db: &Connection, copy: Copy) -> Result<Option<Self>, Error> {
+    pub(crate) fn of(db: &Tx, copy: Copy) -> Result<Option<Self>, Error> {
         let Some(text) = notes::get(db, copy.note())? else { return Ok(None) };
         let read = serde_json::from_str(&text);
         read.map(Some).map_err(|why| Error::Damaged(format!("the note of the log: {why}")))
     }
 
     /// Writes it down, and forgets the changes that every copy has now.
-    pub fn note(&self, db: &Connection, copy: Copy) -> Result<(), Error> {
+    pub(crate) fn note(&self, db: &Tx, copy: Copy) -> Result<(), Error> {
         self.write(db, copy)?;
         forget_covered(db)
     }
 
-    fn write(&self, db: &Connection, copy: Copy) -> Result<(), Error> {
+    fn write(&self, db: &Tx, copy: Copy) -> Result<(), Error> {
         let text = serde_json::to_string(self).map_err(|why| Error::Bug(why.to_string()))?;
         notes::set(db, copy.note(), &text)
     }
 
     /// Has a new generation take the place of this one.
-    pub fn lose(self, db: &Connection, copy: Copy) -> Result<(), Error> {
+    pub(crate) fn lose(self, db: &Tx, copy: Copy) -> Result<(), Error> {
         Self { lost: true, ..self }.note(db, copy)
     }
 
     /// Has a copy begin anew with a base.
-    pub fn clear(db: &Connection, copy: Copy) -> Result<(), Error> {
+    pub(crate) fn clear(db: &Tx, copy: Copy) -> Result<(), Error> {
         notes::clear(db, copy.note())?;
         forget_covered(db)
     }
@@ -126,7 +126,7 @@ impl Position {
 /// Forgets the changes that every copy has. One that will begin anew needs none: its base has them. A
 /// copy that cannot be written, as on a disk that is full or was taken away, is waited for only as long
 /// as its changes are fewer than those of a new base: the catalog does not grow without end for it.
-fn forget_covered(db: &Connection) -> Result<(), Error> {
+fn forget_covered(db: &Tx) -> Result<(), Error> {
     let last = changes::last(db)?;
     let mut covered = last;
     for copy in [Copy::OnDonors, Copy::InFile] {
@@ -158,9 +158,9 @@ pub struct Advance {
 impl Advance {
     /// Writes it down. Refused if the log has begun anew meanwhile: a hold does so, because of another
     /// manager whose segments have the same numbers.
-    pub fn note(&self, db: &Connection) -> Result<(), Error> {
+    pub(crate) fn note(&self, db: &Tx) -> Result<(), Error> {
         let is_alone = Position::of(db, self.copy)? == self.before;
-        if is_alone && schema::epoch(db)? == self.epoch {
+        if is_alone && meta::epoch(db)? == self.epoch {
             self.after.note(db, self.copy)
         } else {
             Err(Error::NoSession)

@@ -2,10 +2,10 @@
 
 use super::changes::{self, Op};
 use super::error::Error;
+use crate::sql::{Row, Tx, params};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::MemberId;
 use potluck_wire::token::Role;
-use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::{Deserialize, Serialize};
 
 /// Somebody with a certificate of the pool.
@@ -46,47 +46,46 @@ const SELECT: &str = "SELECT id, role, name, fingerprint, revoked, joined_wall_m
                       seen_wall_ms FROM members";
 
 /// All members that ever were, by number.
-pub fn all(db: &Connection) -> Result<Vec<Member>, Error> {
-    let mut rows = db.prepare_cached(&format!("{SELECT} ORDER BY id"))?;
-    let members = rows.query_map([], member)?.collect::<Result<_, _>>()?;
+pub(crate) fn all(db: &Tx) -> Result<Vec<Member>, Error> {
+    let mut rows = db.prepare(&format!("{SELECT} ORDER BY id"))?;
+    let members = rows.query_map(params![], member)?.collect::<Result<_, _>>()?;
     Ok(members)
 }
 
-fn member(row: &Row<'_>) -> rusqlite::Result<Member> {
+fn member(row: &Row<'_>) -> Result<Member, Error> {
     Ok(Member {
         id: MemberId(row.get(0)?),
-        role: role(&row.get::<_, String>(1)?)?,
+        role: role(&row.get::<String>(1)?)?,
         name: row.get(2)?,
         fingerprint: Digest(row.get(3)?),
         revoked: row.get(4)?,
         joined_wall_ms: row.get(5)?,
-        invited_by: row.get::<_, Option<u32>>(6)?.map(MemberId),
+        invited_by: row.get::<Option<u32>>(6)?.map(MemberId),
         seen_wall_ms: row.get(7)?,
     })
 }
 
 /// A role as it is written in a row.
-pub(super) fn role(text: &str) -> rusqlite::Result<Role> {
-    text.parse().map_err(|why: String| {
-        rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Text, why.into())
-    })
+pub(super) fn role(text: &str) -> Result<Role, Error> {
+    text.parse().map_err(|why: String| Error::Damaged(format!("a role: {why}")))
 }
 
 /// Adds a member, whose certificate `certify` makes once the number is known.
-pub fn add(
-    db: &Connection,
+pub(crate) fn add(
+    db: &Tx,
     new: NewMember<'_>,
     certify: impl FnOnce(MemberId) -> Result<Digest, Error>,
 ) -> Result<Member, Error> {
-    // AUTOINCREMENT never gives a number twice, so a placement never changes its donor.
+    // No number is given twice, so a placement never changes its donor.
     let placeholder: [u8; 0] = [];
     let NewMember { role, name, joined_wall_ms, invited_by } = new;
-    db.execute(
+    let mut insert = db.prepare(
         "INSERT INTO members (role, name, fingerprint, joined_wall_ms, invited_by)
          VALUES (?1, ?2, ?3, ?4, ?5)",
-        params![role.to_string(), name, placeholder, joined_wall_ms, invited_by.map(|by| by.0)],
     )?;
-    let id = MemberId(db.last_insert_rowid() as u32);
+    let by = invited_by.map(|by| by.0);
+    let number = insert.insert(params![role.to_string(), name, placeholder, joined_wall_ms, by])?;
+    let id = MemberId(number as u32);
     let fingerprint = certify(id)?;
     db.execute("UPDATE members SET fingerprint = ?2 WHERE id = ?1", params![id.0, fingerprint.0])?;
     changes::append(db, &Op::Member(id))?;
@@ -95,17 +94,20 @@ pub fn add(
 }
 
 /// The member with a number, if there ever was one.
-pub fn get(db: &Connection, id: MemberId) -> Result<Option<Member>, Error> {
-    let found = db.prepare_cached(&format!("{SELECT} WHERE id = ?1"))?.query_row([id.0], member);
-    Ok(found.optional()?)
+pub(crate) fn get(db: &Tx, id: MemberId) -> Result<Option<Member>, Error> {
+    db.prepare(&format!("{SELECT} WHERE id = ?1"))?.query_one(params![id.0], member)
 }
 
 /// Writes a member down who was one before, under the same number.
-pub fn put(db: &Connection, member: &Member) -> Result<(), Error> {
-    db.prepare_cached(
-        "INSERT OR REPLACE INTO members (id, role, name, fingerprint, revoked, joined_wall_ms,
+pub(crate) fn put(db: &Tx, member: &Member) -> Result<(), Error> {
+    db.prepare(
+        "INSERT INTO members (id, role, name, fingerprint, revoked, joined_wall_ms,
              invited_by, seen_wall_ms)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+         ON CONFLICT (id) DO UPDATE SET
+             role = excluded.role, name = excluded.name, fingerprint = excluded.fingerprint,
+             revoked = excluded.revoked, joined_wall_ms = excluded.joined_wall_ms,
+             invited_by = excluded.invited_by, seen_wall_ms = excluded.seen_wall_ms",
     )?
     .execute(params![
         member.id.0,
@@ -121,14 +123,13 @@ pub fn put(db: &Connection, member: &Member) -> Result<(), Error> {
 }
 
 /// Gives the next member a number beyond `spare` further ones.
-pub fn skip(db: &Connection, spare: u32) -> Result<(), Error> {
-    db.execute("UPDATE sqlite_sequence SET seq = seq + ?1 WHERE name = 'members'", [spare])?;
-    Ok(())
+pub(crate) fn skip(db: &Tx, spare: u32) -> Result<(), Error> {
+    db.skip_numbers("members", spare)
 }
 
 /// Remembers when members were seen. No change for the log: it comes with every other one.
-pub fn seen(db: &Connection, seen: &[(MemberId, i64)]) -> Result<(), Error> {
-    let mut update = db.prepare_cached("UPDATE members SET seen_wall_ms = ?2 WHERE id = ?1")?;
+pub(crate) fn seen(db: &Tx, seen: &[(MemberId, i64)]) -> Result<(), Error> {
+    let mut update = db.prepare("UPDATE members SET seen_wall_ms = ?2 WHERE id = ?1")?;
     for (id, wall_ms) in seen {
         update.execute(params![id.0, wall_ms])?;
     }
@@ -136,14 +137,14 @@ pub fn seen(db: &Connection, seen: &[(MemberId, i64)]) -> Result<(), Error> {
 }
 
 /// Ends a member's rights; gives the member. One whose rights ended before stays as they are.
-pub fn revoke(db: &Connection, id: MemberId) -> Result<Member, Error> {
+pub(crate) fn revoke(db: &Tx, id: MemberId) -> Result<Member, Error> {
     let mut found = get(db, id)?.ok_or(Error::NoMember(id.0))?;
     if found.revoked {
         return Ok(found);
     }
     let admins: u32 = db.query_row(
         "SELECT count(*) FROM members WHERE role = 'admin' AND NOT revoked AND id <> ?1",
-        [id.0],
+        params![id.0],
         |row| row.get(0),
     )?;
     if found.role == Role::Admin && admins == 0 {
@@ -155,7 +156,7 @@ pub fn revoke(db: &Connection, id: MemberId) -> Result<Member, Error> {
 }
 
 /// Ends a member's rights, whoever is left.
-pub fn end(db: &Connection, id: MemberId) -> Result<(), Error> {
-    db.execute("UPDATE members SET revoked = 1 WHERE id = ?1", [id.0])?;
+pub(crate) fn end(db: &Tx, id: MemberId) -> Result<(), Error> {
+    db.execute("UPDATE members SET revoked = 1 WHERE id = ?1", params![id.0])?;
     changes::append(db, &Op::Member(id))
 }

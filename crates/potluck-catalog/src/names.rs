@@ -9,10 +9,10 @@ use super::spaces::{self, Sums};
 use super::trash;
 use super::versions;
 use super::walk::{Walk, What};
+use crate::sql::Tx;
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use potluck_wire::control::Removed;
-use rusqlite::Connection;
 
 /// The moment of a change, on both clocks.
 #[derive(Debug, Clone, Copy)]
@@ -31,7 +31,7 @@ fn split(path: &PoolPath) -> Result<(PoolPath, &str), Error> {
 }
 
 /// Makes a directory; with `parents` also those above it, and one that exists is as good.
-pub fn make_dir(db: &Connection, path: &PoolPath, parents: bool, when: When) -> Result<(), Error> {
+pub(crate) fn make_dir(db: &Tx, path: &PoolPath, parents: bool, when: When) -> Result<(), Error> {
     if parents && !path.space().is_empty() {
         entries::make_dirs(db, path, when.wall_ms)?;
         return changes::append(db, &Op::Dir(path.clone()));
@@ -41,15 +41,15 @@ pub fn make_dir(db: &Connection, path: &PoolPath, parents: bool, when: When) -> 
     if entries::lookup(db, parent, name)?.is_some() {
         return Err(Error::Exists(path.clone()));
     }
-    let dir = DirId(super::schema::Counter::Dir.take(db, 1)?);
+    let dir = DirId(super::meta::Counter::Dir.take(db, 1)?);
     entries::insert(db, parent, name, Place::Dir(dir), when.wall_ms)?;
     changes::append(db, &Op::Dir(path.clone()))
 }
 
 /// Moves an entry inside its space. A file replaces a file unless `no_replace`; a directory
 /// replaces an empty directory, as rename(2) does.
-pub fn move_entry(
-    db: &Connection,
+pub(crate) fn move_entry(
+    db: &Tx,
     from: &PoolPath,
     to: &PoolPath,
     no_replace: bool,
@@ -97,8 +97,8 @@ pub fn move_entry(
 
 /// Removes a file, or a directory: an empty one, or with `recursive` any. A tree is unlinked at
 /// once and taken apart in the background.
-pub fn remove(
-    db: &Connection,
+pub(crate) fn remove(
+    db: &Tx,
     path: &PoolPath,
     recursive: bool,
     when: When,
@@ -128,7 +128,7 @@ pub fn remove(
 }
 
 fn drop_version(
-    db: &Connection,
+    db: &Tx,
     path: &PoolPath,
     version: VersionId,
     when: When,
@@ -140,13 +140,13 @@ fn drop_version(
     subtract(db, path, Sums { files: 1, bytes: version.size as i64 })
 }
 
-fn subtract(db: &Connection, path: &PoolPath, sums: Sums) -> Result<Removed, Error> {
+fn subtract(db: &Tx, path: &PoolPath, sums: Sums) -> Result<Removed, Error> {
     let space = spaces::named(db, path.space())?;
     spaces::add_sums(db, space.id, Sums { files: -sums.files, bytes: -sums.bytes })?;
     Ok(Removed { files: sums.files as u64, bytes: sums.bytes as u64 })
 }
 
-fn sum(db: &Connection, dir: DirId) -> Result<Sums, Error> {
+fn sum(db: &Tx, dir: DirId) -> Result<Sums, Error> {
     let mut sums = Sums::default();
     let mut walk = Walk::new(db, dir, true, None)?;
     while let Some(item) = walk.next_item()? {

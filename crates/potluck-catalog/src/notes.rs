@@ -2,8 +2,8 @@
 
 use super::changes::{self, Op};
 use super::error::Error;
+use crate::sql::{Tx, params};
 use potluck_core::ids::DonorId;
-use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::BTreeSet;
 
 /// The fingerprint of the pool's authority.
@@ -32,14 +32,14 @@ pub fn may_lose(donor: DonorId) -> String {
 }
 
 /// A fact, if it was noted.
-pub fn get(db: &Connection, key: &str) -> Result<Option<String>, Error> {
-    let mut select = db.prepare_cached("SELECT value FROM notes WHERE key = ?1")?;
-    Ok(select.query_row([key], |row| row.get(0)).optional()?)
+pub(crate) fn get(db: &Tx, key: &str) -> Result<Option<String>, Error> {
+    let mut select = db.prepare("SELECT value FROM notes WHERE key = ?1")?;
+    select.query_one(params![key], |row| row.get(0))
 }
 
 /// Notes a fact; replaces what was noted under its key.
-pub fn set(db: &Connection, key: &str, value: &str) -> Result<(), Error> {
-    db.prepare_cached(
+pub(crate) fn set(db: &Tx, key: &str, value: &str) -> Result<(), Error> {
+    db.prepare(
         "INSERT INTO notes (key, value) VALUES (?1, ?2)
          ON CONFLICT (key) DO UPDATE SET value = excluded.value",
     )?
@@ -48,13 +48,13 @@ pub fn set(db: &Connection, key: &str, value: &str) -> Result<(), Error> {
 }
 
 /// Donors that were noted under a key.
-pub fn donors(db: &Connection, key: &str) -> Result<BTreeSet<DonorId>, Error> {
+pub(crate) fn donors(db: &Tx, key: &str) -> Result<BTreeSet<DonorId>, Error> {
     let noted = get(db, key)?.and_then(|donors| serde_json::from_str(&donors).ok());
     Ok(noted.unwrap_or_default())
 }
 
 /// Notes donors under a key.
-pub fn set_donors(db: &Connection, key: &str, donors: &BTreeSet<DonorId>) -> Result<(), Error> {
+pub(crate) fn set_donors(db: &Tx, key: &str, donors: &BTreeSet<DonorId>) -> Result<(), Error> {
     if donors.is_empty() {
         return clear(db, key);
     }
@@ -63,11 +63,11 @@ pub fn set_donors(db: &Connection, key: &str, donors: &BTreeSet<DonorId>) -> Res
 }
 
 /// Forgets a fact.
-pub fn clear(db: &Connection, key: &str) -> Result<(), Error> {
-    db.prepare_cached("DELETE FROM notes WHERE key = ?1")?.execute([key])?;
+pub(crate) fn clear(db: &Tx, key: &str) -> Result<(), Error> {
+    db.prepare("DELETE FROM notes WHERE key = ?1")?.execute(params![key])?;
     note_change(db, key)
 }
 
-fn note_change(db: &Connection, key: &str) -> Result<(), Error> {
+fn note_change(db: &Tx, key: &str) -> Result<(), Error> {
     if LOGGED.contains(&key) { changes::append(db, &Op::Note(key.into())) } else { Ok(()) }
 }

@@ -8,6 +8,7 @@ use super::placements;
 use super::spaces;
 use super::versions;
 use super::walk::{Walk, What};
+use crate::sql::Tx;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::DonorId;
 use potluck_core::path::PoolPath;
@@ -16,7 +17,6 @@ use potluck_core::seal::SpaceKey;
 use potluck_pool::redundancy::Version;
 use potluck_wire::control::OpenFile;
 use potluck_wire::packed::{Blob, Packed};
-use rusqlite::Connection;
 
 /// What one reply holds at most: so many files, …
 const PAGE_FILES: usize = 1000;
@@ -39,8 +39,8 @@ pub struct Page {
 }
 
 /// Opens the file at `path`, or with `recursive` the next page of the tree there.
-pub fn open(
-    db: &Connection,
+pub(crate) fn open(
+    db: &Tx,
     path: &PoolPath,
     recursive: bool,
     after: Option<&str>,
@@ -68,7 +68,7 @@ pub fn open(
 }
 
 fn fill(
-    db: &Connection,
+    db: &Tx,
     walk: &mut Walk<'_>,
     page: &mut Page,
     inherited: &mut Inherited<'_>,
@@ -92,12 +92,7 @@ fn fill(
     Ok(())
 }
 
-fn open_file(
-    db: &Connection,
-    path: String,
-    version: &Version,
-    race: Race,
-) -> Result<OpenFile, Error> {
+fn open_file(db: &Tx, path: String, version: &Version, race: Race) -> Result<OpenFile, Error> {
     let mut file = OpenFile {
         path,
         version: version.id,
@@ -128,7 +123,7 @@ fn open_file(
     Ok(file)
 }
 
-fn holders(db: &Connection, name: &ChunkName) -> Result<Vec<DonorId>, Error> {
+fn holders(db: &Tx, name: &ChunkName) -> Result<Vec<DonorId>, Error> {
     match chunks::get(db, name)? {
         Some(chunk) => placements::holders(db, chunk.id),
         None => Err(Error::Damaged(format!("chunk {name} of a recipe has no row"))),

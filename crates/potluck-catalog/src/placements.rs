@@ -2,12 +2,31 @@
 
 use super::chunks::{self, ChunkId, ChunkState};
 use super::error::Error;
+use crate::sql::{Tx, params};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::DonorId;
 use potluck_core::policy::AckLevel;
 use potluck_wire::control::Holding;
 use potluck_wire::ticket::ack_byte;
-use rusqlite::{Connection, OptionalExtension, params};
+
+// Statements that read a part of what one donor has: each by the index of donors, and not all chunks.
+const COUNTED_AT: &str = "SELECT chunk FROM placements
+     WHERE donor = ?1 AND chunk > ?2 AND state = 0 ORDER BY chunk LIMIT ?3";
+const BYTES_BY_PART: &str =
+    "SELECT p.chunk, c.name, c.len FROM placements p JOIN chunks c ON c.id = p.chunk
+     WHERE p.donor = ?1 AND p.chunk > ?2 AND p.state IN (0, 3) ORDER BY p.chunk LIMIT ?3";
+const USED_AT: &str =
+    "SELECT count(*), coalesce(sum(c.len), 0) FROM placements p JOIN chunks c ON c.id = p.chunk
+     WHERE p.donor = ?1 AND p.state IN (0, 3) AND c.refs > 0";
+const ROWS_AT: &str = "SELECT min(chunk), max(chunk) FROM placements
+     WHERE donor = ?1";
+const NEXT_AT: &str = "SELECT c.id, c.name, c.len FROM placements p JOIN chunks c ON c.id = p.chunk
+     WHERE p.donor = ?1 AND p.chunk >= ?2 AND p.state = 0 AND c.refs > 0
+     ORDER BY p.chunk LIMIT 1";
+
+/// All of these.
+#[cfg(test)]
+pub const BY_DONOR: [&str; 5] = [COUNTED_AT, BYTES_BY_PART, USED_AT, ROWS_AT, NEXT_AT];
 
 /// What became of a copy; a column's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,42 +46,40 @@ pub enum CopyState {
 }
 
 /// The donors that have a chunk.
-pub fn holders(db: &Connection, chunk: ChunkId) -> Result<Vec<DonorId>, Error> {
-    let mut rows =
-        db.prepare_cached("SELECT donor FROM placements WHERE chunk = ?1 AND state = 0")?;
-    let donors = rows.query_map([chunk.0], |row| row.get(0).map(DonorId))?;
-    Ok(donors.collect::<Result<_, _>>()?)
+pub(crate) fn holders(db: &Tx, chunk: ChunkId) -> Result<Vec<DonorId>, Error> {
+    let mut rows = db.prepare("SELECT donor FROM placements WHERE chunk = ?1 AND state = 0")?;
+    let donors = rows.query_map(params![chunk.0], |row| row.get(0).map(DonorId))?;
+    donors.collect()
 }
 
 /// The donors that perhaps have a chunk.
-pub fn assumed(db: &Connection, chunk: ChunkId) -> Result<Vec<DonorId>, Error> {
-    let mut rows =
-        db.prepare_cached("SELECT donor FROM placements WHERE chunk = ?1 AND state = 4")?;
-    let donors = rows.query_map([chunk.0], |row| row.get(0).map(DonorId))?;
-    Ok(donors.collect::<Result<_, _>>()?)
+pub(crate) fn assumed(db: &Tx, chunk: ChunkId) -> Result<Vec<DonorId>, Error> {
+    let mut rows = db.prepare("SELECT donor FROM placements WHERE chunk = ?1 AND state = 4")?;
+    let donors = rows.query_map(params![chunk.0], |row| row.get(0).map(DonorId))?;
+    donors.collect()
 }
 
 /// The donors that have acknowledged a chunk at `ack` or better.
-pub fn holders_at(db: &Connection, chunk: ChunkId, ack: AckLevel) -> Result<Vec<DonorId>, Error> {
-    let mut rows = db.prepare_cached(
-        "SELECT donor FROM placements WHERE chunk = ?1 AND state = 0 AND ack >= ?2",
-    )?;
+pub(crate) fn holders_at(db: &Tx, chunk: ChunkId, ack: AckLevel) -> Result<Vec<DonorId>, Error> {
+    let mut rows =
+        db.prepare("SELECT donor FROM placements WHERE chunk = ?1 AND state = 0 AND ack >= ?2")?;
     let donors = rows.query_map(params![chunk.0, ack_byte(ack)], |row| row.get(0).map(DonorId))?;
-    Ok(donors.collect::<Result<_, _>>()?)
+    donors.collect()
 }
 
 /// Counts a copy as there, acknowledged at `ack`. What was known of one that was lost since says
 /// nothing of this one.
-pub fn acknowledge(
-    db: &Connection,
+pub(crate) fn acknowledge(
+    db: &Tx,
     chunk: ChunkId,
     donor: DonorId,
     ack: AckLevel,
 ) -> Result<(), Error> {
-    db.prepare_cached(
+    db.prepare(
         "INSERT INTO placements (chunk, donor, state, ack) VALUES (?1, ?2, 0, ?3)
          ON CONFLICT (chunk, donor) DO UPDATE SET
-             ack = CASE WHEN state = 0 THEN max(ack, excluded.ack) ELSE excluded.ack END, state = 0
+             ack = CASE WHEN placements.state = 0 AND placements.ack > excluded.ack
+                 THEN placements.ack ELSE excluded.ack END, state = 0
          WHERE state <> 0 OR ack < excluded.ack",
     )?
     .execute(params![chunk.0, donor.0, ack_byte(ack)])?;
@@ -70,8 +87,8 @@ pub fn acknowledge(
 }
 
 /// Counts a copy as there.
-pub fn confirm(db: &Connection, chunk: ChunkId, donor: DonorId) -> Result<(), Error> {
-    db.prepare_cached(
+pub(crate) fn confirm(db: &Tx, chunk: ChunkId, donor: DonorId) -> Result<(), Error> {
+    db.prepare(
         "INSERT INTO placements (chunk, donor, state) VALUES (?1, ?2, 0)
          ON CONFLICT (chunk, donor) DO UPDATE SET state = 0, ack = 0 WHERE state <> 0",
     )?
@@ -80,8 +97,8 @@ pub fn confirm(db: &Connection, chunk: ChunkId, donor: DonorId) -> Result<(), Er
 }
 
 /// Counts a copy as there that its donor told of before the chunk was known, unless more is known.
-pub fn told_before(db: &Connection, chunk: ChunkId, donor: DonorId) -> Result<(), Error> {
-    db.prepare_cached(
+pub(crate) fn told_before(db: &Tx, chunk: ChunkId, donor: DonorId) -> Result<(), Error> {
+    db.prepare(
         "INSERT INTO placements (chunk, donor, state) VALUES (?1, ?2, 0)
          ON CONFLICT (chunk, donor) DO UPDATE SET state = 0, ack = 0 WHERE state = 4",
     )?
@@ -91,8 +108,8 @@ pub fn told_before(db: &Connection, chunk: ChunkId, donor: DonorId) -> Result<()
 
 /// Writes down that a copy may be there, unless more is known of it. It must not count: a session
 /// that died may have sent nothing, and a later file that uses the chunk would seem safer than it is.
-pub fn assume(db: &Connection, chunk: ChunkId, donor: DonorId) -> Result<(), Error> {
-    db.prepare_cached(
+pub(crate) fn assume(db: &Tx, chunk: ChunkId, donor: DonorId) -> Result<(), Error> {
+    db.prepare(
         "INSERT INTO placements (chunk, donor, state) VALUES (?1, ?2, 4) ON CONFLICT DO NOTHING",
     )?
     .execute(params![chunk.0, donor.0])?;
@@ -137,18 +154,17 @@ pub struct Compared {
 }
 
 /// Compares what a donor holds with what the catalog counts there.
-pub fn compare(db: &Connection, donor: DonorId, holdings: &[Holding]) -> Result<Compared, Error> {
-    let mut select = db.prepare_cached(
+pub(crate) fn compare(db: &Tx, donor: DonorId, holdings: &[Holding]) -> Result<Compared, Error> {
+    let mut select = db.prepare(
         "SELECT c.id, p.state, c.state FROM chunks c
          LEFT JOIN placements p ON p.chunk = c.id AND p.donor = ?2 WHERE c.name = ?1",
     )?;
     let mut compared = Compared::default();
     for holding in holdings {
         let found: Option<(i64, Option<i64>, i64)> = select
-            .query_row(params![holding.name.0, donor.0], |row| {
+            .query_one(params![holding.name.0, donor.0], |row| {
                 Ok((row.get(0)?, row.get(1)?, row.get(2)?))
-            })
-            .optional()?;
+            })?;
         match found {
             None => compared.unknown.push(*holding),
             Some((id, copy, chunk)) => {
@@ -168,17 +184,15 @@ pub fn compare(db: &Connection, donor: DonorId, holdings: &[Holding]) -> Result<
 ///
 /// A copy that is gone and that no file needs is forgotten; one that a file needs is kept as
 /// missing, to be counted and repaired.
-pub fn tell(db: &Connection, donor: DonorId, told: &Told, now_ms: u64) -> Result<bool, Error> {
+pub(crate) fn tell(db: &Tx, donor: DonorId, told: &Told, now_ms: u64) -> Result<bool, Error> {
     let mut lost = false;
     for name in &told.removed {
         if let Some(chunk) = chunks::get(db, name)? {
             if chunk.refs > 0 {
                 lost |= state_of(db, chunk.id, donor)? == Some(CopyState::Here);
                 // A copy that was to go is no loss.
-                db.prepare_cached(
-                    "DELETE FROM placements WHERE chunk = ?1 AND donor = ?2 AND state = 3",
-                )?
-                .execute(params![chunk.id.0, donor.0])?;
+                db.prepare("DELETE FROM placements WHERE chunk = ?1 AND donor = ?2 AND state = 3")?
+                    .execute(params![chunk.id.0, donor.0])?;
                 mark(db, chunk.id, donor, CopyState::Missing)?;
             } else {
                 forget(db, chunk.id, donor, now_ms)?;
@@ -200,30 +214,30 @@ pub fn tell(db: &Connection, donor: DonorId, told: &Told, now_ms: u64) -> Result
             confirm(db, chunk.id, donor)?;
             if chunk.state == ChunkState::Gone {
                 // A late writer brought it back after it was reclaimed: reclaim it again.
-                db.prepare_cached("UPDATE chunks SET state = 1 WHERE id = ?1 AND refs = 0")?
-                    .execute([chunk.id.0])?;
+                db.prepare("UPDATE chunks SET state = 1 WHERE id = ?1 AND refs = 0")?
+                    .execute(params![chunk.id.0])?;
             }
         }
     }
     Ok(lost)
 }
 
-fn mark(db: &Connection, chunk: ChunkId, donor: DonorId, state: CopyState) -> Result<(), Error> {
+fn mark(db: &Tx, chunk: ChunkId, donor: DonorId, state: CopyState) -> Result<(), Error> {
     if state == CopyState::Missing {
         // What was only assumed is not missed.
-        db.prepare_cached("DELETE FROM placements WHERE chunk = ?1 AND donor = ?2 AND state = 4")?
+        db.prepare("DELETE FROM placements WHERE chunk = ?1 AND donor = ?2 AND state = 4")?
             .execute(params![chunk.0, donor.0])?;
     }
-    db.prepare_cached("UPDATE placements SET state = ?3 WHERE chunk = ?1 AND donor = ?2")?
+    db.prepare("UPDATE placements SET state = ?3 WHERE chunk = ?1 AND donor = ?2")?
         .execute(params![chunk.0, donor.0, state as i64])?;
     Ok(())
 }
 
 /// Forgets a copy of a chunk that no file uses; the last one makes the chunk gone.
-pub fn forget(db: &Connection, chunk: ChunkId, donor: DonorId, now_ms: u64) -> Result<(), Error> {
-    db.prepare_cached("DELETE FROM placements WHERE chunk = ?1 AND donor = ?2")?
+pub(crate) fn forget(db: &Tx, chunk: ChunkId, donor: DonorId, now_ms: u64) -> Result<(), Error> {
+    db.prepare("DELETE FROM placements WHERE chunk = ?1 AND donor = ?2")?
         .execute(params![chunk.0, donor.0])?;
-    db.prepare_cached(
+    db.prepare(
         "UPDATE chunks SET state = 2, zero_since_ms = ?2 WHERE id = ?1 AND refs = 0 AND state = 1
          AND NOT EXISTS (SELECT 1 FROM placements WHERE chunk = ?1)",
     )?
@@ -232,84 +246,71 @@ pub fn forget(db: &Connection, chunk: ChunkId, donor: DonorId, now_ms: u64) -> R
 }
 
 /// A page of the chunks counted at a donor, in order, after `after`.
-pub fn counted_at(
-    db: &Connection,
+pub(crate) fn counted_at(
+    db: &Tx,
     donor: DonorId,
     after: ChunkId,
     limit: usize,
 ) -> Result<Vec<ChunkId>, Error> {
-    let mut rows = db.prepare_cached(
-        "SELECT chunk FROM placements INDEXED BY placements_by_donor
-         WHERE donor = ?1 AND chunk > ?2 AND state = 0 ORDER BY chunk LIMIT ?3",
-    )?;
+    let mut rows = db.prepare(COUNTED_AT)?;
     let page =
         rows.query_map(params![donor.0, after.0, limit as i64], |row| row.get(0).map(ChunkId))?;
-    Ok(page.collect::<Result<_, _>>()?)
+    page.collect()
 }
 
 /// The names of chunks, those without a row left out.
-pub fn names_of(db: &Connection, chunks: &[ChunkId]) -> Result<Vec<ChunkName>, Error> {
-    let mut select = db.prepare_cached("SELECT name FROM chunks WHERE id = ?1")?;
+pub(crate) fn names_of(db: &Tx, chunks: &[ChunkId]) -> Result<Vec<ChunkName>, Error> {
+    let mut select = db.prepare("SELECT name FROM chunks WHERE id = ?1")?;
     let mut names = Vec::with_capacity(chunks.len());
     for chunk in chunks {
-        let name: Option<[u8; 32]> = select.query_row([chunk.0], |row| row.get(0)).optional()?;
+        let name: Option<[u8; 32]> = select.query_one(params![chunk.0], |row| row.get(0))?;
         names.extend(name.map(ChunkName));
     }
     Ok(names)
 }
 
 /// Counts a copy as missing. Nothing is deleted: the donor may list it again (promise D5).
-pub fn missing(db: &Connection, donor: DonorId, chunk: ChunkId) -> Result<(), Error> {
+pub(crate) fn missing(db: &Tx, donor: DonorId, chunk: ChunkId) -> Result<(), Error> {
     mark(db, chunk, donor, CopyState::Missing)
 }
 
 /// Forgets a copy that is gone for good, as the donor's owner said: nothing is wrong with its disk.
-pub fn gone(db: &Connection, donor: DonorId, chunk: ChunkId) -> Result<(), Error> {
-    db.prepare_cached("DELETE FROM placements WHERE chunk = ?1 AND donor = ?2")?
+pub(crate) fn gone(db: &Tx, donor: DonorId, chunk: ChunkId) -> Result<(), Error> {
+    db.prepare("DELETE FROM placements WHERE chunk = ?1 AND donor = ?2")?
         .execute(params![chunk.0, donor.0])?;
     Ok(())
 }
 
 /// Adds up, for a page of a donor's copies after `after`, the stored bytes by the part their names
 /// are in; gives the last row, or `None` at the end.
-pub fn bytes_by_part(
-    db: &Connection,
+pub(crate) fn bytes_by_part(
+    db: &Tx,
     donor: DonorId,
     after: ChunkId,
     limit: usize,
     bytes: &mut [u64],
 ) -> Result<Option<ChunkId>, Error> {
-    let mut rows = db.prepare_cached(
-        "SELECT p.chunk, c.name, c.len FROM placements p INDEXED BY placements_by_donor
-         JOIN chunks c ON c.id = p.chunk
-         WHERE p.donor = ?1 AND p.chunk > ?2 AND p.state IN (0, 3) ORDER BY p.chunk LIMIT ?3",
-    )?;
+    let mut rows = db.prepare(BYTES_BY_PART)?;
     let mut rows = rows.query(params![donor.0, after.0, limit as i64])?;
     let mut last = None;
     while let Some(row) = rows.next()? {
         last = Some(ChunkId(row.get(0)?));
         let part = ChunkName(row.get(1)?).part();
-        bytes[part as usize] += row.get::<_, i64>(2)? as u64;
+        bytes[part as usize] += row.get::<i64>(2)? as u64;
     }
     Ok(last)
 }
 
 /// Copies at a donor that files use, those on their way out included, and their stored bytes.
-pub fn used_at(db: &Connection, donor: DonorId) -> Result<(u64, u64), Error> {
-    let (count, bytes): (i64, i64) = db
-        .prepare_cached(
-            "SELECT count(*), coalesce(sum(c.len), 0) FROM placements p
-             INDEXED BY placements_by_donor
-             JOIN chunks c ON c.id = p.chunk
-             WHERE p.donor = ?1 AND p.state IN (0, 3) AND c.refs > 0",
-        )?
-        .query_row([donor.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
+pub(crate) fn used_at(db: &Tx, donor: DonorId) -> Result<(u64, u64), Error> {
+    let (count, bytes): (i64, i64) =
+        db.prepare(USED_AT)?.query_row(params![donor.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
     Ok((count as u64, bytes as u64))
 }
 
 /// A copy that an order had stored is on disk.
-pub fn on_disk(db: &Connection, name: &ChunkName, donor: DonorId) -> Result<(), Error> {
-    db.prepare_cached(
+pub(crate) fn on_disk(db: &Tx, name: &ChunkName, donor: DonorId) -> Result<(), Error> {
+    db.prepare(
         "UPDATE placements SET ack = 1 WHERE state = 0 AND ack < 1 AND donor = ?2
          AND chunk = (SELECT id FROM chunks WHERE name = ?1)",
     )?
@@ -318,7 +319,7 @@ pub fn on_disk(db: &Connection, name: &ChunkName, donor: DonorId) -> Result<(), 
 }
 
 /// A copy counts no more: its donor is going to be told to delete it.
-pub fn mark_leaving(db: &Connection, name: &ChunkName, donor: DonorId) -> Result<(), Error> {
+pub(crate) fn mark_leaving(db: &Tx, name: &ChunkName, donor: DonorId) -> Result<(), Error> {
     match chunks::get(db, name)? {
         Some(chunk) => mark(db, chunk.id, donor, CopyState::Leaving),
         None => Ok(()),
@@ -326,15 +327,14 @@ pub fn mark_leaving(db: &Connection, name: &ChunkName, donor: DonorId) -> Result
 }
 
 /// What is known of a copy.
-pub fn state_of(
-    db: &Connection,
+pub(crate) fn state_of(
+    db: &Tx,
     chunk: ChunkId,
     donor: DonorId,
 ) -> Result<Option<CopyState>, Error> {
     let found: Option<i64> = db
-        .prepare_cached("SELECT state FROM placements WHERE chunk = ?1 AND donor = ?2")?
-        .query_row(params![chunk.0, donor.0], |row| row.get(0))
-        .optional()?;
+        .prepare("SELECT state FROM placements WHERE chunk = ?1 AND donor = ?2")?
+        .query_one(params![chunk.0, donor.0], |row| row.get(0))?;
     Ok(match found {
         Some(0) => Some(CopyState::Here),
         Some(1) => Some(CopyState::Missing),
@@ -357,7 +357,7 @@ pub struct Drawn {
 }
 
 /// One of a donor's copies that files use; `random` says which.
-pub fn drawn(db: &Connection, donor: DonorId, random: u64) -> Result<Option<Drawn>, Error> {
+pub(crate) fn drawn(db: &Tx, donor: DonorId, random: u64) -> Result<Option<Drawn>, Error> {
     match rows_at(db, donor)? {
         Some((first, rows)) => next_at(db, donor, first + (random % rows) as i64),
         None => Ok(None),
@@ -366,8 +366,8 @@ pub fn drawn(db: &Connection, donor: DonorId, random: u64) -> Result<Option<Draw
 
 /// Up to `count` of a donor's copies that files use, spread over all of them; `random` says from
 /// where on.
-pub fn sample(
-    db: &Connection,
+pub(crate) fn sample(
+    db: &Tx,
     donor: DonorId,
     count: usize,
     random: u64,
@@ -386,30 +386,18 @@ pub fn sample(
 }
 
 /// The first row of a donor's copies, and how many rows there may be.
-fn rows_at(db: &Connection, donor: DonorId) -> Result<Option<(i64, u64)>, Error> {
-    let range: (Option<i64>, Option<i64>) = db
-        .prepare_cached(
-            "SELECT min(chunk), max(chunk) FROM placements INDEXED BY placements_by_donor
-             WHERE donor = ?1",
-        )?
-        .query_row([donor.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
+fn rows_at(db: &Tx, donor: DonorId) -> Result<Option<(i64, u64)>, Error> {
+    let range: (Option<i64>, Option<i64>) =
+        db.prepare(ROWS_AT)?.query_row(params![donor.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let (Some(first), Some(last)) = range else { return Ok(None) };
     Ok(Some((first, (last - first + 1) as u64)))
 }
 
 /// The first of a donor's copies that files use, from the row `at` on.
-fn next_at(db: &Connection, donor: DonorId, at: i64) -> Result<Option<Drawn>, Error> {
-    let found = db
-        .prepare_cached(
-            "SELECT c.id, c.name, c.len FROM placements p INDEXED BY placements_by_donor
-             JOIN chunks c ON c.id = p.chunk
-             WHERE p.donor = ?1 AND p.chunk >= ?2 AND p.state = 0 AND c.refs > 0
-             ORDER BY p.chunk LIMIT 1",
-        )?
-        .query_row(params![donor.0, at], |row| {
-            Ok((ChunkId(row.get(0)?), ChunkName(row.get(1)?), row.get(2)?))
-        })
-        .optional()?;
+fn next_at(db: &Tx, donor: DonorId, at: i64) -> Result<Option<Drawn>, Error> {
+    let found = db.prepare(NEXT_AT)?.query_one(params![donor.0, at], |row| {
+        Ok((ChunkId(row.get(0)?), ChunkName(row.get(1)?), row.get(2)?))
+    })?;
     let Some((id, name, len)) = found else { return Ok(None) };
     Ok(Some(Drawn { name, len, holders: holders(db, id)? }))
 }

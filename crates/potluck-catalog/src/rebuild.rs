@@ -4,17 +4,17 @@ use crate::members::{self, NewMember};
 use crate::records::Record;
 use crate::replay::Replay;
 use crate::restored::{self, Content};
-use crate::{Error, OpenError, authority, schema};
+use crate::sqlite::{self, Database};
+use crate::{Error, OpenError, authority, meta};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{Epoch, MemberId};
 use potluck_wire::token::Role;
-use rusqlite::Connection;
 use std::path::{Path, PathBuf};
 
 /// A catalog under way.
 pub struct Rebuild {
     path: PathBuf,
-    db: Connection,
+    db: Database,
     replay: Replay,
 }
 
@@ -36,8 +36,8 @@ pub struct Revival<'a> {
 impl Rebuild {
     /// Begins an empty catalog of the pool `pool` in the file `path`, which is not there.
     pub fn begin(path: &Path, pool: &str) -> Result<Self, OpenError> {
-        schema::create(path, pool)?;
-        let db = schema::open_existing(path)?;
+        sqlite::create(path, pool)?;
+        let db = sqlite::open_existing(path)?;
         Ok(Self { path: path.into(), db, replay: Replay::default() })
     }
 
@@ -48,12 +48,12 @@ impl Rebuild {
         &mut self,
         records: impl Iterator<Item = Result<Record, E>>,
     ) -> Result<(), Error> {
-        let tx = self.db.unchecked_transaction()?;
+        let tx = self.db.begin()?;
         for record in records {
             let record = record.map_err(|why| Error::Damaged(why.to_string()))?;
             self.replay.apply(&tx, record)?;
         }
-        Ok(tx.commit()?)
+        tx.commit()
     }
 
     /// Ends the rebuilding, and looks at all that was made. `certify` makes the new admin's certificate, and
@@ -66,20 +66,20 @@ impl Rebuild {
         let Self { path, db, replay } = self;
         let bad = |why: Error| OpenError::of(&path, why);
         let left_out = replay.finish(&db).map_err(bad)?;
-        close(db).map_err(bad)?;
-        let db = schema::open_whole(&path)?;
+        db.close().map_err(bad)?;
+        let db = sqlite::open_whole(&path)?;
         let content = revive(&db, revival, certify).map_err(bad)?;
-        close(db).map_err(bad)?;
+        db.close().map_err(bad)?;
         Ok((content, left_out))
     }
 }
 
 fn revive(
-    db: &Connection,
+    db: &Database,
     revival: &Revival<'_>,
     certify: impl FnOnce(MemberId) -> Result<Digest, Error>,
 ) -> Result<Content, Error> {
-    let tx = db.unchecked_transaction()?;
+    let tx = db.begin()?;
     restored::settle(&tx, revival.why)?;
     for member in members::all(&tx)? {
         let by_a_restore = member.invited_by.is_none() && member.name == revival.admin;
@@ -87,7 +87,7 @@ fn revive(
             members::end(&tx, member.id)?;
         }
     }
-    schema::raise_epoch(&tx, revival.above)?;
+    meta::raise_epoch(&tx, revival.above)?;
     authority::note(&tx, &revival.authority)?;
     let (name, joined_wall_ms) = (revival.admin, revival.wall_ms);
     let admin = NewMember { role: Role::Admin, name, joined_wall_ms, invited_by: None };
@@ -95,10 +95,4 @@ fn revive(
     let content = restored::content(&tx)?;
     tx.commit()?;
     Ok(content)
-}
-
-/// Closes a catalog as one file.
-fn close(db: Connection) -> Result<(), Error> {
-    db.pragma_update(None, "journal_mode", "DELETE")?;
-    db.close().map_err(|(_, why)| why.into())
 }

@@ -6,18 +6,18 @@
 
 use super::chunks::ReferenceCounts;
 use super::entries::{self, Place};
+use super::meta::{self, Counter};
 use super::names::{self, When};
 use super::records::{About, Keeping, Record};
-use super::schema::{self, Counter};
 use super::spaces::{self, Sums};
 use super::versions;
 use super::{Error, dir_policies, donors, members, notes, trash};
+use crate::sql::Tx;
 use potluck_core::chunk::ChunkName;
 use potluck_core::erasure::Ec;
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use potluck_core::recipe::Entry;
-use rusqlite::Connection;
 use std::collections::HashMap;
 
 /// Entries of removed trees taken apart in one step.
@@ -38,14 +38,8 @@ impl Replay {
     /// Applies a record.
     ///
     /// Errors: the catalog cannot be written. A record that does not fit is no error.
-    pub fn apply(&mut self, db: &Connection, record: Record) -> Result<(), Error> {
-        db.prepare_cached("SAVEPOINT record")?.execute([])?;
-        let outcome = self.record(db, record);
-        if outcome.is_err() {
-            db.prepare_cached("ROLLBACK TO record")?.execute([])?;
-        }
-        db.prepare_cached("RELEASE record")?.execute([])?;
-        match outcome {
+    pub(crate) fn apply(&mut self, db: &Tx, record: Record) -> Result<(), Error> {
+        match db.savepoint(|| self.record(db, record)) {
             Err(why) if is_misfit(&why) => {
                 tracing::warn!(%why, "a record of the log does not fit");
                 self.left_out += 1;
@@ -55,7 +49,7 @@ impl Replay {
         }
     }
 
-    fn record(&mut self, db: &Connection, record: Record) -> Result<(), Error> {
+    fn record(&mut self, db: &Tx, record: Record) -> Result<(), Error> {
         match record {
             Record::Space { name, policy, key } => match spaces::named(db, &name) {
                 Ok(space) => spaces::set_policy(db, space.id, &policy),
@@ -97,13 +91,13 @@ impl Replay {
             Record::Donor(known) => donors::put(db, &known),
             Record::Note { key, value: Some(value) } => notes::set(db, &key, &value),
             Record::Note { key, value: None } => notes::clear(db, &key),
-            Record::Time { pool_ms } => schema::save_pool_time(db, pool_ms),
+            Record::Time { pool_ms } => meta::save_pool_time(db, pool_ms),
         }
     }
 
     fn file(
         &mut self,
-        db: &Connection,
+        db: &Tx,
         path: &PoolPath,
         id: VersionId,
         about: &About,
@@ -140,7 +134,7 @@ impl Replay {
         Counter::Version.pass(db, id.0 as i64)
     }
 
-    fn keeping(&mut self, db: &Connection, id: VersionId, keeping: &Keeping) -> Result<(), Error> {
+    fn keeping(&mut self, db: &Tx, id: VersionId, keeping: &Keeping) -> Result<(), Error> {
         let parity = self.parity.remove(&id).unwrap_or_default();
         let Some(version) = versions::find(db, id)? else { return Ok(()) }; // removed since
         let recipe = versions::recipe_of(db, &version)?;
@@ -156,7 +150,7 @@ impl Replay {
     }
 
     /// Ends the replay; gives how many records did not fit.
-    pub fn finish(self, db: &Connection) -> Result<u64, Error> {
+    pub(crate) fn finish(self, db: &Tx) -> Result<u64, Error> {
         empty_trash(db)?;
         Ok(self.left_out)
     }
@@ -178,7 +172,7 @@ fn parity_lens(ec: Option<Ec>, recipe: &[Entry], names: usize) -> Result<Vec<u32
 }
 
 /// Removes what is at a path, if anything is.
-fn remove(db: &Connection, path: &PoolPath) -> Result<(), Error> {
+fn remove(db: &Tx, path: &PoolPath) -> Result<(), Error> {
     match entries::resolve(db, path) {
         Ok(Some(_)) => {
             names::remove(db, path, true, WHEN)?;
@@ -189,7 +183,7 @@ fn remove(db: &Connection, path: &PoolPath) -> Result<(), Error> {
     }
 }
 
-fn moved(db: &Connection, from: &PoolPath, to: &PoolPath) -> Result<(), Error> {
+fn moved(db: &Tx, from: &PoolPath, to: &PoolPath) -> Result<(), Error> {
     if let Some(above) = to.parent() {
         entries::make_dirs(db, &above, WHEN.wall_ms)?;
     }
@@ -201,7 +195,7 @@ fn moved(db: &Connection, from: &PoolPath, to: &PoolPath) -> Result<(), Error> {
 }
 
 /// References of removed trees end before the next record counts on them.
-fn empty_trash(db: &Connection) -> Result<(), Error> {
+fn empty_trash(db: &Tx) -> Result<(), Error> {
     while trash::reap(db, TRASH_ENTRIES, WHEN.pool_ms)? {}
     Ok(())
 }

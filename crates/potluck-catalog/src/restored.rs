@@ -1,9 +1,9 @@
 //! A catalog that was replayed from records, made ready to serve.
 
 use super::error::Error;
-use super::schema::Counter;
+use super::meta::Counter;
 use super::{members, notes};
-use rusqlite::Connection;
+use crate::sql::{Tx, params};
 
 /// Numbers that the lost life may have given to versions after what is known of it.
 const SPARE_VERSIONS: u64 = 1 << 20;
@@ -15,7 +15,7 @@ const SPARE_MEMBERS: u32 = 1000;
 ///
 /// Chunks that no file uses any more are forgotten: a newer catalog may have used them since. On their
 /// donors they are unclaimed from now on, and kept.
-pub fn settle(db: &Connection, why: &str) -> Result<(), Error> {
+pub(crate) fn settle(db: &Tx, why: &str) -> Result<(), Error> {
     db.execute_batch(
         "DELETE FROM placements WHERE chunk IN (SELECT id FROM chunks WHERE refs = 0);
          DELETE FROM chunks WHERE refs = 0;
@@ -40,17 +40,17 @@ pub struct Content {
 }
 
 /// Counts what a catalog holds.
-pub fn content(db: &Connection) -> Result<Content, Error> {
+pub(crate) fn content(db: &Tx) -> Result<Content, Error> {
     let of = potluck_core::path::SYSTEM_SPACE;
     let (spaces, files, bytes): (i64, i64, i64) = db.query_row(
         "SELECT count(*), coalesce(sum(files), 0), coalesce(sum(bytes), 0) FROM spaces
          WHERE name <> ?1",
-        [of],
+        params![of],
         |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
     )?;
     let donors: i64 = db.query_row(
         "SELECT count(*) FROM members WHERE role = 'donor' AND NOT revoked",
-        [],
+        params![],
         |row| row.get(0),
     )?;
     Ok(Content {

@@ -3,11 +3,11 @@
 use super::chunks;
 use super::error::Error;
 use super::placements;
+use crate::sql::{Tx, params};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, MemberId, SessionId, SpaceId};
 use potluck_core::placement::Plan;
 use potluck_core::policy::{Policy, Redundancy};
-use rusqlite::{Connection, OptionalExtension, params};
 use serde::{Deserialize, Serialize};
 
 /// Names in one row of offers: what one step of accounting handles.
@@ -53,8 +53,8 @@ fn from_json<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, Error> {
 }
 
 /// Keeps a new session.
-pub fn insert(db: &Connection, session: &StoredSession) -> Result<(), Error> {
-    db.prepare_cached(
+pub(crate) fn insert(db: &Tx, session: &StoredSession) -> Result<(), Error> {
+    db.prepare(
         "INSERT INTO sessions (id, member, space, policy, plan, bytes)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
     )?
@@ -70,20 +70,23 @@ pub fn insert(db: &Connection, session: &StoredSession) -> Result<(), Error> {
 }
 
 /// Keeps a session's longer plan.
-pub fn grow(db: &Connection, id: &SessionId, plan: &Plan, bytes: u64) -> Result<(), Error> {
-    db.prepare_cached("UPDATE sessions SET plan = ?2, bytes = ?3 WHERE id = ?1")?
-        .execute(params![id.0, to_json(plan)?, bytes as i64])?;
+pub(crate) fn grow(db: &Tx, id: &SessionId, plan: &Plan, bytes: u64) -> Result<(), Error> {
+    db.prepare("UPDATE sessions SET plan = ?2, bytes = ?3 WHERE id = ?1")?.execute(params![
+        id.0,
+        to_json(plan)?,
+        bytes as i64
+    ])?;
     Ok(())
 }
 
 /// All sessions, ended ones included.
-pub fn all(db: &Connection) -> Result<Vec<StoredSession>, Error> {
+pub(crate) fn all(db: &Tx) -> Result<Vec<StoredSession>, Error> {
     let mut rows = db.prepare(
         "SELECT id, member, space, policy, plan, bytes, ended FROM sessions ORDER BY id",
     )?;
-    let found = rows.query_map([], |row| {
-        let stored = (row.get(0)?, row.get(1)?, row.get(2)?, row.get::<_, i64>(5)?, row.get(6)?);
-        Ok((stored, row.get::<_, String>(3)?, row.get::<_, String>(4)?))
+    let found = rows.query_map(params![], |row| {
+        let stored = (row.get(0)?, row.get(1)?, row.get(2)?, row.get::<i64>(5)?, row.get(6)?);
+        Ok((stored, row.get::<String>(3)?, row.get::<String>(4)?))
     })?;
     found
         .map(|row| {
@@ -104,19 +107,19 @@ pub fn all(db: &Connection) -> Result<Vec<StoredSession>, Error> {
 }
 
 /// Whether a session can still commit.
-pub fn is_open(db: &Connection, id: &SessionId) -> Result<bool, Error> {
-    Ok(db.prepare_cached("SELECT 1 FROM sessions WHERE id = ?1 AND NOT ended")?.exists([id.0])?)
+pub(crate) fn is_open(db: &Tx, id: &SessionId) -> Result<bool, Error> {
+    db.prepare("SELECT 1 FROM sessions WHERE id = ?1 AND ended = 0")?.exists(params![id.0])
 }
 
 /// Ends a session: from now on it commits nothing.
-pub fn end(db: &Connection, id: &SessionId) -> Result<(), Error> {
-    db.prepare_cached("UPDATE sessions SET ended = 1 WHERE id = ?1")?.execute([id.0])?;
+pub(crate) fn end(db: &Tx, id: &SessionId) -> Result<(), Error> {
+    db.prepare("UPDATE sessions SET ended = 1 WHERE id = ?1")?.execute(params![id.0])?;
     Ok(())
 }
 
 /// Keeps the names that a session may write.
-pub fn offer(db: &Connection, id: &SessionId, names: &[ChunkName]) -> Result<(), Error> {
-    let mut insert = db.prepare_cached("INSERT INTO offers (session, names) VALUES (?1, ?2)")?;
+pub(crate) fn offer(db: &Tx, id: &SessionId, names: &[ChunkName]) -> Result<(), Error> {
+    let mut insert = db.prepare("INSERT INTO offers (session, names) VALUES (?1, ?2)")?;
     for part in names.chunks(OFFER_ROW) {
         let blob: Vec<u8> = part.iter().flat_map(|name| name.0).collect();
         insert.execute(params![id.0, blob])?;
@@ -125,10 +128,10 @@ pub fn offer(db: &Connection, id: &SessionId, names: &[ChunkName]) -> Result<(),
 }
 
 /// All names that a session offered.
-pub fn offered(db: &Connection, id: &SessionId) -> Result<Vec<ChunkName>, Error> {
-    let mut rows = db.prepare_cached("SELECT names FROM offers WHERE session = ?1 ORDER BY id")?;
+pub(crate) fn offered(db: &Tx, id: &SessionId) -> Result<Vec<ChunkName>, Error> {
+    let mut rows = db.prepare("SELECT names FROM offers WHERE session = ?1 ORDER BY id")?;
     let mut names = Vec::new();
-    for blob in rows.query_map([id.0], |row| row.get::<_, Vec<u8>>(0))? {
+    for blob in rows.query_map(params![id.0], |row| row.get::<Vec<u8>>(0))? {
         names.extend(names_of(&blob?));
     }
     Ok(names)
@@ -143,18 +146,17 @@ fn names_of(blob: &[u8]) -> impl Iterator<Item = ChunkName> + '_ {
 ///
 /// A name that no file uses becomes a chunk without references, assumed on each of the session's
 /// donors, whoever really received it: garbage collection asks them all (promises D2, D5).
-pub fn account(
-    db: &Connection,
+pub(crate) fn account(
+    db: &Tx,
     id: &SessionId,
     donors: &[DonorId],
     now_ms: u64,
 ) -> Result<bool, Error> {
     let next: Option<(i64, Vec<u8>)> = db
-        .prepare_cached("SELECT id, names FROM offers WHERE session = ?1 ORDER BY id LIMIT 1")?
-        .query_row([id.0], |row| Ok((row.get(0)?, row.get(1)?)))
-        .optional()?;
+        .prepare("SELECT id, names FROM offers WHERE session = ?1 ORDER BY id LIMIT 1")?
+        .query_one(params![id.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let Some((row, names)) = next else {
-        db.prepare_cached("DELETE FROM sessions WHERE id = ?1")?.execute([id.0])?;
+        db.prepare("DELETE FROM sessions WHERE id = ?1")?.execute(params![id.0])?;
         return Ok(true);
     };
     for name in names_of(&names) {
@@ -162,8 +164,8 @@ pub fn account(
             Some(found) if found.refs > 0 => continue,
             Some(found) => {
                 if found.state == chunks::ChunkState::Gone {
-                    db.prepare_cached("UPDATE chunks SET state = 1 WHERE id = ?1")?
-                        .execute([found.id.0])?;
+                    db.prepare("UPDATE chunks SET state = 1 WHERE id = ?1")?
+                        .execute(params![found.id.0])?;
                 }
                 found.id
             }
@@ -173,6 +175,6 @@ pub fn account(
             placements::assume(db, chunk, *donor)?;
         }
     }
-    db.prepare_cached("DELETE FROM offers WHERE id = ?1")?.execute([row])?;
+    db.prepare("DELETE FROM offers WHERE id = ?1")?.execute(params![row])?;
     Ok(false)
 }

@@ -3,14 +3,14 @@
 use super::changes::{self, Op};
 use super::entries::{self, DirId, Place};
 use super::error::Error;
-use super::schema::Counter;
+use super::meta::Counter;
 use super::trash;
+use crate::sql::{Row, Tx, params};
 use potluck_core::ids::SpaceId;
 use potluck_core::path::SYSTEM_SPACE;
 use potluck_core::policy::Policy;
 use potluck_core::seal::SpaceKey;
 use potluck_wire::control::SpaceInfo;
-use rusqlite::{Connection, OptionalExtension, Row, params};
 
 /// A space as the catalog knows it.
 #[derive(Debug, Clone)]
@@ -54,39 +54,36 @@ impl Sums {
 
 const COLUMNS: &str = "SELECT id, name, root, policy, key, files, bytes FROM spaces";
 
-fn space(row: &Row<'_>) -> rusqlite::Result<Space> {
+fn space(row: &Row<'_>) -> Result<Space, Error> {
     let policy: String = row.get(3)?;
-    let policy = serde_json::from_str(&policy).map_err(|why| {
-        rusqlite::Error::FromSqlConversionFailure(3, rusqlite::types::Type::Text, why.into())
-    })?;
+    let policy = serde_json::from_str(&policy)
+        .map_err(|why| Error::Damaged(format!("the policy of a space: {why}")))?;
     Ok(Space {
         id: SpaceId(row.get(0)?),
         name: row.get(1)?,
         root: DirId(row.get(2)?),
         policy,
-        key: row.get::<_, Option<[u8; 32]>>(4)?.map(SpaceKey::from_bytes),
+        key: row.get::<Option<[u8; 32]>>(4)?.map(SpaceKey::from_bytes),
         sums: Sums { files: row.get(5)?, bytes: row.get(6)? },
     })
 }
 
 /// The space called `name`.
-pub fn named(db: &Connection, name: &str) -> Result<Space, Error> {
-    db.prepare_cached(&format!("{COLUMNS} WHERE name = ?1"))?
-        .query_row([name], space)
-        .optional()?
+pub(crate) fn named(db: &Tx, name: &str) -> Result<Space, Error> {
+    db.prepare(&format!("{COLUMNS} WHERE name = ?1"))?
+        .query_one(params![name], space)?
         .ok_or_else(|| Error::NoSpaceNamed(name.into()))
 }
 
 /// The space with a number, if it is still there.
-pub fn numbered(db: &Connection, id: SpaceId) -> Result<Option<Space>, Error> {
-    let found = db.prepare_cached(&format!("{COLUMNS} WHERE id = ?1"))?.query_row([id.0], space);
-    Ok(found.optional()?)
+pub(crate) fn numbered(db: &Tx, id: SpaceId) -> Result<Option<Space>, Error> {
+    db.prepare(&format!("{COLUMNS} WHERE id = ?1"))?.query_one(params![id.0], space)
 }
 
 /// All spaces in order of their names.
-pub fn all(db: &Connection) -> Result<Vec<SpaceInfo>, Error> {
-    let mut rows = db.prepare_cached(&format!("{COLUMNS} ORDER BY name"))?;
-    let found = rows.query_map([], space)?.collect::<Result<Vec<_>, _>>()?;
+pub(crate) fn all(db: &Tx) -> Result<Vec<SpaceInfo>, Error> {
+    let mut rows = db.prepare(&format!("{COLUMNS} ORDER BY name"))?;
+    let found = rows.query_map(params![], space)?.collect::<Result<Vec<_>, _>>()?;
     Ok(found
         .into_iter()
         .filter(|space| space.name != SYSTEM_SPACE)
@@ -100,8 +97,8 @@ pub fn all(db: &Connection) -> Result<Vec<SpaceInfo>, Error> {
 }
 
 /// Makes a space; `key` seals it.
-pub fn create(
-    db: &Connection,
+pub(crate) fn create(
+    db: &Tx,
     name: &str,
     policy: &Policy,
     key: Option<&SpaceKey>,
@@ -121,33 +118,30 @@ pub fn create(
 }
 
 /// Removes a space, with what is in it only if `recursive`.
-pub fn remove(db: &Connection, name: &str, recursive: bool) -> Result<(), Error> {
+pub(crate) fn remove(db: &Tx, name: &str, recursive: bool) -> Result<(), Error> {
     let space = named(db, name)?;
     if !recursive && entries::has_children(db, space.root)? {
         let files = space.sums.files.max(0) as u64;
         return Err(Error::SpaceNotEmpty { name: name.into(), files });
     }
-    db.execute("DELETE FROM spaces WHERE id = ?1", [space.id.0])?;
+    db.execute("DELETE FROM spaces WHERE id = ?1", params![space.id.0])?;
     entries::delete(db, DirId::ROOT, name)?;
     trash::throw(db, space.root)?;
     changes::append(db, &Op::SpaceRemoved(name.into()))
 }
 
 /// Changes a space's policy.
-pub fn set_policy(db: &Connection, space: SpaceId, policy: &Policy) -> Result<(), Error> {
+pub(crate) fn set_policy(db: &Tx, space: SpaceId, policy: &Policy) -> Result<(), Error> {
     let policy = serde_json::to_string(policy).map_err(|why| Error::Bug(why.to_string()))?;
-    db.prepare_cached("UPDATE spaces SET policy = ?2 WHERE id = ?1")?
-        .execute(params![space.0, policy])?;
+    db.prepare("UPDATE spaces SET policy = ?2 WHERE id = ?1")?.execute(params![space.0, policy])?;
     Ok(())
 }
 
 /// Adds to a space's sums.
-pub fn add_sums(db: &Connection, space: SpaceId, change: Sums) -> Result<(), Error> {
+pub(crate) fn add_sums(db: &Tx, space: SpaceId, change: Sums) -> Result<(), Error> {
     if change != Sums::default() {
-        db.prepare_cached(
-            "UPDATE spaces SET files = files + ?2, bytes = bytes + ?3 WHERE id = ?1",
-        )?
-        .execute(params![space.0, change.files, change.bytes])?;
+        db.prepare("UPDATE spaces SET files = files + ?2, bytes = bytes + ?3 WHERE id = ?1")?
+            .execute(params![space.0, change.files, change.bytes])?;
     }
     Ok(())
 }

@@ -1,9 +1,9 @@
 //! Counts over the whole catalog.
 
 use super::error::Error;
+use crate::sql::{Tx, params};
 use potluck_core::ids::DonorId;
 use potluck_core::path::SYSTEM_SPACE;
-use rusqlite::Connection;
 use std::collections::BTreeMap;
 
 /// The catalog in figures.
@@ -33,22 +33,22 @@ pub struct Copies {
 }
 
 /// Counts everything; reads each placement once.
-pub fn count(db: &Connection) -> Result<Stats, Error> {
+pub(crate) fn count(db: &Tx) -> Result<Stats, Error> {
     let (files, bytes): (i64, i64) = db.query_row(
         "SELECT coalesce(sum(files), 0), coalesce(sum(bytes), 0) FROM spaces WHERE name <> ?1",
-        [SYSTEM_SPACE],
+        params![SYSTEM_SPACE],
         |row| Ok((row.get(0)?, row.get(1)?)),
     )?;
     let condemned: i64 = db.query_row(
         "SELECT count(*) FROM chunks WHERE refs = 0 AND state IN (0, 1)",
-        [],
+        params![],
         |row| row.get(0),
     )?;
     // What has no chunks is in the catalog itself, and never on its way to anything.
     let (changing, changing_bytes): (i64, i64) = db.query_row(
         "SELECT count(*), coalesce(sum(size), 0) FROM versions
          WHERE chunks > 0 AND goal IS NOT NULL",
-        [],
+        params![],
         |row| Ok((row.get(0)?, row.get(1)?)),
     )?;
     let mut stats = Stats {
@@ -59,13 +59,13 @@ pub fn count(db: &Connection) -> Result<Stats, Error> {
         condemned: condemned as u64,
         donors: BTreeMap::new(),
     };
-    let mut rows = db.prepare_cached(
+    let mut rows = db.prepare(
         "SELECT donor, state IN (0, 3), count(*) FROM placements WHERE state <> 4 GROUP BY 1, 2",
     )?;
-    let mut rows = rows.query([])?;
+    let mut rows = rows.query(params![])?;
     while let Some(row) = rows.next()? {
         let copies = stats.donors.entry(DonorId(row.get(0)?)).or_default();
-        let count = row.get::<_, i64>(2)? as u64;
+        let count = row.get::<i64>(2)? as u64;
         if row.get(1)? {
             copies.here = count;
         } else {

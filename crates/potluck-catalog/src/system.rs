@@ -3,12 +3,12 @@
 use crate::entries::{self, Place};
 use crate::log_position::{Copy, Position};
 use crate::names::{self, When};
+use crate::sql::Tx;
 use crate::walk::Walk;
 use crate::{Error, spaces};
 use potluck_core::ids::SpaceId;
 use potluck_core::path::{PoolPath, SYSTEM_SPACE};
 use potluck_core::policy::Policy;
-use rusqlite::Connection;
 
 /// The directory of segments.
 const DIR: &str = "log";
@@ -33,7 +33,7 @@ fn bad(why: potluck_core::path::BadPath) -> Error {
 
 /// The space, made with `policy` at its first use. Its key is not in the catalog: it follows from the
 /// recovery key.
-pub fn space(db: &Connection, policy: &Policy, wall_ms: i64) -> Result<SpaceId, Error> {
+pub(crate) fn space(db: &Tx, policy: &Policy, wall_ms: i64) -> Result<SpaceId, Error> {
     match spaces::named(db, SYSTEM_SPACE) {
         Err(Error::NoSpaceNamed(_)) => {
             spaces::create(db, SYSTEM_SPACE, policy, None, wall_ms)?;
@@ -44,7 +44,7 @@ pub fn space(db: &Connection, policy: &Policy, wall_ms: i64) -> Result<SpaceId, 
 }
 
 /// Removes the segments of generations before `generation`.
-pub fn remove_older(db: &Connection, generation: u64, when: When) -> Result<(), Error> {
+pub(crate) fn remove_older(db: &Tx, generation: u64, when: When) -> Result<(), Error> {
     let dir = dir()?;
     let Some(Place::Dir(root)) = entries::resolve(db, &dir)?.map(|found| found.place) else {
         return Ok(());
@@ -64,7 +64,7 @@ pub fn remove_older(db: &Connection, generation: u64, when: When) -> Result<(), 
 }
 
 /// Removes all segments; the log on donors begins anew when a donor takes it.
-pub fn remove_all(db: &Connection, when: When) -> Result<(), Error> {
+pub(crate) fn remove_all(db: &Tx, when: When) -> Result<(), Error> {
     if entries::resolve(db, &dir()?)?.is_some() {
         names::remove(db, &dir()?, true, when)?;
     }
@@ -72,7 +72,7 @@ pub fn remove_all(db: &Connection, when: When) -> Result<(), Error> {
 }
 
 /// Has a new generation of the log on donors take the place of one that has gaps.
-pub fn lose(db: &Connection) -> Result<(), Error> {
+pub(crate) fn lose(db: &Tx) -> Result<(), Error> {
     match Position::of(db, Copy::OnDonors)? {
         Some(position) if !position.lost => position.lose(db, Copy::OnDonors),
         _ => Ok(()),

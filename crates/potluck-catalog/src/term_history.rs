@@ -10,8 +10,8 @@
 
 use super::error::Error;
 use super::{changes, notes};
+use crate::sql::Tx;
 use potluck_core::ids::Epoch;
-use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
 
 /// Terms that are remembered: a donor is rarely away for longer than so many starts.
@@ -29,7 +29,7 @@ pub struct Term {
 }
 
 /// A manager began a term.
-pub fn begin(db: &Connection, epoch: Epoch, start: u64) -> Result<(), Error> {
+pub(crate) fn begin(db: &Tx, epoch: Epoch, start: u64) -> Result<(), Error> {
     let mut terms = all(db)?;
     // A term of a release that writes no history came between, or a restore: what went before is
     // not judged by a history with a gap.
@@ -40,7 +40,7 @@ pub fn begin(db: &Connection, epoch: Epoch, start: u64) -> Result<(), Error> {
 }
 
 /// The term under way has another epoch from now on.
-pub fn go_on(db: &Connection, epoch: Epoch, start: u64) -> Result<(), Error> {
+pub(crate) fn go_on(db: &Tx, epoch: Epoch, start: u64) -> Result<(), Error> {
     let terms = all(db)?;
     match terms.last().is_some_and(|last| last.epoch >= epoch) {
         true => Ok(()),
@@ -49,14 +49,14 @@ pub fn go_on(db: &Connection, epoch: Epoch, start: u64) -> Result<(), Error> {
 }
 
 /// Of all terms only the last counts from now on: what others may have done is given up.
-pub fn give_up(db: &Connection) -> Result<(), Error> {
+pub(crate) fn give_up(db: &Tx) -> Result<(), Error> {
     let terms = all(db)?;
     set(db, &terms[terms.len().saturating_sub(1)..])
 }
 
 /// Whether `heard`, which a donor heard, did something that this catalog does not know, as far as
 /// its history reaches.
-pub fn unknown(db: &Connection, heard: Term) -> Result<bool, Error> {
+pub(crate) fn unknown(db: &Tx, heard: Term) -> Result<bool, Error> {
     Ok(departed(&all(db)?, heard))
 }
 
@@ -71,18 +71,18 @@ fn departed(terms: &[Term], heard: Term) -> bool {
     later.find(|term| term.start != known.start).is_some_and(|next| heard.changes > next.changes)
 }
 
-fn all(db: &Connection) -> Result<Vec<Term>, Error> {
+fn all(db: &Tx) -> Result<Vec<Term>, Error> {
     let Some(text) = notes::get(db, notes::TERMS)? else { return Ok(Vec::new()) };
     serde_json::from_str(&text).map_err(|why| Error::Damaged(format!("the note of terms: {why}")))
 }
 
-fn add(db: &Connection, mut terms: Vec<Term>, epoch: Epoch, start: u64) -> Result<(), Error> {
+fn add(db: &Tx, mut terms: Vec<Term>, epoch: Epoch, start: u64) -> Result<(), Error> {
     let changes = changes::last(db)?.max(0) as u64;
     terms.push(Term { epoch, start, changes });
     set(db, &terms[terms.len().saturating_sub(KEPT)..])
 }
 
-fn set(db: &Connection, terms: &[Term]) -> Result<(), Error> {
+fn set(db: &Tx, terms: &[Term]) -> Result<(), Error> {
     let text = serde_json::to_string(terms).map_err(|why| Error::Bug(why.to_string()))?;
     notes::set(db, notes::TERMS, &text)
 }
@@ -90,6 +90,7 @@ fn set(db: &Connection, terms: &[Term]) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixture::Fixture;
 
     fn term(epoch: u64, start: u64, changes: u64) -> Term {
         Term { epoch: Epoch(epoch), start, changes }
@@ -127,21 +128,20 @@ mod tests {
 
     #[test]
     fn a_pedigree_begins_anew_after_a_life_that_wrote_none_and_when_all_is_given_up() {
-        let db = Connection::open_in_memory().expect("a database");
-        db.execute_batch(
-            "CREATE TABLE notes (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-             CREATE TABLE changes (seq INTEGER PRIMARY KEY AUTOINCREMENT, op TEXT NOT NULL);
-             INSERT INTO changes (op) VALUES ('a'), ('b');",
-        )
-        .expect("the tables it is made of");
-        begin(&db, Epoch(1), 11).expect("began");
-        begin(&db, Epoch(2), 12).expect("began");
-        go_on(&db, Epoch(2), 12).expect("nothing new");
-        go_on(&db, Epoch(7), 12).expect("raised");
-        assert_eq!(all(&db).expect("read"), [term(1, 11, 2), term(2, 12, 2), term(7, 12, 2)]);
-        give_up(&db).expect("given up");
-        assert_eq!(all(&db).expect("read"), [term(7, 12, 2)]);
-        begin(&db, Epoch(9), 14).expect("epoch 8 is of an older release");
-        assert_eq!(all(&db).expect("read"), [term(9, 14, 2)]);
+        let fixture = Fixture::new();
+        let db = &*fixture.db;
+        let made = changes::last(db).expect("counted") as u64;
+        begin(db, Epoch(1), 11).expect("began");
+        begin(db, Epoch(2), 12).expect("began");
+        go_on(db, Epoch(2), 12).expect("nothing new");
+        go_on(db, Epoch(7), 12).expect("raised");
+        assert_eq!(
+            all(db).expect("read"),
+            [term(1, 11, made), term(2, 12, made), term(7, 12, made)]
+        );
+        give_up(db).expect("given up");
+        assert_eq!(all(db).expect("read"), [term(7, 12, made)]);
+        begin(db, Epoch(9), 14).expect("epoch 8 is of an older release");
+        assert_eq!(all(db).expect("read"), [term(9, 14, made)]);
     }
 }

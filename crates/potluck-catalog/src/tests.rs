@@ -1,14 +1,12 @@
-//! The catalog's conformance suite: whatever engine holds it must pass this.
+//! What no operation shows: costs, damage, and what the modules below the operations agree on. What any
+//! engine must do is in `tests/conformance`.
 
-mod committing;
 mod copying;
 mod costs;
 mod damage;
 mod deleting;
 mod garbage;
 mod log;
-mod membership;
-mod naming;
 mod policies;
 mod redundancy;
 mod writing;

@@ -5,10 +5,10 @@
 
 use super::error::Error;
 use super::members::{self, Member};
+use crate::sql::{Row, Tx, params};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{Epoch, MemberId};
 use potluck_wire::token::Role;
-use rusqlite::{Connection, OptionalExtension, Row, params};
 
 /// How long a token is remembered after it expired; later, nobody asks why.
 const REMEMBERED_MS: u64 = 24 * 3600 * 1000;
@@ -87,15 +87,15 @@ impl Token {
 const SELECT: &str = "SELECT id, role, made_by, made_wall_ms, used_by, epoch, expires_ms, \
                       expires_wall_ms FROM tokens";
 
-fn token(row: &Row<'_>) -> rusqlite::Result<Token> {
+fn token(row: &Row<'_>) -> Result<Token, Error> {
     Ok(Token {
         id: row.get(0)?,
-        role: members::role(&row.get::<_, String>(1)?)?,
+        role: members::role(&row.get::<String>(1)?)?,
         made_by: MemberId(row.get(2)?),
         made_wall_ms: row.get(3)?,
-        used_by: row.get::<_, Option<u32>>(4)?.map(MemberId),
-        epoch: Epoch(row.get::<_, i64>(5)? as u64),
-        expires_ms: row.get::<_, i64>(6)? as u64,
+        used_by: row.get::<Option<u32>>(4)?.map(MemberId),
+        epoch: Epoch(row.get::<i64>(5)? as u64),
+        expires_ms: row.get::<i64>(6)? as u64,
         expires_wall_ms: row.get(7)?,
     })
 }
@@ -106,56 +106,56 @@ fn hash(secret: &Digest) -> [u8; 32] {
 }
 
 /// Remembers a token; gives its number.
-pub fn add(db: &Connection, secret: &Digest, new: NewToken, now: Moment) -> Result<u32, Error> {
+pub(crate) fn add(db: &Tx, secret: &Digest, new: NewToken, now: Moment) -> Result<u32, Error> {
     let forgotten = now.pool_ms.saturating_sub(REMEMBERED_MS) as i64;
-    db.execute("DELETE FROM tokens WHERE expires_ms < ?1", [forgotten])?;
-    db.execute(
+    db.execute("DELETE FROM tokens WHERE expires_ms < ?1", params![forgotten])?;
+    let mut insert = db.prepare(
         "INSERT INTO tokens (hash, role, made_by, made_wall_ms, epoch, expires_ms, expires_wall_ms)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-        params![
-            hash(secret),
-            new.role.to_string(),
-            new.by.0,
-            now.wall_ms,
-            now.epoch.0 as i64,
-            now.pool_ms.saturating_add(new.ttl_ms) as i64,
-            now.wall_ms.saturating_add(new.ttl_ms as i64),
-        ],
     )?;
-    Ok(db.last_insert_rowid() as u32)
+    let number = insert.insert(params![
+        hash(secret),
+        new.role.to_string(),
+        new.by.0,
+        now.wall_ms,
+        now.epoch.0 as i64,
+        now.pool_ms.saturating_add(new.ttl_ms) as i64,
+        now.wall_ms.saturating_add(new.ttl_ms as i64),
+    ])?;
+    Ok(number as u32)
 }
 
 /// All tokens that are remembered, the oldest first.
-pub fn all(db: &Connection) -> Result<Vec<Token>, Error> {
-    let mut rows = db.prepare_cached(&format!("{SELECT} ORDER BY id"))?;
-    let tokens = rows.query_map([], token)?.collect::<Result<_, _>>()?;
+pub(crate) fn all(db: &Tx) -> Result<Vec<Token>, Error> {
+    let mut rows = db.prepare(&format!("{SELECT} ORDER BY id"))?;
+    let tokens = rows.query_map(params![], token)?.collect::<Result<_, _>>()?;
     Ok(tokens)
 }
 
 /// Forgets a token that nobody used: nobody can any more.
-pub fn remove(db: &Connection, id: u32) -> Result<(), Error> {
-    let find = db.prepare_cached(&format!("{SELECT} WHERE id = ?1"))?.query_row([id], token);
-    let found = find.optional()?.ok_or(Error::NoToken(id))?;
+pub(crate) fn remove(db: &Tx, id: u32) -> Result<(), Error> {
+    let find = db.prepare(&format!("{SELECT} WHERE id = ?1"))?.query_one(params![id], token);
+    let found = find?.ok_or(Error::NoToken(id))?;
     if let Some(member) = found.used_by {
         return Err(Error::TokenOfMember { token: id, member: member.0 });
     }
-    db.execute("DELETE FROM tokens WHERE id = ?1", [id])?;
+    db.execute("DELETE FROM tokens WHERE id = ?1", params![id])?;
     Ok(())
 }
 
 /// Uses a token up for the member that `join` makes of it, whose public key has the digest `key`.
 /// Nothing is used up when `join` fails. Whoever used it with that key before, and is still a
 /// member, gets the same answer again until the token expires.
-pub fn use_up(
-    db: &Connection,
+pub(crate) fn use_up(
+    db: &Tx,
     secret: &Digest,
     key: &Digest,
     now: Moment,
     join: impl FnOnce(Invited) -> Result<Certified, Error>,
 ) -> Result<Certified, Error> {
     let hash = hash(secret);
-    let find = db.prepare_cached(&format!("{SELECT} WHERE hash = ?1"))?.query_row([hash], token);
-    let found = find.optional()?.ok_or(Error::UnknownToken)?;
+    let find = db.prepare(&format!("{SELECT} WHERE hash = ?1"))?.query_one(params![hash], token);
+    let found = find?.ok_or(Error::UnknownToken)?;
     let expired = found.left_ms(now) == 0;
     if let Some(member) = found.used_by {
         let again = if expired { None } else { again(db, member, &hash, key)? };
@@ -173,18 +173,14 @@ pub fn use_up(
 }
 
 fn again(
-    db: &Connection,
+    db: &Tx,
     member: MemberId,
     hash: &[u8; 32],
     key: &Digest,
 ) -> Result<Option<Certified>, Error> {
     let certificate: Option<Vec<u8>> = db
-        .query_row(
-            "SELECT certificate FROM tokens WHERE hash = ?1 AND key = ?2",
-            params![hash, key.0],
-            |row| row.get(0),
-        )
-        .optional()?;
+        .prepare("SELECT certificate FROM tokens WHERE hash = ?1 AND key = ?2")?
+        .query_one(params![hash, key.0], |row| row.get(0))?;
     let member = members::get(db, member)?.filter(|member| !member.revoked);
     Ok(member.zip(certificate).map(|(member, certificate)| Certified { member, certificate }))
 }

@@ -5,25 +5,24 @@ use super::dir_policies;
 use super::entries::{self, DirId, Found, Place};
 use super::error::Error;
 use super::versions;
-use rusqlite::{Connection, OptionalExtension, params};
+use crate::sql::{Tx, params};
 
 /// Unlinks a directory for good.
-pub fn throw(db: &Connection, dir: DirId) -> Result<(), Error> {
-    db.prepare_cached("INSERT INTO trash (dir) VALUES (?1)")?.execute([dir.0])?;
+pub(crate) fn throw(db: &Tx, dir: DirId) -> Result<(), Error> {
+    db.prepare("INSERT INTO trash (dir) VALUES (?1)")?.execute(params![dir.0])?;
     Ok(())
 }
 
 /// Takes up to `limit` entries apart; `false` when there is no trash.
-pub fn reap(db: &Connection, limit: usize, now_ms: u64) -> Result<bool, Error> {
+pub(crate) fn reap(db: &Tx, limit: usize, now_ms: u64) -> Result<bool, Error> {
     let next: Option<i64> = db
-        .prepare_cached("SELECT dir FROM trash ORDER BY dir LIMIT 1")?
-        .query_row([], |row| row.get(0))
-        .optional()?;
+        .prepare("SELECT dir FROM trash ORDER BY dir LIMIT 1")?
+        .query_one(params![], |row| row.get(0))?;
     let Some(dir) = next.map(DirId) else { return Ok(false) };
     let below = children(db, dir, limit)?;
     if below.is_empty() {
         dir_policies::forget(db, dir)?;
-        db.prepare_cached("DELETE FROM trash WHERE dir = ?1")?.execute([dir.0])?;
+        db.prepare("DELETE FROM trash WHERE dir = ?1")?.execute(params![dir.0])?;
         return Ok(true);
     }
     let mut counts = ReferenceCounts::new(db, now_ms);
@@ -41,8 +40,8 @@ pub fn reap(db: &Connection, limit: usize, now_ms: u64) -> Result<bool, Error> {
     Ok(true)
 }
 
-fn children(db: &Connection, dir: DirId, limit: usize) -> Result<Vec<(String, Place)>, Error> {
-    let mut rows = db.prepare_cached(
+fn children(db: &Tx, dir: DirId, limit: usize) -> Result<Vec<(String, Place)>, Error> {
+    let mut rows = db.prepare(
         "SELECT name, dir, version FROM entries WHERE parent = ?1 ORDER BY name LIMIT ?2",
     )?;
     let mut rows = rows.query(params![dir.0, limit as i64])?;
@@ -54,6 +53,6 @@ fn children(db: &Connection, dir: DirId, limit: usize) -> Result<Vec<(String, Pl
 }
 
 /// Whether there is trash.
-pub fn any(db: &Connection) -> Result<bool, Error> {
-    Ok(db.prepare_cached("SELECT 1 FROM trash LIMIT 1")?.exists([])?)
+pub(crate) fn any(db: &Tx) -> Result<bool, Error> {
+    db.prepare("SELECT 1 FROM trash LIMIT 1")?.exists(params![])
 }

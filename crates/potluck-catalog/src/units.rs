@@ -7,6 +7,7 @@ use super::operations::PageLimit;
 use super::placements::CopyState;
 use super::versions;
 use super::walk::{Item, Walk, What};
+use crate::sql::{Tx, params};
 use potluck_core::chunk::ChunkKind;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, SpaceId};
@@ -15,11 +16,10 @@ use potluck_core::path::SYSTEM_SPACE;
 use potluck_core::policy::Redundancy;
 use potluck_pool::redundancy::Findings;
 use potluck_pool::redundancy::{Layout, Piece, Version, units};
-use rusqlite::Connection;
 use std::collections::BTreeMap;
 
 /// Reads how a version is laid out.
-pub fn layout(db: &Connection, version: &Version) -> Result<Layout, Error> {
+pub(crate) fn layout(db: &Tx, version: &Version) -> Result<Layout, Error> {
     let mut layout = Layout::default();
     if version.chunks == 0 {
         return Ok(layout);
@@ -67,8 +67,8 @@ pub struct FilePage {
 }
 
 /// A page of the files below a directory.
-pub fn page(
-    db: &Connection,
+pub(crate) fn page(
+    db: &Tx,
     dir: DirId,
     after: Option<&str>,
     limit: PageLimit,
@@ -95,8 +95,8 @@ pub fn page(
 }
 
 /// The file at a path, by an empty name, or a page of those below it.
-pub fn page_at(
-    db: &Connection,
+pub(crate) fn page_at(
+    db: &Tx,
     path: &PoolPath,
     after: Option<&str>,
     limit: PageLimit,
@@ -111,7 +111,7 @@ pub fn page_at(
 }
 
 /// A file and how it is laid out, as far as its records can be read.
-fn file(db: &Connection, version: Box<Version>) -> Result<Met, Error> {
+fn file(db: &Tx, version: Box<Version>) -> Result<Met, Error> {
     match layout(db, &version) {
         Ok(layout) => Ok(Met::File(version, layout)),
         Err(Error::Damaged(why)) => Ok(Met::Damaged(why)),
@@ -120,7 +120,7 @@ fn file(db: &Connection, version: Box<Version>) -> Result<Met, Error> {
 }
 
 /// The next entry of a walk, with its path. One damaged file keeps nobody from the others.
-pub fn meet(db: &Connection, walk: &mut Walk<'_>) -> Result<Option<(String, Met)>, Error> {
+pub(crate) fn meet(db: &Tx, walk: &mut Walk<'_>) -> Result<Option<(String, Met)>, Error> {
     let Item { path, what, .. } = match walk.next_or_broken()? {
         None => return Ok(None),
         Some(Err(broken)) => return Ok(Some((broken.path, Met::Damaged(broken.why)))),
@@ -134,14 +134,14 @@ pub fn meet(db: &Connection, walk: &mut Walk<'_>) -> Result<Option<(String, Met)
 }
 
 /// Rows and holders of chunks: one question a chunk.
-fn pieces(db: &Connection, names: &[ChunkName]) -> Result<Vec<Piece>, Error> {
-    let mut select = db.prepare_cached(
+fn pieces(db: &Tx, names: &[ChunkName]) -> Result<Vec<Piece>, Error> {
+    let mut select = db.prepare(
         "SELECT c.len, c.refs, p.donor, p.state FROM chunks c
          LEFT JOIN placements p ON p.chunk = c.id WHERE c.name = ?1",
     )?;
     let mut pieces = Vec::with_capacity(names.len());
     for name in names {
-        let mut rows = select.query([name.0])?;
+        let mut rows = select.query(params![name.0])?;
         let mut piece: Option<Piece> = None;
         while let Some(row) = rows.next()? {
             if piece.is_none() {
@@ -174,13 +174,13 @@ pub struct Root {
 }
 
 /// All spaces, those the pool keeps for itself included.
-pub fn roots(db: &Connection) -> Result<Vec<Root>, Error> {
-    let mut rows = db.prepare_cached("SELECT id, name, root FROM spaces ORDER BY name")?;
-    let roots = rows.query_map([], |row| {
+pub(crate) fn roots(db: &Tx) -> Result<Vec<Root>, Error> {
+    let mut rows = db.prepare("SELECT id, name, root FROM spaces ORDER BY name")?;
+    let roots = rows.query_map(params![], |row| {
         let (space, dir) = (SpaceId(row.get(0)?), DirId(row.get(2)?));
         Ok(Root { space, name: row.get(1)?, dir })
     })?;
-    Ok(roots.collect::<Result<_, _>>()?)
+    roots.collect()
 }
 
 /// Judges the files of a page.

@@ -2,29 +2,28 @@
 
 use super::conversions;
 use super::error::Error;
+use crate::sql::{Row, Tx, params};
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::ids::VersionId;
 use potluck_core::policy::Redundancy;
 use potluck_core::recipe::{self, Entry};
 use potluck_pool::redundancy::Version;
-use rusqlite::types::Type;
-use rusqlite::{Connection, OptionalExtension, Row, params};
 
 /// The columns of [`of_row`], for queries that join `versions AS v`.
 pub const COLUMNS: &str = "v.id, v.size, v.digest, v.mtime_ms, v.executable, v.chunk_size, v.copies, v.chunks, v.inline IS NOT NULL, v.ec, v.goal, v.safe_wall_ms";
 
 /// Reads [`COLUMNS`] from column `at` on; `None` where the join found no version.
-pub fn of_row(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Version>> {
-    let Some(id) = row.get::<_, Option<i64>>(at)? else { return Ok(None) };
+pub fn of_row(row: &Row<'_>, at: usize) -> Result<Option<Version>, Error> {
+    let Some(id) = row.get::<Option<i64>>(at)? else { return Ok(None) };
     Ok(Some(Version {
         id: VersionId(id as u64),
-        size: row.get::<_, i64>(at + 1)? as u64,
+        size: row.get::<i64>(at + 1)? as u64,
         digest: Digest(row.get(at + 2)?),
         mtime_ms: row.get(at + 3)?,
         executable: row.get(at + 4)?,
         chunk_size: row.get(at + 5)?,
         copies: row.get(at + 6)?,
-        chunks: row.get::<_, i64>(at + 7)? as u64,
+        chunks: row.get::<i64>(at + 7)? as u64,
         inline: row.get(at + 8)?,
         ec: parsed(row, at + 9, |text| text.parse().map_err(|why| format!("{why}")))?,
         goal: parsed(row, at + 10, |text| {
@@ -38,27 +37,27 @@ fn parsed<T>(
     row: &Row<'_>,
     at: usize,
     parse: impl Fn(&str) -> Result<T, String>,
-) -> rusqlite::Result<Option<T>> {
+) -> Result<Option<T>, Error> {
     let text: Option<String> = row.get(at)?;
     let parsed = text.map(|text| parse(&text)).transpose();
-    parsed.map_err(|why| rusqlite::Error::FromSqlConversionFailure(at, Type::Text, why.into()))
+    parsed.map_err(|why| Error::Damaged(format!("column {at} of a version: {why}")))
 }
 
 /// The version with a number, which must be there because an entry names it.
-pub fn get(db: &Connection, id: VersionId) -> Result<Version, Error> {
+pub(crate) fn get(db: &Tx, id: VersionId) -> Result<Version, Error> {
     find(db, id)?.ok_or_else(|| Error::Damaged(format!("version {id} is missing")))
 }
 
 /// Writes a version and its recipe.
-pub fn insert(
-    db: &Connection,
+pub(crate) fn insert(
+    db: &Tx,
     version: &Version,
     inline: Option<&[u8]>,
     pages: &[Vec<u8>],
     parity: &[ChunkName],
 ) -> Result<(), Error> {
     let parity = (!parity.is_empty()).then(|| packed(parity));
-    db.prepare_cached(
+    db.prepare(
         "INSERT INTO versions
          (id, size, digest, mtime_ms, executable, chunk_size, copies, chunks, inline, ec, parity,
           safe_wall_ms)
@@ -79,8 +78,8 @@ pub fn insert(
         version.safe_wall_ms,
     ])?;
     if !pages.is_empty() {
-        let mut insert = db
-            .prepare_cached("INSERT INTO recipe_pages (version, page, blob) VALUES (?1, ?2, ?3)")?;
+        let mut insert =
+            db.prepare("INSERT INTO recipe_pages (version, page, blob) VALUES (?1, ?2, ?3)")?;
         for (page, blob) in pages.iter().enumerate() {
             insert.execute(params![version.id.0 as i64, page as i64, blob])?;
         }
@@ -89,7 +88,7 @@ pub fn insert(
 }
 
 /// Deletes a version; gives it and the names of its chunks, parity included, whose references end.
-pub fn delete(db: &Connection, id: VersionId) -> Result<(Version, Vec<ChunkName>), Error> {
+pub(crate) fn delete(db: &Tx, id: VersionId) -> Result<(Version, Vec<ChunkName>), Error> {
     let version = get(db, id)?;
     let mut names = Vec::new();
     if version.chunks > 0 {
@@ -97,16 +96,16 @@ pub fn delete(db: &Connection, id: VersionId) -> Result<(Version, Vec<ChunkName>
         names.extend(parity(db, &version)?);
         names.extend(conversions::forget(db, id)?);
     }
-    db.prepare_cached("DELETE FROM versions WHERE id = ?1")?.execute([id.0 as i64])?;
+    db.prepare("DELETE FROM versions WHERE id = ?1")?.execute(params![id.0 as i64])?;
     if version.chunks > 0 {
-        db.prepare_cached("DELETE FROM recipe_pages WHERE version = ?1")?.execute([id.0 as i64])?;
+        db.prepare("DELETE FROM recipe_pages WHERE version = ?1")?.execute(params![id.0 as i64])?;
     }
     Ok((version, names))
 }
 
 /// Gives a version another redundancy, whose references are counted already.
-pub fn set_redundancy(
-    db: &Connection,
+pub(crate) fn set_redundancy(
+    db: &Tx,
     id: VersionId,
     redundancy: Redundancy,
     parity: &[ChunkName],
@@ -116,33 +115,33 @@ pub fn set_redundancy(
         Redundancy::Ec(ec) => (1, Some(ec.to_string())),
     };
     let parity = (!parity.is_empty()).then(|| packed(parity));
-    db.prepare_cached("UPDATE versions SET copies = ?2, ec = ?3, parity = ?4 WHERE id = ?1")?
+    db.prepare("UPDATE versions SET copies = ?2, ec = ?3, parity = ?4 WHERE id = ?1")?
         .execute(params![id.0 as i64, copies, ec, parity])?;
     Ok(())
 }
 
 /// The version with a number, if it is still there.
-pub fn find(db: &Connection, id: VersionId) -> Result<Option<Version>, Error> {
+pub(crate) fn find(db: &Tx, id: VersionId) -> Result<Option<Version>, Error> {
     let found = db
-        .prepare_cached(&format!("SELECT {COLUMNS} FROM versions AS v WHERE v.id = ?1"))?
-        .query_row([id.0 as i64], |row| of_row(row, 0));
-    Ok(found.optional()?.flatten())
+        .prepare(&format!("SELECT {COLUMNS} FROM versions AS v WHERE v.id = ?1"))?
+        .query_one(params![id.0 as i64], |row| of_row(row, 0));
+    Ok(found?.flatten())
 }
 
 /// Sets what a version is being changed to; `None`: it stays as it is.
-pub fn set_goal(db: &Connection, id: VersionId, goal: Option<Redundancy>) -> Result<(), Error> {
+pub(crate) fn set_goal(db: &Tx, id: VersionId, goal: Option<Redundancy>) -> Result<(), Error> {
     let goal = goal.map(|goal| serde_json::to_string(&goal)).transpose();
     let goal = goal.map_err(|why| Error::Bug(why.to_string()))?;
-    db.prepare_cached("UPDATE versions SET goal = ?2 WHERE id = ?1")?
+    db.prepare("UPDATE versions SET goal = ?2 WHERE id = ?1")?
         .execute(params![id.0 as i64, goal])?;
     Ok(())
 }
 
 /// The packed pages of a recipe, in order.
-pub fn pages(db: &Connection, id: VersionId) -> Result<Vec<Vec<u8>>, Error> {
-    let mut rows =
-        db.prepare_cached("SELECT blob FROM recipe_pages WHERE version = ?1 ORDER BY page")?;
-    let pages = rows.query_map([id.0 as i64], |row| row.get(0))?.collect::<Result<_, _>>()?;
+pub(crate) fn pages(db: &Tx, id: VersionId) -> Result<Vec<Vec<u8>>, Error> {
+    let mut rows = db.prepare("SELECT blob FROM recipe_pages WHERE version = ?1 ORDER BY page")?;
+    let pages =
+        rows.query_map(params![id.0 as i64], |row| row.get(0))?.collect::<Result<_, _>>()?;
     Ok(pages)
 }
 
@@ -161,7 +160,7 @@ pub fn unpack(version: &Version, pages: &[Vec<u8>]) -> Result<Vec<Entry>, Error>
 }
 
 /// The entries of a version's recipe.
-pub fn recipe_of(db: &Connection, version: &Version) -> Result<Vec<Entry>, Error> {
+pub(crate) fn recipe_of(db: &Tx, version: &Version) -> Result<Vec<Entry>, Error> {
     unpack(version, &pages(db, version.id)?)
 }
 
@@ -170,11 +169,11 @@ fn packed(names: &[ChunkName]) -> Vec<u8> {
 }
 
 /// The names of a version's parity chunks, k for each group in order; none without a code.
-pub fn parity(db: &Connection, version: &Version) -> Result<Vec<ChunkName>, Error> {
+pub(crate) fn parity(db: &Tx, version: &Version) -> Result<Vec<ChunkName>, Error> {
     let Some(ec) = version.ec else { return Ok(Vec::new()) };
     let blob: Option<Vec<u8>> = db
-        .prepare_cached("SELECT parity FROM versions WHERE id = ?1")?
-        .query_row([version.id.0 as i64], |row| row.get(0))?;
+        .prepare("SELECT parity FROM versions WHERE id = ?1")?
+        .query_row(params![version.id.0 as i64], |row| row.get(0))?;
     let blob = blob.unwrap_or_default();
     let (names, rest) = blob.as_chunks::<32>();
     let groups = ec.group_count(version.chunks as usize);
@@ -185,10 +184,9 @@ pub fn parity(db: &Connection, version: &Version) -> Result<Vec<ChunkName>, Erro
 }
 
 /// Content that lives in the catalog.
-pub fn inline(db: &Connection, id: VersionId) -> Result<Option<Vec<u8>>, Error> {
+pub(crate) fn inline(db: &Tx, id: VersionId) -> Result<Option<Vec<u8>>, Error> {
     let found = db
-        .prepare_cached("SELECT inline FROM versions WHERE id = ?1")?
-        .query_row([id.0 as i64], |row| row.get(0))
-        .optional()?;
+        .prepare("SELECT inline FROM versions WHERE id = ?1")?
+        .query_one(params![id.0 as i64], |row| row.get(0))?;
     Ok(found.flatten())
 }

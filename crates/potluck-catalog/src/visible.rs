@@ -11,6 +11,7 @@ use super::entries::{self, DirId, Place};
 use super::error::Error;
 use super::spaces::{self, Space, Sums};
 use super::versions;
+use crate::sql::Tx;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
@@ -18,12 +19,11 @@ use potluck_core::policy::Redundancy;
 use potluck_pool::InUseAgain;
 use potluck_pool::redundancy::Version;
 use potluck_wire::control::Condition;
-use rusqlite::Connection;
 use std::collections::HashMap;
 
 /// Files of one space that become visible in one transaction.
 pub struct Visible<'db> {
-    db: &'db Connection,
+    db: &'db Tx,
     wall_ms: i64,
     space: Option<&'db Space>,
     /// The references of their chunks.
@@ -59,7 +59,7 @@ pub struct NewFile<'a> {
 
 impl<'db> Visible<'db> {
     /// Nothing yet; `space` is where all will be, if it is still there.
-    pub fn new(db: &'db Connection, space: Option<&'db Space>, now_ms: u64, wall_ms: i64) -> Self {
+    pub(crate) fn new(db: &'db Tx, space: Option<&'db Space>, now_ms: u64, wall_ms: i64) -> Self {
         let counts = ReferenceCounts::new(db, now_ms);
         let (dirs, sums, files) = (HashMap::new(), Sums::default(), Vec::new());
         Self { db, wall_ms, space, counts, dirs, sums, files }
@@ -148,8 +148,8 @@ impl<'db> Visible<'db> {
 }
 
 /// Whether what is at a path may be replaced.
-pub fn check_condition(
-    db: &Connection,
+pub(crate) fn check_condition(
+    db: &Tx,
     path: &PoolPath,
     condition: Condition,
     found: Option<VersionId>,

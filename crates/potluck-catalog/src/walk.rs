@@ -3,8 +3,8 @@
 use super::entries::{DirId, Found, Place};
 use super::error::Error;
 use super::versions::{self, COLUMNS};
+use crate::sql::{Tx, params};
 use potluck_pool::redundancy::Version;
-use rusqlite::{Connection, params};
 use std::collections::VecDeque;
 
 /// Entries fetched at once from one directory.
@@ -42,7 +42,7 @@ pub struct Broken {
 /// A walk in progress. The path of the last item is the cursor from which another walk goes on,
 /// also when the tree has changed meanwhile.
 pub struct Walk<'db> {
-    db: &'db Connection,
+    db: &'db Tx,
     recursive: bool,
     levels: Vec<Level>,
 }
@@ -66,8 +66,8 @@ impl Level {
 
 impl<'db> Walk<'db> {
     /// Walks the directory `dir`, going on after `cursor`.
-    pub fn new(
-        db: &'db Connection,
+    pub(crate) fn new(
+        db: &'db Tx,
         dir: DirId,
         recursive: bool,
         cursor: Option<&str>,
@@ -124,8 +124,8 @@ impl<'db> Walk<'db> {
     }
 }
 
-fn fetch(db: &Connection, level: &mut Level) -> Result<(), Error> {
-    let mut rows = db.prepare_cached(&format!(
+fn fetch(db: &Tx, level: &mut Level) -> Result<(), Error> {
+    let mut rows = db.prepare(&format!(
         "SELECT e.name, e.dir, e.version, e.mtime_ms, {COLUMNS}
          FROM entries e LEFT JOIN versions v ON v.id = e.version
          WHERE e.parent = ?1 AND e.name > ?2 ORDER BY e.name LIMIT {FETCH}"
@@ -140,7 +140,7 @@ fn fetch(db: &Connection, level: &mut Level) -> Result<(), Error> {
         level.after = name;
         let what = match found.place {
             Place::Dir(dir) => What::Dir(dir),
-            Place::File(version) => match versions::of_row(row, 4) {
+            Place::File(version) => match versions::of_row(&row, 4) {
                 Ok(Some(version)) => What::File(Box::new(version)),
                 unreadable => {
                     let why = match unreadable {

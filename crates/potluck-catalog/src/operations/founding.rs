@@ -1,16 +1,16 @@
 //! The catalog of a pool that is being made.
 
 use crate::members::{self, NewMember};
-use crate::{Error, OpenError, authority, schema};
+use crate::sqlite::{self, Database};
+use crate::{Error, OpenError, authority, meta};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::MemberId;
 use potluck_wire::token::Role;
-use rusqlite::Connection;
 use std::path::{Path, PathBuf};
 
 /// A catalog that no manager serves yet.
 pub struct Founding {
-    db: Connection,
+    db: Database,
     path: PathBuf,
 }
 
@@ -18,8 +18,8 @@ impl Founding {
     /// Makes an empty catalog at `path` for the pool called `pool`, unless one is there, which must be
     /// sound.
     pub fn begin(path: &Path, pool: &str) -> Result<Self, OpenError> {
-        schema::create(path, pool)?;
-        Ok(Self { db: schema::open_existing(path)?, path: path.into() })
+        sqlite::create(path, pool)?;
+        Ok(Self { db: sqlite::open_existing(path)?, path: path.into() })
     }
 
     /// Whether the pool has its authority and its first member.
@@ -29,7 +29,7 @@ impl Founding {
 
     /// What the pool is called.
     pub fn pool_name(&self) -> Result<String, OpenError> {
-        schema::pool_name(&self.db).map_err(|why| self.failed(why))
+        meta::pool_name(&self.db).map_err(|why| self.failed(why))
     }
 
     /// Notes the pool's authority and makes its first admin, whose certificate `certify` makes and gives
@@ -42,11 +42,11 @@ impl Founding {
         certify: impl FnOnce(MemberId) -> Result<Digest, Error>,
     ) -> Result<(), OpenError> {
         let found = || {
-            let tx = self.db.unchecked_transaction()?;
+            let tx = self.db.begin()?;
             authority::note(&tx, authority)?;
             let admin = NewMember { role: Role::Admin, name, joined_wall_ms, invited_by: None };
             members::add(&tx, admin, certify)?;
-            Ok(tx.commit()?)
+            tx.commit()
         };
         found().map_err(|why| self.failed(why))
     }

@@ -1,14 +1,14 @@
 //! The manager's own term_history, its clock, and what sessions leave behind.
 
 use crate::stats::{self, Stats};
-use crate::{Catalog, Durability, Error, commit, donors, members, schema, sessions};
+use crate::{Catalog, Durability, Error, commit, donors, members, meta, sessions};
 use potluck_core::ids::{DonorId, MemberId, SessionId};
 use std::sync::Arc;
 
 impl Catalog {
     /// What the pool is called.
     pub async fn pool_name(&self) -> Result<String, Error> {
-        self.read(schema::pool_name).await
+        self.read(meta::pool_name).await
     }
 
     /// Figures for people.
@@ -30,7 +30,7 @@ impl Catalog {
         heard: Vec<(DonorId, u64)>,
     ) -> Result<(), Error> {
         let save = move |db: &_| {
-            schema::save_pool_time(db, now_ms)?;
+            meta::save_pool_time(db, now_ms)?;
             members::seen(db, &seen)?;
             donors::heard(db, &heard)
         };

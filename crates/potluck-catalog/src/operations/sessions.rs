@@ -4,6 +4,7 @@ use crate::chunks::{self, Found, Kept};
 use crate::entries::{self, Place};
 use crate::sessions::{self, StoredSession};
 use crate::spaces::{self, Space};
+use crate::sql::Tx;
 use crate::visible::check_condition;
 use crate::{Catalog, Durability, Error, dir_policies};
 use potluck_core::chunk::ChunkName;
@@ -12,7 +13,6 @@ use potluck_core::path::PoolPath;
 use potluck_core::placement::Plan;
 use potluck_core::policy::AckLevel;
 use potluck_wire::control::{Condition, Held};
-use rusqlite::Connection;
 use std::sync::Arc;
 
 impl Catalog {
@@ -73,7 +73,7 @@ impl Catalog {
     }
 }
 
-fn admit_write(db: &Connection, path: &PoolPath, condition: Condition) -> Result<Space, Error> {
+fn admit_write(db: &Tx, path: &PoolPath, condition: Condition) -> Result<Space, Error> {
     if path.space().is_empty() {
         return Err(Error::OutsideSpaces(path.clone()));
     }

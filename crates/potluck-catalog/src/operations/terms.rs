@@ -5,12 +5,12 @@ use crate::donors::Known;
 use crate::log_position::{Copy, Position};
 use crate::members::Member;
 use crate::sessions::StoredSession;
+use crate::sql::Tx;
 use crate::term_history::{self, Term};
-use crate::{Catalog, Durability, Error, donors, members, notes, schema, sessions};
+use crate::{Catalog, Durability, Error, donors, members, meta, notes, sessions};
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::ids::Epoch;
 use potluck_pool::CircuitBreaker;
-use rusqlite::Connection;
 
 /// What a manager that starts finds in the catalog.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl Catalog {
                 notes::set(db, notes::GC_FROZEN, &why)?;
             }
             let epoch = match above {
-                Some(above) => schema::raise_epoch(db, above)?,
+                Some(above) => meta::raise_epoch(db, above)?,
                 None => own,
             };
             if begins || epoch > own {
@@ -95,8 +95,8 @@ impl Catalog {
     }
 }
 
-fn begin_term(db: &Connection, start: u64) -> Result<TermStart, Error> {
-    let epoch = schema::next_epoch(db)?;
+fn begin_term(db: &Tx, start: u64) -> Result<TermStart, Error> {
+    let epoch = meta::next_epoch(db)?;
     term_history::begin(db, epoch, start)?;
     let sessions = sessions::all(db)?.into_iter().map(|session| {
         let offered = sessions::offered(db, &session.id)?;
@@ -105,8 +105,8 @@ fn begin_term(db: &Connection, start: u64) -> Result<TermStart, Error> {
     Ok(TermStart {
         epoch,
         gc_frozen: notes::get(db, notes::GC_FROZEN)?,
-        pool_name: schema::pool_name(db)?,
-        saved_ms: schema::saved_pool_time(db)?,
+        pool_name: meta::pool_name(db)?,
+        saved_ms: meta::saved_pool_time(db)?,
         members: members::all(db)?,
         sessions: sessions.collect::<Result<_, Error>>()?,
         donors: donors::all(db)?,

@@ -20,7 +20,7 @@ fn wanted(from: &str, to: &str) -> Wanted {
 }
 
 fn page(fixture: &Fixture, number: u32, wanted: &Wanted) -> Result<Outcome, Error> {
-    let tx = fixture.db.unchecked_transaction().expect("a transaction");
+    let tx = fixture.db.begin().expect("a transaction");
     let command = (SessionId([99; 16]), number);
     let outcome = copies::copy(&tx, command, wanted, 60, 3, |copied| {
         Ok(format!("{} files", copied.files.len()))

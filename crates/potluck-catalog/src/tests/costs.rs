@@ -38,7 +38,7 @@ fn a_thousand_small_files_commit_and_open_fast() {
     let committed = (cpu() - began) / TIMES;
 
     // Readers read in one snapshot; without, each statement would take its own locks.
-    let snapshot = fixture.db.unchecked_transaction().expect("a snapshot");
+    let snapshot = fixture.db.begin().expect("a snapshot");
     let began = cpu();
     for number in 100..100 + TIMES {
         let page = open::open(&snapshot, &path(&format!("pot://lab/d{number}")), true, None);

@@ -2,7 +2,7 @@ use crate::OpenError;
 use crate::fixture::{Fixture, chunk, file, path};
 use crate::units::{self, Met};
 use crate::walk::Walk;
-use crate::{Error, open, schema};
+use crate::{Error, open, sqlite};
 use std::fs;
 
 #[test]
@@ -11,7 +11,7 @@ fn d4_a_damaged_catalog_is_refused_and_never_served() {
     for n in 0..200 {
         fixture.put(file(&format!("pot://lab/{n}"), &[n], &[1]));
     }
-    fixture.db.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").expect("checkpointed");
+    fixture.db.raw().execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").expect("checkpointed");
     let source = fixture.file();
     let bytes = fs::read(&source).expect("read");
     let damaged = fixture.dir.path().join("damaged.db");
@@ -21,7 +21,7 @@ fn d4_a_damaged_catalog_is_refused_and_never_served() {
         let mut changed = bytes.clone();
         changed[page * 4096..][..4096].fill(0xA5);
         fs::write(&damaged, &changed).expect("written");
-        if let Err(why) = schema::open_existing(&damaged) {
+        if let Err(why) = sqlite::open_existing(&damaged) {
             assert!(matches!(why, OpenError::Damaged { .. }), "page {page}: {why}");
             refused += 1;
         }
@@ -40,6 +40,7 @@ fn d4_a_recipe_that_does_not_give_the_files_digest_is_not_handed_out() {
     // A flip inside a value, which leaves the file's structure sound.
     let (version, mut page): (i64, Vec<u8>) = fixture
         .db
+        .raw()
         .query_row("SELECT version, blob FROM recipe_pages ORDER BY version LIMIT 1", [], |row| {
             Ok((row.get(0)?, row.get(1)?))
         })
@@ -47,6 +48,7 @@ fn d4_a_recipe_that_does_not_give_the_files_digest_is_not_handed_out() {
     page[8..40].copy_from_slice(&chunk(3).0);
     fixture
         .db
+        .raw()
         .execute("UPDATE recipe_pages SET blob = ?2 WHERE version = ?1", (version, &page))
         .expect("flipped");
     let opened = open::open(&fixture.db, &path("pot://lab/a"), false, None);
@@ -57,13 +59,13 @@ fn d4_a_recipe_that_does_not_give_the_files_digest_is_not_handed_out() {
 #[test]
 fn u1_a_catalog_of_a_newer_release_is_left_alone() {
     let fixture = Fixture::new();
-    fixture.db.pragma_update(None, "user_version", 99).expect("set");
+    fixture.db.raw().pragma_update(None, "user_version", 99).expect("set");
     assert!(matches!(
-        schema::open_existing(&fixture.file()),
+        sqlite::open_existing(&fixture.file()),
         Err(OpenError::TooNew { found: 99, .. })
     ));
     let missing = fixture.dir.path().join("none.db");
-    assert!(matches!(schema::open_existing(&missing), Err(OpenError::Missing(_))));
+    assert!(matches!(sqlite::open_existing(&missing), Err(OpenError::Missing(_))));
 }
 
 #[test]
@@ -72,9 +74,9 @@ fn l1_a_damaged_file_keeps_nobody_from_the_files_behind_it() {
     for (n, name) in ["a", "b", "c", "d", "e", "f"].into_iter().enumerate() {
         fixture.put(file(&format!("pot://lab/{name}"), &[n as u64], &[1]));
     }
-    let change = |sql: &str| assert_eq!(fixture.db.execute(sql, []).expect(sql), 1, "{sql}");
+    let change = |sql: &str| assert_eq!(fixture.db.raw().execute(sql, []).expect(sql), 1, "{sql}");
     let version = |name| format!("(SELECT version FROM entries WHERE name = '{name}')");
-    fixture.db.execute_batch("PRAGMA foreign_keys = OFF").expect("off");
+    fixture.db.raw().execute_batch("PRAGMA foreign_keys = OFF").expect("off");
     change(&format!("UPDATE recipe_pages SET blob = x'00' WHERE version = {}", version("a")));
     change(&format!("DELETE FROM versions WHERE id = {}", version("b")));
     change(&format!("UPDATE versions SET goal = '?' WHERE id = {}", version("d")));

@@ -6,12 +6,15 @@ use crate::export::{self, Snapshot};
 use crate::fixture::{Fixture, chunk, coded, file, path};
 use crate::log_position::{Advance, Copy, Position};
 use crate::members::{self, Member, NewMember};
+use crate::meta;
 use crate::names::{self, When};
 use crate::records::Record;
 use crate::replay::Replay;
+use crate::sql::{Tx, params};
+use crate::sqlite::Database;
 use crate::walk::{Walk, What};
 use crate::{
-    Error, changes, conversions, dir_policies, donors, goals, notes, restored, schema, spaces,
+    Error, changes, conversions, dir_policies, donors, goals, notes, restored, spaces, sqlite,
     trash, units, versions,
 };
 use potluck_core::chunk::Digest;
@@ -19,7 +22,6 @@ use potluck_core::ids::{DonorId, Epoch, MemberId, VersionId};
 use potluck_core::policy::{Override, Policy, Redundancy};
 use potluck_core::seal::SpaceKey;
 use potluck_wire::token::Role;
-use rusqlite::Connection;
 use tempfile::TempDir;
 
 const WHEN: When = When { pool_ms: 5, wall_ms: 6 };
@@ -27,7 +29,7 @@ const WHEN: When = When { pool_ms: 5, wall_ms: 6 };
 /// An empty catalog to replay onto.
 struct Target {
     _dir: TempDir,
-    db: Connection,
+    db: Database,
     replay: Replay,
 }
 
@@ -35,8 +37,8 @@ impl Target {
     fn new() -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let file = dir.path().join("catalog.db");
-        schema::create(&file, "test pool").expect("created");
-        let db = schema::open_existing(&file).expect("opened");
+        sqlite::create(&file, "test pool").expect("created");
+        let db = sqlite::open_existing(&file).expect("opened");
         Self { _dir: dir, db, replay: Replay::default() }
     }
 
@@ -50,7 +52,7 @@ impl Target {
 }
 
 /// Exports all changes after the row `after`, as a copy of the log does that falls behind now and then.
-fn changes_after(db: &Connection, mut after: i64) -> Vec<Record> {
+fn changes_after(db: &Tx, mut after: i64) -> Vec<Record> {
     let mut records = Vec::new();
     while let Some(more) = export::changes(db, after, 1000).expect("exported") {
         records.extend(more.records);
@@ -60,7 +62,7 @@ fn changes_after(db: &Connection, mut after: i64) -> Vec<Record> {
 }
 
 /// Exports all changes, and forgets them.
-fn drain(db: &Connection) -> Vec<Record> {
+fn drain(db: &Tx) -> Vec<Record> {
     let records = changes_after(db, 0);
     changes::forget(db, changes::last(db).expect("read")).expect("forgotten");
     records
@@ -80,7 +82,7 @@ fn base(fixture: &Fixture) -> (Vec<Record>, i64) {
 
 /// All that a catalog says, in words: names, versions, recipes, parity, policies, members,
 /// references and sums.
-fn told(db: &Connection) -> Vec<String> {
+fn told(db: &Tx) -> Vec<String> {
     let mut told = Vec::new();
     for root in units::roots(db).expect("roots") {
         let space = spaces::named(db, &root.name).expect("a space");
@@ -110,14 +112,14 @@ fn told(db: &Connection) -> Vec<String> {
     let mut select = db
         .prepare("SELECT hex(name), len, refs FROM chunks WHERE refs > 0 ORDER BY name")
         .expect("a query");
-    let rows = select.query_map([], |row| {
-        Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?))
+    let rows = select.query_map(params![], |row| {
+        Ok((row.get::<String>(0)?, row.get::<i64>(1)?, row.get::<i64>(2)?))
     });
     told.extend(rows.expect("rows").map(|row| format!("{:?}", row.expect("a row"))));
     told
 }
 
-fn member(db: &Connection, name: &str) -> Member {
+fn member(db: &Tx, name: &str) -> Member {
     let (joined_wall_ms, invited_by) = (1_700_000_000_000, Some(MemberId(1)));
     let new = NewMember { role: Role::Donor, name, joined_wall_ms, invited_by };
     members::add(db, new, |_| Ok(Digest::of(name.as_bytes()))).expect("a member")
@@ -317,7 +319,7 @@ fn numbers_of_the_lost_life_are_not_given_again() {
     target.apply(&drain(&fixture.db));
     target.replay.finish(&target.db).expect("finished");
     restored::settle(&target.db, "a test").expect("settled");
-    let next = schema::Counter::Version.take(&target.db, 1).expect("a number");
+    let next = meta::Counter::Version.take(&target.db, 1).expect("a number");
     assert!(VersionId(next as u64) > VersionId(version.0 + 1000));
     assert!(member(&target.db, "donor-2").id.0 > known.id.0 + 100);
     assert_eq!(versions::get(&target.db, version).expect("there").id, version);
@@ -337,10 +339,10 @@ fn a_damaged_file_is_left_out_and_keeps_no_other_from_the_log() {
     }
     for (version, change) in lost.iter().zip(["digest = x'00'", "parity = x'00'", "copies = 'x'"]) {
         let update = format!("UPDATE versions SET {change} WHERE id = {}", version.0);
-        fixture.db.execute_batch(&update).expect("damaged");
+        fixture.db.raw().execute_batch(&update).expect("damaged");
     }
     let lost = ["pot://lab/b", "pot://lab/c", "pot://lab/d"];
-    let there = |db: &Connection, at| entries::resolve(db, &path(at)).expect("resolved").is_some();
+    let there = |db: &Tx, at| entries::resolve(db, &path(at)).expect("resolved").is_some();
     let (records, _) = base(&fixture);
     for records in [records, drain(&fixture.db)] {
         let mut target = Target::new();
@@ -356,7 +358,7 @@ fn a_damaged_file_is_left_out_and_keeps_no_other_from_the_log() {
 fn d5_a_base_that_a_hold_overtook_is_not_noted() {
     let fixture = Fixture::new();
     let db = &fixture.db;
-    let epoch = schema::next_epoch(db).expect("begun");
+    let epoch = meta::next_epoch(db).expect("begun");
     let note = |before: Option<&Position>, epoch| {
         let (before, after) = (before.cloned(), position(1, 1, 0));
         Advance { copy: Copy::OnDonors, before, after, epoch }.note(db)
@@ -367,7 +369,7 @@ fn d5_a_base_that_a_hold_overtook_is_not_noted() {
     assert_eq!(note(None, epoch), Err(Error::NoSession), "another came between");
     Position::clear(db, Copy::OnDonors).expect("cleared");
     assert_eq!(note(Some(&there), epoch), Err(Error::NoSession), "a hold");
-    schema::raise_epoch(db, epoch).expect("raised");
+    meta::raise_epoch(db, epoch).expect("raised");
     assert_eq!(note(None, epoch), Err(Error::NoSession), "one before the first");
 }
 
@@ -404,12 +406,12 @@ fn a_change_is_forgotten_when_every_copy_that_goes_on_has_it() {
 fn changes_wait_for_a_copy_that_cannot_be_written_no_longer_than_a_base_is_cheaper() {
     let fixture = Fixture::new();
     let db = &fixture.db;
-    let epoch = schema::next_epoch(db).expect("begun");
+    let epoch = meta::next_epoch(db).expect("begun");
     let kept = || changes::rows(db, 0, usize::MAX >> 1).expect("read").len();
     let start = changes::last(db).expect("read");
     let stuck = position(1, 4, start);
     stuck.note(db, Copy::InFile).expect("noted");
-    let tx = db.unchecked_transaction().expect("begun");
+    let tx = db.begin().expect("begun");
     for _ in 0..20_000 {
         changes::append(db, &changes::Op::Note("kept".into())).expect("changed");
     }

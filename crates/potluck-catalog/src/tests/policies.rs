@@ -171,7 +171,7 @@ fn what_was_made_for_an_earlier_goal_is_nobodys_when_the_goal_changes() {
     assert_eq!([12, 13].map(|n| fixture.refs(&chunk(n))), [Some(0); 2]);
     assert_eq!(goals_of(&fixture, [version; 4])[0], None);
     let rows = "SELECT count(*) FROM conversions";
-    assert_eq!(fixture.db.query_row(rows, [], |row| row.get(0)), Ok(0_i64));
+    assert_eq!(fixture.db.raw().query_row(rows, [], |row| row.get(0)), Ok(0_i64));
 }
 
 #[test]
@@ -184,6 +184,7 @@ fn a_large_tree_follows_page_by_page() {
     assert_eq!(follow(&fixture, "pot://lab", false), (3000, 3_000_000));
     let goals: i64 = fixture
         .db
+        .raw()
         .query_row("SELECT count(*) FROM versions WHERE goal IS NOT NULL", [], |row| row.get(0))
         .expect("counted");
     assert_eq!(goals, 3000);

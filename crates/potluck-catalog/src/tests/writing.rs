@@ -1,14 +1,16 @@
 use crate::fixture::Fixture;
-use crate::{Catalog, Durability, Error, schema};
+use crate::sql::Tx;
+use crate::{Catalog, Durability, Error, meta, placements};
 use potluck_wire::env::Offload;
-use rusqlite::Connection;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
-fn saved(db: &Connection) -> Result<Option<u64>, Error> {
-    schema::saved_pool_time(db)
+fn saved(db: &Tx) -> Result<Option<u64>, Error> {
+    meta::saved_pool_time(db)
 }
 
 #[test]
@@ -17,13 +19,13 @@ fn a_job_is_all_or_nothing_and_leaves_the_others_alone() {
         let fixture = Fixture::new();
         let catalog = Catalog::open(&fixture.file(), offload).expect("opened");
         runtime().block_on(async {
-            let save = |ms| move |db: &Connection| schema::save_pool_time(db, ms);
+            let save = |ms| move |db: &Tx| meta::save_pool_time(db, ms);
             let fails = catalog.write(Durability::Disk, |db| {
-                schema::save_pool_time(db, 999)?;
+                meta::save_pool_time(db, 999)?;
                 Err::<(), _>(Error::LastAdmin(1))
             });
             let panics = catalog.write(Durability::Disk, |db| -> Result<(), Error> {
-                schema::save_pool_time(db, 998)?;
+                meta::save_pool_time(db, 998)?;
                 panic!("a bug in a job");
             });
             // Submitted together, so that on a thread they share a transaction.
@@ -52,7 +54,7 @@ fn d1_queued_jobs_are_finished_before_the_writer_closes() {
             .map(|ms| {
                 let catalog = catalog.clone();
                 tokio::spawn(async move {
-                    let save = move |db: &Connection| schema::save_pool_time(db, ms);
+                    let save = move |db: &Tx| meta::save_pool_time(db, ms);
                     catalog.write(Durability::Process, save).await
                 })
             })
@@ -64,4 +66,51 @@ fn d1_queued_jobs_are_finished_before_the_writer_closes() {
         }
     });
     assert_eq!(saved(&fixture.reopen().db), Ok(Some(50)));
+}
+
+/// A second engine fails transactions that met each other, and SQLite one that another program keeps out.
+#[test]
+fn a_transaction_that_met_another_runs_again_from_its_start_with_all_its_jobs() {
+    for offload in [Offload::Inline, Offload::Threads] {
+        let fixture = Fixture::new();
+        let catalog = Catalog::open(&fixture.file(), offload).expect("opened");
+        let runs = Arc::new(AtomicU32::new(0));
+        let meets = |failures: u32| {
+            let runs = Arc::clone(&runs);
+            move |db: &Tx| {
+                meta::raise_epoch(db, meta::epoch(db)?)?;
+                match runs.fetch_add(1, Ordering::Relaxed) < failures {
+                    true => Err(Error::Contended),
+                    false => meta::epoch(db),
+                }
+            }
+        };
+        runtime().block_on(async {
+            let other = catalog.write(Durability::Disk, |db| meta::save_pool_time(db, 7));
+            let (epoch, other) = tokio::join!(catalog.write(Durability::Disk, meets(2)), other);
+            assert_eq!((epoch.map(|epoch| epoch.0), other), (Ok(1), Ok(())), "raised once");
+            assert_eq!(runs.swap(0, Ordering::Relaxed), 3);
+            assert_eq!(catalog.read(saved).await, Ok(Some(7)));
+            // It does not go on for ever.
+            let kept_out = catalog.write(Durability::Disk, meets(u32::MAX)).await;
+            assert_eq!(kept_out, Err(Error::Contended));
+            assert_eq!(catalog.read(meta::epoch).await.map(|epoch| epoch.0), Ok(1));
+        });
+    }
+}
+
+#[test]
+fn the_copies_of_a_donor_are_found_by_its_index() {
+    let fixture = Fixture::new();
+    for sql in placements::BY_DONOR {
+        let plan = format!("EXPLAIN QUERY PLAN {sql}");
+        let plan: Vec<String> = {
+            let mut plan = fixture.db.raw().prepare(&plan).expect("a statement");
+            let count = plan.parameter_count();
+            let rows = plan.query_map(rusqlite::params_from_iter(vec![1; count]), |row| row.get(3));
+            rows.expect("planned").collect::<Result<_, _>>().expect("read")
+        };
+        let first = &plan[0];
+        assert!(first.contains("placements_by_donor (donor=?"), "{sql}: {plan:?}");
+    }
 }

@@ -5,8 +5,8 @@ use super::donors::{EVERY, after_failure};
 use super::segment::Lines;
 use crate::repair::tests::still;
 use crate::service::Service;
+use potluck_catalog::Error;
 use potluck_catalog::log_position::{Advance, Copy, Position};
-use potluck_catalog::{Durability, Error, spaces};
 use potluck_core::policy::Policy;
 use std::sync::Arc;
 
@@ -28,8 +28,8 @@ struct Busy {
 impl Busy {
     async fn change(&self) {
         let name = format!("space-{}", self.written);
-        let make = move |db: &_| spaces::create(db, &name, &Policy::default(), None, 0);
-        self.service.catalog.write(Durability::Process, make).await.expect("a space");
+        let made = self.service.catalog.create_space(name, Policy::default(), None, 0).await;
+        made.expect("a space");
     }
 
     async fn note(&mut self, before: Option<Position>, row: i64) -> Result<(), Error> {

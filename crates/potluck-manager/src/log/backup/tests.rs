@@ -4,8 +4,8 @@ use super::*;
 use crate::log::file::{Next, Reader};
 use crate::log::segment;
 use crate::repair::tests::still;
+use potluck_catalog::Founding;
 use potluck_catalog::authority::Authority;
-use potluck_catalog::{Durability, spaces};
 use potluck_core::policy::Policy;
 use tempfile::TempDir;
 
@@ -17,8 +17,8 @@ fn in_order(dir: &Path) -> Vec<String> {
 }
 
 async fn make_space(service: &Service, name: &'static str) {
-    let make = move |db: &_| spaces::create(db, name, &Policy::default(), None, 0);
-    service.catalog.write(Durability::Disk, make).await.expect("a space");
+    let made = service.catalog.create_space(name.into(), Policy::default(), None, 0).await;
+    made.expect("a space");
 }
 
 /// The parts of the file at `path` that can be read, and whether they are all.
@@ -61,8 +61,7 @@ async fn what_changed_is_added_to_the_newest_file_and_one_that_is_not_as_it_was_
     assert!(bytes(1) > base && bytes(1) < base + 4096, "{base} and then {}", bytes(1));
     let whole = read(&service, &dir.join(name(1))).expect("a backup");
     assert_eq!(whole, (vec![BaseEnd, Log], true));
-    let none = |db: &_| potluck_catalog::changes::rows(db, 0, 1);
-    assert_eq!(service.catalog.read(none).await, Ok(Vec::new()), "no copy waits for any");
+    assert_eq!(service.catalog.waiting_changes().await, Ok(0), "no copy waits for any");
 
     // Another manager, on a copy of this catalog, has added to it.
     let mut theirs = fs::read(dir.join(name(1))).expect("read");
@@ -176,7 +175,7 @@ async fn a_backup_never_takes_the_place_of_a_file_of_a_managers_state() {
     let ours = |state: &str| {
         let state = dir.path().join(state);
         fs::create_dir_all(state.join("ca")).expect("made");
-        potluck_catalog::schema::create(&state.join(CATALOG), "lab").expect("a catalog");
+        Founding::begin(&state.join(CATALOG), "lab").expect("a catalog");
         fs::write(state.join("recovery.kit"), "a kit").expect("written");
         fs::write(state.join("ca/ca.key"), "a key").expect("written");
         state

@@ -1,11 +1,11 @@
 //! The one writer: jobs queue up while a commit reaches the disk, and the next commit takes them
 //! all.
 
-use super::changes;
-use super::error::Error;
-use super::fault::DiskFault;
+use super::file::Database;
+use super::tx::Tx;
+use crate::fault::DiskFault;
+use crate::{Error, changes};
 use potluck_wire::env::Offload;
-use rusqlite::Connection;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -15,6 +15,9 @@ use tokio::sync::oneshot;
 
 /// Jobs in one transaction; more would make the first wait for the last.
 const BATCH: usize = 256;
+/// Times that a transaction is tried where something else has the catalog. SQLite waits for seconds each
+/// time.
+const TRIES: u32 = 3;
 
 /// What a job's success means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,15 +26,6 @@ pub enum Durability {
     Process,
     /// It survives a power cut.
     Disk,
-}
-
-impl Durability {
-    fn pragma(self) -> &'static str {
-        match self {
-            Self::Process => "NORMAL",
-            Self::Disk => "FULL",
-        }
-    }
 }
 
 /// Runs jobs one after the other.
@@ -49,16 +43,16 @@ enum Place {
 }
 
 impl Writer {
-    /// Writes through `connection`. Keeps in `changes` how many changes ([`changes::last`]) no
+    /// Writes to `db`. Keeps in `changes` how many changes ([`changes::last`]) no
     /// power cut undoes, from the first commit that reaches the disk on; and in `fault` what the
     /// disk did not take.
     pub fn start(
-        connection: Connection,
+        db: Database,
         offload: Offload,
         changes: Arc<AtomicU64>,
         fault: Arc<DiskFault>,
     ) -> Self {
-        let session = Session { db: connection, durability: Durability::Disk, changes, fault };
+        let session = Session { db, durability: Durability::Disk, changes, fault };
         Self(Mutex::new(match offload {
             Offload::Inline => Place::Here(Box::new(session)),
             Offload::Threads => {
@@ -75,10 +69,10 @@ impl Writer {
     pub async fn run<T: Send + 'static>(
         &self,
         durability: Durability,
-        work: impl FnOnce(&Connection) -> Result<T, Error> + Send + 'static,
+        work: impl Fn(&Tx) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
         let (reply, answer) = oneshot::channel();
-        let job = Box::new(Typed { work: Some(work), result: None, reply });
+        let job = Box::new(Typed { work, result: None, reply });
         self.submit(Queued { durability, job });
         answer.await.unwrap_or(Err(Error::Closed))
     }
@@ -106,24 +100,22 @@ impl Writer {
 
 /// A job whose type is known to its caller only.
 trait Job: Send {
-    /// Does the work, which is to be kept unless it fails.
-    fn work(&mut self, db: &Connection) -> Result<(), Error>;
+    /// Does the work, which is to be kept unless it fails. Done again, it begins anew: what it did before was
+    /// taken back.
+    fn work(&mut self, tx: &Tx) -> Result<(), Error>;
     /// Tells the caller, once the fate of the transaction is known.
     fn reply(self: Box<Self>, committed: Result<(), Error>);
 }
 
 struct Typed<T, F> {
-    work: Option<F>,
+    work: F,
     result: Option<Result<T, Error>>,
     reply: oneshot::Sender<Result<T, Error>>,
 }
 
-impl<T: Send, F: FnOnce(&Connection) -> Result<T, Error> + Send> Job for Typed<T, F> {
-    fn work(&mut self, db: &Connection) -> Result<(), Error> {
-        let Some(work) = self.work.take() else {
-            return Err(Error::Bug("a job was run twice".into()));
-        };
-        let result = catch_unwind(AssertUnwindSafe(|| work(db)))
+impl<T: Send, F: Fn(&Tx) -> Result<T, Error> + Send> Job for Typed<T, F> {
+    fn work(&mut self, tx: &Tx) -> Result<(), Error> {
+        let result = catch_unwind(AssertUnwindSafe(|| (self.work)(tx)))
             .unwrap_or_else(|panic| Err(Error::Bug(panic_text(&*panic))));
         let done = result.as_ref().map(|_| ()).map_err(Error::clone);
         self.result = Some(result);
@@ -153,7 +145,7 @@ struct Queued {
 }
 
 struct Session {
-    db: Connection,
+    db: Database,
     durability: Durability,
     changes: Arc<AtomicU64>,
     fault: Arc<DiskFault>,
@@ -173,7 +165,13 @@ impl Session {
     }
 
     fn commit_all(&mut self, mut jobs: Vec<Queued>) {
-        let committed = self.transaction(&mut jobs);
+        let mut tries = 1;
+        let committed = loop {
+            match self.transaction(&mut jobs) {
+                Err(Error::Contended) if tries < TRIES => tries += 1,
+                done => break done,
+            }
+        };
         if let Err(why) = &committed {
             tracing::debug!(%why, "the catalog could not commit");
             self.fault.note(why);
@@ -186,37 +184,29 @@ impl Session {
     fn transaction(&mut self, jobs: &mut [Queued]) -> Result<(), Error> {
         let asked = jobs.iter().map(|job| job.durability).max().unwrap_or(Durability::Disk);
         if self.durability != asked {
-            self.db.pragma_update(None, "synchronous", asked.pragma())?;
+            self.db.sync_commits(asked == Durability::Disk)?;
             self.durability = asked;
         }
-        self.db.execute_batch("BEGIN IMMEDIATE")?;
-        let done = jobs.iter_mut().try_for_each(|queued| self.one(queued)).and_then(|()| {
-            // Everything before it reaches the disk with a commit that does.
-            let changes =
-                (asked == Durability::Disk).then(|| changes::last(&self.db)).transpose()?;
-            self.db.execute_batch("COMMIT")?;
-            if let Some(changes) = changes {
-                self.changes.store(changes.max(0) as u64, Ordering::Release);
-            }
-            Ok(())
-        });
-        if done.is_err() && !self.db.is_autocommit() {
-            let _ = self.db.execute_batch("ROLLBACK"); // some errors have rolled back already
+        let tx = self.db.begin_to_write()?;
+        jobs.iter_mut().try_for_each(|queued| self.one(&tx, queued))?;
+        // Everything before it reaches the disk with a commit that does.
+        let changes = (asked == Durability::Disk).then(|| changes::last(&tx)).transpose()?;
+        tx.commit()?;
+        if let Some(changes) = changes {
+            self.changes.store(changes.max(0) as u64, Ordering::Release);
         }
-        done
+        Ok(())
     }
 
     /// Runs one job so that its failure leaves the others' work alone.
-    fn one(&self, queued: &mut Queued) -> Result<(), Error> {
-        self.db.prepare_cached("SAVEPOINT job")?.execute([])?;
-        if let Err(why) = queued.job.work(&self.db) {
-            self.fault.note(&why);
-            if self.db.is_autocommit() {
-                return Err(why); // where the disk is full all is rolled back, the others' work too
+    fn one(&self, tx: &Tx, queued: &mut Queued) -> Result<(), Error> {
+        match tx.savepoint(|| queued.job.work(tx)) {
+            Ok(()) => Ok(()),
+            Err(why) => {
+                self.fault.note(&why);
+                // With some failures the others' work is lost too, and with this one all is tried again.
+                if tx.is_over() || why == Error::Contended { Err(why) } else { Ok(()) }
             }
-            self.db.prepare_cached("ROLLBACK TO job")?.execute([])?;
         }
-        self.db.prepare_cached("RELEASE job")?.execute([])?;
-        Ok(())
     }
 }

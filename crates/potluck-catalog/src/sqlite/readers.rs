@@ -1,8 +1,8 @@
 //! Connections that read, a few of them kept open.
 
-use super::error::Error;
-use super::schema;
-use rusqlite::Connection;
+use super::file::{Database, open_reader};
+use super::tx::Tx;
+use crate::Error;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -11,7 +11,7 @@ const KEPT: usize = 4;
 
 pub struct Readers {
     path: PathBuf,
-    idle: Mutex<Vec<Connection>>,
+    idle: Mutex<Vec<Database>>,
 }
 
 impl Readers {
@@ -19,14 +19,14 @@ impl Readers {
         Self { path: path.into(), idle: Mutex::default() }
     }
 
-    pub fn run<T>(&self, query: impl FnOnce(&Connection) -> Result<T, Error>) -> Result<T, Error> {
+    pub fn run<T>(&self, query: impl Fn(&Tx) -> Result<T, Error>) -> Result<T, Error> {
         let kept = self.idle.lock().expect("no holder panics").pop();
         let db = match kept {
             Some(db) => db,
-            None => schema::open_reader(&self.path)?,
+            None => open_reader(&self.path)?,
         };
         // One snapshot for the whole query. A panic drops the connection and with it the snapshot.
-        let snapshot = db.unchecked_transaction()?;
+        let snapshot = db.begin()?;
         let answer = query(&snapshot);
         drop(snapshot);
         let mut idle = self.idle.lock().expect("no holder panics");

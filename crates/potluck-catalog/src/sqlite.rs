@@ -1,0 +1,12 @@
+//! SQLite: all that no other engine has. Files that are opened and checked, the one writer, readers, and
+//! the statements of a transaction.
+
+mod file;
+mod readers;
+mod tx;
+mod writer;
+
+pub use file::{Database, create, open_existing, open_reader, open_snapshot, open_whole};
+pub use readers::Readers;
+pub use tx::{Row, Tx};
+pub use writer::{Durability, Writer};

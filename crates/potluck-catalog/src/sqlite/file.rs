@@ -1,0 +1,225 @@
+//! The catalog's file: making it, opening it, refusing one that is damaged or too new.
+
+use super::tx::Tx;
+use crate::meta;
+use crate::{Error, OpenError};
+use rusqlite::{Connection, OpenFlags};
+use std::fs::File;
+use std::io;
+use std::ops::Deref;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// The format this release reads and writes. Until 1.0 no catalog of another is read.
+const FORMAT: i64 = 1;
+const SCHEMA: &str = include_str!("schema.sql");
+/// "POTL", so that `file` and people recognise a catalog.
+const APPLICATION: i64 = 0x504f_544c;
+
+/// An open catalog, for who has it alone. Statements outside of a [`Transaction`] are each one of their own.
+pub struct Database(pub(crate) Tx);
+
+impl Database {
+    fn connection(&self) -> &Connection {
+        &self.0.0
+    }
+
+    /// Begins a transaction, which is taken back unless it is committed. It sees one moment of the catalog
+    /// from its first statement on.
+    pub fn begin(&self) -> Result<Transaction<'_>, Error> {
+        self.begin_as("BEGIN")
+    }
+
+    /// Begins a transaction that is going to write.
+    pub(super) fn begin_to_write(&self) -> Result<Transaction<'_>, Error> {
+        self.begin_as("BEGIN IMMEDIATE")
+    }
+
+    fn begin_as(&self, sql: &str) -> Result<Transaction<'_>, Error> {
+        self.connection().prepare_cached(sql)?.execute([])?;
+        Ok(Transaction(self))
+    }
+
+    /// Whether commits reach the disk before they return.
+    pub(super) fn sync_commits(&self, sync: bool) -> Result<(), Error> {
+        let level = if sync { "FULL" } else { "NORMAL" };
+        Ok(self.connection().pragma_update(None, "synchronous", level)?)
+    }
+
+    /// The bytes of all pages, at most a little more than it holds.
+    pub fn bytes(&self) -> Result<u64, Error> {
+        let read = |pragma| self.connection().pragma_query_value(None, pragma, |row| row.get(0));
+        let (pages, size): (i64, i64) = (read("page_count")?, read("page_size")?);
+        Ok(pages.saturating_mul(size).max(0) as u64)
+    }
+
+    /// Closes a catalog as one file.
+    pub fn close(self) -> Result<(), Error> {
+        self.connection().pragma_update(None, "journal_mode", "DELETE")?;
+        self.0.0.close().map_err(|(_, why)| why.into())
+    }
+}
+
+impl Deref for Database {
+    type Target = Tx;
+
+    fn deref(&self) -> &Tx {
+        &self.0
+    }
+}
+
+/// A transaction under way.
+pub struct Transaction<'db>(&'db Database);
+
+impl Transaction<'_> {
+    /// Keeps all that was done.
+    pub fn commit(self) -> Result<(), Error> {
+        self.0.connection().prepare_cached("COMMIT")?.execute([])?;
+        Ok(())
+    }
+}
+
+impl Deref for Transaction<'_> {
+    type Target = Tx;
+
+    fn deref(&self) -> &Tx {
+        self.0
+    }
+}
+
+impl Drop for Transaction<'_> {
+    fn drop(&mut self) {
+        // It is over if it was committed, and after some errors.
+        if !self.0.is_over() {
+            let _ = self.0.connection().execute_batch("ROLLBACK");
+        }
+    }
+}
+
+/// Makes an empty catalog for the pool called `pool`, unless one is there.
+pub fn create(path: &Path, pool: &str) -> Result<(), OpenError> {
+    let db = open(path)?;
+    let format = user_version(&db).map_err(damaged(path))?;
+    if format != 0 {
+        return check_format(path, format);
+    }
+    let make = || -> Result<(), Error> {
+        let tx = db.begin()?;
+        tx.execute_batch(SCHEMA)?;
+        meta::begin(&tx, pool)?;
+        db.connection().pragma_update(None, "application_id", APPLICATION)?;
+        db.connection().pragma_update(None, "user_version", FORMAT)?;
+        tx.commit()
+    };
+    make().map_err(damaged(path))
+}
+
+/// Opens the catalog at `path` for writing, after checking that it is sound (promise D4: a
+/// damaged catalog is never served).
+pub fn open_existing(path: &Path) -> Result<Database, OpenError> {
+    open_checked(path, "PRAGMA quick_check(1)")
+}
+
+/// Opens the catalog at `path` as [`open_existing`] does, and compares its indexes with the rows too:
+/// a restore has just made it, and what it made is looked at once as a whole.
+pub fn open_whole(path: &Path) -> Result<Database, OpenError> {
+    open_checked(path, "PRAGMA integrity_check(1)")
+}
+
+fn open_checked(path: &Path, check: &str) -> Result<Database, OpenError> {
+    if !path.exists() {
+        let root = path.parent().unwrap_or(path);
+        return Err(OpenError::Missing(root.into()));
+    }
+    let db = open(path)?;
+    let format = user_version(&db).map_err(damaged(path))?;
+    check_format(path, format)?;
+    let sound: Result<String, _> = db.connection().query_row(check, [], |row| row.get(0));
+    let sound = sound.map_err(|why| damaged(path)(why.into()))?;
+    if sound != "ok" {
+        return Err(OpenError::Damaged { path: path.into(), detail: sound });
+    }
+    Ok(db)
+}
+
+/// A catalog that is only read.
+pub fn open_reader(path: &Path) -> Result<Database, Error> {
+    let db = Connection::open_with_flags(
+        path,
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+    )?;
+    db.set_prepared_statement_cache_capacity(64);
+    db.execute_batch(
+        "PRAGMA query_only = ON; PRAGMA cache_size = -8192;
+         PRAGMA temp_store = MEMORY; PRAGMA cell_size_check = ON; PRAGMA busy_timeout = 5000;",
+    )?;
+    Ok(Database(Tx(db)))
+}
+
+/// A catalog that is only read, and seen as it is at the first read.
+pub fn open_snapshot(path: &Path) -> Result<Database, Error> {
+    let db = open_reader(path)?;
+    db.execute_batch("BEGIN")?;
+    Ok(db)
+}
+
+fn open(path: &Path) -> Result<Database, OpenError> {
+    prepare(path).map_err(|source| OpenError::Io { path: path.into(), source })?;
+    let open = || -> Result<Database, Error> {
+        let db = Connection::open(path)?;
+        db.set_prepared_statement_cache_capacity(128);
+        db.execute_batch(
+            "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA cache_size = -65536;
+             PRAGMA temp_store = MEMORY; PRAGMA cell_size_check = ON; PRAGMA busy_timeout = 5000;
+             PRAGMA wal_autocheckpoint = 4000;",
+        )?;
+        Ok(Database(Tx(db)))
+    };
+    open().map_err(damaged(path))
+}
+
+/// Makes the file if there is none, for its owner only, for it holds the keys of sealed spaces. What
+/// SQLite puts beside it has the same mode.
+fn prepare(path: &Path) -> io::Result<()> {
+    match File::options().write(true).create_new(true).mode(0o600).open(path) {
+        Ok(_) => Ok(()),
+        Err(why) if why.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(why) => Err(why),
+    }
+}
+
+fn user_version(db: &Database) -> Result<i64, Error> {
+    Ok(db.connection().query_row("PRAGMA user_version", [], |row| row.get(0))?)
+}
+
+fn check_format(path: &Path, found: i64) -> Result<(), OpenError> {
+    match found {
+        FORMAT => Ok(()),
+        found if found > FORMAT => Err(OpenError::TooNew { path: path.into(), found }),
+        found => Err(OpenError::Damaged {
+            path: path.into(),
+            detail: format!("its format is {found}, which no release wrote"),
+        }),
+    }
+}
+
+fn damaged(path: &Path) -> impl Fn(Error) -> OpenError {
+    move |why| OpenError::of(path, why)
+}
+
+/// What tests ask of the engine itself.
+#[cfg(any(test, feature = "testing"))]
+impl Database {
+    /// The connection, for statements that only a test makes.
+    pub fn raw(&self) -> &Connection {
+        self.connection()
+    }
+}
+
+#[cfg(any(test, feature = "testing"))]
+impl Tx {
+    /// Limits the pages that the file may have, as if the disk had no more.
+    pub fn limit_pages(&self, pages: u32) -> Result<(), Error> {
+        Ok(self.0.pragma_update(None, "max_page_count", pages)?)
+    }
+}

@@ -1,0 +1,190 @@
+//! Statements in a transaction.
+
+use crate::Error;
+use crate::sql::{Column, Param, Value, damaged};
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{CachedStatement, Connection, ErrorCode, ToSql, params_from_iter};
+
+/// The catalog as an operation sees it: all it does happens together or not at all, and all it reads is of
+/// one moment. It may run again from its start, so it has no effect but on this.
+pub struct Tx(pub(super) Connection);
+
+impl Tx {
+    /// A statement, prepared once and kept.
+    pub fn prepare(&self, sql: &str) -> Result<Statement<'_>, Error> {
+        Ok(Statement(self.0.prepare_cached(sql)?))
+    }
+
+    /// Runs a statement that gives no rows; how many it changed.
+    pub fn execute(&self, sql: &str, params: &[&dyn Param]) -> Result<usize, Error> {
+        self.prepare(sql)?.execute(params)
+    }
+
+    /// The one row of a statement that always has one.
+    pub fn query_row<T>(
+        &self,
+        sql: &str,
+        params: &[&dyn Param],
+        read: impl FnOnce(&Row<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        self.prepare(sql)?.query_row(params, read)
+    }
+
+    /// Runs statements without parameters.
+    pub fn execute_batch(&self, sql: &str) -> Result<(), Error> {
+        Ok(self.0.execute_batch(sql)?)
+    }
+
+    /// Does what `work` does, or none of it if that fails; what was done before stays.
+    pub fn savepoint<T>(&self, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+        let run = |sql| self.0.prepare_cached(sql)?.execute([]).map_err(Error::from);
+        run("SAVEPOINT part")?;
+        let done = work();
+        if done.is_err() {
+            if self.0.is_autocommit() {
+                return done; // where the disk is full all is rolled back, the others' work too
+            }
+            run("ROLLBACK TO part")?;
+        }
+        run("RELEASE part")?;
+        done
+    }
+
+    /// The last number that a table gave to a row, 0 if none; whether the row is still there or not.
+    pub fn last_number(&self, table: &str) -> Result<i64, Error> {
+        let mut select = self.prepare("SELECT seq FROM sqlite_sequence WHERE name = ?1")?;
+        Ok(select.query_one(&[&table], |row| row.get(0))?.unwrap_or(0))
+    }
+
+    /// Has a table, which gave a number already, leave out `spare` numbers.
+    pub fn skip_numbers(&self, table: &str, spare: u32) -> Result<(), Error> {
+        let skip = "UPDATE sqlite_sequence SET seq = seq + ?2 WHERE name = ?1";
+        self.execute(skip, &[&table, &spare]).map(|_| ())
+    }
+
+    /// Whether the transaction ended by itself, as it does where the disk is full.
+    pub(super) fn is_over(&self) -> bool {
+        self.0.is_autocommit()
+    }
+}
+
+/// A statement.
+pub struct Statement<'tx>(CachedStatement<'tx>);
+
+struct Bound<'a>(Value<'a>);
+
+impl ToSql for Bound<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match self.0 {
+            Value::Null => ValueRef::Null,
+            Value::Number(number) => ValueRef::Integer(number),
+            Value::Text(text) => ValueRef::Text(text.as_bytes()),
+            Value::Blob(bytes) => ValueRef::Blob(bytes),
+        }))
+    }
+}
+
+fn bound<'a>(params: &'a [&dyn Param]) -> impl rusqlite::Params + 'a {
+    params_from_iter(params.iter().map(|param| Bound(param.value())))
+}
+
+impl Statement<'_> {
+    /// Runs it; how many rows it changed.
+    pub fn execute(&mut self, params: &[&dyn Param]) -> Result<usize, Error> {
+        Ok(self.0.execute(bound(params))?)
+    }
+
+    /// Runs one that inserts a row; the number that the row was given.
+    pub fn insert(&mut self, params: &[&dyn Param]) -> Result<i64, Error> {
+        Ok(self.0.insert(bound(params))?)
+    }
+
+    /// Whether it gives a row.
+    pub fn exists(&mut self, params: &[&dyn Param]) -> Result<bool, Error> {
+        Ok(self.0.exists(bound(params))?)
+    }
+
+    /// Its first row, if it has any.
+    pub fn query_one<T>(
+        &mut self,
+        params: &[&dyn Param],
+        read: impl FnOnce(&Row<'_>) -> Result<T, Error>,
+    ) -> Result<Option<T>, Error> {
+        self.query(params)?.next()?.map(|row| read(&row)).transpose()
+    }
+
+    /// Its first row, which must be there.
+    pub fn query_row<T>(
+        &mut self,
+        params: &[&dyn Param],
+        read: impl FnOnce(&Row<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let found = self.query_one(params, read)?;
+        found.ok_or_else(|| Error::Damaged("a row that must be there is missing".into()))
+    }
+
+    /// Its rows, as `read` reads them.
+    pub fn query_map<'s, T, R: FnMut(&Row<'_>) -> Result<T, Error>>(
+        &'s mut self,
+        params: &[&dyn Param],
+        mut read: R,
+    ) -> Result<impl Iterator<Item = Result<T, Error>> + use<'s, T, R>, Error> {
+        let mut rows = self.query(params)?;
+        Ok(std::iter::from_fn(move || match rows.next() {
+            Ok(row) => row.map(|row| read(&row)),
+            Err(why) => Some(Err(why)),
+        }))
+    }
+
+    /// Its rows.
+    pub fn query(&mut self, params: &[&dyn Param]) -> Result<Rows<'_>, Error> {
+        Ok(Rows(self.0.query(bound(params))?))
+    }
+}
+
+/// Rows, one after the other.
+pub struct Rows<'s>(rusqlite::Rows<'s>);
+
+impl Rows<'_> {
+    /// The next.
+    pub fn next(&mut self) -> Result<Option<Row<'_>>, Error> {
+        Ok(self.0.next()?.map(Row))
+    }
+}
+
+/// A row.
+pub struct Row<'s>(&'s rusqlite::Row<'s>);
+
+impl Row<'_> {
+    /// The column with this number, counted from 0.
+    pub fn get<T: Column>(&self, column: usize) -> Result<T, Error> {
+        let value = match self.0.get_ref(column)? {
+            ValueRef::Null => Value::Null,
+            ValueRef::Integer(number) => Value::Number(number),
+            ValueRef::Text(text) => {
+                std::str::from_utf8(text).map_or(Value::Blob(text), Value::Text)
+            }
+            ValueRef::Blob(bytes) => Value::Blob(bytes),
+            ValueRef::Real(_) => {
+                return Err(Error::Damaged(format!("column {column} is no integer")));
+            }
+        };
+        T::of(value).ok_or_else(|| damaged(column, value))
+    }
+}
+
+impl From<rusqlite::Error> for Error {
+    fn from(why: rusqlite::Error) -> Self {
+        match why.sqlite_error_code() {
+            Some(ErrorCode::DiskFull) => Self::DiskFull,
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Contended,
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+                Self::Damaged(why.to_string())
+            }
+            Some(ErrorCode::SystemIoFailure | ErrorCode::ReadOnly | ErrorCode::CannotOpen) => {
+                Self::Disk(why.to_string())
+            }
+            _ => Self::Sql(why.to_string()),
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! What is counted at donors, and what their word changes.
+
+use crate::stage::Stage;
+use potluck_catalog::chunks::ChunkId;
+use potluck_catalog::fixture::{chunk, file, path, register};
+use potluck_catalog::placements::Told;
+use potluck_core::clock::Tick;
+use potluck_core::ids::{DonorId, Incarnation};
+use potluck_core::policy::AckLevel;
+use potluck_wire::control::Holding;
+use std::sync::Arc;
+
+const DONORS: [DonorId; 2] = [DonorId(1), DonorId(2)];
+
+fn listed(n: u64) -> Holding {
+    Holding { name: chunk(n), len: 1000 }
+}
+
+/// The donors that a reader of the chunk of this file is sent to.
+async fn holders(stage: &Stage, at: &str) -> Vec<DonorId> {
+    let page = stage.catalog.open_files(path(at), false, None).await.expect("opened");
+    page.files[0].holders[0].clone()
+}
+
+/// The donors that have a chunk at a level.
+async fn holders_at(stage: &Stage, n: u64, ack: AckLevel) -> Vec<DonorId> {
+    let names = Arc::new(vec![chunk(n)]);
+    let found = stage.catalog.offer(stage.session, Vec::new(), names, ack).await;
+    found.expect("offered").remove(0).donors
+}
+
+#[tokio::test]
+async fn a_copy_that_is_not_listed_is_counted_as_missing_and_kept_in_the_books_d5() {
+    let mut stage = Stage::new().await;
+    stage.put(file("pot://lab/a", &[1, 2], &[1])).await;
+    let counted = stage.catalog.counted_at(DonorId(1), ChunkId::FIRST, 10).await.expect("read");
+    assert_eq!(counted.len(), 2);
+    let names = stage.catalog.names_of(counted[..1].to_vec()).await.expect("read");
+    // The donor lists what it has, and this is not among it.
+    let (donor, life) = (DonorId(1), Incarnation(2));
+    stage.donors.register(donor, &register(life), Default::default(), Tick::ZERO);
+    let unlisted = stage.donors.unlisted(donor, life, &names);
+    let refuted = unlisted.clone();
+    assert_eq!(stage.catalog.mark_missing(donor, unlisted).await, Ok(Some(1)));
+    assert_eq!(stage.counted(1).await, (1, 1));
+    assert!(stage.unused(1000).await.is_empty(), "the chunk itself is not touched");
+
+    // Listed again, it counts again.
+    let again = vec![Holding { name: names[0], len: 1000 }, listed(77)];
+    let compared = stage.catalog.compare(donor, again).await.expect("compared");
+    assert_eq!((compared.known.len(), compared.uncounted.len()), (1, 1));
+    assert_eq!(compared.unknown, [listed(77)]);
+    stage.tell(1, Told { added: compared.uncounted, ..Told::default() }, 0).await;
+    assert_eq!(stage.counted(1).await, (2, 0));
+
+    // A receipt that came before its turn refutes that a copy is missing.
+    stage.donors.acknowledged([(donor, &names[0])].into_iter());
+    assert_eq!(stage.catalog.mark_missing(donor, refuted).await, Ok(None));
+    assert_eq!(stage.counted(1).await, (2, 0));
+}
+
+#[tokio::test]
+async fn a_donors_word_changes_the_count_of_its_own_copies_only() {
+    let mut stage = Stage::new().await;
+    stage.put(file("pot://lab/a", &[1], &[1, 2])).await;
+    stage.tell(1, Told { spoiled: vec![chunk(1)], ..Told::default() }, 0).await;
+    assert_eq!(holders_at(&stage, 1, AckLevel::Memory).await, [DonorId(2)]);
+    stage.tell(1, Told { sound: vec![chunk(1)], ..Told::default() }, 0).await;
+    assert_eq!(holders_at(&stage, 1, AckLevel::Memory).await, DONORS);
+    // Deleted and written again within one second.
+    let both = Told { removed: vec![chunk(1)], added: vec![listed(1)], ..Told::default() };
+    stage.tell(1, both, 0).await;
+    assert_eq!(holders(&stage, "pot://lab/a").await, DONORS);
+}
+
+#[tokio::test]
+async fn a_copy_that_was_only_in_memory_is_not_held_for_a_write_to_disk() {
+    let mut stage = Stage::new().await;
+    stage.put(file("pot://lab/a", &[1], &[1, 2])).await;
+    assert_eq!(holders_at(&stage, 1, AckLevel::Disk).await, []);
+    let mut synced = file("pot://lab/b", &[1], &[2]);
+    synced.chunks[0].holders = vec![(DonorId(2), AckLevel::Disk)];
+    stage.put(synced).await;
+    stage.put(file("pot://lab/c", &[1], &[2])).await;
+    let kept = holders_at(&stage, 1, AckLevel::Disk).await;
+    assert_eq!(kept, [DonorId(2)], "a lower level takes nothing back");
+
+    // Lost, and back: nobody synced what came back.
+    stage.tell(2, Told { removed: vec![chunk(1)], ..Told::default() }, 0).await;
+    stage.tell(2, Told { added: vec![listed(1)], ..Told::default() }, 0).await;
+    assert_eq!(holders_at(&stage, 1, AckLevel::Disk).await, []);
+    assert_eq!(holders_at(&stage, 1, AckLevel::Memory).await, DONORS);
+    stage.catalog.on_disk(DonorId(2), vec![chunk(1)]).await.expect("noted");
+    assert_eq!(holders_at(&stage, 1, AckLevel::Disk).await, [DonorId(2)]);
+}
+
+#[tokio::test]
+async fn only_a_copy_that_counted_and_that_a_file_uses_is_a_loss() {
+    let mut stage = Stage::new().await;
+    stage.put(file("pot://lab/a", &[1], &[1, 2])).await;
+    stage.catalog.take_in(vec![listed(9)], 0).await.expect("taken in");
+    stage.tell(1, Told { added: vec![listed(9)], ..Told::default() }, 0).await;
+    let lost = async |n, donor| {
+        let removed = Told { removed: vec![chunk(n)], ..Told::default() };
+        stage.tell(donor, removed, 0).await
+    };
+    assert!(!lost(9, 1).await, "garbage");
+    assert!(!lost(1, 3).await, "never there");
+    assert!(lost(1, 1).await);
+    assert!(!lost(1, 1).await, "said again");
+}

@@ -1,0 +1,10 @@
+//! What the catalog promises, whatever engine holds it: asked through the operations of
+//! [`Catalog`](potluck_catalog::Catalog) alone, so that a second engine runs the same suite.
+
+mod committing;
+mod copies_at_donors;
+mod joining;
+mod naming;
+mod reclaiming;
+mod stage;
+mod terms;

@@ -1,0 +1,143 @@
+//! Chunks that no file uses, until no donor has them any more.
+
+use crate::stage::{Stage, when};
+use potluck_catalog::chunks::ChunkId;
+use potluck_catalog::commit::Outcome;
+use potluck_catalog::fixture::{chunk, file, path};
+use potluck_catalog::placements::Told;
+use potluck_core::chunk::ChunkName;
+use potluck_core::ids::DonorId;
+use potluck_core::policy::AckLevel;
+use potluck_wire::control::Holding;
+use std::sync::Arc;
+
+const DONORS: [DonorId; 2] = [DonorId(1), DonorId(2)];
+
+fn removed(n: u64) -> Told {
+    Told { removed: vec![chunk(n)], ..Told::default() }
+}
+
+/// The session offers chunks, ends, and is accounted for.
+async fn offered_and_ended(stage: &Stage, names: Vec<ChunkName>, now_ms: u64) {
+    let asked = Arc::new(names.clone());
+    stage.catalog.offer(stage.session, names, asked, AckLevel::Memory).await.expect("offered");
+    stage.catalog.end_session(stage.session).await.expect("ended");
+    account(stage, now_ms).await;
+}
+
+async fn account(stage: &Stage, now_ms: u64) {
+    let step = || stage.catalog.account_session(stage.session, Arc::new(DONORS), now_ms);
+    while !step().await.expect("a step") {}
+}
+
+#[tokio::test]
+async fn what_an_aborted_session_wrote_is_reclaimed_from_all_its_donors_d2() {
+    let mut stage = Stage::new().await;
+    let names: Vec<_> = (0..3).map(chunk).collect();
+    let asked = Arc::new(names.clone());
+    stage.catalog.offer(stage.session, names, asked, AckLevel::Memory).await.expect("offered");
+    stage.put(file("pot://lab/a", &[0], &[1])).await;
+    stage.catalog.end_session(stage.session).await.expect("ended");
+    account(&stage, 100).await;
+
+    let unused = stage.unused(100).await;
+    assert_eq!(unused.len(), 2, "the committed chunk is none of them");
+    stage.catalog.condemn(unused, 100).await.expect("condemned");
+    let page = stage.condemned().await;
+    assert!(page.iter().all(|(_, donors)| *donors == DONORS), "each donor may have each");
+    for donor in [1, 2] {
+        assert_eq!(stage.condemned().await.len(), 2);
+        stage.tell(donor, removed(1), 500).await;
+    }
+    assert_eq!(stage.condemned().await, [(chunk(2), DONORS.to_vec())]);
+    assert_eq!(stage.catalog.stats().await.expect("counted").condemned, 1);
+}
+
+#[tokio::test]
+async fn what_an_ended_session_perhaps_stored_is_asked_for_once_it_is_used_i2() {
+    let mut stage = Stage::new().await;
+    offered_and_ended(&stage, vec![chunk(1)], 0).await;
+    stage.new_session(2).await;
+    let again = async |number| {
+        let file = vec![file("pot://lab/a", &[1], &[1])];
+        match stage.commit_batch(number, file, false, 0).await.expect("committed") {
+            Outcome::Fresh { again, .. } => again.assumed,
+            Outcome::Repeated(_) => panic!("not repeated"),
+        }
+    };
+    assert_eq!(again(0).await, [(DonorId(2), chunk(1))], "who gave a receipt need not be asked");
+    assert!(again(1).await.is_empty(), "only the first use asks");
+}
+
+#[tokio::test]
+async fn a_late_write_of_an_ended_session_is_reclaimed_too_d2() {
+    let stage = Stage::new().await;
+    offered_and_ended(&stage, vec![chunk(1)], 0).await;
+    stage.catalog.condemn(vec![chunk(1)], 0).await.expect("condemned");
+    stage.tell(1, removed(1), 500).await;
+    stage.tell(2, removed(1), 500).await;
+    assert!(stage.condemned().await.is_empty(), "gone from everywhere");
+
+    let arrived = vec![Holding { name: chunk(1), len: 1000 }];
+    let compare = || stage.catalog.compare(DonorId(1), arrived.clone());
+    let compared = compare().await.expect("compared");
+    assert!(compared.unknown.is_empty(), "still remembered");
+    stage.tell(1, Told { added: compared.uncounted, ..Told::default() }, 600).await;
+    assert_eq!(stage.condemned().await, [(chunk(1), vec![DonorId(1)])]);
+
+    stage.tell(1, removed(1), 500).await;
+    stage.catalog.prune_chunks(499).await.expect("pruned");
+    assert!(compare().await.expect("compared").unknown.is_empty(), "not long enough ago");
+    stage.catalog.prune_chunks(500).await.expect("pruned");
+    assert_eq!(compare().await.expect("compared").unknown, arrived);
+}
+
+#[tokio::test]
+async fn nothing_in_use_is_condemned_and_a_new_use_ends_the_wait_d5() {
+    let mut stage = Stage::new().await;
+    stage.put(file("pot://lab/a", &[1], &[1])).await;
+    stage.catalog.condemn(vec![chunk(1)], u64::MAX >> 1).await.expect("asked");
+    assert!(stage.condemned().await.is_empty());
+
+    stage.remove("pot://lab/a", 10).await;
+    stage.put(file("pot://lab/b", &[1], &[])).await;
+    assert!(stage.unused(1000).await.is_empty());
+    // Unused again only since 900: a decision made for an earlier moment does not hold.
+    stage.remove("pot://lab/b", 900).await;
+    stage.catalog.condemn(vec![chunk(1)], 100).await.expect("asked");
+    assert!(stage.condemned().await.is_empty());
+}
+
+#[tokio::test]
+async fn a_removed_tree_is_taken_apart_in_small_steps() {
+    let mut stage = Stage::new().await;
+    for n in 0..30 {
+        stage.put(file(&format!("pot://lab/t/d{}/f{n}", n % 3), &[n], &[1])).await;
+    }
+    let removed = stage.catalog.remove(path("pot://lab/t"), true, when(5)).await.expect("removed");
+    assert_eq!((removed.files, removed.bytes), (30, 30_000));
+    assert!(stage.unused(6).await.is_empty(), "not yet");
+    let mut steps = 0;
+    while stage.catalog.reap_removed(4, 6).await.expect("reaped") {
+        steps += 1;
+    }
+    assert!(steps > 7);
+    assert_eq!(stage.unused(6).await.len(), 30);
+}
+
+#[tokio::test]
+async fn chunks_that_must_wait_do_not_hold_up_those_behind_them() {
+    let mut stage = Stage::new().await;
+    for n in 0..10 {
+        stage.put(file(&format!("pot://lab/{n}"), &[n], &[1])).await;
+        stage.remove(&format!("pot://lab/{n}"), n / 3).await;
+    }
+    let (mut after, mut seen) = ((i64::MIN, ChunkId::FIRST), Vec::new());
+    loop {
+        let page = stage.catalog.unused_chunks(100, after, 4).await.expect("read");
+        let Some((last, _)) = page.last() else { break };
+        after = *last;
+        seen.extend(page.into_iter().map(|(_, name)| name));
+    }
+    assert_eq!(seen, (0..10).map(chunk).collect::<Vec<_>>());
+}
