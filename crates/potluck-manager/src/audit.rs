@@ -8,12 +8,12 @@
 
 use crate::outcomes::Outcomes;
 use crate::service::Service;
+use crate::ticketing::source;
 use potluck_catalog::Error;
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::ids::{DonorId, MemberId};
 use potluck_pool::redundancy::Purpose;
 use potluck_wire::control::{TaskFault, TaskOutcome, Work};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::time::MissedTickBehavior;
 
@@ -21,9 +21,6 @@ use tokio::time::MissedTickBehavior;
 const SHARE: usize = 10;
 /// Bytes hashed at most.
 const PART: u32 = 64 << 10;
-
-/// First answers to challenges, while the second is awaited.
-pub type Answers = BTreeMap<(ChunkName, [u8; 32]), (DonorId, Digest)>;
 
 /// Challenges some donors again and again.
 pub async fn run(service: &Arc<Service>) {
@@ -78,7 +75,7 @@ pub fn probe(service: &Service, chunk: ChunkName, len: u32, suspect: DonorId, li
     let by = others[(service.env.entropy.u64() % others.len() as u64) as usize];
     let now = service.time.tick();
     let contact = service.pool().contact(suspect, now);
-    let source = contact.and_then(|contact| crate::calls::source(service, contact));
+    let source = contact.and_then(|contact| source(service, contact));
     let Some(from) = source else { return };
     let purpose = Purpose::Probe { chunk, suspect };
     service.pool().repairs.tasks.give(by, now, purpose, Work::Probe { chunk, len, from });

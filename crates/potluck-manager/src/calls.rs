@@ -9,7 +9,6 @@ mod fsck;
 mod gc_freeze;
 mod give_back;
 mod health;
-mod held_up;
 mod membership;
 mod naming;
 mod policy;
@@ -19,12 +18,9 @@ mod repair;
 mod session;
 mod space;
 mod status;
-mod ticketing;
 
 pub use donor::reachable;
 pub use session::{end as end_session, interrupt as interrupt_session};
-pub use status::pool_status;
-pub use ticketing::source;
 
 use crate::access;
 use crate::callers::Caller;

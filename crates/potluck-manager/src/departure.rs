@@ -11,8 +11,8 @@ mod removal;
 pub use facts::may_go;
 pub use removal::{Removal, allow};
 
-use crate::repair::Leaving;
 use crate::scan::leaving_below;
+use crate::scan_state::Leaving;
 use crate::service::Service;
 use potluck_catalog::units::{Met, Root};
 use potluck_catalog::{Error, PageLimit};

@@ -8,7 +8,7 @@
 //! `--now` leaves to this donor alone, is moved first.
 
 use crate::departure::{self, Departure, Outlook};
-use crate::repair::Leaving;
+use crate::scan_state::Leaving;
 use crate::service::Service;
 use potluck_catalog::{Error, donors};
 use potluck_core::ids::{DonorId, VersionId};

@@ -10,6 +10,7 @@
 pub mod adapting;
 pub mod backup;
 pub mod chain;
+pub mod copies;
 pub mod copying;
 pub mod donors;
 pub mod file;
@@ -18,50 +19,8 @@ pub mod segment;
 
 use crate::service::Service;
 use potluck_catalog::Error;
-use potluck_core::clock::Tick;
 use potluck_core::placement::Refusal;
 use potluck_wire::peer_connection::PeerError;
-use std::sync::Mutex;
-
-/// Since when each copy of the log has all changes, and why it cannot be written.
-#[derive(Debug, Default)]
-pub struct Copies {
-    /// The copy in a file.
-    pub file: Kept,
-    /// The copy on donors.
-    pub donors: Kept,
-}
-
-/// How one copy of the log is kept.
-#[derive(Debug, Default)]
-pub struct Kept(Mutex<(Option<Tick>, Option<String>)>);
-
-impl Kept {
-    /// It is written without trouble, and had all changes at the moment `complete`, if it ever had.
-    pub fn well(&self, complete: Option<Tick>) {
-        *self.0.lock().expect("no holder panics") = (complete, None);
-    }
-
-    /// When it was last known to have all changes.
-    pub fn complete_at(&self) -> Option<Tick> {
-        self.0.lock().expect("no holder panics").0
-    }
-
-    /// It cannot be written.
-    pub fn failing(&self, why: String) {
-        self.0.lock().expect("no holder panics").1 = Some(why);
-    }
-
-    /// Seconds since it was last known to have all changes.
-    pub fn seconds(&self, now: Tick) -> Option<u64> {
-        Some(now.saturating_sub(self.complete_at()?).as_secs())
-    }
-
-    /// Why the last attempt to write it failed, if it did.
-    pub fn failed(&self) -> Option<String> {
-        self.0.lock().expect("no holder panics").1.clone()
-    }
-}
 
 /// Whether a donor is there that takes anything.
 pub fn any_taker(service: &Service) -> bool {

@@ -4,7 +4,9 @@
 //! listener of their own, plain HTTP, which is there only where it was asked for. It tells names of
 //! donors and spaces and how they are; no paths, no keys.
 
-use crate::calls;
+pub mod counted;
+
+use crate::pool_status::pool_status;
 use crate::service::Service;
 use axum::Router;
 use axum::extract::State;
@@ -66,21 +68,12 @@ async fn text(service: &Arc<Service>) -> Result<Arc<str>, Failure> {
     if let Some(text) = service.metrics.cached.good(now) {
         return Ok(text);
     }
-    let status = calls::pool_status(service).await?;
+    let status = pool_status(service).await?;
     let spaces = service.catalog.spaces().await?;
     let to_pool = service.config().metadata_copies > 0;
     let mut exposition = exposition(&status, &spaces, to_pool);
     exposition.calls(&service.metrics.calls);
     Ok(service.metrics.cached.keep(now, &exposition))
-}
-
-/// What is counted between scrapes, and the last scrape.
-#[derive(Debug, Default)]
-pub struct Metrics {
-    /// The control port's.
-    pub calls: potluck_wire::metrics::Calls,
-    cached: potluck_wire::metrics::Cached,
-    making: tokio::sync::Mutex<()>,
 }
 
 /// The pool's figures; `to_pool` says whether donors keep a copy of the metadata log.

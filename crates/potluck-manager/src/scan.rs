@@ -5,34 +5,18 @@
 //! walks a page at a time, each page in a snapshot of its own, and rests between pages: a walk
 //! over millions of files holds up nobody.
 
+use crate::scan_state::Priority;
 use crate::service::Service;
 use potluck_catalog::units::{self, Root};
 use potluck_catalog::{Error, PageLimit};
 use potluck_core::chunk::PARTS;
+use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
 use potluck_pool::redundancy::Findings;
 use std::time::Duration;
 
 /// One page: some ten milliseconds.
 const PAGE: PageLimit = PageLimit { chunks: 2048, entries: 2048 };
-
-/// How much of the time a scan may take: it rests this many times as long as it worked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Priority {
-    /// Something happened.
-    Urgent,
-    /// It is only time.
-    Routine,
-}
-
-impl Priority {
-    fn rest(self) -> u32 {
-        match self {
-            Self::Urgent => 1,
-            Self::Routine => 9,
-        }
-    }
-}
 
 /// Looks at everything; `None`: something happened meanwhile that another scan should see now.
 pub async fn scan(service: &Service, priority: Priority) -> Result<Option<Findings>, Error> {
@@ -67,7 +51,7 @@ async fn walk(
         let began = service.time.tick();
         // What a leisurely walk would find was true before: who waits does not wait for its end.
         // One in a hurry goes on, so that changes without end keep none from its end.
-        if priority == Priority::Routine && service.scan_state.is_urgent(began, service) {
+        if priority == Priority::Routine && is_urgent(service, began) {
             return Ok(None);
         }
         let page = service.catalog.files_of(root.clone(), cursor, PAGE).await?;
@@ -86,6 +70,12 @@ async fn walk(
     }
     findings.leave();
     Ok(Some(findings))
+}
+
+/// Whether another scan is due that something waits for.
+fn is_urgent(service: &Service, now: Tick) -> bool {
+    let stuck = service.pool().repairs.is_stuck();
+    service.scan_state.due(now, &service.config(), stuck, None) == Some(Priority::Urgent)
 }
 
 async fn rest(time: Duration) {

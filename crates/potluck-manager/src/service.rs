@@ -3,17 +3,18 @@
 use crate::ca::Ca;
 use crate::callers::Members;
 use crate::config::ManagerConfig;
-use crate::log::Copies;
-use crate::metrics::Metrics;
+use crate::log::copies::Copies;
+use crate::metrics::counted::Metrics;
 use crate::pool_time::PoolTime;
-use crate::repair::ScanState;
-use crate::signpost::Signpost;
+use crate::scan_state::ScanState;
 use crate::state_dir::StateDir;
 use crate::stats_cache::StatsCache;
+use crate::whereabouts::Signpost;
 use potluck_catalog::Catalog;
 use potluck_core::ids::{Epoch, SessionId};
 use potluck_pool::Pool;
 use potluck_wire::env::Env;
+use potluck_wire::whereabouts::{Issue, SignedWhereabouts};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::time::Duration;
@@ -119,6 +120,16 @@ impl Service {
 
     pub(crate) fn hold_gc(&self, why: Option<String>) {
         *self.gc_frozen.lock().expect("no holder panics") = why;
+    }
+
+    /// Where this manager is, signed.
+    pub fn whereabouts(&self) -> Option<SignedWhereabouts> {
+        self.signpost.shown(&self.ca, self.epoch())
+    }
+
+    /// Which of a manager's whereabouts hold.
+    pub fn issue(&self) -> Issue {
+        self.signpost.issue(self.epoch())
     }
 
     /// The moment by which tokens are judged.

@@ -1,7 +1,7 @@
 //! The pool in one sentence: whether it is well, why not, and what to do. Made here and nowhere else,
 //! so that every command, page and alarm tells the same.
 
-use crate::repair::Unseen;
+use crate::scan_state::Unseen;
 use potluck_core::size::{count, duration};
 use potluck_wire::control::{
     AlarmKind, DonorState, DonorStatus, PoolState, PoolStatus, RepairState, SpaceHealth, Verdict,

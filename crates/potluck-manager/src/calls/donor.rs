@@ -5,8 +5,8 @@ use crate::audit;
 use crate::callers::Caller;
 use crate::failure;
 use crate::gc_freeze;
-use crate::repair;
 use crate::service::Service;
+use crate::task_results;
 use potluck_catalog::chunks::ChunkId;
 use potluck_catalog::placements::Told;
 use potluck_catalog::term_history::Term;
@@ -139,7 +139,7 @@ impl Answer for Heartbeat {
             react(&service, donor, &self).await?;
             believe(&service, donor, incarnation, self).await?;
             // After what was stored is counted: results speak of that.
-            repair::answered(&service, donor, results).await?;
+            task_results::answered(&service, donor, results).await?;
             {
                 let mut pool = service.pool();
                 reply.tasks = pool.tasks_for(donor);

@@ -1,8 +1,8 @@
 //! Listing files that are not as safe as they should be (promise L1).
 
 use super::Answer;
-use super::held_up::{donors_reported, none_overdue};
 use crate::callers::Caller;
+use crate::held_up::{donors_reported, none_overdue};
 use crate::service::Service;
 use potluck_catalog::PageLimit;
 use potluck_catalog::units::Met;

@@ -1,7 +1,7 @@
 //! Where one file is: each donor's share of it.
 
-use super::ticketing;
 use crate::service::Service;
+use crate::ticketing;
 use potluck_core::ids::DonorId;
 use potluck_pool::Contact;
 use potluck_pool::redundancy::{Layout, Piece};

@@ -1,8 +1,8 @@
 //! Listings, facts, sums, and changes to names.
 
-use super::held_up::donors_reported;
 use super::{Answer, fsck, health};
 use crate::callers::Caller;
+use crate::held_up::donors_reported;
 use crate::service::Service;
 use potluck_pool::Pool;
 use potluck_pool::redundancy::{chunk_facts, judge_file};

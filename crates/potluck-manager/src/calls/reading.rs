@@ -1,9 +1,10 @@
 //! Opening files for reading, and reports of copies that could not be read.
 
-use super::held_up::donors_reported;
-use super::{Answer, ticketing};
+use super::Answer;
 use crate::callers::Caller;
+use crate::held_up::donors_reported;
 use crate::service::Service;
+use crate::ticketing;
 use potluck_core::ids::DonorId;
 use potluck_wire::control::{CopyFault, Done, Open, Opened, Report, Unreached};
 use potluck_wire::error::Failure;

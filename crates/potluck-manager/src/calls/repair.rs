@@ -1,12 +1,11 @@
 //! Looking at repair and steering it; absence, trust, scrub.
 
-use super::status::{awaited, donors};
 use super::{Answer, concerned};
 use crate::callers::Caller;
+use crate::pool_status;
 use crate::probation;
 use crate::repair;
 use crate::service::Service;
-use potluck_catalog::stats::Stats;
 use potluck_wire::control::{
     Away, Done, RepairAction, RepairControl, RepairState, RepairStatus, ScrubNow, Trust,
 };
@@ -23,17 +22,9 @@ const LONGEST_ABSENCE: Duration = Duration::from_secs(365 * 86_400);
 impl Answer for RepairStatus {
     async fn answer(self, service: Arc<Service>, _: Caller) -> Result<RepairState, Failure> {
         let stats = service.stats.get(&service.catalog, &service.time).await?;
-        let awaited = awaited(&service, &donors(&service, &stats));
         let state = service.pool().repair_state(service.time.tick());
-        Ok(with_changes(state, awaited, &stats))
+        Ok(pool_status::repair_state(&service, state, &stats))
     }
-}
-
-/// The state with what it waits for, and with the files whose redundancy is being changed.
-pub(super) fn with_changes(state: RepairState, awaited: RepairState, stats: &Stats) -> RepairState {
-    let Stats { changing, changing_bytes, .. } = *stats;
-    let RepairState { not_known, begins_seconds, waits_for, .. } = awaited;
-    RepairState { changing, changing_bytes, not_known, begins_seconds, waits_for, ..state }
 }
 
 impl Answer for RepairControl {
@@ -57,8 +48,7 @@ impl Answer for RepairControl {
             service.scan_state.hurry(now);
         }
         let stats = service.stats.get(&service.catalog, &service.time).await?;
-        let awaited = awaited(&service, &donors(&service, &stats));
-        Ok(with_changes(state, awaited, &stats))
+        Ok(pool_status::repair_state(&service, state, &stats))
     }
 }
 

@@ -1,10 +1,11 @@
 //! Write sessions: reserve, offer, grow, renew, abort.
 
-use super::held_up::donors_reported;
-use super::{Answer, ticketing};
+use super::Answer;
 use crate::callers::Caller;
 use crate::failure;
+use crate::held_up::donors_reported;
 use crate::service::{InSession, Service};
+use crate::ticketing;
 use potluck_catalog::Error;
 use potluck_catalog::chunks::{Found, Kept};
 use potluck_catalog::sessions::StoredSession;

@@ -2,7 +2,7 @@
 
 use super::Departure;
 use crate::failure;
-use crate::repair::Leaving;
+use crate::scan_state::Leaving;
 use crate::service::Service;
 use potluck_catalog::Error;
 use potluck_core::size::{count, format_size};

@@ -1,8 +1,11 @@
 //! When everything is looked at, and what heartbeats wait for.
 
-use super::{Due, Kept, RETRY, answered, look_once};
-use crate::scan::{self, Priority};
+use super::look_once;
+use crate::scan;
+use crate::scan_state::Priority;
+use crate::scan_state::{Due, Kept, RETRY};
 use crate::service::Service;
+use crate::task_results::answered;
 use crate::{Manager, ManagerConfig, init};
 use potluck_catalog::conversions::Encoded;
 use potluck_core::chunk::ChunkName;
@@ -47,7 +50,8 @@ pub(crate) async fn still() -> (TempDir, Arc<Service>) {
 
 #[test]
 fn a3_a_scan_that_failed_is_made_up_for_soon_and_not_all_the_time() {
-    let mut kept = Kept { dirty: Some(at(1)), hurry: true, ..Kept::default() };
+    let mut kept = Kept::default();
+    (kept.dirty, kept.hurry) = (Some(at(1)), true);
     assert_eq!(due(&kept, 3), Some(Priority::Urgent));
     let taken = kept.begin(at(3));
     assert_eq!(due(&kept, 10), None, "all there is to see is being looked at");

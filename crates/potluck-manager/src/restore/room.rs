@@ -7,7 +7,7 @@ use crate::calls::reachable;
 use crate::failure;
 use crate::gc_freeze;
 use crate::serve::{Answers, Peer, no_such_call, read_body};
-use crate::signpost::Signpost;
+use crate::whereabouts::Signpost;
 use axum::body::Body;
 use potluck_core::chunk::Digest;
 use potluck_core::clock::Tick;

@@ -1,0 +1,10 @@
+//! What is counted between scrapes.
+
+/// What is counted between scrapes, and the last scrape.
+#[derive(Debug, Default)]
+pub struct Metrics {
+    /// The control port's.
+    pub calls: potluck_wire::metrics::Calls,
+    pub(super) cached: potluck_wire::metrics::Cached,
+    pub(super) making: tokio::sync::Mutex<()>,
+}

@@ -1,0 +1,291 @@
+//! What the last scan found, and what calls for the next.
+
+use crate::config::ManagerConfig;
+use potluck_catalog::conversions::Encoded;
+use potluck_core::chunk::{ChunkName, Digest};
+use potluck_core::clock::Tick;
+use potluck_core::ids::DonorId;
+use potluck_core::repair_plan::Worth;
+use potluck_pool::redundancy::{Blocked, Damaged, Findings, Group, Moving};
+use potluck_wire::control::{DonorState, DonorStatus, MetadataHealth, SpaceHealth};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+/// After a change a scan waits for more of the kind: donors behind one switch go within seconds
+/// of each other. Never longer than a quarter of the grace.
+const SETTLE: Duration = Duration::from_secs(5);
+/// After its start a manager waits so long for its donors before it first judges how safe files
+/// are: all of them seem lost to one that nobody has told what is there. Never longer than the
+/// grace.
+const ASSEMBLING: Duration = Duration::from_secs(15);
+/// While repair goes on, everything is looked at anew this often at most.
+const AGAIN: Duration = Duration::from_secs(2);
+/// What found no source or no taker is tried again this often: room is made, donors are left alone
+/// no longer, and nobody tells of it. So is a scan that failed.
+pub(crate) const RETRY: Duration = Duration::from_secs(15);
+
+/// How much of the time a scan may take: it rests this many times as long as it worked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Priority {
+    /// Something happened.
+    Urgent,
+    /// It is only time.
+    Routine,
+}
+
+impl Priority {
+    /// How many times as long as it worked a scan rests.
+    pub fn rest(self) -> u32 {
+        match self {
+            Self::Urgent => 1,
+            Self::Routine => 9,
+        }
+    }
+}
+
+/// What the manager knows of the pool's safety, from scan to scan.
+#[derive(Debug, Default)]
+pub struct ScanState(Mutex<Kept>);
+
+/// The last scan, and what calls for the next.
+#[derive(Debug, Default)]
+pub struct Kept {
+    /// Each space, as of the last scan.
+    pub spaces: BTreeMap<String, SpaceHealth>,
+    /// The pool's own metadata, as of the last scan.
+    pub metadata: MetadataHealth,
+    /// What leaves each donor.
+    pub moving: BTreeMap<DonorId, Moving>,
+    /// What of that no other donor takes.
+    blocked: BTreeMap<DonorId, Blocked>,
+    /// Files that donors which were given up may bring back.
+    awaited: BTreeMap<DonorId, u64>,
+    /// Chunks at donors that leave and are not heard, which files are less safe without.
+    unreached: BTreeMap<DonorId, u64>,
+    /// What it means that a donor leaves, found when it began to; a scan that began later knows.
+    foreseen: BTreeMap<DonorId, (Tick, Leaving)>,
+    /// When the last scan began that ended.
+    pub began: Option<Tick>,
+    /// When one last began, whatever came of it.
+    tried: Option<Tick>,
+    /// Why the last did not come to its end.
+    pub failed: Option<String>,
+    /// Files of which the last could not see what they are made of.
+    pub damaged: Damaged,
+    /// Since when something changed that it has not seen.
+    pub(crate) dirty: Option<Tick>,
+    /// Since when something got worse that it has not seen, and what.
+    worse: Option<(Tick, &'static str)>,
+    /// Donors whose copies it could not rely on at that moment.
+    unheard: BTreeSet<DonorId>,
+    /// Of these, those whose copies counted for nothing.
+    lost: BTreeSet<DonorId>,
+    /// Someone waits for it now.
+    pub(crate) hurry: bool,
+    /// One is under way that someone waits for, or what follows from it is.
+    pub(crate) looking: bool,
+    /// Answers of the first of two donors that compute the same parity.
+    pub(crate) encoded: BTreeMap<Group, Encoded>,
+    /// First answers to audits.
+    pub audits: BTreeMap<(ChunkName, [u8; 32]), (DonorId, Digest)>,
+}
+
+impl ScanState {
+    /// What is kept. Never held while waiting.
+    pub fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().expect("no holder panics")
+    }
+
+    /// Something changed: a scan should look again.
+    pub fn changed(&self, now: Tick) {
+        self.kept().dirty.get_or_insert(now);
+    }
+
+    /// Files may be less safe than the last scan found, for this reason.
+    pub fn worse(&self, now: Tick, why: &'static str) {
+        let mut kept = self.kept();
+        kept.dirty.get_or_insert(now);
+        // A scan that is under way has not seen the latest.
+        kept.worse = Some((now, why));
+    }
+
+    /// What the last scan does not know, by which files may be less safe than it found.
+    pub fn unseen(&self, unheard: &BTreeSet<DonorId>) -> Option<Unseen> {
+        let kept = self.kept();
+        if kept.began.is_none() {
+            return Some(Unseen::All);
+        }
+        let silent: BTreeSet<DonorId> = unheard.difference(&kept.unheard).copied().collect();
+        if !silent.is_empty() {
+            return Some(Unseen::Silent(silent));
+        }
+        kept.worse.map(|(_, why)| Unseen::Worse(why))
+    }
+
+    /// Whether the last scan has not seen all that is known by now, and another one soon will.
+    pub fn is_behind(&self, unheard: &BTreeSet<DonorId>) -> bool {
+        let kept = self.kept();
+        let fresh = kept.began.is_none() || kept.worse.is_some() || kept.unheard != *unheard;
+        kept.failed.is_none() && (fresh || kept.hurry || kept.looking)
+    }
+
+    /// Whether someone waits for a scan.
+    pub fn is_looking(&self) -> bool {
+        let kept = self.kept();
+        kept.hurry || kept.looking
+    }
+
+    /// Why it is not known what the death of donors means that were given up since the last scan.
+    pub fn not_seen_gone(&self, donors: &[DonorStatus]) -> Option<String> {
+        let kept = self.kept();
+        let gone = |donor: &&DonorStatus| donor.state == DonorState::Dead && donor.chunks > 0;
+        let fresh = donors.iter().filter(gone).find(|donor| !kept.lost.contains(&donor.donor))?;
+        Some(format!("{} has just been given up; what it held is being looked at", fresh.name))
+    }
+
+    /// A scan should look now.
+    pub fn hurry(&self, now: Tick) {
+        let mut kept = self.kept();
+        kept.dirty.get_or_insert(now);
+        kept.hurry = true;
+    }
+
+    /// The same once there was one: the first waits for the donors.
+    pub fn look_again(&self, now: Tick) {
+        if self.kept().began.is_some() {
+            self.hurry(now);
+        }
+    }
+
+    /// Whether a scan is due, and how it may go about it. `stuck`: repair waits for room or sources;
+    /// `assembling`: not all donors have come since the start, `uptime` ago.
+    pub fn due(
+        &self,
+        now: Tick,
+        config: &ManagerConfig,
+        stuck: bool,
+        assembling: Option<Duration>,
+    ) -> Option<Priority> {
+        let settle = SETTLE.min(config.repair_grace / 4);
+        let kept = self.kept();
+        let first = kept.began.is_none() && !kept.hurry;
+        let deadline = ASSEMBLING.min(config.repair_grace);
+        if first && assembling.is_some_and(|uptime| uptime < deadline) {
+            return None;
+        }
+        kept.due(now, settle, config.scan_every, stuck)
+    }
+}
+
+/// What a scan has not seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unseen {
+    /// Anything: there was none since the manager's start.
+    All,
+    /// That these donors are not heard.
+    Silent(BTreeSet<DonorId>),
+    /// Something else.
+    Worse(&'static str),
+}
+
+/// What a scan is to see, until it has.
+pub struct Due {
+    pub(crate) dirty: Option<Tick>,
+    pub(crate) hurry: bool,
+}
+
+/// What is known of what leaves a donor.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Leaving {
+    /// What has to be made elsewhere first.
+    pub moving: Moving,
+    /// What of that no other donor takes.
+    pub blocked: Blocked,
+    /// Files that only its return brings back.
+    pub awaited: u64,
+    /// Chunks there that files are less safe without, though it is not heard.
+    pub unreached: u64,
+}
+
+impl Kept {
+    /// What leaves a donor.
+    pub fn of(&self, donor: DonorId) -> Leaving {
+        let awaited = self.awaited.get(&donor).copied().unwrap_or_default();
+        if let Some((_, leaving)) = self.foreseen.get(&donor) {
+            return Leaving { awaited, ..*leaving };
+        }
+        Leaving {
+            moving: self.moving.get(&donor).copied().unwrap_or_default(),
+            blocked: self.blocked.get(&donor).copied().unwrap_or_default(),
+            unreached: self.unreached.get(&donor).copied().unwrap_or_default(),
+            awaited,
+        }
+    }
+
+    /// Whether it is known what leaves a donor that began to at `since`.
+    pub fn knows(&self, donor: DonorId, since: Tick) -> bool {
+        self.began.is_some_and(|began| began >= since) || self.foreseen.contains_key(&donor)
+    }
+
+    /// What was found before a donor began to leave at `since`.
+    pub fn foresee(&mut self, donor: DonorId, since: Tick, found: Leaving) {
+        self.foreseen.insert(donor, (since, found));
+    }
+
+    pub(crate) fn due(
+        &self,
+        now: Tick,
+        settle: Duration,
+        every: Duration,
+        stuck: bool,
+    ) -> Option<Priority> {
+        let failed = self.failed.is_some();
+        let since = self.tried.map(|tried| now.saturating_sub(tried));
+        // A failing one does not run all the time.
+        let again = if failed { RETRY } else { AGAIN.min(settle) };
+        let rested = since.is_none_or(|since| since >= again);
+        let settled = self.dirty.is_some_and(|dirty| now.saturating_sub(dirty) >= settle);
+        if rested && (self.hurry || settled) {
+            return Some(Priority::Urgent);
+        }
+        let every = every.min(if stuck || failed { RETRY } else { Duration::MAX });
+        since.is_none_or(|since| since >= every).then_some(Priority::Routine)
+    }
+
+    /// A scan begins.
+    pub(crate) fn begin(&mut self, now: Tick) -> Due {
+        self.tried = Some(now);
+        self.looking = self.hurry;
+        Due { dirty: self.dirty.take(), hurry: std::mem::take(&mut self.hurry) }
+    }
+
+    /// A scan did not come to its end: what it was to see is still to be seen.
+    pub(crate) fn give_up(&mut self, due: Due) {
+        self.dirty = due.dirty.into_iter().chain(self.dirty).min();
+        self.hurry |= due.hurry;
+    }
+
+    /// A scan that began at `began` has seen everything.
+    pub(crate) fn take(&mut self, findings: &mut Findings, began: Tick) {
+        let spaces = findings.spaces.iter().map(|space| (space.name.clone(), space.clone()));
+        self.spaces = spaces.collect();
+        self.moving = std::mem::take(&mut findings.moving);
+        self.blocked = std::mem::take(&mut findings.blocked);
+        self.awaited = std::mem::take(&mut findings.awaited);
+        self.unreached = std::mem::take(&mut findings.unreached);
+        self.foreseen.retain(|_, (since, _)| *since > began);
+        self.damaged = findings.damaged.clone();
+        self.metadata = findings.metadata.health.clone();
+        self.worse = self.worse.filter(|(since, _)| *since > began);
+        self.unheard = findings.view.unheard();
+        let lost = findings.view.iter().filter(|(_, at)| at.worth == Worth::Lost);
+        self.lost = lost.map(|(donor, _)| donor).collect();
+        self.began = Some(began);
+    }
+
+    /// First answers whose second will not come.
+    pub(crate) fn forsaken(&mut self, awaited: &BTreeSet<Group>) -> Vec<Encoded> {
+        self.encoded.extract_if(.., |group, _| !awaited.contains(group)).map(|(_, e)| e).collect()
+    }
+}
