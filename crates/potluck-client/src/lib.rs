@@ -23,3 +23,4 @@ pub mod write {
     pub mod session;
     pub mod sliding_window;
 }
+pub mod writer;

@@ -6,7 +6,9 @@ use crate::fetch::ReadMemory;
 use crate::file::File;
 use crate::patience::{Asked, Patience, Pauses, STRANGERS};
 use crate::progress::{Progress, Quiet};
+use crate::put::PutOptions;
 use crate::source::Cutter;
+use crate::writer::{Attributes, Session, Writer};
 use potluck_core::chunk::DEFAULT_CHUNK;
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
@@ -50,6 +52,8 @@ pub struct Client {
     pub watcher: Arc<dyn Progress>,
     /// Memory for what is read.
     reading: Arc<Mutex<Option<ReadMemory>>>,
+    /// Memory for what writers push.
+    writing: Arc<Mutex<Option<Buffers>>>,
     aside: Arc<Mutex<JoinSet<()>>>,
     bad_copies: Arc<AtomicU64>,
     /// When it was told last of which donor that it cannot be reached.
@@ -66,6 +70,7 @@ impl Client {
             patience: Patience::default(),
             watcher: Arc::new(Quiet),
             reading: Arc::default(),
+            writing: Arc::default(),
             aside: Arc::default(),
             bad_copies: Arc::default(),
             missed: Arc::default(),
@@ -106,13 +111,20 @@ impl Client {
 
     /// The same client with memory of its own, for one write under `policy` to so many `donors`: at
     /// least for one group being sent while the next is cut.
-    pub fn for_writing(&self, policy: &Policy, donors: usize) -> Self {
-        let units = if policy.ec.is_some() { 2 } else { 4 };
-        // A chunk that goes to several donors is held once.
-        let sent = (WRITTEN_AHEAD * donors.min(MOST_DONORS)).div_ceil(policy.copies as usize);
-        let ahead = (sent + CUT_AHEAD) * policy.chunk_size.min(DEFAULT_CHUNK) as usize;
-        let least = (units * Cutter::room(policy)).max(ahead);
-        Self { buffers: Buffers::new(MEMORY.max(least)), ..self.clone() }
+    pub(crate) fn for_writing(&self, policy: &Policy, donors: usize) -> Self {
+        let bytes = MEMORY.max(least_for_writing(policy, donors));
+        Self { buffers: Buffers::new(bytes), ..self.clone() }
+    }
+
+    /// The same for what writers push: one memory for all sessions of this client, until one needs more.
+    pub(crate) fn for_writing_together(&self, policy: &Policy, donors: usize) -> Self {
+        let least = least_for_writing(policy, donors);
+        let mut writing = self.writing.lock().expect("no holder panics");
+        if writing.as_ref().is_none_or(|buffers| buffers.size() < least) {
+            *writing = None;
+        }
+        let buffers = writing.get_or_insert_with(|| Buffers::new(MEMORY.max(least))).clone();
+        Self { buffers, ..self.clone() }
     }
 
     /// Copies that were found missing or spoiled while others were read, by this client and all that
@@ -147,7 +159,9 @@ impl Client {
     pub fn aside(&self, work: impl Future<Output = ()> + Send + 'static) {
         // Without a runtime the work is lost, which its nature allows.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            self.aside.lock().expect("no holder panics").spawn_on(work, &runtime);
+            let mut aside = self.aside.lock().expect("no holder panics");
+            while aside.try_join_next().is_some() {}
+            aside.spawn_on(work, &runtime);
         }
     }
 
@@ -240,6 +254,36 @@ impl Client {
     pub async fn open(&self, path: &PoolPath) -> Result<File, Failure> {
         File::open(self, path).await
     }
+
+    /// Opens a session for files below `root`, which become visible one by one as they are finished.
+    /// `options.atomic` is not for sessions: it is an error.
+    pub async fn session(&self, root: &PoolPath, options: &PutOptions) -> Result<Session, Failure> {
+        if options.atomic {
+            let what = "files of a session become visible one by one";
+            return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
+                .hint("store them with `put`, which makes all visible at one moment"));
+        }
+        Session::open(self, root, options).await
+    }
+
+    /// Writes one file in a session of its own.
+    pub async fn create(
+        &self,
+        path: &PoolPath,
+        options: &PutOptions,
+        attributes: Attributes,
+    ) -> Result<Writer, Failure> {
+        Ok(self.session(path, options).await?.create(path.clone(), attributes))
+    }
+}
+
+/// Bytes that a write under `policy` to so many `donors` needs at least.
+fn least_for_writing(policy: &Policy, donors: usize) -> usize {
+    let units = if policy.ec.is_some() { 2 } else { 4 };
+    // A chunk that goes to several donors is held once.
+    let sent = (WRITTEN_AHEAD * donors.min(MOST_DONORS)).div_ceil(policy.copies as usize);
+    let ahead = (sent + CUT_AHEAD) * policy.chunk_size.min(DEFAULT_CHUNK) as usize;
+    (units * Cutter::room(policy)).max(ahead)
 }
 
 /// The failure of a request that nobody may repeat unseen.

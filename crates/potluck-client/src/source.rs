@@ -126,6 +126,8 @@ pub struct Cutter {
     chunk_size: usize,
     key: Option<SpaceKey>,
     grouping: Option<Grouping>,
+    /// Whether small content goes into the catalog.
+    inline: bool,
     next_file: u32,
     current: Option<Current>,
 }
@@ -153,9 +155,15 @@ impl Cutter {
             chunk_size: policy.chunk_size as usize,
             key,
             grouping: policy.ec.map(Grouping::new),
+            inline: true,
             next_file: 0,
             current: None,
         }
+    }
+
+    /// The same, which cuts chunks of the smallest content, too.
+    pub fn without_inline(self) -> Self {
+        Self { inline: false, ..self }
     }
 
     /// Bytes that one call of [`Cutter::next`] may need under `policy`.
@@ -254,7 +262,7 @@ impl Cutter {
         if len == 0 {
             return Ok(None);
         }
-        if current.is_small_stream() {
+        if self.inline && current.is_small_stream() {
             return Ok(Some(Piece::Inline(self.seal_inline(body.to_vec(), current))));
         }
         let hashes = hasher.finish();
@@ -273,7 +281,7 @@ impl Cutter {
         if raw.is_empty() {
             return Ok(None);
         }
-        if current.is_small_stream() {
+        if self.inline && current.is_small_stream() {
             let content = raw[0].1.to_vec();
             return Ok(Some(Piece::Inline(self.seal_inline(content, current))));
         }

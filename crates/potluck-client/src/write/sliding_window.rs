@@ -15,9 +15,11 @@ mod grouping;
 mod mirroring;
 mod offering;
 mod outage;
+mod pushing;
 mod room;
 mod settling;
 
+pub(crate) use pushing::write_pushed;
 pub use settling::Settling;
 
 use super::copies::{Copies, Spread};
@@ -31,6 +33,7 @@ use crate::pool::Client;
 use crate::progress::Progress;
 use crate::put::{PutOptions, PutReport};
 use crate::source::{Cut, CutError, Cutter, Facts, Items};
+use crate::writer::{Finished, Push};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use outage::Outage;
 use potluck_core::chunk::ChunkName;
@@ -45,6 +48,8 @@ use potluck_wire::net::BoxFuture;
 use potluck_wire::ticket::Acknowledged;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::{oneshot, watch};
 
 /// Stores `items` under an open session, until all that can become visible is; copies that an
 /// asynchronous protocol makes afterwards are the second part of the result.
@@ -62,7 +67,16 @@ pub async fn write(
         window.session.reserved.space_key.clone(),
     ));
     window.renew_later();
-    if let Err(failure) = window.run(Window::all_visible).await {
+    let ended = window.run(Window::all_visible).await;
+    visible(window, ended).await
+}
+
+/// The report of a window that has ended, and what is left to do for it.
+async fn visible(
+    window: Window,
+    ended: Result<(), Failure>,
+) -> Result<(PutReport, Settling), Failure> {
+    if let Err(failure) = ended {
         // What may work later goes on from here; anything else is not tried again as it is.
         let goes_on = failure.kind == ErrorKind::Retry;
         let failure = if goes_on { window.with_advice(failure) } else { failure };
@@ -85,6 +99,8 @@ pub async fn write(
 /// What happened next.
 enum Event {
     Cut(Box<Cutter>, Vec<Cut>),
+    /// Writers brought something; `None` when all of them are gone.
+    Pushed(UnboundedReceiver<Push>, Option<Push>),
     Offered(Offer, Result<Offered, Failure>),
     Put {
         name: ChunkName,
@@ -92,7 +108,7 @@ enum Event {
         result: PutResult,
     },
     Grown(u64, Result<Grown, Failure>),
-    Committed(Vec<(PoolPath, u64)>, Result<Committed, Failure>),
+    Committed(Vec<Waiting>, Result<Committed, Failure>),
     Renewed(Result<(), Failure>),
     LookForLate,
     /// It was asked how donors can be reached that did not answer; `None` when that was for too long.
@@ -128,6 +144,12 @@ struct Window {
     /// `None` while cutting is under way, or when it is over.
     cutter: Option<Box<Cutter>>,
     cutting: bool,
+    /// Whether there are writers that may bring more.
+    listening: bool,
+    /// Tells them whether they may.
+    writers: Option<watch::Sender<bool>>,
+    /// Whether one of them waits for what was not offered yet.
+    is_awaited: bool,
     chunk_room: usize,
     cut_bytes: u64,
 
@@ -152,7 +174,7 @@ struct Window {
     /// Whether it was said how much an interrupted upload had left.
     told_resumed: bool,
 
-    ready: Vec<FileCommit>,
+    ready: Vec<(FileCommit, Option<Finished>)>,
     /// Since when the first of them has waited.
     ready_since: Option<Tick>,
     ready_bytes: u64,
@@ -174,6 +196,18 @@ struct FileState {
     /// Chunks without all their copies.
     open: usize,
     facts: Option<Facts>,
+    /// Its writer waits until none is open.
+    flushed: Option<oneshot::Sender<()>>,
+    /// Its writer waits until it is visible.
+    finished: Option<Finished>,
+}
+
+/// A file that is being committed.
+struct Waiting {
+    path: PoolPath,
+    size: u64,
+    /// Its writer, if it has one.
+    finished: Option<Finished>,
 }
 
 struct ChunkState {
@@ -218,6 +252,9 @@ impl Window {
             events: FuturesUnordered::new(),
             cutter: None,
             cutting: false,
+            listening: false,
+            writers: None,
+            is_awaited: false,
             chunk_room,
             cut_bytes: 0,
             files: BTreeMap::new(),
@@ -251,6 +288,7 @@ impl Window {
         loop {
             self.cut_more();
             self.grow_ahead();
+            self.tell_writers();
             self.offer();
             self.send()?;
             self.send_groups()?;
@@ -268,6 +306,7 @@ impl Window {
     fn take(&mut self, event: Event) -> Result<(), Failure> {
         match event {
             Event::Cut(cutter, cuts) => self.take_cuts(cutter, cuts),
+            Event::Pushed(from, push) => self.take_pushed(from, push),
             Event::Offered(offer, offered) => self.take_offered(offer, offered?),
             Event::Put { name, donor, result } => {
                 self.under_way.remove(&(name, donor));
@@ -300,19 +339,24 @@ impl Window {
     }
 
     fn all_cut(&self) -> bool {
-        !self.cutting && self.cutter.is_none()
+        !self.cutting && self.cutter.is_none() && !self.listening
     }
 
     // ---- cutting
 
     fn cut_more(&mut self) {
-        // A writer of unknown length waits here until its reservation is ahead of it again.
-        let promised = self.cut_bytes < self.session.promised || self.session.promised == 0;
-        if (promised || !self.growing)
+        if self.may_cut()
             && let Some(cutter) = self.cutter.take()
         {
             self.cut_next(*cutter);
         }
+    }
+
+    /// Whether there is room for more; a writer of unknown length waits until its reservation is ahead of it
+    /// again.
+    fn may_cut(&self) -> bool {
+        let promised = self.cut_bytes < self.session.promised || self.session.promised == 0;
+        promised || !self.growing
     }
 
     fn cut_next(&mut self, mut cutter: Cutter) {
@@ -335,19 +379,29 @@ impl Window {
         if !cuts.is_empty() {
             self.cutter = Some(cutter);
         }
-        for cut in cuts {
-            match cut {
-                Cut::Chunk { file, entry, body } => self.take_chunk(file, entry, body),
-                Cut::Group { file, data, parity } => self.take_group(file, data, parity),
-                Cut::End { file, facts } => {
-                    self.files.entry(file).or_default().facts = Some(facts);
-                    self.complete(file);
-                }
-                Cut::Failed { file, path, error } => {
-                    self.files.remove(&file);
-                    self.report.failed.push((path, uncut(&error)));
-                }
+        cuts.into_iter().for_each(|cut| self.take_cut(cut));
+    }
+
+    fn take_cut(&mut self, cut: Cut) {
+        match cut {
+            Cut::Chunk { file, entry, body } => self.take_chunk(file, entry, body),
+            Cut::Group { file, data, parity } => self.take_group(file, data, parity),
+            Cut::End { file, facts } => {
+                self.files.entry(file).or_default().facts = Some(facts);
+                self.complete(file);
             }
+            Cut::Failed { file, path, error } => {
+                let finished = self.files.remove(&file).and_then(|state| state.finished);
+                self.fail(path, uncut(&error), finished);
+            }
+        }
+    }
+
+    /// A file does not become visible.
+    fn fail(&mut self, path: PoolPath, failure: Failure, finished: Option<Finished>) {
+        match finished {
+            Some(finished) => drop(finished.send(Err(failure))), // its writer may be gone
+            None => self.report.failed.push((path, failure)),
         }
     }
 
@@ -382,7 +436,8 @@ impl Window {
     }
 }
 
-fn uncut(error: &CutError) -> Failure {
+/// What a file that could not be cut is told as.
+pub(crate) fn uncut(error: &CutError) -> Failure {
     match error {
         CutError::Read(error) => {
             Failure::new(ErrorKind::Other, code::LOCAL_IO, format!("cannot read it: {error}"))

@@ -3,16 +3,21 @@
 use super::content::{Lots, arg, assert_same, file};
 use super::lab::Lab;
 use potluck_client::pool::Client;
+use potluck_client::put::PutOptions;
+use potluck_client::writer::Attributes;
 use potluck_core::chunk::Digest;
 use potluck_core::path::PoolPath;
 use potluck_wire::call::Caller;
+use potluck_wire::control::Condition;
 use potluck_wire::env::Env;
+use potluck_wire::error::ErrorKind;
 use potluck_wire::identity::Identity;
 use potluck_wire::net::SystemNet;
 use potluck_wire::tls::{TlsDial, install_provider};
 use std::sync::Arc;
 use std::thread;
 use tokio::runtime::Runtime;
+use tokio::task::JoinSet;
 
 /// The library in this process, under the identity of the pool's admin.
 fn library(lab: &Lab) -> (Client, Runtime) {
@@ -110,4 +115,87 @@ fn many_streams_of_one_pool_are_read_in_turns_by_one_thread() {
         }
     }
     assert!(readers.iter().all(|(_, at)| *at == content.len()));
+}
+
+/// What a program writes piece by piece is one file, visible when it is finished; `flush` promises what was
+/// written so far, and of what is dropped or aborted nothing appears.
+#[test]
+fn files_are_written_piece_by_piece_by_many_writers_of_one_session() {
+    let lab = Lab::with_donors(3);
+    let (client, runtime) = library(&lab);
+    let content = super::content::bytes(13, (9 << 20) + 77);
+    for (space, options) in [
+        ("sealed", &["--copies", "2"][..]),
+        ("plain", &["--plain", "--chunk-size", "1MiB"]),
+        ("coded", &["--ec", "2+1", "--chunk-size", "1MiB"]),
+    ] {
+        lab.cli.ok(&[&["space", "create", space], options].concat());
+        let dir = pool_path(&format!("pot://{space}/dir"));
+        let at = |name: &str| dir.join(name).expect("a name");
+        let plain = Attributes::default();
+        runtime.block_on(async {
+            let session = client.session(&dir, &PutOptions::default()).await.expect("a session");
+            let mut large = session.create(at("large"), plain);
+            let mut other = session.create(at("other"), plain);
+            let mut lost = session.create(at("lost"), plain);
+            let mut piece = 1;
+            let mut rest = &content[..];
+            while !rest.is_empty() {
+                let (now, later) = rest.split_at(piece.min(rest.len()));
+                large.write(now).await.expect("taken");
+                other.write(&now[..now.len() / 2]).await.expect("taken");
+                lost.write(now).await.expect("taken");
+                (rest, piece) = (later, piece * 3);
+                if piece > 60_000 && piece < 2_000_000 {
+                    large.flush().await.expect("stored");
+                }
+            }
+            let mut smalls = JoinSet::new();
+            for number in 0..300 {
+                let mtime_ms = Some(1_700_000_000_000 + number);
+                let attributes = Attributes { mtime_ms, executable: true };
+                let mut small = session.create(at(&format!("small-{number}")), attributes);
+                let part = content[..100 * number as usize].to_vec();
+                smalls.spawn(async move {
+                    small.write(&part).await.expect("taken");
+                    small.finish().await.expect("visible")
+                });
+            }
+            assert_eq!(smalls.join_all().await.len(), 300);
+            drop(lost);
+            session.create(at("aborted"), plain).abort();
+            let version = large.finish().await.expect("visible");
+            assert_eq!(client.open(&at("large")).await.expect("there").version(), version);
+            let failed = client.open(&at("other")).await;
+            assert!(failed.is_err(), "not finished yet");
+            other.finish().await.expect("visible");
+            let report = session.finish().await.expect("closed");
+            assert!(report.failed.is_empty());
+        });
+        let names = lab.cli.json(&["ls", &dir.to_string()]).to_string();
+        assert!(!names.contains("lost") && !names.contains("aborted"), "{names}");
+        assert_same(&lab.cli.cat(&at("large").to_string()), &content, space);
+        let small = runtime.block_on(client.open(&at("small-299"))).expect("there");
+        assert_eq!((small.mtime_ms(), small.is_executable()), (1_700_000_000_299, true));
+        assert_eq!(small.digest(), Digest::of(&content[..29_900]));
+    }
+    // Of two that must not replace anything the first to be finished wins; and what is flushed is at donors.
+    let path = pool_path("pot://plain/one");
+    let once = PutOptions { condition: Condition::IfAbsent, ..PutOptions::default() };
+    let before = lab.chunk_names();
+    let (first, second) = runtime.block_on(async {
+        let open = || client.create(&path, &once, Attributes::default());
+        let mut first = open().await.expect("opened");
+        let mut second = open().await.expect("opened");
+        second.write(b"too late").await.expect("taken");
+        first.write(&content[..100_000]).await.expect("taken");
+        first.flush().await.expect("stored");
+        assert!(lab.chunk_names().difference(&before).next().is_some());
+        first.write(&content[100_000..3_000_000]).await.expect("taken");
+        (first.finish().await, second.finish().await)
+    });
+    first.expect("visible");
+    assert_eq!(second.expect_err("it is there").kind, ErrorKind::Conflict);
+    assert_same(&lab.cli.cat(&path.to_string()), &content[..3_000_000], "one");
+    runtime.block_on(client.settle());
 }

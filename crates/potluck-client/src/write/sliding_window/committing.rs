@@ -1,8 +1,7 @@
 //! Committing: files become visible in batches.
 
-use super::{Event, FileState, Window};
+use super::{Event, FileState, Waiting, Window};
 use potluck_core::ids::VersionId;
-use potluck_core::path::PoolPath;
 use potluck_core::recipe;
 use potluck_wire::control::{Committed, Condition, FileCommit, Outcome};
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -32,6 +31,7 @@ fn nothing_came(version: VersionId) -> Failure {
 impl Window {
     /// Moves a file that is read and stored on to the next commit.
     pub(super) fn complete(&mut self, file: u32) {
+        self.tell_flushed(file);
         let is_ready = |state: &FileState| state.facts.is_some() && state.open == 0;
         if !self.files.get(&file).is_some_and(is_ready) {
             return;
@@ -42,12 +42,13 @@ impl Window {
         let condition = match self.condition {
             Condition::Always if came_empty => Condition::IfEmpty,
             Condition::IfVersion(version) if came_empty => {
-                self.report.failed.push((facts.path, nothing_came(version)));
+                self.fail(facts.path, nothing_came(version), state.finished);
                 return;
             }
             condition => condition,
         };
-        let FileState { entries, parity, mut acknowledged, parity_acknowledged, .. } = state;
+        let FileState { entries, parity, mut acknowledged, parity_acknowledged, finished, .. } =
+            state;
         // Parity counts on after the data.
         let after = entries.len() as u32;
         acknowledged.extend(
@@ -69,7 +70,7 @@ impl Window {
             }));
         }
         self.ready_chunks += entries.len() + parity.len();
-        self.ready.push(FileCommit {
+        let commit = FileCommit {
             path: facts.path,
             size: facts.size,
             digest: facts.digest,
@@ -86,7 +87,8 @@ impl Window {
             pages,
             acknowledged: Packed(acknowledged),
             condition,
-        });
+        };
+        self.ready.push((commit, finished));
     }
 
     pub(super) fn commit(&mut self) -> Result<(), Failure> {
@@ -96,7 +98,9 @@ impl Window {
         let enough = self.ready.len() >= COMMIT_FILES
             || self.ready_bytes >= COMMIT_BYTES
             || waited.is_some_and(|waited| waited >= COMMIT_AFTER);
-        let due = last || (enough && !self.atomic);
+        // What becomes ready while one commit is under way goes with the next.
+        let awaited = || self.ready.iter().any(|(_, finished)| finished.is_some());
+        let due = last || !self.atomic && (enough || awaited());
         if self.atomic {
             self.check_atomic()?;
         }
@@ -107,7 +111,7 @@ impl Window {
         let rest = self.ready.split_off(self.ready.len().min(most));
         let files = std::mem::replace(&mut self.ready, rest);
         self.ready_since = (!self.ready.is_empty()).then_some(now);
-        self.ready_bytes = self.ready.iter().map(|file| file.size).sum();
+        self.ready_bytes = self.ready.iter().map(|(file, _)| file.size).sum();
         // Copies made afterwards need the session.
         let done = last && self.ready.is_empty() && self.pending_copies() == 0;
         let batch = self.batch;
@@ -116,8 +120,12 @@ impl Window {
         self.finished = done;
         let (calls, atomic) = (self.session.calls(), self.atomic);
         self.events.push(Box::pin(async move {
-            let paths = files.iter().map(|file| (file.path.clone(), file.size)).collect();
-            Event::Committed(paths, calls.commit(batch, files, atomic, done).await)
+            let waiting = |(file, finished): (FileCommit, _)| {
+                let (path, size) = (file.path.clone(), file.size);
+                (Waiting { path, size, finished }, file)
+            };
+            let (waiting, files) = files.into_iter().map(waiting).unzip();
+            Event::Committed(waiting, calls.commit(batch, files, atomic, done).await)
         }));
         Ok(())
     }
@@ -138,16 +146,19 @@ impl Window {
             .hint("copy the tree without --atomic, or in parts"))
     }
 
-    pub(super) fn take_committed(&mut self, files: Vec<(PoolPath, u64)>, committed: Committed) {
+    pub(super) fn take_committed(&mut self, files: Vec<Waiting>, committed: Committed) {
         self.committing = false;
-        for ((path, size), outcome) in files.into_iter().zip(committed.files) {
+        for (Waiting { path, size, finished }, outcome) in files.into_iter().zip(committed.files) {
             match outcome {
                 Outcome::Stored { version, below_policy } => {
                     self.report.bytes += size;
                     self.report.below_policy += u64::from(below_policy);
-                    self.report.stored.push((path, version));
+                    match finished {
+                        Some(finished) => drop(finished.send(Ok(version))), // its writer may be gone
+                        None => self.report.stored.push((path, version)),
+                    }
                 }
-                Outcome::Refused(failure) => self.report.failed.push((path, failure)),
+                Outcome::Refused(failure) => self.fail(path, failure, finished),
             }
         }
     }

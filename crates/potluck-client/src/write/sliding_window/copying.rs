@@ -226,7 +226,8 @@ impl Window {
     /// Only the tail is hedged: before, the other donors have better to do.
     pub(super) fn look_for_late(&mut self) {
         let sent = self.queue.is_empty() && self.groups.queued() == 0;
-        let tail = self.all_cut() && sent && self.unoffered.is_empty();
+        // Writers may wait for what was sent, whatever they bring next.
+        let tail = (self.listening || self.all_cut()) && sent && self.unoffered.is_empty();
         if tail && !self.offering && !self.under_way.is_empty() && !self.hedging {
             self.hedging = true;
             self.events.push(Box::pin(async {

@@ -17,10 +17,11 @@ impl Window {
         let enough = self.unoffered.len() >= OFFER_CHUNKS || self.unoffered_bytes >= OFFER_BYTES;
         let idle = self.under_way.is_empty() && self.queue.is_empty() && self.groups.queued() == 0;
         let nothing = self.unoffered.is_empty() && !self.groups.has_unoffered();
-        if self.offering || nothing || !(enough || idle || self.all_cut()) {
+        if self.offering || nothing || !(enough || idle || self.is_awaited || self.all_cut()) {
             return;
         }
         self.unoffered_bytes = 0;
+        self.is_awaited = false;
         let names = std::mem::take(&mut self.unoffered);
         let groups = self.groups.take_unoffered();
         if names.is_empty() {

@@ -16,7 +16,9 @@ impl Window {
             Some(_) => 0,
             None => {
                 let group = policy.ec.map_or(0, |ec| 2 * ec.data() as u64);
-                u64::from(policy.chunk_size) * group.max(self.copies.width() as u64)
+                let ahead = u64::from(policy.chunk_size) * group.max(self.copies.width() as u64);
+                // The first promise is not used up by that alone.
+                ahead.min(self.session.promised / 2)
             }
         };
         if !self.all_cut()
@@ -74,6 +76,7 @@ impl Window {
         match grown {
             Ok(grown) => {
                 self.outage.end();
+                self.donor_full = false; // what is granted has room
                 self.session.promised += bytes;
                 self.donors.learn(grown.donors);
                 self.copies.extend(grown.plan);
