@@ -13,13 +13,18 @@ use potluck_core::policy::AckLevel;
 use potluck_pool::InUseAgain;
 use std::collections::{BTreeSet, HashMap};
 
-/// A chunk's row number.
+/// A chunk, for pages that go on after it and for whoever remembers many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ChunkId(pub i64);
+pub struct ChunkId(pub(crate) i64);
 
 impl ChunkId {
     /// Before all chunks, for pages that go on after one.
     pub const FIRST: Self = Self(0);
+
+    /// A number that no other chunk has: shorter than its name, and good as long as the chunk is known.
+    pub fn number(self) -> i64 {
+        self.0
+    }
 }
 
 /// How far a chunk is on its way out; a column's values.

@@ -8,7 +8,7 @@ use potluck_core::path::PoolPath;
 
 /// A directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct DirId(pub i64);
+pub struct DirId(pub(crate) i64);
 
 impl DirId {
     /// The directory whose entries are the spaces.

@@ -12,7 +12,13 @@ use potluck_core::ids::DonorId;
 use potluck_wire::control::Holding;
 
 /// A place in the queue of unused chunks: since when, and the row.
-pub type Waiting = (i64, ChunkId);
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Waiting(i64, ChunkId);
+
+impl Waiting {
+    /// Before all of them.
+    pub const FIRST: Self = Self(i64::MIN, ChunkId::FIRST);
+}
 
 /// A page of the chunks that no file has used since `before_ms`, longest unused first, after
 /// `after`.
@@ -29,7 +35,7 @@ pub(crate) fn unused(
     )?;
     let page = rows
         .query_map(params![before_ms as i64, after.0, after.1.0, limit as i64], |row| {
-            Ok(((row.get(0)?, ChunkId(row.get(1)?)), ChunkName(row.get(2)?)))
+            Ok((Waiting(row.get(0)?, ChunkId(row.get(1)?)), ChunkName(row.get(2)?)))
         })?;
     page.collect()
 }

@@ -1,7 +1,6 @@
 //! What no operation shows: costs, damage, and what the modules below the operations agree on. What any
 //! engine must do is in `tests/conformance`.
 
-mod copying;
 mod costs;
 mod damage;
 mod deleting;

@@ -32,11 +32,9 @@ pub struct Gc {
     unused: Waiting,
 }
 
-const FIRST_WAITING: Waiting = (i64::MIN, ChunkId::FIRST);
-
 impl Default for Gc {
     fn default() -> Self {
-        Self { condemned: ChunkId::FIRST, unused: FIRST_WAITING }
+        Self { condemned: ChunkId::FIRST, unused: Waiting::FIRST }
     }
 }
 
@@ -106,7 +104,7 @@ impl Gc {
         // Chunks that sessions have offered stay in the queue: go on behind them.
         self.unused = match page.last() {
             Some((last, _)) if page.len() == PER_STEP => *last,
-            _ => FIRST_WAITING,
+            _ => Waiting::FIRST,
         };
         let names: Vec<_> = page.into_iter().map(|(_, name)| name).collect();
         let names = service.pool().unoffered(&names);

@@ -202,7 +202,7 @@ fn d2_parity_that_no_version_waits_for_is_reclaimed() {
     // The version's goal changed while its parity was computed.
     conversions::learn(&fixture.db, &encoded, 50).expect("learnt");
     assert_eq!(encoded.uncounted(&fixture.db), Ok(vec![(DonorId(3), 0), (DonorId(4), 0)]));
-    let first = (i64::MIN, chunks::ChunkId(0));
+    let first = gc::Waiting::FIRST;
     let unused = gc::unused(&fixture.db, 50, first, 10).expect("read");
     assert_eq!(unused.iter().map(|(_, name)| *name).collect::<Vec<_>>(), [chunk(11)]);
     gc::condemn(&fixture.db, &[chunk(11)], 50).expect("condemned");

@@ -3,6 +3,7 @@
 
 mod committing;
 mod copies_at_donors;
+mod copying;
 mod joining;
 mod naming;
 mod reclaiming;

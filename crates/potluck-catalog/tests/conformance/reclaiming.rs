@@ -1,9 +1,9 @@
 //! Chunks that no file uses, until no donor has them any more.
 
 use crate::stage::{Stage, when};
-use potluck_catalog::chunks::ChunkId;
 use potluck_catalog::commit::Outcome;
 use potluck_catalog::fixture::{chunk, file, path};
+use potluck_catalog::gc::Waiting;
 use potluck_catalog::placements::Told;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::DonorId;
@@ -132,7 +132,7 @@ async fn chunks_that_must_wait_do_not_hold_up_those_behind_them() {
         stage.put(file(&format!("pot://lab/{n}"), &[n], &[1])).await;
         stage.remove(&format!("pot://lab/{n}"), n / 3).await;
     }
-    let (mut after, mut seen) = ((i64::MIN, ChunkId::FIRST), Vec::new());
+    let (mut after, mut seen) = (Waiting::FIRST, Vec::new());
     loop {
         let page = stage.catalog.unused_chunks(100, after, 4).await.expect("read");
         let Some((last, _)) = page.last() else { break };

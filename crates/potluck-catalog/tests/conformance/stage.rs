@@ -3,6 +3,7 @@
 use potluck_catalog::chunks::ChunkId;
 use potluck_catalog::commit::{Batch, Demands, Outcome, PreparedFile, Refused, Stored};
 use potluck_catalog::fixture::{donors_there, path};
+use potluck_catalog::gc::Waiting;
 use potluck_catalog::names::When;
 use potluck_catalog::placements::Told;
 use potluck_catalog::sessions::StoredSession;
@@ -126,8 +127,7 @@ impl Stage {
 
     /// Chunks that no file has used since `before_ms`, longest unused first.
     pub async fn unused(&self, before_ms: u64) -> Vec<ChunkName> {
-        let first = (i64::MIN, ChunkId::FIRST);
-        let page = self.catalog.unused_chunks(before_ms, first, 1000).await.expect("read");
+        let page = self.catalog.unused_chunks(before_ms, Waiting::FIRST, 1000).await.expect("read");
         page.into_iter().map(|(_, name)| name).collect()
     }
 

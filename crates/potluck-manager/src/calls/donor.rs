@@ -227,7 +227,7 @@ impl Answer for Inventory {
         }
         {
             let mut pool = service.pool();
-            let rows: Vec<_> = compared.known.iter().map(|row| row.0).collect();
+            let rows: Vec<_> = compared.known.iter().map(|chunk| chunk.number()).collect();
             pool.inventory_listed(donor, incarnation, &rows);
             if page == PageDone::Next {
                 pool.unknown_at(donor, incarnation, &compared.unknown);
@@ -275,7 +275,7 @@ async fn sweep(
         let Some(last) = page.last() else { break };
         after = *last;
         let unlisted: Vec<_> =
-            page.into_iter().filter(|row| listed.binary_search(&row.0).is_err()).collect();
+            page.into_iter().filter(|row| listed.binary_search(&row.number()).is_err()).collect();
         if !unlisted.is_empty() {
             missing += mark_missing(service, donor, incarnation, unlisted).await?;
         }
