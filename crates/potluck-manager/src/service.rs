@@ -62,7 +62,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// Soft state. Never held while waiting, nor while a catalog job is submitted: jobs may take it.
+    /// Soft state. Never held while waiting, as for the catalog, whose jobs take none of it.
     pub fn pool(&self) -> MutexGuard<'_, Pool> {
         self.pool.lock().expect("no holder panics")
     }
