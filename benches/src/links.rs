@@ -11,15 +11,15 @@ use crate::content;
 use crate::floor_runs::Half;
 use crate::machine;
 use crate::measure::{self, Cost};
-use crate::network::{self, CLIENT_MBIT, DONOR_MBIT, Host, Network};
+use crate::network::{self, Host, Network, Rates};
 use crate::pool::{Pool, Start};
 use crate::scenarios::{Pair, Plan};
 
+const RATES: Rates = Rates { client: 1000, donor: 100 };
 const DONORS: [usize; 3] = [4, 8, 12];
 const COPIES: [usize; 2] = [1, 2];
-/// Each transfer takes at least so long, or the last chunks would count for too much: of two copies a read takes
-/// the one that is expected first, and in the end one donor has a chunk more to send than the others, which takes a
-/// third of a second.
+/// Each transfer takes at least so long, or the last chunks would count for too much: one donor has a chunk more to
+/// send than the others, which takes a third of a second.
 const SECONDS: u64 = 6;
 /// Of the rate that plain streams have.
 pub const LEAST: f64 = 0.93;
@@ -43,10 +43,11 @@ pub fn run(plan: &Plan, dir: &Path) -> Result<Vec<Linked>> {
         eprintln!("links: SKIPPED: {reason}");
         return Ok(Vec::new());
     }
-    let network = Arc::new(Network::new(DONORS.into_iter().max().unwrap_or_default())?);
+    let network =
+        Arc::new(Network::new(DONORS.into_iter().max().unwrap_or_default(), Some(RATES))?);
     let mut all = Vec::new();
     for donors in DONORS {
-        eprintln!("starting a manager and {donors} donors on links of {DONOR_MBIT} Mb/s");
+        eprintln!("starting a manager and {donors} donors on links of {} Mb/s", RATES.donor);
         let start = Start {
             binary: &plan.potluck,
             dir: &dir.join(format!("links-{donors}")),
@@ -113,7 +114,7 @@ impl Lab<'_> {
 
     /// What one copy moves in `SECONDS`.
     fn bytes(&self) -> u64 {
-        SECONDS * CLIENT_MBIT.min(self.donors as u64 * DONOR_MBIT) * 125_000
+        SECONDS * RATES.client.min(self.donors as u64 * RATES.donor) * 125_000
     }
 
     /// `bytes` in plain streams, one for each donor.

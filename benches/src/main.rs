@@ -6,15 +6,20 @@
 
 mod content;
 mod floor_ec;
+mod floor_echo;
 mod floor_runs;
 mod floor_streams;
 mod floors;
 mod interrupt;
+mod library;
 mod links;
 mod machine;
 mod measure;
+mod names;
 mod network;
 mod pool;
+mod random_reads;
+mod rate;
 mod repair;
 mod report;
 mod scenarios;
@@ -46,7 +51,7 @@ enum Verb {
     Run(Run),
     /// Measure the floors alone; needs no product
     Floors(FloorsOnly),
-    /// One end of a floor
+    /// One end of a floor, or a program that is measured
     #[command(hide = true)]
     Floor {
         #[arg(long, default_value_t = floors::PIECE)]
@@ -64,12 +69,15 @@ struct Run {
     /// Only these works
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Work>,
-    /// One round, 256 MiB, 1 GiB as the big file and 5 s of idleness: to see that all works, not how fast it is
+    /// One round, 256 MiB, 1 GiB as the big file, 10000 files to list and 5 s of idleness: to see that all works, not how fast it is
     #[arg(long)]
     quick: bool,
     /// The file whose memory cost to the client is measured
     #[arg(long, default_value = "10GiB")]
     big: Size,
+    /// How many files are listed
+    #[arg(long, default_value_t = 1_000_000)]
+    names: u64,
     /// How long idle donors are watched
     #[arg(long, default_value_t = 20)]
     idle_seconds: u64,
@@ -116,6 +124,10 @@ enum Program {
     StreamsReceive { bytes: u64, sources: Vec<SocketAddr> },
     StreamSink { at: IpAddr },
     StreamSource { at: IpAddr, bytes: u64 },
+    EchoSource { at: IpAddr, file: PathBuf },
+    EchoReads { source: SocketAddr, length: u64, threads: usize },
+    RandomReads { identity: PathBuf, path: String, threads: usize },
+    Stats { identity: PathBuf, tree: String, files: u64, threads: usize },
     TouchMemory { bytes: u64 },
 }
 
@@ -148,6 +160,7 @@ fn compare(run: Run) -> Result<bool> {
         rounds: run.common.rounds as usize,
         size: run.common.size,
         big: run.big,
+        names: run.names,
         idle: Duration::from_secs(run.idle_seconds),
     };
     if run.quick {
@@ -155,13 +168,14 @@ fn compare(run: Run) -> Result<bool> {
             rounds: 1,
             size: Size(256 << 20),
             big: Size(1 << 30),
+            names: 10_000,
             idle: Duration::from_secs(5),
             ..plan
         };
     }
     ensure!(
-        plan.size.0 > 0 && plan.big.0 > 0 && !plan.idle.is_zero(),
-        "--size, --big and --idle-seconds must not be 0"
+        plan.size.0 > 0 && plan.big.0 > 0 && plan.names > 0 && !plan.idle.is_zero(),
+        "--size, --big, --names and --idle-seconds must not be 0"
     );
     let dir = temporary(&run.common.dir)?;
     let outcome = scenarios::run(&plan, dir.path(), Floors::new(dir.path(), floors::PIECE)?)?;
@@ -238,6 +252,16 @@ fn floor(program: Program, piece: usize) -> Result<()> {
         Program::StreamsReceive { bytes, sources } => floor_streams::receive(bytes, &sources),
         Program::StreamSink { at } => floor_streams::sink(at),
         Program::StreamSource { at, bytes } => floor_streams::source(at, bytes),
+        Program::EchoSource { at, file } => floor_echo::source(at, &file),
+        Program::EchoReads { source, length, threads } => {
+            floor_echo::reads(&source, length, threads)
+        }
+        Program::RandomReads { identity, path, threads } => {
+            library::random_reads(&identity, &path, threads)
+        }
+        Program::Stats { identity, tree, files, threads } => {
+            library::stats(&identity, &tree, files, threads)
+        }
         Program::TouchMemory { bytes } => {
             machine::touch(bytes);
             Ok(())

@@ -12,16 +12,17 @@ use anyhow::{Context, Result, ensure};
 use crate::interrupt;
 use crate::measure;
 
-/// Megabits a second.
-pub const CLIENT_MBIT: u64 = 1000;
-/// Megabits a second.
-pub const DONOR_MBIT: u64 = 100;
+/// Megabits a second of the members' links. Nothing limits the manager's, which carries no data of files.
+#[derive(Clone, Copy, Debug)]
+pub struct Rates {
+    pub client: u64,
+    pub donor: u64,
+}
 
 /// A member of a pool, and where it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Host {
     Client,
-    /// On a link without a limit: what it sends and receives is no data of files.
     Manager,
     Donor(usize),
 }
@@ -50,7 +51,8 @@ pub fn missing() -> Option<String> {
 }
 
 impl Network {
-    pub fn new(donors: usize) -> Result<Self> {
+    /// So many donors, a manager and a client, on links as fast as this machine without `rates`.
+    pub fn new(donors: usize, rates: Option<Rates>) -> Result<Self> {
         let switch = Namespace::new()?;
         switch.run("ip link add br0 type bridge && ip link set br0 up")?;
         let network = Self {
@@ -59,9 +61,10 @@ impl Network {
             manager: Namespace::new()?,
             donors: (0..donors).map(|_| Namespace::new()).collect::<Result<_>>()?,
         };
-        network.link(Host::Client, Some(CLIENT_MBIT))?;
+        network.link(Host::Client, rates.map(|rates| rates.client))?;
         network.link(Host::Manager, None)?;
-        (0..donors).try_for_each(|number| network.link(Host::Donor(number), Some(DONOR_MBIT)))?;
+        let rate = rates.map(|rates| rates.donor);
+        (0..donors).try_for_each(|number| network.link(Host::Donor(number), rate))?;
         Ok(network)
     }
 

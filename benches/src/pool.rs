@@ -66,6 +66,12 @@ pub struct DonorStatus {
     pub donor: u64,
     pub name: String,
     pub state: String,
+    scrub: Scrubbed,
+}
+
+#[derive(Debug, Deserialize)]
+struct Scrubbed {
+    rounds: u64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -90,6 +96,11 @@ impl Status {
             let whole = space.incomplete + space.unreadable == 0;
             space.scanned && space.tolerates.is_none_or(|more| more > 0) && whole
         })
+    }
+
+    /// Whether every donor has read its disk back once, which it begins to do soon after its start.
+    pub fn is_settled(&self) -> bool {
+        self.donors.iter().all(|donor| donor.scrub.rounds > 0)
     }
 
     /// The donor called `name`.
@@ -196,10 +207,15 @@ impl Pool {
         Ok(status.donors.iter().filter(|donor| donor.state == "live").count())
     }
 
+    /// Where the identity of the pool's administrator is.
+    pub fn identity(&self) -> PathBuf {
+        self.dir.join("manager/admin")
+    }
+
     /// The client as the pool's administrator, its verb still to be given.
     pub fn client(&self) -> Command {
         let mut command = product(&self.binary, &self.dir, self.network.as_deref(), Host::Client);
-        command.arg("--pool").arg(self.dir.join("manager/admin"));
+        command.arg("--pool").arg(self.identity());
         command
     }
 

@@ -13,7 +13,7 @@ use crate::content;
 use crate::interrupt;
 use crate::measure;
 use crate::pool::{Pool, Start, Status};
-use crate::scenarios::{Figure, Plan};
+use crate::scenarios::{Figure, Limit, Plan};
 
 const DONORS: usize = 4;
 /// What the budget is set for: long against the pauses in which losses are noticed and counted.
@@ -88,19 +88,19 @@ pub fn run(plan: &Plan, dir: &Path) -> Result<Vec<Figure>> {
     ensure!(!during.is_empty(), "repair was over before one read was");
     let ideal = most as f64 / budget as f64;
     let slower = 100.0 * (1.0 - median(before).as_secs_f64() / median(during).as_secs_f64());
-    let figure = |work: &str, value, unit, at_most| {
+    let figure = |work: &str, value, unit, limit| {
         eprintln!("{work}: {value:.3} {unit}");
-        Figure { work: work.to_owned(), value, unit, at_most }
+        Figure { work: work.to_owned(), value, unit, limit }
     };
     Ok(vec![
-        figure("repair of a dead donor", took.as_secs_f64(), "s", None),
+        figure("repair of a dead donor", took.as_secs_f64(), "s", Limit::None),
         figure(
             "repair of a dead donor, of what its budget allows",
             took.as_secs_f64() / ideal,
             "×",
-            Some(MOST),
+            Limit::AtMost(MOST),
         ),
-        figure("reads during repair, slower by", slower, "%", Some(MOST_PERCENT)),
+        figure("reads during repair, slower by", slower, "%", Limit::AtMost(MOST_PERCENT)),
     ])
 }
 

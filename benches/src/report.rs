@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::floor_runs::Floor;
 use crate::links::{self, Linked};
 use crate::measure::Cost;
-use crate::scenarios::{CONTESTS, Contest, FILE_SIZE, FILES, Outcome, Pair, Plan};
+use crate::scenarios::{CONTESTS, Contest, FILE_SIZE, FILES, Limit, Outcome, Pair, Plan};
 
 const MIB: f64 = (1 << 20) as f64;
 const GIB: f64 = (1 << 30) as f64;
@@ -91,10 +91,12 @@ impl Row {
                 ]
             }
             Self::Value(value) => {
-                let (sign, digits) = if value.at_least {
-                    ("≥", 0)
-                } else {
-                    ("≤", if value.unit == "%" { 3 } else { 1 })
+                let sign = if value.at_least { "≥" } else { "≤" };
+                let digits = match value.unit {
+                    "%" => 3,
+                    "×" => 2,
+                    "files/s" | "IOPS" | "/s" => 0,
+                    _ => 1,
                 };
                 let target = value
                     .target
@@ -131,14 +133,18 @@ pub fn rows(plan: &Plan, outcome: &Outcome) -> Vec<Row> {
         floor_row(*floor, floor.name().to_owned(), costs, bytes_of(*floor, plan))
     });
     let figures = outcome.figures.iter().map(|figure| {
-        let met = figure.at_most.map(|most| figure.value <= most);
+        let (target, met) = match figure.limit {
+            Limit::AtMost(most) => (Some(most), Some(figure.value <= most)),
+            Limit::AtLeast(least) => (Some(least), Some(figure.value >= least)),
+            Limit::None => (None, None),
+        };
         Row::Value(Value {
             work: figure.work.clone(),
             value: figure.value,
             unit: figure.unit,
-            target: figure.at_most,
+            target,
             met,
-            at_least: false,
+            at_least: matches!(figure.limit, Limit::AtLeast(_)),
         })
     });
     let linked = outcome.linked.iter().map(linked_row);
@@ -263,7 +269,7 @@ fn per_gib(seconds: f64, bytes: u64) -> f64 {
     seconds * GIB / bytes as f64
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
     match values.len() {

@@ -15,7 +15,9 @@ use crate::interrupt;
 use crate::links::{self, Linked};
 use crate::machine;
 use crate::measure::{self, Cost, Finished};
+use crate::names;
 use crate::pool::{Pool, Start};
+use crate::random_reads;
 use crate::repair;
 use crate::size::Size;
 
@@ -46,6 +48,10 @@ pub enum Work {
     Repair,
     /// Donors and a client on slower links than loopback.
     Links,
+    /// Reads at random places of an open file.
+    RandomReads,
+    /// Listing and asking in a pool of very many files.
+    Names,
 }
 
 /// One work against one floor, with the highest ratio that is good enough.
@@ -135,6 +141,8 @@ pub const CONTESTS: [Contest; 9] = [
 ];
 
 const MIB: f64 = (1 << 20) as f64;
+/// A donor that has not read back an empty store by then never will.
+const SETTLED_WITHIN: Duration = Duration::from_secs(120);
 const IDLE_RSS_MIB: f64 = 16.0;
 const IDLE_CPU_PERCENT: f64 = 0.1;
 const SERVING_RSS_MIB: f64 = 48.0;
@@ -176,6 +184,8 @@ pub struct Plan {
     pub rounds: usize,
     pub size: Size,
     pub big: Size,
+    /// Files that are listed.
+    pub names: u64,
     pub idle: Duration,
 }
 
@@ -192,7 +202,9 @@ impl Plan {
 
     /// Whether anything is measured in the pool that most works share.
     fn wants_pool(&self) -> bool {
-        let alone = |work: &Work| matches!(work, Work::Repair | Work::Links);
+        let alone = |work: &Work| {
+            matches!(work, Work::Repair | Work::Links | Work::RandomReads | Work::Names)
+        };
         Work::value_variants().iter().any(|work| !alone(work) && self.wants(*work))
     }
 
@@ -216,12 +228,20 @@ pub struct Pair {
     pub product: Cost,
 }
 
-/// A figure that is compared with a fixed limit; without one it is for information.
+/// A figure that is compared with a fixed limit, or is for information.
 pub struct Figure {
     pub work: String,
     pub value: f64,
     pub unit: &'static str,
-    pub at_most: Option<f64>,
+    pub limit: Limit,
+}
+
+/// What a figure must be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Limit {
+    AtMost(f64),
+    AtLeast(f64),
+    None,
 }
 
 #[derive(Default)]
@@ -242,6 +262,12 @@ pub fn run(plan: &Plan, dir: &Path, floors: Floors) -> Result<Outcome> {
     if plan.wants(Work::Links) {
         outcome.linked = links::run(plan, dir)?;
     }
+    if plan.wants(Work::RandomReads) {
+        outcome.figures.extend(random_reads::run(plan, dir)?);
+    }
+    if plan.wants(Work::Names) {
+        outcome.figures.extend(names::run(plan, dir)?);
+    }
     Ok(outcome)
 }
 
@@ -258,7 +284,8 @@ fn run_in_pool(plan: &Plan, dir: &Path, floors: Floors) -> Result<Outcome> {
     })?;
     let mut run = Run { plan, dir, floors, pool, outcome: Outcome::default() };
     if plan.wants(Work::Donor) {
-        run.idle_donors("donor idle", Some(IDLE_RSS_MIB), Some(IDLE_CPU_PERCENT))?;
+        let cpu = Limit::AtMost(IDLE_CPU_PERCENT);
+        run.idle_donors("donor idle", Limit::AtMost(IDLE_RSS_MIB), cpu)?;
     }
     for space in &SPACES {
         measure::run(
@@ -352,7 +379,7 @@ impl Run<'_> {
                 format!("client RSS on a {size} {verb}"),
                 finished.peak_rss as f64 / MIB,
                 "MiB",
-                Some(CLIENT_RSS_MIB),
+                Limit::AtMost(CLIENT_RSS_MIB),
             );
         }
         self.forget(&local, remote)
@@ -407,15 +434,14 @@ impl Run<'_> {
         measure::run(self.pool.client().args(["rm", "-r", remote])).map(drop)
     }
 
-    fn idle_donors(
-        &mut self,
-        work: &str,
-        most_mib: Option<f64>,
-        most_percent: Option<f64>,
-    ) -> Result<()> {
+    fn idle_donors(&mut self, work: &str, mib: Limit, percent_of_cpu: Limit) -> Result<()> {
         eprintln!("{work}: watching the donors for {} s", self.plan.idle.as_secs());
-        // What starting or serving left to do is not idleness.
-        interrupt::pass(Duration::from_secs(2))?;
+        // What starting or serving left to do is not idleness: the first round of the scrub lists the store, and the
+        // inventory that follows does so again.
+        interrupt::wait_until("the first scrub", SETTLED_WITHIN, Duration::from_secs(1), || {
+            Ok(self.pool.status()?.is_settled())
+        })?;
+        interrupt::pass(Duration::from_secs(5))?;
         let before = self.pool.donor_cpu()?;
         interrupt::pass(self.plan.idle)?;
         let after = self.pool.donor_cpu()?;
@@ -428,8 +454,8 @@ impl Run<'_> {
         let resident =
             self.pool.donor_memory()?.iter().map(|memory| memory.now).max().unwrap_or_default();
         let percent = 100.0 * used.as_secs_f64() / self.plan.idle.as_secs_f64();
-        self.figure(format!("{work} RSS"), resident as f64 / MIB, "MiB", most_mib);
-        self.figure(format!("{work} CPU"), percent, "%", most_percent);
+        self.figure(format!("{work} RSS"), resident as f64 / MIB, "MiB", mib);
+        self.figure(format!("{work} CPU"), percent, "%", percent_of_cpu);
         Ok(())
     }
 
@@ -440,14 +466,14 @@ impl Run<'_> {
             "donor RSS while serving".to_owned(),
             peak as f64 / MIB,
             "MiB",
-            Some(SERVING_RSS_MIB),
+            Limit::AtMost(SERVING_RSS_MIB),
         );
-        // The target speaks of an idle donor and does not say whether it has ever worked; how much it keeps is worth seeing.
-        self.idle_donors("donor idle after serving", None, None)
+        let cpu = Limit::AtMost(IDLE_CPU_PERCENT);
+        self.idle_donors("donor idle after serving", Limit::None, cpu)
     }
 
-    fn figure(&mut self, work: String, value: f64, unit: &'static str, at_most: Option<f64>) {
+    fn figure(&mut self, work: String, value: f64, unit: &'static str, limit: Limit) {
         eprintln!("{work}: {value:.3} {unit}");
-        self.outcome.figures.push(Figure { work, value, unit, at_most });
+        self.outcome.figures.push(Figure { work, value, unit, limit });
     }
 }

@@ -18,7 +18,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("potluck-python", &["core", "wire", "client"]),
     ("potluck", &["core", "wire", "donor", "manager", "client", "mount", "gateway"]),
     ("potluck-sim", &["core", "wire", "donor", "manager", "client", "mount", "gateway"]),
-    ("potluck-bench", &[]),
+    ("potluck-bench", &["core", "wire", "client"]),
     ("xtask", &[]),
 ];
 
