@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use potluck_client::pool::Client;
+use potluck_client::Pool;
 use potluck_core::path::PoolPath;
 use potluck_wire::call::Caller;
 use potluck_wire::control::Stat;
@@ -53,12 +53,12 @@ pub fn stats(identity: &Path, tree: &str, files: u64, threads: usize) -> Result<
     rate.print()
 }
 
-fn begin(identity: &Path) -> Result<(Client, Runtime)> {
+fn begin(identity: &Path) -> Result<(Pool, Runtime)> {
     install_provider();
     let identity = Identity::load(identity).map_err(|why| anyhow!("{why}"))?;
     let dial = TlsDial::member(&identity).map_err(|why| anyhow!("{why}"))?;
     let caller = Caller::new(Arc::new(SystemNet), Arc::new(dial), identity.about.manager);
-    Ok((Client::new(Env::system(), caller), Runtime::new().context("a runtime")?))
+    Ok((Pool::new(Env::system(), caller), Runtime::new().context("a runtime")?))
 }
 
 fn parse(path: &str) -> Result<PoolPath> {

@@ -2,7 +2,7 @@
 //! spaces are sealed with different keys by reading and writing again.
 
 use crate::get::{self, ByteRange};
-use crate::pool::Client;
+use crate::pool::Pool;
 use crate::progress::{Progress, Quiet};
 use crate::put::{PutOptions, PutReport, put};
 use crate::source::{Input, Item};
@@ -38,7 +38,7 @@ pub struct CopyReport {
 ///
 /// Errors: nothing of the page under way was copied; earlier pages of a tree were.
 pub async fn copy_within(
-    client: &Client,
+    client: &Pool,
     from: &PoolPath,
     to: &PoolPath,
     recursive: bool,
@@ -71,7 +71,7 @@ pub async fn copy_within(
 /// Copies the file or tree at `from` to `to` through this client, which reads and writes every
 /// byte. `options.bytes` is what that comes to.
 pub async fn copy_through(
-    client: &Client,
+    client: &Pool,
     from: &PoolPath,
     to: &PoolPath,
     options: &PutOptions,
@@ -98,7 +98,7 @@ pub async fn copy_through(
 
 /// Reads everything at `from`, one file after the other, and makes directories that have no file.
 async fn feed(
-    client: &Client,
+    client: &Pool,
     from: &PoolPath,
     to: &PoolPath,
     items: SyncSender<Item>,
@@ -133,7 +133,7 @@ async fn feed(
 
 /// Reads one file into the hands of its writer; false when that one is gone.
 async fn read_one(
-    client: &Client,
+    client: &Pool,
     source: &PoolPath,
     target: PoolPath,
     entry: &Entry,

@@ -2,7 +2,7 @@
 
 use crate::buffer::Buffers;
 use crate::link::{Link, LinkError};
-use crate::pool::Client;
+use crate::pool::Pool;
 use potluck_core::ids::DonorId;
 use potluck_core::pace::Pace;
 use potluck_core::read_plan::Source;
@@ -24,7 +24,7 @@ pub struct Donors {
     /// Rung whenever a donor has more room in its window.
     pub room: Arc<Notify>,
     /// Is told of donors that cannot be reached.
-    client: Option<Client>,
+    client: Option<Pool>,
 }
 
 struct Known {
@@ -41,7 +41,7 @@ impl Donors {
     }
 
     /// The same donors, of which `client` hears those that cannot be reached.
-    pub(crate) fn missed_by(self, client: Client) -> Self {
+    pub(crate) fn missed_by(self, client: Pool) -> Self {
         Self { client: Some(client), ..self }
     }
 

@@ -10,7 +10,7 @@ pub use memory::ReadMemory;
 use crate::buffer::Buffer;
 use crate::donors::Donors;
 use crate::link::{LinkError, Proof, Wanted};
-use crate::pool::Client;
+use crate::pool::Pool;
 use crate::recipe::Recipe;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use memory::{Need, read_ahead};
@@ -40,7 +40,7 @@ const HEDGE_BOUNDS: (Duration, Duration) =
 /// Fetches the chunks of one read.
 #[derive(Clone)]
 pub struct Fetcher {
-    client: Client,
+    client: Pool,
     /// The donors of the read.
     pub donors: Donors,
     key: Option<SpaceKey>,
@@ -109,7 +109,7 @@ impl Drop for Asked<'_> {
 
 impl Fetcher {
     /// For chunks that are sealed with `key` if there is one, received into `memory`.
-    pub fn new(client: &Client, memory: ReadMemory, key: Option<SpaceKey>) -> Self {
+    pub fn new(client: &Pool, memory: ReadMemory, key: Option<SpaceKey>) -> Self {
         Self {
             client: client.clone(),
             donors: client.donors(memory.buffers.clone()),

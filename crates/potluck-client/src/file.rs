@@ -1,7 +1,7 @@
 //! An open file: what the manager said of it once, and reads of any of its bytes from then on.
 
 use crate::fetch::{Fetched, Fetcher};
-use crate::pool::Client;
+use crate::pool::Pool;
 use crate::recipe::Recipe;
 use futures_util::stream::{FuturesOrdered, StreamExt};
 use potluck_core::chunk::Digest;
@@ -38,7 +38,7 @@ impl File {
         Self { inner: Arc::new(Inner { recipe, fetcher }) }
     }
 
-    pub(crate) async fn open(client: &Client, path: &PoolPath) -> Result<Self, Failure> {
+    pub(crate) async fn open(client: &Pool, path: &PoolPath) -> Result<Self, Failure> {
         let open = Open { path: path.clone(), recursive: false, after: None };
         let mut opened = client.call(&open).await?;
         let file = opened.files.pop().ok_or_else(|| {

@@ -6,7 +6,7 @@ mod made_dirs;
 
 use crate::fetch::{Fetched, Fetcher};
 use crate::file::{File, UNITS_AT_ONCE};
-use crate::pool::Client;
+use crate::pool::Pool;
 use crate::progress::Progress;
 use crate::recipe::{self, Recipe};
 use futures_util::stream::{self, StreamExt};
@@ -79,7 +79,7 @@ pub struct GetOptions {
 /// A reader that closes its end of a pipe ends this with [`io::ErrorKind::BrokenPipe`] in the
 /// failure's message; every other error names what could not be read.
 pub async fn cat<W: Write + Send + 'static>(
-    client: &Client,
+    client: &Pool,
     path: &PoolPath,
     range: ByteRange,
     if_version: Option<VersionId>,
@@ -109,7 +109,7 @@ pub async fn cat<W: Write + Send + 'static>(
 /// Copies a file to the local path `to`, which appears whole or not at all. A device or pipe is
 /// written in order instead.
 pub async fn get_file(
-    client: &Client,
+    client: &Pool,
     path: &PoolPath,
     to: &Path,
     options: GetOptions,
@@ -139,7 +139,7 @@ pub async fn get_file(
 /// Copies everything below `path` into the local directory `to`, which is made if need be; with
 /// `if_absent` only files that are not there.
 pub async fn get_tree(
-    client: &Client,
+    client: &Pool,
     path: &PoolPath,
     to: &Path,
     if_absent: bool,
@@ -171,7 +171,7 @@ fn check_absent(to: &Path) -> Result<(), Failure> {
 
 /// Reads and checks every byte of everything below `path`, and keeps none of it.
 pub async fn check_tree(
-    client: &Client,
+    client: &Pool,
     path: &PoolPath,
     progress: Arc<dyn Progress>,
 ) -> Result<GetReport, Failure> {
@@ -179,7 +179,7 @@ pub async fn check_tree(
 }
 
 async fn tree(
-    client: &Client,
+    client: &Pool,
     path: &PoolPath,
     to: Option<Target<'_>>,
     progress: Arc<dyn Progress>,
@@ -239,7 +239,7 @@ async fn tree(
 }
 
 async fn get_one(
-    client: &Client,
+    client: &Pool,
     fetcher: &Fetcher,
     file: OpenFile,
     key: Option<&SpaceKey>,
@@ -269,7 +269,7 @@ async fn get_one(
 }
 
 async fn open_one(
-    client: &Client,
+    client: &Pool,
     path: &PoolPath,
     if_version: Option<VersionId>,
 ) -> Result<File, Failure> {
@@ -285,7 +285,7 @@ async fn open_one(
 }
 
 async fn stream_range<W: Write + Send + 'static>(
-    client: &Client,
+    client: &Pool,
     file: &File,
     range: Range<u64>,
     mut out: W,
@@ -311,7 +311,7 @@ async fn stream_range<W: Write + Send + 'static>(
 }
 
 async fn write_file(
-    client: &Client,
+    client: &Pool,
     file: &File,
     to: &Path,
     replace: bool,
@@ -343,7 +343,7 @@ async fn write_file(
     local.finish(file.mtime_ms(), replace).map_err(failed)
 }
 
-async fn write_chunk(client: &Client, writer: Writer, fetched: Fetched, at: u64) -> io::Result<()> {
+async fn write_chunk(client: &Pool, writer: Writer, fetched: Fetched, at: u64) -> io::Result<()> {
     // Handing a small write to another thread costs more than the write.
     if fetched.bytes.len() <= 256 << 10 {
         return writer.write_at(&fetched.bytes, at);

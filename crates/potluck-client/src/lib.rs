@@ -1,26 +1,57 @@
-//! The client: what every front of Potluck (command line, mount, gateways, Python) is built on.
+//! The client library: what every front of Potluck (command line, mount, gateways, Python) is built on.
 //!
-//! A write goes [`put`] → [`write::sliding_window`] → [`donors`]; a read goes [`get`] → [`fetch`]
-//! → [`donors`]. Everything else is one call to the manager ([`pool::Client::call`]).
+//! A [`Pool`] is a handle on one pool: cheap to clone, for any number of threads, on any Tokio runtime. It opens
+//! [`File`]s, which are read anywhere or in order, and [`Session`]s, whose [`Writer`]s take bytes as they
+//! come. Memory for what is read and for what is written is bounded for all handles of a pool together.
+//! Local files and trees are copied in by [`put`] and out by [`get_file`] and [`get_tree`]; everything else
+//! is one call to the manager ([`Pool::call`]).
+//!
+//! ```no_run
+//! use potluck_client::{Attributes, Pool, PutOptions};
+//! use potluck_wire::error::Failure;
+//!
+//! async fn keep(pool: Pool) -> Result<(), Failure> {
+//!     let path = "pot://data/run-7/log".parse().expect("a path");
+//!     let mut writer = pool.create(&path, &PutOptions::default(), Attributes::default()).await?;
+//!     writer.write(b"step 1\n").await?;
+//!     writer.flush().await?; // donors have it
+//!     writer.write(b"step 2\n").await?;
+//!     writer.finish().await?; // everybody sees it
+//!     let file = pool.open(&path).await?;
+//!     assert_eq!(file.read_at(7, 4).await?, b"step");
+//!     pool.settle().await;
+//!     Ok(())
+//! }
+//! ```
 
-pub mod buffer;
-pub mod copy;
-pub mod donors;
-pub mod fetch;
-pub mod file;
-pub mod get;
-pub mod link;
-pub mod patience;
-pub mod pool;
-pub mod progress;
-pub mod put;
-pub mod recipe;
-pub mod source;
-pub mod write {
+mod buffer;
+mod copy;
+mod donors;
+mod fetch;
+mod file;
+mod get;
+mod link;
+mod patience;
+mod pool;
+mod progress;
+mod put;
+mod recipe;
+mod source;
+mod write {
     //! Write protocols (checkpoint store §IV.B): so far the sliding window.
     pub mod copies;
     pub mod groups;
     pub mod session;
     pub mod sliding_window;
 }
-pub mod writer;
+mod writer;
+
+pub use copy::{CopyReport, copy_through, copy_within};
+pub use file::{File, Part, Reader};
+pub use get::{ByteRange, GetOptions, GetReport, cat, check_tree, get_file, get_tree};
+pub use patience::{Patience, Wait};
+pub use pool::Pool;
+pub use progress::{Progress, Quiet};
+pub use put::{PutOptions, PutReport, put};
+pub use source::{Input, Item, Items};
+pub use writer::{Attributes, Session, Writer};

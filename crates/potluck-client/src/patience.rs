@@ -1,6 +1,6 @@
 //! Patience: how long work waits for a manager or for donors that are away, and who is told.
 
-use crate::pool::Client;
+use crate::pool::Pool;
 use potluck_core::clock::Tick;
 use std::time::Duration;
 
@@ -74,7 +74,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// Pauses between the tries of one piece of work, told to the client's
 /// [`Progress`](crate::progress::Progress) until it is dropped.
 pub struct Pauses {
-    client: Client,
+    client: Pool,
     since: Tick,
     next: Duration,
     told: bool,
@@ -82,7 +82,7 @@ pub struct Pauses {
 
 impl Pauses {
     /// Begins: the first try was made at `since`.
-    pub fn new(client: &Client, since: Tick) -> Self {
+    pub fn new(client: &Pool, since: Tick) -> Self {
         Self { client: client.clone(), since, next: FIRST_PAUSE, told: false }
     }
 

@@ -39,13 +39,13 @@ const MISSED_AGAIN: Duration = Duration::from_secs(60);
 
 /// A client of one pool. Cheap to clone; clones share connections and memory.
 #[derive(Clone)]
-pub struct Client {
+pub struct Pool {
     /// The outside.
     pub env: Env,
     /// The manager.
     pub caller: Caller,
     /// Memory for chunks that are written.
-    pub buffers: Buffers,
+    pub(crate) buffers: Buffers,
     /// How long it waits for those who do not answer.
     pub patience: Patience,
     /// Is told whom it waits for.
@@ -60,7 +60,7 @@ pub struct Client {
     missed: Arc<Mutex<BTreeMap<DonorId, Tick>>>,
 }
 
-impl Client {
+impl Pool {
     /// A client that calls its manager through `caller`.
     pub fn new(env: Env, caller: Caller) -> Self {
         Self {

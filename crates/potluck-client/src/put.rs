@@ -1,6 +1,6 @@
 //! Storing files: what a put is asked for, and what it reports.
 
-use crate::pool::Client;
+use crate::pool::Pool;
 use crate::progress::Progress;
 use crate::source::Items;
 use crate::write::session::WriteSession;
@@ -63,7 +63,7 @@ pub struct PutReport {
 ///
 /// Errors: what ended the session; files that failed alone are in the report.
 pub async fn put(
-    client: &Client,
+    client: &Pool,
     root: &PoolPath,
     items: Items,
     options: &PutOptions,
@@ -78,7 +78,7 @@ pub async fn put(
 /// [`put`] that returns as soon as the files are visible. The copies that are missing then are made
 /// while the second part of the result is waited for.
 pub async fn put_visible(
-    client: &Client,
+    client: &Pool,
     root: &PoolPath,
     items: Items,
     options: &PutOptions,

@@ -5,7 +5,7 @@
 //! a writer keeps what does not fill a chunk yet, or a group.
 
 use crate::buffer::Buffers;
-use crate::pool::Client;
+use crate::pool::Pool;
 use crate::put::{PutOptions, PutReport};
 use crate::source::{Cut, Cutter, Input, Item};
 use crate::write::session::WriteSession;
@@ -78,7 +78,7 @@ struct Shared {
 impl Session {
     /// Opens a session for files below `root`.
     pub(crate) async fn open(
-        client: &Client,
+        client: &Pool,
         root: &PoolPath,
         options: &PutOptions,
     ) -> Result<Self, Failure> {

@@ -7,11 +7,7 @@ use crate::history::{Fate, WriteId};
 use crate::host::Host;
 use crate::plan::Op;
 use crate::stage::{Busy, Stage};
-use potluck_client::get::{ByteRange, cat};
-use potluck_client::pool::Client;
-use potluck_client::progress::Quiet;
-use potluck_client::put::{PutOptions, PutReport, put};
-use potluck_client::source::{Input, Item, Items};
+use potluck_client::{ByteRange, Input, Item, Items, Pool, PutOptions, PutReport, Quiet, cat, put};
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::path::PoolPath;
 use potluck_core::recipe::unpack_page;
@@ -34,7 +30,7 @@ const READ_MOST: Duration = Duration::from_secs(60);
 /// Runs until the host crashes.
 pub async fn live(stage: Stage, host: Host, number: u8) -> turmoil::Result {
     host.join(&stage.invitations).await;
-    let client = Client::new(host.env(), host.caller());
+    let client = Pool::new(host.env(), host.caller());
     let actor = Actor { stage, client, who: host.who };
     loop {
         match actor.stage.next_step(number) {
@@ -46,7 +42,7 @@ pub async fn live(stage: Stage, host: Host, number: u8) -> turmoil::Result {
 
 struct Actor {
     stage: Stage,
-    client: Client,
+    client: Pool,
     who: Who,
 }
 

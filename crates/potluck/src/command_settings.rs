@@ -6,8 +6,7 @@ use crate::config_file::ConfigFile;
 use crate::keys::{Daemon, kind};
 use crate::systemd::SYSTEM_STATE;
 use etcetera::BaseStrategy;
-use potluck_client::patience::Patience;
-use potluck_client::pool::Client;
+use potluck_client::{Patience, Pool};
 use potluck_core::chunk::Digest;
 use potluck_wire::call::Caller;
 use potluck_wire::env::Env;
@@ -169,20 +168,20 @@ impl Settings {
     }
 
     /// A client that speaks for this machine's donor.
-    pub fn donor_client(&self, state: Option<&Path>) -> Result<Client, Failure> {
+    pub fn donor_client(&self, state: Option<&Path>) -> Result<Pool, Failure> {
         let default = self.donor_dir();
         let dir = state.unwrap_or(&default);
         self.client_of(&Self::donor_identity(dir)?, dir)
     }
 
     /// A client of the pool.
-    pub fn client(&self) -> Result<Client, Failure> {
+    pub fn client(&self) -> Result<Pool, Failure> {
         let dir = self.identity_dir()?;
         self.client_of(&load_identity(&dir)?, &dir)
     }
 
-    fn client_of(&self, identity: &Identity, dir: &Path) -> Result<Client, Failure> {
-        let mut client = Client::new(Env::system(), guided(identity, dir)?);
+    fn client_of(&self, identity: &Identity, dir: &Path) -> Result<Pool, Failure> {
+        let mut client = Pool::new(Env::system(), guided(identity, dir)?);
         client.patience = self.patience;
         Ok(client)
     }

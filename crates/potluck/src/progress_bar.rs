@@ -3,9 +3,7 @@
 
 use crate::output::{Output, duration};
 use indicatif::{ProgressBar, ProgressStyle};
-use potluck_client::patience::Wait;
-use potluck_client::pool::Client;
-use potluck_client::progress::{Progress, Quiet};
+use potluck_client::{Pool, Progress, Quiet, Wait};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -17,17 +15,17 @@ struct Bar {
 
 /// A bar for a transfer of `total` bytes, if known; unless `shown`, only the client's own watcher is
 /// told.
-pub fn transfer(client: &Client, shown: bool, total: Option<u64>) -> Arc<dyn Progress> {
+pub fn transfer(client: &Pool, shown: bool, total: Option<u64>) -> Arc<dyn Progress> {
     bar(client, shown, total, "Ctrl-C gives up")
 }
 
 /// The same for an upload, of which the pool keeps what was sent.
-pub fn upload(client: &Client, shown: bool, total: Option<u64>) -> Arc<dyn Progress> {
+pub fn upload(client: &Pool, shown: bool, total: Option<u64>) -> Arc<dyn Progress> {
     bar(client, shown, total, "Ctrl-C keeps what was sent")
 }
 
 fn bar(
-    client: &Client,
+    client: &Pool,
     shown: bool,
     total: Option<u64>,
     interrupted: &'static str,

@@ -162,6 +162,7 @@ impl Groups {
     }
 
     /// Whether all groups are stored.
+    #[cfg(test)]
     pub fn is_empty(&self) -> bool {
         self.groups.is_empty()
     }

@@ -1,6 +1,6 @@
 //! Write sessions: opened by reserve, closed by commit or abort; nothing is visible before.
 
-use crate::pool::Client;
+use crate::pool::Pool;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, SessionId};
 use potluck_core::policy::AckLevel;
@@ -26,7 +26,7 @@ pub struct WriteSession {
 /// The calls of a session; cheap to clone, so that several can be under way.
 #[derive(Clone)]
 pub struct SessionCalls {
-    client: Client,
+    client: Pool,
     session: SessionId,
 }
 
@@ -35,7 +35,7 @@ const FIRST_PROMISE: u64 = 64 << 20;
 
 impl WriteSession {
     /// Opens a session.
-    pub async fn open(client: &Client, reserve: &Reserve) -> Result<Self, Failure> {
+    pub async fn open(client: &Pool, reserve: &Reserve) -> Result<Self, Failure> {
         let reserved = client.call(reserve).await?;
         let calls = SessionCalls { client: client.clone(), session: reserved.session };
         // With an erasure code the plan counts groups.

@@ -29,7 +29,7 @@ use crate::buffer::Buffer;
 use crate::donors::Donors;
 use crate::link::PutResult;
 use crate::patience::Pauses;
-use crate::pool::Client;
+use crate::pool::Pool;
 use crate::progress::Progress;
 use crate::put::{PutOptions, PutReport};
 use crate::source::{Cut, CutError, Cutter, Facts, Items};
@@ -54,7 +54,7 @@ use tokio::sync::{oneshot, watch};
 /// Stores `items` under an open session, until all that can become visible is; copies that an
 /// asynchronous protocol makes afterwards are the second part of the result.
 pub async fn write(
-    client: &Client,
+    client: &Pool,
     session: WriteSession,
     items: Items,
     options: &PutOptions,
@@ -125,7 +125,7 @@ struct Offer {
 }
 
 struct Window {
-    client: Client,
+    client: Pool,
     session: WriteSession,
     donors: Donors,
     copies: Copies,
@@ -227,7 +227,7 @@ struct ChunkState {
 
 impl Window {
     fn new(
-        client: &Client,
+        client: &Pool,
         session: WriteSession,
         options: &PutOptions,
         progress: Arc<dyn Progress>,

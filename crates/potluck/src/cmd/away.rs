@@ -4,7 +4,7 @@ use super::Ending;
 use super::lend::OwnDonor;
 use crate::args;
 use crate::output::{Output, duration};
-use potluck_client::pool::Client;
+use potluck_client::Pool;
 use potluck_core::ids::DonorId;
 use potluck_wire::control::Away;
 use potluck_wire::error::Failure;
@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Announces that this machine is away: all of its donors.
 pub async fn run(
     args: args::Away,
-    donors: &[(OwnDonor, Client)],
+    donors: &[(OwnDonor, Pool)],
     output: &Output,
 ) -> Result<Ending, Failure> {
     for (_, client) in &donors[1..] {
@@ -27,7 +27,7 @@ pub async fn announce(
     donor: Option<DonorId>,
     name: &str,
     time: Option<Duration>,
-    client: &Client,
+    client: &Pool,
     output: &Output,
 ) -> Result<Ending, Failure> {
     let time = say(donor, time, client).await?;
@@ -46,7 +46,7 @@ pub async fn announce(
 async fn say(
     donor: Option<DonorId>,
     time: Option<Duration>,
-    client: &Client,
+    client: &Pool,
 ) -> Result<Duration, Failure> {
     let time = time.unwrap_or_default();
     let for_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);

@@ -4,17 +4,15 @@ use super::Ending;
 use super::several::Several;
 use crate::args::Cat;
 use crate::output::{Output, Piped};
-use potluck_client::get::{self, ByteRange};
-use potluck_client::pool::Client;
-use potluck_client::progress::Quiet;
+use potluck_client::{ByteRange, Pool, Quiet, cat};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::sync::Arc;
 
-pub async fn run(args: Cat, client: &Client, output: &Output) -> Result<Ending, Failure> {
+pub async fn run(args: Cat, client: &Pool, output: &Output) -> Result<Ending, Failure> {
     let range = args.range.as_deref().map_or(Ok(ByteRange::ALL), parse_range)?;
     let mut several = Several::default();
     for path in &args.paths {
-        let written = get::cat(client, path, range, None, Piped::stdout(), Arc::new(Quiet)).await;
+        let written = cat(client, path, range, None, Piped::stdout(), Arc::new(Quiet)).await;
         several.note(path, written.map(drop));
     }
     several.end(output)

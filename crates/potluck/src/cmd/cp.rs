@@ -11,7 +11,7 @@ pub use place::{At, Landing, Place, target};
 use super::Ending;
 use crate::args::{Cp, PolicyOptions};
 use crate::output::{Output, count, told};
-use potluck_client::pool::Client;
+use potluck_client::Pool;
 use potluck_core::ids::VersionId;
 use potluck_core::path::{PoolPath, SCHEME};
 use potluck_core::policy::Override;
@@ -75,12 +75,7 @@ struct FailedFile {
     error: Failure,
 }
 
-pub async fn run(
-    args: Cp,
-    client: &Client,
-    output: &Output,
-    shown: bool,
-) -> Result<Ending, Failure> {
+pub async fn run(args: Cp, client: &Pool, output: &Output, shown: bool) -> Result<Ending, Failure> {
     let started = client.env.clock.now();
     let from: Vec<_> =
         args.from.iter().map(|from| Place::source(from)).collect::<Result<_, _>>()?;
@@ -245,7 +240,7 @@ pub fn policy_override(options: &PolicyOptions) -> Result<Override, Failure> {
 }
 
 /// What is at a path, if anything.
-pub async fn kind_of(client: &Client, path: &PoolPath) -> Result<Option<EntryKind>, Failure> {
+pub async fn kind_of(client: &Pool, path: &PoolPath) -> Result<Option<EntryKind>, Failure> {
     if path.space().is_empty() {
         return Ok(Some(EntryKind::Dir));
     }

@@ -10,10 +10,7 @@ use crate::args::Demo;
 use crate::output::{Output, count, table};
 use crate::{progress_bar, signals};
 use compare::Compare;
-use potluck_client::get::{self, ByteRange};
-use potluck_client::pool::Client;
-use potluck_client::put::{PutOptions, put};
-use potluck_client::source::{Input, Item};
+use potluck_client::{ByteRange, Input, Item, Pool, PutOptions, cat, put};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Policy;
 use potluck_core::size::format_size;
@@ -124,7 +121,7 @@ async fn show(
 /// Wall and CPU time of `work`, over this process and all of the pool's.
 async fn measured(
     pool: &ThrowawayPool,
-    client: &Client,
+    client: &Pool,
     bytes: u64,
     work: impl Future<Output = Result<(), Failure>>,
 ) -> Result<Phase, Failure> {
@@ -157,7 +154,7 @@ struct Sent {
 }
 
 async fn store(
-    client: &Client,
+    client: &Pool,
     sample: &Sample,
     output: &Output,
     sent: &mut Sent,
@@ -183,7 +180,7 @@ async fn store(
 }
 
 /// Where everything lies, once donors have told of all that was sent: they do so each second.
-async fn told(client: &Client, sent: &Sent) -> Result<PoolStatus, Failure> {
+async fn told(client: &Pool, sent: &Sent) -> Result<PoolStatus, Failure> {
     let until = client.env.clock.now() + TELLING;
     loop {
         let status = client.call(&Status {}).await?;
@@ -199,7 +196,7 @@ async fn told(client: &Client, sent: &Sent) -> Result<PoolStatus, Failure> {
 }
 
 async fn read_back(
-    client: &Client,
+    client: &Pool,
     sample: &Sample,
     output: &Output,
     failovers: &mut u64,
@@ -208,8 +205,7 @@ async fn read_back(
     for (number, local) in sample.files.iter().enumerate() {
         let (compare, verdict) = Compare::with(local)?;
         let path = stored_path(number);
-        let report =
-            get::cat(client, &path, ByteRange::ALL, None, compare, progress.clone()).await?;
+        let report = cat(client, &path, ByteRange::ALL, None, compare, progress.clone()).await?;
         *failovers += report.failovers;
         if !verdict.is_equal() {
             let what = format!("{path} differs from {}", local.display());

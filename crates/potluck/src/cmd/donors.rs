@@ -1,13 +1,13 @@
 //! Donors as people name and read them.
 
 use crate::output::{count, duration};
-use potluck_client::pool::Client;
+use potluck_client::Pool;
 use potluck_core::size::format_size;
 use potluck_wire::control::{DonorState, DonorStatus, GivingBack, Going, PoolStatus, Status};
 use potluck_wire::error::{ErrorKind, Failure, code};
 
 /// The donor that a person means: by its name, or where several have it by its number.
-pub async fn named(client: &Client, text: &str) -> Result<DonorStatus, Failure> {
+pub async fn named(client: &Pool, text: &str) -> Result<DonorStatus, Failure> {
     pick(client.call(&Status {}).await?, text)
 }
 

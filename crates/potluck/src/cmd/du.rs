@@ -3,12 +3,12 @@
 use super::Ending;
 use crate::args::PathArgs;
 use crate::output::{Output, table};
-use potluck_client::pool::Client;
+use potluck_client::Pool;
 use potluck_core::size::format_size;
 use potluck_wire::control::Usage;
 use potluck_wire::error::Failure;
 
-pub async fn run(args: PathArgs, client: &Client, output: &Output) -> Result<Ending, Failure> {
+pub async fn run(args: PathArgs, client: &Pool, output: &Output) -> Result<Ending, Failure> {
     let used = client.call(&Usage { path: args.path.clone() }).await?;
     output.result(&used, |used| {
         let row =

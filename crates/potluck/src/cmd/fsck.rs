@@ -6,7 +6,7 @@ use super::status;
 use crate::args;
 use crate::output::{Output, count, name};
 use crate::progress_bar;
-use potluck_client::pool::Client;
+use potluck_client::Pool;
 use potluck_core::path::PoolPath;
 use potluck_wire::control::{Check, Damage, Fsck, HealthLevel, PoolState, Verdict};
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -44,7 +44,7 @@ pub struct Findings {
 
 pub async fn run(
     args: args::Fsck,
-    client: &Client,
+    client: &Pool,
     output: &Output,
     shown: bool,
 ) -> Result<Ending, Failure> {
@@ -58,7 +58,7 @@ pub async fn run(
 
 /// What the pool says of itself, when it can say: what was just found, or happened, is looked at by
 /// the manager within seconds. So is that all files are well now, when it knew otherwise.
-async fn verdict(client: &Client, all_well: bool) -> Result<Verdict, Failure> {
+async fn verdict(client: &Pool, all_well: bool) -> Result<Verdict, Failure> {
     let started = client.env.clock.now();
     loop {
         let verdict = client.call_patiently(&Check {}).await?;
@@ -72,7 +72,7 @@ async fn verdict(client: &Client, all_well: bool) -> Result<Verdict, Failure> {
 }
 
 /// Looks at every file below a path, as the catalog knows it. What is in doubt is so for a moment.
-pub async fn look(client: &Client, path: &PoolPath, shown: bool) -> Result<Findings, Failure> {
+pub async fn look(client: &Pool, path: &PoolPath, shown: bool) -> Result<Findings, Failure> {
     client.call_patiently(&Check {}).await?; // answered when all that happened is known
     let started = client.env.clock.now();
     loop {
@@ -86,7 +86,7 @@ pub async fn look(client: &Client, path: &PoolPath, shown: bool) -> Result<Findi
     }
 }
 
-async fn look_once(client: &Client, path: &PoolPath, shown: bool) -> Result<Findings, Failure> {
+async fn look_once(client: &Pool, path: &PoolPath, shown: bool) -> Result<Findings, Failure> {
     let line = progress_bar::line(shown);
     let mut findings = Findings { path: path.to_string(), ..Findings::default() };
     let mut after = None;

@@ -5,7 +5,7 @@ mod unknown;
 use super::Ending;
 use crate::args::Gc;
 use crate::output::{Output, count};
-use potluck_client::pool::Client;
+use potluck_client::Pool;
 use potluck_wire::control::{GcResume, Status};
 use potluck_wire::error::Failure;
 use serde::Serialize;
@@ -17,7 +17,7 @@ struct State {
     unclaimed_chunks: u64,
 }
 
-pub async fn run(args: Gc, client: &Client, output: &Output) -> Result<Ending, Failure> {
+pub async fn run(args: Gc, client: &Pool, output: &Output) -> Result<Ending, Failure> {
     match args {
         Gc::Unknown(args) => return unknown::run(args, client, output).await,
         Gc::Resume => drop(client.call(&GcResume {}).await?),

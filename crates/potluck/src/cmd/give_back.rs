@@ -12,7 +12,7 @@ use crate::keys::{self, Daemon};
 use crate::output::{self, Output, count, told};
 use crate::progress_bar;
 use crate::settings_file::SettingsFile;
-use potluck_client::pool::Client;
+use potluck_client::Pool;
 use potluck_core::ids::DonorId;
 use potluck_core::size::{format_size, parse_size};
 use potluck_wire::control::{Departing, GiveBack, GiveBackStatus, GivingBack, Going, MayGo};
@@ -67,7 +67,7 @@ struct OfDirectory<'a> {
 pub async fn run(
     args: args::GiveBack,
     state: &Path,
-    donors: &[(OwnDonor, Client)],
+    donors: &[(OwnDonor, Pool)],
     output: &Output,
     shown: bool,
 ) -> Result<Ending, Failure> {
@@ -114,7 +114,7 @@ pub async fn run(
 pub async fn cancel(
     place: &Place<'_>,
     lends: Option<u64>,
-    client: &Client,
+    client: &Pool,
 ) -> Result<Outcome, Failure> {
     let before = client.call(&GiveBackStatus { donor: place.donor }).await?;
     let call_off = GiveBack { cancel: true, ..order(place, false) };
@@ -155,7 +155,7 @@ pub fn look(place: &Place<'_>) -> Departing {
 pub async fn empty(
     place: &Place<'_>,
     pace: GiveBackPace,
-    client: &Client,
+    client: &Pool,
     output: &Output,
     shown: bool,
 ) -> Result<Outcome, Failure> {
@@ -190,7 +190,7 @@ pub async fn empty(
 /// did not. What changed while the user was thinking is shown and asked about again.
 async fn begin_now(
     place: &Place<'_>,
-    client: &Client,
+    client: &Pool,
     output: &Output,
 ) -> Result<GivingBack, Failure> {
     loop {
@@ -350,7 +350,7 @@ impl Drop for GoesOn<'_> {
 
 async fn wait(
     place: &Place<'_>,
-    client: &Client,
+    client: &Pool,
     mut background: GoesOn<'_>,
     shown: bool,
 ) -> Result<Outcome, Failure> {

@@ -5,7 +5,7 @@ use super::members::called;
 use crate::args::{self, InviteAction, NewToken};
 use crate::command_settings::Settings;
 use crate::output::{Output, duration, table, time};
-use potluck_client::pool::Client;
+use potluck_client::Pool;
 use potluck_wire::addresses::Addresses;
 use potluck_wire::control::{
     Find, Invitation, InvitationList, InvitationRemove, Invitations, Invite, MemberList,
@@ -16,7 +16,7 @@ use potluck_wire::token::{JoinToken, Role};
 
 pub async fn run(
     args: args::Invite,
-    client: &Client,
+    client: &Pool,
     settings: &Settings,
     output: &Output,
 ) -> Result<Ending, Failure> {
@@ -33,7 +33,7 @@ pub async fn run(
     }
 }
 
-async fn list(client: &Client, output: &Output) -> Result<Ending, Failure> {
+async fn list(client: &Pool, output: &Output) -> Result<Ending, Failure> {
     let all = client.call(&MemberList {}).await?.members;
     let invitations = client.call(&InvitationList {}).await?;
     output.result(&invitations, |Invitations { invitations }| {
@@ -53,7 +53,7 @@ async fn list(client: &Client, output: &Output) -> Result<Ending, Failure> {
 }
 
 /// Where the manager says that it is, which may be elsewhere than when this admin joined.
-async fn told(client: &Client, identity: &Identity) -> Addresses {
+async fn told(client: &Pool, identity: &Identity) -> Addresses {
     let found = client.call(&Find {}).await.ok().and_then(|found| found.manager);
     let said = found.and_then(|signed| signed.verified(&identity.ca)).map(|said| said.addresses);
     said.unwrap_or_else(|| identity.about.manager.clone())
@@ -61,7 +61,7 @@ async fn told(client: &Client, identity: &Identity) -> Addresses {
 
 async fn invite(
     args: NewToken,
-    client: &Client,
+    client: &Pool,
     settings: &Settings,
     output: &Output,
 ) -> Result<Ending, Failure> {

@@ -14,7 +14,7 @@ use crate::command_settings::{self, Settings};
 use crate::confirm::confirm;
 use crate::output::{Output, count};
 use crate::systemd::Role as Service;
-use potluck_client::pool::Client;
+use potluck_client::Pool;
 use potluck_core::ids::DonorId;
 use potluck_core::size::format_size;
 use potluck_wire::control::{self, Departing, GivingBack, Going, MayGo, MemberList};
@@ -58,7 +58,7 @@ struct Plan<'a> {
 /// A membership that has not ended.
 struct Open<'a> {
     membership: &'a Membership,
-    client: Client,
+    client: Pool,
     /// What its donor holds; `None` where it is no donor, or no member any more.
     held: Option<GivingBack>,
     /// What people call its donor.
@@ -277,7 +277,7 @@ async fn give_back(
 impl<'a> Open<'a> {
     async fn look(membership: &'a Membership) -> Result<Self, Failure> {
         let dir = &membership.dir;
-        let client = Client::new(
+        let client = Pool::new(
             Env::system(),
             command_settings::guided(&command_settings::load_identity(dir)?, dir)?,
         );

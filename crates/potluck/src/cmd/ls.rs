@@ -3,7 +3,7 @@
 use super::Ending;
 use crate::args::Ls;
 use crate::output::{Output, name, table, time};
-use potluck_client::pool::Client;
+use potluck_client::Pool;
 use potluck_core::path::PoolPath;
 use potluck_core::size::format_size;
 use potluck_wire::control::{Entry, EntryKind, List, Listing};
@@ -16,7 +16,7 @@ struct Entries {
     entries: Vec<Entry>,
 }
 
-pub async fn run(args: Ls, client: &Client, output: &Output) -> Result<Ending, Failure> {
+pub async fn run(args: Ls, client: &Pool, output: &Output) -> Result<Ending, Failure> {
     let entries = list_all(client, &args.path, args.recursive).await?;
     let listed = Entries { path: args.path.to_string(), entries };
     output.result(&listed, |listed| match args.long {
@@ -28,7 +28,7 @@ pub async fn run(args: Ls, client: &Client, output: &Output) -> Result<Ending, F
 
 /// All pages of a listing.
 pub async fn list_all(
-    client: &Client,
+    client: &Pool,
     path: &PoolPath,
     recursive: bool,
 ) -> Result<Vec<Entry>, Failure> {

@@ -7,7 +7,7 @@ use crate::args::{self, MembersLs, MembersRm};
 use crate::command_settings::Settings;
 use crate::confirm::confirm;
 use crate::output::{Output, count, table, time};
-use potluck_client::pool::Client;
+use potluck_client::Pool;
 use potluck_core::ids::{DonorId, MemberId};
 use potluck_wire::control::{
     Departing, GivingBack, Going, MayGo, MemberAbout, MemberList, Members, Revoke,
@@ -18,7 +18,7 @@ use serde::Serialize;
 
 pub async fn run(
     args: args::Members,
-    client: &Client,
+    client: &Pool,
     settings: &Settings,
     output: &Output,
 ) -> Result<Ending, Failure> {
@@ -100,7 +100,7 @@ async fn remove(
     args: &MembersRm,
     all: &[MemberAbout],
     own: MemberId,
-    client: &Client,
+    client: &Pool,
     output: &Output,
 ) -> Result<Ending, Failure> {
     // All of them before anything is done.

@@ -5,12 +5,12 @@ use super::cp::policy_override;
 use super::policy::lacking;
 use crate::args::Mkdir;
 use crate::output::Output;
-use potluck_client::pool::Client;
+use potluck_client::Pool;
 use potluck_core::policy::Override;
 use potluck_wire::control::{MakeDir, PolicySet};
 use potluck_wire::error::Failure;
 
-pub async fn run(args: Mkdir, client: &Client, output: &Output) -> Result<Ending, Failure> {
+pub async fn run(args: Mkdir, client: &Pool, output: &Output) -> Result<Ending, Failure> {
     let policy = policy_override(&args.policy)?;
     client.call(&MakeDir { path: args.path.clone(), parents: args.parents }).await?;
     if policy == Override::default() {

@@ -44,7 +44,7 @@ use crate::command_settings::Settings;
 use crate::output::Output;
 use crate::progress_bar;
 use crate::signals;
-use potluck_client::pool::Client;
+use potluck_client::Pool;
 use potluck_wire::control::Find;
 use potluck_wire::error::{ErrorKind, Failure};
 use std::path::Path;
@@ -70,7 +70,7 @@ pub async fn run(
     output: &Output,
 ) -> Result<Ending, Failure> {
     let shown = settings.progress && output.wants_progress();
-    let watched = |client: Client| client.watched(progress_bar::waits(shown, output));
+    let watched = |client: Pool| client.watched(progress_bar::waits(shown, output));
     let command = match command {
         Command::Lend(args) if args.remove => Command::Leave(lend::removal(&args, settings)?),
         command => command,
@@ -129,8 +129,8 @@ fn own_donors(
     state: &Path,
     dir: Option<&Path>,
     settings: &Settings,
-    watched: &impl Fn(Client) -> Client,
-) -> Result<Vec<(lend::OwnDonor, Client)>, Failure> {
+    watched: &impl Fn(Pool) -> Pool,
+) -> Result<Vec<(lend::OwnDonor, Pool)>, Failure> {
     let donors = lend::donors_of(state, dir)?.into_iter();
     donors
         .map(|donor| {
@@ -155,7 +155,7 @@ async fn until_stopped_alone(
 /// Lets a client of the pool work until its user stops it; then what it leaves open is told to
 /// the manager.
 async fn until_stopped(
-    client: &Client,
+    client: &Pool,
     work: impl Future<Output = Result<Ending, Failure>>,
 ) -> Result<Ending, Failure> {
     let ending = until_stopped_alone(work).await;
@@ -168,7 +168,7 @@ async fn until_stopped(
 
 /// From time to time notes where some donors are, who will know when the manager moves. While those are
 /// few, every command does.
-async fn remember_donors(client: &Client) {
+async fn remember_donors(client: &Pool) {
     const EVERY_MS: i64 = 600_000;
     const PATIENCE: Duration = Duration::from_secs(2);
     let now = client.env.clock.wall();
@@ -186,7 +186,7 @@ async fn remember_donors(client: &Client) {
 
 async fn with_client(
     command: Command,
-    client: &Client,
+    client: &Pool,
     settings: &Settings,
     output: &Output,
     shown: bool,

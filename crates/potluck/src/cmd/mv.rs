@@ -5,12 +5,12 @@ use super::cp::{At, Landing, Place, kind_of, target};
 use crate::args::Mv;
 use crate::confirm::{can_ask, confirm};
 use crate::output::Output;
-use potluck_client::pool::Client;
+use potluck_client::Pool;
 use potluck_core::path::PoolPath;
 use potluck_wire::control::{EntryKind, Move, Stat};
 use potluck_wire::error::{ErrorKind, Failure, code};
 
-pub async fn run(args: Mv, client: &Client, output: &Output) -> Result<Ending, Failure> {
+pub async fn run(args: Mv, client: &Pool, output: &Output) -> Result<Ending, Failure> {
     let Some(name) = args.from.file_name() else {
         return Err(Failure::new(ErrorKind::Usage, code::BAD_PATH, "a space cannot be moved")
             .hint("move what is in it"));
@@ -31,7 +31,7 @@ pub async fn run(args: Mv, client: &Client, output: &Output) -> Result<Ending, F
 }
 
 /// Moves, and replaces a file only if somebody said so.
-async fn rename(args: &Mv, to: &PoolPath, client: &Client) -> Result<(), Failure> {
+async fn rename(args: &Mv, to: &PoolPath, client: &Pool) -> Result<(), Failure> {
     let mut moved = Move { from: args.from.clone(), to: to.clone(), no_replace: !args.yes };
     let refused = match client.call(&moved).await {
         Err(refused) if refused.code == code::EXISTS && !args.no_replace => refused,

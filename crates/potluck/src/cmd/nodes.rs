@@ -6,7 +6,7 @@ use super::{away, donors};
 use crate::args::{Drain, NodeAway, NodeName, NodeRemove, Nodes};
 use crate::confirm::confirm;
 use crate::output::{Output, count, table};
-use potluck_client::pool::Client;
+use potluck_client::Pool;
 use potluck_core::ids::MemberId;
 use potluck_core::size::format_size;
 use potluck_wire::control::{Alarm, DonorStatus, GivingBack, Going, MayGo, Revoke, Status, Trust};
@@ -20,7 +20,7 @@ struct Donors {
 
 pub async fn run(
     args: Nodes,
-    client: &Client,
+    client: &Pool,
     output: &Output,
     shown: bool,
 ) -> Result<Ending, Failure> {
@@ -57,7 +57,7 @@ fn trusted(donor: &DonorStatus, alarms: &[Alarm]) -> String {
     text
 }
 
-async fn list(client: &Client, output: &Output) -> Result<Ending, Failure> {
+async fn list(client: &Pool, output: &Output) -> Result<Ending, Failure> {
     let donors = Donors { donors: client.call(&Status {}).await?.donors };
     output.result(&donors, |donors| {
         let rows: Vec<_> = donors.donors.iter().map(row).collect();
@@ -91,7 +91,7 @@ fn row(donor: &DonorStatus) -> Vec<String> {
 
 async fn drain(
     args: Drain,
-    client: &Client,
+    client: &Pool,
     output: &Output,
     shown: bool,
 ) -> Result<Ending, Failure> {
@@ -119,7 +119,7 @@ struct RemovedDonor<'a> {
 }
 
 /// Removes a donor. The manager refuses while a file needs it, unless the options say otherwise.
-async fn remove(args: NodeRemove, client: &Client, output: &Output) -> Result<Ending, Failure> {
+async fn remove(args: NodeRemove, client: &Pool, output: &Output) -> Result<Ending, Failure> {
     let donor = donors::named(client, &args.donor).await?;
     let place = Place { donor: Some(donor.donor), name: &donor.name, cancel: String::new() };
     let look = client.call(&give_back::look(&place)).await?;

@@ -6,21 +6,21 @@ use super::health;
 use crate::args::{Policy, PolicySet, PolicyShow};
 use crate::confirm::confirm;
 use crate::output::{Output, count};
-use potluck_client::pool::Client;
+use potluck_client::Pool;
 use potluck_core::policy::{self, Redundancy};
 use potluck_core::size::format_size;
 use potluck_wire::control::{self, PolicyChanged, Stat};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::fmt::Write;
 
-pub async fn run(args: Policy, client: &Client, output: &Output) -> Result<Ending, Failure> {
+pub async fn run(args: Policy, client: &Pool, output: &Output) -> Result<Ending, Failure> {
     match args {
         Policy::Show(args) => show(args, client, output).await,
         Policy::Set(args) => set(args, client, output).await,
     }
 }
 
-async fn show(args: PolicyShow, client: &Client, output: &Output) -> Result<Ending, Failure> {
+async fn show(args: PolicyShow, client: &Pool, output: &Output) -> Result<Ending, Failure> {
     let stated = client.call(&Stat { path: args.path.clone(), chunks: false }).await?;
     let shown = serde_json::json!({ "path": args.path, "policy": stated.policy });
     output.result(&shown, |_| text(&args.path.to_string(), &stated.policy));
@@ -48,7 +48,7 @@ fn text(path: &str, policy: &policy::Policy) -> String {
     text
 }
 
-async fn set(args: PolicySet, client: &Client, output: &Output) -> Result<Ending, Failure> {
+async fn set(args: PolicySet, client: &Pool, output: &Output) -> Result<Ending, Failure> {
     let over = policy_override(&args.policy)?;
     if over == policy::Override::default() {
         return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, "nothing to set is named")

@@ -4,7 +4,7 @@ use super::Ending;
 use crate::args::{Repair, Watch};
 use crate::output::{Output, count, duration};
 use crate::progress_bar;
-use potluck_client::pool::Client;
+use potluck_client::Pool;
 use potluck_core::size::format_size;
 use potluck_wire::control::{Check, RepairAction, RepairControl, RepairState, RepairStatus};
 use potluck_wire::error::Failure;
@@ -21,7 +21,7 @@ const STANDSTILL: Duration = Duration::from_secs(60);
 
 pub async fn run(
     args: Repair,
-    client: &Client,
+    client: &Pool,
     output: &Output,
     shown: bool,
 ) -> Result<Ending, Failure> {
@@ -58,7 +58,7 @@ fn ended(state: &RepairState, output: &Output) -> Ending {
 }
 
 /// What there is to do once all was looked at anew, or as far as it is known after some patience.
-async fn looked_anew(client: &Client) -> Result<RepairState, Failure> {
+async fn looked_anew(client: &Pool) -> Result<RepairState, Failure> {
     let started = client.env.clock.now();
     loop {
         let state = client.call_patiently(&RepairStatus {}).await?;
@@ -78,7 +78,7 @@ pub fn left(state: &RepairState) -> u64 {
 
 /// Looks until nothing is left, or nothing that can be made now; with `anew`, not before all was
 /// looked at once more.
-async fn until_idle(client: &Client, shown: bool, anew: bool) -> Result<RepairState, Failure> {
+async fn until_idle(client: &Pool, shown: bool, anew: bool) -> Result<RepairState, Failure> {
     let started = client.env.clock.now();
     let line = progress_bar::line(shown);
     let (mut made, mut changing, mut moved) = (0, 0, started);

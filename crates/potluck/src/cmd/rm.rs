@@ -5,7 +5,7 @@ use super::several::Several;
 use crate::args::Rm;
 use crate::confirm::{can_ask, confirm};
 use crate::output::{Output, count};
-use potluck_client::pool::Client;
+use potluck_client::Pool;
 use potluck_core::path::PoolPath;
 use potluck_core::size::format_size;
 use potluck_wire::control::{EntryKind, Remove, Removed, Stat, Usage};
@@ -20,7 +20,7 @@ struct Report<'a> {
     several: &'a Several,
 }
 
-pub async fn run(args: Rm, client: &Client, output: &Output) -> Result<Ending, Failure> {
+pub async fn run(args: Rm, client: &Pool, output: &Output) -> Result<Ending, Failure> {
     let (mut removed, mut several) = (Removed::default(), Several::default());
     for path in &args.paths {
         let one = match remove(&args, path, client).await {
@@ -45,7 +45,7 @@ pub async fn run(args: Rm, client: &Client, output: &Output) -> Result<Ending, F
 
 /// Removes what is at `path`, or only looks. A person is asked before a tree goes; a script that
 /// says -r means it.
-async fn remove(args: &Rm, path: &PoolPath, client: &Client) -> Result<Removed, Failure> {
+async fn remove(args: &Rm, path: &PoolPath, client: &Pool) -> Result<Removed, Failure> {
     if path.names().is_empty() && !path.space().is_empty() {
         let space = path.space();
         let what = format!("{path} is a space, not a directory in one");
@@ -67,7 +67,7 @@ async fn remove(args: &Rm, path: &PoolPath, client: &Client) -> Result<Removed, 
 }
 
 /// What would be removed.
-async fn look(path: &PoolPath, recursive: bool, client: &Client) -> Result<Removed, Failure> {
+async fn look(path: &PoolPath, recursive: bool, client: &Pool) -> Result<Removed, Failure> {
     let entry = client.call(&Stat { path: path.clone(), chunks: false }).await?.entry;
     if entry.kind == EntryKind::File {
         return Ok(Removed { files: 1, bytes: entry.size });

@@ -3,7 +3,7 @@
 use super::{Ending, donors};
 use crate::args::{Scrub, ScrubNow};
 use crate::output::{Output, count, table};
-use potluck_client::pool::Client;
+use potluck_client::Pool;
 use potluck_core::size::format_size;
 use potluck_wire::control::{self, DonorState, DonorStatus, SLOWEST_SCRUB, Scrubbed, Status};
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -22,7 +22,7 @@ struct DonorScrub {
     bad: u64,
 }
 
-pub async fn run(args: Scrub, client: &Client, output: &Output) -> Result<Ending, Failure> {
+pub async fn run(args: Scrub, client: &Pool, output: &Output) -> Result<Ending, Failure> {
     match args {
         Scrub::Now(args) => now(args, client, output).await,
         Scrub::Status => {
@@ -34,7 +34,7 @@ pub async fn run(args: Scrub, client: &Client, output: &Output) -> Result<Ending
     }
 }
 
-async fn now(args: ScrubNow, client: &Client, output: &Output) -> Result<Ending, Failure> {
+async fn now(args: ScrubNow, client: &Pool, output: &Output) -> Result<Ending, Failure> {
     if args.rate < SLOWEST_SCRUB {
         let what = format!("--rate: no donor reads slower than {}/s", format_size(SLOWEST_SCRUB));
         return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
@@ -76,7 +76,7 @@ struct Found {
 /// Waits until each donor has finished a round more than `before`, or is silent.
 async fn finished(
     before: Vec<DonorStatus>,
-    client: &Client,
+    client: &Pool,
     output: &Output,
 ) -> Result<Ending, Failure> {
     let mut found: Vec<Found> = Vec::new();

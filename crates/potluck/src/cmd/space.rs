@@ -7,13 +7,13 @@ use super::policy::too_few;
 use crate::args::{Space, SpaceCreate, SpaceRm};
 use crate::confirm::confirm;
 use crate::output::{Output, count, table};
-use potluck_client::pool::Client;
+use potluck_client::Pool;
 use potluck_core::policy::{Policy, Redundancy};
 use potluck_core::size::format_size;
 use potluck_wire::control::{self, DonorState, SpaceList, SpaceRemove, Spaces, Status};
 use potluck_wire::error::{ErrorKind, Failure, code};
 
-pub async fn run(args: Space, client: &Client, output: &Output) -> Result<Ending, Failure> {
+pub async fn run(args: Space, client: &Pool, output: &Output) -> Result<Ending, Failure> {
     match args {
         Space::Create(args) => create(args, client, output).await?,
         Space::Rm(args) => remove(args, client, output).await?,
@@ -22,7 +22,7 @@ pub async fn run(args: Space, client: &Client, output: &Output) -> Result<Ending
     Ok(Ending::Done)
 }
 
-async fn create(args: SpaceCreate, client: &Client, output: &Output) -> Result<(), Failure> {
+async fn create(args: SpaceCreate, client: &Pool, output: &Output) -> Result<(), Failure> {
     let base = Policy { sealed: !args.plain, ..Policy::default() };
     let policy = base
         .with(&policy_override(&args.policy)?)
@@ -49,7 +49,7 @@ async fn create(args: SpaceCreate, client: &Client, output: &Output) -> Result<(
 }
 
 /// Removes a space. An empty one is soon made again; of any other a person says yes to what goes.
-async fn remove(args: SpaceRm, client: &Client, output: &Output) -> Result<(), Failure> {
+async fn remove(args: SpaceRm, client: &Pool, output: &Output) -> Result<(), Failure> {
     let SpaceRm { name, recursive, caution } = args;
     let spaces = client.call(&SpaceList {}).await?.spaces;
     let (files, bytes) = match spaces.iter().find(|space| space.name == name) {

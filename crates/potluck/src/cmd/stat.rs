@@ -3,7 +3,7 @@
 use super::{Ending, health};
 use crate::args;
 use crate::output::{Output, count, table, time};
-use potluck_client::pool::Client;
+use potluck_client::Pool;
 use potluck_core::ids::DonorId;
 use potluck_core::policy::Redundancy;
 use potluck_core::size::format_size;
@@ -12,7 +12,7 @@ use potluck_wire::error::Failure;
 use serde::Serialize;
 use std::fmt::Write;
 
-pub async fn run(args: args::Stat, client: &Client, output: &Output) -> Result<Ending, Failure> {
+pub async fn run(args: args::Stat, client: &Pool, output: &Output) -> Result<Ending, Failure> {
     let stated = client.call(&Stat { path: args.path.clone(), chunks: args.chunks }).await?;
     let shown = Shown { path: args.path.to_string(), stated };
     output.result(&shown, |shown| text(&shown.path, &shown.stated));

@@ -3,7 +3,7 @@
 use super::{Ending, donors, repair};
 use crate::args;
 use crate::output::{Output, count, duration, table};
-use potluck_client::pool::Client;
+use potluck_client::Pool;
 use potluck_core::size::format_size;
 use potluck_wire::addresses::Address;
 use potluck_wire::control::{
@@ -12,7 +12,7 @@ use potluck_wire::control::{
 };
 use potluck_wire::error::{ErrorKind, Failure};
 
-pub async fn run(args: args::Status, client: &Client, output: &Output) -> Result<Ending, Failure> {
+pub async fn run(args: args::Status, client: &Pool, output: &Output) -> Result<Ending, Failure> {
     // Answered when all that happened is known: what is asked for after it tells the same.
     let verdict = client.call(&Check {}).await?;
     if args.check {

@@ -4,7 +4,7 @@ use super::Ending;
 use super::ls::list_all;
 use crate::args::Tree;
 use crate::output::{self, Output};
-use potluck_client::pool::Client;
+use potluck_client::Pool;
 use potluck_core::size::{count, format_size};
 use potluck_wire::control::{Entry, EntryKind};
 use potluck_wire::error::Failure;
@@ -24,7 +24,7 @@ struct Node<'a> {
     children: BTreeMap<&'a str, Node<'a>>,
 }
 
-pub async fn run(args: Tree, client: &Client, output: &Output) -> Result<Ending, Failure> {
+pub async fn run(args: Tree, client: &Pool, output: &Output) -> Result<Ending, Failure> {
     let mut entries = list_all(client, &args.path, true).await?;
     if let Some(depth) = args.depth {
         entries.retain(|entry| entry.path.split('/').count() <= depth);

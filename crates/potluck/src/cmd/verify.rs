@@ -6,10 +6,7 @@ use super::health::{sentence, window};
 use crate::args::Verify;
 use crate::output::{Output, count, name, told};
 use crate::progress_bar;
-use potluck_client::get::{self, ByteRange};
-use potluck_client::patience::Patience;
-use potluck_client::pool::Client;
-use potluck_client::progress::Progress;
+use potluck_client::{ByteRange, Patience, Pool, Progress, cat, check_tree};
 use potluck_core::path::PoolPath;
 use potluck_core::size::format_size;
 use potluck_wire::control::{EntryKind, Health, List, Stat};
@@ -49,7 +46,7 @@ struct FailedFile {
 
 pub async fn run(
     args: Verify,
-    client: &Client,
+    client: &Pool,
     output: &Output,
     shown: bool,
 ) -> Result<Ending, Failure> {
@@ -80,7 +77,7 @@ pub async fn run(
 }
 
 /// Whether a single file is named; a directory is verified only where that was asked for.
-async fn is_file(args: &Verify, client: &Client) -> Result<bool, Failure> {
+async fn is_file(args: &Verify, client: &Pool) -> Result<bool, Failure> {
     let kind = match args.path.space().is_empty() {
         true => EntryKind::Dir,
         false => client.call(&Stat { path: args.path.clone(), chunks: false }).await?.entry.kind,
@@ -102,7 +99,7 @@ fn is_directory(path: &PoolPath) -> Failure {
 async fn read_back(
     path: &PoolPath,
     is_file: bool,
-    client: &Client,
+    client: &Pool,
     shown: bool,
 ) -> Result<ReadBack, Failure> {
     let progress = progress_bar::transfer(client, shown, Some(0));
@@ -118,7 +115,7 @@ async fn read_back(
 }
 
 /// What is opened as one: a space, or a directory in one.
-async fn trees(path: &PoolPath, client: &Client) -> Result<Vec<PoolPath>, Failure> {
+async fn trees(path: &PoolPath, client: &Pool) -> Result<Vec<PoolPath>, Failure> {
     if !path.space().is_empty() {
         return Ok(vec![path.clone()]);
     }
@@ -141,10 +138,10 @@ impl ReadBack {
     async fn tree(
         &mut self,
         path: &PoolPath,
-        client: &Client,
+        client: &Pool,
         progress: &Arc<dyn Progress>,
     ) -> Result<(), Failure> {
-        let done = get::check_tree(client, path, Arc::clone(progress)).await?;
+        let done = check_tree(client, path, Arc::clone(progress)).await?;
         self.files += done.files;
         self.bytes += done.bytes;
         // A file that was replaced or removed since its page was opened has nothing to be read any
@@ -155,8 +152,8 @@ impl ReadBack {
         Ok(())
     }
 
-    async fn file(&mut self, path: &PoolPath, client: &Client, progress: &Arc<dyn Progress>) {
-        match get::cat(client, path, ByteRange::ALL, None, io::sink(), Arc::clone(progress)).await {
+    async fn file(&mut self, path: &PoolPath, client: &Pool, progress: &Arc<dyn Progress>) {
+        match cat(client, path, ByteRange::ALL, None, io::sink(), Arc::clone(progress)).await {
             Ok(done) => {
                 self.files += 1;
                 self.bytes += done.bytes;

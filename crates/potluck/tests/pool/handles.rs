@@ -2,9 +2,7 @@
 
 use super::content::{Lots, arg, assert_same, file};
 use super::lab::Lab;
-use potluck_client::pool::Client;
-use potluck_client::put::PutOptions;
-use potluck_client::writer::Attributes;
+use potluck_client::{Attributes, Pool, PutOptions};
 use potluck_core::chunk::Digest;
 use potluck_core::path::PoolPath;
 use potluck_wire::call::Caller;
@@ -20,12 +18,12 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
 /// The library in this process, under the identity of the pool's admin.
-fn library(lab: &Lab) -> (Client, Runtime) {
+fn library(lab: &Lab) -> (Pool, Runtime) {
     install_provider();
     let identity = Identity::load(&lab.manager_dir().join("admin")).expect("an identity");
     let dial = Arc::new(TlsDial::member(&identity).expect("a usable identity"));
     let caller = Caller::new(Arc::new(SystemNet), dial, identity.about.manager);
-    (Client::new(Env::system(), caller), Runtime::new().expect("a runtime"))
+    (Pool::new(Env::system(), caller), Runtime::new().expect("a runtime"))
 }
 
 fn pool_path(text: &str) -> PoolPath {
@@ -33,12 +31,7 @@ fn pool_path(text: &str) -> PoolPath {
 }
 
 /// Reads at random places from eight threads, each with a clone of the same handle.
-fn read_everywhere(
-    runtime: &Runtime,
-    file: &potluck_client::file::File,
-    content: &[u8],
-    what: &str,
-) {
+fn read_everywhere(runtime: &Runtime, file: &potluck_client::File, content: &[u8], what: &str) {
     thread::scope(|scope| {
         for number in 0..8 {
             let file = file.clone();

@@ -1,7 +1,7 @@
 //! Files that their writers push: what they bring goes the way of what is cut here.
 
 use super::{Event, FileState, Settling, Window, visible};
-use crate::pool::Client;
+use crate::pool::Pool;
 use crate::progress::Quiet;
 use crate::put::{PutOptions, PutReport};
 use crate::write::session::WriteSession;
@@ -13,7 +13,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 /// Stores what writers push under an open session, until they are all gone. What ends it early is in `ended`
 /// before any of them hears of it.
 pub(crate) async fn write_pushed(
-    client: &Client,
+    client: &Pool,
     session: WriteSession,
     pushes: Pushes,
     options: &PutOptions,

@@ -1,7 +1,7 @@
 //! What holds in the directories that files are copied to: one write session stores all its files
 //! by one policy, so that each policy gets a session of its own.
 
-use potluck_client::pool::Client;
+use potluck_client::Pool;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Policy;
 use potluck_wire::control::{EntryKind, Stat};
@@ -18,7 +18,7 @@ pub struct Policies(HashMap<PoolPath, Policy>);
 impl Policies {
     /// Asks for what holds in `dirs`, all inside `base`.
     pub async fn of(
-        client: &Client,
+        client: &Pool,
         base: &PoolPath,
         dirs: &BTreeSet<PoolPath>,
     ) -> Result<Self, Failure> {
@@ -66,7 +66,7 @@ impl Policies {
 
 /// The policy of a directory; `None` if there is none. A file in its place is told of at the
 /// commit.
-async fn policy_of(client: &Client, dir: &PoolPath) -> Result<Option<Policy>, Failure> {
+async fn policy_of(client: &Pool, dir: &PoolPath) -> Result<Option<Policy>, Failure> {
     match client.call_patiently(&Stat { path: dir.clone(), chunks: false }).await {
         Ok(stated) => Ok((stated.entry.kind == EntryKind::Dir).then_some(stated.policy)),
         Err(failure) if [code::NO_ENTRY, code::WRONG_KIND].contains(&failure.code.as_str()) => {

@@ -8,9 +8,7 @@ use super::{
 };
 use crate::args::Cp;
 use crate::progress_bar;
-use potluck_client::pool::Client;
-use potluck_client::put::{PutOptions, PutReport, put};
-use potluck_client::source::{Input, Item};
+use potluck_client::{Input, Item, Pool, PutOptions, PutReport, put};
 use potluck_core::path::PoolPath;
 use potluck_wire::control::{EntryKind, MakeDir};
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -47,7 +45,7 @@ pub async fn copy(
     from: &[Place],
     to: &PoolPath,
     into: bool,
-    client: &Client,
+    client: &Pool,
     shown: bool,
 ) -> Result<CpReport, Failure> {
     let kind = kind_of(client, to).await?;
@@ -117,7 +115,7 @@ fn bytes(files: &[Wish]) -> Option<u64> {
 /// The files of each policy, with a path where it holds: what is written in one session is
 /// written by one policy.
 async fn by_policy(
-    client: &Client,
+    client: &Pool,
     to: &PoolPath,
     files: Vec<Wish>,
 ) -> Result<Vec<(PoolPath, Vec<Wish>)>, Failure> {

@@ -4,9 +4,7 @@ use super::{At, CpReport, FailedFile, Landing, Place, kind_of, one_version};
 use crate::args::Cp;
 use crate::output::Piped;
 use crate::progress_bar;
-use potluck_client::get::{self, ByteRange, GetOptions, GetReport};
-use potluck_client::pool::Client;
-use potluck_client::progress::Progress;
+use potluck_client::{ByteRange, GetOptions, GetReport, Pool, Progress, cat, get_file, get_tree};
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use potluck_wire::control::EntryKind;
@@ -18,7 +16,7 @@ pub async fn copy(
     args: &Cp,
     from: &[Place],
     to: &Place,
-    client: &Client,
+    client: &Pool,
     shown: bool,
 ) -> Result<CpReport, Failure> {
     let is_dir = matches!(&to.at, At::Local(local) if local.is_dir());
@@ -39,7 +37,7 @@ pub async fn copy(
             }
             _ => {
                 let version = args.if_version.map(VersionId);
-                get::cat(client, path, ByteRange::ALL, version, Piped::stdout(), progress).await
+                cat(client, path, ByteRange::ALL, version, Piped::stdout(), progress).await
             }
         };
         match copied {
@@ -68,7 +66,7 @@ async fn copy_one(
     path: &PoolPath,
     to: &Path,
     landing: Landing,
-    client: &Client,
+    client: &Pool,
     progress: Arc<dyn Progress>,
 ) -> Result<GetReport, Failure> {
     let is_dir = args.recursive && kind_of(client, path).await? == Some(EntryKind::Dir);
@@ -80,10 +78,10 @@ async fn copy_one(
     if !is_dir {
         let if_version = args.if_version.map(VersionId);
         let options = GetOptions { if_absent: args.if_absent, if_version, make_dir: takes_in };
-        return get::get_file(client, path, &target, options, progress).await;
+        return get_file(client, path, &target, options, progress).await;
     }
     if args.if_version.is_some() {
         return Err(one_version());
     }
-    get::get_tree(client, path, &target, args.if_absent, progress).await
+    get_tree(client, path, &target, args.if_absent, progress).await
 }

@@ -6,9 +6,7 @@ use super::{
 };
 use crate::args::Cp;
 use crate::progress_bar;
-use potluck_client::copy::{CopyReport, copy_through, copy_within};
-use potluck_client::pool::Client;
-use potluck_client::put::{PutOptions, PutReport};
+use potluck_client::{CopyReport, Pool, PutOptions, PutReport, copy_through, copy_within};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Override;
 use potluck_wire::control::{EntryKind, Stat, Stated, Usage};
@@ -18,7 +16,7 @@ use std::sync::Arc;
 /// Copies inside the pool to one target.
 struct Copying<'a> {
     args: &'a Cp,
-    client: Client,
+    client: Pool,
     to: &'a PoolPath,
     landing: Landing,
     over: Override,
@@ -35,7 +33,7 @@ pub async fn copy(
     from: &[Place],
     to: &PoolPath,
     into: bool,
-    client: &Client,
+    client: &Pool,
     shown: bool,
 ) -> Result<CpReport, Failure> {
     let is_dir = super::kind_of(client, to).await? == Some(EntryKind::Dir);

@@ -1,7 +1,7 @@
 //! A pool of real processes that is gone when its owner is.
 
 use crate::command_settings;
-use potluck_client::pool::Client;
+use potluck_client::Pool;
 use potluck_wire::control::{DonorState, Invite, PoolStatus, Status};
 use potluck_wire::env::Env;
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -54,7 +54,7 @@ impl ThrowawayPool {
     }
 
     /// Starts a manager and donors with room for `bytes` in two copies on any two of them.
-    pub async fn start(&mut self, bytes: u64) -> Result<Client, Failure> {
+    pub async fn start(&mut self, bytes: u64) -> Result<Pool, Failure> {
         let state = self.dir.path().join("manager");
         let manager =
             self.spawn(&["manager", "--listen", "127.0.0.1:0", "--name", "demo"], &state)?;
@@ -62,7 +62,7 @@ impl ThrowawayPool {
         ready(&ready_file(&state), manager).await?;
 
         let identity = command_settings::load_identity(&state.join("admin"))?;
-        let client = Client::new(Env::system(), command_settings::caller(&identity)?);
+        let client = Pool::new(Env::system(), command_settings::caller(&identity)?);
         let max = (2 * bytes + (1 << 30)).to_string();
         for number in 1..=DONORS {
             let invite = Invite { role: Role::Donor, ttl_seconds: 60 };
@@ -130,7 +130,7 @@ impl ThrowawayPool {
         command.spawn().map_err(failed)
     }
 
-    async fn wait_for_donors(&mut self, client: &Client) -> Result<(), Failure> {
+    async fn wait_for_donors(&mut self, client: &Pool) -> Result<(), Failure> {
         for (name, child) in &mut self.donors {
             ready(&ready_file(&self.dir.path().join(name)), child).await?;
         }

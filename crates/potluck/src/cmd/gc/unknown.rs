@@ -4,7 +4,7 @@ use crate::args::GcUnknown;
 use crate::cmd::Ending;
 use crate::confirm::confirm;
 use crate::output::{Output, count, table};
-use potluck_client::pool::Client;
+use potluck_client::Pool;
 use potluck_core::ids::DonorId;
 use potluck_wire::control::{DonorStatus, PoolStatus, ReclaimUnknown, Status};
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -43,7 +43,7 @@ struct Reclaimed {
     absent: Vec<String>,
 }
 
-pub async fn run(args: GcUnknown, client: &Client, output: &Output) -> Result<Ending, Failure> {
+pub async fn run(args: GcUnknown, client: &Pool, output: &Output) -> Result<Ending, Failure> {
     let status = client.call(&Status {}).await?;
     let unknown = unknown(&status);
     let caution = match args {

@@ -12,7 +12,7 @@ use crate::output::Output;
 use crate::progress_bar;
 use crate::running::{self, Told};
 use crate::settings_file::SettingsFile;
-use potluck_client::pool::Client;
+use potluck_client::Pool;
 use potluck_core::size::{count, exact_size, format_size, parse_size};
 use potluck_wire::control::{Departing, GiveBackStatus, GivingBack};
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -55,7 +55,7 @@ impl Less {
 pub async fn run(
     args: args::GiveBack,
     state: &Path,
-    client: &Client,
+    client: &Pool,
     output: &Output,
     shown: bool,
 ) -> Result<Ending, Failure> {
@@ -161,7 +161,7 @@ async fn set(less: &Less, state: &Path, output: &Output) -> Result<(), Failure> 
     }
 }
 
-async fn status(client: &Client) -> Result<GivingBack, Failure> {
+async fn status(client: &Pool) -> Result<GivingBack, Failure> {
     client.call_patiently(&GiveBackStatus { donor: None }).await
 }
 
@@ -186,7 +186,7 @@ fn plan(less: &Less, lends: &str) -> String {
 async fn wait(
     mut less: Less,
     mut background: GoesOn<'_>,
-    client: &Client,
+    client: &Pool,
     shown: bool,
 ) -> Result<Ending, Failure> {
     let bar = progress_bar::level(shown);
