@@ -56,9 +56,7 @@ mod walk;
 
 pub use error::Error;
 pub use open_error::OpenError;
-pub use operations::{
-    Ahead, CommittedFiles, Founding, Learnt, LogCommit, LogCommitted, PageLimit, TermStart,
-};
+pub use operations::{Ahead, CommittedFiles, Founding, Learnt, LogCommitted, PageLimit, TermStart};
 pub use sqlite::Durability;
 
 use fault::DiskFault;

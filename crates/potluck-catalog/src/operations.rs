@@ -20,6 +20,6 @@ mod terms;
 pub use commits::CommittedFiles;
 pub use files::PageLimit;
 pub use founding::Founding;
-pub use log::{Ahead, LogCommit, LogCommitted};
+pub use log::{Ahead, LogCommitted};
 pub use redundancy::Learnt;
 pub use terms::TermStart;

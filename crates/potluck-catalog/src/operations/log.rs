@@ -1,18 +1,15 @@
 //! The metadata log: what its copies lack, and how far they have come.
 
-use crate::commit::{self, Batch, Demands, Outcome, PreparedFile, Refused};
+use crate::commit::{self, Batch, Outcome, Refused};
 use crate::export::{self, Changes};
 use crate::log_position::{Advance, Copy, Position};
 use crate::names::When;
-use crate::sessions;
-use crate::{
-    Catalog, Durability, Error, changes, chunks, conversions, placements, system, versions,
-};
-use potluck_core::chunk::ChunkName;
-use potluck_core::ids::{DonorId, SessionId, SpaceId, VersionId};
-use potluck_core::policy::{AckLevel, Mirror, Policy, Redundancy};
+use crate::{Catalog, Durability, Error, changes, conversions, system, versions};
+use potluck_core::ids::{SpaceId, VersionId};
+use potluck_core::policy::{Policy, Redundancy};
 use potluck_pool::{InUseAgain, Snapshot};
 use std::convert::Infallible;
+use std::sync::Arc;
 
 /// Rows of changes that are read at once.
 const ROWS: usize = 1000;
@@ -28,22 +25,7 @@ pub struct Ahead {
     pub last: i64,
 }
 
-/// Segments that donors took, to become part of the pool.
-#[derive(Debug, Clone)]
-pub struct LogCommit {
-    /// The session that they were written in.
-    pub session: SessionId,
-    /// The space of the pool's own metadata.
-    pub space: SpaceId,
-    /// The redundancy that was asked for.
-    pub asked: Option<Redundancy>,
-    /// The segments.
-    pub files: Vec<PreparedFile>,
-    /// How the copy on donors goes on by them.
-    pub advance: Advance,
-}
-
-/// What came of it.
+/// Segments that became part of the pool.
 #[derive(Debug)]
 pub struct LogCommitted {
     /// Chunks that nobody used before.
@@ -93,21 +75,11 @@ impl Catalog {
     /// the snapshot.
     pub async fn commit_log(
         &self,
-        commit: LogCommit,
+        batch: Arc<Batch<Infallible>>,
+        advance: Advance,
         donors: Snapshot,
         when: When,
     ) -> Result<Option<LogCommitted>, Error> {
-        let LogCommit { session, space, asked, files, advance } = commit;
-        let batch = Batch {
-            session,
-            space,
-            number: 0,
-            demands: Demands { mirror: Mirror::ClientAsync, strict: false },
-            asked,
-            files: files.into_iter().map(Ok::<_, Infallible>).collect(),
-            atomic: true,
-            done: true,
-        };
         let work = move |db: &_| {
             let Some(view) = donors.current() else { return Ok(None) };
             let none = |_: &[_]| Ok(String::new());
@@ -136,22 +108,6 @@ impl Catalog {
     /// The space of the pool's own metadata, made with `policy` at its first use.
     pub async fn system_space(&self, policy: Policy, wall_ms: i64) -> Result<SpaceId, Error> {
         self.write(Durability::Disk, move |db| system::space(db, &policy, wall_ms)).await
-    }
-
-    /// Protects the chunk `name` from garbage collection, with others that a session has offered, and then
-    /// tells which donors are known to have it on disk.
-    pub async fn offer_log_chunk(
-        &self,
-        session: SessionId,
-        new: Vec<ChunkName>,
-        name: ChunkName,
-    ) -> Result<Vec<DonorId>, Error> {
-        self.write(Durability::Process, move |db| sessions::offer(db, &session, &new)).await?;
-        let holders = move |db: &_| match chunks::get(db, &name)? {
-            Some(chunk) if chunk.refs > 0 => placements::holders_at(db, chunk.id, AckLevel::Disk),
-            _ => Ok(Vec::new()),
-        };
-        self.read(holders).await
     }
 
     /// Has versions of the pool's own metadata be kept in so many copies from now on; with `lost`, a new

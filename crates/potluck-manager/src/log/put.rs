@@ -5,8 +5,7 @@
 use super::Trouble;
 use crate::config::ManagerConfig;
 use crate::service::{InSession, Service};
-use potluck_catalog::LogCommit;
-use potluck_catalog::commit::{PreparedChunk, PreparedFile};
+use potluck_catalog::commit::{Batch, Demands, PreparedChunk, PreparedFile};
 use potluck_catalog::log_position::Advance;
 use potluck_catalog::sessions::StoredSession;
 use potluck_core::chunk::{ChunkKind, ChunkName, sealed_len};
@@ -172,12 +171,22 @@ impl Put {
             .flat_map(|chunk| chunk.holders.iter().map(move |(donor, _)| (*donor, &chunk.name)));
         service.pool().acknowledged(pairs);
         let Ticketed { space, asked, .. } = self.ticketed;
-        let commit = LogCommit { session: self.session, space, asked, files, advance };
+        let batch = Arc::new(Batch {
+            session: self.session,
+            space,
+            number: 0,
+            demands: Demands { mirror: Mirror::ClientAsync, strict: false },
+            asked,
+            files: files.into_iter().map(Ok).collect(),
+            atomic: true,
+            done: true,
+        });
         let done = loop {
             let donors = service.pool().snapshot(service.time.tick());
             let when = service.when();
             // Again where something happened to donors meanwhile: who stopped to count counts no more.
-            if let Some(done) = service.catalog.commit_log(commit.clone(), donors, when).await? {
+            let (batch, advance) = (Arc::clone(&batch), advance.clone());
+            if let Some(done) = service.catalog.commit_log(batch, advance, donors, when).await? {
                 break done;
             }
         };
@@ -197,9 +206,11 @@ impl Put {
     async fn offer(&mut self, name: ChunkName) -> Result<Vec<DonorId>, Trouble> {
         let service = &self.service;
         let new = service.pool().offer(&self.session, &[name]);
-        let holders = service.catalog.offer_log_chunk(self.session, new, name).await?;
+        let (names, ack) = (Arc::new(vec![name]), AckLevel::Disk);
+        let found = service.catalog.offer(self.session, new, names, ack).await?;
         let view = service.pool().view(service.time.tick());
-        Ok(holders.into_iter().filter(|donor| view.counts(*donor, &name)).collect())
+        let used = found.into_iter().filter(|found| found.used).flat_map(|found| found.donors);
+        Ok(used.filter(|donor| view.counts(*donor, &name)).collect())
     }
 }
 
