@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 /// How far a copy of the log has come; noted in the transaction that forgets what it covers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
-    /// The sequence of the generation's first segment.
+    /// The sequence of the generation's first block.
     pub generation: u64,
-    /// The last segment.
+    /// The last block.
     pub sequence: u64,
     /// Its name.
     pub last: ChunkName,
@@ -29,9 +29,9 @@ pub struct Position {
     /// Which file it is in, where it is in one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<Place>,
-    /// Segments and records of the base.
+    /// Blocks and records of the base.
     pub base: Extent,
-    /// Segments and records since.
+    /// Blocks and records since.
     pub log: Extent,
 }
 
@@ -47,15 +47,15 @@ pub struct Place {
 /// How much there is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extent {
-    /// Segments.
-    pub segments: u64,
+    /// Blocks.
+    pub blocks: u64,
     /// Lines.
     pub lines: u64,
 }
 
 /// Lines of changes below which no new generation is worth it.
 const MIN_LINES: u64 = 20_000;
-/// Segments of changes below which no new generation is worth it: half an hour of changes.
+/// Blocks of changes below which no new generation is worth it: half an hour of changes.
 const MIN_SEGMENTS: u64 = 1024;
 
 /// Where a copy of the log is kept.
@@ -77,7 +77,7 @@ impl Copy {
 }
 
 impl Position {
-    /// After a generation's first segment.
+    /// After a generation's first block.
     pub fn first(sequence: u64, last: ChunkName, epoch: Epoch, attempt: u64) -> Self {
         let (base, log) = (Extent::default(), Extent::default());
         let generation = sequence;
@@ -119,7 +119,7 @@ impl Position {
     pub fn is_worn(&self) -> bool {
         self.lost
             || self.log.lines > MIN_LINES.max(self.base.lines)
-            || self.log.segments > MIN_SEGMENTS.max(4 * self.base.segments)
+            || self.log.blocks > MIN_SEGMENTS.max(4 * self.base.blocks)
     }
 }
 
@@ -157,7 +157,7 @@ pub struct Advance {
 
 impl Advance {
     /// Writes it down. Refused if the log has begun anew meanwhile: a hold does so, because of another
-    /// manager whose segments have the same numbers.
+    /// manager whose blocks have the same numbers.
     pub(crate) fn note(&self, db: &Tx) -> Result<(), Error> {
         let is_alone = Position::of(db, self.copy)? == self.before;
         if is_alone && meta::epoch(db)? == self.epoch {
@@ -183,7 +183,7 @@ mod tests {
             let position = Position::first(9, ChunkName::of(b"last"), Epoch(1), 1);
             Position { base, log, ..position }
         };
-        let extent = |segments, lines| Extent { segments, lines };
+        let extent = |blocks, lines| Extent { blocks, lines };
         assert!(!at(extent(1, 10), extent(900, 20_000)).is_worn(), "little");
         assert!(at(extent(1, 10), extent(900, 20_001)).is_worn());
         assert!(!at(extent(9, 500_000), extent(900, 500_000)).is_worn());

@@ -60,7 +60,7 @@ impl Replay {
             },
             Record::SpaceRemoved { name } => match spaces::remove(db, &name, true) {
                 Ok(()) => empty_trash(db),
-                Err(Error::NoSpaceNamed(_)) => Ok(()), // made and removed between two segments
+                Err(Error::NoSpaceNamed(_)) => Ok(()), // made and removed between two blocks
                 Err(why) => Err(why),
             },
             Record::Dir { path, mtime_ms } => entries::make_dirs(db, &path, mtime_ms).map(|_| ()),

@@ -1,4 +1,4 @@
-//! The space of the pool's own metadata, where the log's segments lie on donors.
+//! The space of the pool's own metadata, where the log's blocks lie on donors.
 
 use crate::entries::{self, Place};
 use crate::log_position::{Copy, Position};
@@ -10,11 +10,11 @@ use potluck_core::ids::SpaceId;
 use potluck_core::path::{PoolPath, SYSTEM_SPACE};
 use potluck_core::policy::Policy;
 
-/// The directory of segments.
+/// The directory of blocks.
 const DIR: &str = "log";
 
-/// Where the segment with a number lies.
-pub fn segment_path(sequence: u64) -> Result<PoolPath, Error> {
+/// Where the block with a number lies.
+pub fn block_path(sequence: u64) -> Result<PoolPath, Error> {
     PoolPath::system(&[DIR, &name(sequence)]).map_err(bad)
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn space(db: &Tx, policy: &Policy, wall_ms: i64) -> Result<SpaceId, E
     }
 }
 
-/// Removes the segments of generations before `generation`.
+/// Removes the blocks of generations before `generation`.
 pub(crate) fn remove_older(db: &Tx, generation: u64, when: When) -> Result<(), Error> {
     let dir = dir()?;
     let Some(Place::Dir(root)) = entries::resolve(db, &dir)?.map(|found| found.place) else {
@@ -63,7 +63,7 @@ pub(crate) fn remove_older(db: &Tx, generation: u64, when: When) -> Result<(), E
     Ok(())
 }
 
-/// Removes all segments; the log on donors begins anew when a donor takes it.
+/// Removes all blocks; the log on donors begins anew when a donor takes it.
 pub(crate) fn remove_all(db: &Tx, when: When) -> Result<(), Error> {
     if entries::resolve(db, &dir()?)?.is_some() {
         names::remove(db, &dir()?, true, when)?;

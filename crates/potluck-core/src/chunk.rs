@@ -52,7 +52,7 @@ pub enum ChunkKind {
     /// Bytes of files, or their parity.
     #[default]
     Data,
-    /// A segment of the metadata log, of which a lost catalog is made again.
+    /// A block of the metadata log, of which a lost catalog is made again.
     Log,
 }
 

@@ -43,9 +43,9 @@ pub(crate) fn audit(
     Ok(Digest(*hasher.finalize().as_bytes()))
 }
 
-/// Lists all segments of the metadata log.
+/// Lists all blocks of the metadata log.
 pub(crate) async fn describe(service: &Service) -> Result<TaskOutcome, Fault> {
-    let mut segments = Vec::new();
+    let mut blocks = Vec::new();
     let mut cursor = Some(Cursor::default());
     while let Some(at) = cursor {
         let store = Arc::clone(&service.store);
@@ -55,11 +55,11 @@ pub(crate) async fn describe(service: &Service) -> Result<TaskOutcome, Fault> {
             Fault::here(TaskFault::Disk)
         })?;
         let logs = kinds.into_iter().filter(|(_, kind)| *kind == ChunkKind::Log);
-        segments.extend(logs.map(|(holding, _)| holding));
+        blocks.extend(logs.map(|(holding, _)| holding));
         cursor = next;
         tokio::task::yield_now().await;
     }
-    Ok(TaskOutcome::Described { segments: Packed(segments) })
+    Ok(TaskOutcome::Described { blocks: Packed(blocks) })
 }
 
 type Kinds = Vec<(Holding, ChunkKind)>;

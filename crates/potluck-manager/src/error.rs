@@ -81,12 +81,12 @@ pub enum ManagerError {
     #[error(
         "{} answered, with nothing of this pool's metadata log that can be read, and {} that cannot",
         count(*answered as u64, "donor"),
-        count(*unread, "segment")
+        count(*unread, "block")
     )]
     NoLog {
         /// Donors that said what they have.
         answered: usize,
-        /// Segments that did not open, or that nobody gave.
+        /// Blocks that did not open, or that nobody gave.
         unread: u64,
     },
     /// The manager is shutting down.

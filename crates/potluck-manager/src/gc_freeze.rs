@@ -14,7 +14,7 @@ use potluck_core::ids::{DonorId, Epoch};
 
 /// Nobody starts managers so many times while one runs: who says so lies.
 const FAR: u64 = 1 << 24;
-/// No epoch is raised beyond by hearsay: numbers of orders and segments begin at 2³² times an
+/// No epoch is raised beyond by hearsay: numbers of orders and blocks of the log begin at 2³² times an
 /// epoch.
 pub const LAST: Epoch = Epoch(1 << 31);
 

@@ -2,20 +2,20 @@
 //! later, one on donors and one in a file, so that a lost catalog can be made again from either.
 //!
 //! Changes are noted as rows in the transactions that make them ([`potluck_catalog::changes`]). Each copy
-//! takes them as records in sealed segments ([`copying`]), and notes the last row that it has in the
+//! takes them as records in sealed blocks ([`copying`]), and notes the last row that it has in the
 //! transaction that forgets what both have. A copy begins with a base, the whole state of one moment. When the changes
 //! since outweigh the base, a new generation begins with another; so what a copy costs follows what
 //! changes, and what a restore reads follows what there is.
 
 pub mod adapting;
 pub mod backup;
+pub mod block;
 pub mod chain;
 pub mod copies;
 pub mod copying;
 pub mod donors;
 pub mod file;
 pub mod put;
-pub mod segment;
 
 use crate::service::Service;
 use potluck_catalog::Error;

@@ -4,13 +4,13 @@
 //! What comes back never deletes anything by itself: garbage collection is held until an admin ends
 //! it, because the pool may know more than the log does (promise D5).
 
+mod blocks;
 mod collect;
 mod donors;
 mod fetch;
 mod file;
 mod listen;
 mod room;
-mod segments;
 mod staging;
 
 pub use donors::restore_pool;
@@ -58,8 +58,8 @@ pub struct Restored {
 /// What was replayed of the log, and what is known to be missing of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Replayed {
-    /// Segments that were replayed.
-    pub segments: u64,
+    /// Blocks that were replayed.
+    pub blocks: u64,
     /// When the last of them was written, milliseconds since 1970.
     pub until_ms: Option<i64>,
     /// What is missing.
@@ -67,11 +67,11 @@ pub struct Replayed {
     pub gaps: Gaps,
     /// Records that do not fit what is there, as happens after a gap.
     pub left_out: u64,
-    /// Segments that donors listed and nobody gave, or that do not open.
+    /// Blocks that donors listed and nobody gave, or that do not open.
     pub unread: u64,
-    /// Segments of a later generation of which nothing can be made, because its base is not whole.
+    /// Blocks of a later generation of which nothing can be made, because its base is not whole.
     pub passed_over: u64,
-    /// Bytes at the end of a file that are no segments.
+    /// Bytes at the end of a file that are no blocks.
     pub unread_bytes: u64,
 }
 
@@ -113,7 +113,7 @@ mod tests {
     fn l1_every_loss_that_is_known_shows_in_the_verdict() {
         let of = |log: Replayed| Restored { log, ..Restored::default() }.verdict();
         assert_eq!(Restored::default().verdict(), Verdict::Whole);
-        assert_eq!(of(Replayed { segments: 9, ..Replayed::default() }), Verdict::Whole);
+        assert_eq!(of(Replayed { blocks: 9, ..Replayed::default() }), Verdict::Whole);
         for lost in [
             Replayed { unread: 1, ..Replayed::default() },
             Replayed { left_out: 1, ..Replayed::default() },

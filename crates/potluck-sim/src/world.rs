@@ -118,7 +118,7 @@ impl World {
                 resume_window: RESUME_WINDOW,
                 repair_grace,
                 scan_every: SCAN_EVERY,
-                // Segments of the log on donors come and go: what is nobody's could not be told from them.
+                // Blocks of the log on donors come and go: what is nobody's could not be told from them.
                 metadata_copies: 0,
                 ..ManagerConfig::default()
             };

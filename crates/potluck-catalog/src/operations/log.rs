@@ -25,12 +25,12 @@ pub struct Ahead {
     pub last: i64,
 }
 
-/// Segments that became part of the pool.
+/// Blocks that became part of the pool.
 #[derive(Debug)]
 pub struct LogCommitted {
     /// Chunks that nobody used before.
     pub again: InUseAgain,
-    /// Whether a segment has fewer copies than it should.
+    /// Whether a block has fewer copies than it should.
     pub open: bool,
 }
 
@@ -70,7 +70,7 @@ impl Catalog {
         self.write(Durability::Process, system::lose).await
     }
 
-    /// Makes segments part of the pool, and notes in the same transaction how far the copy on donors has
+    /// Makes blocks part of the pool, and notes in the same transaction how far the copy on donors has
     /// come; a new generation takes the place of the one before. `None`: something happened to donors since
     /// the snapshot.
     pub async fn commit_log(

@@ -376,8 +376,8 @@ fn d5_a_base_that_a_hold_overtook_is_not_noted() {
 fn position(generation: u64, sequence: u64, row: i64) -> Position {
     let at = serde_json::json!({
         "generation": generation, "sequence": sequence, "last": chunk(sequence), "epoch": 1,
-        "attempt": 1, "row": row, "base": { "segments": 1, "lines": 9 },
-        "log": { "segments": 1, "lines": 9 },
+        "attempt": 1, "row": row, "base": { "blocks": 1, "lines": 9 },
+        "log": { "blocks": 1, "lines": 9 },
     });
     serde_json::from_value(at).expect("a position")
 }

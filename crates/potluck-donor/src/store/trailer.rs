@@ -41,7 +41,7 @@ impl Origin {
 /// 32  first 16 bytes of the name                    48  zero (8 bytes)
 /// 56  first 8 bytes of BLAKE3 over the 56 bytes before
 /// ```
-/// The kind is 0 for data, 1 for a segment of the metadata log.
+/// The kind is 0 for data, 1 for a block of the metadata log.
 /// It is no proof of the bytes before it, only of what was meant: their own hash is the proof. It
 /// comes last so that a file that was cut, or whose end never reached the disk, has none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -117,8 +117,8 @@ async fn only_the_manager_says_what_is_a_part_of_its_log_and_it_is_found_again()
         listed.push(Holding { name, len });
     }
     let answer = pool.manager.ask(1, Work::Describe).await;
-    let TaskOutcome::Described { segments } = answer else { panic!("{answer:?}") };
-    assert_eq!(segments.0, [listed[0]]);
+    let TaskOutcome::Described { blocks } = answer else { panic!("{answer:?}") };
+    assert_eq!(blocks.0, [listed[0]]);
     // A copy is of the same kind.
     let copy = Work::Copy {
         chunk: listed[0].name,
@@ -129,6 +129,6 @@ async fn only_the_manager_says_what_is_a_part_of_its_log_and_it_is_found_again()
     };
     assert_eq!(other.manager.ask(2, copy).await, TaskOutcome::Done);
     let answer = other.manager.ask(3, Work::Describe).await;
-    let TaskOutcome::Described { segments } = answer else { panic!("{answer:?}") };
-    assert_eq!(segments.0, [listed[0]]);
+    let TaskOutcome::Described { blocks } = answer else { panic!("{answer:?}") };
+    assert_eq!(blocks.0, [listed[0]]);
 }

@@ -3,9 +3,9 @@
 //! The manager's own lie in one directory. The newest is added to as the catalog changes; the next begins
 //! when changes outweigh its base, and the last few are kept.
 
+use super::block::{Base, Lines, Sealer};
 use super::copying::{Sink, catch_up};
 use super::file::{append, write_base};
-use super::segment::{Base, Lines, Sealer};
 use crate::ca::Ca;
 use crate::error::ManagerError;
 use crate::kit;
@@ -94,10 +94,10 @@ impl Sink for Files {
         &mut self,
         before: Position,
         row: i64,
-        segments: Vec<Lines>,
+        blocks: Vec<Lines>,
     ) -> Result<(), ManagerError> {
         let (files, position) = (self.clone(), before.clone());
-        let add = move || files.append(position, row, &segments);
+        let add = move || files.append(position, row, &blocks);
         let after = self.service.env.offload.run(add).await?;
         self.note(Some(before), after).await
     }
@@ -145,14 +145,14 @@ impl Files {
         &self,
         position: Position,
         row: i64,
-        segments: &[Lines],
+        blocks: &[Lines],
     ) -> Result<Position, ManagerError> {
         let Some(place) = position.file.clone() else {
             return Err(Error::Bug("a backup that is in no file".into()).into());
         };
         let path = self.dir.join(name(place.number));
         let mut sealer = self.sealer(Some(position.clone()))?;
-        let bytes = append(&path, place.bytes, &mut sealer, segments, &*self.service.env.entropy)
+        let bytes = append(&path, place.bytes, &mut sealer, blocks, &*self.service.env.entropy)
             .map_err(|source| ManagerError::Io { path, source })?;
         let after = sealer.position.unwrap_or(position);
         Ok(Position { row, file: Some(Place { bytes, ..place }), ..after })

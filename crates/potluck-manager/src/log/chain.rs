@@ -1,12 +1,12 @@
-//! Which of the segments that donors have belong together, in which order, and what is missing.
+//! Which of the blocks that donors have belong together, in which order, and what is missing.
 
-use super::segment::{Header, Part};
+use super::block::{Header, Part};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::Epoch;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// A segment that was seen and opened.
+/// A block that was seen and opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
     /// Its name.
@@ -15,11 +15,11 @@ pub struct Seen {
     pub header: Header,
 }
 
-/// Segments to be replayed in this order.
+/// Blocks to be replayed in this order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Chain {
-    /// The segments.
-    pub segments: Vec<Seen>,
+    /// The blocks.
+    pub blocks: Vec<Seen>,
     /// What is known to be missing.
     pub gaps: Gaps,
     /// Whether all of the base is there.
@@ -29,42 +29,42 @@ pub struct Chain {
 /// What is missing of a log, as far as what is there tells.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Gaps {
-    /// Segments of which no donor that answered has a copy.
+    /// Blocks of which no donor that answered has a copy.
     pub missing: u64,
-    /// Places where a segment follows another than the one it was written after, as when two
+    /// Places where a block follows another than the one it was written after, as when two
     /// managers ran on copies of one catalog.
     pub broken: u64,
     /// Whether the end of the generation's base is missing: nobody knows how much of it.
     pub base_cut: bool,
 }
 
-/// Which write a segment belongs to, by epoch and attempt: what comes later wins.
+/// Which write a block belongs to, by epoch and attempt: what comes later wins.
 type Write = (Epoch, u64);
 
-fn write_of(segment: &Seen) -> Write {
-    (segment.header.epoch, segment.header.attempt)
+fn write_of(block: &Seen) -> Write {
+    (block.header.epoch, block.header.attempt)
 }
 
-/// The newest generation whose base is whole, or as good as there is; `None` without any segment.
+/// The newest generation whose base is whole, or as good as there is; `None` without any block.
 pub fn newest(seen: Vec<Seen>) -> Option<Chain> {
     let mut generations: BTreeMap<u64, Vec<Seen>> = BTreeMap::new();
-    for segment in seen {
-        generations.entry(segment.header.generation).or_default().push(segment);
+    for block in seen {
+        generations.entry(block.header.generation).or_default().push(block);
     }
     let chains = generations
         .into_iter()
-        .map(|(generation, segments)| follow(generation, with_one_base(segments)));
+        .map(|(generation, blocks)| follow(generation, with_one_base(blocks)));
     chains.max_by_key(|chain| {
-        let last = chain.segments.last();
+        let last = chain.blocks.last();
         let at = last.map(|last| (last.header.epoch, last.header.sequence));
         (chain.whole_base, !chain.gaps.base_cut, at)
     })
 }
 
-/// How many changes' segments there are in generations after `generation` of `epoch` or later, of
+/// How many changes' blocks there are in generations after `generation` of `epoch` or later, of
 /// which nothing can be made.
 pub fn passed_over(generation: u64, epoch: Epoch, seen: &[Seen]) -> u64 {
-    let over = seen.iter().map(|segment| &segment.header).filter(|header| {
+    let over = seen.iter().map(|block| &block.header).filter(|header| {
         header.part == Part::Log && header.generation > generation && header.epoch >= epoch
     });
     over.count() as u64
@@ -73,74 +73,74 @@ pub fn passed_over(generation: u64, epoch: Epoch, seen: &[Seen]) -> u64 {
 /// Leaves of several attempts to write a generation's base only one: states of two moments do not
 /// make one state. Once there are changes after it, it was the last attempt; before, a whole one is
 /// better.
-fn with_one_base(segments: Vec<Seen>) -> Vec<Seen> {
+fn with_one_base(blocks: Vec<Seen>) -> Vec<Seen> {
     let mut bases: BTreeMap<(Epoch, u64), (BTreeSet<u64>, bool)> = BTreeMap::new();
-    for base in segments.iter().filter(|segment| segment.header.part != Part::Log) {
+    for base in blocks.iter().filter(|block| block.header.part != Part::Log) {
         let (numbers, ended) = bases.entry(write_of(base)).or_default();
         numbers.insert(base.header.sequence);
         *ended |= base.header.part == Part::BaseEnd;
     }
-    let logged = segments.iter().any(|segment| segment.header.part == Part::Log);
+    let logged = blocks.iter().any(|block| block.header.part == Part::Log);
     let whole = |generation: u64, (numbers, ended): &(BTreeSet<u64>, bool)| {
         *ended && numbers.iter().copied().eq((generation..).take(numbers.len()))
     };
-    let generation = segments.first().map_or(0, |segment| segment.header.generation);
+    let generation = blocks.first().map_or(0, |block| block.header.generation);
     let best = bases
         .iter()
         .max_by_key(|(attempt, base)| (!logged && whole(generation, base), **attempt))
         .map(|(attempt, _)| *attempt);
-    let mut segments = segments;
-    segments.retain(|segment| segment.header.part == Part::Log || Some(write_of(segment)) == best);
-    segments
+    let mut blocks = blocks;
+    blocks.retain(|block| block.header.part == Part::Log || Some(write_of(block)) == best);
+    blocks
 }
 
-/// Puts the segments of a generation in order.
-fn follow(generation: u64, segments: Vec<Seen>) -> Chain {
+/// Puts the blocks of a generation in order.
+fn follow(generation: u64, blocks: Vec<Seen>) -> Chain {
     let (mut next, mut before, mut write): (_, _, Write) = (generation, None, (Epoch(0), 0));
-    let last_of = branches(&segments);
+    let last_of = branches(&blocks);
     let mut by_number: BTreeMap<u64, Vec<Seen>> = BTreeMap::new();
-    for segment in segments {
-        by_number.entry(segment.header.sequence).or_default().push(segment);
+    for block in blocks {
+        by_number.entry(block.header.sequence).or_default().push(block);
     }
     let gaps = Gaps { base_cut: true, ..Gaps::default() };
     let mut chain = Chain { gaps, ..Chain::default() };
     for (number, rivals) in by_number {
-        // A segment that was stored and not committed has a rival of its number with the same
+        // A block that was stored and not committed has a rival of its number with the same
         // changes and more. The one counts that goes on with what was replayed, and of several
         // that one whose branch was written last: a later attempt goes on from what was committed.
-        let fits = |segment: &Seen| segment.header.before == before;
+        let fits = |block: &Seen| block.header.before == before;
         // What an earlier write than that of the one before has was not committed, or is of another
         // life, on a catalog that was lost or given up.
         let best = rivals
             .into_iter()
-            .filter(|segment| write_of(segment) >= write)
-            .max_by_key(|segment| (fits(segment), last_of.get(&segment.name).copied()));
-        let Some(segment) = best else { continue };
+            .filter(|block| write_of(block) >= write)
+            .max_by_key(|block| (fits(block), last_of.get(&block.name).copied()));
+        let Some(block) = best else { continue };
         let missing = number.saturating_sub(next);
         chain.gaps.missing += missing;
-        if missing == 0 && !fits(&segment) {
+        if missing == 0 && !fits(&block) {
             chain.gaps.broken += 1;
         }
-        if segment.header.part == Part::BaseEnd {
+        if block.header.part == Part::BaseEnd {
             chain.gaps.base_cut = false;
             chain.whole_base = (chain.gaps.missing, chain.gaps.broken) == (0, 0);
         }
-        (next, before, write) = (number + 1, Some(segment.name), write_of(&segment));
-        chain.segments.push(segment);
+        (next, before, write) = (number + 1, Some(block.name), write_of(&block));
+        chain.blocks.push(block);
     }
     chain
 }
 
-/// For each segment the last write of those that go on from it, itself included.
-fn branches(segments: &[Seen]) -> HashMap<ChunkName, Write> {
-    let mut order: Vec<&Seen> = segments.iter().collect();
-    order.sort_by_key(|segment| std::cmp::Reverse(segment.header.sequence));
+/// For each block the last write of those that go on from it, itself included.
+fn branches(blocks: &[Seen]) -> HashMap<ChunkName, Write> {
+    let mut order: Vec<&Seen> = blocks.iter().collect();
+    order.sort_by_key(|block| std::cmp::Reverse(block.header.sequence));
     let mut last_of: HashMap<ChunkName, Write> = HashMap::new();
-    for segment in order {
-        let known = last_of.entry(segment.name).or_default();
-        *known = write_of(segment).max(*known);
+    for block in order {
+        let known = last_of.entry(block.name).or_default();
+        *known = write_of(block).max(*known);
         let last = *known;
-        if let Some(before) = segment.header.before {
+        if let Some(before) = block.header.before {
             let known = last_of.entry(before).or_default();
             *known = last.max(*known);
         }
@@ -156,39 +156,39 @@ mod tests {
         ChunkName::of(format!("{sequence}.{epoch}").as_bytes())
     }
 
-    fn segment(sequence: u64, generation: u64, part: Part, epoch: u64) -> Seen {
+    fn block(sequence: u64, generation: u64, part: Part, epoch: u64) -> Seen {
         let before = (sequence > generation).then(|| name(sequence - 1, epoch));
         let (name, epoch) = (name(sequence, epoch), Epoch(epoch));
         let header = Header { sequence, generation, part, before, epoch, attempt: 1, wall_ms: 0 };
         Seen { name, header }
     }
 
-    /// Generation 3 of two base segments and three of changes.
+    /// Generation 3 of two base blocks and three of changes.
     fn third() -> Vec<Seen> {
         let parts = [Part::Base, Part::BaseEnd, Part::Log, Part::Log, Part::Log];
-        (3..).zip(parts).map(|(n, part)| segment(n, 3, part, 1)).collect()
+        (3..).zip(parts).map(|(n, part)| block(n, 3, part, 1)).collect()
     }
 
     fn numbers(chain: &Chain) -> Vec<u64> {
-        chain.segments.iter().map(|segment| segment.header.sequence).collect()
+        chain.blocks.iter().map(|block| block.header.sequence).collect()
     }
 
     #[test]
     fn the_newest_whole_generation_is_taken_in_order_whatever_the_order_of_arrival() {
-        let first = [segment(1, 1, Part::BaseEnd, 1), segment(2, 1, Part::Log, 1)];
+        let first = [block(1, 1, Part::BaseEnd, 1), block(2, 1, Part::Log, 1)];
         let mut seen = [&third()[..], &first].concat();
         seen.reverse();
         let chain = newest(seen.clone()).expect("a chain");
         assert_eq!((numbers(&chain), chain.gaps), (vec![3, 4, 5, 6, 7], Gaps::default()));
 
         // A base that was being written when the manager died replaces nothing.
-        seen.push(segment(8, 8, Part::Base, 1));
+        seen.push(block(8, 8, Part::Base, 1));
         assert_eq!(numbers(&newest(seen).expect("a chain")), [3, 4, 5, 6, 7]);
         assert_eq!(newest(Vec::new()), None);
     }
 
     #[test]
-    fn a_missing_segment_is_seen_and_the_rest_is_taken() {
+    fn a_missing_block_is_seen_and_the_rest_is_taken() {
         let mut seen = third();
         seen.remove(3);
         let chain = newest(seen).expect("a chain");
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_that_follows_another_is_seen() {
+    fn a_block_that_follows_another_is_seen() {
         let mut seen = third();
         seen[4].header.before = Some(name(99, 1));
         assert_eq!(newest(seen).expect("a chain").gaps.broken, 1);
@@ -210,9 +210,9 @@ mod tests {
     fn of_rivals_the_one_counts_that_was_committed() {
         // One from a copy of the catalog that went on elsewhere.
         let mut seen = third();
-        seen.push(segment(6, 3, Part::Log, 2));
+        seen.push(block(6, 3, Part::Log, 2));
         let chain = newest(seen).expect("a chain");
-        assert_eq!((chain.gaps, chain.segments[3].name), (Gaps::default(), name(6, 1)));
+        assert_eq!((chain.gaps, chain.blocks[3].name), (Gaps::default(), name(6, 1)));
         // One that was stored and never committed: the next goes on with the other.
         for (at, taken) in [(3, name(6, 1)), (4, ChunkName::of(b"rival"))] {
             let mut seen = third();
@@ -222,16 +222,13 @@ mod tests {
             seen.push(rival);
             let chain = newest(seen).expect("a chain");
             assert_eq!(chain.gaps, Gaps::default());
-            assert_eq!(
-                chain.segments[at].name, taken,
-                "the last may be either; the later has more"
-            );
+            assert_eq!(chain.blocks[at].name, taken, "the last may be either; the later has more");
         }
     }
 
     #[test]
     fn a_newer_generation_with_a_gap_after_its_base_is_better_than_an_older_one() {
-        let mut seen = vec![segment(1, 1, Part::BaseEnd, 1), segment(2, 1, Part::Log, 1)];
+        let mut seen = vec![block(1, 1, Part::BaseEnd, 1), block(2, 1, Part::Log, 1)];
         seen.extend(third());
         seen.remove(5);
         let chain = newest(seen).expect("a chain");
@@ -242,28 +239,28 @@ mod tests {
     fn a_copy_that_went_on_counts_more_than_the_longer_branch_of_a_life_that_was_lost() {
         // The lost one, of epoch 1, came to number 9; the copy that went on, to 6 so far.
         let mut seen = third();
-        seen.extend([8, 9].map(|n| segment(n, 3, Part::Log, 1)));
-        let mut own = segment(6, 3, Part::Log, 2);
+        seen.extend([8, 9].map(|n| block(n, 3, Part::Log, 1)));
+        let mut own = block(6, 3, Part::Log, 2);
         own.header.before = Some(name(5, 1));
         seen.push(own);
         let chain = newest(seen).expect("a chain");
         assert_eq!((numbers(&chain), chain.gaps), (vec![3, 4, 5, 6], Gaps::default()));
-        assert_eq!(chain.segments[3].name, name(6, 2));
+        assert_eq!(chain.blocks[3].name, name(6, 2));
     }
 
     #[test]
-    fn a_later_attempt_is_taken_however_many_segments_an_earlier_one_stored() {
-        // 6 and 7 were stored and not committed; the next attempt put all into one segment.
+    fn a_later_attempt_is_taken_however_many_blocks_an_earlier_one_stored() {
+        // 6 and 7 were stored and not committed; the next attempt put all into one block.
         let mut seen = third();
-        let mut again = segment(6, 3, Part::Log, 1);
+        let mut again = block(6, 3, Part::Log, 1);
         (again.name, again.header.attempt) = (ChunkName::of(b"again"), 2);
         seen.push(again.clone());
         let chain = newest(seen.clone()).expect("a chain");
         assert_eq!((numbers(&chain), chain.gaps), (vec![3, 4, 5, 6], Gaps::default()));
-        assert_eq!(chain.segments[3].name, again.name);
+        assert_eq!(chain.blocks[3].name, again.name);
         // Also when the clock was put back.
         seen.last_mut().expect("the last").header.wall_ms = -1000;
-        assert_eq!(newest(seen).expect("a chain").segments[3].name, again.name);
+        assert_eq!(newest(seen).expect("a chain").blocks[3].name, again.name);
     }
 
     #[test]
@@ -271,23 +268,23 @@ mod tests {
         let of = |attempt: u64| {
             let mut base = third()[..2].to_vec();
             let named = |n: u64| ChunkName::of(format!("{n} of attempt {attempt}").as_bytes());
-            for segment in &mut base {
-                segment.name = named(segment.header.sequence);
-                segment.header.attempt = attempt;
-                segment.header.before = segment.header.before.map(|_| named(3));
+            for block in &mut base {
+                block.name = named(block.header.sequence);
+                block.header.attempt = attempt;
+                block.header.before = block.header.before.map(|_| named(3));
             }
             base
         };
-        let names = |chain: &Chain| chain.segments.iter().map(|one| one.name).collect::<Vec<_>>();
-        // Of the second only the first segment was stored: the first one is whole.
+        let names = |chain: &Chain| chain.blocks.iter().map(|one| one.name).collect::<Vec<_>>();
+        // Of the second only the first block was stored: the first one is whole.
         let seen = [of(1), of(2)[..1].to_vec()].concat();
         let chain = newest(seen).expect("a chain");
         assert_eq!(
             (names(&chain), chain.gaps),
             (of(1).iter().map(|one| one.name).collect(), Gaps::default())
         );
-        // The second was committed, for there are changes since; of it a segment is lost.
-        let mut log = segment(5, 3, Part::Log, 1);
+        // The second was committed, for there are changes since; of it a block is lost.
+        let mut log = block(5, 3, Part::Log, 1);
         (log.header.attempt, log.header.before) = (3, Some(of(2)[1].name));
         let seen = [of(1), of(2)[1..].to_vec(), vec![log.clone()]].concat();
         let chain = newest(seen).expect("a chain");
@@ -297,7 +294,7 @@ mod tests {
 
     #[test]
     fn changes_of_a_generation_without_its_base_are_counted_as_passed_over() {
-        let fourth = [segment(8, 8, Part::BaseEnd, 1), segment(9, 8, Part::Log, 1)];
+        let fourth = [block(8, 8, Part::BaseEnd, 1), block(9, 8, Part::Log, 1)];
         let seen = [&third()[..], &fourth[1..]].concat();
         assert_eq!(numbers(&newest(seen.clone()).expect("a chain")), [3, 4, 5, 6, 7]);
         assert_eq!((passed_over(3, Epoch(1), &seen), passed_over(3, Epoch(2), &seen)), (1, 0));

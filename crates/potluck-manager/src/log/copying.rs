@@ -1,6 +1,6 @@
 //! How a copy of the log follows the catalog, wherever it is kept.
 
-use super::segment::{self, Lines};
+use super::block::{self, Lines};
 use potluck_catalog::log_position::{Advance, Copy, Position};
 use potluck_catalog::{Ahead, Catalog, Error};
 use potluck_core::ids::Epoch;
@@ -24,13 +24,13 @@ pub trait Sink {
         &mut self,
         before: Position,
         row: i64,
-        segments: Vec<Lines>,
+        blocks: Vec<Lines>,
     ) -> Result<(), Self::Trouble>;
 }
 
 /// Gives a copy all changes that were made when this began, with a new base if one is due. Changes that
 /// are made meanwhile wait for the next time: under a load without pauses this would never end, and write
-/// a segment for each commit.
+/// a block for each commit.
 pub async fn catch_up<S: Sink>(
     sink: &mut S,
     catalog: &Catalog,
@@ -50,13 +50,13 @@ pub async fn catch_up<S: Sink>(
         };
         let Some(changes) = changes.filter(|_| before.row < until) else { return Ok(()) };
         let row = changes.last;
-        let segments = offload.run(move || segment::cut(&changes.records)).await?;
-        if segments.is_empty() {
+        let blocks = offload.run(move || block::cut(&changes.records)).await?;
+        if blocks.is_empty() {
             // What was changed is no more, and leaves nothing to tell of.
             let after = Position { row, ..before.clone() };
             catalog.note_log(Advance { copy: S::COPY, before: Some(before), after, epoch }).await?;
         } else {
-            sink.add(before, row, segments).await?;
+            sink.add(before, row, blocks).await?;
         }
     }
 }

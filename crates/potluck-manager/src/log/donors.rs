@@ -1,9 +1,9 @@
 //! The copy of the log on donors: chunks that are written as any client writes files, so that placement,
 //! repair and garbage collection care for them.
 
+use super::block::{Base, Lines, Part, Sealed, Sealer};
 use super::copying::{Sink, catch_up};
 use super::put::{Put, prepared};
-use super::segment::{Base, Lines, Part, Sealed, Sealer};
 use super::{Trouble, any_taker};
 use crate::kit;
 use crate::service::Service;
@@ -17,7 +17,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a change waits at most, while donors take segments.
+/// How long a change waits at most, while donors take blocks.
 pub(super) const EVERY: Duration = Duration::from_secs(2);
 /// The longest pause after failures: each attempt may leave a whole base behind that is nobody's
 /// until it is reclaimed.
@@ -59,7 +59,7 @@ pub(super) fn after_failure(pause: Duration) -> Duration {
     (pause * 2).min(LONGEST_PAUSE)
 }
 
-/// The pool's donors, which take segments.
+/// The pool's donors, which take blocks.
 struct Donors<'s> {
     service: &'s Arc<Service>,
     /// Counts the writes of this start.
@@ -83,22 +83,17 @@ impl Sink for Donors<'_> {
             let (more, next) = offload.run(move || base.next().map(|next| (base, next))).await?;
             base = more;
             let Some((part, lines)) = next else { break };
-            write.segment(part, &lines).await?;
+            write.block(part, &lines).await?;
         }
         tracing::debug!("the log on donors begins a new generation");
         write.commit(base.row).await
     }
 
-    async fn add(
-        &mut self,
-        before: Position,
-        row: i64,
-        segments: Vec<Lines>,
-    ) -> Result<(), Trouble> {
-        let bytes = segments.iter().map(|lines| lines.text.len() as u64).sum();
+    async fn add(&mut self, before: Position, row: i64, blocks: Vec<Lines>) -> Result<(), Trouble> {
+        let bytes = blocks.iter().map(|lines| lines.text.len() as u64).sum();
         let mut write = self.write(bytes, Some(before.clone()), Some(before)).await?;
-        for lines in &segments {
-            write.segment(Part::Log, lines).await?;
+        for lines in &blocks {
+            write.block(Part::Log, lines).await?;
         }
         write.commit(row).await
     }
@@ -116,7 +111,7 @@ impl<'s> Donors<'s> {
         let service = self.service;
         *self.attempts += 1;
         let key = kit::load_key(&service.state.ca()).map_err(io::Error::other)?;
-        // One for all segments: a hold may raise the manager's meanwhile.
+        // One for all blocks: a hold may raise the manager's meanwhile.
         let epoch = service.epoch();
         // A catalog that was restored does not know how far the lost one came, but its epoch is later:
         // generations of different lives are far apart.
@@ -135,7 +130,7 @@ impl<'s> Donors<'s> {
     }
 }
 
-/// Segments on their way to donors, committed together.
+/// Blocks on their way to donors, committed together.
 struct Write<'s> {
     service: &'s Arc<Service>,
     before: Option<Position>,
@@ -145,18 +140,18 @@ struct Write<'s> {
 }
 
 impl Write<'_> {
-    /// Seals and stores a segment.
-    async fn segment(&mut self, part: Part, lines: &Lines) -> Result<(), Trouble> {
+    /// Seals and stores a block.
+    async fn block(&mut self, part: Part, lines: &Lines) -> Result<(), Trouble> {
         let Sealed { sequence, name, bytes } =
             self.sealer.seal(part, lines, &*self.service.env.entropy)?;
         let chunk = self.put.chunk(ChunkKind::Log, name, &bytes).await?;
         let entry = Entry { name, digest: Digest(name.0), len: bytes.len() as u32, sealed: false };
-        let (path, copies) = (system::segment_path(sequence)?, self.put.copies());
+        let (path, copies) = (system::block_path(sequence)?, self.put.copies());
         self.files.push(prepared(path, entry, chunk, copies, self.sealer.wall_ms));
         Ok(())
     }
 
-    /// Makes the segments part of the pool, by which donors have the changes up to the row `row`.
+    /// Makes the blocks part of the pool, by which donors have the changes up to the row `row`.
     async fn commit(self, row: i64) -> Result<(), Trouble> {
         let Sealer { position: Some(position), epoch, .. } = self.sealer else { return Ok(()) };
         let (before, after) = (self.before, Position { row, ..position });

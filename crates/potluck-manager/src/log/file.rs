@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! {"potluck_log":1,"pool":"…","authority":"…"}\n
-//! u32 length, little-endian   a sealed segment       … as often as there are segments
+//! u32 length, little-endian   a sealed block       … as often as there are blocks
 //! ```
-//! The first segments are a base; those of changes may follow. Each is authenticated with its number and
-//! the segment before it, so no bit of them can change unnoticed.
+//! The first blocks are a base; those of changes may follow. Each is authenticated with its number and
+//! the block before it, so no bit of them can change unnoticed.
 
-use super::segment::{self, Base, Header, Lines, Part, Sealer};
+use super::block::{self, Base, Header, Lines, Part, Sealer};
 use crate::error::ManagerError;
 use crate::state_dir::StateDir;
 use potluck_catalog::Error;
@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 
 /// The version of the file's format that this release writes and reads.
 const VERSION: u32 = 1;
-/// No segment is longer, and no heading: what says so is damaged.
+/// No block is longer, and no heading: what says so is damaged.
 const LONGEST: u32 = 8 << 20;
 
 /// What a file says first, readable without any key.
@@ -52,14 +52,14 @@ pub fn write_base(
     line.push(b'\n');
     temp.file.write_all(&line).map_err(io)?;
     while let Some((part, lines)) = base.next()? {
-        write_segment(&mut temp.file, &mut sealer, part, &lines, entropy).map_err(io)?;
+        write_block(&mut temp.file, &mut sealer, part, &lines, entropy).map_err(io)?;
     }
     temp.file.sync_all().map_err(io)?;
     let bytes = temp.file.stream_position().map_err(io)?;
     temp.becomes(to).map_err(io)?;
     let dir = to.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(dir).and_then(|dir| dir.sync_all()).map_err(io)?;
-    let position = sealer.position.ok_or_else(|| Error::Bug("a base without segments".into()))?;
+    let position = sealer.position.ok_or_else(|| Error::Bug("a base without blocks".into()))?;
     Ok(Position { row: base.row, file: Some(Place { number: 0, bytes }), ..position })
 }
 
@@ -69,14 +69,14 @@ pub fn append(
     to: &Path,
     bytes: u64,
     sealer: &mut Sealer,
-    segments: &[Lines],
+    blocks: &[Lines],
     entropy: &dyn Entropy,
 ) -> io::Result<u64> {
     let mut file = File::options().write(true).open(to)?;
     file.seek(SeekFrom::Start(bytes))?;
     let mut add = || {
-        for lines in segments {
-            write_segment(&mut file, sealer, Part::Log, lines, entropy)?;
+        for lines in blocks {
+            write_block(&mut file, sealer, Part::Log, lines, entropy)?;
         }
         file.sync_all()?;
         file.stream_position()
@@ -89,7 +89,7 @@ pub fn append(
     added
 }
 
-fn write_segment(
+fn write_block(
     file: &mut File,
     sealer: &mut Sealer,
     part: Part,
@@ -142,7 +142,7 @@ impl Drop for Temp {
     }
 }
 
-/// Reads the segments of a file in order.
+/// Reads the blocks of a file in order.
 pub struct Reader {
     file: BufReader<File>,
     key: RecoveryKey,
@@ -153,11 +153,11 @@ pub struct Reader {
 /// What comes next in a file.
 #[derive(Debug)]
 pub enum Next {
-    /// A segment: what it says of itself, and its plaintext.
-    Segment(Header, Vec<u8>),
+    /// A block: what it says of itself, and its plaintext.
+    Block(Header, Vec<u8>),
     /// Nothing.
     End,
-    /// So many bytes that are no segments, and why.
+    /// So many bytes that are no blocks, and why.
     Unreadable(u64, &'static str),
 }
 
@@ -191,7 +191,7 @@ impl Reader {
         Ok(Self { file, key, pool, last: None })
     }
 
-    /// The next segment.
+    /// The next block.
     pub fn next(&mut self) -> io::Result<Next> {
         let at = self.file.stream_position()?;
         let mut sealed = Vec::new();
@@ -200,11 +200,11 @@ impl Reader {
             return Ok(Next::End);
         }
         let found = match <[u8; 4]>::try_from(&sealed[..]) {
-            Ok(length) => self.segment(u32::from_le_bytes(length))?,
+            Ok(length) => self.block(u32::from_le_bytes(length))?,
             Err(_) => Err("it is cut off"),
         };
         match found {
-            Ok((header, text)) => Ok(Next::Segment(header, text)),
+            Ok((header, text)) => Ok(Next::Block(header, text)),
             Err(why) => {
                 let end = self.file.get_ref().metadata()?.len();
                 Ok(Next::Unreadable(end - at, why))
@@ -212,7 +212,7 @@ impl Reader {
         }
     }
 
-    fn segment(&mut self, length: u32) -> io::Result<Result<(Header, Vec<u8>), &'static str>> {
+    fn block(&mut self, length: u32) -> io::Result<Result<(Header, Vec<u8>), &'static str>> {
         if length > LONGEST {
             return Ok(Err("it is not what was written"));
         }
@@ -224,7 +224,7 @@ impl Reader {
         let Ok((sequence, text)) = self.key.open_record(&self.pool, &sealed) else {
             return Ok(Err("it is not what was written"));
         };
-        let Ok(header) = segment::header(sequence, &text) else {
+        let Ok(header) = block::header(sequence, &text) else {
             return Ok(Err("it is not what was written"));
         };
         let (fits, state) = match &self.last {

@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// No segment has more plaintext bytes.
+/// No block has more plaintext bytes.
 pub const PIECE: usize = 4 << 20;
 /// A ticket outlives the writing of any catalog.
 const TICKET_FOR: Duration = Duration::from_secs(6 * 3600);
@@ -119,7 +119,7 @@ impl Put {
             match self.send(donor, kind, name, bytes).await {
                 Ok(()) => chunk.holders.push((donor, AckLevel::Disk)),
                 Err(why) => {
-                    tracing::debug!(%donor, %why, "a donor did not take a segment");
+                    tracing::debug!(%donor, %why, "a donor did not take a block");
                     self.connections.remove(&donor);
                     self.failed.insert(donor);
                 }
@@ -222,7 +222,7 @@ pub fn copies_now(pool: &Pool, config: &ManagerConfig, bytes: u64, now: Tick) ->
     config.metadata_copies.min(takers as u32).max(1)
 }
 
-/// A segment, ready to be committed as a file of its own.
+/// A block, ready to be committed as a file of its own.
 pub fn prepared(
     path: PoolPath,
     entry: Entry,

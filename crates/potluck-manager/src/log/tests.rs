@@ -1,8 +1,8 @@
 //! How the copies of the log are kept up.
 
+use super::block::Lines;
 use super::copying::{Sink, catch_up};
 use super::donors::{EVERY, after_failure};
-use super::segment::Lines;
 use crate::repair::tests::still;
 use crate::service::Service;
 use potluck_catalog::Error;
@@ -38,8 +38,8 @@ impl Busy {
         self.change().await;
         let at = serde_json::json!({
             "generation": 1, "sequence": self.written, "last": "00".repeat(32), "epoch": 1,
-            "attempt": 1, "row": row, "base": { "segments": 1, "lines": 9 },
-            "log": { "segments": 1, "lines": 9 },
+            "attempt": 1, "row": row, "base": { "blocks": 1, "lines": 9 },
+            "log": { "blocks": 1, "lines": 9 },
         });
         let after = serde_json::from_value(at).expect("a position");
         let (copy, epoch) = (Copy::InFile, self.service.epoch());
@@ -60,8 +60,8 @@ impl Sink for Busy {
         self.note(before, last).await
     }
 
-    async fn add(&mut self, before: Position, row: i64, segments: Vec<Lines>) -> Result<(), Error> {
-        assert!(!segments.is_empty());
+    async fn add(&mut self, before: Position, row: i64, blocks: Vec<Lines>) -> Result<(), Error> {
+        assert!(!blocks.is_empty());
         self.note(Some(before), row).await
     }
 }

@@ -24,7 +24,7 @@ pub struct Collecting(Mutex<Said>);
 #[derive(Debug, Default)]
 struct Said {
     described: BTreeSet<DonorId>,
-    segments: Holders,
+    blocks: Holders,
     /// Donors whose inventories are complete.
     inventoried: BTreeSet<DonorId>,
     /// Every chunk that any of them listed.
@@ -75,9 +75,9 @@ impl Collecting {
             match &result.outcome {
                 // It was asked once, and is listened to once.
                 TaskOutcome::Described { .. } if said.described.contains(&donor) => {}
-                TaskOutcome::Described { segments } => {
+                TaskOutcome::Described { blocks } => {
                     said.described.insert(donor);
-                    note(&mut said.segments, donor, &segments.0);
+                    note(&mut said.blocks, donor, &blocks.0);
                 }
                 other => tracing::warn!(%donor, ?other, "a donor cannot say what it has"),
             }
@@ -110,9 +110,9 @@ impl Collecting {
         said.described.contains(&donor) && said.inventoried.contains(&donor)
     }
 
-    /// All segments of the log that were seen.
-    pub fn segments(&self) -> Vec<Seen> {
-        seen(&self.said().segments)
+    /// All blocks of the log that were seen.
+    pub fn blocks(&self) -> Vec<Seen> {
+        seen(&self.said().blocks)
     }
 
     /// Takes the names of all chunks that were listed.
@@ -144,16 +144,16 @@ mod tests {
     fn a_donor_that_lies_about_a_length_spoils_no_other_donors_copy() {
         let collecting = Collecting::default();
         let tell = |donor, name: &[u8], len| {
-            let segments = Packed(vec![Holding { name: ChunkName::of(name), len }]);
-            let outcome = TaskOutcome::Described { segments };
+            let blocks = Packed(vec![Holding { name: ChunkName::of(name), len }]);
+            let outcome = TaskOutcome::Described { blocks };
             collecting.heard(donor, &[TaskResult { task: ONLY_TASK, outcome }]);
         };
         let donors = vec![(DonorId(1), 7), (DonorId(2), 500), (DonorId(3), 500)];
-        donors.iter().for_each(|(donor, len)| tell(*donor, b"a segment", *len));
-        let seen = [Seen { name: ChunkName::of(b"a segment"), donors }];
-        assert_eq!(collecting.segments(), seen);
+        donors.iter().for_each(|(donor, len)| tell(*donor, b"a block", *len));
+        let seen = [Seen { name: ChunkName::of(b"a block"), donors }];
+        assert_eq!(collecting.blocks(), seen);
         // Nobody is heard twice.
         tell(DonorId(1), b"another", 1);
-        assert_eq!(collecting.segments(), seen);
+        assert_eq!(collecting.blocks(), seen);
     }
 }

@@ -1,8 +1,8 @@
 //! Restoring from the log that the pool's donors keep.
 
+use super::blocks::Blocks;
 use super::fetch::Fetch;
 use super::listen::{Listening, Patience};
-use super::segments::Segments;
 use super::staging::Staging;
 use super::{Replayed, Restore, Restored};
 use crate::error::ManagerError;
@@ -14,8 +14,8 @@ use potluck_core::ids::Epoch;
 use potluck_core::size::count;
 use potluck_wire::env::Env;
 
-/// The directory of segments that were fetched, inside the staging directory.
-const SEGMENTS: &str = "segments";
+/// The directory of blocks that were fetched, inside the staging directory.
+const BLOCKS: &str = "blocks";
 
 /// Restores from the log that the pool's donors keep. `tell` hears of progress.
 ///
@@ -49,25 +49,25 @@ async fn make(
 ) -> Result<(Rebuild, Replayed, Epoch), ManagerError> {
     let collecting = &listening.room.collecting;
     let mut fetch = Fetch::new(&listening.room, staging.kit.recovery_key(), staging.fingerprint());
-    let there = count(collecting.segments().len() as u64, "segment");
+    let there = count(collecting.blocks().len() as u64, "block");
     tell(&format!("fetching the metadata log: {there}"));
-    let dir = staging.scratch(SEGMENTS);
-    let segments = Segments::fetch(&mut fetch, collecting, &dir).await?;
-    let chain = chain::newest(segments.seen.clone()).ok_or_else(|| ManagerError::NoLog {
+    let dir = staging.scratch(BLOCKS);
+    let blocks = Blocks::fetch(&mut fetch, collecting, &dir).await?;
+    let chain = chain::newest(blocks.seen.clone()).ok_or_else(|| ManagerError::NoLog {
         answered: collecting.progress().answered,
-        unread: segments.unread,
+        unread: blocks.unread,
     })?;
-    tell(&format!("replaying {} segments", chain.segments.len()));
+    tell(&format!("replaying {} blocks", chain.blocks.len()));
     let mut rebuild = staging.rebuild()?;
-    segments.replay(&chain, &mut rebuild)?;
-    let last = chain.segments.last().map(|last| &last.header);
+    blocks.replay(&chain, &mut rebuild)?;
+    let last = chain.blocks.last().map(|last| &last.header);
     let (generation, epoch) = last.map_or((0, Epoch(0)), |last| (last.generation, last.epoch));
     let replayed = Replayed {
-        segments: chain.segments.len() as u64,
+        blocks: chain.blocks.len() as u64,
         until_ms: last.map(|last| last.wall_ms),
         gaps: chain.gaps,
-        unread: segments.unread,
-        passed_over: chain::passed_over(generation, epoch, &segments.seen),
+        unread: blocks.unread,
+        passed_over: chain::passed_over(generation, epoch, &blocks.seen),
         ..Replayed::default()
     };
     Ok((rebuild, replayed, epoch))

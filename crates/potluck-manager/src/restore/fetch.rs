@@ -15,7 +15,7 @@ use std::time::Duration;
 /// A ticket outlives the reading of any catalog.
 const TICKET_FOR: Duration = Duration::from_secs(6 * 3600);
 
-/// The largest chunk that metadata is stored in: a piece or a segment, and its seal.
+/// The largest chunk that metadata is stored in: a piece or a block, and its seal.
 const MAX_RECORD: usize = PIECE + (64 << 10);
 
 /// Who so often sent other bytes, or was silent, is asked no more: a donor may list a million
@@ -62,8 +62,8 @@ impl<'s> Fetch<'s> {
         Self { room, key, pool, connections: BTreeMap::new(), record: BTreeMap::new() }
     }
 
-    /// A segment's number and content; `None` where nobody has it or it does not open.
-    pub async fn segment(&mut self, seen: &Seen) -> Option<(u64, Vec<u8>)> {
+    /// A block's number and content; `None` where nobody has it or it does not open.
+    pub async fn block(&mut self, seen: &Seen) -> Option<(u64, Vec<u8>)> {
         let (donor, sealed) = self.chunk(seen.name, &seen.donors).await?;
         let opened = self.key.open_record(&self.pool, &sealed).ok();
         if opened.is_none() {
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slow_donor_is_asked_last_and_one_that_gives_what_is_no_segment_no_more() {
+    fn a_slow_donor_is_asked_last_and_one_that_gives_what_is_no_block_no_more() {
         let of = |bytes, seconds| Conduct {
             bytes,
             took: Duration::from_secs(seconds),

@@ -3,8 +3,8 @@
 use super::staging::Staging;
 use super::{Replayed, Restore, Restored};
 use crate::error::ManagerError;
+use crate::log::block::{self, Part};
 use crate::log::file::{Next, Reader};
-use crate::log::segment::{self, Part};
 use crate::state_dir::StateDir;
 use potluck_catalog::OpenError;
 use potluck_core::ids::Epoch;
@@ -27,11 +27,11 @@ pub fn restore_file(ask: &Restore, from: &Path) -> Result<Restored, ManagerError
     loop {
         let damaged = |why: &str| ManagerError::BadBackup { path: from.into(), detail: why.into() };
         match reader.next().map_err(StateDir::io(from.into()))? {
-            Next::Segment(header, text) => {
-                let applied = rebuild.apply(segment::records(&text));
+            Next::Block(header, text) => {
+                let applied = rebuild.apply(block::records(&text));
                 applied.map_err(|why| OpenError::of(from, why))?;
                 (epoch, log.until_ms) = (epoch.max(header.epoch), Some(header.wall_ms));
-                log.segments += 1;
+                log.blocks += 1;
                 is_whole |= header.part == Part::BaseEnd;
             }
             Next::End if is_whole => break,

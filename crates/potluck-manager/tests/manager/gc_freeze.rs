@@ -169,7 +169,7 @@ async fn a_hold_has_every_copy_of_the_log_begin_anew() {
     let catalog = lab.config.state.join("catalog.db");
     let noted = |set: bool| {
         let db = rusqlite::Connection::open(&catalog).expect("opened");
-        let extent = r#"{"segments":1,"lines":9}"#;
+        let extent = r#"{"blocks":1,"lines":9}"#;
         let note = format!(
             r#"{{"generation":5,"sequence":6,"last":"{}","epoch":1,"attempt":1,"base":{extent},"log":{extent}}}"#,
             chunk(6)

@@ -57,7 +57,7 @@ async fn d4_a_manager_restored_from_a_file_serves_everybody_and_deletes_nothing(
 
     let restored = restore_file(&ask(&lab, kit.clone()), &copy).expect("restored");
     assert_eq!((restored.files, restored.spaces, restored.donors), (1, 1, 1));
-    assert!(restored.log.segments > 1, "a base, and what changed since: {restored:?}");
+    assert!(restored.log.blocks > 1, "a base, and what changed since: {restored:?}");
     assert_eq!(restored.verdict(), Verdict::Whole);
     let again = restore_file(&ask(&lab, kit), &copy).expect_err("something is there now");
     assert_eq!(again.failure().kind, ErrorKind::Conflict);
@@ -115,7 +115,7 @@ async fn d4_a_copy_taken_while_the_manager_runs_is_whole_and_a_damaged_one_is_re
     }
 
     // What follows a whole base and cannot be read is told, and the base is restored all the same.
-    fs::write(&damaged, [&whole[..], b"half a segment"].concat()).expect("written");
+    fs::write(&damaged, [&whole[..], b"half a block"].concat()).expect("written");
     let elsewhere = Restore { state: state.with_extension("torn"), ..ask(&lab, kit.clone()) };
     let restored = restore_file(&elsewhere, &damaged).expect("restored after a failure");
     assert_eq!((restored.files, restored.log.unread_bytes), (20, 14));

@@ -170,7 +170,7 @@ mod tests {
         pool.give_back(DonorId(donor), Some(giving));
     }
 
-    /// Looks at one segment that has `copies`, at these donors.
+    /// Looks at one block of the log that has `copies`, at these donors.
     fn look(pool: &Pool, now: f64, copies: u32, holders: &[u32]) -> Findings {
         let version = Version {
             id: VersionId(1),

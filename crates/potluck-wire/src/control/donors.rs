@@ -206,8 +206,8 @@ pub enum TaskOutcome {
     },
     /// Chunks of other kinds than data that are here.
     Described {
-        /// Segments of the metadata log.
-        segments: Packed<Holding>,
+        /// Blocks of the metadata log.
+        blocks: Packed<Holding>,
     },
     /// Not done.
     Failed {

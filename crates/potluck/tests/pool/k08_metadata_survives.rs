@@ -144,7 +144,7 @@ fn k08_a_new_generation_of_the_log_takes_the_place_of_the_old_one() {
     let mut lab = Lab::with_options(2, &[&OPTIONS[..], &["--gc-grace", "1s"]].concat());
     lab.cli.ok(&["space", "create", "lab"]);
     wait_logged(&lab);
-    let first = *segments(&lab).first().expect("a segment");
+    let first = *blocks(&lab).first().expect("a block");
     // Inside the catalog, so that each is a record of the log and no chunk.
     let tree = lab.dir().join("tree");
     fs::create_dir(&tree).expect("a directory");
@@ -153,7 +153,7 @@ fn k08_a_new_generation_of_the_log_takes_the_place_of_the_old_one() {
     }
     lab.cli.ok(&["cp", "-r", arg(&tree), "pot://lab/tree"]);
     wait_until("the old generation to be reclaimed", PATIENCE, || {
-        let there = segments(&lab);
+        let there = blocks(&lab);
         !there.is_empty() && !there.contains(&first)
     });
     lab.cli.ok(&["mv", "pot://lab/tree", "pot://lab/moved"]);
@@ -186,10 +186,10 @@ fn cat_when_there(lab: &Lab, at: &str) -> Vec<u8> {
     lab.cli.cat(at)
 }
 
-/// Numbers of the log's segments on donors, as they can be read from outside.
-fn segments(lab: &Lab) -> BTreeSet<u64> {
-    let segments = kinds(lab, LOG).into_iter().filter_map(|path| fs::read(path).ok());
-    segments.map(|bytes| u64::from_le_bytes(bytes[16..24].try_into().expect("8 bytes"))).collect()
+/// Numbers of the log's blocks on donors, as they can be read from outside.
+fn blocks(lab: &Lab) -> BTreeSet<u64> {
+    let blocks = kinds(lab, LOG).into_iter().filter_map(|path| fs::read(path).ok());
+    blocks.map(|bytes| u64::from_le_bytes(bytes[16..24].try_into().expect("8 bytes"))).collect()
 }
 
 /// The kind of chunks of the log, as their files' trailers say (see the donor's store).

@@ -1,8 +1,8 @@
 //! What is written to files is added to, kept, and never taken for what it is not.
 
 use super::*;
+use crate::log::block;
 use crate::log::file::{Next, Reader};
-use crate::log::segment;
 use crate::repair::tests::still;
 use potluck_catalog::Founding;
 use potluck_catalog::authority::Authority;
@@ -22,14 +22,14 @@ async fn make_space(service: &Service, name: &'static str) {
 }
 
 /// The parts of the file at `path` that can be read, and whether they are all.
-fn read(service: &Service, path: &Path) -> Result<(Vec<segment::Part>, bool), ManagerError> {
+fn read(service: &Service, path: &Path) -> Result<(Vec<block::Part>, bool), ManagerError> {
     let key = kit::load_key(&service.state.ca())?;
     let ours = Authority::new(&service.pool_name, &fingerprint(service.ca.certificate()));
     let mut reader = Reader::open(path, Path::new("kit"), key, &ours)?;
     let mut parts = Vec::new();
     loop {
         match reader.next().expect("read") {
-            Next::Segment(header, _) => parts.push(header.part),
+            Next::Block(header, _) => parts.push(header.part),
             Next::End => return Ok((parts, true)),
             Next::Unreadable(..) => return Ok((parts, false)),
         }
@@ -46,7 +46,7 @@ fn backups_take_a_twentieth_of_the_time_at_most() {
 #[tokio::test]
 async fn what_changed_is_added_to_the_newest_file_and_one_that_is_not_as_it_was_left_is_not_touched()
  {
-    use segment::Part::{BaseEnd, Log};
+    use block::Part::{BaseEnd, Log};
     let (_dir, service) = still().await;
     let dir = service.state.backups();
     let bytes = |number| fs::metadata(dir.join(name(number))).expect("there").len();

@@ -121,14 +121,14 @@ fn log_text(log: &Replayed) -> String {
         Some(until) => format!(
             "the metadata log was replayed to {} UTC, {}; what changed later is not in it\n",
             time(until),
-            count(log.segments, "segment")
+            count(log.blocks, "block")
         ),
         None => String::new(),
     };
     let Gaps { missing, broken, base_cut } = log.gaps;
     if missing > 0 || broken > 0 || base_cut {
         text += &format!(
-            "it has gaps: {missing} segments are missing, {broken} do not follow the one before{}; {} records did not fit\n",
+            "it has gaps: {missing} blocks are missing, {broken} do not follow the one before{}; {} records did not fit\n",
             if base_cut { ", and the end of its base is gone" } else { "" },
             log.left_out
         );
@@ -137,7 +137,7 @@ fn log_text(log: &Replayed) -> String {
     }
     if log.unread > 0 {
         text += &format!(
-            "{} of its segments could not be read: no donor that answered gave them\n",
+            "{} of its blocks could not be read: no donor that answered gave them\n",
             log.unread
         );
     }
@@ -149,7 +149,7 @@ fn log_text(log: &Replayed) -> String {
     }
     if log.passed_over > 0 {
         text += &format!(
-            "{} segments of another generation were passed over: its base is not whole, or a catalog that was given up wrote it\n",
+            "{} blocks of another generation were passed over: its base is not whole, or a catalog that was given up wrote it\n",
             log.passed_over
         );
     }

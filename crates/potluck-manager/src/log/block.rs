@@ -1,6 +1,6 @@
-//! Segments: the parts of the metadata log, sealed under the recovery key.
+//! Blocks: the parts of the metadata log, sealed under the recovery key.
 //!
-//! A segment is a header and records. It names the segment before it, so that none can be left out,
+//! A block is a header and records. It names the block before it, so that none can be left out,
 //! exchanged or put elsewhere unseen. A generation begins with a base, the whole state of one moment,
 //! and goes on with the changes since.
 
@@ -16,10 +16,10 @@ use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::path::Path;
 
-/// Plaintext bytes after which a segment is closed: with its last record it is within 4 MiB.
+/// Plaintext bytes after which a block is closed: with its last record it is within 4 MiB.
 const FULL: usize = 3 << 20;
 
-/// Which part of a generation a segment is.
+/// Which part of a generation a block is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {
@@ -31,16 +31,16 @@ pub enum Part {
     Log,
 }
 
-/// What a segment says of itself.
+/// What a block says of itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
-    /// Counts all segments of the catalog.
+    /// Counts all blocks of the catalog.
     pub sequence: u64,
-    /// The sequence of the first segment of its generation.
+    /// The sequence of the first block of its generation.
     pub generation: u64,
     /// Which part of the generation it is.
     pub part: Part,
-    /// The segment before it; none before a generation's first.
+    /// The block before it; none before a generation's first.
     pub before: Option<ChunkName>,
     /// The manager's epoch.
     pub epoch: Epoch,
@@ -50,12 +50,12 @@ pub struct Header {
     pub wall_ms: i64,
 }
 
-/// A segment that is not what a manager writes.
+/// A block that is not what a manager writes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a segment of the log cannot be read: {0}")]
-pub struct BadSegment(String);
+#[error("a block of the log cannot be read: {0}")]
+pub struct BadBlock(String);
 
-/// Records of a segment, a line of JSON each.
+/// Records of a block, a line of JSON each.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Lines {
     /// Bytes, each line with its end.
@@ -64,7 +64,7 @@ pub struct Lines {
     pub count: u64,
 }
 
-/// Cuts records into segments.
+/// Cuts records into blocks.
 #[derive(Debug, Default)]
 pub struct Cutter {
     full: VecDeque<Lines>,
@@ -99,14 +99,14 @@ impl Cutter {
     }
 }
 
-/// Records of changes as segments.
+/// Records of changes as blocks.
 pub fn cut(records: &[Record]) -> Result<Vec<Lines>, Error> {
     let mut cutter = Cutter::default();
     cutter.add(records)?;
     Ok(cutter.finish())
 }
 
-/// The state of a catalog as segments, cut one by one.
+/// The state of a catalog as blocks, cut one by one.
 pub struct Base {
     snapshot: Option<Snapshot>,
     /// The last row of changes that it covers.
@@ -134,7 +134,7 @@ impl Base {
         }
     }
 
-    /// The next segment; none after the last. An empty catalog has an empty base, which says so.
+    /// The next block; none after the last. An empty catalog has an empty base, which says so.
     pub fn next(&mut self) -> Result<Option<(Part, Lines)>, Error> {
         // One more than is given, so that the last is known for it.
         while self.cutter.full.len() < 2
@@ -156,7 +156,7 @@ impl Base {
     }
 }
 
-/// A segment as it is stored.
+/// A block as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sealed {
     /// Its number.
@@ -167,7 +167,7 @@ pub struct Sealed {
     pub bytes: Vec<u8>,
 }
 
-/// Seals segments, each after the one before.
+/// Seals blocks, each after the one before.
 pub struct Sealer {
     /// Seals them.
     pub key: RecoveryKey,
@@ -179,14 +179,14 @@ pub struct Sealer {
     pub attempt: u64,
     /// Wall time, for people.
     pub wall_ms: i64,
-    /// After the last segment; `None` before a generation's first.
+    /// After the last block; `None` before a generation's first.
     pub position: Option<Position>,
-    /// The number of a generation's first segment.
+    /// The number of a generation's first block.
     pub first: u64,
 }
 
 impl Sealer {
-    /// Seals the next segment.
+    /// Seals the next block.
     pub fn seal(
         &mut self,
         part: Part,
@@ -208,14 +208,14 @@ impl Sealer {
             None => Position::first(sequence, name, epoch, attempt),
         };
         let extent = if part == Part::Log { &mut position.log } else { &mut position.base };
-        extent.segments += 1;
+        extent.blocks += 1;
         extent.lines += lines.count;
         self.position = Some(position);
         Ok(Sealed { sequence, name, bytes })
     }
 }
 
-/// The plaintext of a segment.
+/// The plaintext of a block.
 fn text(header: &Header, lines: &Lines) -> Result<Vec<u8>, Error> {
     let mut text = serde_json::to_vec(header).map_err(|why| Error::Bug(why.to_string()))?;
     text.push(b'\n');
@@ -223,21 +223,20 @@ fn text(header: &Header, lines: &Lines) -> Result<Vec<u8>, Error> {
     Ok(text)
 }
 
-/// Reads a segment's header, which must have the number it was sealed with.
-pub fn header(sequence: u64, text: &[u8]) -> Result<Header, BadSegment> {
+/// Reads a block's header, which must have the number it was sealed with.
+pub fn header(sequence: u64, text: &[u8]) -> Result<Header, BadBlock> {
     let first = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    let header: Header =
-        serde_json::from_slice(first).map_err(|why| BadSegment(why.to_string()))?;
+    let header: Header = serde_json::from_slice(first).map_err(|why| BadBlock(why.to_string()))?;
     if header.sequence != sequence {
-        return Err(BadSegment("it has another number than it was sealed with".into()));
+        return Err(BadBlock("it has another number than it was sealed with".into()));
     }
     Ok(header)
 }
 
-/// Reads a segment's records.
-pub fn records(text: &[u8]) -> impl Iterator<Item = Result<Record, BadSegment>> {
+/// Reads a block's records.
+pub fn records(text: &[u8]) -> impl Iterator<Item = Result<Record, BadBlock>> {
     let lines = text.split(|byte| *byte == b'\n').skip(1).filter(|line| !line.is_empty());
-    lines.map(|line| serde_json::from_slice(line).map_err(|why| BadSegment(why.to_string())))
+    lines.map(|line| serde_json::from_slice(line).map_err(|why| BadBlock(why.to_string())))
 }
 
 #[cfg(test)]
@@ -250,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_reads_as_it_was_written_and_under_its_own_number_only() {
+    fn a_block_reads_as_it_was_written_and_under_its_own_number_only() {
         let said: Vec<Record> = (1..4).map(record).collect();
         let cut = cut(&said).expect("cut");
         assert_eq!((cut.len(), cut[0].count), (1, 3));
@@ -275,12 +274,12 @@ mod tests {
         let read: Vec<Record> = records(&text).collect::<Result<_, _>>().expect("records");
         assert_eq!(read, said);
         assert!(records(&text[..text.len() - 3]).any(|record| record.is_err()), "cut");
-        let position = sealer.position.expect("after two segments");
-        assert_eq!((position.base.segments, position.log.lines), (1, 3));
+        let position = sealer.position.expect("after two blocks");
+        assert_eq!((position.base.blocks, position.log.lines), (1, 3));
     }
 
     #[test]
-    fn segments_are_cut_before_they_outgrow_a_chunk() {
+    fn blocks_are_cut_before_they_outgrow_a_chunk() {
         let mut cutter = Cutter::default();
         while cutter.full.is_empty() {
             cutter.add(&[record(1)]).expect("added");
