@@ -8,6 +8,9 @@
 //! beyond its data): donors were away, and repair makes the rest. Under an asynchronous mirroring
 //! protocol one holder of each chunk of a file kept as copies is enough to commit, and the rest is
 //! an unsafe window that repair sees closed.
+//!
+//! All this is asked of donors that are heard at the commit. One that acknowledged a chunk and died since
+//! is the death that the file was to survive: without it the file waits, or its chunks are sent again.
 
 use super::chunks::ReferenceCounts;
 use super::commit::PreparedFile;
@@ -31,38 +34,50 @@ pub enum WriteSafety {
     Mirroring,
 }
 
-/// What a session's commits have to have.
-#[derive(Debug, Clone, Copy)]
-pub struct Demands {
-    /// How copies are made, and whether they are waited for.
-    pub mirror: Mirror,
-    /// Whether all redundancy must be there.
-    pub strict: bool,
-}
-
 /// Refuses a file that is on fewer distinct donors than its redundancy asks for, unless it is kept
-/// as copies that are made asynchronously or may be below its policy.
+/// as copies that are made asynchronously or, unless `strict`, may be below its policy.
 pub fn check(
     counts: &mut ReferenceCounts<'_>,
     file: &PreparedFile,
-    demands: Demands,
+    mirror: Mirror,
+    strict: bool,
     view: &PoolView,
 ) -> Result<WriteSafety, Error> {
     let holders = holders(counts, file, view)?;
-    let is_there = |missing: u32| match file.version.ec {
-        None => check_copies(file, &holders, missing),
-        Some(ec) => check_groups(file, ec, &holders, missing),
+    let heard = |donors: &Vec<DonorId>| -> Vec<DonorId> {
+        donors.iter().copied().filter(|donor| view.is_live(*donor)).collect()
     };
-    let Err(why) = is_there(0) else { return Ok(WriteSafety::Safe) };
-    let redundancy = file.version.redundancy();
-    let may_miss = redundancy.donors() - redundancy.least_donors();
-    match file.version.ec {
-        // Mirroring is about copies: parity is computed before anything is sent, and all is
-        // waited for.
-        None if demands.mirror.is_async() => Ok(WriteSafety::Mirroring),
-        _ if demands.strict => Err(why),
-        _ => is_there(may_miss).map(|()| WriteSafety::BelowPolicy),
+    let live: Vec<_> = holders.iter().map(heard).collect();
+    let is_there = |holders: &[Vec<DonorId>], missing: u32| match file.version.ec {
+        None => check_copies(file, holders, missing),
+        Some(ec) => check_groups(file, ec, holders, missing),
+    };
+    if is_there(&live, 0).is_ok() {
+        return Ok(WriteSafety::Safe);
     }
+    let redundancy = file.version.redundancy();
+    // The only copy that its client knows of is with a donor that forwards it by itself.
+    if file.version.ec.is_none() && mirror == Mirror::ServerAsync {
+        return Ok(WriteSafety::Mirroring);
+    }
+    // Mirroring is about copies: parity is computed before anything is sent, and all is waited for.
+    let is_async = file.version.ec.is_none() && mirror.is_async();
+    let may_miss = redundancy.donors() - if is_async { 1 } else { redundancy.least_donors() };
+    let enough = is_there(&live, may_miss);
+    match enough {
+        Ok(()) if is_async => return Ok(WriteSafety::Mirroring),
+        Ok(()) if !strict => return Ok(WriteSafety::BelowPolicy),
+        _ => {}
+    }
+    let asked = if strict && !is_async { 0 } else { may_miss };
+    is_there(&holders, asked).map_err(|why| match enough {
+        Ok(()) => Error::NotStrict { path: file.path.clone(), redundancy },
+        Err(_) => why,
+    })?;
+    // All that is asked for was acknowledged, and is not there any more.
+    let lacking = |donors: &(&Vec<DonorId>, &Vec<DonorId>)| donors.0.len() < donors.1.len();
+    let index = live.iter().zip(&holders).position(|donors| lacking(&donors)).unwrap_or_default();
+    Err(Error::HoldersAway { path: file.path.clone(), index })
 }
 
 /// The holders of each chunk; of copies, none is without any.
@@ -80,7 +95,8 @@ fn holders(
         let receipts = by_receipt.get(&chunk.name).into_iter().flatten().copied();
         let mut donors: BTreeSet<DonorId> =
             receipts.filter(|donor| view.proves(*donor, &chunk.name)).collect();
-        if donors.len() < file.version.redundancy().donors() as usize {
+        let live = donors.iter().filter(|donor| view.is_live(**donor)).count();
+        if live < file.version.redundancy().donors() as usize {
             let known = counts.holders(&chunk.name)?.into_iter();
             donors.extend(known.filter(|donor| view.keeps(*donor, &chunk.name)));
         }

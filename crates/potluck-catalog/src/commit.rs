@@ -4,7 +4,6 @@
 //! is first checked against the catalog and only then written, so that a refused file leaves no
 //! trace and the others of its batch go on.
 
-pub use super::acknowledged::Demands;
 use super::acknowledged::{self, WriteSafety};
 use super::error::Error;
 use super::meta::Counter;
@@ -15,7 +14,7 @@ use crate::sql::{Tx, params};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, SessionId, SpaceId, VersionId};
 use potluck_core::path::PoolPath;
-use potluck_core::policy::{AckLevel, Redundancy};
+use potluck_core::policy::{AckLevel, Mirror, Override};
 use potluck_pool::InUseAgain;
 use potluck_pool::PoolView;
 use potluck_pool::redundancy::Version;
@@ -58,15 +57,15 @@ pub struct Batch<F> {
     pub space: SpaceId,
     /// Counts the session's commits.
     pub number: u32,
-    /// What of its redundancy a file must have already.
-    pub demands: Demands,
-    /// The redundancy that the session's command asked for, whatever directories say.
-    pub asked: Option<Redundancy>,
+    /// How copies are made, and whether they are waited for.
+    pub mirror: Mirror,
+    /// What the session's command asked for, whatever directories say.
+    pub asked: Override,
     /// The files; those refused before keep their place.
     pub files: Vec<Result<PreparedFile, F>>,
     /// Whether a file that is refused undoes the batch.
     pub atomic: bool,
-    /// Whether the session ends with it.
+    /// Whether the session ends with it, unless chunks of a file are to be sent again.
     pub done: bool,
 }
 
@@ -102,13 +101,22 @@ pub enum Refused<F> {
     Here(Error),
 }
 
+impl<F> Refused<F> {
+    /// Whether the session goes on, for its client to send chunks of the file to other donors.
+    pub fn is_sent_again(&self) -> bool {
+        matches!(self, Self::Here(Error::HoldersAway { .. }))
+    }
+}
+
 /// Commits a batch, unless it was committed before.
 ///
-/// Copies count as their donors stand in `view`, which must be of this moment. `reply` writes
+/// Copies count as their donors stand in `view`, which must be of this moment. Who `waits` for donors that
+/// have gone has the whole batch fail, and tries it again. `reply` writes
 /// down what the caller will be told, to repeat it when it is lost.
 pub(crate) fn commit<F: Clone>(
     db: &Tx,
     batch: &Batch<F>,
+    waits: bool,
     view: &PoolView,
     now_ms: u64,
     wall_ms: i64,
@@ -124,7 +132,7 @@ pub(crate) fn commit<F: Clone>(
     let space = spaces::numbered(db, batch.space)?;
     let mut work = Work {
         view,
-        demands: batch.demands,
+        mirror: batch.mirror,
         asked: batch.asked,
         visible: Visible::new(db, space.as_ref(), now_ms, wall_ms),
     };
@@ -134,6 +142,7 @@ pub(crate) fn commit<F: Clone>(
             Err(refused) => Err(Refused::Before(refused.clone())),
             Ok(file) => match work.file(VersionId(id as u64), file) {
                 Ok(stored) => Ok(stored),
+                Err(why @ Error::HoldersAway { .. }) if waits => return Err(why),
                 Err(why) if is_refusal(&why) && !batch.atomic => Err(Refused::Here(why)),
                 Err(why) => return Err(why),
             },
@@ -141,7 +150,8 @@ pub(crate) fn commit<F: Clone>(
         outcomes.push(outcome);
     }
     let again = work.visible.close()?;
-    if batch.done {
+    let goes_on = outcomes.iter().any(|file| file.as_ref().is_err_and(Refused::is_sent_again));
+    if batch.done && !goes_on {
         sessions::end(db, &batch.session)?;
     }
     db.prepare("INSERT INTO commits (session, batch, at_ms, reply) VALUES (?1, ?2, ?3, ?4)")?
@@ -157,16 +167,17 @@ pub(crate) fn repeated(db: &Tx, session: &SessionId, batch: u32) -> Result<Optio
 
 struct Work<'db> {
     view: &'db PoolView,
-    demands: Demands,
-    asked: Option<Redundancy>,
+    mirror: Mirror,
+    asked: Override,
     visible: Visible<'db>,
 }
 
 impl Work<'_> {
     fn file(&mut self, id: VersionId, file: &PreparedFile) -> Result<Stored, Error> {
         let spot = self.visible.look(file.path.clone(), file.condition)?;
+        let strict = self.asked.strict.unwrap_or(spot.strict);
         let counts = &mut self.visible.counts;
-        let safety = acknowledged::check(counts, file, self.demands, self.view)?;
+        let safety = acknowledged::check(counts, file, self.mirror, strict, self.view)?;
         // From here on the file is accepted.
         self.visible.put(
             spot,
@@ -176,7 +187,7 @@ impl Work<'_> {
                 inline: file.inline.as_deref(),
                 pages: &file.pages,
                 chunks: &file.chunks,
-                asked: self.asked,
+                asked: self.asked.redundancy(),
                 safe: safety == WriteSafety::Safe,
             },
         )?;

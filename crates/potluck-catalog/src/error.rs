@@ -3,6 +3,7 @@
 use potluck_core::erasure::Ec;
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
+use potluck_core::policy::Redundancy;
 use potluck_core::size::count;
 
 /// Why a catalog operation did not happen.
@@ -120,6 +121,22 @@ pub enum Error {
         index: usize,
         /// The file's code.
         ec: Ec,
+    },
+    /// Donors acknowledged enough, and are not heard any more.
+    #[error("of chunk {index} of {path} too little is left: donors that took it have gone since")]
+    HoldersAway {
+        /// Which file.
+        path: PoolPath,
+        /// The first of its chunks with such a donor; parity counts on after the data.
+        index: usize,
+    },
+    /// A file has less than all its redundancy, and its directory or its command asks for all.
+    #[error("{path} is to have {redundancy} from the start, and too few donors took it")]
+    NotStrict {
+        /// Which file.
+        path: PoolPath,
+        /// What it is to have.
+        redundancy: Redundancy,
     },
     /// A chunk known by another length.
     #[error("chunk {index} of {path} has another length than the pool knows it by")]

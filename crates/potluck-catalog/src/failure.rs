@@ -77,6 +77,16 @@ impl From<Error> for Failure {
             }
             Error::BadCursor => failure(K::Usage, code::BAD_REQUEST, "begin the listing anew"),
             Error::NoSession => NoSession.into(),
+            Error::HoldersAway { .. } => failure(
+                K::Retry,
+                code::NOT_ACKNOWLEDGED,
+                "run the same command again: what is there is not sent again",
+            ),
+            Error::NotStrict { .. } => failure(
+                K::Retry,
+                code::DONORS_SILENT,
+                "with --strict=false it is stored now and completed later; or wait for donors to return",
+            ),
             Error::NotAcknowledged { .. } | Error::TooFewCopies { .. } | Error::NotApart { .. } => {
                 failure(
                     K::Other,

@@ -1,6 +1,6 @@
 //! A catalog in a directory of its own, and files to put into it.
 
-use crate::commit::{self, Batch, Demands, Outcome, PreparedChunk, PreparedFile, Refused, Stored};
+use crate::commit::{self, Batch, Outcome, PreparedChunk, PreparedFile, Refused, Stored};
 use crate::sessions::{self, StoredSession};
 use crate::sqlite::{self, Database};
 use crate::{Catalog, Durability, Error, PageLimit, changes, spaces, units};
@@ -9,7 +9,7 @@ use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, Incarnation, MemberId, SessionId, SpaceId, VersionId};
 use potluck_core::path::PoolPath;
 use potluck_core::placement::Plan;
-use potluck_core::policy::{AckLevel, Mirror, Policy, Redundancy};
+use potluck_core::policy::{AckLevel, Mirror, Override, Policy, Redundancy};
 use potluck_core::recipe::{self, Entry};
 use potluck_pool::redundancy::Findings;
 use potluck_pool::redundancy::Version;
@@ -38,10 +38,10 @@ pub struct Fixture {
     pub dir: TempDir,
     pub db: Database,
     pub session: SessionId,
-    pub demands: Demands,
+    pub mirror: Mirror,
     /// Donors 1 to 32, which are all there.
     pub pool: Pool,
-    pub asked: Option<Redundancy>,
+    pub asked: Override,
     batch: u32,
 }
 
@@ -67,9 +67,9 @@ impl Fixture {
     /// Of the catalog in `dir`, whose first space is called “lab”.
     pub fn of(dir: TempDir, db: Database) -> Self {
         let session = SessionId([0; 16]);
-        let demands = Demands { mirror: Mirror::ClientSync, strict: false };
+        let (mirror, asked) = (Mirror::ClientSync, Override::default());
         let pool = donors_there(32);
-        let mut fixture = Self { dir, db, session, demands, pool, asked: None, batch: 0 };
+        let mut fixture = Self { dir, db, session, mirror, pool, asked, batch: 0 };
         fixture.new_session(1);
         fixture
     }
@@ -81,10 +81,10 @@ impl Fixture {
     /// As after a restart of the manager.
     pub fn reopen(self) -> Self {
         let file = self.file();
-        let Self { dir, db, session, demands, pool, asked, batch } = self;
+        let Self { dir, db, session, mirror, pool, asked, batch } = self;
         drop(db);
         let db = sqlite::open_existing(&file).expect("reopened");
-        Self { dir, db, session, demands, pool, asked, batch }
+        Self { dir, db, session, mirror, pool, asked, batch }
     }
 
     pub fn new_session(&mut self, id: u8) {
@@ -96,7 +96,7 @@ impl Fixture {
             member: MemberId(1),
             space: SpaceId(1),
             policy: Policy::default(),
-            asked: None,
+            asked: Override::default(),
             plan,
             bytes: 0,
             ended: false,
@@ -115,7 +115,7 @@ impl Fixture {
             session: self.session,
             space: SpaceId(1),
             number,
-            demands: self.demands,
+            mirror: self.mirror,
             asked: self.asked,
             files: files.into_iter().map(Ok).collect(),
             atomic: false,
@@ -123,7 +123,7 @@ impl Fixture {
         };
         let tx = self.db.begin().expect("a transaction");
         let view = self.pool.view(Tick::ZERO);
-        let outcome = commit::commit(&tx, &batch, &view, now_ms, 0, |outcomes| {
+        let outcome = commit::commit(&tx, &batch, false, &view, now_ms, 0, |outcomes| {
             Ok(format!("{} outcomes", outcomes.len()))
         })?;
         tx.commit().expect("committed");

@@ -7,7 +7,7 @@ use crate::sql::{Tx, params};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, MemberId, SessionId, SpaceId};
 use potluck_core::placement::Plan;
-use potluck_core::policy::{Policy, Redundancy};
+use potluck_core::policy::{Override, Policy};
 use serde::{Deserialize, Serialize};
 
 /// Names in one row of offers: what one step of accounting handles.
@@ -24,8 +24,8 @@ pub struct StoredSession {
     pub space: SpaceId,
     /// What holds for its files.
     pub policy: Policy,
-    /// The redundancy that its command asked for, whatever directories say.
-    pub asked: Option<Redundancy>,
+    /// What its command asked for, whatever directories say.
+    pub asked: Override,
     /// Where it writes to.
     pub plan: Plan,
     /// Stored bytes that it asked for, without redundancy.
@@ -39,9 +39,7 @@ pub struct StoredSession {
 struct Terms {
     #[serde(flatten)]
     policy: Policy,
-    /// Absent from sessions of earlier releases.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    asked: Option<Redundancy>,
+    asked: Override,
 }
 
 fn to_json<T: Serialize>(value: &T) -> Result<String, Error> {

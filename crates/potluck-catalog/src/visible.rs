@@ -29,16 +29,29 @@ pub struct Visible<'db> {
     /// The references of their chunks.
     pub counts: ReferenceCounts<'db>,
     /// Directories of these files, so that a thousand files of one are looked up once.
-    dirs: HashMap<Vec<String>, (DirId, Redundancy)>,
+    dirs: HashMap<Vec<String>, DirId>,
+    /// What the policies of these directories ask, likewise.
+    asks: HashMap<Vec<String>, Asks>,
     sums: Sums,
     /// What became visible, for the log.
     files: Vec<(PoolPath, VersionId)>,
+}
+
+/// What a directory asks of the files in it.
+#[derive(Clone, Copy)]
+struct Asks {
+    redundancy: Redundancy,
+    strict: bool,
 }
 
 /// A place that may take a file.
 pub struct Spot {
     path: PoolPath,
     replaced: Option<VersionId>,
+    /// What its directory is to keep files by.
+    keeping: Redundancy,
+    /// Whether its directory wants all redundancy to be there when a file becomes visible.
+    pub strict: bool,
 }
 
 /// A file that is to be put.
@@ -61,12 +74,12 @@ impl<'db> Visible<'db> {
     /// Nothing yet; `space` is where all will be, if it is still there.
     pub(crate) fn new(db: &'db Tx, space: Option<&'db Space>, now_ms: u64, wall_ms: i64) -> Self {
         let counts = ReferenceCounts::new(db, now_ms);
-        let (dirs, sums, files) = (HashMap::new(), Sums::default(), Vec::new());
-        Self { db, wall_ms, space, counts, dirs, sums, files }
+        let (dirs, asks, sums, files) = Default::default();
+        Self { db, wall_ms, space, counts, dirs, asks, sums, files }
     }
 
     /// Looks at the place of a file; refuses one that cannot take it, or must not.
-    pub fn look(&self, path: PoolPath, condition: Condition) -> Result<Spot, Error> {
+    pub fn look(&mut self, path: PoolPath, condition: Condition) -> Result<Spot, Error> {
         let space = self.space.ok_or_else(|| Error::NoSpaceNamed(path.space().into()))?;
         if space.name != path.space() {
             return Err(Error::NoSpaceNamed(path.space().into()));
@@ -75,7 +88,7 @@ impl<'db> Visible<'db> {
             return Err(Error::OutsideSpaces(path));
         };
         let found = match self.dirs.get(above) {
-            Some((dir, _)) => entries::lookup(self.db, *dir, name)?,
+            Some(dir) => entries::lookup(self.db, *dir, name)?,
             None => entries::resolve(self.db, &path)?,
         };
         let replaced = match found.map(|found| found.place) {
@@ -84,16 +97,29 @@ impl<'db> Visible<'db> {
             None => None,
         };
         check_condition(self.db, &path, condition, replaced)?;
-        Ok(Spot { path, replaced })
+        let Asks { redundancy: keeping, strict } = self.asks(&path, above)?;
+        Ok(Spot { path, replaced, keeping, strict })
+    }
+
+    /// What the directory of a file asks; what is not there yet inherits.
+    fn asks(&mut self, path: &PoolPath, above: &[String]) -> Result<Asks, Error> {
+        if let Some(known) = self.asks.get(above) {
+            return Ok(*known);
+        }
+        let dir = path.parent().ok_or_else(|| Error::OutsideSpaces(path.clone()))?;
+        let policy = dir_policies::effective(self.db, &dir)?;
+        let asks = Asks { redundancy: policy.redundancy(), strict: policy.strict };
+        self.asks.insert(above.to_vec(), asks);
+        Ok(asks)
     }
 
     /// Puts a file there as version `id`.
     pub fn put(&mut self, spot: Spot, id: VersionId, file: NewFile<'_>) -> Result<(), Error> {
-        let Spot { path, replaced } = spot;
+        let Spot { path, replaced, keeping, .. } = spot;
         let (Some((name, above)), Some(parent)) = (path.names().split_last(), path.parent()) else {
             return Err(Error::OutsideSpaces(path));
         };
-        let (dir, keeping) = match self.dirs.get(above) {
+        let dir = match self.dirs.get(above) {
             Some(known) => *known,
             None => self.make_dir(&parent)?,
         };
@@ -126,12 +152,11 @@ impl<'db> Visible<'db> {
         Ok(())
     }
 
-    /// The directory of a file, made if it is not there, and what is to keep files in it.
-    fn make_dir(&mut self, dir: &PoolPath) -> Result<(DirId, Redundancy), Error> {
+    /// The directory of a file, made if it is not there.
+    fn make_dir(&mut self, dir: &PoolPath) -> Result<DirId, Error> {
         let id = entries::make_dirs(self.db, dir, self.wall_ms)?;
-        let known = (id, dir_policies::effective(self.db, dir)?.redundancy());
-        self.dirs.insert(dir.names().to_vec(), known);
-        Ok(known)
+        self.dirs.insert(dir.names().to_vec(), id);
+        Ok(id)
     }
 
     /// Writes what all files change together; gives the chunks that nobody used before.
@@ -184,6 +209,8 @@ pub fn is_refusal(why: &Error) -> bool {
             | Error::NotAcknowledged { .. }
             | Error::TooFewCopies { .. }
             | Error::NotApart { .. }
+            | Error::HoldersAway { .. }
+            | Error::NotStrict { .. }
             | Error::WrongLength { .. }
     )
 }

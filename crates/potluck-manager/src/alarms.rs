@@ -3,7 +3,7 @@
 
 use crate::service::Service;
 use potluck_catalog::Error;
-use potluck_core::size::count;
+use potluck_core::size::{count, format_size};
 use potluck_pool::redundancy::Damaged;
 use potluck_wire::addresses::{Address, DONOR_PORT};
 use potluck_wire::control::{Alarm, AlarmKind as Kind, DonorState, DonorStatus, RepairState};
@@ -11,6 +11,8 @@ use potluck_wire::control::{Alarm, AlarmKind as Kind, DonorState, DonorStatus, R
 /// So many chunks lost or spoiled since they were committed are no accident any more. A bit flips
 /// now and then, and nobody needs to look at a disk for one.
 const MANY_BAD: u64 = 8;
+/// Space is short when less than so many percent of what is lent are left.
+const SHORT_PERCENT: u64 = 5;
 
 /// All there are, the most urgent first.
 pub fn all(service: &Service, donors: &[DonorStatus], repair: &RepairState) -> Vec<Alarm> {
@@ -41,7 +43,21 @@ pub fn all(service: &Service, donors: &[DonorStatus], repair: &RepairState) -> V
     for sort in [quarantined, bad_copies] {
         alarms.extend(donors.iter().filter_map(|donor| Some(sort(donor)?.of(donor.donor))));
     }
+    alarms.extend(short_of_space(donors));
     alarms
+}
+
+/// That little space is left.
+fn short_of_space(donors: &[DonorStatus]) -> Option<Alarm> {
+    let takes = |donor: &&DonorStatus| donor.state == DonorState::Live && !donor.takes_nothing;
+    let takers = || donors.iter().filter(takes);
+    let room: u64 = takers().map(|donor| donor.room).sum();
+    let lent = room + takers().map(|donor| donor.used).sum::<u64>();
+    (lent > 0 && room < lent / 100 * SHORT_PERCENT).then(|| {
+        let (room, lent) = (format_size(room), format_size(lent));
+        let what = format!("space is short: {room} are left of {lent} that live donors lend");
+        Alarm::new(Kind::SpaceShort, what, "lend more with `potluck lend`, or remove files")
+    })
 }
 
 /// What is wrong with the manager's own disk.
@@ -230,6 +246,21 @@ mod tests {
         donor.quarantined = Some("it served wrong bytes".into());
         assert_eq!(bad_copies(&donor), None, "it holds nothing that counts");
         assert!(quarantined(&donor).expect("told").advice.contains("nodes trust desk"));
+    }
+
+    #[test]
+    fn space_is_short_when_live_donors_have_little_left() {
+        let short = |room_percent: u64| {
+            let donor = DonorStatus {
+                state: DonorState::Live,
+                room: room_percent << 30,
+                used: (100 - room_percent) << 30,
+                ..DonorStatus::default()
+            };
+            short_of_space(&[donor])
+        };
+        assert!(short(4).is_some_and(|alarm| !alarm.degrades()));
+        assert_eq!((short(6), short(50), short_of_space(&[])), (None, None, None));
     }
 
     #[test]

@@ -2,14 +2,16 @@
 //!
 //! The pool is looked at once a second and compared with what was said of it last. Therefore no line
 //! is repeated while nothing changes, whatever fails however often, and a manager that starts tells
-//! of each trouble that it finds.
+//! of each trouble that it finds. What is wrong is judged where alarms are made, for every front; here it is
+//! told when an alarm begins and when it is over.
 
+use crate::alarms;
 use crate::service::Service;
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
 use potluck_core::size::{count, format_size};
 use potluck_pool::called;
-use potluck_wire::control::{DonorState, DonorStatus, RepairState};
+use potluck_wire::control::{Alarm, AlarmKind, DonorState, DonorStatus, RepairState};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,10 +22,8 @@ const EVERY: Duration = Duration::from_secs(1);
 /// Repair has ended when it had nothing to do for so long: what one change sets going comes in
 /// several steps.
 const REST: Duration = Duration::from_secs(10);
-/// Space is short when so many percent of what is lent are left, …
-const SHORT_PERCENT: u64 = 5;
-/// … until so many are.
-const ENOUGH_PERCENT: u64 = 8;
+/// An alarm is over when it has not been there for so long: one that comes and goes is told once.
+const OVER: Duration = Duration::from_secs(5);
 
 /// A line of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,14 +34,8 @@ enum Line {
     Info(String),
 }
 
-/// Something that is wrong for a while.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Trouble {
-    /// What is said when it begins, …
-    begun: String,
-    /// … and when it is over.
-    over: String,
-}
+/// An alarm by its sort and the donor that it is about.
+type Subject = (AlarmKind, Option<DonorId>);
 
 /// The pool at one moment, as far as the log tells of it.
 struct Look {
@@ -50,8 +44,8 @@ struct Look {
     repair: RepairState,
     /// When a chunk was made last.
     made_last: Option<Tick>,
-    /// Troubles of the manager's own, by a name for each sort.
-    troubles: BTreeMap<String, Trouble>,
+    /// What is wrong.
+    alarms: Vec<Alarm>,
 }
 
 /// What the log has said of the pool.
@@ -61,7 +55,8 @@ struct EventLog {
     repair: Option<Repairing>,
     /// Chunks that had been made at the last look, and their bytes.
     made: Option<(u64, u64)>,
-    troubles: BTreeMap<String, Trouble>,
+    /// Alarms that were told, with what to call their donors, and when each was there last.
+    alarms: BTreeMap<Subject, (String, Tick)>,
 }
 
 /// What was said of a donor.
@@ -89,9 +84,13 @@ pub async fn run(service: Arc<Service>) {
     let mut interval = tokio::time::interval(EVERY);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut event_log = EventLog::default();
+    let mut bad = BTreeMap::new();
     loop {
         interval.tick().await;
-        for line in event_log.compare(&look(&service, &event_log)) {
+        if let Some(stats) = service.stats.latest() {
+            bad = stats.donors.iter().map(|(donor, copies)| (*donor, copies.bad)).collect();
+        }
+        for line in event_log.compare(&look(&service, &bad)) {
             match line {
                 Line::Warn(said) => tracing::warn!("{said}"),
                 Line::Info(said) => tracing::info!("{said}"),
@@ -100,63 +99,20 @@ pub async fn run(service: Arc<Service>) {
     }
 }
 
-fn look(service: &Service, event_log: &EventLog) -> Look {
+/// The pool now; `bad` are the chunks that donors lost or spoiled, as they were counted last.
+fn look(service: &Service, bad: &BTreeMap<DonorId, u64>) -> Look {
     let now = service.time.tick();
-    let (donors, repair, made_last) = {
+    let (mut donors, repair, made_last) = {
         let mut pool = service.pool();
         (pool.status(now), pool.repair_state(now), pool.repairs.made_last())
     };
-    let catalog = service.catalog.disk_fault();
-    // What cannot be written for that reason is said of that disk alone.
-    let others = |why: Option<String>| why.filter(|_| catalog.is_none());
-    let mut troubles: BTreeMap<String, Trouble> = BTreeMap::new();
-    let mut add = |sort: &str, begun: Option<String>, over: &str| {
-        if let Some(begun) = begun {
-            troubles.insert(sort.into(), Trouble { begun, over: over.into() });
-        }
-    };
-    let why = catalog.as_ref().map(|why| format!("the catalog cannot be written: {why}"));
-    add("catalog", why, "the disk that holds the catalog takes writes again");
-    let why = others(service.log.file.failed());
-    let why = why.map(|why| format!("the catalog is not backed up to a file: {why}"));
-    add("backup", why, "the catalog is backed up to a file again");
-    let why = others(service.log.donors.failed());
-    let why = why.map(|why| format!("the metadata log on the donors is not written: {why}"));
-    add("log", why, "the metadata log on the donors is written again");
-    let held = service.gc_frozen();
-    let why = held.map(|why| format!("nothing is reclaimed: {why}; `potluck gc resume` ends that"));
-    add("gc", why, "chunks that no file uses are reclaimed again");
-    let paused = repair.paused.as_ref().map(|why| format!("repair rests: {why}"));
-    add("paused", paused, "repair may go on");
-    let scan = service.scan_state.kept().failed.clone();
-    let why = scan.map(|why| format!("how safe files are could not be looked at: {why}"));
-    add("scan", others(why), "how safe files are can be looked at again");
-    let was_short = event_log.troubles.contains_key("space");
-    add("space", short_of_space(&donors, was_short), "there is enough space again");
-    for donor in &donors {
-        let named = called(&donor.name, donor.donor);
-        let why = donor.quarantined.as_ref().map(|why| format!("{named} is not trusted: {why}"));
-        add(&format!("trust {}", donor.donor), why, &format!("{named} is trusted again"));
-        let fault = donor.disk_fault.as_ref();
-        let why = fault.map(|fault| format!("the disk that {named} lends fails: {}", fault.why));
-        add(&format!("disk {}", donor.donor), why, &format!("the disk that {named} lends is well"));
+    for donor in &mut donors {
+        donor.bad = bad.get(&donor.donor).copied().unwrap_or(0);
+        let unreached_by = service.pool().unreached_by(donor.donor, now);
+        donor.unreached_by = service.members.names(&unreached_by);
     }
-    Look { now, donors, repair, made_last, troubles }
-}
-
-fn short_of_space(donors: &[DonorStatus], was_short: bool) -> Option<String> {
-    let takers = || {
-        let live = |donor: &&DonorStatus| donor.state == DonorState::Live && !donor.takes_nothing;
-        donors.iter().filter(live)
-    };
-    let room: u64 = takers().map(|donor| donor.room).sum();
-    let lent = room + takers().map(|donor| donor.used).sum::<u64>();
-    let percent = if was_short { ENOUGH_PERCENT } else { SHORT_PERCENT };
-    let short = lent > 0 && room < lent / 100 * percent;
-    short.then(|| {
-        let (room, lent) = (format_size(room), format_size(lent));
-        format!("space is short: {room} are left of {lent} that live donors lend")
-    })
+    let alarms = alarms::all(service, &donors, &repair);
+    Look { now, donors, repair, made_last, alarms }
 }
 
 fn seconds(seconds: u64) -> humantime::FormattedDuration {
@@ -174,17 +130,19 @@ impl EventLog {
             *before = after;
             lines.extend(line);
         }
-        for (sort, trouble) in &look.troubles {
-            if !self.troubles.contains_key(sort) {
-                lines.push(Line::Warn(trouble.begun.clone()));
+        for alarm in &look.alarms {
+            let donor = look.donors.iter().find(|donor| Some(donor.donor) == alarm.donor);
+            let named = donor.map_or_else(String::new, |donor| called(&donor.name, donor.donor));
+            let seen = (named, look.now);
+            if self.alarms.insert((alarm.kind, alarm.donor), seen).is_none() {
+                lines.push(Line::Warn(alarm.what.clone()));
             }
         }
-        for (sort, trouble) in &self.troubles {
-            if !look.troubles.contains_key(sort) {
-                lines.push(Line::Info(trouble.over.clone()));
-            }
-        }
-        self.troubles.clone_from(&look.troubles);
+        self.alarms.retain(|(kind, _), (named, last)| {
+            let lasts = look.now.saturating_sub(*last) < OVER;
+            lines.extend((!lasts).then(|| Line::Info(over(*kind, named))));
+            lasts
+        });
         lines.extend(self.repaired(look));
         lines
     }
@@ -221,18 +179,35 @@ impl EventLog {
                     seconds(took.max(1))
                 );
                 self.repair = None;
-                let RepairState { stuck, stuck_why, .. } = &look.repair;
-                Some(match stuck {
-                    0 => Line::Info(format!("repair ended: {done}")),
-                    _ => Line::Warn(format!(
-                        "repair came to a stop: {done}; {} cannot be made now: {}",
-                        count(*stuck, "chunk"),
-                        stuck_why.as_deref().unwrap_or("no donor can take them")
-                    )),
-                })
+                Some(Line::Info(format!("repair ended: {done}")))
             }
             _ => None,
         }
+    }
+}
+
+/// What is said when an alarm is over.
+fn over(kind: AlarmKind, donor: &str) -> String {
+    match kind {
+        AlarmKind::CatalogDisk => "the disk that holds the catalog takes writes again".into(),
+        AlarmKind::OtherManager => "no other manager has this one's place any more".into(),
+        AlarmKind::ScanFailed => "how safe files are can be looked at again".into(),
+        AlarmKind::DamagedRecords => "no records of files are found damaged any more".into(),
+        AlarmKind::Settings if donor.is_empty() => "the manager's settings can be used".into(),
+        AlarmKind::Settings => format!("the settings of {donor} can be used"),
+        AlarmKind::DonorDisk => format!("the disk that {donor} lends is well"),
+        AlarmKind::DonorUnreachable => format!("{donor} is reached again"),
+        AlarmKind::DonorUnreachedBySome => format!("no member misses {donor} any more"),
+        AlarmKind::DonorBadCopies => format!("{donor} lacks few chunks again"),
+        AlarmKind::DonorQuarantined => format!("{donor} is trusted again"),
+        AlarmKind::Backup => "the catalog is backed up to a file again".into(),
+        AlarmKind::Log => "the metadata log on the donors is written again".into(),
+        AlarmKind::GcFrozen => "chunks that no file uses are reclaimed again".into(),
+        AlarmKind::RepairPaused => "repair may go on".into(),
+        AlarmKind::RepairStuck => "nothing keeps repair any more".into(),
+        AlarmKind::PolicyStuck => "changes of policy go on".into(),
+        AlarmKind::SpaceShort => "there is enough space again".into(),
+        AlarmKind::Unknown => "an alarm of another release is over".into(),
     }
 }
 

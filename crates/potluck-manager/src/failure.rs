@@ -18,9 +18,13 @@ pub fn of_inventory(_: OutOfOrder) -> Failure {
     .hint("begin the inventory anew with page 0, after registering if the manager asks for it")
 }
 
-/// A plan for files kept by `redundancy` that cannot be made; `joined` donors are of the pool, live
-/// or not.
-pub fn of_placement(why: Refusal, redundancy: Redundancy, joined: usize) -> Failure {
+/// A plan for files kept by `redundancy` that cannot be made; `joined` donors are of the pool, and
+/// `expected` of them take files now or when they are back.
+pub fn of_placement(
+    why: Refusal,
+    redundancy: Redundancy,
+    (joined, expected): (usize, usize),
+) -> Failure {
     match why {
         Refusal::NoDonors if joined == 0 => {
             Failure::new(ErrorKind::NoSpace, code::NO_DONORS, "nobody lends disk to this pool yet")
@@ -33,7 +37,7 @@ pub fn of_placement(why: Refusal, redundancy: Redundancy, joined: usize) -> Fail
                 .hint("`potluck status` shows why; wait for one, or lend more with `potluck lend`")
         }
         // What is short now may be enough when the donors are back.
-        Refusal::TooFewDonors { have, need } if joined >= need as usize => {
+        Refusal::TooFewDonors { have, need } if expected >= need as usize => {
             let mut what = too_few_donors(redundancy, have as usize);
             if need < redundancy.donors() {
                 let donors = count(need.into(), "donor");

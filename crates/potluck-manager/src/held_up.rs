@@ -4,7 +4,9 @@
 
 use crate::service::Service;
 use potluck_core::clock::Tick;
+use potluck_core::ids::DonorId;
 use potluck_pool::Pool;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// After this much of the manager's life nobody is held up any more: a donor that still has not
@@ -30,6 +32,17 @@ pub async fn donors_reported(service: &Service, expects: impl Fn(&Pool) -> bool)
 pub async fn none_overdue(service: &Service) {
     let began = service.time.tick();
     let overdue = |now: Tick| service.pool().awaits_word(now.saturating_sub(OVERDUE), now);
+    hold(service, began, overdue).await;
+}
+
+/// Holds a commit up while the next word of a donor that took a part of it is overdue: it may have died
+/// since, and would count.
+pub async fn none_overdue_of(service: &Service, donors: &BTreeSet<DonorId>) {
+    let began = service.time.tick();
+    let overdue = |now: Tick| {
+        let (pool, since) = (service.pool(), now.saturating_sub(OVERDUE));
+        donors.iter().any(|donor| pool.awaits_word_of(*donor, since, now))
+    };
     hold(service, began, overdue).await;
 }
 

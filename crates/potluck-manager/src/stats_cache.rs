@@ -58,6 +58,11 @@ impl StatsCache {
         Ok(stats)
     }
 
+    /// The figures as they were counted last, if anybody asked since something changed.
+    pub fn latest(&self) -> Option<Stats> {
+        self.cached().count.as_ref().map(|(stats, _)| stats.clone())
+    }
+
     /// Something changed that who asks next must see.
     pub fn forget(&self) {
         self.cached().forget();

@@ -402,8 +402,13 @@ impl Pool {
     /// Whether a donor that is believed to be there has not spoken since.
     pub fn awaits_word(&self, since: Tick, now: Tick) -> bool {
         let mut donors = self.donors.iter();
-        let before = |donor: &Donor| donor.heard.is_some_and(|heard| heard < since);
-        donors.any(|(id, donor)| before(donor) && self.is_heard(id, now))
+        donors.any(|(id, _)| self.awaits_word_of(id, since, now))
+    }
+
+    /// The same of one donor.
+    pub fn awaits_word_of(&self, id: DonorId, since: Tick, now: Tick) -> bool {
+        let heard = self.donors.get(id).and_then(|donor| donor.heard);
+        heard.is_some_and(|heard| heard < since) && self.is_heard(id, now)
     }
 
     /// Whether every donor that lent something and is not given up has told what it holds.
@@ -446,6 +451,18 @@ impl Pool {
     /// How many donors the pool has, live or not.
     pub fn donor_count(&self) -> usize {
         self.donors.all.len()
+    }
+
+    /// How many donors take files, now or when they are back: not those that were never heard, that leave or
+    /// are not trusted, and not those that are away and have no room for `bytes`.
+    pub fn expected_donors(&self, bytes: u64, now: Tick) -> usize {
+        let expected = |(id, donor): &(DonorId, &Donor)| {
+            let willing = donor.record.is_willing() && !donor.is_being_removed();
+            let joined = self.donors.state(*id, now, &self.limits) == DonorState::Joined;
+            let full = || donor.life.is_some() && self.free_at(*id) < bytes;
+            willing && !joined && (self.is_heard(*id, now) || !full())
+        };
+        self.donors.iter().filter(expected).count()
     }
 
     /// The donors that can be written to now, but those to `avoid`.

@@ -6,7 +6,7 @@ use potluck_core::chunk::{ChunkName, sealed_len};
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, MemberId, SessionId, SpaceId};
 use potluck_core::placement::{self, Plan, Refusal, Request};
-use potluck_core::policy::{Policy, Redundancy};
+use potluck_core::policy::{Override, Policy};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::collections::BTreeSet;
 
@@ -29,8 +29,8 @@ pub struct NewSession {
     pub space: SpaceId,
     /// What holds for its files.
     pub policy: Policy,
-    /// The redundancy that its command asked for, whatever directories say.
-    pub asked: Option<Redundancy>,
+    /// What its command asked for, whatever directories say.
+    pub asked: Override,
 }
 
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub struct Session {
     pub member: MemberId,
     space: SpaceId,
     policy: Policy,
-    asked: Option<Redundancy>,
+    asked: Override,
     pub plan: Plan,
     /// Stored bytes asked for so far, without redundancy.
     bytes: u64,
@@ -83,8 +83,8 @@ pub struct Ticketed {
     pub space: SpaceId,
     /// What holds for its files.
     pub policy: Policy,
-    /// The redundancy that its command asked for, whatever directories say.
-    pub asked: Option<Redundancy>,
+    /// What its command asked for, whatever directories say.
+    pub asked: Override,
     /// Its whole plan.
     pub plan: Plan,
     /// Stored bytes asked for so far, without redundancy.
@@ -229,8 +229,9 @@ impl Pool {
     ) -> Result<Plan, Refusal> {
         let copies = policy.redundancy().donors();
         // Donors that are away come back, and repair completes what was written without them. Those
-        // that never joined do not, and one that is full is no better for being left out.
-        let may_be_short = !whole && self.donor_count() >= copies as usize;
+        // that leave or are not trusted do not, and one that is full is no better for being left out.
+        let chunk = u64::from(stored_len(policy, policy.chunk_size));
+        let may_be_short = !whole && self.expected_donors(chunk, now) >= copies as usize;
         let candidates = self.candidates(avoid, now);
         let request = Request {
             bytes,

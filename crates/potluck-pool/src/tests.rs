@@ -9,8 +9,8 @@ use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, Incarnation, MemberId, SessionId, SpaceId};
 use potluck_core::load::Load;
-use potluck_core::placement::Refusal;
-use potluck_core::policy::Policy;
+use potluck_core::placement::{Plan, Refusal, Section};
+use potluck_core::policy::{Override, Policy};
 use potluck_core::repair_plan::Worth;
 use potluck_wire::addresses::Addresses;
 use potluck_wire::control::{DiskFault, DonorState, Heartbeat, Holding, Register};
@@ -101,7 +101,7 @@ pub(super) fn beat(pool: &mut Pool, donor: u32, life: u64, write_sequence: u64, 
 
 fn open(pool: &mut Pool, id: SessionId, bytes: u64, now: f64) -> Result<(), Refusal> {
     let policy = Policy { sealed: false, ..Policy::default() };
-    let new = NewSession { id, member: ME, space: SpaceId(1), policy, asked: None };
+    let new = NewSession { id, member: ME, space: SpaceId(1), policy, asked: Override::default() };
     pool.open_session(new, Some(bytes), at(now)).map(|_| ())
 }
 
@@ -269,7 +269,13 @@ fn a_plan_goes_on_without_donors_that_are_away_while_one_more_may_die() {
             pool.forget_session(&id);
         }
         let policy = Policy { copies, strict, ..Policy::default() };
-        let new = NewSession { id: S1, member: ME, space: SpaceId(1), policy, asked: None };
+        let new = NewSession {
+            id: S1,
+            member: ME,
+            space: SpaceId(1),
+            policy,
+            asked: Override::default(),
+        };
         let opened = pool.open_session(new, Some(MIB), at(7.0));
         let opened = opened.map(|ticketed| ticketed.plan.donors().len());
         opened.and_then(|donors| {
@@ -286,12 +292,50 @@ fn a_plan_goes_on_without_donors_that_are_away_while_one_more_may_die() {
 }
 
 #[test]
+fn only_donors_that_are_expected_back_are_waited_for_by_a_write_below_policy() {
+    let opened = |change: &dyn Fn(&mut Pool)| {
+        let mut pool = pool();
+        for donor in 1..=3 {
+            register(&mut pool, donor, 7, 0.0);
+        }
+        change(&mut pool);
+        (1..=2).for_each(|donor| assert!(beat(&mut pool, donor, 7, 0, 20.0)));
+        let policy = Policy { copies: 3, ..Policy::default() };
+        let asked = Override::default();
+        let new = NewSession { id: S1, member: ME, space: SpaceId(1), policy, asked };
+        pool.open_session(new, Some(MIB), at(20.0)).map(|ticketed| ticketed.plan.donors().len())
+    };
+    let away = DonorId(3);
+    assert_eq!(opened(&|_| {}), Ok(2), "it is silent and comes back");
+    let refused = Err(Refusal::TooFewDonors { have: 2, need: 3 });
+    let giving = Giving { start: 0, at_once: false, lose: [].into(), since: at(0.0) };
+    assert_eq!(opened(&|pool| pool.give_back(away, Some(giving.clone()))), refused);
+    assert_eq!(opened(&|pool| pool.quarantine(away, Some("it lies".into()))), refused);
+    let never_lent = |pool: &mut Pool| {
+        pool.remove_donor(away);
+        pool.add_donor(away, "d", None);
+    };
+    assert_eq!(opened(&never_lent), refused);
+    let full = |pool: &mut Pool| {
+        let room = pool.donors.life(away).expect("registered").room;
+        let plan = Plan {
+            sections: vec![Section { donors: vec![away], chunks: 1, bytes: room }],
+            copies: 1,
+            chunk_size: room as u32,
+        };
+        pool.ledger.reserve(S2, plan.promised());
+    };
+    assert_eq!(opened(&full), refused);
+}
+
+#[test]
 fn an_unknown_size_is_promised_what_fits() {
     let mut pool = pool();
     register(&mut pool, 1, 7, 0.0);
     open(&mut pool, S1, 980 * MIB, 0.0).expect("opened");
     let policy = Policy { sealed: false, ..Policy::default() };
-    let new = NewSession { id: S2, member: ME, space: SpaceId(1), policy, asked: None };
+    let new =
+        NewSession { id: S2, member: ME, space: SpaceId(1), policy, asked: Override::default() };
     let ticketed = pool.open_session(new, None, at(0.0)).expect("opened");
     assert_eq!(ticketed.bytes, 20 * MIB);
 }

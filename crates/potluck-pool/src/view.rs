@@ -93,6 +93,8 @@ pub struct DonorView {
     pub worth: Worth,
     /// … and those that leave.
     pub worth_leaving: Worth,
+    /// Whether it is heard now.
+    pub live: bool,
     /// Whether it is believed.
     pub trusted: bool,
     /// Whether somebody is about to remove it.
@@ -172,6 +174,11 @@ impl PoolView {
     /// Whether a donor's copy is one to rely on: there, trusted, and to stay.
     pub fn counts(&self, donor: DonorId, name: &ChunkName) -> bool {
         self.copy(donor, name, false).is_some_and(|copy| copy.worth == Worth::Counts)
+    }
+
+    /// Whether a donor is heard now.
+    pub fn is_live(&self, donor: DonorId) -> bool {
+        self.get(donor).is_some_and(|at| at.live)
     }
 
     /// Whether a donor's receipt stands for a copy that stays until there are others: not where
@@ -322,6 +329,7 @@ impl Pool {
             let status = DonorView {
                 worth,
                 worth_leaving: if worth.fetchable() { Worth::Source } else { Worth::Lost },
+                live: self.donors.is_live(id, now, &self.limits),
                 trusted: record.quarantined.is_none(),
                 removing: donor.is_being_removed(),
                 lose: at_once.map(|giving| Arc::clone(&giving.lose)).unwrap_or_default(),

@@ -22,11 +22,14 @@ impl Catalog {
     /// snapshot: `None` if something happened to donors since, so that who stopped to count while this
     /// waited for its turn counts no more.
     ///
+    /// Who `waits` for donors that have gone gets the error [`Error::HoldersAway`] for the whole batch.
+    ///
     /// `told` are copies that donors told of and no receipt names. `reply` writes down what the caller
     /// will be told, to repeat it when it is lost.
     pub async fn commit_files<F: Clone + Send + Sync + 'static>(
         &self,
         batch: Arc<Batch<F>>,
+        waits: bool,
         told: Arc<[(ChunkName, DonorId)]>,
         donors: Snapshot,
         when: When,
@@ -34,7 +37,8 @@ impl Catalog {
     ) -> Result<Option<CommittedFiles<F>>, Error> {
         let work = move |db: &_| {
             let Some(view) = donors.current() else { return Ok(None) };
-            let outcome = commit::commit(db, &batch, view, when.pool_ms, when.wall_ms, &reply)?;
+            let outcome =
+                commit::commit(db, &batch, waits, view, when.pool_ms, when.wall_ms, &reply)?;
             for (name, donor) in told.iter() {
                 if let Some(chunk) = chunks::get(db, name)? {
                     placements::told_before(db, chunk.id, *donor)?;

@@ -83,7 +83,8 @@ impl Catalog {
         let work = move |db: &_| {
             let Some(view) = donors.current() else { return Ok(None) };
             let none = |_: &[_]| Ok(String::new());
-            let outcome = commit::commit(db, &batch, view, when.pool_ms, when.wall_ms, none)?;
+            let outcome =
+                commit::commit(db, &batch, false, view, when.pool_ms, when.wall_ms, none)?;
             if advance.begins_generation() {
                 system::remove_older(db, advance.after.generation, when)?;
             }

@@ -2,10 +2,10 @@ use crate::commit::{PreparedFile, Refused};
 use crate::conversions::{self, Encoded};
 use crate::fixture::{Fixture, Outcomes, chunk, coded, file, path};
 use crate::placements::{self, Told};
-use crate::{Error, chunks, gc, names, open, units, versions};
+use crate::{Error, chunks, dir_policies, entries, gc, names, open, units, versions};
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, VersionId};
-use potluck_core::policy::{Mirror, Redundancy};
+use potluck_core::policy::{Mirror, Override};
 use potluck_pool::Giving;
 use std::time::Duration;
 
@@ -104,7 +104,7 @@ fn d3_copies_count_by_distinct_donors_known_and_proven() {
 fn an_asynchronous_write_opens_an_unsafe_window_and_needs_one_holder_of_each_chunk() {
     let mut fixture = Fixture::new();
     for mirror in [Mirror::ClientAsync, Mirror::ServerAsync] {
-        fixture.demands.mirror = mirror;
+        fixture.mirror = mirror;
         let version = fixture.put(copies("pot://lab/a", &[1], &[1], 2));
         assert_eq!(safe(&fixture, version), None);
         // Groups are written synchronously, whatever the protocol of copies.
@@ -119,7 +119,7 @@ fn an_asynchronous_write_opens_an_unsafe_window_and_needs_one_holder_of_each_chu
         let why = refused(fixture.commit(vec![copies("pot://lab/d", &[6], &[], 2)]));
         assert!(matches!(why, Error::NotAcknowledged { .. }));
     }
-    fixture.demands.mirror = Mirror::ServerSync;
+    fixture.mirror = Mirror::ServerSync;
     let why = refused(fixture.commit(vec![copies("pot://lab/e", &[7], &[1], 2)]));
     assert!(matches!(why, Error::TooFewCopies { .. }));
 }
@@ -145,10 +145,64 @@ fn a_write_is_committed_below_its_policy_while_one_more_donor_may_die() {
     assert!(below(&mut fixture, group([&[], &[3], &[]])));
     assert!(!below(&mut fixture, group([&[3], &[4], &[5]])));
 
-    fixture.demands.strict = true;
+    fixture.asked.strict = Some(true);
     let why = refused(fixture.commit(vec![copies("pot://lab/c", &[6], &[1, 2], 3)]));
-    assert!(matches!(why, Error::TooFewCopies { have: 2, need: 3, .. }), "{why}");
+    assert!(matches!(why, Error::NotStrict { .. }), "{why}");
     assert!(!below(&mut fixture, three(&[1, 2, 3])));
+}
+
+#[test]
+fn d3_a_donor_that_died_since_it_acknowledged_a_chunk_does_not_count_at_the_commit() {
+    let mut fixture = Fixture::new();
+    fixture.put(copies("pot://lab/known", &[9], &[2, 3], 2));
+    fixture.pool.hung_up(DonorId(2), Tick::ZERO);
+    let two = |donors: &[u32]| copies("pot://lab/a", &[1], donors, 2);
+    let gone = |why: &Error| matches!(why, Error::HoldersAway { .. });
+    let why = refused(fixture.commit(vec![two(&[1, 2])]));
+    assert!(gone(&why), "one copy is left: {why}");
+    let why = refused(fixture.commit(vec![copies("pot://lab/a", &[9], &[], 2)]));
+    assert!(gone(&why), "what the pool knew is at a donor that died, too: {why}");
+    assert!(fixture.commit(vec![two(&[1, 2, 3])])[0].is_ok(), "sent to another");
+
+    let three = |donors: &[u32]| copies("pot://lab/b", &[12], donors, 3);
+    let stored = fixture.store_at(vec![three(&[1, 2, 4])], 0).remove(0).expect("accepted");
+    assert!(stored.below_policy, "two of three copies survive one more death");
+    let group = |more: &[&[u32]]| {
+        let chunks: Vec<(u64, &[u32])> = (21..).zip(more.iter().copied()).collect();
+        coded("pot://lab/c", "2+1", 2, &chunks)
+    };
+    let why = refused(fixture.commit(vec![group(&[&[1], &[2], &[3]])]));
+    assert!(gone(&why), "{why}");
+    assert!(fixture.commit(vec![group(&[&[1], &[2, 4], &[3]])])[0].is_ok());
+
+    fixture.mirror = Mirror::ClientAsync;
+    fixture.put(copies("pot://lab/d", &[31], &[1, 2], 2));
+    let why = refused(fixture.commit(vec![copies("pot://lab/d", &[32], &[2], 2)]));
+    assert!(gone(&why), "nobody has it: {why}");
+}
+
+#[test]
+fn a_strict_directory_in_a_tree_wants_all_redundancy_whatever_the_trees_root_says() {
+    let mut fixture = Fixture::new();
+    let strict = entries::make_dirs(&fixture.db, &path("pot://lab/tree/strict"), 0).expect("made");
+    let over = Override { strict: Some(true), ..Override::default() };
+    dir_policies::set(&fixture.db, strict, &over).expect("set");
+    let two = |at: &str| copies(at, &[1], &[1, 2], 3);
+    let (below, deep) = ("pot://lab/tree/a", "pot://lab/tree/strict/new/b");
+    let outcomes = fixture.commit(vec![two(below), two(deep)]);
+    assert!(outcomes[0].is_ok(), "{outcomes:?}");
+    let why = refused(
+        outcomes[1..]
+            .iter()
+            .map(|outcome| match outcome {
+                Err(Refused::Here(why)) => Err(Refused::Here(why.clone())),
+                other => panic!("{other:?}"),
+            })
+            .collect(),
+    );
+    assert!(matches!(why, Error::NotStrict { .. }), "{why}");
+    fixture.asked.strict = Some(false);
+    assert!(fixture.commit(vec![two(deep)])[0].is_ok(), "its command asked for less");
 }
 
 #[test]
@@ -232,7 +286,7 @@ fn the_time_of_safety_begins_anew_after_a_loss() {
 fn a_file_that_is_safe_and_to_be_changed_is_looked_at_too() {
     let mut fixture = Fixture::new();
     let plain = fixture.put(copies("pot://lab/plain", &[1], &[1], 1));
-    fixture.asked = Some(Redundancy::Copies(1));
+    fixture.asked.copies = Some(1);
     let more = fixture.put(copies("pot://lab/more", &[2], &[1, 2], 2));
     assert_eq!(safe(&fixture, more), Some(0), "what it is to have it has");
     let any = |version| conversions::any_open(&fixture.db, [version]);

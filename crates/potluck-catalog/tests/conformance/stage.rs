@@ -1,7 +1,7 @@
 //! A catalog in a directory of its own, with the plain space “lab” and an open session.
 
 use potluck_catalog::chunks::ChunkId;
-use potluck_catalog::commit::{Batch, Demands, Outcome, PreparedFile, Refused, Stored};
+use potluck_catalog::commit::{Batch, Outcome, PreparedFile, Refused, Stored};
 use potluck_catalog::fixture::{donors_there, path};
 use potluck_catalog::gc::Waiting;
 use potluck_catalog::names::When;
@@ -12,7 +12,7 @@ use potluck_core::chunk::{ChunkName, DEFAULT_CHUNK};
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, MemberId, SessionId, SpaceId, VersionId};
 use potluck_core::placement::Plan;
-use potluck_core::policy::{Mirror, Policy};
+use potluck_core::policy::{Mirror, Override, Policy};
 use potluck_pool::Pool;
 use potluck_wire::env::Offload;
 use std::sync::Arc;
@@ -63,7 +63,7 @@ impl Stage {
             member: MemberId(1),
             space: SpaceId(1),
             policy: Policy::default(),
-            asked: None,
+            asked: Override::default(),
             plan: Plan { sections: Vec::new(), copies: 1, chunk_size: DEFAULT_CHUNK },
             bytes: 0,
             ended: false,
@@ -82,8 +82,8 @@ impl Stage {
             session: self.session,
             space: SpaceId(1),
             number,
-            demands: Demands { mirror: Mirror::ClientSync, strict: false },
-            asked: None,
+            mirror: Mirror::ClientSync,
+            asked: Override::default(),
             files: files.into_iter().map(Ok).collect(),
             atomic: false,
             done,
@@ -91,7 +91,8 @@ impl Stage {
         let reply = |files: &[Result<Stored, Refused<()>>]| Ok(format!("{} files", files.len()));
         let (batch, donors) = (Arc::new(batch), self.donors.snapshot(Tick::ZERO));
         let none = Arc::from(Vec::new());
-        let done = self.catalog.commit_files(batch, none, donors, when(now_ms), reply).await?;
+        let done =
+            self.catalog.commit_files(batch, false, none, donors, when(now_ms), reply).await?;
         Ok(done.expect("nothing happened to donors").outcome)
     }
 

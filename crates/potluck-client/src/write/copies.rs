@@ -3,11 +3,14 @@
 //! taken only when no other domain is left: one that is merely busy is waited for.
 
 use crate::donors::Donors;
+use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
 use potluck_core::pace::{Pace, choose, overdue};
 use potluck_core::placement::Plan;
 use potluck_core::policy::AckLevel;
+use potluck_core::recipe::Entry;
+use potluck_wire::control::Grown;
 use potluck_wire::ticket::Receipt;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -43,6 +46,30 @@ pub struct Spread {
 
 /// A donor's word that it holds a chunk.
 pub type Ack = (DonorId, AckLevel, Receipt);
+
+/// A chunk that has lost copies, and is read from where it still is.
+pub struct Reread {
+    /// The chunk.
+    pub entry: Entry,
+    /// Files and positions that wait for it.
+    pub users: Vec<(u32, u32)>,
+    /// Donors that acknowledged it and are there.
+    pub acks: Vec<Ack>,
+    /// Donors that held it before, and are there.
+    pub held: Vec<DonorId>,
+    /// How many of all these were asked for it in vain.
+    pub asked: usize,
+}
+
+/// The donors of a session, and where chunks are that the pool held before.
+pub type There = (Grown, BTreeMap<ChunkName, Vec<DonorId>>);
+
+impl Reread {
+    /// The donors that have it.
+    pub fn at(&self) -> Vec<DonorId> {
+        self.acks.iter().map(|(donor, ..)| *donor).chain(self.held.iter().copied()).collect()
+    }
+}
 
 impl Spread {
     /// Whether a donor has it: it acknowledged it, or held it before.

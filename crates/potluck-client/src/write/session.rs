@@ -107,16 +107,17 @@ impl SessionCalls {
         self.client.call_patiently(&Renew { session: self.session }).await.map(|_| ())
     }
 
-    /// Makes files visible.
+    /// Makes files visible; gives them back with what became of them.
     pub async fn commit(
         self,
         batch: u32,
         files: Vec<FileCommit>,
         atomic: bool,
         done: bool,
-    ) -> Result<Committed, Failure> {
+    ) -> (Vec<FileCommit>, Result<Committed, Failure>) {
         let commit = Commit { session: self.session, batch, files, atomic, done };
-        self.client.call_patiently(&commit).await
+        let committed = self.client.call_patiently(&commit).await;
+        (commit.files, committed)
     }
 
     async fn abort(&self, keep: bool) {

@@ -17,17 +17,18 @@ mod offering;
 mod outage;
 mod pushing;
 mod room;
+mod sending_again;
 mod settling;
 
 pub(crate) use pushing::write_pushed;
 pub use settling::Settling;
 
-use super::copies::{Copies, Spread};
+use super::copies::{Copies, Reread, Spread, There};
 use super::groups::Groups;
 use super::session::WriteSession;
 use crate::buffer::Buffer;
 use crate::donors::Donors;
-use crate::link::PutResult;
+use crate::link::{GetResult, PutResult};
 use crate::patience::Pauses;
 use crate::pool::Pool;
 use crate::progress::Progress;
@@ -84,7 +85,7 @@ async fn visible(
         return Err(failure);
     }
     let mut report = window.report.clone();
-    report.pending_copies = window.forwarded_later + window.pending_copies();
+    report.pending_copies = window.forwarded_later + window.pending_copies() + window.abandoned;
     if window.finished {
         window.session.finish();
         return Ok((report, Settling::settled()));
@@ -108,7 +109,10 @@ enum Event {
         result: PutResult,
     },
     Grown(u64, Result<Grown, Failure>),
-    Committed(Vec<Waiting>, Result<Committed, Failure>),
+    Committed(Vec<(FileCommit, Option<Finished>)>, Result<Committed, Failure>),
+    /// It was asked which donors are there, for a file that was refused because some have gone.
+    Heard(u32, Facts, Result<There, Failure>),
+    ReadAgain(Reread, GetResult),
     Renewed(Result<(), Failure>),
     LookForLate,
     /// It was asked how donors can be reached that did not answer; `None` when that was for too long.
@@ -174,6 +178,8 @@ struct Window {
     /// Whether it was said how much an interrupted upload had left.
     told_resumed: bool,
 
+    /// How often files were refused because donors had gone.
+    sent_again: BTreeMap<PoolPath, u32>,
     ready: Vec<(FileCommit, Option<Finished>)>,
     /// Since when the first of them has waited.
     ready_since: Option<Tick>,
@@ -196,17 +202,11 @@ struct FileState {
     /// Chunks without all their copies.
     open: usize,
     facts: Option<Facts>,
+    /// Whether it was complete before, and donors of it have gone since.
+    is_again: bool,
     /// Its writer waits until none is open.
     flushed: Option<oneshot::Sender<()>>,
     /// Its writer waits until it is visible.
-    finished: Option<Finished>,
-}
-
-/// A file that is being committed.
-struct Waiting {
-    path: PoolPath,
-    size: u64,
-    /// Its writer, if it has one.
     finished: Option<Finished>,
 }
 
@@ -273,6 +273,7 @@ impl Window {
             mismatches: 0,
             outage: Outage::default(),
             told_resumed: false,
+            sent_again: BTreeMap::new(),
             ready: Vec::new(),
             ready_since: None,
             ready_bytes: 0,
@@ -320,6 +321,8 @@ impl Window {
             }
             Event::Grown(bytes, grown) => self.take_grown(bytes, grown),
             Event::Committed(files, committed) => self.take_committed(files, committed?),
+            Event::Heard(file, facts, heard) => self.take_heard(file, facts, heard?),
+            Event::ReadAgain(chunk, result) => self.take_read_again(chunk, result),
             // Once the last commit is on its way, it may have ended the session.
             Event::Renewed(Err(failure)) if !self.finished => return Err(failure),
             Event::Renewed(_) => self.renew_later(),

@@ -3,8 +3,9 @@
 use super::prepare::{Against, UnknownKey};
 use super::{Answer, session};
 use crate::callers::Caller;
+use crate::held_up::none_overdue_of;
 use crate::service::Service;
-use potluck_catalog::commit::{self, Batch, Demands, PreparedFile, Refused, Stored};
+use potluck_catalog::commit::{self, Batch, PreparedFile, Refused, Stored};
 use potluck_catalog::{CommittedFiles, Error};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, SessionId, SpaceId};
@@ -13,12 +14,17 @@ use potluck_core::policy::Policy;
 use potluck_pool::Ticketed;
 use potluck_wire::control::{Commit, Committed, FileCommit, Outcome};
 use potluck_wire::error::{ErrorKind, Failure, code};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// After this much of a manager's life a donor that has not registered is away, and its receipts
 /// cannot be checked; until then the caller is asked to come back.
 const REGISTERING: Duration = Duration::from_secs(15);
+/// A donor that took chunks and is not heard at the commit is waited for this long.
+const AWAITED: Duration = Duration::from_secs(3);
+/// Between two looks whether it is.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Names asked about while the pool is held.
 const ASK: usize = 8192;
 
@@ -45,9 +51,9 @@ impl Answer for Commit {
             kept.spaces.get(path.space()).is_none_or(|space| space.files == 0)
         };
         let first = files.iter().flatten().next().is_some_and(|file| unseen(&file.path));
-        let Ticketed { space, policy: Policy { mirror, strict, .. }, asked, .. } = ticketed;
-        let demands = Demands { mirror, strict };
-        let batch = Batch { session: id, space, number, demands, asked, files, atomic, done };
+        none_overdue_of(&service, &acknowledgers(&files)).await;
+        let Ticketed { space, policy: Policy { mirror, .. }, asked, .. } = ticketed;
+        let batch = Batch { session: id, space, number, mirror, asked, files, atomic, done };
         let CommittedFiles { outcome, open } = committed(&service, batch, others).await?;
         if open {
             service.scan_state.worse(service.time.tick(), "files were written with fewer copies");
@@ -57,21 +63,29 @@ impl Answer for Commit {
             // a space that no scan has seen with files nobody can say how safe it is.
             service.scan_state.changed(service.time.tick());
         }
-        if done {
+        let committed = match outcome {
+            commit::Outcome::Repeated(text) => parse(&text)?,
+            commit::Outcome::Fresh { files, again } => {
+                service.pool().in_use_again(&again, service.time.tick());
+                reply(&files)
+            }
+        };
+        if done && !committed.files.iter().any(Outcome::is_sent_again) {
             service.pool().end_session(&id);
             service.chores.notify_one();
         }
-        match outcome {
-            commit::Outcome::Repeated(text) => parse(&text),
-            commit::Outcome::Fresh { files, again } => {
-                service.pool().in_use_again(&again, service.time.tick());
-                Ok(reply(&files))
-            }
-        }
+        Ok(committed)
     }
 }
 
-/// Commits a batch as donors stand when it is its turn.
+/// Donors by whose receipts files are to count.
+fn acknowledgers(files: &[Prepared]) -> BTreeSet<DonorId> {
+    let chunks = files.iter().flatten().flat_map(|file| &file.chunks);
+    chunks.flat_map(|chunk| chunk.holders.iter().map(|(donor, _)| *donor)).collect()
+}
+
+/// Commits a batch as donors stand when it is its turn, and waits a moment for those that are not heard: a
+/// heartbeat that is late is no death.
 async fn committed(
     service: &Service,
     batch: Batch<Failure>,
@@ -81,13 +95,17 @@ async fn committed(
         serde_json::to_string(&reply(outcomes)).map_err(|why| Error::Bug(why.to_string()))
     };
     let (batch, told, when) = (Arc::new(batch), Arc::from(told), service.when());
+    let began = service.time.tick();
     loop {
-        let donors = service.pool().snapshot(service.time.tick());
+        let now = service.time.tick();
+        let (donors, waits) = (service.pool().snapshot(now), now.saturating_sub(began) < AWAITED);
         let (batch, told) = (Arc::clone(&batch), Arc::clone(&told));
-        let committed = service.catalog.commit_files(batch, told, donors, when, text).await?;
-        // Otherwise a donor's copies stopped to count while the batch waited: it is judged anew.
-        if let Some(committed) = committed {
-            return Ok(committed);
+        match service.catalog.commit_files(batch, waits, told, donors, when, text).await {
+            Err(Error::HoldersAway { .. }) if waits => tokio::time::sleep(LOOK_EVERY).await,
+            // A donor's copies stopped to count while the batch waited: it is judged anew.
+            Ok(None) => {}
+            Ok(Some(committed)) => return Ok(committed),
+            Err(why) => return Err(why),
         }
     }
 }

@@ -89,7 +89,7 @@ impl Answer for Reserve {
             member,
             space: space.id,
             policy,
-            asked: self.policy.redundancy(),
+            asked: self.policy,
         };
         // What lives in the catalog needs no donor.
         let bytes = self.bytes.map(|bytes| if bytes <= INLINE_MAX { 0 } else { bytes });
@@ -103,8 +103,11 @@ impl Answer for Reserve {
             let contacts = ticketing::contacts(pool, ticketed.plan.donors(), now);
             Ok((ticketed, contacts))
         });
-        let joined = service.pool().donor_count();
-        let refused = |why| failure::of_placement(why, redundancy, joined);
+        let refused = |why| {
+            let (pool, now) = (service.pool(), service.time.tick());
+            let donors = (pool.donor_count(), pool.expected_donors(0, now));
+            failure::of_placement(why, redundancy, donors)
+        };
         let (ticketed, contacts) = opened.await?.map_err(refused)?;
         keep(&service, &new, &ticketed).await?;
         Ok(Reserved {
@@ -157,8 +160,11 @@ impl Answer for Grow {
             let contacts = ticketing::contacts(pool, plan.donors(), now);
             Ok((plan, pool.ticketed(&session), contacts))
         });
-        let joined = service.pool().donor_count();
-        let refused = |why| failure::of_placement(why, redundancy, joined);
+        let refused = |why| {
+            let (pool, now) = (service.pool(), service.time.tick());
+            let donors = (pool.donor_count(), pool.expected_donors(0, now));
+            failure::of_placement(why, redundancy, donors)
+        };
         let (plan, ticketed, contacts) = grown.await?.map_err(refused)?;
         let ticketed = ticketed.ok_or_else(|| Failure::from(Error::NoSession))?;
         service.catalog.grow_session(session, ticketed.plan.clone(), ticketed.bytes).await?;

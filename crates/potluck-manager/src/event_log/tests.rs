@@ -13,8 +13,8 @@ fn donor(state: DonorState, silent_seconds: u64) -> DonorStatus {
 }
 
 fn look(second: u64, donor: DonorStatus) -> Look {
-    let (repair, made_last, troubles) = Default::default();
-    Look { now: Tick::from_secs(second), donors: vec![donor], repair, made_last, troubles }
+    let (repair, made_last, alarms) = Default::default();
+    Look { now: Tick::from_secs(second), donors: vec![donor], repair, made_last, alarms }
 }
 
 /// What is said, each line with a mark of its weight.
@@ -71,56 +71,41 @@ fn an_announced_absence_is_no_warning() {
 #[test]
 fn one_repair_in_several_steps_begins_and_ends_once() {
     let mut event_log = EventLog::default();
-    let mut at = |second, queued: u64, made: u64, stuck| {
+    let mut at = |second, queued: u64, made: u64| {
         let mut look = look(second, donor(DonorState::Live, 0));
         let (made_bytes, bytes_left) = (made << 20, queued << 20);
         let queued = vec![0, queued];
-        look.repair =
-            RepairState { queued, bytes_left, made, made_bytes, stuck, ..Default::default() };
+        look.repair = RepairState { queued, bytes_left, made, made_bytes, ..Default::default() };
         said(event_log.compare(&look))
     };
-    assert_eq!(at(1, 0, 7, 0), [""; 0]);
-    assert_eq!(at(2, 40, 7, 0), ["repair began: 40 chunks to make, 40.0 MiB"]);
-    assert_eq!(at(60, 3, 44, 0), [""; 0]);
-    assert_eq!(at(62, 0, 47, 0), [""; 0], "the next step may follow");
-    assert_eq!(at(65, 5, 47, 0), [""; 0]);
-    assert_eq!(at(70, 0, 52, 0), [""; 0]);
-    assert_eq!(at(80, 0, 52, 0), ["repair ended: 45 chunks made, 45.0 MiB, in 1m 8s"]);
-    assert_eq!(at(81, 0, 52, 0), [""; 0]);
-    assert_eq!(at(82, 0, 60, 0), ["repair began: 8 chunks to make, 8.0 MiB"], "and is over");
-    assert_eq!(at(92, 0, 60, 0), ["repair ended: 8 chunks made, 8.0 MiB, in 1s"]);
-    at(93, 1, 60, 0);
-    assert_eq!(
-        at(104, 0, 60, 1),
-        [
-            "! repair came to a stop: 0 chunks made, 0 B, in 1s; 1 chunk cannot be made now: no donor can take them"
-        ]
-    );
+    assert_eq!(at(1, 0, 7), [""; 0]);
+    assert_eq!(at(2, 40, 7), ["repair began: 40 chunks to make, 40.0 MiB"]);
+    assert_eq!(at(60, 3, 44), [""; 0]);
+    assert_eq!(at(62, 0, 47), [""; 0], "the next step may follow");
+    assert_eq!(at(65, 5, 47), [""; 0]);
+    assert_eq!(at(70, 0, 52), [""; 0]);
+    assert_eq!(at(80, 0, 52), ["repair ended: 45 chunks made, 45.0 MiB, in 1m 8s"]);
+    assert_eq!(at(81, 0, 52), [""; 0]);
+    assert_eq!(at(82, 0, 60), ["repair began: 8 chunks to make, 8.0 MiB"], "and is over");
+    assert_eq!(at(92, 0, 60), ["repair ended: 8 chunks made, 8.0 MiB, in 1s"]);
 }
 
 #[test]
-fn a_trouble_is_said_when_it_begins_and_when_it_is_over_however_its_words_change() {
+fn an_alarm_is_said_when_it_begins_and_when_it_is_over_however_its_words_change() {
     let mut event_log = EventLog::default();
-    let mut at = |second, why: Option<&str>| {
+    let mut at = |second, kind, why: Option<&str>| {
         let mut look = look(second, donor(DonorState::Live, 0));
-        let trouble = |why: &str| Trouble { begun: why.into(), over: "well again".into() };
-        look.troubles = why.map(|why| ("backup".into(), trouble(why))).into_iter().collect();
+        let alarm = |why: &str| Alarm::new(kind, why, "look at it").of(DonorId(3));
+        look.alarms = why.map(alarm).into_iter().collect();
         said(event_log.compare(&look))
     };
-    assert_eq!(at(1, Some("no room for 8 MiB")), ["! no room for 8 MiB"]);
-    assert_eq!(at(2, Some("no room for 9 MiB")), [""; 0]);
-    assert_eq!(at(3, None), ["well again"]);
-    assert_eq!(at(4, None), [""; 0]);
-}
-
-#[test]
-fn space_is_short_until_there_is_clearly_more() {
-    let short = |room_percent: u64, was_short| {
-        let mut donor = donor(DonorState::Live, 0);
-        (donor.room, donor.used) = (room_percent << 30, (100 - room_percent) << 30);
-        short_of_space(&[donor], was_short).is_some()
-    };
-    assert_eq!([4, 6, 50].map(|percent| short(percent, false)), [true, false, false]);
-    assert_eq!([4, 6, 50].map(|percent| short(percent, true)), [true, true, false]);
-    assert!(short_of_space(&[], false).is_none());
+    let disk = AlarmKind::DonorDisk;
+    assert_eq!(at(1, disk, Some("no room for 8 MiB")), ["! no room for 8 MiB"]);
+    assert_eq!(at(2, disk, Some("no room for 9 MiB")), [""; 0]);
+    assert_eq!(at(3, disk, None), [""; 0], "it may come and go");
+    assert_eq!(at(4, disk, Some("no room for 9 MiB")), [""; 0]);
+    let well = "the disk that donor basement (3) lends is well";
+    assert_eq!(at(9, AlarmKind::DonorQuarantined, Some("it lies")), ["! it lies", well]);
+    assert_eq!(at(14, disk, None), ["donor basement (3) is trusted again"]);
+    assert_eq!(at(30, disk, None), [""; 0]);
 }

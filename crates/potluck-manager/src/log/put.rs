@@ -5,14 +5,14 @@
 use super::Trouble;
 use crate::config::ManagerConfig;
 use crate::service::{InSession, Service};
-use potluck_catalog::commit::{Batch, Demands, PreparedChunk, PreparedFile};
+use potluck_catalog::commit::{Batch, PreparedChunk, PreparedFile};
 use potluck_catalog::log_position::Advance;
 use potluck_catalog::sessions::StoredSession;
 use potluck_core::chunk::{ChunkKind, ChunkName, sealed_len};
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, SessionId, VersionId};
 use potluck_core::path::PoolPath;
-use potluck_core::policy::{AckLevel, Mirror, Policy, Redundancy, Width};
+use potluck_core::policy::{AckLevel, Mirror, Override, Policy, Width};
 use potluck_core::recipe::{self, Entry};
 use potluck_pool::redundancy::Version;
 use potluck_pool::{Contact, MANAGER, NewSession, Pool, Ticketed};
@@ -54,7 +54,7 @@ impl Put {
                 member: MANAGER,
                 space,
                 policy: policy(copies),
-                asked: Some(Redundancy::Copies(copies)),
+                asked: Override { copies: Some(copies), ..Override::default() },
             };
             let ticketed = pool.open_session(new.clone(), Some(bytes.max(1)), now)?;
             // Busy from now on: no lease ends while it is written.
@@ -175,7 +175,7 @@ impl Put {
             session: self.session,
             space,
             number: 0,
-            demands: Demands { mirror: Mirror::ClientAsync, strict: false },
+            mirror: Mirror::ClientAsync,
             asked,
             files: files.into_iter().map(Ok).collect(),
             atomic: true,
@@ -323,7 +323,7 @@ mod tests {
             member: MANAGER,
             space: SpaceId(1),
             policy: policy.clone(),
-            asked: None,
+            asked: Override::default(),
         };
         // More than is left when another write was promised most of it.
         pool.open_session(new(1), Some(900 << 20), at(1)).expect("fits");

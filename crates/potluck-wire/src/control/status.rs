@@ -127,6 +127,8 @@ pub enum AlarmKind {
     RepairStuck,
     /// A change of policy cannot be finished.
     PolicyStuck,
+    /// Little of what is lent is left.
+    SpaceShort,
     /// An alarm of a newer manager, whose words say what it is about.
     #[serde(other)]
     Unknown,
@@ -144,9 +146,9 @@ impl Alarm {
     }
 
     /// Whether the pool is not well while there is this. Chunks that a donor lost have been made
-    /// again elsewhere, and it may lose no more.
+    /// again elsewhere, and it may lose no more; and where little space is left, there still is some.
     pub fn degrades(&self) -> bool {
-        self.kind != AlarmKind::DonorBadCopies
+        !matches!(self.kind, AlarmKind::DonorBadCopies | AlarmKind::SpaceShort)
     }
 }
 

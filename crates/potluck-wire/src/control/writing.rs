@@ -2,6 +2,7 @@
 
 use super::{Call, Done, call};
 use crate::addresses::Addresses;
+use crate::error::{ErrorKind, Failure, code};
 use crate::packed::Blob;
 use crate::packed::Packed;
 use crate::ticket::Acknowledged;
@@ -250,7 +251,17 @@ pub enum Outcome {
         below_policy: bool,
     },
     /// Not visible, and why.
-    Refused(crate::error::Failure),
+    Refused(Failure),
+}
+
+impl Outcome {
+    /// Whether the file is not visible because donors of its chunks have gone since they took them: who
+    /// sends those to others commits it again in the same session.
+    pub fn is_sent_again(&self) -> bool {
+        let gone =
+            |why: &Failure| why.kind == ErrorKind::Retry && why.code == code::NOT_ACKNOWLEDGED;
+        matches!(self, Self::Refused(why) if gone(why))
+    }
 }
 
 /// Ends a session without making anything visible.

@@ -53,6 +53,19 @@ fn a_group_is_written_while_a_donor_is_away_and_completed_when_it_is_back() {
         assert!(refused.hint.contains("--strict=false"), "{refused:?}");
     }
     lab.cli.ok(&put(&input, "pot://lab/strict/h", &["--strict=false"]));
+    // A tree is written as its root says; what must be whole each directory says.
+    lab.cli.ok(&["mkdir", "-p", "pot://lab/tree/strict", "--strict"]);
+    let tree = lab.dir().join("tree");
+    std::fs::create_dir_all(tree.join("strict/new")).expect("made");
+    for file in ["a", "strict/b", "strict/new/c"] {
+        std::fs::copy(&input, tree.join(file)).expect("copied");
+    }
+    let written = lab.cli.run(&["cp", "-r", arg(&tree), "pot://lab/"]).exits(4);
+    assert!(written.stderr.contains("--strict=false"), "{}", written.stderr);
+    assert_eq!(lab.cli.health("pot://lab/tree/a")["below_policy"], true);
+    for file in ["pot://lab/tree/strict/b", "pot://lab/tree/strict/new/c"] {
+        lab.cli.fails(3, &["stat", file]);
+    }
     away(&mut lab, &["donor-1"]);
     for path in ["pot://lab/f", "pot://lab/g", "pot://lab/strict/h"] {
         assert_same(&lab.cli.cat(path), &content, path);
@@ -115,6 +128,10 @@ fn two_copies_are_not_written_to_one_donor_and_three_are_to_two() {
         let stored = lab.cli.json(&["cp", arg(&input), &format!("pot://keeps-{copies}/f")]);
         assert_eq!(stored["below_policy"], below, "{stored}");
     }
+    let of = ["--copies", "3", "--mirror", "client-async"];
+    lab.cli.ok(&[&["space", "create", "unhurried", "--chunk-size", "1MiB"], &of[..]].concat());
+    let stored = lab.cli.json(&["cp", arg(&input), "pot://unhurried/f"]);
+    assert_eq!(stored["pending_copies"], 3, "one of each chunk: {stored}");
     away(&mut lab, &["donor-2"]);
     assert_same(&lab.cli.cat("pot://keeps-3/f"), &content, "three copies");
     let (other, _) = file(lab.dir(), "other", 4, 3 << 20);
@@ -124,4 +141,27 @@ fn two_copies_are_not_written_to_one_donor_and_three_are_to_two() {
     }
     let stored = lab.cli.json(&["cp", arg(&other), "pot://keeps-1/g"]);
     assert_eq!(stored["below_policy"], 0, "one copy is all that is asked for");
+}
+
+/// D3: a donor that dies between its last receipt and the commit is not the death that a write survives.
+#[test]
+fn what_a_donor_took_that_died_since_is_sent_to_another_before_a_write_is_acknowledged() {
+    let mut lab = Lab::with_donors(3);
+    lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "256KiB"]);
+    let content = bytes(9, (8 << 20) + 1000);
+    // Half of it the pool holds already.
+    let known = lab.dir().join("known");
+    std::fs::write(&known, &content[..4 << 20]).expect("written");
+    lab.cli.ok(&["cp", arg(&known), "pot://lab/known"]);
+    let mut writer = Writer::start(&lab.cli, "pot://lab/f", &[]);
+    writer.feed(&content);
+    wait_until("all whole chunks to be at two donors", PATIENCE, || {
+        let status = lab.cli.status();
+        let donors = status["donors"].as_array().expect("donors");
+        donors.iter().filter_map(|donor| donor["used"].as_u64()).sum::<u64>() >= 2 * (8 << 20)
+    });
+    lab.kill_donor("donor-2");
+    assert_eq!(writer.finish(), 0);
+    lab.kill_donor("donor-3");
+    assert_same(&lab.cli.cat("pot://lab/f"), &content, "one more death");
 }

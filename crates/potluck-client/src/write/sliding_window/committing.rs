@@ -1,6 +1,7 @@
 //! Committing: files become visible in batches.
 
-use super::{Event, FileState, Waiting, Window};
+use super::{Event, FileState, Window};
+use crate::writer::Finished;
 use potluck_core::ids::VersionId;
 use potluck_core::recipe;
 use potluck_wire::control::{Committed, Condition, FileCommit, Outcome};
@@ -120,12 +121,9 @@ impl Window {
         self.finished = done;
         let (calls, atomic) = (self.session.calls(), self.atomic);
         self.events.push(Box::pin(async move {
-            let waiting = |(file, finished): (FileCommit, _)| {
-                let (path, size) = (file.path.clone(), file.size);
-                (Waiting { path, size, finished }, file)
-            };
-            let (waiting, files) = files.into_iter().map(waiting).unzip();
-            Event::Committed(waiting, calls.commit(batch, files, atomic, done).await)
+            let (files, finished): (_, Vec<_>) = files.into_iter().unzip();
+            let (files, committed) = calls.commit(batch, files, atomic, done).await;
+            Event::Committed(files.into_iter().zip(finished).collect(), committed)
         }));
         Ok(())
     }
@@ -146,19 +144,27 @@ impl Window {
             .hint("copy the tree without --atomic, or in parts"))
     }
 
-    pub(super) fn take_committed(&mut self, files: Vec<Waiting>, committed: Committed) {
+    pub(super) fn take_committed(
+        &mut self,
+        files: Vec<(FileCommit, Option<Finished>)>,
+        committed: Committed,
+    ) {
         self.committing = false;
-        for (Waiting { path, size, finished }, outcome) in files.into_iter().zip(committed.files) {
+        for ((file, mut finished), outcome) in files.into_iter().zip(committed.files) {
+            if outcome.is_sent_again() && self.send_again(&file, &mut finished) {
+                self.finished = false; // for that the session goes on
+                continue;
+            }
             match outcome {
                 Outcome::Stored { version, below_policy } => {
-                    self.report.bytes += size;
+                    self.report.bytes += file.size;
                     self.report.below_policy += u64::from(below_policy);
                     match finished {
                         Some(finished) => drop(finished.send(Ok(version))), // its writer may be gone
-                        None => self.report.stored.push((path, version)),
+                        None => self.report.stored.push((file.path, version)),
                     }
                 }
-                Outcome::Refused(failure) => self.fail(path, failure, finished),
+                Outcome::Refused(failure) => self.fail(file.path, failure, finished),
             }
         }
     }

@@ -76,6 +76,10 @@ impl Window {
         if !self.copies.may_be_short() || made < chunk.spread.least {
             return false;
         }
+        // By a protocol that does not wait, the manager does not know that these are left.
+        if self.mirror.is_async() {
+            self.abandoned += u64::from(chunk.spread.want - made);
+        }
         chunk.spread.want = made;
         self.count_copies(name);
         true
@@ -202,6 +206,7 @@ impl Window {
         self.remembered.push_back(name);
         if self.remembered.len() > REMEMBERED
             && let Some(oldest) = self.remembered.pop_front()
+            && self.chunks.get(&oldest).is_some_and(|chunk| chunk.body.is_none())
         {
             self.chunks.remove(&oldest);
         }
@@ -218,7 +223,9 @@ impl Window {
                 receipt,
             });
             state.acknowledged.extend(said);
-            self.progress.advance(u64::from(state.entries[index as usize].len));
+            if !state.is_again {
+                self.progress.advance(u64::from(state.entries[index as usize].len));
+            }
             self.complete(file);
         }
     }

@@ -20,7 +20,7 @@ impl Settling {
 
     /// Copies still to be made by this client; those that donors make are not among them.
     pub fn pending(&self) -> u64 {
-        self.window.as_ref().map_or(0, |window| window.pending_copies())
+        self.window.as_ref().map_or(0, |window| window.pending_copies() + window.abandoned)
     }
 
     /// Waits until the copies are made; gives how many were not, because no donor took them. The
@@ -32,7 +32,7 @@ impl Settling {
         }
         let missing = window.abandoned + window.pending_copies();
         let Window { session, batch, .. } = *window;
-        match session.calls().commit(batch, Vec::new(), false, true).await {
+        match session.calls().commit(batch, Vec::new(), false, true).await.1 {
             Ok(_) => session.finish(),
             Err(failure) => tracing::debug!(%failure, "the lease ends the session"),
         }
