@@ -10,6 +10,7 @@ mod file_endings;
 mod file_lengths;
 mod file_names;
 mod glob_imports;
+mod import_circles;
 mod links;
 mod machine_paths;
 mod markdown;
@@ -57,6 +58,11 @@ const CHECKS: &[Check] = &[
         name: "catalog-engine",
         reason: catalog_engine::REASON,
         find: catalog_engine::named_elsewhere,
+    },
+    Check {
+        name: "import-circles",
+        reason: import_circles::REASON,
+        find: import_circles::too_wide,
     },
     Check {
         name: "test-executables",

@@ -1,0 +1,263 @@
+//! Files of a crate that import each other in a circle can be read and changed only together.
+//!
+//! An arrow goes from a file to each that one of its `use` statements names within the crate. Names that
+//! another file passes on (`pub use`) lead to where they are, and passing on names of modules below is no
+//! arrow. Tests are left out.
+
+use super::rust_text::{code, is_word};
+use super::tree::{Offence, Tree};
+use super::use_paths::imports;
+use std::collections::{BTreeMap, BTreeSet};
+
+pub const REASON: &str = "who reads one file of a circle has to read them all";
+
+/// Files in one circle.
+const LIMIT: usize = 4;
+/// Where today's exceptions stand, one `package files` for each circle.
+const RATCHET: &str = "xtask/tidy-circles.txt";
+
+/// Circles over the limit, unless the ratchet lists as many of a package with exactly their sizes.
+pub fn too_wide(tree: &Tree) -> Vec<Offence> {
+    let listed = tree.file(RATCHET).map_or("", |file| &file.text);
+    let mut offences = Vec::new();
+    let mut exceptions = BTreeMap::<&str, Vec<(usize, usize)>>::new();
+    for (number, line) in listed.lines().enumerate().filter(|(_, line)| !line.starts_with('#')) {
+        let mut words = line.split_whitespace();
+        match (words.next(), words.next().and_then(|files| files.parse().ok())) {
+            (Some(package), Some(files)) => {
+                exceptions.entry(package).or_default().push((files, number + 1));
+            }
+            _ => offences.push(Offence::line(RATCHET, number + 1, "must be: package files")),
+        }
+    }
+    for package in &tree.packages {
+        let mut circles = circles(&Sources::of(tree, &format!("{}/src/", package.directory)));
+        circles.retain(|circle| circle.len() > LIMIT);
+        circles.sort_by_key(|circle| std::cmp::Reverse(circle.len()));
+        let mut allowed = exceptions.remove(&*package.name).unwrap_or_default();
+        allowed.sort_unstable_by_key(|(files, _)| std::cmp::Reverse(*files));
+        let most = circles.len().max(allowed.len());
+        for at in 0..most {
+            let (files, line) = allowed.get(at).copied().unwrap_or((LIMIT, 0));
+            let found = circles.get(at).map_or(0, Vec::len);
+            if found > files {
+                let names = circles[at].join(", ");
+                let message = format!("{found} files import each other, at most {files}: {names}");
+                offences.push(Offence::file(&package.directory, message));
+            } else if line > 0 && found < files {
+                let message = match found {
+                    0 => format!("{} needs no exception any more: remove this line", package.name),
+                    _ => format!("this circle of {} has shrunk: write {found} here", package.name),
+                };
+                offences.push(Offence::line(RATCHET, line, message));
+            }
+        }
+    }
+    let unknown = exceptions.into_values().flatten();
+    offences.extend(unknown.map(|(_, line)| Offence::line(RATCHET, line, "no such package")));
+    offences
+}
+
+/// The files of a crate by the paths of their modules, and what each imports.
+struct Sources {
+    files: BTreeMap<Vec<String>, String>,
+    imports: BTreeMap<Vec<String>, Vec<Vec<String>>>,
+    /// Names that a file passes on, and what they stand for.
+    passed_on: BTreeMap<(Vec<String>, String), Vec<String>>,
+}
+
+impl Sources {
+    fn of(tree: &Tree, below: &str) -> Self {
+        let module = |path: &str| {
+            let names = path.strip_prefix(below)?.strip_suffix(".rs")?;
+            let names = names.strip_suffix("/mod").unwrap_or(names);
+            let mut names: Vec<String> = names.split('/').map(str::to_owned).collect();
+            if names.iter().any(|name| name == "tests") || names[0] == "bin" {
+                return None;
+            }
+            names.retain(|name| name != "lib" && name != "main");
+            Some(names)
+        };
+        let ours: Vec<_> = tree
+            .with_extension("rs")
+            .filter_map(|file| Some((module(&file.path)?, file)))
+            .collect();
+        let files = ours.iter().map(|(module, file)| (module.clone(), file.path.clone())).collect();
+        let mut sources = Self { files, imports: BTreeMap::new(), passed_on: BTreeMap::new() };
+        for (module, file) in ours {
+            let code = code(&file.text);
+            let code = &code[..code.find("#[cfg(test)]").unwrap_or(code.len())];
+            for import in imports(code) {
+                let Some(path) = sources.absolute(&module, &import.path) else { continue };
+                let passes_on = is_public(&code[..import.offset]);
+                if let Some(name) = path.last().filter(|_| passes_on) {
+                    sources.passed_on.insert((module.clone(), name.clone()), path.clone());
+                }
+                if !(passes_on && path.starts_with(&module)) {
+                    sources.imports.entry(module.clone()).or_default().push(path);
+                }
+            }
+        }
+        sources
+    }
+
+    /// Where a path in a module begins at the crate's root; `None` where it leads out of the crate.
+    fn absolute(&self, module: &[String], path: &str) -> Option<Vec<String>> {
+        let mut at = module.to_vec();
+        let mut names = path.split("::").peekable();
+        match *names.peek()? {
+            "crate" => {
+                at.clear();
+                names.next();
+            }
+            "self" => drop(names.next()),
+            "super" => {
+                while names.next_if_eq(&"super").is_some() {
+                    at.pop()?;
+                }
+            }
+            name => {
+                let child = [module, &[name.to_owned()]].concat();
+                if !self.files.contains_key(&child) {
+                    return None;
+                }
+            }
+        }
+        at.extend(names.filter(|name| *name != "self").map(str::to_owned));
+        Some(at)
+    }
+
+    /// The file in which the item at a path stands.
+    fn file_of(&self, path: &[String]) -> Option<&Vec<String>> {
+        let mut path = path.to_vec();
+        // Names are passed on a few times at most; two that pass on each other would be an error.
+        for _ in 0..8 {
+            let mut prefixes = (0..=path.len()).rev().map(|len| &path[..len]);
+            let (module, _) =
+                self.files.get_key_value(prefixes.find(|at| self.files.contains_key(*at))?)?;
+            let rest = &path[module.len()..];
+            let passed_on =
+                rest.first().and_then(|name| self.passed_on.get(&(module.clone(), name.clone())));
+            match passed_on {
+                Some(elsewhere) if *elsewhere != path[..=module.len()] => {
+                    path = [&elsewhere[..], &rest[1..]].concat();
+                }
+                _ => return Some(module),
+            }
+        }
+        None
+    }
+}
+
+/// Whether the item whose text follows is public, be it only in its crate.
+fn is_public(before: &str) -> bool {
+    let before = before.trim_end();
+    let before = match before.strip_suffix(')') {
+        Some(_) => before.rsplit_once('(').map_or("", |(front, _)| front),
+        None => before,
+    };
+    let word = before.bytes().rev().take_while(|byte| is_word(*byte)).count();
+    &before[before.len() - word..] == "pub"
+}
+
+/// Files that reach each other (strongly connected components, Tarjan 1972), by their paths.
+fn circles(sources: &Sources) -> Vec<Vec<String>> {
+    let modules: Vec<&Vec<String>> = sources.files.keys().collect();
+    let number = |module: &Vec<String>| modules.binary_search(&module).ok();
+    let arrows = |module: &Vec<String>| -> BTreeSet<usize> {
+        let imports = sources.imports.get(module).into_iter().flatten();
+        imports.filter_map(|path| number(sources.file_of(path)?)).collect()
+    };
+    let mut search = Search {
+        arrows: modules.iter().map(|module| arrows(module)).collect(),
+        order: vec![None; modules.len()],
+        low: vec![0; modules.len()],
+        open: Vec::new(),
+        found: Vec::new(),
+    };
+    (0..modules.len()).for_each(|at| search.visit(at));
+    let path = |at: &usize| sources.files[modules[*at]].clone();
+    search.found.iter().map(|circle| circle.iter().map(path).collect()).collect()
+}
+
+struct Search {
+    arrows: Vec<BTreeSet<usize>>,
+    /// When each was met.
+    order: Vec<Option<usize>>,
+    /// The first that was met of those that each leads back to.
+    low: Vec<usize>,
+    open: Vec<usize>,
+    found: Vec<Vec<usize>>,
+}
+
+impl Search {
+    fn visit(&mut self, at: usize) {
+        if self.order[at].is_some() {
+            return;
+        }
+        let met = self.order.iter().flatten().count();
+        (self.order[at], self.low[at]) = (Some(met), met);
+        self.open.push(at);
+        for to in self.arrows[at].clone() {
+            self.visit(to);
+            if self.open.contains(&to) {
+                self.low[at] = self.low[at].min(self.low[to]);
+            }
+        }
+        if self.low[at] == met {
+            let first = self.open.iter().position(|open| *open == at).unwrap_or_default();
+            let mut circle = self.open.split_off(first);
+            circle.sort_unstable();
+            self.found.push(circle);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tree::{Package, shown};
+    use super::*;
+
+    fn found(files: &[(&str, &str)]) -> Vec<String> {
+        let mut tree = Tree::planted(files);
+        tree.packages.push(Package {
+            name: "p".into(),
+            directory: "p".into(),
+            roots: Vec::new(),
+            test_executables: 0,
+            dependencies: Vec::new(),
+        });
+        shown(&too_wide(&tree))
+    }
+
+    const CIRCLE: [(&str, &str); 6] = [
+        ("p/src/lib.rs", "mod a; mod b; mod c; mod d; mod e;\npub use e::{E, F};"),
+        ("p/src/a.rs", "use crate::b::{self, B};"),
+        ("p/src/b.rs", "mod deep;\nuse super::c::C;"),
+        ("p/src/c.rs", "use crate::d;\n#[cfg(test)]\nmod tests { use super::*; }"),
+        ("p/src/d.rs", "use crate::E;"),
+        ("p/src/e.rs", "use super::a::A;\nuse std::fmt;"),
+    ];
+
+    #[test]
+    fn a_circle_of_more_than_four_files_is_found_through_names_that_are_passed_on() {
+        let all = "p/src/a.rs, p/src/b.rs, p/src/c.rs, p/src/d.rs, p/src/e.rs";
+        assert_eq!(found(&CIRCLE), [format!("p: 5 files import each other, at most 4: {all}")]);
+        let mut open = CIRCLE;
+        open[5].1 = "use std::fmt;\n#[cfg(test)]\nuse super::a::A;";
+        assert_eq!(found(&open), [""; 0], "tests draw no arrows");
+        open[5].1 = "use crate::c::C;";
+        assert_eq!(found(&open), [""; 0], "c, d and e are few enough");
+    }
+
+    #[test]
+    fn an_exception_follows_its_circle_down() {
+        let listed = |listed| found(&[&CIRCLE[..], &[(RATCHET, listed)]].concat());
+        assert_eq!(listed("# why\np 5\n"), [""; 0]);
+        let shrunk = "xtask/tidy-circles.txt:1: this circle of p has shrunk: write 5 here";
+        assert_eq!(listed("p 7\n"), [shrunk]);
+        let done = "xtask/tidy-circles.txt:2: p needs no exception any more: remove this line";
+        assert_eq!(listed("p 5\np 5\n"), [done]);
+        assert_eq!(listed("p 5\nq 6\n"), ["xtask/tidy-circles.txt:2: no such package"]);
+    }
+}
