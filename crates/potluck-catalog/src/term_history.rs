@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn d5_a_life_counts_as_known_up_to_where_the_pedigree_left_it() {
+    fn d5_a_term_counts_as_known_up_to_where_the_history_left_it() {
         // Term 12 was raised to epoch 6 and 9 while it went on.
         let terms = [term(4, 11, 0), term(5, 12, 40), term(6, 12, 60), term(9, 12, 70)];
         let terms = [&terms[..], &[term(10, 13, 100)]].concat();
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pedigree_begins_anew_after_a_life_that_wrote_none_and_when_all_is_given_up() {
+    fn a_history_begins_anew_after_a_term_that_wrote_none_and_when_all_is_given_up() {
         let fixture = Fixture::new();
         let db = &*fixture.db;
         let made = changes::last(db).expect("counted") as u64;

@@ -295,7 +295,7 @@ impl Fetcher {
         tracing::info!(donor = self.donors.name(donor), %chunk, %error, "bad copy");
         self.client.meet_bad_copy();
         let (caller, report) = (self.client.caller.clone(), Report { chunk, donor, fault });
-        self.client.aside(async move {
+        self.client.in_background(async move {
             if let Err(failure) = caller.call(&report).await {
                 tracing::debug!(%failure, "the bad copy could not be reported");
             }

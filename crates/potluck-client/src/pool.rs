@@ -54,7 +54,7 @@ pub struct Pool {
     reading: Arc<Mutex<Option<ReadMemory>>>,
     /// Memory for what writers push.
     writing: Arc<Mutex<Option<Buffers>>>,
-    aside: Arc<Mutex<JoinSet<()>>>,
+    background: Arc<Mutex<JoinSet<()>>>,
     bad_copies: Arc<AtomicU64>,
     /// When it was told last of which donor that it cannot be reached.
     missed: Arc<Mutex<BTreeMap<DonorId, Tick>>>,
@@ -71,7 +71,7 @@ impl Pool {
             watcher: Arc::new(Quiet),
             reading: Arc::default(),
             writing: Arc::default(),
-            aside: Arc::default(),
+            background: Arc::default(),
             bad_copies: Arc::default(),
             missed: Arc::default(),
         }
@@ -148,7 +148,7 @@ impl Pool {
             };
         }
         let caller = self.caller.clone();
-        self.aside(async move {
+        self.in_background(async move {
             if let Err(failure) = caller.call(&Unreached { donor }).await {
                 tracing::debug!(%failure, "nobody was told that the donor is not reached");
             }
@@ -156,19 +156,20 @@ impl Pool {
     }
 
     /// Does something that nobody waits for now, such as telling the manager of a bad copy.
-    pub fn aside(&self, work: impl Future<Output = ()> + Send + 'static) {
+    pub fn in_background(&self, work: impl Future<Output = ()> + Send + 'static) {
         // Without a runtime the work is lost, which its nature allows.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            let mut aside = self.aside.lock().expect("no holder panics");
-            while aside.try_join_next().is_some() {}
-            aside.spawn_on(work, &runtime);
+            let mut background = self.background.lock().expect("no holder panics");
+            while background.try_join_next().is_some() {}
+            background.spawn_on(work, &runtime);
         }
     }
 
-    /// Waits, but not for long, until what was left aside is done. Call before the process ends.
+    /// Waits, but not for long, until what was left to the background is done. Call before the process ends.
     pub async fn settle(&self) {
-        let mut aside = std::mem::take(&mut *self.aside.lock().expect("no holder panics"));
-        let all = async { while aside.join_next().await.is_some() {} };
+        let mut background =
+            std::mem::take(&mut *self.background.lock().expect("no holder panics"));
+        let all = async { while background.join_next().await.is_some() {} };
         if tokio::time::timeout(Duration::from_secs(2), all).await.is_err() {
             tracing::debug!("some reports to the manager were not delivered");
         }

@@ -102,7 +102,7 @@ impl Session {
         });
         let (done, report) = oneshot::channel();
         let (options, background) = (*options, client.clone());
-        background.aside(async move {
+        background.in_background(async move {
             let pushes = Pushes { from, tell };
             let written =
                 sliding_window::write_pushed(&client, session, pushes, &options, &failure);

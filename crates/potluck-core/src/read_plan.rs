@@ -47,7 +47,7 @@ pub fn pick(
 
 /// How a chunk of a group stands with its reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum ShardState {
     /// Here and verified; also the zeros that a short group lacks.
     Had,
     /// Asked for.
@@ -85,17 +85,16 @@ pub enum GroupStep {
 /// A needed chunk that only suspects have counts as lacking: they are asked when the live donors
 /// have too few chunks.
 pub fn next_of_group(
-    shards: &[Standing],
+    shards: &[ShardState],
     needed: &[usize],
     data: usize,
     extra: usize,
 ) -> GroupStep {
-    let positions = |standing: Standing| {
-        (0..shards.len()).filter(|at| shards[*at] == standing).collect::<Vec<_>>()
-    };
+    let positions =
+        |state: ShardState| (0..shards.len()).filter(|at| shards[*at] == state).collect::<Vec<_>>();
     let lacking: Vec<usize> =
-        needed.iter().copied().filter(|at| shards[*at] != Standing::Had).collect();
-    let had = positions(Standing::Had).len();
+        needed.iter().copied().filter(|at| shards[*at] != ShardState::Had).collect();
+    let had = positions(ShardState::Had).len();
     if lacking.is_empty() {
         return GroupStep::Done;
     }
@@ -103,18 +102,18 @@ pub fn next_of_group(
         return GroupStep::Rebuild;
     }
     let open: Vec<usize> =
-        lacking.iter().copied().filter(|at| shards[*at] == Standing::Open).collect();
+        lacking.iter().copied().filter(|at| shards[*at] == ShardState::Open).collect();
     if !open.is_empty() {
         return GroupStep::Ask(open);
     }
-    let on_time = Standing::Asked { late: false };
+    let on_time = ShardState::Asked { late: false };
     let in_time = lacking.iter().all(|at| shards[*at] == on_time);
     if in_time && extra == 0 {
         return GroupStep::Wait;
     }
     let coming = positions(on_time).len();
     if had + coming < data + extra {
-        let open = positions(Standing::Open);
+        let open = positions(ShardState::Open);
         if !open.is_empty() {
             return GroupStep::Ask(open);
         }
@@ -122,13 +121,15 @@ pub fn next_of_group(
     if in_time || had + coming >= data {
         return GroupStep::Wait;
     }
-    let suspects = positions(Standing::Suspect);
-    let late = positions(Standing::Asked { late: true }).len();
+    let suspects = positions(ShardState::Suspect);
+    let late = positions(ShardState::Asked { late: true }).len();
     match (suspects.is_empty(), had + coming + late < data) {
         (false, _) => GroupStep::Ask(suspects),
         (true, false) => GroupStep::Wait,
         // What is left cannot be enough, unless nothing but the needed chunks themselves lacks.
-        (true, true) if lacking.iter().all(|at| matches!(shards[*at], Standing::Asked { .. })) => {
+        (true, true)
+            if lacking.iter().all(|at| matches!(shards[*at], ShardState::Asked { .. })) =>
+        {
             GroupStep::Wait
         }
         (true, true) => GroupStep::TooFew,

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::MissedTickBehavior;
 
-/// How often what waits is handed out, and the donors' standing looked at.
+/// How often what waits is handed out, and how donors are is looked at.
 const EVERY: Duration = Duration::from_millis(250);
 
 /// Works until dropped.

@@ -29,10 +29,10 @@ pub async fn follow_addresses(service: Arc<Service>, mut watch: Watch, listen: S
         let told = watch.moved().await;
         tracing::info!("the machine's addresses changed: the manager is reached at {told}");
         service.signpost.move_to(told.clone());
-        let (keeper, with_here) = (Arc::clone(&service), told.and(&here));
+        let (ours, with_here) = (Arc::clone(&service), told.and(&here));
         let kept = service.env.offload.run(move || {
-            update_admin_address(&keeper.state, &with_here)?;
-            kit::keep(&keeper.state, &keeper.pool_name, &told, &*keeper.env.entropy)
+            update_admin_address(&ours.state, &with_here)?;
+            kit::keep(&ours.state, &ours.pool_name, &told, &*ours.env.entropy)
         });
         if let Err(why) = kept.await {
             tracing::error!("cannot keep the manager's new addresses: {why}");

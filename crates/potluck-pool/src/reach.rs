@@ -52,8 +52,8 @@ impl Reach {
     /// Members who do not reach the donor, though the manager does.
     pub fn unreached_by(&self, now: Tick) -> impl Iterator<Item = MemberId> {
         let stands = move |complaint: &Complaint| complaint.stands && now < complaint.until;
-        let standing = self.complaints.iter().filter(move |(_, complaint)| stands(complaint));
-        standing.map(|(member, _)| *member)
+        let upheld = self.complaints.iter().filter(move |(_, complaint)| stands(complaint));
+        upheld.map(|(member, _)| *member)
     }
 
     /// It was tried, and nobody answered; whether that is an alarm from now on.

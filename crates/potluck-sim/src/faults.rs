@@ -116,7 +116,7 @@ impl World {
     }
 
     /// Takes down machines whose processes died of trouble with their disks.
-    pub fn bury(&mut self) {
+    pub fn remove_dead(&mut self) {
         for number in 0..self.drives.len() {
             let Some(kind) = self.drives[number].struck() else { continue };
             let who = Who::Donor(number as u8);

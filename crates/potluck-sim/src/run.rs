@@ -119,7 +119,7 @@ impl Show<'_> {
 
     fn step(&mut self) -> Result<(), String> {
         self.world.step()?;
-        self.world.bury();
+        self.world.remove_dead();
         if self.world.now() >= self.noted + NOTE_EVERY {
             self.noted = self.world.now();
             self.world.note();

@@ -37,10 +37,20 @@ const RETIRED: &[Retired] = &[
     retired(&["neighbour", "neighbours"], "peer, or another donor", &[EVERYWHERE]),
     retired(&["door", "doors"], "server", &[EVERYWHERE]),
     retired(&["touch", "touches", "touched"], "write sequence", &[DONOR, POOL, WIRE]),
-    retired(&["aside"], "quarantined", &[DONOR, POOL, WIRE]),
-    retired(&["bury", "buried"], "delete", &[DONOR, POOL, WIRE]),
+    retired(&["aside"], "quarantined, or in the background", &[EVERYWHERE]),
+    retired(&["bury", "buried"], "delete", &[EVERYWHERE]),
     retired(&["beat", "beats", "heart"], "heartbeat, or heartbeat reply", &[DONOR, WIRE]),
-    retired(&["standing"], "registration, or donor status", &[DONOR]),
+    retired(
+        &["standing", "standings"],
+        "view, donor status, shard state, or what it is there",
+        &[EVERYWHERE],
+    ),
+    retired(&["survey", "surveys", "surveyed"], "scan", &[EVERYWHERE]),
+    retired(&["haste"], "priority", &[EVERYWHERE]),
+    retired(&["trial", "trials"], "probation", &[EVERYWHERE]),
+    retired(&["keeper"], "scan state", &[EVERYWHERE]),
+    retired(&["pressed"], "over quota", &[EVERYWHERE]),
+    retired(&["pedigree"], "term history", &[EVERYWHERE]),
     retired(&["patience", "patiently"], "stall timeout, or deadline", &[DONOR, WIRE]),
 ];
 

@@ -15,7 +15,7 @@ use potluck_core::erasure::{Codec, TooFew};
 use potluck_core::ids::DonorId;
 use potluck_core::merkle::SEGMENT;
 use potluck_core::policy::Race;
-use potluck_core::read_plan::{GroupStep, Source, Standing, next_of_group};
+use potluck_core::read_plan::{GroupStep, ShardState, Source, next_of_group};
 use potluck_core::recipe::Entry;
 use potluck_core::seal::{Meaning, SpaceKey, sealed_segments};
 use potluck_core::size::count;
@@ -47,19 +47,19 @@ struct Shard {
 }
 
 impl Shard {
-    fn standing(&self, shunned: &BTreeSet<DonorId>) -> Standing {
+    fn state(&self, shunned: &BTreeSet<DonorId>) -> ShardState {
         if self.had.is_some() || self.wanted.is_none() {
-            return Standing::Had;
+            return ShardState::Had;
         }
         if self.asked > 0 {
-            return Standing::Asked { late: self.late };
+            return ShardState::Asked { late: self.late };
         }
         let untried = || self.sources.iter().filter(|source| !self.tried.contains(&source.donor));
         let good = |source: &Source| source.live && !shunned.contains(&source.donor);
         match (untried().any(good), untried().next().is_some()) {
-            (true, _) => Standing::Open,
-            (false, true) => Standing::Suspect,
-            (false, false) => Standing::Lost,
+            (true, _) => ShardState::Open,
+            (false, true) => ShardState::Suspect,
+            (false, false) => ShardState::Lost,
         }
     }
 }
@@ -215,9 +215,8 @@ impl Fetcher {
         loop {
             let room = self.donors.room.notified();
             let shunned = self.shunned();
-            let standing: Vec<Standing> =
-                shards.iter().map(|shard| shard.standing(&shunned)).collect();
-            let waits_for_room = match next_of_group(&standing, needed, group.ec.data(), extra) {
+            let state: Vec<ShardState> = shards.iter().map(|shard| shard.state(&shunned)).collect();
+            let waits_for_room = match next_of_group(&state, needed, group.ec.data(), extra) {
                 GroupStep::Done => return Ok(false),
                 GroupStep::Rebuild => return Ok(true),
                 GroupStep::TooFew => return Err(self.too_few(group, shards)),
@@ -376,7 +375,7 @@ impl Fetcher {
 
     fn too_few(&self, group: &Group<'_>, shards: &[Shard]) -> Failure {
         let lost =
-            || shards.iter().filter(|shard| shard.standing(&BTreeSet::new()) == Standing::Lost);
+            || shards.iter().filter(|shard| shard.state(&BTreeSet::new()) == ShardState::Lost);
         let reasons: BTreeSet<String> = lost()
             .flat_map(|shard| &shard.faults)
             .map(|(donor, error)| format!("{} {error}", self.donors.name(*donor)))

@@ -29,7 +29,7 @@ pub struct Copies {
 }
 
 /// One chunk on its way to its copies.
-pub struct Spread {
+pub struct ReplicaSet {
     /// Copies still to be made, those under way included.
     pub want: u32,
     /// So many of them must be made where there are no donors for all.
@@ -71,7 +71,7 @@ impl Reread {
     }
 }
 
-impl Spread {
+impl ReplicaSet {
     /// Whether a donor has it: it acknowledged it, or held it before.
     pub fn is_somewhere(&self) -> bool {
         !self.acks.is_empty() || self.held
@@ -115,8 +115,8 @@ impl Copies {
     }
 
     /// A new chunk, for the plan's next slot.
-    pub fn spread(&mut self) -> Spread {
-        Spread {
+    pub fn replica_set(&mut self) -> ReplicaSet {
+        ReplicaSet {
             want: 0,
             least: 0,
             targets: Vec::new(),
@@ -159,17 +159,17 @@ impl Copies {
     /// Whether donors are left that are worth waiting for, for a chunk of which `under_way` copies are
     /// waited for: for all its copies, or where donors are away for one more and as many as it must have.
     /// Donors that have acknowledged it, or held it before, are no help any more.
-    pub fn can_place(&self, spread: &Spread, under_way: usize) -> bool {
-        let left = self.left(|donor| !spread.targets.contains(donor));
-        let made = spread.acks.len() + under_way + left;
-        made >= spread.want as usize || self.short && left > 0 && made >= spread.least as usize
+    pub fn can_place(&self, replicas: &ReplicaSet, under_way: usize) -> bool {
+        let left = self.left(|donor| !replicas.targets.contains(donor));
+        let made = replicas.acks.len() + under_way + left;
+        made >= replicas.want as usize || self.short && left > 0 && made >= replicas.least as usize
     }
 
     /// The donor for the next copy of a chunk of `bytes`; `None` while all have enough to do.
-    pub fn pick(&self, spread: &Spread, bytes: u32) -> Option<DonorId> {
-        let planned = self.planned(spread.slot);
-        let free = |donor: &DonorId| !spread.targets.contains(donor);
-        self.pick_of(&planned, &spread.targets, free, bytes)
+    pub fn pick(&self, replicas: &ReplicaSet, bytes: u32) -> Option<DonorId> {
+        let planned = self.planned(replicas.slot);
+        let free = |donor: &DonorId| !replicas.targets.contains(donor);
+        self.pick_of(&planned, &replicas.targets, free, bytes)
     }
 
     /// The donors that the plan has for a slot, one a copy or a chunk of a group. A plan that is
@@ -232,16 +232,16 @@ impl Copies {
     /// otherwise both could answer before the others, and all copies be in that.
     pub fn hedge_copy(
         &self,
-        spread: &Spread,
+        replicas: &ReplicaSet,
         slow: DonorId,
         bytes: u32,
         sent_at: Tick,
         now: Tick,
     ) -> Option<DonorId> {
-        let is_last = spread.acks.len() + 1 >= spread.want as usize;
-        let with = spread.targets.iter().copied().filter(|target| !is_last || *target != slow);
+        let is_last = replicas.acks.len() + 1 >= replicas.want as usize;
+        let with = replicas.targets.iter().copied().filter(|target| !is_last || *target != slow);
         let with: Vec<DonorId> = with.collect();
-        let free = |donor: &DonorId| !spread.targets.contains(donor);
+        let free = |donor: &DonorId| !replicas.targets.contains(donor);
         self.hedge(&with, free, (slow, bytes), sent_at, now)
     }
 
@@ -302,8 +302,12 @@ mod tests {
         Copies::new(donors, Plan { sections: vec![section], copies: 2, chunk_size: LEN })
     }
 
-    fn sent(copies: &mut Copies, to: &[u32]) -> Spread {
-        Spread { want: 2, targets: to.iter().copied().map(DonorId).collect(), ..copies.spread() }
+    fn sent(copies: &mut Copies, to: &[u32]) -> ReplicaSet {
+        ReplicaSet {
+            want: 2,
+            targets: to.iter().copied().map(DonorId).collect(),
+            ..copies.replica_set()
+        }
     }
 
     fn busy(copies: &Copies, donor: u32) {
@@ -328,61 +332,65 @@ mod tests {
     #[test]
     fn a_copy_waits_for_a_busy_donor_of_another_domain_and_shares_one_only_when_none_is_left() {
         let mut copies = labelled(&[Some("a"), Some("a"), Some("b"), Some("b")]);
-        let spread = sent(&mut copies, &[1]);
-        assert_eq!(copies.pick(&spread, LEN), Some(DonorId(3)), "2 is planned, and of one room");
+        let replicas = sent(&mut copies, &[1]);
+        assert_eq!(copies.pick(&replicas, LEN), Some(DonorId(3)), "2 is planned, and of one room");
         busy(&copies, 3);
-        assert_eq!(copies.pick(&spread, LEN), Some(DonorId(4)));
+        assert_eq!(copies.pick(&replicas, LEN), Some(DonorId(4)));
         busy(&copies, 4);
-        assert_eq!(copies.pick(&spread, LEN), None);
+        assert_eq!(copies.pick(&replicas, LEN), None);
         copies.give_up(DonorId(3), true);
-        assert_eq!(copies.pick(&spread, LEN), None, "4 is merely busy");
+        assert_eq!(copies.pick(&replicas, LEN), None, "4 is merely busy");
         copies.give_up(DonorId(4), true);
-        assert_eq!(copies.pick(&spread, LEN), Some(DonorId(2)));
+        assert_eq!(copies.pick(&replicas, LEN), Some(DonorId(2)));
     }
 
     #[test]
     fn where_a_donor_is_away_the_others_are_waited_for_while_they_are_busy() {
         let mut copies = labelled(&[None, None]);
         copies.short = true;
-        let mut spread = Spread { want: 3, least: 2, ..copies.spread() };
+        let mut replicas = ReplicaSet { want: 3, least: 2, ..copies.replica_set() };
         (1..=2).for_each(|donor| busy(&copies, donor));
-        assert_eq!(copies.pick(&spread, LEN), None);
-        assert!(copies.can_place(&spread, 0), "nobody else is asked for");
-        spread.targets.push(DonorId(1));
-        assert!(copies.can_place(&spread, 1), "the other takes one, too");
-        spread.targets.push(DonorId(2));
-        assert!(!copies.can_place(&spread, 2), "the third is left to repair");
+        assert_eq!(copies.pick(&replicas, LEN), None);
+        assert!(copies.can_place(&replicas, 0), "nobody else is asked for");
+        replicas.targets.push(DonorId(1));
+        assert!(copies.can_place(&replicas, 1), "the other takes one, too");
+        replicas.targets.push(DonorId(2));
+        assert!(!copies.can_place(&replicas, 2), "the third is left to repair");
     }
 
     #[test]
     fn donors_without_a_label_are_apart_from_all() {
         let mut copies = labelled(&[None, Some("a"), None]);
-        let spread = sent(&mut copies, &[1]);
-        assert_eq!(copies.pick(&spread, LEN), Some(DonorId(2)));
+        let replicas = sent(&mut copies, &[1]);
+        assert_eq!(copies.pick(&replicas, LEN), Some(DonorId(2)));
         busy(&copies, 2);
-        assert_eq!(copies.pick(&spread, LEN), Some(DonorId(3)), "nobody is waited for");
+        assert_eq!(copies.pick(&replicas, LEN), Some(DonorId(3)), "nobody is waited for");
     }
 
     #[test]
     fn a_late_copy_frees_its_domain_once_it_is_the_last() {
         let mut copies = labelled(&[Some("a"), Some("b"), Some("a"), Some("b")]);
-        let mut spread = sent(&mut copies, &[1, 2]);
+        let mut replicas = sent(&mut copies, &[1, 2]);
         copies.donors.paces(|paces| {
             for donor in [1, 2] {
                 paces.entry(DonorId(donor)).or_default().sent(LEN, Tick::ZERO);
             }
         });
         fast(&copies, &[3, 4]);
-        let late = |copies: &Copies, spread: &Spread| {
-            copies.hedge_copy(spread, DonorId(1), LEN, Tick::ZERO, Tick::from_secs(60))
+        let late = |copies: &Copies, replicas: &ReplicaSet| {
+            copies.hedge_copy(replicas, DonorId(1), LEN, Tick::ZERO, Tick::from_secs(60))
         };
-        assert_eq!(late(&copies, &spread), None, "both of one room might answer first");
-        spread.acks.push((DonorId(2), AckLevel::Memory, Receipt([0; 16])));
-        assert_eq!(late(&copies, &spread), Some(DonorId(3)));
+        assert_eq!(late(&copies, &replicas), None, "both of one room might answer first");
+        replicas.acks.push((DonorId(2), AckLevel::Memory, Receipt([0; 16])));
+        assert_eq!(late(&copies, &replicas), Some(DonorId(3)));
         copies.give_up(DonorId(3), true);
-        assert_eq!(late(&copies, &spread), None, "the late one is of another room than the other");
+        assert_eq!(
+            late(&copies, &replicas),
+            None,
+            "the late one is of another room than the other"
+        );
         copies.give_up(DonorId(1), true);
-        assert_eq!(late(&copies, &spread), Some(DonorId(4)), "nothing better is left");
+        assert_eq!(late(&copies, &replicas), Some(DonorId(4)), "nothing better is left");
     }
 
     #[test]
@@ -391,13 +399,13 @@ mod tests {
         let plan = Plan { sections: Vec::new(), copies: 2, chunk_size: 1 << 16 };
         let mut copies = Copies::new(donors, plan);
         copies.usable = BTreeSet::from([DonorId(1), DonorId(2)]);
-        let mut spread = copies.spread();
-        spread.want = 2;
-        spread.targets = vec![DonorId(1), DonorId(2)];
-        assert!(copies.can_place(&spread, 2), "both are under way");
-        spread.acks.push((DonorId(1), AckLevel::Memory, Receipt([0; 16])));
-        spread.targets = vec![DonorId(1)];
+        let mut replicas = copies.replica_set();
+        replicas.want = 2;
+        replicas.targets = vec![DonorId(1), DonorId(2)];
+        assert!(copies.can_place(&replicas, 2), "both are under way");
+        replicas.acks.push((DonorId(1), AckLevel::Memory, Receipt([0; 16])));
+        replicas.targets = vec![DonorId(1)];
         copies.give_up(DonorId(2), true);
-        assert!(!copies.can_place(&spread, 0), "the one that has it cannot take the other copy");
+        assert!(!copies.can_place(&replicas, 0), "the one that has it cannot take the other copy");
     }
 }

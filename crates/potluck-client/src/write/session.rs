@@ -70,7 +70,7 @@ impl Drop for WriteSession {
         }
         let calls = self.calls.clone();
         // Its writer was interrupted.
-        self.calls.client.aside(async move { calls.abort(true).await });
+        self.calls.client.in_background(async move { calls.abort(true).await });
     }
 }
 

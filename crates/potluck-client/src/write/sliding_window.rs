@@ -23,7 +23,7 @@ mod settling;
 pub(crate) use pushing::write_pushed;
 pub use settling::Settling;
 
-use super::copies::{Copies, Reread, Spread, There};
+use super::copies::{Copies, ReplicaSet, Reread, There};
 use super::groups::Groups;
 use super::session::WriteSession;
 use crate::buffer::Buffer;
@@ -214,7 +214,7 @@ struct ChunkState {
     len: u32,
     /// Until all copies are made.
     body: Option<Arc<Buffer>>,
-    spread: Spread,
+    replicas: ReplicaSet,
     /// Files and positions that wait for it.
     users: Vec<(u32, u32)>,
     /// Whether there are enough copies for files to become visible.
@@ -419,7 +419,7 @@ impl Window {
             if !chunk.told {
                 chunk.users.push(user);
             } else {
-                let acks = chunk.spread.acks.clone();
+                let acks = chunk.replicas.acks.clone();
                 self.settle(&[user], &acks);
             }
             return;
@@ -427,7 +427,7 @@ impl Window {
         let chunk = ChunkState {
             len: entry.stored_len(),
             body: Some(Arc::new(body)),
-            spread: self.copies.spread(),
+            replicas: self.copies.replica_set(),
             users: vec![user],
             told: false,
             forwarded: None,

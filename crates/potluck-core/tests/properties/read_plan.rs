@@ -1,7 +1,7 @@
 use potluck_core::ids::DonorId;
 use potluck_core::pace::Pace;
 use potluck_core::read_plan::{
-    GroupStep, Piece, Source, Standing, chunks_of_range, next_of_group, pick,
+    GroupStep, Piece, ShardState, Source, chunks_of_range, next_of_group, pick,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -87,7 +87,7 @@ fn the_earliest_finish_wins_then_the_less_loaded() {
 /// Plays a reader of a group against shards of which some never come; gives what was asked for and
 /// the last step.
 fn play(
-    mut shards: Vec<Standing>,
+    mut shards: Vec<ShardState>,
     hangs: &[usize],
     needed: &[usize],
     data: usize,
@@ -98,27 +98,27 @@ fn play(
         match next_of_group(&shards, needed, data, extra) {
             GroupStep::Ask(of) => {
                 let at = of[0];
-                assert!(matches!(shards[at], Standing::Open | Standing::Suspect));
-                shards[at] = Standing::Asked { late: false };
+                assert!(matches!(shards[at], ShardState::Open | ShardState::Suspect));
+                shards[at] = ShardState::Asked { late: false };
                 asked.push(at);
             }
             GroupStep::Wait => {
                 // What was asked for arrives, unless it hangs: then it is late.
-                let under_way = |shard: &Standing| *shard == Standing::Asked { late: false };
+                let under_way = |shard: &ShardState| *shard == ShardState::Asked { late: false };
                 let Some(at) = shards.iter().position(under_way) else {
                     return (asked, GroupStep::Wait);
                 };
                 let hangs = hangs.contains(&at);
-                shards[at] = if hangs { Standing::Asked { late: true } } else { Standing::Had };
+                shards[at] = if hangs { ShardState::Asked { late: true } } else { ShardState::Had };
             }
             end => return (asked, end),
         }
     }
 }
 
-fn shards() -> impl Strategy<Value = Vec<Standing>> {
+fn shards() -> impl Strategy<Value = Vec<ShardState>> {
     let one = prop_oneof![
-        6 => Just(Standing::Open), 1 => Just(Standing::Suspect), 1 => Just(Standing::Lost)
+        6 => Just(ShardState::Open), 1 => Just(ShardState::Suspect), 1 => Just(ShardState::Lost)
     ];
     prop::collection::vec(one, 6)
 }
@@ -131,7 +131,7 @@ proptest! {
         needed in prop::sample::subsequence(vec![0_usize, 1, 2, 3], 1..=4),
         extra in 0..3_usize,
     ) {
-        let comes = |at: &usize| shards[*at] != Standing::Lost && !hangs.contains(at);
+        let comes = |at: &usize| shards[*at] != ShardState::Lost && !hangs.contains(at);
         let enough = (0..6).filter(comes).count() >= 4;
         let direct = needed.iter().all(comes);
         let (asked, end) = play(shards.clone(), &hangs, &needed, 4, extra);
@@ -144,7 +144,7 @@ proptest! {
         once.sort_unstable();
         once.dedup();
         prop_assert_eq!(once.len(), asked.len(), "nothing is asked for twice");
-        if needed.iter().all(|at| shards[*at] == Standing::Open) && hangs.is_empty() {
+        if needed.iter().all(|at| shards[*at] == ShardState::Open) && hangs.is_empty() {
             let most = if extra == 0 { needed.len() } else { 4 + extra };
             prop_assert!(asked.len() <= most);
             prop_assert!(asked.starts_with(&needed), "what is needed goes first");
@@ -155,8 +155,8 @@ proptest! {
     fn a_degraded_read_asks_for_no_more_chunks_than_the_code_needs(
         lost in prop::sample::subsequence(vec![0_usize, 1, 2, 3, 4, 5], 0..=2),
     ) {
-        let mut shards = vec![Standing::Open; 6];
-        lost.iter().for_each(|at| shards[*at] = Standing::Lost);
+        let mut shards = vec![ShardState::Open; 6];
+        lost.iter().for_each(|at| shards[*at] = ShardState::Lost);
         let (asked, end) = play(shards, &[], &[0, 1, 2, 3], 4, 0);
         prop_assert_eq!(asked.len(), 4);
         let whole = lost.iter().all(|at| *at >= 4);

@@ -72,8 +72,8 @@ fn p11_a_donor_does_not_begin_anew_where_its_disk_is_not_mounted() {
     let (input, content) = file(lab.dir(), "input", 14, 1 << 20);
     lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
     lab.kill_donor("donor-1");
-    let (lent, aside) = (lab.lent("donor-1").0, lab.dir().join("unmounted"));
-    fs::rename(&lent, &aside).expect("moved away");
+    let (lent, unmounted) = (lab.lent("donor-1").0, lab.dir().join("unmounted"));
+    fs::rename(&lent, &unmounted).expect("moved away");
     fs::create_dir(&lent).expect("a bare mount point");
     let state = lab.dir().join("donor-1/state");
     let ran = lab.cli.run(&["lend", arg(&lent), "--state", arg(&state), "--max", "1GiB"]);
@@ -88,7 +88,7 @@ fn p11_a_donor_does_not_begin_anew_where_its_disk_is_not_mounted() {
     assert_ne!(lab.cli.run(&args).code, 0);
     assert_eq!(fs::read(lent.join("thesis.tex")).expect("still there"), b"mine");
     fs::remove_dir_all(&lent).expect("removed");
-    fs::rename(&aside, &lent).expect("mounted again");
+    fs::rename(&unmounted, &lent).expect("mounted again");
     lab.start_donor("donor-1");
     lab.wait_back("donor-1");
     assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");

@@ -45,12 +45,12 @@ impl Window {
             let under_way = self.under_way.range((name, DonorId(0))..=(name, DonorId(u32::MAX)));
             let forwarded = chunk.forwarded.as_ref().map_or(0, |(_, to)| to.len());
             let under_way = under_way.count() + forwarded;
-            if under_way + chunk.spread.acks.len() >= chunk.spread.want as usize {
+            if under_way + chunk.replicas.acks.len() >= chunk.replicas.want as usize {
                 return Ok(true);
             }
-            match self.copies.pick(&chunk.spread, chunk.len) {
+            match self.copies.pick(&chunk.replicas, chunk.len) {
                 Some(donor) => self.send_to(name, donor),
-                None if self.copies.can_place(&chunk.spread, under_way) => return Ok(false),
+                None if self.copies.can_place(&chunk.replicas, under_way) => return Ok(false),
                 None => {
                     // Its files are visible already: what is missing is left to repair.
                     let is_late = chunk.told && self.grow_refused.is_some();
@@ -72,15 +72,15 @@ impl Window {
     /// being sent are enough for that.
     fn leave_short(&mut self, name: ChunkName, under_way: usize) -> bool {
         let Some(chunk) = self.chunks.get_mut(&name) else { return false };
-        let made = (under_way + chunk.spread.acks.len()) as u32;
-        if !self.copies.may_be_short() || made < chunk.spread.least {
+        let made = (under_way + chunk.replicas.acks.len()) as u32;
+        if !self.copies.may_be_short() || made < chunk.replicas.least {
             return false;
         }
         // By a protocol that does not wait, the manager does not know that these are left.
         if self.mirror.is_async() {
-            self.abandoned += u64::from(chunk.spread.want - made);
+            self.abandoned += u64::from(chunk.replicas.want - made);
         }
-        chunk.spread.want = made;
+        chunk.replicas.want = made;
         self.count_copies(name);
         true
     }
@@ -88,7 +88,7 @@ impl Window {
     pub(super) fn send_to(&mut self, name: ChunkName, donor: DonorId) {
         let Some(chunk) = self.chunks.get_mut(&name) else { return };
         let Some(body) = chunk.body.clone() else { return };
-        chunk.spread.targets.push(donor);
+        chunk.replicas.targets.push(donor);
         let forward = self.forward(name, donor);
         self.put(name, donor, body, forward);
     }
@@ -131,8 +131,8 @@ impl Window {
         let error = match (result, wanted) {
             (Ok(stored), Some(chunk)) => {
                 // Copies are counted by donors, never by answers (promise D3).
-                if chunk.spread.acks.iter().all(|(acknowledged, ..)| *acknowledged != donor) {
-                    chunk.spread.acks.push((donor, stored.ack, stored.receipt));
+                if chunk.replicas.acks.iter().all(|(acknowledged, ..)| *acknowledged != donor) {
+                    chunk.replicas.acks.push((donor, stored.ack, stored.receipt));
                 }
                 self.take_forwarded(name, donor, &stored);
                 self.count_copies(name);
@@ -145,7 +145,7 @@ impl Window {
                     let forwarded = chunk.forwarded.take_if(|(by, _)| *by == donor);
                     let to = forwarded.map_or_else(Vec::new, |(_, to)| to);
                     let gone = |at: &DonorId| *at == donor || to.contains(at);
-                    chunk.spread.targets.retain(|target| !gone(target));
+                    chunk.replicas.targets.retain(|target| !gone(target));
                     self.queue.push_front(name);
                 }
                 error
@@ -184,12 +184,12 @@ impl Window {
     pub(super) fn count_copies(&mut self, name: ChunkName) {
         let is_async = self.mirror.is_async();
         let Some(chunk) = self.chunks.get_mut(&name) else { return };
-        let (have, want) = (chunk.spread.acks.len(), chunk.spread.want as usize);
-        let enough = have >= want || (is_async && chunk.spread.is_somewhere());
+        let (have, want) = (chunk.replicas.acks.len(), chunk.replicas.want as usize);
+        let enough = have >= want || (is_async && chunk.replicas.is_somewhere());
         if enough && !chunk.told {
             chunk.told = true;
             let users = std::mem::take(&mut chunk.users);
-            let acks = chunk.spread.acks.clone();
+            let acks = chunk.replicas.acks.clone();
             self.settle(&users, &acks);
         }
         if have >= want {
@@ -258,7 +258,7 @@ impl Window {
             let chunk = self.chunks.get(&name).filter(|chunk| chunk.body.is_some());
             // One after the other: two late copies of a chunk must not both go to the same donor.
             let to = chunk.and_then(|chunk| {
-                self.copies.hedge_copy(&chunk.spread, slow, chunk.len, sent_at, now)
+                self.copies.hedge_copy(&chunk.replicas, slow, chunk.len, sent_at, now)
             });
             if let Some(donor) = to {
                 self.send_to(name, donor);

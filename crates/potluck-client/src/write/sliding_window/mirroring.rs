@@ -25,13 +25,13 @@ impl Window {
     /// Copies of visible chunks that are still to be made by this client.
     pub(super) fn pending_copies(&self) -> u64 {
         let open = self.chunks.values().filter(|chunk| chunk.told && chunk.body.is_some());
-        open.map(|chunk| u64::from(chunk.spread.want) - chunk.spread.acks.len() as u64).sum()
+        open.map(|chunk| u64::from(chunk.replicas.want) - chunk.replicas.acks.len() as u64).sum()
     }
 
     /// Gives up the copies of a chunk that are still to be made.
     pub(super) fn abandon(&mut self, name: ChunkName) {
         if let Some(chunk) = self.chunks.get(&name) {
-            self.abandoned += u64::from(chunk.spread.want) - chunk.spread.acks.len() as u64;
+            self.abandoned += u64::from(chunk.replicas.want) - chunk.replicas.acks.len() as u64;
             self.release(name);
         }
     }
@@ -46,15 +46,15 @@ impl Window {
         };
         let chunk = self.chunks.get_mut(&name).filter(|chunk| chunk.may_forward)?;
         chunk.may_forward = false;
-        let planned = self.copies.planned(chunk.spread.slot);
+        let planned = self.copies.planned(chunk.replicas.slot);
         let mut to = Vec::new();
-        for _ in 1..chunk.spread.want {
-            let taken = &chunk.spread.targets;
+        for _ in 1..chunk.replicas.want {
+            let taken = &chunk.replicas.targets;
             let free = |donor: &_| !taken.contains(donor);
             let Some(donor) = self.copies.pick_of(&planned, taken, free, chunk.len) else { break };
             let Some(access) = self.donors.access(donor) else { continue };
             let Some(ticket) = access.ticket else { continue };
-            chunk.spread.targets.push(donor);
+            chunk.replicas.targets.push(donor);
             to.push(Source { donor, addresses: access.addresses, ticket });
         }
         if to.is_empty() {
@@ -73,17 +73,17 @@ impl Window {
         if self.mirror == Mirror::ServerAsync && stored.forwarded.is_empty() {
             // Its donor has taken them on; what it fails to make is left to repair.
             self.forwarded_later += forwarded.len() as u64;
-            chunk.spread.want -= forwarded.len() as u32;
-            chunk.spread.least = chunk.spread.least.min(chunk.spread.want);
+            chunk.replicas.want -= forwarded.len() as u32;
+            chunk.replicas.least = chunk.replicas.least.min(chunk.replicas.want);
             return;
         }
         let ack = self.session.reserved.policy.ack;
         let mut missing = false;
         for (at, donor) in forwarded.into_iter().enumerate() {
             match stored.forwarded.get(at).copied().flatten() {
-                Some(receipt) => chunk.spread.acks.push((donor, ack, receipt)),
+                Some(receipt) => chunk.replicas.acks.push((donor, ack, receipt)),
                 None => {
-                    chunk.spread.targets.retain(|target| *target != donor);
+                    chunk.replicas.targets.retain(|target| *target != donor);
                     missing = true;
                 }
             }

@@ -62,10 +62,10 @@ impl Window {
             let at = held.remove(&index).unwrap_or_default();
             let want = copies.saturating_sub(at.len() as u32);
             if let Some(chunk) = self.chunks.get_mut(&name) {
-                chunk.spread.want = want;
-                chunk.spread.least = least.saturating_sub(at.len() as u32);
-                chunk.spread.held = !at.is_empty();
-                chunk.spread.targets = at;
+                chunk.replicas.want = want;
+                chunk.replicas.least = least.saturating_sub(at.len() as u32);
+                chunk.replicas.held = !at.is_empty();
+                chunk.replicas.targets = at;
                 if want == 0 {
                     self.report.held_chunks += 1;
                 } else {

@@ -121,15 +121,15 @@ impl Window {
                 continue;
             };
             // What was acknowledged after the file was to be committed counts, too.
-            known.spread.acks.retain(|(donor, ..)| live.contains(donor));
+            known.replicas.acks.retain(|(donor, ..)| live.contains(donor));
             if known.body.is_none() {
                 let at = chunk.at();
-                let later = known.spread.acks.iter().filter(|(donor, ..)| !at.contains(donor));
+                let later = known.replicas.acks.iter().filter(|(donor, ..)| !at.contains(donor));
                 chunk.acks.extend(later.copied().collect::<Vec<_>>());
                 self.read_again(chunk);
                 continue;
             }
-            known.spread.targets.retain(|donor| live.contains(donor));
+            known.replicas.targets.retain(|donor| live.contains(donor));
             known.users.extend(chunk.users);
             known.told = false;
             self.queue.push_back(name);
@@ -172,14 +172,14 @@ impl Window {
             _ => {}
         }
         let (policy, held) = (&self.session.reserved.policy, held.len() as u32);
-        let mut spread = self.copies.spread();
-        spread.want = policy.copies.saturating_sub(held);
-        spread.least = policy.least_donors().saturating_sub(held);
-        (spread.targets, spread.acks, spread.held) = (targets, acks, held > 0);
+        let mut replicas = self.copies.replica_set();
+        replicas.want = policy.copies.saturating_sub(held);
+        replicas.least = policy.least_donors().saturating_sub(held);
+        (replicas.targets, replicas.acks, replicas.held) = (targets, acks, held > 0);
         let state = ChunkState {
             len: entry.stored_len(),
             body: Some(body),
-            spread,
+            replicas,
             users,
             told: false,
             forwarded: None,
