@@ -57,7 +57,7 @@ pub async fn copy_within(
         after: None,
     };
     loop {
-        let copied = client.call_patiently(&page).await?;
+        let copied = client.call_retrying(&page).await?;
         report.files.extend(copied.files);
         report.failed.extend(copied.failed);
         page.page += 1;
@@ -107,12 +107,12 @@ async fn feed(
     let mut empty: Option<PoolPath> = None;
     loop {
         let list = List { path: from.clone(), recursive: true, after: after.take() };
-        let page: Listing = client.call_patiently(&list).await?;
+        let page: Listing = client.call_retrying(&list).await?;
         for entry in page.entries {
             let (source, target) = (below(from, &entry.path)?, below(to, &entry.path)?);
             // A directory has no file if what follows it is not inside it.
             if let Some(dir) = empty.take().filter(|dir| !target.is_inside(dir)) {
-                client.call_patiently(&MakeDir { path: dir, parents: true }).await?;
+                client.call_retrying(&MakeDir { path: dir, parents: true }).await?;
             }
             if entry.kind == EntryKind::Dir {
                 empty = Some(target);
@@ -126,7 +126,7 @@ async fn feed(
         }
     }
     match empty {
-        Some(dir) => client.call_patiently(&MakeDir { path: dir, parents: true }).await.map(drop),
+        Some(dir) => client.call_retrying(&MakeDir { path: dir, parents: true }).await.map(drop),
         None => Ok(()),
     }
 }

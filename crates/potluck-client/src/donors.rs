@@ -1,10 +1,10 @@
-//! The donors of one client: how to reach them, the open links, and what is known of their pace.
+//! The donors of one client: how to reach them, the open links, and what is known of their rates.
 
 use crate::buffer::Buffers;
 use crate::link::{Link, LinkError};
 use crate::pool::Pool;
 use potluck_core::ids::DonorId;
-use potluck_core::pace::Pace;
+use potluck_core::rate_estimate::RateEstimate;
 use potluck_core::read_plan::Source;
 use potluck_wire::bulk::Status;
 use potluck_wire::control::DonorAccess;
@@ -20,7 +20,7 @@ pub struct Donors {
     env: Env,
     buffers: Buffers,
     known: Arc<Mutex<BTreeMap<DonorId, Known>>>,
-    paces: Arc<Mutex<BTreeMap<DonorId, Pace>>>,
+    rates: Arc<Mutex<BTreeMap<DonorId, RateEstimate>>>,
     /// Rung whenever a donor has more room in its window.
     pub room: Arc<Notify>,
     /// Is told of donors that cannot be reached.
@@ -36,8 +36,8 @@ struct Known {
 impl Donors {
     /// No donors yet.
     pub fn new(env: Env, buffers: Buffers) -> Self {
-        let (known, paces, room) = Default::default();
-        Self { env, buffers, known, paces, room, client: None }
+        let (known, rates, room) = Default::default();
+        Self { env, buffers, known, rates, room, client: None }
     }
 
     /// The same donors, of which `client` hears those that cannot be reached.
@@ -45,7 +45,7 @@ impl Donors {
         Self { client: Some(client), ..self }
     }
 
-    /// Learns how to reach donors; what is known of their pace stays. A new ticket closes the
+    /// Learns how to reach donors; what is known of their rates stays. A new ticket closes the
     /// old link, which was opened under the old one.
     pub fn learn(&self, access: Vec<DonorAccess>) {
         let mut known = self.known.lock().expect("no holder panics");
@@ -59,13 +59,13 @@ impl Donors {
                 _ => Arc::default(),
             };
             known.insert(donor, Known { access, link });
-            self.paces(|paces| paces.entry(donor).or_default().clone());
+            self.rates(|rates| rates.entry(donor).or_default().clone());
         }
     }
 
-    /// Runs `look` on what is known of the donors' paces.
-    pub fn paces<T>(&self, look: impl FnOnce(&mut BTreeMap<DonorId, Pace>) -> T) -> T {
-        look(&mut self.paces.lock().expect("no holder panics"))
+    /// Runs `look` on what is known of the donors' rates.
+    pub fn rates<T>(&self, look: impl FnOnce(&mut BTreeMap<DonorId, RateEstimate>) -> T) -> T {
+        look(&mut self.rates.lock().expect("no holder panics"))
     }
 
     /// What the manager said of a donor.

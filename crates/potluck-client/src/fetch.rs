@@ -73,7 +73,7 @@ impl Fetched {
     }
 }
 
-/// Counts a request with its donor's pace until it is answered or given up.
+/// Counts a request in its donor's rate estimate until it is answered or given up.
 struct Asked<'a> {
     donors: &'a Donors,
     clock: &'a dyn Clock,
@@ -84,7 +84,7 @@ struct Asked<'a> {
 
 /// How a request ended.
 enum End {
-    /// Answered, and its donor's pace knows.
+    /// Answered, and counted in its donor's rate estimate.
     Answered,
     /// Refused, or not answered as it should be.
     Failed,
@@ -95,12 +95,12 @@ enum End {
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
         let now = self.clock.now();
-        self.donors.paces(|paces| {
-            let pace = paces.entry(self.donor).or_default();
+        self.donors.rates(|rates| {
+            let estimate = rates.entry(self.donor).or_default();
             match self.end {
                 End::Answered => {}
-                End::GivenUp { due } if now <= due => pace.withdrawn(self.bytes),
-                End::Failed | End::GivenUp { .. } => pace.failed(self.bytes),
+                End::GivenUp { due } if now <= due => estimate.withdrawn(self.bytes),
+                End::Failed | End::GivenUp { .. } => estimate.failed(self.bytes),
             }
         });
         self.donors.room.notify_waiters();
@@ -131,7 +131,7 @@ impl Fetcher {
     }
 
     /// Fetches, verifies and opens the chunks of one unit ([`Recipe::units`]), one a piece. Donors
-    /// that are away in the middle of the read are waited for as long as the client's patience says; the
+    /// that are away in the middle of the read are waited for as long as the client's retry limits say; the
     /// unit keeps its place in the memory meanwhile, for those after it in the file may hold all the rest
     /// until it is read.
     ///
@@ -217,7 +217,7 @@ impl Fetcher {
                 continue;
             }
             let last = tried.last().copied();
-            let patience = last.map_or(HEDGE_BOUNDS.0, |donor| self.patience(donor, len));
+            let timeout = last.map_or(HEDGE_BOUNDS.0, |donor| self.hedge_timeout(donor, len));
             let more = tried.len() < sources.len();
             tokio::select! {
                 Some((donor, answer)) = asked.next() => match answer {
@@ -231,7 +231,7 @@ impl Fetcher {
                         faults.push((donor, error));
                     }
                 },
-                () = tokio::time::sleep(patience), if more => {}
+                () = tokio::time::sleep(timeout), if more => {}
             }
         }
     }
@@ -239,8 +239,8 @@ impl Fetcher {
     async fn ask(&self, donor: DonorId, wanted: Wanted) -> (DonorId, Result<Buffer, LinkError>) {
         let (clock, bytes) = (&*self.client.env.clock, wanted.bytes());
         let sent_at = clock.now();
-        let due = sent_at + self.patience(donor, bytes);
-        self.donors.paces(|paces| paces.entry(donor).or_default().sent(bytes, sent_at));
+        let due = sent_at + self.hedge_timeout(donor, bytes);
+        self.donors.rates(|rates| rates.entry(donor).or_default().sent(bytes, sent_at));
         let end = End::GivenUp { due };
         let mut asked = Asked { donors: &self.donors, clock, donor, bytes, end };
         let answer = match self.donors.link(donor).await {
@@ -252,7 +252,7 @@ impl Fetcher {
             Ok(_) => {
                 let now = clock.now();
                 self.donors
-                    .paces(|paces| paces.entry(donor).or_default().acked(bytes, sent_at, now));
+                    .rates(|rates| rates.entry(donor).or_default().acked(bytes, sent_at, now));
                 End::Answered
             }
             Err(_) => End::Failed,
@@ -271,13 +271,13 @@ impl Fetcher {
     }
 
     fn pick(&self, sources: &[Source], bytes: u32, tried: &[DonorId]) -> Option<DonorId> {
-        self.donors.paces(|paces| pick(sources, paces, bytes, tried))
+        self.donors.rates(|rates| pick(sources, rates, bytes, tried))
     }
 
     /// How long a request that is sent now is waited for.
-    fn patience(&self, donor: DonorId, bytes: u32) -> Duration {
+    fn hedge_timeout(&self, donor: DonorId, bytes: u32) -> Duration {
         let expected =
-            self.donors.paces(|paces| paces.entry(donor).or_default().latest_finish(bytes));
+            self.donors.rates(|rates| rates.entry(donor).or_default().latest_finish(bytes));
         let (least, most) = HEDGE_BOUNDS;
         expected.checked_mul(HEDGE_FACTOR).unwrap_or(most).clamp(least, most)
     }

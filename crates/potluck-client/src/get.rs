@@ -190,7 +190,7 @@ async fn tree(
     let mut fetcher: Option<Fetcher> = None;
     loop {
         let open = Open { path: path.clone(), recursive: true, after: after.take() };
-        let page: Opened = client.call_patiently(&open).await?;
+        let page: Opened = client.call_retrying(&open).await?;
         progress.expect(page.files.iter().map(|file| file.size).sum());
         if let Some(to) = to {
             make_dir(to.dir, &mut made)?;

@@ -31,11 +31,11 @@ mod fetch;
 mod file;
 mod get;
 mod link;
-mod patience;
 mod pool;
 mod progress;
 mod put;
 mod recipe;
+mod retry_limits;
 mod source;
 mod write {
     //! Write protocols (checkpoint store §IV.B): so far the sliding window.
@@ -49,9 +49,9 @@ mod writer;
 pub use copy::{CopyReport, copy_through, copy_within};
 pub use file::{File, Part, Reader};
 pub use get::{ByteRange, GetOptions, GetReport, cat, check_tree, get_file, get_tree};
-pub use patience::{Patience, Wait};
 pub use pool::Pool;
 pub use progress::{Progress, Quiet};
 pub use put::{PutOptions, PutReport, put};
+pub use retry_limits::{RetryLimits, Wait};
 pub use source::{Input, Item, Items};
 pub use writer::{Attributes, Session, Writer};

@@ -4,9 +4,9 @@ use crate::buffer::Buffers;
 use crate::donors::Donors;
 use crate::fetch::ReadMemory;
 use crate::file::File;
-use crate::patience::{Asked, Patience, Pauses, STRANGERS};
 use crate::progress::{Progress, Quiet};
 use crate::put::PutOptions;
+use crate::retry_limits::{Asked, Pauses, RetryLimits, STRANGERS};
 use crate::source::Cutter;
 use crate::writer::{Attributes, Session, Writer};
 use potluck_core::chunk::DEFAULT_CHUNK;
@@ -47,7 +47,7 @@ pub struct Pool {
     /// Memory for chunks that are written.
     pub(crate) buffers: Buffers,
     /// How long it waits for those who do not answer.
-    pub patience: Patience,
+    pub retry_limits: RetryLimits,
     /// Is told whom it waits for.
     pub watcher: Arc<dyn Progress>,
     /// Memory for what is read.
@@ -67,7 +67,7 @@ impl Pool {
             env,
             caller,
             buffers: Buffers::new(MEMORY),
-            patience: Patience::default(),
+            retry_limits: RetryLimits::default(),
             watcher: Arc::new(Quiet),
             reading: Arc::default(),
             writing: Arc::default(),
@@ -77,15 +77,18 @@ impl Pool {
         }
     }
 
-    /// The same client, which waits as long as `patience` says.
-    pub fn with_patience(&self, patience: Patience) -> Self {
-        Self { patience, ..self.clone() }
+    /// The same client, which waits as long as `retry_limits` say.
+    pub fn with_retry_limits(&self, retry_limits: RetryLimits) -> Self {
+        Self { retry_limits, ..self.clone() }
     }
 
     /// The same client for the rest of work that has begun: whatever it calls the manager for, one that is
     /// away is waited for as in the middle of a transfer.
     pub fn under_way(&self) -> Self {
-        self.with_patience(Patience { at_first: self.patience.under_way, ..self.patience })
+        self.with_retry_limits(RetryLimits {
+            at_first: self.retry_limits.under_way,
+            ..self.retry_limits
+        })
     }
 
     /// The same client, which tells `watcher` whom it waits for.
@@ -182,9 +185,9 @@ impl Pool {
     }
 
     /// Calls the manager; one that is away, such as one that restarts, is waited for as long as
-    /// [`Patience::at_first`] says.
+    /// [`RetryLimits::at_first`] says.
     pub async fn call<C: Call>(&self, request: &C) -> Result<C::Reply, Failure> {
-        let at_first = self.patience.at_first;
+        let at_first = self.retry_limits.at_first;
         self.repeat(request, |failure| match failure.code.as_str() {
             code::NO_MANAGER => at_first,
             _ => Duration::ZERO,
@@ -194,7 +197,7 @@ impl Pool {
 
     /// Calls the manager for work that is under way: while it is away, or its donors have not
     /// reported yet, asks again.
-    pub async fn call_patiently<C: Call>(&self, request: &C) -> Result<C::Reply, Failure> {
+    pub async fn call_retrying<C: Call>(&self, request: &C) -> Result<C::Reply, Failure> {
         self.call_under_way(request, STRANGERS).await
     }
 
@@ -209,7 +212,7 @@ impl Pool {
         request: &C,
         donors: Duration,
     ) -> Result<C::Reply, Failure> {
-        let under_way = self.patience.under_way;
+        let under_way = self.retry_limits.under_way;
         self.repeat(request, |failure| match failure.code.as_str() {
             code::NO_MANAGER => under_way,
             // Over is over.
@@ -220,12 +223,12 @@ impl Pool {
         .await
     }
 
-    /// Asks again for as long as `patience` has with the failure: with a manager that is away counted from
+    /// Asks again for as long as `limit` says of the failure: with a manager that is away counted from
     /// the first try, with anything else from when the manager answered, which it could not say before.
     async fn repeat<C: Call>(
         &self,
         request: &C,
-        patience: impl Fn(&Failure) -> Duration,
+        limit: impl Fn(&Failure) -> Duration,
     ) -> Result<C::Reply, Failure> {
         let began = self.env.clock.now();
         let mut pauses = Pauses::new(self, began);
@@ -245,7 +248,7 @@ impl Pool {
                 true => format!("the manager at {} does not answer", self.caller.manager()),
                 false => failure.message.clone(),
             };
-            if !pauses.pause(&why, patience(&failure)).await {
+            if !pauses.pause(&why, limit(&failure)).await {
                 return Err(failure);
             }
         }

@@ -1,6 +1,6 @@
 //! How long work tells about itself.
 
-use crate::patience::Wait;
+use crate::retry_limits::Wait;
 
 /// Told as bytes are done; called often and from any thread, so it must be quick.
 pub trait Progress: Send + Sync {

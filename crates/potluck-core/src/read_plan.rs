@@ -2,7 +2,7 @@
 //! chunks make a range.
 
 use crate::ids::DonorId;
-use crate::pace::Pace;
+use crate::rate_estimate::RateEstimate;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
@@ -25,20 +25,20 @@ pub struct Source {
 /// those in question have a full window: wait for one of them.
 pub fn pick(
     sources: &[Source],
-    paces: &BTreeMap<DonorId, Pace>,
+    rates: &BTreeMap<DonorId, RateEstimate>,
     bytes: u32,
     tried: &[DonorId],
 ) -> Option<DonorId> {
     let untried = || sources.iter().filter(|source| !tried.contains(&source.donor));
     let live = untried().any(|source| source.live);
-    let unknown = Pace::new();
-    let pace = |donor| paces.get(&donor).unwrap_or(&unknown);
+    let unknown = RateEstimate::new();
+    let estimate = |donor| rates.get(&donor).unwrap_or(&unknown);
     let rank = |source: &Source| -> (Duration, u64) {
-        let pace = pace(source.donor);
-        (pace.expected_finish(bytes), pace.outstanding())
+        let estimate = estimate(source.donor);
+        (estimate.expected_finish(bytes), estimate.outstanding())
     };
     untried()
-        .filter(|source| source.live == live && pace(source.donor).has_room(bytes))
+        .filter(|source| source.live == live && estimate(source.donor).has_room(bytes))
         .min_by(|a, b| {
             rank(a).cmp(&rank(b)).then(a.load.total_cmp(&b.load)).then(a.donor.cmp(&b.donor))
         })

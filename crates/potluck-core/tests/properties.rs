@@ -6,8 +6,8 @@ mod properties {
     mod limits;
     mod load;
     mod matching;
-    mod pace;
     mod placement;
+    mod rate_estimate;
     mod read_plan;
     mod repair_plan;
     mod reservation;

@@ -77,7 +77,7 @@ pub struct Global {
     #[arg(
         long,
         global = true,
-        env = "POTLUCK_PATIENCE",
+        env = "POTLUCK_TIMEOUT",
         value_name = "TIME",
         value_parser = kind::time
     )]

@@ -6,7 +6,7 @@ use crate::config_file::ConfigFile;
 use crate::keys::{Daemon, kind};
 use crate::systemd::SYSTEM_STATE;
 use etcetera::BaseStrategy;
-use potluck_client::{Patience, Pool};
+use potluck_client::{Pool, RetryLimits};
 use potluck_core::chunk::Digest;
 use potluck_wire::call::Caller;
 use potluck_wire::env::Env;
@@ -31,7 +31,7 @@ pub struct Settings {
     /// Whether to draw progress bars on a terminal.
     pub progress: bool,
     /// How long to wait for those who do not answer.
-    pub patience: Patience,
+    pub retry_limits: RetryLimits,
     pool: Option<String>,
 }
 
@@ -53,7 +53,7 @@ impl Settings {
             state_dir,
             data_dir: base.data_dir().join("potluck"),
             progress: !global.no_progress && file.progress.unwrap_or(true),
-            patience: patience(global, &file)?,
+            retry_limits: retry_limits(global, &file)?,
             // Set to nothing is how shells unset it for one command.
             pool: global.pool.clone().filter(|pool| !pool.is_empty()).or(file.pool),
         })
@@ -182,21 +182,21 @@ impl Settings {
 
     fn client_of(&self, identity: &Identity, dir: &Path) -> Result<Pool, Failure> {
         let mut client = Pool::new(Env::system(), guided(identity, dir)?);
-        client.patience = self.patience;
+        client.retry_limits = self.retry_limits;
         Ok(client)
     }
 }
 
 /// How long commands wait. What was asked for holds at every moment; by default a command that has
 /// not begun says within half a minute that it cannot (promise A2).
-fn patience(global: &Global, file: &ConfigFile) -> Result<Patience, Failure> {
+fn retry_limits(global: &Global, file: &ConfigFile) -> Result<RetryLimits, Failure> {
     let written = file.patience.as_deref().map(kind::time).transpose();
     let written = written.map_err(|why| {
         let what = format!("`patience` in the configuration: {why}");
         Failure::new(ErrorKind::Usage, code::BAD_SETTINGS, what).hint("write it as 90s, 10m or 2h")
     })?;
     let asked = global.patience.or(written);
-    Ok(Patience {
+    Ok(RetryLimits {
         at_first: asked.unwrap_or(Duration::from_secs(30)),
         under_way: asked.unwrap_or(Duration::from_secs(600)),
         donors: asked.unwrap_or(Duration::from_secs(600)),

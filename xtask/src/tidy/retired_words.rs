@@ -6,6 +6,8 @@ use std::path::Path;
 
 pub const REASON: &str = "one thing has one name: the word was retired (docs/GLOSSARY.md)";
 
+const CLIENT: &str = "crates/potluck-client/";
+const CORE: &str = "crates/potluck-core/";
 const DONOR: &str = "crates/potluck-donor/";
 const POOL: &str = "crates/potluck-pool/";
 const WIRE: &str = "crates/potluck-wire/";
@@ -51,7 +53,12 @@ const RETIRED: &[Retired] = &[
     retired(&["keeper"], "scan state", &[EVERYWHERE]),
     retired(&["pressed"], "over quota", &[EVERYWHERE]),
     retired(&["pedigree"], "term history", &[EVERYWHERE]),
-    retired(&["patience", "patiently"], "stall timeout, or deadline", &[DONOR, WIRE]),
+    retired(
+        &["patience", "patiently"],
+        "stall timeout, retry limit, or deadline",
+        &[CLIENT, CORE, DONOR, WIRE],
+    ),
+    retired(&["pace", "paces"], "rate estimate", &[CLIENT, CORE]),
 ];
 
 /// Retired words in names, comments and strings of Rust files, and in the names of the files.

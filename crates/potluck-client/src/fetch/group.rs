@@ -28,7 +28,7 @@ use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 
 /// A donor that failed so often in a row is asked like a suspect: each group that waited for a donor
-/// that hangs would lose its patience anew. Once may be one damaged chunk.
+/// that hangs would be waited for anew. Once may be one damaged chunk.
 const SHUNNED_AFTER: u32 = 2;
 
 /// A chunk of the group, as this read knows it.
@@ -253,8 +253,8 @@ impl Fetcher {
     }
 
     fn shunned(&self) -> BTreeSet<DonorId> {
-        self.donors.paces(|paces| {
-            let shunned = paces.iter().filter(|(_, pace)| pace.failures() >= SHUNNED_AFTER);
+        self.donors.rates(|rates| {
+            let shunned = rates.iter().filter(|(_, estimate)| estimate.failures() >= SHUNNED_AFTER);
             shunned.map(|(donor, _)| *donor).collect()
         })
     }
@@ -265,10 +265,10 @@ impl Fetcher {
             let shard = &shards[*position];
             let len = shard.wanted.as_ref()?.bytes();
             let donor = self.pick(&shard.sources, len, &shard.tried)?;
-            let pace = |donor| {
-                self.donors.paces(|paces| paces.entry(donor).or_default().expected_finish(len))
+            let estimate = |donor| {
+                self.donors.rates(|rates| rates.entry(donor).or_default().expected_finish(len))
             };
-            Some((pace(donor), *position, donor))
+            Some((estimate(donor), *position, donor))
         };
         let (_, position, donor) = positions.iter().filter_map(expected).min()?;
         Some((position, donor))
@@ -284,7 +284,7 @@ impl Fetcher {
         shard.tried.push(donor);
         shard.asked += 1;
         shard.late = false;
-        shard.due = self.client.env.clock.now() + self.patience(donor, wanted.bytes());
+        shard.due = self.client.env.clock.now() + self.hedge_timeout(donor, wanted.bytes());
         async move { (position, self.ask(donor, wanted).await) }
     }
 

@@ -1,11 +1,11 @@
 //! Outages in the middle of a read: donors, or the link to them, are away for a while. What was read
-//! stays; they are tried again for as long as the client's patience lasts.
+//! stays; they are tried again for as long as the client's retry limits say.
 
 use super::Fetcher;
 use crate::buffer::Buffer;
 use crate::link::LinkError;
-use crate::patience::{Pauses, STRANGERS, do_not_answer};
 use crate::recipe::Recipe;
+use crate::retry_limits::{Pauses, STRANGERS, do_not_answer};
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
 use potluck_core::read_plan::Piece;
@@ -76,8 +76,8 @@ impl Outage {
     }
 
     /// Donors that are away, or were while the unit was tried, since when the first of them is, and how
-    /// long they are waited for by who has so much `patience`; `None` if waiting does not help.
-    fn away(&self, failed: &Failed, patience: Duration) -> Option<(Vec<DonorId>, Tick, Duration)> {
+    /// long they are waited for for as long as `limit` says; `None` if waiting does not help.
+    fn away(&self, failed: &Failed, limit: Duration) -> Option<(Vec<DonorId>, Tick, Duration)> {
         let state = self.state.lock().expect("no holder panics");
         let concerned = state.away.iter().filter(|(donor, away)| {
             let was_away = away.since.is_some() || away.last >= failed.began;
@@ -91,7 +91,7 @@ impl Outage {
         let others = state.away.iter().filter(|(_, away)| away.since.is_some());
         let mut all = away.iter().chain(others.map(|(donor, _)| donor));
         let is_outage = all.any(|donor| state.answered.contains(donor));
-        let limit = if is_outage { patience } else { patience.min(STRANGERS) };
+        let limit = if is_outage { limit } else { limit.min(STRANGERS) };
         Some((away, since, limit))
     }
 }
@@ -103,14 +103,14 @@ impl Fetcher {
     }
 
     /// Lets some time pass before a unit that failed is tried again, and asks the manager where its
-    /// donors are then; gives the failure back when patience is over.
+    /// donors are then; gives the failure back when that time is over.
     pub(super) async fn wait_for_donors(
         &self,
         pauses: &mut Option<Pauses>,
         failed: Failed,
     ) -> Result<(), Failure> {
-        let patience = self.client.patience.donors;
-        let away = self.outage.away(&failed, patience).filter(|_| !patience.is_zero());
+        let limit = self.client.retry_limits.donors;
+        let away = self.outage.away(&failed, limit).filter(|_| !limit.is_zero());
         let Some((away, since, limit)) = away else {
             return Err(self.with_advice(failed));
         };
@@ -122,7 +122,7 @@ impl Fetcher {
         let open = self.outage.state.lock().expect("no holder panics").open.clone();
         if let Some(open) = open {
             let asked = self.client.env.clock.now();
-            let opened = self.client.call_patiently(&open).await?;
+            let opened = self.client.call_retrying(&open).await?;
             // A manager that was away has its own limit.
             pauses.leave_out(self.client.env.clock.now().saturating_sub(asked));
             // Those that answer keep the links that they have.

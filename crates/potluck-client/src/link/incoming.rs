@@ -67,7 +67,7 @@ impl<R: AsyncRead + AsyncWrite + Send + Unpin> Incoming<R> {
     }
 
     /// The next answer, to the request that ends at `end` of all that is sent. While the donor takes
-    /// what we send, it need not answer: over a slow line a chunk takes longer than any patience.
+    /// what we send, it need not answer: over a slow line a chunk takes longer than any timeout.
     async fn reply(
         &mut self,
         end: u64,

@@ -172,7 +172,7 @@ fn link() -> (Link, StreamIo<DuplexStream>, SessionKeys) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a2_a_chunk_may_take_longer_than_any_patience_while_it_is_taken() {
+async fn a2_a_chunk_may_take_longer_than_any_timeout_while_it_is_taken() {
     let (link, mut io, mut keys) = link();
     let donor = tokio::spawn(async move {
         let mut inbox = Inbox::new(keys.client, &[]).expect("an inbox");

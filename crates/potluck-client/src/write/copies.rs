@@ -6,9 +6,9 @@ use crate::donors::Donors;
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
-use potluck_core::pace::{Pace, choose, overdue};
 use potluck_core::placement::Plan;
 use potluck_core::policy::AckLevel;
+use potluck_core::rate_estimate::{RateEstimate, choose, overdue};
 use potluck_core::recipe::Entry;
 use potluck_wire::control::Grown;
 use potluck_wire::ticket::Receipt;
@@ -189,13 +189,13 @@ impl Copies {
         bytes: u32,
     ) -> Option<DonorId> {
         let free = |donor: &DonorId| self.usable.contains(donor) && free(donor);
-        self.donors.paces(|paces| {
-            let must_be_apart = self.is_any_apart(with, |at| free(at) && paces.contains_key(at));
+        self.donors.rates(|rates| {
+            let must_be_apart = self.is_any_apart(with, |at| free(at) && rates.contains_key(at));
             let fits = |at: &DonorId| free(at) && (!must_be_apart || self.is_apart(at, with));
             let has_room =
-                |donor: &DonorId| paces.get(donor).is_some_and(|pace| pace.has_room(bytes));
+                |donor: &DonorId| rates.get(donor).is_some_and(|estimate| estimate.has_room(bytes));
             let preferred = planned.iter().copied().filter(fits).find(has_room);
-            preferred.or_else(|| choose(others(paces, fits), bytes))
+            preferred.or_else(|| choose(others(rates, fits), bytes))
         })
     }
 
@@ -258,19 +258,20 @@ impl Copies {
         let free = |donor: &DonorId| self.usable.contains(donor) && free(donor);
         let must_be_apart = self.is_any_apart(with, |donor| free(donor) || *donor == slow);
         let fits = |donor: &DonorId| free(donor) && (!must_be_apart || self.is_apart(donor, with));
-        self.donors.paces(|paces| {
-            let best = others(paces, fits).filter_map(|(_, pace)| pace.rate()).fold(0.0, f64::max);
-            let late = overdue(paces.get(&slow)?, best, bytes, sent_at, now);
-            late.then(|| choose(others(paces, fits), bytes)).flatten()
+        self.donors.rates(|rates| {
+            let best =
+                others(rates, fits).filter_map(|(_, estimate)| estimate.rate()).fold(0.0, f64::max);
+            let late = overdue(rates.get(&slow)?, best, bytes, sent_at, now);
+            late.then(|| choose(others(rates, fits), bytes)).flatten()
         })
     }
 }
 
 fn others(
-    paces: &BTreeMap<DonorId, Pace>,
+    rates: &BTreeMap<DonorId, RateEstimate>,
     free: impl Fn(&DonorId) -> bool,
-) -> impl Iterator<Item = (DonorId, &Pace)> {
-    paces.iter().filter(move |(donor, _)| free(donor)).map(|(donor, pace)| (*donor, pace))
+) -> impl Iterator<Item = (DonorId, &RateEstimate)> {
+    rates.iter().filter(move |(donor, _)| free(donor)).map(|(donor, estimate)| (*donor, estimate))
 }
 
 #[cfg(test)]
@@ -311,9 +312,9 @@ mod tests {
     }
 
     fn busy(copies: &Copies, donor: u32) {
-        while copies.donors.paces(|paces| paces[&DonorId(donor)].has_room(LEN)) {
-            copies.donors.paces(|paces| {
-                paces.entry(DonorId(donor)).or_default().sent(LEN, Tick::ZERO);
+        while copies.donors.rates(|rates| rates[&DonorId(donor)].has_room(LEN)) {
+            copies.donors.rates(|rates| {
+                rates.entry(DonorId(donor)).or_default().sent(LEN, Tick::ZERO);
             });
         }
     }
@@ -321,10 +322,10 @@ mod tests {
     /// Donors that answer fast, so that others are late.
     fn fast(copies: &Copies, donors: &[u32]) {
         for donor in donors {
-            copies.donors.paces(|paces| {
-                let pace = paces.entry(DonorId(*donor)).or_default();
-                pace.sent(LEN, Tick::ZERO);
-                pace.acked(LEN, Tick::ZERO, Tick::from_millis(1));
+            copies.donors.rates(|rates| {
+                let estimate = rates.entry(DonorId(*donor)).or_default();
+                estimate.sent(LEN, Tick::ZERO);
+                estimate.acked(LEN, Tick::ZERO, Tick::from_millis(1));
             });
         }
     }
@@ -371,9 +372,9 @@ mod tests {
     fn a_late_copy_frees_its_domain_once_it_is_the_last() {
         let mut copies = labelled(&[Some("a"), Some("b"), Some("a"), Some("b")]);
         let mut replicas = sent(&mut copies, &[1, 2]);
-        copies.donors.paces(|paces| {
+        copies.donors.rates(|rates| {
             for donor in [1, 2] {
-                paces.entry(DonorId(donor)).or_default().sent(LEN, Tick::ZERO);
+                rates.entry(DonorId(donor)).or_default().sent(LEN, Tick::ZERO);
             }
         });
         fast(&copies, &[3, 4]);

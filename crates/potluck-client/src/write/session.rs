@@ -78,7 +78,7 @@ impl SessionCalls {
     /// Asks which chunks the pool holds.
     pub async fn offer(self, chunks: Vec<ChunkName>, ack: AckLevel) -> Result<Offered, Failure> {
         let offer = Offer { session: self.session, chunks: Packed(chunks), ack };
-        self.client.call_patiently(&offer).await
+        self.client.call_retrying(&offer).await
     }
 
     /// Asks for room for `bytes` more, for all redundancy if it is to be `whole`; `wait` while donors may still report to a new manager.
@@ -91,7 +91,7 @@ impl SessionCalls {
     ) -> Result<Grown, Failure> {
         let grow = Grow { session: self.session, bytes, avoid, whole };
         match wait {
-            true => self.client.call_patiently(&grow).await,
+            true => self.client.call_retrying(&grow).await,
             false => self.client.call_for_manager(&grow).await,
         }
     }
@@ -99,12 +99,12 @@ impl SessionCalls {
     /// Asks how the donors of the session can be reached now.
     pub async fn reach(self) -> Result<Grown, Failure> {
         let grow = Grow { session: self.session, bytes: 0, avoid: Vec::new(), whole: false };
-        self.client.call_patiently(&grow).await
+        self.client.call_retrying(&grow).await
     }
 
     /// Keeps the session.
     pub async fn renew(self) -> Result<(), Failure> {
-        self.client.call_patiently(&Renew { session: self.session }).await.map(|_| ())
+        self.client.call_retrying(&Renew { session: self.session }).await.map(|_| ())
     }
 
     /// Makes files visible; gives them back with what became of them.
@@ -116,7 +116,7 @@ impl SessionCalls {
         done: bool,
     ) -> (Vec<FileCommit>, Result<Committed, Failure>) {
         let commit = Commit { session: self.session, batch, files, atomic, done };
-        let committed = self.client.call_patiently(&commit).await;
+        let committed = self.client.call_retrying(&commit).await;
         (commit.files, committed)
     }
 

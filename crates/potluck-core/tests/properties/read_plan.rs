@@ -1,5 +1,5 @@
 use potluck_core::ids::DonorId;
-use potluck_core::pace::Pace;
+use potluck_core::rate_estimate::RateEstimate;
 use potluck_core::read_plan::{
     GroupStep, Piece, ShardState, Source, chunks_of_range, next_of_group, pick,
 };
@@ -14,12 +14,12 @@ fn source(id: u32, live: bool, load: f32) -> Source {
 }
 
 /// A donor that delivered a chunk in `millis` and owes `owed` chunks.
-fn met(millis: u64, owed: u32) -> Pace {
-    let mut pace = Pace::new();
-    pace.sent(CHUNK, Duration::ZERO);
-    pace.acked(CHUNK, Duration::ZERO, Duration::from_millis(millis));
-    (0..owed).for_each(|_| pace.sent(CHUNK, Duration::from_millis(millis)));
-    pace
+fn met(millis: u64, owed: u32) -> RateEstimate {
+    let mut estimate = RateEstimate::new();
+    estimate.sent(CHUNK, Duration::ZERO);
+    estimate.acked(CHUNK, Duration::ZERO, Duration::from_millis(millis));
+    (0..owed).for_each(|_| estimate.sent(CHUNK, Duration::from_millis(millis)));
+    estimate
 }
 
 proptest! {
@@ -47,17 +47,17 @@ proptest! {
     ) {
         let sources: Vec<Source> =
             sources.into_iter().map(|(id, live, load)| source(id, live, load)).collect();
-        let paces: BTreeMap<DonorId, Pace> =
+        let rates: BTreeMap<DonorId, RateEstimate> =
             (0..).map(DonorId).zip(owed.iter().map(|owed| met(20, *owed))).collect();
         let untried: Vec<&Source> =
             sources.iter().filter(|source| !tried.contains(&source.donor)).collect();
         let live = untried.iter().any(|source| source.live);
         let candidates: Vec<DonorId> =
             untried.iter().filter(|s| s.live == live).map(|s| s.donor).collect();
-        match pick(&sources, &paces, CHUNK, &tried) {
+        match pick(&sources, &rates, CHUNK, &tried) {
             Some(donor) => prop_assert!(candidates.contains(&donor)),
             None => {
-                let waiting = candidates.iter().all(|donor| !paces[donor].has_room(CHUNK));
+                let waiting = candidates.iter().all(|donor| !rates[donor].has_room(CHUNK));
                 prop_assert!(waiting, "somebody could have been asked");
             }
         }
@@ -66,16 +66,16 @@ proptest! {
 
 #[test]
 fn the_earliest_finish_wins_then_the_less_loaded() {
-    let paces: BTreeMap<DonorId, Pace> =
+    let rates: BTreeMap<DonorId, RateEstimate> =
         [(1, met(10, 1)), (2, met(15, 0)), (3, met(15, 0)), (4, met(1, 0))]
             .into_iter()
-            .map(|(id, pace)| (DonorId(id), pace))
+            .map(|(id, estimate)| (DonorId(id), estimate))
             .collect();
     let sources =
         [source(1, true, 0.0), source(2, true, 0.5), source(3, true, 0.1), source(4, false, 0.0)];
     let picked = |tried: &[u32]| {
         let tried: Vec<DonorId> = tried.iter().copied().map(DonorId).collect();
-        pick(&sources, &paces, CHUNK, &tried).map(|donor| donor.0)
+        pick(&sources, &rates, CHUNK, &tried).map(|donor| donor.0)
     };
     assert_eq!(picked(&[]), Some(3));
     assert_eq!(picked(&[3]), Some(2));

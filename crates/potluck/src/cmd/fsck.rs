@@ -14,7 +14,7 @@ use serde::Serialize;
 use std::time::Duration;
 
 /// How long a verdict is waited for.
-const VERDICT_PATIENCE: Duration = Duration::from_secs(30);
+const VERDICT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Between two questions for it.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
@@ -61,10 +61,10 @@ pub async fn run(
 async fn verdict(client: &Pool, all_well: bool) -> Result<Verdict, Failure> {
     let started = client.env.clock.now();
     loop {
-        let verdict = client.call_patiently(&Check {}).await?;
+        let verdict = client.call_retrying(&Check {}).await?;
         let waited = client.env.clock.now() - started;
         let behind = verdict.state == PoolState::NotKnown || (all_well && verdict.of_files);
-        if !behind || waited > VERDICT_PATIENCE {
+        if !behind || waited > VERDICT_TIMEOUT {
             return Ok(verdict);
         }
         tokio::time::sleep(LOOK_EVERY).await;
@@ -73,13 +73,13 @@ async fn verdict(client: &Pool, all_well: bool) -> Result<Verdict, Failure> {
 
 /// Looks at every file below a path, as the catalog knows it. What is in doubt is so for a moment.
 pub async fn look(client: &Pool, path: &PoolPath, shown: bool) -> Result<Findings, Failure> {
-    client.call_patiently(&Check {}).await?; // answered when all that happened is known
+    client.call_retrying(&Check {}).await?; // answered when all that happened is known
     let started = client.env.clock.now();
     loop {
         let findings = look_once(client, path, shown).await?;
         let waited = client.env.clock.now() - started;
         let known = findings.in_doubt == 0 || findings.incomplete + findings.unreadable > 0;
-        if known || waited > VERDICT_PATIENCE {
+        if known || waited > VERDICT_TIMEOUT {
             return Ok(findings);
         }
         tokio::time::sleep(LOOK_EVERY).await;
@@ -92,7 +92,7 @@ async fn look_once(client: &Pool, path: &PoolPath, shown: bool) -> Result<Findin
     let mut after = None;
     loop {
         let ask = Fsck { path: path.clone(), incomplete: true, after };
-        let page = client.call_patiently(&ask).await?;
+        let page = client.call_retrying(&ask).await?;
         findings.files += page.files;
         findings.waiting += page.waiting;
         findings.in_doubt += page.in_doubt;

@@ -25,7 +25,7 @@ use std::time::Duration;
 /// Between two looks while somebody waits.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How long nothing may be possible before waiting makes no sense: longer than a donor's restart.
-const STUCK_PATIENCE: Duration = Duration::from_secs(60);
+const STUCK_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How often it is said what is waited for, where nothing moves.
 const SAY_EVERY: Duration = Duration::from_secs(30);
@@ -360,7 +360,7 @@ async fn wait(
     let mut least = (u64::MAX, u64::MAX);
     background.output.note(&meaning(place));
     loop {
-        let back = client.call_patiently(&GiveBackStatus { donor: place.donor }).await?;
+        let back = client.call_retrying(&GiveBackStatus { donor: place.donor }).await?;
         let now = client.env.clock.now();
         if back.done || !back.active {
             drop(bar);
@@ -378,7 +378,7 @@ async fn wait(
             all_stuck = Some((now, back.clone()));
         }
         if let Some((at, found)) = &all_stuck
-            && now - moved > STUCK_PATIENCE
+            && now - moved > STUCK_TIMEOUT
             && now - *at < SAY_EVERY
         {
             drop(bar);

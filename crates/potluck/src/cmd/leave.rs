@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How long a manager that is said to be gone may take to answer.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What leaving would do.
 #[derive(Debug, Serialize)]
@@ -179,7 +179,7 @@ fn stored(dirs: &[PathBuf]) -> u64 {
 
 /// A pool whose manager answers a donor as its member is not gone, and may need what the donor holds.
 async fn refuse_if_answered(membership: &Membership) -> Result<(), Failure> {
-    let looked = tokio::time::timeout(ANSWER_PATIENCE, Open::look(membership)).await;
+    let looked = tokio::time::timeout(ANSWER_TIMEOUT, Open::look(membership)).await;
     if !matches!(looked, Ok(Ok(Open { held: Some(_), .. }))) {
         return Ok(());
     }

@@ -170,13 +170,13 @@ async fn until_stopped(
 /// few, every command does.
 async fn remember_donors(client: &Pool) {
     const EVERY_MS: i64 = 600_000;
-    const PATIENCE: Duration = Duration::from_secs(2);
+    const TIMEOUT: Duration = Duration::from_secs(2);
     let now = client.env.clock.wall();
     let Some(guide) = client.caller.guide().filter(|it| it.is_poorer_than(now - EVERY_MS)) else {
         return;
     };
     // What cannot be had now is asked for by the next command.
-    if let Ok(Ok(found)) = tokio::time::timeout(PATIENCE, client.caller.call(&Find {})).await {
+    if let Ok(Ok(found)) = tokio::time::timeout(TIMEOUT, client.caller.call(&Find {})).await {
         if let Some(manager) = &found.manager {
             client.caller.learn_from_manager(manager);
         }

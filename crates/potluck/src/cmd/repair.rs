@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Between two looks while somebody watches.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// A look at a pool of some million files takes longer; `--watch` waits for that.
-const LOOK_PATIENCE: Duration = Duration::from_secs(10);
+const LOOK_TIMEOUT: Duration = Duration::from_secs(10);
 /// Where something is stuck and nothing was made for so long, more than one look at everything
 /// found no way.
 const STANDSTILL: Duration = Duration::from_secs(60);
@@ -61,10 +61,10 @@ fn ended(state: &RepairState, output: &Output) -> Ending {
 async fn looked_anew(client: &Pool) -> Result<RepairState, Failure> {
     let started = client.env.clock.now();
     loop {
-        let state = client.call_patiently(&RepairStatus {}).await?;
+        let state = client.call_retrying(&RepairStatus {}).await?;
         let waited = client.env.clock.now() - started;
         let looked = state.scanned_seconds.is_some_and(|ago| ago < waited.as_secs());
-        if looked || state.paused.is_some() || waited > LOOK_PATIENCE {
+        if looked || state.paused.is_some() || waited > LOOK_TIMEOUT {
             return Ok(state);
         }
         tokio::time::sleep(LOOK_EVERY).await;
@@ -83,7 +83,7 @@ async fn until_idle(client: &Pool, shown: bool, anew: bool) -> Result<RepairStat
     let line = progress_bar::line(shown);
     let (mut made, mut changing, mut moved) = (0, 0, started);
     loop {
-        let state = client.call_patiently(&RepairStatus {}).await?;
+        let state = client.call_retrying(&RepairStatus {}).await?;
         let now = client.env.clock.now();
         let looked =
             state.scanned_seconds.is_some_and(|ago| !anew || ago < (now - started).as_secs());

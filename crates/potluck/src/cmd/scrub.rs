@@ -83,7 +83,7 @@ async fn finished(
     let mut reading = before;
     while !reading.is_empty() {
         tokio::time::sleep(LOOK_AGAIN).await;
-        let now = client.call_patiently(&Status {}).await?.donors;
+        let now = client.call_retrying(&Status {}).await?.donors;
         reading.retain(|before| {
             let now = now.iter().find(|donor| donor.donor == before.donor);
             let finished = now.is_some_and(|now| now.scrub.rounds > before.scrub.rounds);

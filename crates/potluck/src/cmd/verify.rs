@@ -6,7 +6,7 @@ use super::health::{sentence, window};
 use crate::args::Verify;
 use crate::output::{Output, count, name, told};
 use crate::progress_bar;
-use potluck_client::{ByteRange, Patience, Pool, Progress, cat, check_tree};
+use potluck_client::{ByteRange, Pool, Progress, RetryLimits, cat, check_tree};
 use potluck_core::path::PoolPath;
 use potluck_core::size::format_size;
 use potluck_wire::control::{EntryKind, Health, List, Stat};
@@ -51,8 +51,8 @@ pub async fn run(
     shown: bool,
 ) -> Result<Ending, Failure> {
     // What cannot be read now is what it is to tell: no donor is waited for.
-    let patience = Patience { donors: Duration::ZERO, ..client.patience };
-    let client = &client.with_patience(patience);
+    let limits = RetryLimits { donors: Duration::ZERO, ..client.retry_limits };
+    let client = &client.with_retry_limits(limits);
     let is_file = is_file(&args, client).await?;
     // Read first: what is met is in the judgement then.
     let read = match args.read {
@@ -123,7 +123,7 @@ async fn trees(path: &PoolPath, client: &Pool) -> Result<Vec<PoolPath>, Failure>
     let mut after = None;
     loop {
         let list = List { path: path.clone(), recursive: false, after };
-        let page = client.call_patiently(&list).await?;
+        let page = client.call_retrying(&list).await?;
         for entry in &page.entries {
             spaces.push(below(path, &entry.path)?);
         }

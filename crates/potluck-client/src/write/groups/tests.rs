@@ -160,12 +160,12 @@ async fn a_late_chunk_goes_to_a_donor_outside_its_group_and_counts_once() {
     group(&mut groups, 0, &[1, 2, 3, 4, 5, 6]).await;
     let sends = groups.seat(&copies).expect("enough donors");
     let late = Tick::from_secs(60);
-    donors.paces(|paces| {
-        let pace = paces.entry(DonorId(7)).or_default();
-        pace.sent(LEN as u32, Tick::ZERO);
-        pace.acked(LEN as u32, Tick::ZERO, Tick::from_millis(1));
+    donors.rates(|rates| {
+        let estimate = rates.entry(DonorId(7)).or_default();
+        estimate.sent(LEN as u32, Tick::ZERO);
+        estimate.acked(LEN as u32, Tick::ZERO, Tick::from_millis(1));
         for donor in 1..=6 {
-            paces.entry(DonorId(donor)).or_default().sent(LEN as u32, Tick::ZERO);
+            rates.entry(DonorId(donor)).or_default().sent(LEN as u32, Tick::ZERO);
         }
     });
     let hedged = groups.hedge(&copies, sends[0], Tick::ZERO, late);

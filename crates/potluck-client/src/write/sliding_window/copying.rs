@@ -103,18 +103,18 @@ impl Window {
         let (donors, clock) = (self.donors.clone(), self.client.env.clock.clone());
         let bytes = body.len() as u32;
         let (sent_at, ack) = (clock.now(), self.session.reserved.policy.ack);
-        self.donors.paces(|paces| paces.entry(donor).or_default().sent(bytes, sent_at));
+        self.donors.rates(|rates| rates.entry(donor).or_default().sent(bytes, sent_at));
         self.under_way.insert((name, donor), sent_at);
         self.events.push(Box::pin(async move {
             let result = match donors.link(donor).await {
                 Ok(link) => link.put(name, ack, body, forward).await,
                 Err(error) => Err(error),
             };
-            donors.paces(|paces| {
-                let pace = paces.entry(donor).or_default();
+            donors.rates(|rates| {
+                let estimate = rates.entry(donor).or_default();
                 match &result {
-                    Ok(_) => pace.acked(bytes, sent_at, clock.now()),
-                    Err(_) => pace.failed(bytes),
+                    Ok(_) => estimate.acked(bytes, sent_at, clock.now()),
+                    Err(_) => estimate.failed(bytes),
                 }
             });
             Event::Put { name, donor, result }

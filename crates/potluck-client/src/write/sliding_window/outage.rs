@@ -1,11 +1,11 @@
 //! Outages: too few donors answer for a write, because they or the link to them are away for a while.
 //! What was sent stays; they are asked for again and again until one answers, for as long as the client's
-//! patience lasts. It is short with donors that never answered this write: perhaps this machine cannot
+//! retry limits say. It is short with donors that never answered this write: perhaps this machine cannot
 //! reach them at all, whatever the manager hears of them.
 
 use super::{Event, Window};
 use crate::link::LinkError;
-use crate::patience::{Pauses, STRANGERS, do_not_answer};
+use crate::retry_limits::{Pauses, STRANGERS, do_not_answer};
 use potluck_core::ids::DonorId;
 use potluck_wire::control::Grown;
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -60,12 +60,12 @@ impl Outage {
         self.pauses = None;
     }
 
-    /// How long `donors` are waited for by who has so much `patience`.
-    fn limit(&self, donors: &[DonorId], patience: Duration) -> Duration {
+    /// How long `donors` are waited for for as long as `limit` says.
+    fn limit(&self, donors: &[DonorId], limit: Duration) -> Duration {
         let known = |donor: &DonorId| self.answered.contains(donor);
         match !self.answered.is_empty() && (donors.is_empty() || donors.iter().any(known)) {
-            true => patience,
-            false => patience.min(STRANGERS),
+            true => limit,
+            false => limit.min(STRANGERS),
         }
     }
 }
@@ -82,7 +82,7 @@ impl Window {
         let failed = self.copies.failed();
         let names: Vec<String> = failed.iter().map(|donor| self.donors.name(*donor)).collect();
         let why = do_not_answer(&names);
-        let limit = self.outage.limit(&failed, self.client.patience.donors);
+        let limit = self.outage.limit(&failed, self.client.retry_limits.donors);
         self.outage.waited_for = failed;
         let calls = self.session.calls();
         self.events.push(Box::pin(async move {

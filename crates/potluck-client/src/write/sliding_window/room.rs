@@ -36,10 +36,10 @@ impl Window {
         }
         self.growing = true;
         let (calls, avoid) = (self.session.calls(), self.copies.failed());
-        // For a full donor no other turns up by waiting, and who has patience waits for those that failed,
+        // For a full donor no other turns up by waiting, and who may wait waits for those that failed,
         // too (`replace_donors`).
         let whole = self.donor_full;
-        let wait = !whole && self.client.patience.donors.is_zero();
+        let wait = !whole && self.client.retry_limits.donors.is_zero();
         self.events.push(Box::pin(async move {
             let grown = calls.grow(bytes, avoid, whole, wait).await;
             Event::Grown(bytes, grown)
@@ -49,7 +49,7 @@ impl Window {
     /// Too few donors are left for what has been read: asks for others.
     pub(super) fn replace_donors(&mut self) -> Result<(), Failure> {
         if let Some(refusal) = &self.grow_refused {
-            let full = self.donor_full || self.client.patience.donors.is_zero();
+            let full = self.donor_full || self.client.retry_limits.donors.is_zero();
             if !full && self.outage.is_waited_for(refusal) {
                 self.wait_for_donors();
                 return Ok(());

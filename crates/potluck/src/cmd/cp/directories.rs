@@ -67,7 +67,7 @@ impl Policies {
 /// The policy of a directory; `None` if there is none. A file in its place is told of at the
 /// commit.
 async fn policy_of(client: &Pool, dir: &PoolPath) -> Result<Option<Policy>, Failure> {
-    match client.call_patiently(&Stat { path: dir.clone(), chunks: false }).await {
+    match client.call_retrying(&Stat { path: dir.clone(), chunks: false }).await {
         Ok(stated) => Ok((stated.entry.kind == EntryKind::Dir).then_some(stated.policy)),
         Err(failure) if [code::NO_ENTRY, code::WRONG_KIND].contains(&failure.code.as_str()) => {
             Ok(None)

@@ -23,7 +23,7 @@ use std::time::Duration;
 /// Between two looks while somebody waits.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How long nothing may move before waiting makes no sense: longer than a donor's restart.
-const STUCK_PATIENCE: Duration = Duration::from_secs(60);
+const STUCK_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What is lent before and afterwards.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -162,7 +162,7 @@ async fn set(less: &Less, state: &Path, output: &Output) -> Result<(), Failure> 
 }
 
 async fn status(client: &Pool) -> Result<GivingBack, Failure> {
-    client.call_patiently(&GiveBackStatus { donor: None }).await
+    client.call_retrying(&GiveBackStatus { donor: None }).await
 }
 
 fn plan(less: &Less, lends: &str) -> String {
@@ -211,7 +211,7 @@ async fn wait(
         if less.to_move < before {
             moved = now;
         }
-        if now - moved > STUCK_PATIENCE {
+        if now - moved > STUCK_TIMEOUT {
             drop(bar);
             let why = back.stuck_why.as_deref().unwrap_or("no other donor takes them");
             let what = format!(

@@ -19,7 +19,7 @@ use std::time::Duration;
 /// What else this program keeps in a donor's state directory.
 const OWN_FILES: [&str; 3] = ["settings.toml", "daemon.json", "joining.json"];
 /// How long a daemon may take to end.
-const STOP_PATIENCE: Duration = Duration::from_secs(30);
+const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What was done.
 #[derive(Debug, Serialize)]
@@ -185,7 +185,7 @@ async fn stop_daemon(dir: &Path, settings: &Settings) -> Result<(), Failure> {
         }
         Ok(())
     };
-    tokio::time::timeout(STOP_PATIENCE, ended).await.unwrap_or_else(|_| {
+    tokio::time::timeout(STOP_TIMEOUT, ended).await.unwrap_or_else(|_| {
         let what = format!("the daemon {} does not end", said.pid);
         Err(Failure::new(ErrorKind::Partial, code::STUCK, what)
             .hint("stop it, or what starts it again, and run `potluck leave` again"))

@@ -1,4 +1,4 @@
-//! Patience: how long work waits for a manager or for donors that are away, and who is told.
+//! How long work waits for a manager or for donors that are away, and who is told.
 
 use crate::pool::Pool;
 use potluck_core::clock::Tick;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// How long work waits for those who do not answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Patience {
+pub struct RetryLimits {
     /// Before anything was moved.
     pub at_first: Duration,
     /// Once work has begun: for the manager.
@@ -22,7 +22,7 @@ pub struct Patience {
 /// which nothing says that they ever will be reached.
 pub const STRANGERS: Duration = Duration::from_secs(10);
 
-impl Default for Patience {
+impl Default for RetryLimits {
     /// For programs that decide themselves what to do about a pool that does not answer.
     fn default() -> Self {
         Self {

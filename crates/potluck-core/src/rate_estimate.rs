@@ -27,8 +27,8 @@ const MEMORY_S: f64 = 0.5;
 const MEMORY_BYTES: f64 = (64 << 20) as f64;
 /// Bytes a second expected of a donor not met yet: a gigabit link.
 const UNKNOWN_RATE: f64 = 125e6;
-/// Bytes a second of the slowest link that a donor not met yet may have without being taken for hung: with less
-/// patience every read over 100 Mb/s would ask for its first chunks twice.
+/// Bytes a second of the slowest link that a donor not met yet may have without being taken for hung: if more were
+/// expected, every read over 100 Mb/s would ask for its first chunks twice.
 const SLOW_RATE: f64 = 12.5e6;
 /// A second request must promise to be this many times faster than waiting for the first.
 const HEDGE_GAIN: f64 = 2.0;
@@ -37,7 +37,7 @@ const HEDGE_FLOOR_S: f64 = 0.02;
 
 /// What a client knows of one donor.
 #[derive(Debug, Clone, Default)]
-pub struct Pace {
+pub struct RateEstimate {
     outstanding: u64,
     /// Bytes delivered and the busy seconds that took, both fading with age: their quotient stands
     /// still when acknowledgements arrive in bursts, where a mean of quotients would explode.
@@ -50,7 +50,7 @@ pub struct Pace {
     failures: u32,
 }
 
-impl Pace {
+impl RateEstimate {
     /// Nothing known.
     pub fn new() -> Self {
         Self::default()
@@ -150,23 +150,31 @@ impl Pace {
 
 /// The donor with room that is expected to finish a chunk first; `None` when all windows are full.
 pub fn choose<'a>(
-    candidates: impl Iterator<Item = (DonorId, &'a Pace)>,
+    candidates: impl Iterator<Item = (DonorId, &'a RateEstimate)>,
     chunk: u32,
 ) -> Option<DonorId> {
     candidates
-        .filter(|(_, pace)| pace.has_room(chunk))
-        .min_by_key(|(donor, pace)| (pace.expected_finish(chunk), pace.outstanding(), *donor))
+        .filter(|(_, estimate)| estimate.has_room(chunk))
+        .min_by_key(|(donor, estimate)| {
+            (estimate.expected_finish(chunk), estimate.outstanding(), *donor)
+        })
         .map(|(donor, _)| donor)
 }
 
 /// Whether a request of `bytes` sent at `sent_at` should be sent to another donor too, the best of
 /// which delivers `others_best_rate` bytes a second. Ask this when nothing else is left to send:
 /// before, the other donors have better to do.
-pub fn overdue(pace: &Pace, others_best_rate: f64, bytes: u32, sent_at: Tick, now: Tick) -> bool {
+pub fn overdue(
+    estimate: &RateEstimate,
+    others_best_rate: f64,
+    bytes: u32,
+    sent_at: Tick,
+    now: Tick,
+) -> bool {
     let elsewhere = HEDGE_GAIN * f64::from(bytes) / others_best_rate;
     let waited = now.saturating_sub(sent_at).as_secs_f64();
-    let quiet = now.saturating_sub(sent_at.max(pace.since)).as_secs_f64();
-    let due = pace.rate().map_or(0.0, |rate| f64::from(bytes) / rate);
+    let quiet = now.saturating_sub(sent_at.max(estimate.since)).as_secs_f64();
+    let due = estimate.rate().map_or(0.0, |rate| f64::from(bytes) / rate);
     // Time left until it is due; once past due, what has been late so long stays as late again.
     waited >= elsewhere.max(HEDGE_FLOOR_S) && (due - quiet).abs() > elsewhere
 }

@@ -2,7 +2,7 @@
 
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
-use potluck_core::pace::{Pace, choose, overdue};
+use potluck_core::rate_estimate::{RateEstimate, choose, overdue};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -23,7 +23,7 @@ struct Flight {
 /// A client writing through to donors that each work off a queue at their own rate.
 struct World {
     chunk: u32,
-    paces: BTreeMap<DonorId, Pace>,
+    rates: BTreeMap<DonorId, RateEstimate>,
     free_at: Vec<f64>,
     flights: Vec<Flight>,
     sent: Vec<u64>,
@@ -32,9 +32,9 @@ struct World {
 
 impl World {
     fn new(donors: usize, chunk: u32) -> Self {
-        let paces = (0..donors).map(|donor| (DonorId(donor as u32), Pace::new())).collect();
+        let rates = (0..donors).map(|donor| (DonorId(donor as u32), RateEstimate::new())).collect();
         let (free_at, sent) = (vec![0.0; donors], vec![0; donors]);
-        Self { chunk, paces, free_at, flights: Vec::new(), sent, now: Tick::ZERO }
+        Self { chunk, rates, free_at, flights: Vec::new(), sent, now: Tick::ZERO }
     }
 
     fn send(&mut self, to: DonorId, chunk: usize, rate: impl Fn(usize, f64) -> f64) {
@@ -43,14 +43,14 @@ impl World {
         let start = self.free_at[donor].max(now + LATENCY / 2.0);
         self.free_at[donor] = start + f64::from(self.chunk) / rate(donor, start);
         let answered_at = Duration::from_secs_f64(self.free_at[donor] + LATENCY / 2.0);
-        self.paces.get_mut(&to).expect("known").sent(self.chunk, self.now);
+        self.rates.get_mut(&to).expect("known").sent(self.chunk, self.now);
         self.sent[donor] += 1;
         self.flights.push(Flight { donor, chunk, sent_at: self.now, answered_at });
     }
 
     fn choose(&self, not: Option<usize>) -> Option<DonorId> {
-        let others = self.paces.iter().filter(|(id, _)| Some(id.0 as usize) != not);
-        choose(others.map(|(id, pace)| (*id, pace)), self.chunk)
+        let others = self.rates.iter().filter(|(id, _)| Some(id.0 as usize) != not);
+        choose(others.map(|(id, estimate)| (*id, estimate)), self.chunk)
     }
 
     /// Sends every overdue chunk once more.
@@ -65,9 +65,9 @@ impl World {
             .iter()
             .filter(|flight| {
                 let own = DonorId(flight.donor as u32);
-                let others = self.paces.iter().filter(|(id, _)| **id != own);
-                let best = others.filter_map(|(_, pace)| pace.rate()).fold(0.0, f64::max);
-                overdue(&self.paces[&own], best, self.chunk, flight.sent_at, self.now)
+                let others = self.rates.iter().filter(|(id, _)| **id != own);
+                let best = others.filter_map(|(_, estimate)| estimate.rate()).fold(0.0, f64::max);
+                overdue(&self.rates[&own], best, self.chunk, flight.sent_at, self.now)
             })
             .map(|flight| (flight.donor, flight.chunk))
             .collect();
@@ -95,8 +95,8 @@ impl World {
         answered.sort_by_key(|flight| flight.answered_at);
         for flight in answered {
             done[flight.chunk] = true;
-            let pace = self.paces.get_mut(&DonorId(flight.donor as u32)).expect("known");
-            pace.acked(self.chunk, flight.sent_at, now);
+            let estimate = self.rates.get_mut(&DonorId(flight.donor as u32)).expect("known");
+            estimate.acked(self.chunk, flight.sent_at, now);
         }
     }
 
@@ -153,20 +153,20 @@ proptest! {
         spans in prop::collection::vec((0_u64..5_000_000_000, any::<u32>()), 0..50),
         chunk in 1_u32..(64 << 20),
     ) {
-        let mut pace = Pace::new();
+        let mut estimate = RateEstimate::new();
         let mut now = Tick::ZERO;
         for (nanos, bytes) in spans {
             let sent_at = now;
-            pace.sent(bytes, now);
+            estimate.sent(bytes, now);
             now += Duration::from_nanos(nanos);
-            if bytes % 7 == 0 { pace.failed(bytes) } else { pace.acked(bytes, sent_at, now) }
-            let window = pace.window(chunk);
+            if bytes % 7 == 0 { estimate.failed(bytes) } else { estimate.acked(bytes, sent_at, now) }
+            let window = estimate.window(chunk);
             prop_assert!(window >= u64::from(chunk));
             prop_assert!(window <= (16 << 20).max(2 * u64::from(chunk)));
-            prop_assert_eq!(pace.outstanding(), 0);
-            prop_assert!(pace.rate().is_none_or(|rate| rate.is_finite() && rate > 0.0));
-            prop_assert!(pace.has_room(chunk), "a donor without work can always be asked");
-            pace.expected_finish(chunk);
+            prop_assert_eq!(estimate.outstanding(), 0);
+            prop_assert!(estimate.rate().is_none_or(|rate| rate.is_finite() && rate > 0.0));
+            prop_assert!(estimate.has_room(chunk), "a donor without work can always be asked");
+            estimate.expected_finish(chunk);
         }
     }
 }
@@ -175,12 +175,14 @@ proptest! {
 fn a_donor_not_met_yet_is_late_only_when_a_slow_link_would_have_delivered() {
     let (chunk, hundred_megabits) = (4 << 20, 12.5e6);
     let sends = |chunks: f64| Duration::from_secs_f64(chunks * f64::from(chunk) / hundred_megabits);
-    let mut pace = Pace::new();
-    assert!(pace.expected_finish(chunk) < sends(1.0) && pace.latest_finish(chunk) >= sends(1.0));
-    pace.sent(chunk, Tick::ZERO);
-    assert!(pace.latest_finish(chunk) >= sends(2.0));
-    pace.acked(chunk, Tick::ZERO, Tick::ZERO + Duration::from_millis(10));
-    assert_eq!(pace.latest_finish(chunk), pace.expected_finish(chunk));
+    let mut estimate = RateEstimate::new();
+    assert!(
+        estimate.expected_finish(chunk) < sends(1.0) && estimate.latest_finish(chunk) >= sends(1.0)
+    );
+    estimate.sent(chunk, Tick::ZERO);
+    assert!(estimate.latest_finish(chunk) >= sends(2.0));
+    estimate.acked(chunk, Tick::ZERO, Tick::ZERO + Duration::from_millis(10));
+    assert_eq!(estimate.latest_finish(chunk), estimate.expected_finish(chunk));
 }
 
 #[test]
@@ -195,7 +197,7 @@ fn a_donor_that_speeds_up_is_used_again() {
     world.run(800, rate);
     let share = (world.sent[0] - before[0]) as f64 / 800.0;
     assert!((0.2..0.3).contains(&share), "{share}");
-    let known = world.paces[&DonorId(0)].rate().expect("measured");
+    let known = world.rates[&DonorId(0)].rate().expect("measured");
     assert!(known > 350.0 * MB, "{known}");
 }
 
@@ -203,38 +205,39 @@ fn a_donor_that_speeds_up_is_used_again() {
 fn fast_donors_always_have_two_chunks_in_flight() {
     let mut world = World::new(2, 4 << 20);
     world.run(100, |_, _| 200.0 * MB);
-    for pace in world.paces.values() {
-        assert!((8 << 20..=16 << 20).contains(&pace.window(4 << 20)));
+    for estimate in world.rates.values() {
+        assert!((8 << 20..=16 << 20).contains(&estimate.window(4 << 20)));
     }
     let mut slow = World::new(1, 4 << 20);
     slow.run(20, |_, _| 5.0 * MB);
-    assert_eq!(slow.paces[&DonorId(0)].window(4 << 20), 4 << 20, "a slow donor owes one chunk");
+    assert_eq!(slow.rates[&DonorId(0)].window(4 << 20), 4 << 20, "a slow donor owes one chunk");
 }
 
 #[test]
 fn bursts_of_answers_do_not_inflate_the_rate() {
-    let mut pace = Pace::new();
+    let mut estimate = RateEstimate::new();
     for burst in 0..100_u64 {
         let sent_at = Duration::from_millis(burst * 100);
         let now = sent_at + Duration::from_millis(100);
-        (0..10).for_each(|_| pace.sent(1 << 20, sent_at));
-        (0..10).for_each(|_| pace.acked(1 << 20, sent_at, now));
+        (0..10).for_each(|_| estimate.sent(1 << 20, sent_at));
+        (0..10).for_each(|_| estimate.acked(1 << 20, sent_at, now));
     }
-    let rate = pace.rate().expect("measured") / (10 << 20) as f64 * 0.1;
+    let rate = estimate.rate().expect("measured") / (10 << 20) as f64 * 0.1;
     assert!((0.8..1.25).contains(&rate), "{rate} of what was delivered");
 }
 
 #[test]
 fn a_donor_that_fails_is_asked_last_until_it_answers() {
-    let (mut good, mut bad) = (Pace::new(), Pace::new());
+    let (mut good, mut bad) = (RateEstimate::new(), RateEstimate::new());
     let (now, later) = (Tick::ZERO, Duration::from_millis(10));
-    for pace in [&mut good, &mut bad] {
-        pace.sent(1 << 20, now);
-        pace.acked(1 << 20, now, later);
+    for estimate in [&mut good, &mut bad] {
+        estimate.sent(1 << 20, now);
+        estimate.acked(1 << 20, now, later);
     }
     bad.sent(1 << 20, later);
     bad.failed(1 << 20);
-    let pick = |bad: &Pace| choose([(DonorId(1), bad), (DonorId(2), &good)].into_iter(), 1 << 20);
+    let pick =
+        |bad: &RateEstimate| choose([(DonorId(1), bad), (DonorId(2), &good)].into_iter(), 1 << 20);
     assert_eq!(pick(&bad), Some(DonorId(2)));
     bad.sent(1 << 20, later);
     bad.acked(1 << 20, later, 2 * later);
@@ -245,7 +248,7 @@ fn a_donor_that_fails_is_asked_last_until_it_answers() {
 fn only_requests_that_others_finish_much_sooner_are_overdue() {
     let chunk = 4_u32 << 20;
     let at = Duration::from_millis;
-    let mut steady = Pace::new();
+    let mut steady = RateEstimate::new();
     for step in 0..20 {
         steady.sent(chunk, at(step * 10));
         steady.acked(chunk, at(step * 10), at(step * 10 + 10));
@@ -256,7 +259,7 @@ fn only_requests_that_others_finish_much_sooner_are_overdue() {
     assert!(!overdue(&steady, rate, chunk, at(200), at(225)), "a little late");
     assert!(overdue(&steady, rate, chunk, at(200), at(260)), "stuck");
     assert!(!overdue(&steady, 0.0, chunk, at(200), at(9000)), "nobody else");
-    let mut mute = Pace::new();
+    let mut mute = RateEstimate::new();
     mute.sent(chunk, at(0));
     assert!(overdue(&mute, rate, chunk, at(0), at(50)), "never answered");
 }
