@@ -14,6 +14,7 @@ use potluck_wire::net::BoxFuture;
 use std::collections::VecDeque;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
+use tokio::task::JoinSet;
 
 /// Chunks, or groups of them, of one file that are asked for at once; memory bounds them further.
 pub(crate) const UNITS_AT_ONCE: usize = 64;
@@ -217,9 +218,18 @@ impl Reader {
     fn ask(&mut self, place: tokio::sync::OwnedSemaphorePermit) {
         let Some(pieces) = self.units.pop_front() else { return };
         let inner = self.file.inner.clone();
-        self.under_way.push_back(Box::pin(async move {
+        // A task of its own: a reader that is not asked for a while keeps no donor's answer waiting, on
+        // which other reads of the file would wait in turn. It ends with the reader.
+        let mut task = JoinSet::new();
+        task.spawn(async move {
             let fetched = inner.fetcher.unit(&inner.recipe, &pieces, place).await?;
             Ok((pieces, fetched))
+        });
+        self.under_way.push_back(Box::pin(async move {
+            match task.join_next().await.expect("one was begun") {
+                Ok(unit) => unit,
+                Err(why) => std::panic::resume_unwind(why.into_panic()),
+            }
         }));
     }
 }

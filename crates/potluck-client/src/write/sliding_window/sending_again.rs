@@ -18,6 +18,10 @@ use std::sync::Arc;
 
 /// How often a file is sent again; each time other donors have gone.
 const TRIES: u32 = 3;
+/// No larger file is sent again: its chunks are read over the links that they are sent over, in the memory
+/// that holds what is sent, and more of them would wait for each other. It is written again by the same
+/// command, which sends what is lacking.
+const LARGEST: u64 = 32 << 20;
 /// Names in one question where chunks are that the pool held.
 const OFFERED_AT_ONCE: usize = 8192;
 
@@ -46,7 +50,7 @@ impl Window {
         *tries += 1;
         let pages = file.pages.iter().map(|page| &page.0[..]);
         let Ok(entries) = recipe::unpack(&file.digest, pages) else { return false };
-        if file.ec.is_some() || *tries > TRIES {
+        if file.ec.is_some() || file.size > LARGEST || *tries > TRIES {
             return false;
         }
         // The cutter counts up from 0.

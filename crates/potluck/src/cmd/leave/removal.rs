@@ -6,7 +6,7 @@ use crate::command_settings::Settings;
 use crate::output::Output;
 use crate::running::{self, Said};
 use crate::systemd::{self, Place, Role};
-use potluck_donor::{Removed, StoreError, remove_store};
+use potluck_donor::{Owner, Removed, StoreError, remove_store};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::identity::{About, Identity};
 use rustix::process::{Pid, Signal, kill_process};
@@ -20,6 +20,8 @@ use std::time::Duration;
 const OWN_FILES: [&str; 3] = ["settings.toml", "daemon.json", "joining.json"];
 /// How long a daemon may take to end.
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
+/// Between two looks whether it has.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// What was done.
 #[derive(Debug, Serialize)]
@@ -50,7 +52,7 @@ pub async fn clean_up(
     let removed = stop(own, settings).await?;
     let mut left = Left { about: &own.about, left: true, removed, stays: Vec::new() };
     for membership in memberships {
-        left.remove(membership)?;
+        left.remove(membership).await?;
     }
     let partial = left.stays.iter().any(|stays| !stays.empty);
     output.result(&left, |left| {
@@ -65,9 +67,9 @@ pub async fn clean_up(
 }
 
 impl Left<'_> {
-    fn remove(&mut self, membership: &Membership) -> Result<(), Failure> {
+    async fn remove(&mut self, membership: &Membership) -> Result<(), Failure> {
         for dir in &membership.lent {
-            let (empty, why) = match remove_store(dir, &membership.owner) {
+            let (empty, why) = match remove_unlocked(dir, &membership.owner).await {
                 Ok(Removed::All) => {
                     self.removed.push(dir.clone());
                     continue;
@@ -110,6 +112,21 @@ impl Left<'_> {
         }
         Ok(())
     }
+}
+
+/// Removes a store once nobody has it: a daemon that was told to stop lets go of it with its last thread,
+/// a moment after it is found to have stopped.
+async fn remove_unlocked(dir: &Path, owner: &Owner) -> Result<Removed, StoreError> {
+    let unlocked = async {
+        loop {
+            match remove_store(dir, owner) {
+                Err(StoreError::Locked(_)) => tokio::time::sleep(LOOK_EVERY).await,
+                removed => return removed,
+            }
+        }
+    };
+    let in_time = tokio::time::timeout(STOP_TIMEOUT, unlocked).await;
+    in_time.unwrap_or_else(|_| Err(StoreError::Locked(dir.to_owned())))
 }
 
 fn remove_file(path: &Path) -> io::Result<()> {
@@ -181,7 +198,7 @@ async fn stop_daemon(dir: &Path, settings: &Settings) -> Result<(), Failure> {
     }
     let ended = async {
         while find_daemon(dir)?.is_some() {
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            tokio::time::sleep(LOOK_EVERY).await;
         }
         Ok(())
     };
@@ -190,4 +207,27 @@ async fn stop_daemon(dir: &Path, settings: &Settings) -> Result<(), Failure> {
         Err(Failure::new(ErrorKind::Partial, code::STUCK, what)
             .hint("stop it, or what starts it again, and run `potluck leave` again"))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use potluck_core::chunk::Digest;
+    use potluck_core::ids::DonorId;
+
+    #[tokio::test]
+    async fn a_store_that_a_stopped_donor_still_has_for_a_moment_is_waited_for() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let owner = Owner {
+            pool: Digest([1; 32]),
+            donor: DonorId(1),
+            pool_name: "lab".into(),
+            name: "bob".into(),
+        };
+        let held = fs::File::open(dir.path()).expect("opened");
+        held.try_lock().expect("nobody else has it");
+        let let_go = async { drop(held) };
+        let (removed, ()) = tokio::join!(remove_unlocked(dir.path(), &owner), let_go);
+        assert!(matches!(removed, Ok(Removed::NotAStore)), "{removed:?}");
+    }
 }
