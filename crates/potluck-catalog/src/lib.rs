@@ -124,10 +124,15 @@ impl Catalog {
         self.fault.end();
     }
 
-    /// Finishes what was queued and closes the writer; later writes fail.
+    /// Finishes what was queued and closes the writer; later writes fail. The catalog is one file then,
+    /// which may be copied alone, unless somebody still reads it.
     pub async fn close(&self) {
-        let writer = Arc::clone(&self.writer);
-        self.offload.run(move || writer.close()).await;
+        let (writer, readers) = (Arc::clone(&self.writer), Arc::clone(&self.readers));
+        let close = move || {
+            readers.close_idle();
+            writer.close();
+        };
+        self.offload.run(close).await;
     }
 }
 

@@ -11,7 +11,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// The format this release reads and writes. Until 1.0 no catalog of another is read.
-const FORMAT: i64 = 1;
+const FORMAT: i64 = 2;
 const SCHEMA: &str = include_str!("schema.sql");
 /// "POTL", so that `file` and people recognise a catalog.
 const APPLICATION: i64 = 0x504f_544c;
@@ -51,6 +51,12 @@ impl Database {
         let read = |pragma| self.connection().pragma_query_value(None, pragma, |row| row.get(0));
         let (pages, size): (i64, i64) = (read("page_count")?, read("page_size")?);
         Ok(pages.saturating_mul(size).max(0) as u64)
+    }
+
+    /// Moves all of the write-ahead log into the file, and waits for readers of what it would change.
+    pub(super) fn move_log_into_file(&self) -> Result<(), Error> {
+        let checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)";
+        Ok(self.connection().query_row(checkpoint, [], |_| Ok(()))?)
     }
 
     /// Closes a catalog as one file.
@@ -198,7 +204,7 @@ fn check_format(path: &Path, found: i64) -> Result<(), OpenError> {
         found if found > FORMAT => Err(OpenError::TooNew { path: path.into(), found }),
         found => Err(OpenError::Damaged {
             path: path.into(),
-            detail: format!("its format is {found}, which no release wrote"),
+            detail: format!("its format is {found}, and this version reads {FORMAT}"),
         }),
     }
 }

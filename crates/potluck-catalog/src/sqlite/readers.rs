@@ -35,4 +35,9 @@ impl Readers {
         }
         answer
     }
+
+    /// Closes the connections that nobody uses.
+    pub fn close_idle(&self) {
+        self.idle.lock().expect("no holder panics").clear();
+    }
 }

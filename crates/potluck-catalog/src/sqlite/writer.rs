@@ -162,6 +162,9 @@ impl Session {
             }
             self.commit_all(jobs);
         }
+        if let Err(why) = self.db.move_log_into_file() {
+            tracing::debug!(%why, "the catalog's write-ahead log stays beside it");
+        }
     }
 
     fn commit_all(&mut self, mut jobs: Vec<Queued>) {

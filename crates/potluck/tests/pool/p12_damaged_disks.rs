@@ -146,6 +146,8 @@ fn p12_a_damaged_catalog_is_refused_and_never_served() {
     lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
     super::lab::stop(lab.manager(), rustix::process::Signal::TERM);
     let catalog = lab.manager_dir().join("catalog.db");
+    let log = std::fs::metadata(catalog.with_extension("db-wal")).map_or(0, |log| log.len());
+    assert_eq!(log, 0, "the catalog of a manager that has stopped is one file");
     let whole = std::fs::read(&catalog).expect("the catalog");
     // The header: not a database any more.
     std::fs::write(&catalog, [&[0; 100][..], &whole[100..]].concat()).expect("damaged");
