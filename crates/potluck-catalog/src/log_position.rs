@@ -156,7 +156,7 @@ pub struct Advance {
 }
 
 impl Advance {
-    /// Writes it down. Refused if the log has begun anew meanwhile: a hold does so, because of another
+    /// Writes it down. Refused if the log has begun anew meanwhile: a freeze does so, because of another
     /// manager whose blocks have the same numbers.
     pub(crate) fn note(&self, db: &Tx) -> Result<(), Error> {
         let is_alone = Position::of(db, self.copy)? == self.before;

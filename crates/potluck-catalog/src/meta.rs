@@ -49,7 +49,7 @@ pub(crate) fn begin(db: &Tx, pool: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Begins a manager's life: the next epoch.
+/// Begins a manager's term: the next epoch.
 pub(crate) fn next_epoch(db: &Tx) -> Result<Epoch, Error> {
     let epoch: i64 = db.query_row(
         "UPDATE meta SET value = value + 1 WHERE key = ?1 RETURNING value",
@@ -59,7 +59,7 @@ pub(crate) fn next_epoch(db: &Tx) -> Result<Epoch, Error> {
     Ok(Epoch(epoch as u64))
 }
 
-/// The epoch of the manager's life, or what it was raised to since.
+/// The epoch of the manager's term, or what it was raised to since.
 pub(crate) fn epoch(db: &Tx) -> Result<Epoch, Error> {
     let mut select = db.prepare("SELECT value FROM meta WHERE key = ?1")?;
     let epoch: i64 = select.query_row(params![EPOCH], |row| row.get(0))?;

@@ -13,18 +13,18 @@ pub const REPAIR_PAUSED: &str = "repair_paused";
 /// The donors whose loss has repair rest, as a JSON list.
 pub const REPAIR_TRIPPED: &str = "repair_tripped";
 /// The donors that are gone and that an admin does not wait for, as a JSON list.
-pub const REPAIR_EXCUSED: &str = "repair_excused";
+pub const REPAIR_DECLARED_DEAD: &str = "repair_declared_dead";
 /// How far the metadata log on donors has come, as JSON; none before its first generation.
 pub const LOG_ON_DONORS: &str = "log_on_donors";
 /// How far the metadata log in a file has come, as JSON; none before its first generation.
 pub const LOG_IN_FILE: &str = "log_in_file";
-/// The lives of managers that led to this catalog, as a JSON list.
+/// The terms of managers that led to this catalog, as a JSON list.
 pub const TERMS: &str = "terms";
 /// Why garbage collection is held.
 pub const GC_FROZEN: &str = "gc_frozen";
 
 /// What admins decided, which a restore brings back.
-pub const LOGGED: [&str; 3] = [REPAIR_PAUSED, REPAIR_TRIPPED, REPAIR_EXCUSED];
+pub const LOGGED: [&str; 3] = [REPAIR_PAUSED, REPAIR_TRIPPED, REPAIR_DECLARED_DEAD];
 
 /// The versions that may be lost when a donor's owner takes its space at once, as a JSON list.
 pub fn may_lose(donor: DonorId) -> String {

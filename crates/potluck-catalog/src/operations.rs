@@ -8,7 +8,6 @@ mod donors;
 mod files;
 mod founding;
 mod garbage;
-mod life;
 mod log;
 mod members;
 mod names;
@@ -16,6 +15,7 @@ mod redundancy;
 mod sessions;
 mod spaces;
 mod terms;
+mod upkeep;
 
 pub use commits::CommittedFiles;
 pub use files::PageLimit;

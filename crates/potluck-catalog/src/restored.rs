@@ -5,13 +5,13 @@ use super::meta::Counter;
 use super::{members, notes};
 use crate::sql::{Tx, params};
 
-/// Numbers that the lost life may have given to versions after what is known of it.
+/// Numbers that the lost term may have given to versions after what is known of it.
 const SPARE_VERSIONS: u64 = 1 << 20;
-/// Numbers that the lost life may have given to members after what is known of it: a certificate
+/// Numbers that the lost term may have given to members after what is known of it: a certificate
 /// must not become another member's.
 const SPARE_MEMBERS: u32 = 1000;
 
-/// Holds garbage collection, and leaves room for the numbers that the lost life may have given.
+/// Holds garbage collection, and leaves room for the numbers that the lost term may have given.
 ///
 /// Chunks that no file uses any more are forgotten: a newer catalog may have used them since. On their
 /// donors they are unclaimed from now on, and kept.

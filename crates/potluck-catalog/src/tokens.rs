@@ -34,7 +34,7 @@ pub struct Token {
 /// A moment on both clocks that a token's expiry is judged by.
 #[derive(Debug, Clone, Copy)]
 pub struct Moment {
-    /// This life of the manager.
+    /// this term of the manager.
     pub epoch: Epoch,
     /// The pool's time.
     pub pool_ms: u64,
@@ -75,7 +75,7 @@ impl Token {
     /// Milliseconds until it can be used no more.
     ///
     /// The pool's time judges that. It stands still while no manager runs, so a token of an earlier
-    /// life must also be good by the wall clock: a wrong clock can then cost a new invitation
+    /// term must also be good by the wall clock: a wrong clock can then cost a new invitation
     /// across a restart, and nothing else.
     pub fn left_ms(&self, now: Moment) -> u64 {
         let left = self.expires_ms.saturating_sub(now.pool_ms);

@@ -41,7 +41,7 @@ numeric_id!(
     Epoch(u64)
 );
 numeric_id!(
-    /// Drawn anew at each start of a donor, so that what was said to an earlier life is void.
+    /// Drawn anew at each start of a donor, so that what was said to an earlier incarnation is void.
     Incarnation(u64)
 );
 

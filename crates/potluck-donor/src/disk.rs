@@ -136,7 +136,7 @@ pub fn replace_durably(disk: &dyn Disk, path: &Path, content: &[u8]) -> io::Resu
     let temp = path.with_extension(TEMP_EXTENSION);
     match disk.remove(&temp) {
         Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(why),
-        _ => {} // whatever an earlier life left
+        _ => {} // whatever an earlier incarnation left
     }
     let mut file = disk.create(&temp)?;
     file.append(content)?;

@@ -206,7 +206,7 @@ impl Controls {
 }
 
 impl Donor {
-    /// Opens the store, cleans up after earlier lives, and listens.
+    /// Opens the store, cleans up after earlier incarnations, and listens.
     ///
     /// Errors: the directory is not this donor's to lend, its disk failed, or the port is taken.
     pub async fn start(

@@ -1,4 +1,4 @@
-//! What is removed from a store, and why: leftovers of earlier lives at the start, chunks on a
+//! What is removed from a store, and why: leftovers of earlier incarnations at the start, chunks on a
 //! tombstone, and quarantined files when their room is needed. Nothing is ever removed for being
 //! absent from a list (promise D5).
 
@@ -20,7 +20,7 @@ const QUARANTINE_PART: u64 = 20;
 pub(crate) enum Deletion {
     /// The chunk is not here any more; reported by heartbeat.
     Deleted,
-    /// The tombstone names another life of this donor.
+    /// The tombstone names another incarnation of this donor.
     OtherLife,
     /// The chunk was put later, or may have been: somebody needs it.
     WrittenSince,
@@ -29,7 +29,7 @@ pub(crate) enum Deletion {
 }
 
 impl Store {
-    /// Deletes `name` unless it was put after `write_sequence` of the life `incarnation`.
+    /// Deletes `name` unless it was put after `write_sequence` of `incarnation`.
     pub fn delete(
         &self,
         name: &ChunkName,
@@ -147,7 +147,7 @@ pub(crate) fn leftovers(store: &Store) -> io::Result<()> {
     if !unfinished.is_empty() || odd > 0 {
         let removed = unfinished.len();
         tracing::info!(
-            "an earlier life left {removed} unfinished chunks (removed) and {odd} damaged files (quarantined)"
+            "an earlier incarnation left {removed} unfinished chunks (removed) and {odd} damaged files (quarantined)"
         );
     }
     tracing::info!("the store in {} holds {chunks} chunks", layout.root().display());

@@ -95,7 +95,7 @@ impl Round {
 }
 
 impl Scrub {
-    /// Goes on where `dir` says an earlier life was. A file that cannot be read costs a round.
+    /// Goes on where `dir` says an earlier incarnation was. A file that cannot be read costs a round.
     pub fn load(disk: &dyn Disk, dir: &Path, every: Duration) -> Self {
         let path = dir.join(FILE);
         let read = read_small(disk, &path, MAX_FILE)

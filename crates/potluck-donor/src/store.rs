@@ -86,7 +86,7 @@ pub(crate) struct Store {
 /// What is in quarantine.
 #[derive(Debug, Default)]
 pub(crate) struct Quarantine {
-    /// Files and their lengths. The oldest first, as far as this life knows.
+    /// Files and their lengths. The oldest first, as far as this incarnation knows.
     pub files: VecDeque<(PathBuf, u64)>,
     /// What they take.
     pub bytes: u64,
@@ -121,7 +121,7 @@ impl Found {
 }
 
 impl Store {
-    /// The store that `claim` found or made: cleans up after earlier lives and counts what is there.
+    /// The store that `claim` found or made: cleans up after earlier incarnations and counts what is there.
     pub fn open(
         disk: Arc<dyn Disk>,
         claim: Claim,
@@ -151,7 +151,7 @@ impl Store {
         Ok(store)
     }
 
-    /// This life.
+    /// This incarnation.
     pub fn incarnation(&self) -> Incarnation {
         self.incarnation
     }
@@ -272,7 +272,7 @@ impl Store {
         }
     }
 
-    /// Sorts out a failed write. A disk that is broken, not full, takes nothing more in this life.
+    /// Sorts out a failed write. A disk that is broken, not full, takes nothing more in this incarnation.
     pub(crate) fn refuse(&self, doing: &str, why: &io::Error) -> Refusal {
         if is_full(why) {
             self.usage.full();
@@ -306,7 +306,7 @@ impl Store {
         self.usage.limit(limits);
     }
 
-    /// Bytes served to readers and stored for writers in this life.
+    /// Bytes served to readers and stored for writers in this incarnation.
     pub fn traffic(&self) -> (u64, u64) {
         (self.served.load(Ordering::Relaxed), self.stored.load(Ordering::Relaxed))
     }

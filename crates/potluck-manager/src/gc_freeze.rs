@@ -1,4 +1,4 @@
-//! The hold: while the pool may know more than this catalog does, nothing is reclaimed (promise D5).
+//! The GC freeze: while the pool may know more than this catalog does, nothing is reclaimed (promise D5).
 //!
 //! Every donor remembers the highest epoch it heard, which start of a manager that was, and how
 //! many changes it told of. A manager that meets a term outside its catalog's history, or one that
@@ -45,7 +45,7 @@ pub async fn compare(service: &Service, donor: DonorId, heard: Term) -> Result<(
 /// Holds garbage collection, raises the epoch above `above`, and has every copy of the log begin anew.
 async fn begin(service: &Service, why: String, above: Epoch) -> Result<(), Error> {
     // Held before it is durable: what was ordered meanwhile cannot be taken back.
-    service.hold_gc(Some(why.clone()));
+    service.freeze_gc(Some(why.clone()));
     {
         let mut pool = service.pool();
         pool.cancel_deletions();
@@ -61,6 +61,6 @@ async fn begin(service: &Service, why: String, above: Epoch) -> Result<(), Error
 /// Lets garbage collection go on: what a newer catalog may have known is given up.
 pub async fn end(service: &Service) -> Result<(), Error> {
     service.catalog.end_gc_freeze().await?;
-    service.hold_gc(None);
+    service.freeze_gc(None);
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! Calls that are held up for a moment: in the first seconds of a manager's life those that need donors,
-//! until the donors that an earlier life heard have reported, so that a restart is noticed by nobody;
+//! Calls that are held up for a moment: in the first seconds of a manager's term those that need donors,
+//! until the donors that an earlier term heard have reported, so that a restart is noticed by nobody;
 //! and those that ask for a verdict, while a donor may just have died.
 
 use crate::service::Service;
@@ -9,8 +9,8 @@ use potluck_pool::Pool;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// After this much of the manager's life nobody is held up any more: a donor that still has not
-/// reported died with the earlier life. Longer than a donor pauses between two tries, and shorter
+/// After this much of the manager's term nobody is held up any more: a donor that still has not
+/// reported died with the earlier term. Longer than a donor pauses between two tries, and shorter
 /// than a caller waits for an answer.
 const ASSEMBLING: Duration = Duration::from_secs(6);
 /// Who asks for a verdict waits no longer than this, and is told what is known by then.
@@ -69,7 +69,7 @@ pub async fn all_seen(service: &Service) {
     .await;
 }
 
-/// Holds a call that came at `began` up while `waits` says so, and no longer than patience lasts.
+/// Holds a call that came at `began` up while `waits` says so, and no longer than its limit.
 async fn hold(service: &Service, began: Tick, waits: impl Fn(Tick) -> bool) {
     loop {
         let now = service.time.tick();

@@ -172,7 +172,7 @@ impl Manager {
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), ManagerError> {
         let Self { service, listener, metrics, admit, address, told } = self;
         let watch = Watch::new(Arc::clone(&service.env.net), address, told);
-        // The time must be past what an earlier life said, also if this life is short.
+        // The time must be past what an earlier term said, also if this term is short.
         if let Err(why) = background::save_time(&service).await {
             tracing::error!(%why, "the pool's time could not be saved");
         }
@@ -226,7 +226,7 @@ pub(crate) fn tls(ca: &Ca, dir: &Path) -> Result<Arc<dyn Admit>, ManagerError> {
 fn rebuild(config: &ManagerConfig, left: &TermStart, now: Tick) -> Pool {
     let mut pool = Pool::new(config.limits());
     pool.begin(now);
-    // Numbers of different lives are far apart.
+    // Numbers of different terms are far apart.
     pool.repairs.tasks.begin_at(left.epoch.0 << 32);
     pool.repairs.paused.clone_from(&left.repair_paused);
     for member in &left.members {
@@ -254,7 +254,7 @@ fn rebuild(config: &ManagerConfig, left: &TermStart, now: Tick) -> Pool {
     pool
 }
 
-/// A donor as an earlier life of the manager left it, at the pool's time `saved_ms`.
+/// A donor as an earlier term of the manager left it, at the pool's time `saved_ms`.
 fn recalled(known: &donors::Known, saved_ms: u64, now: Tick) -> Record {
     let ms = |ms: u64| Duration::from_millis(ms);
     Record {

@@ -28,7 +28,7 @@ use tokio::sync::Semaphore;
 /// Connections at once: a few monitors, and whoever looks by hand.
 const CONNECTIONS: usize = 16;
 /// How long one may take from its beginning to its end.
-const PATIENCE: Duration = Duration::from_secs(20);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 /// After a failure to accept a connection.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -46,9 +46,9 @@ pub async fn serve(service: Arc<Service>, listener: Option<Box<dyn Listener>>) {
         let answer = TowerToHyperService::new(router.clone());
         tokio::spawn(async move {
             let mut http = hyper::server::conn::http1::Builder::new();
-            http.timer(TokioTimer::new()).header_read_timeout(PATIENCE).keep_alive(false);
+            http.timer(TokioTimer::new()).header_read_timeout(REQUEST_TIMEOUT).keep_alive(false);
             let talk = http.serve_connection(TokioIo::new(stream), answer);
-            let _ = tokio::time::timeout(PATIENCE, talk).await; // its end is nobody's concern
+            let _ = tokio::time::timeout(REQUEST_TIMEOUT, talk).await; // its end is nobody's concern
             drop(place);
         });
     }

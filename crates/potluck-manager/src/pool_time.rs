@@ -11,7 +11,7 @@ use std::time::Duration;
 pub const SAVE_EVERY: Duration = Duration::from_secs(30);
 
 /// A start may follow a crash just before a save, whose own write may have been lost with the
-/// power: time goes on from beyond anything that an earlier life can have said.
+/// power: time goes on from beyond anything that an earlier term can have said.
 const LOST_AT_MOST: Duration = Duration::from_secs(120);
 
 /// Reads the pool's time.
@@ -23,7 +23,7 @@ pub struct PoolTime {
 }
 
 impl PoolTime {
-    /// Goes on after `saved_ms`, the last time saved by an earlier life; `None` at the first.
+    /// Goes on after `saved_ms`, the last time saved by an earlier term; `None` at the first.
     pub fn after(saved_ms: Option<u64>, clock: SharedClock) -> Self {
         let base_ms = saved_ms.map_or(0, |saved| saved + LOST_AT_MOST.as_millis() as u64);
         Self { started: clock.now(), clock, base_ms }
@@ -34,7 +34,7 @@ impl PoolTime {
         self.base_ms + self.uptime().as_millis() as u64
     }
 
-    /// This life's age.
+    /// This term's age.
     pub fn uptime(&self) -> Duration {
         self.tick().saturating_sub(self.started)
     }

@@ -58,13 +58,13 @@ async fn hand_out(service: &Service) {
     }
 }
 
-/// Has the next life of the manager decide as this one about donors that went at once.
+/// Has the next term of the manager decide as this one about donors that went at once.
 pub async fn note_circuit_breaker(
     service: &Service,
     circuit_breaker: &CircuitBreaker,
 ) -> Result<(), Error> {
-    let CircuitBreaker { tripped, excused } = circuit_breaker.clone();
-    service.catalog.note_circuit_breaker(tripped, excused).await
+    let CircuitBreaker { tripped, declared_dead } = circuit_breaker.clone();
+    service.catalog.note_circuit_breaker(tripped, declared_dead).await
 }
 
 /// Looks at everything whenever that is due.

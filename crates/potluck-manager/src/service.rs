@@ -118,7 +118,7 @@ impl Service {
         self.gc_frozen.lock().expect("no holder panics").clone()
     }
 
-    pub(crate) fn hold_gc(&self, why: Option<String>) {
+    pub(crate) fn freeze_gc(&self, why: Option<String>) {
         *self.gc_frozen.lock().expect("no holder panics") = why;
     }
 

@@ -39,7 +39,7 @@ pub async fn answered(
                 failed(service, (donor, task), chunk, why, source, now);
             }
             (Some(purpose), outcome) => others.push((purpose, outcome)),
-            (None, _) => {} // of an earlier life, or given up
+            (None, _) => {} // of an earlier term, or given up
         }
     }
     if !made.is_empty() {

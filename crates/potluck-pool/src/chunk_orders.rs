@@ -86,7 +86,7 @@ impl PendingChunkOrders {
         self.0.values_mut().for_each(|waiting| waiting.deletions.clear());
     }
 
-    /// Nothing said to the donor's earlier life holds.
+    /// Nothing said to the donor's earlier incarnation holds.
     pub fn forget(&mut self, donor: DonorId) {
         self.0.remove(&donor);
     }

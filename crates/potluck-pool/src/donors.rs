@@ -33,7 +33,7 @@ pub struct Donor {
     name: String,
     /// The donor of the same machine that invited it.
     machine: Option<DonorId>,
-    pub life: Option<Life>,
+    pub registration: Option<Registration>,
     heard: Option<Tick>,
     /// When it last registered anew while it was heard.
     restarted: Option<Tick>,
@@ -48,7 +48,7 @@ pub struct Donor {
 
 /// A donor since it registered.
 #[derive(Debug)]
-pub struct Life {
+pub struct Registration {
     incarnation: Incarnation,
     key: Secret,
     /// Where it is reached, the best first.
@@ -100,11 +100,11 @@ pub struct Contact {
 /// What registering changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Enlisted {
-    /// The life goes on that was known.
+    /// The incarnation goes on that was known.
     Again,
-    /// A new life; nothing said to an earlier one holds.
+    /// A new incarnation; nothing said to an earlier one holds.
     Anew,
-    /// A new life while the earlier one was still heard, not long after another one: it restarts all the
+    /// A new incarnation while the earlier one was still heard, not long after another one: it restarts all the
     /// time, or two donors have one identity and take turns.
     InTurns,
 }
@@ -123,29 +123,40 @@ impl Donors {
         self.get(donor).and_then(|donor| donor.machine).unwrap_or(donor)
     }
 
-    pub fn life(&self, donor: DonorId) -> Option<&Life> {
-        self.all.get(&donor)?.life.as_ref()
+    pub fn registration(&self, donor: DonorId) -> Option<&Registration> {
+        self.all.get(&donor)?.registration.as_ref()
     }
 
-    pub fn life_mut(&mut self, donor: DonorId) -> Option<&mut Life> {
-        self.all.get_mut(&donor)?.life.as_mut()
+    pub fn registration_mut(&mut self, donor: DonorId) -> Option<&mut Registration> {
+        self.all.get_mut(&donor)?.registration.as_mut()
     }
 
-    pub fn life_of(&mut self, donor: DonorId, incarnation: Incarnation) -> Option<&mut Life> {
-        self.all.get_mut(&donor)?.life.as_mut().filter(|life| life.incarnation == incarnation)
+    pub fn registration_of(
+        &mut self,
+        donor: DonorId,
+        incarnation: Incarnation,
+    ) -> Option<&mut Registration> {
+        self.all
+            .get_mut(&donor)?
+            .registration
+            .as_mut()
+            .filter(|registration| registration.incarnation == incarnation)
     }
 
     pub fn is_registered(&self, donor: DonorId) -> bool {
-        self.life(donor).is_some()
+        self.registration(donor).is_some()
     }
 
     pub fn count(&self, donor: DonorId) -> Option<Count> {
-        let life = self.life(donor)?;
-        Some(Count { incarnation: life.incarnation, write_sequence: life.write_sequence? })
+        let registration = self.registration(donor)?;
+        Some(Count {
+            incarnation: registration.incarnation,
+            write_sequence: registration.write_sequence?,
+        })
     }
 
-    /// How long a donor has been silent; `None` if it was never heard. What an earlier life of
-    /// the manager heard counts, the time between its end and this life's start does not: nobody
+    /// How long a donor has been silent; `None` if it was never heard. What an earlier term of
+    /// the manager heard counts, the time between its end and this term's start does not: nobody
     /// listened.
     pub fn silence(&self, donor: DonorId, now: Tick) -> Option<Duration> {
         let donor = self.all.get(&donor)?;
@@ -174,7 +185,7 @@ impl Donors {
         let unheard = || now.saturating_sub(self.started);
         let silent = self.silence(id, now).unwrap_or_else(unheard);
         let announced = donor.record.away_until.is_some_and(|until| now < until);
-        if donor.record.dismissed || (silent > self.grace(id, limits) && !announced) {
+        if donor.record.declared_dead || (silent > self.grace(id, limits) && !announced) {
             return DonorState::Dead;
         }
         match heard {
@@ -188,25 +199,35 @@ impl Donors {
         self.is_registered(donor) && self.state(donor, now, limits) == DonorState::Live
     }
 
-    pub fn beat(&mut self, id: DonorId, beat: &Heartbeat, now: Tick, limits: &Limits) -> bool {
+    pub fn heartbeat(
+        &mut self,
+        id: DonorId,
+        heartbeat: &Heartbeat,
+        now: Tick,
+        limits: &Limits,
+    ) -> bool {
         let Some(donor) = self.all.get_mut(&id) else { return false };
-        let Some(life) = donor.life.as_mut().filter(|life| life.incarnation == beat.incarnation)
+        let Some(registration) = donor
+            .registration
+            .as_mut()
+            .filter(|registration| registration.incarnation == heartbeat.incarnation)
         else {
             return false;
         };
-        life.disk = beat.disk;
-        life.room = beat.room;
-        life.lends = beat.lends;
-        life.load = beat.load;
-        life.fault.clone_from(&beat.disk_fault);
-        life.settings_fault.clone_from(&beat.settings_fault);
+        registration.disk = heartbeat.disk;
+        registration.room = heartbeat.room;
+        registration.lends = heartbeat.lends;
+        registration.load = heartbeat.load;
+        registration.fault.clone_from(&heartbeat.disk_fault);
+        registration.settings_fault.clone_from(&heartbeat.settings_fault);
         // Requests may overtake each other; a count never goes back.
-        life.write_sequence = Some(beat.write_sequence.max(life.write_sequence.unwrap_or(0)));
-        if let Some(taking) = &mut life.taking {
-            taking.arrived(beat.added.0.iter().map(|holding| holding.name));
+        registration.write_sequence =
+            Some(heartbeat.write_sequence.max(registration.write_sequence.unwrap_or(0)));
+        if let Some(taking) = &mut registration.taking {
+            taking.arrived(heartbeat.added.0.iter().map(|holding| holding.name));
         }
-        donor.record.excess = beat.excess;
-        donor.record.scrub = beat.scrub;
+        donor.record.excess = heartbeat.excess;
+        donor.record.scrub = heartbeat.scrub;
         donor.hear(now, limits);
         true
     }
@@ -230,17 +251,17 @@ impl Donor {
     /// Whether no manager ever heard it.
     fn has_never_lent(&self) -> bool {
         let Record { silent_before, addresses, .. } = &self.record;
-        let registered = self.life.is_some() || !addresses.is_empty();
+        let registered = self.registration.is_some() || !addresses.is_empty();
         !registered && self.heard.is_none() && silent_before.is_none()
     }
 
     /// True when its daemon answers and the directory that it lends is missing.
     fn diskless(&self) -> bool {
-        let fault = self.life.as_ref().and_then(|life| life.fault.as_ref());
+        let fault = self.registration.as_ref().and_then(|registration| registration.fault.as_ref());
         fault.is_some_and(|fault| fault.missing)
     }
 
-    /// A sign of life. A daemon without its disk gives none: to the pool it is as good as silent,
+    /// A sign of registration. A daemon without its disk gives none: to the pool it is as good as silent,
     /// with the same grace, and what it held is treated as that of a machine that was pulled.
     fn hear(&mut self, now: Tick, limits: &Limits) {
         if self.diskless() {
@@ -251,7 +272,7 @@ impl Donor {
         if returns {
             self.record.away_until = None;
         }
-        self.record.dismissed = false;
+        self.record.declared_dead = false;
         self.hung_up = false;
         self.heard = Some(now);
     }
@@ -317,15 +338,19 @@ impl Pool {
         let donor = self.donors.all.entry(id).or_default();
         donor.record.label.clone_from(&register.label);
         donor.record.grace = register.grace_ms.map(Duration::from_millis);
-        let earlier = donor.life.take();
+        let earlier = donor.registration.take();
         // It lists anew what it has, and until then nothing of that counts.
-        if earlier.as_ref().is_some_and(|life| life.compared) {
+        if earlier.as_ref().is_some_and(|registration| registration.compared) {
             self.losses.note();
         }
-        let again = earlier.as_ref().is_some_and(|life| life.incarnation == register.incarnation);
-        let earlier_load = earlier.as_ref().map(|life| life.load).unwrap_or_default();
-        let earlier_write_sequence = earlier.filter(|_| again).and_then(|life| life.write_sequence);
-        donor.life = Some(Life {
+        let again = earlier
+            .as_ref()
+            .is_some_and(|registration| registration.incarnation == register.incarnation);
+        let earlier_load =
+            earlier.as_ref().map(|registration| registration.load).unwrap_or_default();
+        let earlier_write_sequence =
+            earlier.filter(|_| again).and_then(|registration| registration.write_sequence);
+        donor.registration = Some(Registration {
             incarnation: register.incarnation,
             key: register.key.clone(),
             addresses,
@@ -364,13 +389,16 @@ impl Pool {
     /// Whether the donor is alive and its inventory was compared, so that a copy there counts.
     pub fn vouches(&self, donor: DonorId, now: Tick) -> bool {
         self.donors.is_live(donor, now, &self.limits)
-            && self.donors.life(donor).is_some_and(|life| life.compared)
+            && self.donors.registration(donor).is_some_and(|registration| registration.compared)
     }
 
-    /// Whether this life of a donor began with an empty store, because the one of before is lost.
+    /// Whether this incarnation of a donor began with an empty store, because the one of before is lost.
     pub fn begins_anew(&self, donor: DonorId, incarnation: Incarnation) -> bool {
-        let life = self.donors.life(donor).filter(|life| life.incarnation == incarnation);
-        life.is_some_and(|life| life.new_store)
+        let registration = self
+            .donors
+            .registration(donor)
+            .filter(|registration| registration.incarnation == incarnation);
+        registration.is_some_and(|registration| registration.new_store)
     }
 
     /// Whether a donor is heard now.
@@ -425,27 +453,35 @@ impl Pool {
     /// How to reach a donor; `None` if it is not of this pool.
     pub fn contact(&self, id: DonorId, now: Tick) -> Option<Contact> {
         let donor = self.donors.all.get(&id)?;
-        let life = donor.life.as_ref();
+        let registration = donor.registration.as_ref();
         Some(Contact {
             donor: id,
             name: donor.name.clone(),
-            addresses: life.map(|life| life.addresses.clone()).unwrap_or_default(),
+            addresses: registration
+                .map(|registration| registration.addresses.clone())
+                .unwrap_or_default(),
             live: self.donors.is_live(id, now, &self.limits),
-            load: life.map_or(0.0, |life| life.load.score()),
+            load: registration.map_or(0.0, |registration| registration.load.score()),
             label: donor.record.label.clone(),
-            key: life.map(|life| life.key.clone()),
+            key: registration.map(|registration| registration.key.clone()),
         })
     }
 
     /// The keys of all donors that registered.
     pub fn keys(&self) -> BTreeMap<DonorId, Secret> {
         let known = self.donors.iter();
-        known.filter_map(|(id, donor)| Some((id, donor.life.as_ref()?.key.clone()))).collect()
+        known
+            .filter_map(|(id, donor)| Some((id, donor.registration.as_ref()?.key.clone())))
+            .collect()
     }
 
     /// Donors of this pool that have not registered since the manager's start.
     pub fn unregistered(&self) -> BTreeSet<DonorId> {
-        self.donors.iter().filter(|(_, donor)| donor.life.is_none()).map(|(id, _)| id).collect()
+        self.donors
+            .iter()
+            .filter(|(_, donor)| donor.registration.is_none())
+            .map(|(id, _)| id)
+            .collect()
     }
 
     /// How many donors the pool has, live or not.
@@ -459,7 +495,7 @@ impl Pool {
         let expected = |(id, donor): &(DonorId, &Donor)| {
             let willing = donor.record.is_willing() && !donor.is_being_removed();
             let joined = self.donors.state(*id, now, &self.limits) == DonorState::Joined;
-            let full = || donor.life.is_some() && self.free_at(*id) < bytes;
+            let full = || donor.registration.is_some() && self.free_at(*id) < bytes;
             willing && !joined && (self.is_heard(*id, now) || !full())
         };
         self.donors.iter().filter(expected).count()
@@ -471,13 +507,13 @@ impl Pool {
             .iter()
             .filter(|(id, _)| !avoid.contains(id) && self.takes(*id, now))
             .filter_map(|(id, donor)| {
-                let life = donor.life.as_ref()?;
+                let registration = donor.registration.as_ref()?;
                 Some(Candidate {
                     donor: id,
                     free: self.free_at(id),
-                    load: life.load.score(),
+                    load: registration.load.score(),
                     label: donor.record.label.clone(),
-                    host: life.addresses.first().map(|address| address.host().to_owned()),
+                    host: registration.addresses.first().map(|address| address.host().to_owned()),
                 })
             })
             .collect()
@@ -487,12 +523,12 @@ impl Pool {
     /// are merely not committed yet.
     pub fn unknown_at(&mut self, donor: DonorId, incarnation: Incarnation, chunks: &[Holding]) {
         let computes = self.repairs.computes(donor);
-        let Some(life) = self.donors.life_of(donor, incarnation) else { return };
+        let Some(registration) = self.donors.registration_of(donor, incarnation) else { return };
         for Holding { name, len } in chunks {
             match self.offered.one_of(name) {
                 Some(session) => self.uncommitted.add(*name, *len, donor, session),
-                None if computes => life.computed += 1,
-                None => life.unclaimed += 1,
+                None if computes => registration.computed += 1,
+                None => registration.unclaimed += 1,
             }
         }
     }
@@ -504,10 +540,10 @@ impl Pool {
 
     /// Chunks that a donor told of before the catalog learnt of them, as parity made by order is.
     pub fn claimed(&mut self, donor: DonorId, chunks: u64) {
-        if let Some(life) = self.donors.life_mut(donor) {
-            let computed = chunks.min(life.computed);
-            life.computed -= computed;
-            life.unclaimed = life.unclaimed.saturating_sub(chunks - computed);
+        if let Some(registration) = self.donors.registration_mut(donor) {
+            let computed = chunks.min(registration.computed);
+            registration.computed -= computed;
+            registration.unclaimed = registration.unclaimed.saturating_sub(chunks - computed);
         }
     }
 
@@ -544,17 +580,17 @@ impl Pool {
                     silent.map(|silent| self.donors.grace(id, &self.limits).saturating_sub(silent));
                 status.given_up_seconds = left.map(|left| left.as_secs());
             }
-            if let Some(life) = &donor.life {
-                status.addresses.clone_from(&life.addresses);
-                status.unreachable = life.reach.unreachable().map(str::to_owned);
-                status.version = life.version.clone();
-                status.used = life.disk.lent_used;
-                status.room = life.room;
-                status.lends = life.lends;
-                status.unclaimed = life.unclaimed;
-                status.load = life.load;
-                status.disk_fault.clone_from(&life.fault);
-                status.settings_fault.clone_from(&life.settings_fault);
+            if let Some(registration) = &donor.registration {
+                status.addresses.clone_from(&registration.addresses);
+                status.unreachable = registration.reach.unreachable().map(str::to_owned);
+                status.version = registration.version.clone();
+                status.used = registration.disk.lent_used;
+                status.room = registration.room;
+                status.lends = registration.lends;
+                status.unclaimed = registration.unclaimed;
+                status.load = registration.load;
+                status.disk_fault.clone_from(&registration.fault);
+                status.settings_fault.clone_from(&registration.settings_fault);
             }
             status
         };

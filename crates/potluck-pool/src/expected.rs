@@ -1,7 +1,7 @@
 //! Donors that a manager which has just started waits for.
 //!
-//! Nothing can be written to a donor, and nothing be read there, before it has reported to this life
-//! of the manager. An earlier life heard it until the end, so that it will report within seconds;
+//! Nothing can be written to a donor, and nothing be read there, before it has reported to this term
+//! of the manager. An earlier term heard it until the end, so that it will report within seconds;
 //! whoever asks for something that needs it meanwhile is held up instead of refused.
 
 use super::Pool;
@@ -9,10 +9,10 @@ use potluck_core::ids::DonorId;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// A donor that had been silent for longer when the earlier life ended is not waited for.
+/// A donor that had been silent for longer when the earlier term ended is not waited for.
 const HEARD_LATELY: Duration = Duration::from_secs(60);
 
-/// Donors of which an earlier life heard until its end.
+/// Donors of which an earlier term heard until its end.
 #[derive(Debug, Default)]
 pub struct Expected {
     /// Those that have not registered, …
@@ -22,7 +22,7 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// The donor has registered with this life.
+    /// The donor has registered with this registration.
     pub fn registered(&mut self, donor: DonorId) {
         self.report.remove(&donor);
     }
@@ -40,7 +40,7 @@ impl Expected {
 }
 
 impl Pool {
-    /// Expects those donors that an earlier life of this manager heard until its end.
+    /// Expects those donors that an earlier term of this manager heard until its end.
     pub fn expect_donors(&mut self) {
         let lately = |silent: Option<Duration>| silent.is_none_or(|silent| silent <= HEARD_LATELY);
         let donors = self.donors.iter().filter(|(_, donor)| lately(donor.record.silent_before));

@@ -2,7 +2,7 @@
 //!
 //! A donor's list alone never makes a chunk garbage (promise D5): what is unknown may be of a newer
 //! catalog. The admin's word makes it so, for the donors that are there when it is given, and for this
-//! life of the manager: after a restart another catalog may run. What the donors list from then on, and
+//! term of the manager: after a restart another catalog may run. What the donors list from then on, and
 //! no session has offered, becomes a chunk that no file uses, and goes the way of those.
 
 use super::Pool;
@@ -41,7 +41,7 @@ impl GivenUp {
         self.0.values().filter(works).count()
     }
 
-    /// Nothing said of an earlier life of the donor holds.
+    /// Nothing said of an earlier incarnation of the donor holds.
     pub(super) fn forget(&mut self, donor: DonorId) {
         self.0.remove(&donor);
     }

@@ -74,18 +74,18 @@ impl Pool {
         incarnation: Incarnation,
         page: u32,
     ) -> Result<PageDone, OutOfOrder> {
-        let life = self.donors.life_of(donor, incarnation).ok_or(OutOfOrder)?;
+        let registration = self.donors.registration_of(donor, incarnation).ok_or(OutOfOrder)?;
         if page == 0 {
             // What arrived since the donor registered may be in no page, whenever it looked.
-            let taking = life.taking.get_or_insert_default();
+            let taking = registration.taking.get_or_insert_default();
             taking.listed.clear();
             taking.next_page = 1;
-            (life.unclaimed, life.computed) = (0, 0);
+            (registration.unclaimed, registration.computed) = (0, 0);
             self.given_up.begins(donor);
             return Ok(PageDone::Next);
         }
-        let Some(taking) = life.taking.as_mut() else {
-            return if life.compared { Ok(PageDone::Repeated) } else { Err(OutOfOrder) };
+        let Some(taking) = registration.taking.as_mut() else {
+            return if registration.compared { Ok(PageDone::Repeated) } else { Err(OutOfOrder) };
         };
         if page == taking.next_page {
             taking.next_page += 1;
@@ -134,9 +134,9 @@ impl Pool {
 
     /// The inventory is complete: from now on copies there count.
     pub fn inventory_done(&mut self, donor: DonorId, incarnation: Incarnation) {
-        if let Some(life) = self.donors.life_of(donor, incarnation) {
-            life.taking = None;
-            life.compared = true;
+        if let Some(registration) = self.donors.registration_of(donor, incarnation) {
+            registration.taking = None;
+            registration.compared = true;
             self.expected.compared(donor);
             self.given_up.ends(donor);
             if let Some(donor) = self.donors.get_mut(donor) {
@@ -148,14 +148,15 @@ impl Pool {
     /// A donor acknowledged a chunk that a session is about to commit.
     pub fn acknowledged<'a>(&mut self, pairs: impl Iterator<Item = (DonorId, &'a ChunkName)>) {
         for (donor, name) in pairs {
-            let life = self.donors.life_mut(donor);
-            if let Some(taking) = life.and_then(|life| life.taking.as_mut()) {
+            let registration = self.donors.registration_mut(donor);
+            if let Some(taking) = registration.and_then(|registration| registration.taking.as_mut())
+            {
                 taking.arrived(std::iter::once(*name));
             }
         }
     }
 
     fn taking(&mut self, donor: DonorId, incarnation: Incarnation) -> Option<&mut Taking> {
-        self.donors.life_of(donor, incarnation)?.taking.as_mut()
+        self.donors.registration_of(donor, incarnation)?.taking.as_mut()
     }
 }

@@ -87,7 +87,7 @@ pub struct Pool {
 /// The last that a donor counted, at a moment when the manager decided something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Count {
-    /// The life that counted.
+    /// The incarnation that counted.
     pub incarnation: Incarnation,
     /// Its write sequence.
     pub write_sequence: u64,
@@ -146,22 +146,23 @@ impl Pool {
         self.repairs.set_rates(limits.repair_rate, limits.repair_donor_rate);
     }
 
-    /// A donor's second. `false`: this life did not register, and nothing was believed.
-    pub fn heartbeat(&mut self, donor: DonorId, beat: &Heartbeat, now: Tick) -> bool {
-        if !self.donors.beat(donor, beat, now, &self.limits) {
+    /// A donor's second. `false`: this incarnation did not register, and nothing was believed.
+    pub fn heartbeat(&mut self, donor: DonorId, heartbeat: &Heartbeat, now: Tick) -> bool {
+        if !self.donors.heartbeat(donor, heartbeat, now, &self.limits) {
             return false;
         }
         // What is stored is in the donor's own figures now, and promised no more.
-        for holding in &beat.added.0 {
+        for holding in &heartbeat.added.0 {
             if let Some(session) = self.offered.one_of(&holding.name) {
                 self.ledger.used(session, donor, u64::from(holding.len));
             }
         }
-        for name in beat.removed.0.iter().chain(&beat.spoiled.0) {
+        for name in heartbeat.removed.0.iter().chain(&heartbeat.spoiled.0) {
             self.uncommitted.lost(name, donor);
         }
-        self.admitted(donor, &beat.spoiled.0);
-        for name in beat.removed.0.iter().chain(&beat.spoiled.0).chain(&beat.sound.0) {
+        self.admitted(donor, &heartbeat.spoiled.0);
+        for name in heartbeat.removed.0.iter().chain(&heartbeat.spoiled.0).chain(&heartbeat.sound.0)
+        {
             self.chunk_orders.answered(donor, name);
         }
         true

@@ -126,8 +126,8 @@ impl Pool {
     /// Bytes that live donors lend, used or not.
     fn lent(&self, now: Tick) -> u64 {
         let live = self.donors.iter().filter(|(id, _)| self.takes(*id, now));
-        live.filter_map(|(_, donor)| donor.life.as_ref())
-            .map(|life| life.disk.lent_used.saturating_add(life.room))
+        live.filter_map(|(_, donor)| donor.registration.as_ref())
+            .map(|registration| registration.disk.lent_used.saturating_add(registration.room))
             .sum()
     }
 }

@@ -104,8 +104,11 @@ impl Pool {
 
     /// Donors that are heard and whose addresses are to be tried.
     pub fn due_for_a_try(&self, now: Tick) -> Vec<Contact> {
-        let due =
-            |donor: &DonorId| self.donors.life(*donor).is_some_and(|life| life.reach.next <= now);
+        let due = |donor: &DonorId| {
+            self.donors
+                .registration(*donor)
+                .is_some_and(|registration| registration.reach.next <= now)
+        };
         let heard = self.live_donors(now).into_iter().filter(due);
         heard.filter_map(|donor| self.contact(donor, now)).collect()
     }
@@ -114,15 +117,17 @@ impl Pool {
     /// either has died or is closed to all, and that shows by itself. So a member who lies can raise an
     /// alarm in his own name and nothing more.
     pub fn not_reached_by(&mut self, member: MemberId, donor: DonorId, now: Tick) {
-        if let Some(life) = self.donors.life_mut(donor) {
-            life.reach.complain(member, now);
+        if let Some(registration) = self.donors.registration_mut(donor) {
+            registration.reach.complain(member, now);
         }
     }
 
     /// Members who said lately that they do not reach a live donor, though the manager does.
     pub fn unreached_by(&self, donor: DonorId, now: Tick) -> Vec<MemberId> {
-        let life = self.donors.life(donor).filter(|_| self.is_heard(donor, now));
-        life.map(|life| life.reach.unreached_by(now).collect()).unwrap_or_default()
+        let registration = self.donors.registration(donor).filter(|_| self.is_heard(donor, now));
+        registration
+            .map(|registration| registration.reach.unreached_by(now).collect())
+            .unwrap_or_default()
     }
 
     /// A donor's addresses were tried: those at which it was reached come first from now on.
@@ -134,20 +139,20 @@ impl Pool {
         why: String,
         now: Tick,
     ) {
-        let Some(life) = self.donors.life_mut(donor) else { return };
-        if life.addresses != *addresses {
+        let Some(registration) = self.donors.registration_mut(donor) else { return };
+        if registration.addresses != *addresses {
             return; // it registered anew meanwhile
         }
         match reached {
-            [] if life.reach.failed(why, now) => {
-                tracing::warn!(%donor, "cannot be reached: {}", life.reach.why);
+            [] if registration.reach.failed(why, now) => {
+                tracing::warn!(%donor, "cannot be reached: {}", registration.reach.why);
             }
             [] => {}
             _ => {
-                if life.reach.reached(now) {
+                if registration.reach.reached(now) {
                     tracing::info!(%donor, "can be reached again");
                 }
-                life.addresses = addresses.preferring(|address| reached.contains(address));
+                registration.addresses = addresses.preferring(|address| reached.contains(address));
             }
         }
     }

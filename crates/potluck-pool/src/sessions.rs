@@ -167,7 +167,7 @@ impl Pool {
         Ok(ticketed)
     }
 
-    /// A session of an earlier life of the manager goes on; its lease starts anew.
+    /// A session of an earlier term of the manager goes on; its lease starts anew.
     pub fn resume_session(
         &mut self,
         stored: NewSession,

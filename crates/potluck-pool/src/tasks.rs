@@ -6,7 +6,7 @@ use potluck_wire::control::{Task, Work};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A task is lost with its donor's life, or as good as lost, when neither it nor any that was
+/// A task is lost with its donor's incarnation, or as good as lost, when neither it nor any that was
 /// given before it was answered for so long. Donors carry out their tasks one after the other:
 /// one that waits behind others is no later than they are.
 const EXPIRES: Duration = Duration::from_secs(60);
@@ -36,7 +36,7 @@ impl<P> Default for Tasks<P> {
 }
 
 impl<P> Tasks<P> {
-    /// Numbers from here on, so that no answer to an earlier life of the manager is taken for one
+    /// Numbers from here on, so that no answer to an earlier term of the manager is taken for one
     /// to this.
     pub fn begin_at(&mut self, first: u64) {
         self.last = first;
@@ -63,7 +63,7 @@ impl<P> Tasks<P> {
         Some(answered)
     }
 
-    /// Nothing said to the donor's earlier life holds.
+    /// Nothing said to the donor's earlier incarnation holds.
     pub fn forget(&mut self, donor: DonorId) -> Vec<OpenTask<P>> {
         self.donors.remove(&donor).unwrap_or_default().into_values().collect()
     }

@@ -42,21 +42,21 @@ pub(crate) fn pool() -> Pool {
     })
 }
 
-pub(crate) fn register(pool: &mut Pool, donor: u32, life: u64, now: f64) -> Enlisted {
-    register_in(pool, donor, life, now, None)
+pub(crate) fn register(pool: &mut Pool, donor: u32, incarnation: u64, now: f64) -> Enlisted {
+    register_in(pool, donor, incarnation, now, None)
 }
 
 /// The same of a donor whose owner says what fails together with it.
 pub(crate) fn register_in(
     pool: &mut Pool,
     donor: u32,
-    life: u64,
+    incarnation: u64,
     now: f64,
     label: Option<&str>,
 ) -> Enlisted {
     pool.add_donor(DonorId(donor), &format!("d{donor}"), None);
     let register = Register {
-        incarnation: Incarnation(life),
+        incarnation: Incarnation(incarnation),
         key: Secret::from_bytes([donor as u8; 32]),
         addresses: Addresses::default(),
         port: None,
@@ -74,9 +74,9 @@ pub(crate) fn register_in(
     pool.register(DonorId(donor), &register, addresses, at(now))
 }
 
-fn heartbeat(life: u64, write_sequence: u64) -> Heartbeat {
+fn heartbeat(incarnation: u64, write_sequence: u64) -> Heartbeat {
     Heartbeat {
-        incarnation: Incarnation(life),
+        incarnation: Incarnation(incarnation),
         write_sequence,
         load: Load::default(),
         disk: DiskState::default(),
@@ -95,8 +95,14 @@ fn heartbeat(life: u64, write_sequence: u64) -> Heartbeat {
     }
 }
 
-pub(super) fn beat(pool: &mut Pool, donor: u32, life: u64, write_sequence: u64, now: f64) -> bool {
-    pool.heartbeat(DonorId(donor), &heartbeat(life, write_sequence), at(now))
+pub(super) fn send_heartbeat(
+    pool: &mut Pool,
+    donor: u32,
+    incarnation: u64,
+    write_sequence: u64,
+    now: f64,
+) -> bool {
+    pool.heartbeat(DonorId(donor), &heartbeat(incarnation, write_sequence), at(now))
 }
 
 fn open(pool: &mut Pool, id: SessionId, bytes: u64, now: f64) -> Result<(), Refusal> {
@@ -132,7 +138,7 @@ fn silence_makes_a_suspect_and_then_a_silent_donor() {
     assert_eq!(state(&pool, 15.0), DonorState::Live);
     assert_eq!(state(&pool, 15.1), DonorState::Suspect);
     assert_eq!(state(&pool, 70.1), DonorState::Silent);
-    assert!(beat(&mut pool, 1, 7, 0, 80.0));
+    assert!(send_heartbeat(&mut pool, 1, 7, 0, 80.0));
     assert_eq!(state(&pool, 80.0), DonorState::Live);
     assert!(!pool.contact(DonorId(1), at(86.0)).expect("known").live);
 }
@@ -142,32 +148,32 @@ fn a_daemon_without_its_disk_is_given_up_like_a_silent_machine() {
     let mut pool = pool();
     register(&mut pool, 1, 7, 0.0);
     pool.inventory_done(DonorId(1), Incarnation(7));
-    assert!(beat(&mut pool, 1, 7, 0, 10.0) && pool.vouches(DonorId(1), at(10.0)));
+    assert!(send_heartbeat(&mut pool, 1, 7, 0, 10.0) && pool.vouches(DonorId(1), at(10.0)));
     assert_eq!(pool.takers(at(10.0)).len(), 1);
     let fault = Some(DiskFault { missing: true, why: "pulled".into() });
     let pulled = Heartbeat { disk_fault: fault, ..heartbeat(7, 0) };
     for second in 11..700 {
-        assert!(pool.heartbeat(DonorId(1), &pulled, at(second.into())), "its life goes on");
+        assert!(pool.heartbeat(DonorId(1), &pulled, at(second.into())), "its incarnation goes on");
         pool.pass_time(at(second.into()));
         assert!(!pool.vouches(DonorId(1), at(second.into())), "second {second}");
         assert!(pool.takers(at(second.into())).is_empty());
-        let gone = pool.is_gone(DonorId(1), at(second.into()));
+        let gone = pool.is_dead(DonorId(1), at(second.into()));
         assert_eq!(gone, second > 610, "second {second}");
     }
     // Back: as one that was given up it has to be compared first.
     register(&mut pool, 1, 7, 700.0);
-    assert!(!pool.is_gone(DonorId(1), at(700.0)) && !pool.vouches(DonorId(1), at(700.0)));
+    assert!(!pool.is_dead(DonorId(1), at(700.0)) && !pool.vouches(DonorId(1), at(700.0)));
     pool.inventory_done(DonorId(1), Incarnation(7));
     assert!(pool.vouches(DonorId(1), at(701.0)));
 }
 
 #[test]
-fn a_life_that_did_not_register_is_told_to_and_believed_nothing() {
+fn an_incarnation_that_did_not_register_is_told_to_and_believed_nothing() {
     let mut pool = pool();
-    assert!(!beat(&mut pool, 1, 7, 0, 0.0), "not even a member");
+    assert!(!send_heartbeat(&mut pool, 1, 7, 0, 0.0), "not even a member");
     assert_eq!(register(&mut pool, 1, 7, 0.0), Enlisted::Anew);
-    assert!(!beat(&mut pool, 1, 6, 100, 1.0));
-    assert!(beat(&mut pool, 1, 7, 3, 1.0));
+    assert!(!send_heartbeat(&mut pool, 1, 6, 100, 1.0));
+    assert!(send_heartbeat(&mut pool, 1, 7, 3, 1.0));
     assert_eq!(register(&mut pool, 1, 7, 2.0), Enlisted::Again);
     // A restart is no news, and two that replace each other are.
     assert_eq!(register(&mut pool, 1, 8, 3.0), Enlisted::Anew);
@@ -192,15 +198,15 @@ fn donors_that_one_donor_invited_fail_with_it_whatever_they_say() {
         register(&mut pool, donor, 7, 0.0);
     });
     let mut late = 0.0;
-    while pool.too_many_gone().is_none() && late < 3600.0 {
+    while pool.too_many_dead().is_none() && late < 3600.0 {
         late += 10.0;
         for donor in 4..=9 {
-            beat(&mut pool, donor, 7, 0, late);
+            send_heartbeat(&mut pool, donor, 7, 0, late);
         }
         pool.pass_time(at(late));
     }
-    assert!(pool.is_gone(DonorId(1), at(late)) && pool.is_gone(DonorId(3), at(late)));
-    assert_eq!(pool.too_many_gone(), None, "one machine of seven");
+    assert!(pool.is_dead(DonorId(1), at(late)) && pool.is_dead(DonorId(3), at(late)));
+    assert_eq!(pool.too_many_dead(), None, "one machine of seven");
 }
 
 #[test]
@@ -252,7 +258,7 @@ fn plans_name_live_donors_only_and_nothing_needs_none() {
     open(&mut pool, S2, 100 * MIB, 7.0).expect("opened");
     let plan = pool.ticketed(&S2).expect("open").plan;
     assert_eq!(plan.donors().into_iter().collect::<Vec<_>>(), [DonorId(2)], "1 is a suspect");
-    beat(&mut pool, 1, 7, 0, 8.0);
+    send_heartbeat(&mut pool, 1, 7, 0, 8.0);
     let more = pool.grow_session(&S2, 100 * MIB, &[DonorId(2)], false, at(8.0)).expect("grown");
     assert_eq!(more.donors().into_iter().collect::<Vec<_>>(), [DonorId(1)], "2 is avoided");
 }
@@ -265,7 +271,7 @@ fn a_plan_goes_on_without_donors_that_are_away_while_one_more_may_die() {
     }
     let mut planned = |copies, strict, there: &[u32], whole| {
         for (id, now) in [(S1, 0.0), (S1, 7.0)] {
-            there.iter().for_each(|donor| assert!(beat(&mut pool, *donor, 7, 0, now)));
+            there.iter().for_each(|donor| assert!(send_heartbeat(&mut pool, *donor, 7, 0, now)));
             pool.forget_session(&id);
         }
         let policy = Policy { copies, strict, ..Policy::default() };
@@ -299,7 +305,7 @@ fn only_donors_that_are_expected_back_are_waited_for_by_a_write_below_policy() {
             register(&mut pool, donor, 7, 0.0);
         }
         change(&mut pool);
-        (1..=2).for_each(|donor| assert!(beat(&mut pool, donor, 7, 0, 20.0)));
+        (1..=2).for_each(|donor| assert!(send_heartbeat(&mut pool, donor, 7, 0, 20.0)));
         let policy = Policy { copies: 3, ..Policy::default() };
         let asked = Override::default();
         let new = NewSession { id: S1, member: ME, space: SpaceId(1), policy, asked };
@@ -317,7 +323,7 @@ fn only_donors_that_are_expected_back_are_waited_for_by_a_write_below_policy() {
     };
     assert_eq!(opened(&never_lent), refused);
     let full = |pool: &mut Pool| {
-        let room = pool.donors.life(away).expect("registered").room;
+        let room = pool.donors.registration(away).expect("registered").room;
         let plan = Plan {
             sections: vec![Section { donors: vec![away], chunks: 1, bytes: room }],
             copies: 1,
@@ -346,9 +352,9 @@ fn d5_a_tombstone_carries_the_count_of_a_moment_when_nobody_had_the_chunk() {
     register(&mut pool, 1, 7, 0.0);
     collect(&mut pool, true, 0.5);
     assert!(deletions(&mut pool, 0.5).is_empty(), "no count was heard yet");
-    beat(&mut pool, 1, 7, 41, 1.0);
+    send_heartbeat(&mut pool, 1, 7, 41, 1.0);
     collect(&mut pool, true, 1.0);
-    beat(&mut pool, 1, 7, 55, 2.0);
+    send_heartbeat(&mut pool, 1, 7, 55, 2.0);
     assert_eq!(deletions(&mut pool, 2.0), [(7, 41)], "the count of the decision stands");
     assert_eq!(deletions(&mut pool, 3.0), [(7, 41)], "repeated until it is done");
 
@@ -362,7 +368,7 @@ fn d5_a_tombstone_carries_the_count_of_a_moment_when_nobody_had_the_chunk() {
 fn d5_a_chunk_that_a_session_offered_is_never_ordered_away() {
     let mut pool = pool();
     register(&mut pool, 1, 7, 0.0);
-    beat(&mut pool, 1, 7, 1, 0.0);
+    send_heartbeat(&mut pool, 1, 7, 1, 0.0);
     open(&mut pool, S1, 0, 0.0).expect("opened");
     open(&mut pool, S2, 0, 0.0).expect("opened");
     assert_eq!(pool.offer(&S1, &[chunk(1), chunk(1)]), [chunk(1)]);
@@ -385,24 +391,24 @@ fn d5_a_chunk_that_a_session_offered_is_never_ordered_away() {
 fn d5_what_the_catalog_no_longer_condemns_is_not_ordered() {
     let mut pool = pool();
     register(&mut pool, 1, 7, 0.0);
-    beat(&mut pool, 1, 7, 1, 0.0);
+    send_heartbeat(&mut pool, 1, 7, 1, 0.0);
     collect(&mut pool, false, 1.0);
     assert!(deletions(&mut pool, 1.0).is_empty());
 }
 
 #[test]
-fn d5_orders_die_with_the_life_they_were_given_to_and_with_time() {
+fn d5_orders_die_with_the_incarnation_they_were_given_to_and_with_time() {
     let mut pool = pool();
     register(&mut pool, 1, 7, 0.0);
-    beat(&mut pool, 1, 7, 1, 0.0);
+    send_heartbeat(&mut pool, 1, 7, 1, 0.0);
     collect(&mut pool, true, 0.0);
     register(&mut pool, 1, 8, 1.0);
     assert!(deletions(&mut pool, 1.0).is_empty());
     collect(&mut pool, true, 1.0);
-    assert!(deletions(&mut pool, 1.0).is_empty(), "the new life has counted nothing yet");
-    beat(&mut pool, 1, 8, 3, 2.0);
+    assert!(deletions(&mut pool, 1.0).is_empty(), "the new incarnation has counted nothing yet");
+    send_heartbeat(&mut pool, 1, 8, 3, 2.0);
     collect(&mut pool, true, 2.0);
-    beat(&mut pool, 1, 8, 9, 31.0);
+    send_heartbeat(&mut pool, 1, 8, 9, 31.0);
     assert_eq!(deletions(&mut pool, 31.0), [(8, 3)]);
     // The donor refused it, or it was lost: decided anew with what is counted now.
     assert!(deletions(&mut pool, 32.0).is_empty());
@@ -414,7 +420,7 @@ fn d5_orders_die_with_the_life_they_were_given_to_and_with_time() {
 fn a_suspect_is_ordered_nothing_new() {
     let mut pool = pool();
     register(&mut pool, 1, 7, 0.0);
-    beat(&mut pool, 1, 7, 1, 0.0);
+    send_heartbeat(&mut pool, 1, 7, 1, 0.0);
     collect(&mut pool, true, 6.0);
     assert!(deletions(&mut pool, 6.0).is_empty());
 }
@@ -436,47 +442,50 @@ fn a_complaint_is_looked_at_until_the_donor_answers() {
 #[test]
 fn d6_a_donor_counts_for_nothing_new_until_its_whole_inventory_was_compared() {
     let mut pool = pool();
-    let (donor, life) = (DonorId(1), Incarnation(7));
+    let (donor, incarnation) = (DonorId(1), Incarnation(7));
     register(&mut pool, 1, 7, 0.0);
     assert!(!pool.vouches(donor, at(0.0)));
-    assert_eq!(pool.inventory_page(donor, life, 1).ok(), None, "begins with page 0");
-    assert_eq!(pool.inventory_page(donor, life, 0), Ok(PageDone::Next));
-    pool.inventory_listed(donor, life, &[5, 3]);
-    assert_eq!(pool.inventory_page(donor, life, 1), Ok(PageDone::Next));
-    assert_eq!(pool.inventory_page(donor, life, 1), Ok(PageDone::Repeated));
-    assert!(pool.inventory_page(donor, life, 3).is_err());
-    assert!(pool.inventory_page(donor, Incarnation(6), 2).is_err(), "another life");
-    pool.inventory_listed(donor, life, &[1]);
-    assert_eq!(pool.inventory_rows(donor, life), [1, 3, 5]);
+    assert_eq!(pool.inventory_page(donor, incarnation, 1).ok(), None, "begins with page 0");
+    assert_eq!(pool.inventory_page(donor, incarnation, 0), Ok(PageDone::Next));
+    pool.inventory_listed(donor, incarnation, &[5, 3]);
+    assert_eq!(pool.inventory_page(donor, incarnation, 1), Ok(PageDone::Next));
+    assert_eq!(pool.inventory_page(donor, incarnation, 1), Ok(PageDone::Repeated));
+    assert!(pool.inventory_page(donor, incarnation, 3).is_err());
+    assert!(pool.inventory_page(donor, Incarnation(6), 2).is_err(), "another incarnation");
+    pool.inventory_listed(donor, incarnation, &[1]);
+    assert_eq!(pool.inventory_rows(donor, incarnation), [1, 3, 5]);
     assert!(!pool.vouches(donor, at(0.0)));
-    pool.inventory_done(donor, life);
+    pool.inventory_done(donor, incarnation);
     assert!(pool.vouches(donor, at(0.0)));
     register(&mut pool, 1, 8, 1.0);
-    assert!(!pool.vouches(donor, at(1.0)), "a new life begins anew");
+    assert!(!pool.vouches(donor, at(1.0)), "a new incarnation begins anew");
 }
 
 #[test]
 fn d6_what_arrives_during_an_inventory_is_not_missing() {
     let mut pool = pool();
-    let (donor, life) = (DonorId(1), Incarnation(7));
+    let (donor, incarnation) = (DonorId(1), Incarnation(7));
     register(&mut pool, 1, 7, 0.0);
     // Reported before the first page, though listed in none.
     let added = Packed(vec![Holding { name: chunk(1), len: 1 }]);
     pool.heartbeat(donor, &Heartbeat { added, ..heartbeat(7, 1) }, at(0.5));
-    pool.inventory_page(donor, life, 0).expect("a page");
+    pool.inventory_page(donor, incarnation, 0).expect("a page");
     let acknowledged = chunk(2);
     pool.acknowledged([(donor, &acknowledged)].into_iter());
-    let unlisted = pool.unlisted(donor, life, &[chunk(1), chunk(2), chunk(3)]);
+    let unlisted = pool.unlisted(donor, incarnation, &[chunk(1), chunk(2), chunk(3)]);
     assert_eq!(unlisted.names, [chunk(3)]);
     pool.acknowledged([(donor, &chunk(4))].into_iter());
     assert!(unlisted.is_current(), "another one arrived");
     pool.acknowledged([(donor, &chunk(3))].into_iter());
     assert!(!unlisted.is_current(), "it has arrived by now");
-    assert!(pool.unlisted(donor, life, &unlisted.names).names.is_empty());
-    assert!(pool.unlisted(donor, Incarnation(6), &[chunk(5)]).names.is_empty(), "another life");
-    let unlisted = pool.unlisted(donor, life, &[chunk(5)]);
+    assert!(pool.unlisted(donor, incarnation, &unlisted.names).names.is_empty());
+    assert!(
+        pool.unlisted(donor, Incarnation(6), &[chunk(5)]).names.is_empty(),
+        "another incarnation"
+    );
+    let unlisted = pool.unlisted(donor, incarnation, &[chunk(5)]);
     register(&mut pool, 1, 8, 1.0);
-    assert!(!unlisted.is_current(), "a new life lists anew");
+    assert!(!unlisted.is_current(), "a new incarnation lists anew");
 }
 
 #[test]
@@ -494,19 +503,22 @@ fn a_member_reports_bad_copies_no_faster_than_donors_can_be_asked_to_read() {
 #[test]
 fn a3_a_donor_that_slept_beyond_its_grace_and_went_on_is_waited_for_at_its_next_silence() {
     let mut pool = pool();
-    let (donor, life) = (DonorId(1), Incarnation(7));
+    let (donor, incarnation) = (DonorId(1), Incarnation(7));
     let worth = |pool: &Pool, now| pool.view(at(now)).get(donor).expect("known").worth;
     register(&mut pool, 1, 7, 0.0);
-    pool.inventory_done(donor, life);
-    assert_eq!(pool.pass_time(at(700.0)).gone, [donor]);
+    pool.inventory_done(donor, incarnation);
+    assert_eq!(pool.pass_time(at(700.0)).dead, [donor]);
     assert_eq!(worth(&pool, 700.0), Worth::Lost);
-    assert!(beat(&mut pool, 1, 7, 0, 701.0), "the same life: it registers and lists nothing");
+    assert!(
+        send_heartbeat(&mut pool, 1, 7, 0, 701.0),
+        "the same incarnation: it registers and lists nothing"
+    );
     assert_eq!(pool.pass_time(at(701.0)).back, [donor]);
     assert_eq!(worth(&pool, 701.0), Worth::Counts);
     pool.pass_time(at(711.0));
     assert_eq!(worth(&pool, 711.0), Worth::Silent, "it has its grace again");
 
-    // A new life counts for nothing before it has listed (promise D6), silent or not.
+    // A new incarnation counts for nothing before it has listed (promise D6), silent or not.
     pool.pass_time(at(1400.0));
     register(&mut pool, 1, 8, 1401.0);
     pool.pass_time(at(1401.0));
@@ -522,9 +534,9 @@ fn unknown_chunks_are_given_up_by_a_few_donors_at_a_time_and_for_one_list_of_eac
     let (mut pool, donors, now) = (pool(), 12, at(1.0));
     let all: Vec<DonorId> = (1..=donors).map(DonorId).collect();
     let list = |pool: &mut Pool, donor: DonorId| {
-        let life = Incarnation(1);
-        assert_eq!(pool.inventory_page(donor, life, 0), Ok(PageDone::Next));
-        pool.inventory_done(donor, life);
+        let incarnation = Incarnation(1);
+        assert_eq!(pool.inventory_page(donor, incarnation, 0), Ok(PageDone::Next));
+        pool.inventory_done(donor, incarnation);
     };
     for donor in &all {
         register(&mut pool, donor.0, 1, 0.0);
@@ -556,7 +568,7 @@ fn unknown_chunks_are_given_up_by_a_few_donors_at_a_time_and_for_one_list_of_eac
     pool.give_up_unknown(now);
     pool.inventory_done(DonorId(1), Incarnation(1));
     assert!(pool.is_to_list(DonorId(1), now));
-    // Another life of a donor may hold other things, and so may another catalog.
+    // Another incarnation of a donor may hold other things, and so may another catalog.
     register(&mut pool, 1, 2, 2.0);
     assert!(!pool.is_given_up(DonorId(1)) && pool.is_given_up(DonorId(2)));
     pool.keep_unknown();
@@ -613,7 +625,7 @@ fn a_snapshot_is_outdated_by_all_that_makes_copies_worth_less_and_by_nothing_els
         pool.give_back(donor, Some(giving));
     });
     outdates("a part of it", true, &mut |pool| pool.leave_below(donor, 9));
-    outdates("another life", true, &mut |pool| {
+    outdates("another incarnation", true, &mut |pool| {
         register(pool, 1, 8, 1.0);
     });
     outdates("that registers again and again", false, &mut |pool| {

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// When so many percent of the donors are gone within [`TOGETHER`], a switch died rather than the
+/// When so many percent of the donors are dead within [`TOGETHER`], a switch died rather than the
 /// donors (promise A4).
 const TOO_MANY_PERCENT: usize = 30;
 /// In pools of fewer donors one or two are that share.
@@ -23,7 +23,7 @@ const NAMED: usize = 4;
 /// Losses this close to each other have one cause.
 const TOGETHER: Duration = Duration::from_secs(600);
 
-/// What is known of a donor beyond its life.
+/// What is known of a donor beyond its registration.
 #[derive(Debug, Default)]
 pub struct Record {
     pub label: Option<String>,
@@ -33,10 +33,10 @@ pub struct Record {
     pub silent_before: Option<Duration>,
     pub away_until: Option<Tick>,
     /// An admin does not wait for it.
-    pub dismissed: bool,
-    /// It was gone, and its inventory was not compared since: what it may have counts for nothing.
+    pub declared_dead: bool,
+    /// It was dead, and its inventory was not compared since: what it may have counts for nothing.
     pub stale: bool,
-    pub gone: bool,
+    pub dead: bool,
     /// What it has cannot be read: it is silent, or its inventory was not compared.
     pub silent: bool,
     pub quarantined: Option<String>,
@@ -46,7 +46,7 @@ pub struct Record {
     /// Its copies with names in parts below this leave while it is over its limits.
     pub quota_below: u32,
     pub scrub: Scrubbed,
-    /// Where it was when it registered last, also with an earlier life of the manager.
+    /// Where it was when it registered last, also with an earlier term of the manager.
     pub addresses: Addresses,
 }
 
@@ -277,7 +277,7 @@ impl PoolView {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     /// Donors whose grace ended.
-    pub gone: Vec<DonorId>,
+    pub dead: Vec<DonorId>,
     /// Donors that came back after that.
     pub back: Vec<DonorId>,
     /// Whether a donor fell silent, or was heard again: how safe files are at this moment changed.
@@ -289,8 +289,8 @@ pub struct Changes {
 pub struct CircuitBreaker {
     /// The donors whose loss tripped it.
     pub tripped: BTreeSet<DonorId>,
-    /// Donors that are gone, and that an admin said to repair after.
-    pub excused: BTreeSet<DonorId>,
+    /// Donors that are dead, and that an admin said to repair after.
+    pub declared_dead: BTreeSet<DonorId>,
 }
 
 impl Pool {
@@ -348,13 +348,14 @@ impl Pool {
 
     fn worth(&self, id: DonorId, donor: &Donor, now: Tick) -> Worth {
         let live = self.donors.is_live(id, now, &self.limits);
-        let compared = donor.life.as_ref().is_some_and(|life| life.compared);
+        let compared =
+            donor.registration.as_ref().is_some_and(|registration| registration.compared);
         match donor.record.quarantined {
             Some(_) if live => Worth::Source,
             Some(_) => Worth::Lost,
             None if live && compared => Worth::Counts,
             // What came back after it was given up is verified before it counts (promise D6).
-            None if donor.record.stale || self.is_gone(id, now) => Worth::Lost,
+            None if donor.record.stale || self.is_dead(id, now) => Worth::Lost,
             None => Worth::Silent,
         }
     }
@@ -413,7 +414,7 @@ impl Pool {
 
     /// Bytes a donor can still take, promises to sessions and to repair taken off.
     pub(super) fn free_at(&self, id: DonorId) -> u64 {
-        let room = self.donors.life(id).map_or(0, |life| life.room);
+        let room = self.donors.registration(id).map_or(0, |registration| registration.room);
         room.saturating_sub(self.ledger.promised(id))
     }
 
@@ -450,7 +451,7 @@ impl Pool {
     }
 
     /// Whether a donor is silent beyond its grace.
-    pub fn is_gone(&self, donor: DonorId, now: Tick) -> bool {
+    pub fn is_dead(&self, donor: DonorId, now: Tick) -> bool {
         self.donors.state(donor, now, &self.limits) == DonorState::Dead
     }
 
@@ -464,24 +465,27 @@ impl Pool {
             let Some(donor) = self.donors.get_mut(id) else { continue };
             let record = &mut donor.record;
             changes.silence |= std::mem::replace(&mut record.silent, silent) != silent;
-            match (record.gone, state == DonorState::Dead) {
+            match (record.dead, state == DonorState::Dead) {
                 (false, true) => {
-                    (record.gone, record.stale) = (true, true);
-                    changes.gone.push(id);
+                    (record.dead, record.stale) = (true, true);
+                    changes.dead.push(id);
                 }
                 (true, false) => {
-                    record.gone = false;
-                    // A life that went on lists nothing again, and from now on counts: its next
+                    record.dead = false;
+                    // An incarnation that went on lists nothing again, and from now on counts: its next
                     // silence is one like any other's. A new one lists first.
-                    record.stale &= !donor.life.as_ref().is_some_and(|life| life.compared);
+                    record.stale &= !donor
+                        .registration
+                        .as_ref()
+                        .is_some_and(|registration| registration.compared);
                     changes.back.push(id);
                 }
                 _ => {}
             }
         }
         // Nobody waits for what the dead were asked: it is given to others now.
-        changes.gone.iter().for_each(|donor| self.forget_tasks(*donor));
-        if !changes.gone.is_empty() {
+        changes.dead.iter().for_each(|donor| self.forget_tasks(*donor));
+        if !changes.dead.is_empty() {
             self.losses.note();
         }
         self.judge_circuit_breaker(now);
@@ -490,30 +494,30 @@ impl Pool {
 
     fn judge_circuit_breaker(&mut self, now: Tick) {
         let state = |id| self.donors.state(id, now, &self.limits);
-        let gone: BTreeSet<DonorId> = self
+        let dead: BTreeSet<DonorId> = self
             .donors
             .iter()
             .map(|(id, _)| id)
             .filter(|id| state(*id) == DonorState::Dead)
             .collect();
-        self.circuit_breaker.excused.retain(|donor| gone.contains(donor));
+        self.circuit_breaker.declared_dead.retain(|donor| dead.contains(donor));
         let lately = |id: &&DonorId| {
             let silent = self.donors.silence(**id, now);
             let grace = self.donors.grace(**id, &self.limits);
             silent.is_some_and(|silent| silent.saturating_sub(grace) <= TOGETHER)
-                && !self.circuit_breaker.excused.contains(id)
+                && !self.circuit_breaker.declared_dead.contains(id)
         };
-        let lately: BTreeSet<DonorId> = gone.iter().filter(lately).copied().collect();
+        let lately: BTreeSet<DonorId> = dead.iter().filter(lately).copied().collect();
         // Machines are counted: nobody stops repair by taking away the many disks of one.
         let machines = |which: &dyn Fn(&DonorId) -> bool| {
             let donors = self.donors.iter().map(|(id, _)| id).filter(which);
             donors.map(|id| self.donors.machine(id)).collect::<BTreeSet<_>>().len()
         };
         let all = machines(&|_| true);
-        let were = machines(&|id| !gone.contains(id) || lately.contains(id));
+        let were = machines(&|id| !dead.contains(id) || lately.contains(id));
         let went = machines(&|id| lately.contains(id));
         let still =
-            |tripped: &BTreeSet<DonorId>| machines(&|id| tripped.contains(id) && gone.contains(id));
+            |tripped: &BTreeSet<DonorId>| machines(&|id| tripped.contains(id) && dead.contains(id));
         let mut tripped = self.circuit_breaker.tripped.clone();
         if too_many(went, were) {
             tripped.extend(lately.iter().copied());
@@ -525,12 +529,12 @@ impl Pool {
         self.circuit_breaker.tripped = tripped;
     }
 
-    /// Why repair rests though donors are gone: too many of them at once (promise A4).
-    pub fn too_many_gone(&self) -> Option<String> {
-        let gone = self.circuit_breaker.tripped.len();
-        (gone > 0).then(|| {
+    /// Why repair rests though donors are dead: too many of them at once (promise A4).
+    pub fn too_many_dead(&self) -> Option<String> {
+        let dead = self.circuit_breaker.tripped.len();
+        (dead > 0).then(|| {
             format!(
-                "{gone} of {} donors went within minutes of each other, as if a switch had died: bring them back, or `potluck repair now` to go on without them",
+                "{dead} of {} donors went within minutes of each other, as if a switch had died: bring them back, or `potluck repair now` to go on without them",
                 self.donor_count()
             )
         })
@@ -541,21 +545,21 @@ impl Pool {
         self.circuit_breaker.clone()
     }
 
-    /// An earlier life of the manager decided so.
+    /// An earlier term of the manager decided so.
     pub fn resume_circuit_breaker(&mut self, circuit_breaker: CircuitBreaker) {
-        for donor in &circuit_breaker.excused {
+        for donor in &circuit_breaker.declared_dead {
             if let Some(donor) = self.donors.get_mut(*donor) {
-                // It was gone then, and is until it is heard.
-                donor.record.dismissed = true;
+                // It was dead then, and is until it is heard.
+                donor.record.declared_dead = true;
             }
         }
         self.circuit_breaker = circuit_breaker;
     }
 
     /// An admin says to repair after all.
-    pub fn excuse_gone(&mut self, now: Tick) {
-        let gone = self.donors.iter().map(|(id, _)| id).filter(|id| self.is_gone(*id, now));
-        self.circuit_breaker.excused = gone.collect();
+    pub fn declare_dead(&mut self, now: Tick) {
+        let dead = self.donors.iter().map(|(id, _)| id).filter(|id| self.is_dead(*id, now));
+        self.circuit_breaker.declared_dead = dead.collect();
         self.circuit_breaker.tripped.clear();
     }
 
@@ -573,7 +577,7 @@ impl Pool {
             .collect();
         for id in silent {
             if let Some(donor) = self.donors.get_mut(id) {
-                donor.record.dismissed = true;
+                donor.record.declared_dead = true;
             }
         }
     }
@@ -647,12 +651,12 @@ impl Pool {
 
     /// Bytes a donor holds.
     pub fn held(&self, donor: DonorId) -> u64 {
-        self.donors.life(donor).map_or(0, |life| life.disk.lent_used)
+        self.donors.registration(donor).map_or(0, |registration| registration.disk.lent_used)
     }
 
     /// Chunks a donor holds that the catalog does not know.
     pub fn unclaimed(&self, donor: DonorId) -> u64 {
-        self.donors.life(donor).map_or(0, |life| life.unclaimed)
+        self.donors.registration(donor).map_or(0, |registration| registration.unclaimed)
     }
 
     /// Whether a donor that gives space back has just deleted something.
@@ -667,6 +671,6 @@ impl Pool {
     }
 }
 
-fn too_many(gone: usize, of: usize) -> bool {
-    of >= TOO_MANY_OF && gone * 100 > of * TOO_MANY_PERCENT
+fn too_many(dead: usize, of: usize) -> bool {
+    of >= TOO_MANY_OF && dead * 100 > of * TOO_MANY_PERCENT
 }

@@ -169,8 +169,8 @@ impl Actor {
 
     /// A write may fail for a reason; a healthy pool is none.
     fn must_have_failed(&self, failure: &Failure, begun: Duration) {
-        let excused = matches!(failure.kind, ErrorKind::Conflict);
-        if !excused && self.stage.board().health.must_write(self.who, begun) {
+        let is_conflict = matches!(failure.kind, ErrorKind::Conflict);
+        if !is_conflict && self.stage.board().health.must_write(self.who, begun) {
             self.stage.broken("A1", format_args!("a write failed in a healthy pool: {failure}"));
         }
     }

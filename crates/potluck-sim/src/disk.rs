@@ -59,7 +59,7 @@ struct State {
     /// Bytes that somebody else has written.
     foreign: u64,
     /// Counts processes; those of the past reach nothing any more.
-    life: u64,
+    incarnation: u64,
     /// What the disk was when somebody copied it.
     copy: Option<Tree>,
     /// What reads of chunks give instead of what is there.
@@ -74,7 +74,7 @@ struct State {
 #[derive(Debug, Clone)]
 pub struct MemoryDisk {
     drive: Drive,
-    life: u64,
+    incarnation: u64,
 }
 
 impl Drive {
@@ -88,7 +88,7 @@ impl Drive {
             locks: BTreeSet::new(),
             capacity,
             foreign: 0,
-            life: 0,
+            incarnation: 0,
             copy: None,
             lie: None,
             trouble: None,
@@ -102,13 +102,13 @@ impl Drive {
 
     /// The disk for a process that starts now.
     pub fn process(&self) -> MemoryDisk {
-        MemoryDisk { drive: self.clone(), life: self.state().life }
+        MemoryDisk { drive: self.clone(), incarnation: self.state().incarnation }
     }
 
     /// The process dies; what it wrote stays, synced or not.
     pub fn kill(&self) {
         let mut state = self.state();
-        state.life += 1;
+        state.incarnation += 1;
         state.locks.clear();
     }
 
@@ -232,7 +232,7 @@ impl MemoryDisk {
     /// The disk, if the process still lives.
     fn alive(&self) -> io::Result<MutexGuard<'_, State>> {
         let state = self.drive.state();
-        if state.life == self.life { Ok(state) } else { Err(Errno::IO.into()) }
+        if state.incarnation == self.incarnation { Ok(state) } else { Err(Errno::IO.into()) }
     }
 }
 

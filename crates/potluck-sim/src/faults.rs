@@ -97,7 +97,7 @@ impl World {
                     self.stage.broken("L1", format_args!("nobody names the lies of {who}"));
                 }
                 self.drives[usize::from(number)].lie(None);
-                // A donor that believes its disk to be broken takes nothing more in this life.
+                // A donor that believes its disk to be broken takes nothing more until it is started again.
                 self.restart(number);
             }
             Fault::Stale(number) => self.bring_back(number),

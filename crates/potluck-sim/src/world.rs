@@ -51,7 +51,7 @@ pub struct World {
     pub draw: Draw,
     state: Arc<Mutex<PathBuf>>,
     root: TempDir,
-    lives: u32,
+    managers: u32,
 }
 
 impl World {
@@ -86,7 +86,7 @@ impl World {
             draw: Draw::new(plan.seed, "faults' details"),
             state: Arc::new(Mutex::new(root.path().join("manager-0"))),
             root,
-            lives: 0,
+            managers: 0,
         };
         world.raise_manager(plan.repair_grace);
         for (number, drive) in world.drives.clone().into_iter().enumerate() {
@@ -195,9 +195,9 @@ impl World {
     /// The next manager goes on with the files as they are at this moment: whatever the dying one
     /// does to its own while it is taken apart would not happen after a kill -9.
     fn keep_state(&mut self) {
-        self.lives += 1;
+        self.managers += 1;
         let mut state = self.state.lock().expect("no holder panics");
-        let next = self.root.path().join(format!("manager-{}", self.lives));
+        let next = self.root.path().join(format!("manager-{}", self.managers));
         copy_dir(&state, &next).expect("a copy of the manager's files");
         *state = next;
     }

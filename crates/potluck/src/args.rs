@@ -12,7 +12,7 @@ mod safety;
 mod services;
 
 pub use daemons::{Demo, Lend, Manager, ManagerOptions, Set, Up};
-pub use donors::{Away, Drain, GiveBack, GiveBackPace, NodeAway, NodeName, NodeRemove, Nodes};
+pub use donors::{Away, Drain, GiveBack, GiveBackOptions, NodeAway, NodeName, NodeRemove, Nodes};
 pub use files::{Cat, Cp, Hash, Ls, Mkdir, Mv, PathArgs, Rm, Stat, Tree};
 pub use keyed::Given;
 pub use manuals::{Completion, Man};
@@ -81,7 +81,7 @@ pub struct Global {
         value_name = "TIME",
         value_parser = kind::time
     )]
-    pub patience: Option<Duration>,
+    pub retry_for: Option<Duration>,
     // clap's own two flags stand among a verb's options.
     /// Print help
     #[arg(short, long, global = true, action = ArgAction::Help)]

@@ -190,12 +190,12 @@ impl Settings {
 /// How long commands wait. What was asked for holds at every moment; by default a command that has
 /// not begun says within half a minute that it cannot (promise A2).
 fn retry_limits(global: &Global, file: &ConfigFile) -> Result<RetryLimits, Failure> {
-    let written = file.patience.as_deref().map(kind::time).transpose();
+    let written = file.retry_for.as_deref().map(kind::time).transpose();
     let written = written.map_err(|why| {
-        let what = format!("`patience` in the configuration: {why}");
+        let what = format!("`retry-for` in the configuration: {why}");
         Failure::new(ErrorKind::Usage, code::BAD_SETTINGS, what).hint("write it as 90s, 10m or 2h")
     })?;
-    let asked = global.patience.or(written);
+    let asked = global.retry_for.or(written);
     Ok(RetryLimits {
         at_first: asked.unwrap_or(Duration::from_secs(30)),
         under_way: asked.unwrap_or(Duration::from_secs(600)),

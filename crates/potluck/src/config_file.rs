@@ -15,7 +15,7 @@ const KEYS: [(&str, Kind); 4] = [
     ("pool", Kind::Text),
     ("progress", Kind::Flag),
     ("mdns", Kind::Flag),
-    ("patience", Kind::Time { least: Duration::ZERO }),
+    ("retry-for", Kind::Time { least: Duration::ZERO }),
 ];
 
 /// One configuration file; every field may be absent.
@@ -28,7 +28,7 @@ pub struct ConfigFile {
     /// Whether to look for a pool on this machine's own network.
     pub mdns: Option<bool>,
     /// How long to wait for those who do not answer, such as `10m`.
-    pub patience: Option<String>,
+    pub retry_for: Option<String>,
 }
 
 impl ConfigFile {
@@ -48,7 +48,7 @@ impl ConfigFile {
             pool: document.get("pool").and_then(Item::as_str).map(str::to_owned),
             progress: document.get("progress").and_then(Item::as_bool),
             mdns: document.get("mdns").and_then(Item::as_bool),
-            patience: document.get("patience").and_then(Item::as_str).map(str::to_owned),
+            retry_for: document.get("retry-for").and_then(Item::as_str).map(str::to_owned),
         })
     }
 
@@ -57,7 +57,7 @@ impl ConfigFile {
             pool: self.pool.or(lower.pool),
             progress: self.progress.or(lower.progress),
             mdns: self.mdns.or(lower.mdns),
-            patience: self.patience.or(lower.patience),
+            retry_for: self.retry_for.or(lower.retry_for),
         }
     }
 }

@@ -46,7 +46,7 @@ struct Pending {
 }
 
 /// A directory that this process alone joins in.
-struct Seat {
+struct JoiningDir {
     dir: PathBuf,
     _lock: File,
 }
@@ -62,39 +62,40 @@ pub async fn join(
 ) -> Result<(Identity, PathBuf), Failure> {
     match place {
         Place::Dir(dir) => {
-            let seat = Seat::take(dir)?;
+            let joining = JoiningDir::take(dir)?;
             if Identity::exists(dir) {
                 return Err(is_taken(dir));
             }
-            let identity = seat.enrol(token, name).await?;
-            seat.forget_pending();
+            let identity = joining.enrol(token, name).await?;
+            joining.forget_pending();
             Ok((identity, dir.to_owned()))
         }
         // The pool's name is known only afterwards.
         Place::Pools(pools) => {
-            let seat = Seat::take(&pools.join(format!(".joining-{}", token.ca.short())))?;
-            let begun = seat.pending().filter(|begun| begun.token == Digest::of(&token.secret.0));
-            if Identity::exists(&seat.dir) {
+            let joining = JoiningDir::take(&pools.join(format!(".joining-{}", token.ca.short())))?;
+            let begun =
+                joining.pending().filter(|begun| begun.token == Digest::of(&token.secret.0));
+            if Identity::exists(&joining.dir) {
                 // Interrupted before it had its name.
-                let identity = command_settings::load_identity(&seat.dir)?;
-                let dir = seat.settle(pools, &identity)?;
+                let identity = command_settings::load_identity(&joining.dir)?;
+                let dir = joining.settle(pools, &identity)?;
                 if begun.is_some() {
                     return Ok((identity, dir));
                 }
             }
             let member = command_settings::joined(pools).into_iter().find(|own| own.ca == token.ca);
             if let Some(own) = member {
-                let _ = fs::remove_dir(&seat.dir); // nothing is in it
+                let _ = fs::remove_dir(&joining.dir); // nothing is in it
                 return Err(is_member(&own));
             }
-            let identity = seat.enrol(token, name).await?;
-            let dir = seat.settle(pools, &identity)?;
+            let identity = joining.enrol(token, name).await?;
+            let dir = joining.settle(pools, &identity)?;
             Ok((identity, dir))
         }
     }
 }
 
-impl Seat {
+impl JoiningDir {
     /// Makes the directory and takes its lock, which ends with the process.
     fn take(dir: &Path) -> Result<Self, Failure> {
         fs::create_dir_all(dir).map_err(|why| unwritable(dir, &why))?;

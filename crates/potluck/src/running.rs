@@ -17,7 +17,7 @@ use std::time::Duration;
 
 const FILE: &str = "daemon.json";
 /// How long a daemon may take to read its settings.
-const PATIENCE: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// From one look at what it says to the next.
 const LOOK: Duration = Duration::from_millis(20);
 /// Whoever looks whether a daemon runs holds the lock for a moment.
@@ -182,7 +182,7 @@ pub async fn reload(dir: &Path) -> Told {
             }
         }
     };
-    tokio::time::timeout(PATIENCE, answered)
+    tokio::time::timeout(ANSWER_TIMEOUT, answered)
         .await
         .unwrap_or_else(|_| unheard("it did not answer in time".into()))
 }

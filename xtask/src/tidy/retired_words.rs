@@ -41,7 +41,7 @@ const RETIRED: &[Retired] = &[
     retired(&["touch", "touches", "touched"], "write sequence", &[DONOR, POOL, WIRE]),
     retired(&["aside"], "quarantined, or in the background", &[EVERYWHERE]),
     retired(&["bury", "buried"], "delete", &[EVERYWHERE]),
-    retired(&["beat", "beats", "heart"], "heartbeat, or heartbeat reply", &[DONOR, WIRE]),
+    retired(&["beat", "beats", "heart"], "heartbeat, or heartbeat reply", &[EVERYWHERE]),
     retired(
         &["standing", "standings"],
         "view, donor status, shard state, or what it is there",
@@ -58,7 +58,9 @@ const RETIRED: &[Retired] = &[
         "stall timeout, retry limit, or deadline",
         &[CLIENT, CORE, DONOR, WIRE],
     ),
-    retired(&["pace", "paces"], "rate estimate", &[CLIENT, CORE]),
+    retired(&["pace", "paces"], "rate estimate", &[EVERYWHERE]),
+    retired(&["excused", "dismissed"], "declared dead", &[EVERYWHERE]),
+    retired(&["book", "books"], "what it records", &[EVERYWHERE]),
 ];
 
 /// Retired words in names, comments and strings of Rust files, and in the names of the files.

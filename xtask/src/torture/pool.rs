@@ -18,7 +18,7 @@ const COMMAND_LIMIT: Duration = Duration::from_secs(100);
 /// How long it waits for them.
 const CLIENT_PATIENCE: &str = "40s";
 /// Enough for anything that is not hung, on a machine with other work.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const DEADLINE: Duration = Duration::from_secs(60);
 
 /// What one run of a command did.
 pub struct Ran {
@@ -170,7 +170,7 @@ impl Pool {
         command
             .arg("--pool")
             .arg(self.dir.join("manager/admin"))
-            .args(["--no-progress", "--patience", CLIENT_PATIENCE])
+            .args(["--no-progress", "--retry-for", CLIENT_PATIENCE])
             .args(args);
         command.stdout(File::create(&out)?).stderr(File::create(&err)?);
         let (running, started) = (Running::start(&mut command)?, Instant::now());
@@ -291,7 +291,7 @@ impl Pool {
         let wanted: BTreeSet<(String, String)> =
             living.map(|donor| (donor.name.clone(), donor.address.clone())).collect();
         let mut last = String::new();
-        let live = wait_until("that all donors are live", PATIENCE, || {
+        let live = wait_until("that all donors are live", DEADLINE, || {
             self.check_alive()?;
             let ran = self.run(&["--json", "status"])?;
             if ran.code != 0 {
@@ -327,7 +327,7 @@ impl Pool {
         for (name, mut running) in ending {
             running.signal(Signal::TERM);
             let mut status = None;
-            wait_until(&format!("the end of {name}"), PATIENCE, || {
+            wait_until(&format!("the end of {name}"), DEADLINE, || {
                 status = running.ended()?;
                 Ok(status.is_some())
             })?;
@@ -380,7 +380,7 @@ impl Pool {
             command.stdout(Stdio::null()).stderr(output);
             let mut running = Running::start(&mut command)?;
             let mut ended = None;
-            wait_until(&format!("that {name} serves"), PATIENCE, || {
+            wait_until(&format!("that {name} serves"), DEADLINE, || {
                 ended = running.ended()?;
                 Ok(ended.is_some() || ready.exists())
             })?;
@@ -391,7 +391,7 @@ impl Pool {
             };
             let text = fs::read(&log)?;
             let said = String::from_utf8_lossy(&text[before.min(text.len())..]).into_owned();
-            let taken = said.contains("in use") && started.elapsed() < PATIENCE;
+            let taken = said.contains("in use") && started.elapsed() < DEADLINE;
             ensure!(taken, "{name} ended ({status}) instead of serving: {said}");
         }
     }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::pool::PATIENCE;
+use super::pool::DEADLINE;
 use super::process::wait_until;
 use super::stage::Stage;
 
@@ -36,7 +36,7 @@ impl Stage {
         self.pool.donors[number].buried = true;
         self.read_after_a_death()?;
         let mut gone = None;
-        wait_until(&format!("that {name} is gone"), PATIENCE, || {
+        wait_until(&format!("that {name} is gone"), DEADLINE, || {
             let status = self.pool.status()?;
             let donors = status["donors"].as_array().context("donors")?;
             gone = donors
@@ -72,7 +72,7 @@ impl Stage {
     /// after `since`.
     pub fn wait_safe(&mut self, since: Option<Instant>) -> Result<()> {
         let mut last = String::new();
-        let safe = wait_until("that every space is as safe as it should be", 2 * PATIENCE, || {
+        let safe = wait_until("that every space is as safe as it should be", 2 * DEADLINE, || {
             self.pool.check_alive()?;
             let status = self.pool.status()?;
             let danger = self.danger(&status, since)?;

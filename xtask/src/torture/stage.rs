@@ -13,7 +13,7 @@ use super::counts::Counts;
 use super::damage::chunk_files;
 use super::files::Files;
 use super::plan::{CHUNK, Plan};
-use super::pool::{PATIENCE, Pool, Ran};
+use super::pool::{DEADLINE, Pool, Ran};
 use super::process::wait_until;
 use super::small_disk::{SmallDisk, relieve};
 
@@ -159,7 +159,7 @@ impl Stage {
         }
         let buried = self.pool.donors.iter().filter(|donor| donor.buried).count();
         let live = self.plan.donors - self.dead.len() - buried;
-        wait_until("that the living are live", PATIENCE, || {
+        wait_until("that the living are live", DEADLINE, || {
             self.pool.check_alive()?;
             let ran = self.pool.run(&["--json", "status"])?;
             Ok(ran.code == 0 && super::pool::live_donors(&ran.json()?).len() >= live)
@@ -238,7 +238,7 @@ impl Stage {
     /// Nothing is left of what was never committed (D2).
     fn wait_clean(&mut self) -> Result<()> {
         let mut last = String::new();
-        let clean = wait_until("that leftovers are reclaimed", 2 * PATIENCE, || {
+        let clean = wait_until("that leftovers are reclaimed", 2 * DEADLINE, || {
             let status = self.pool.status()?;
             let donors = status["donors"].as_array().context("donors")?;
             let promised: u64 = donors.iter().filter_map(|donor| donor["promised"].as_u64()).sum();
@@ -275,7 +275,7 @@ impl Stage {
             .map(|number| self.pool.donors[number].lent())
             .collect();
         let mut left = 0;
-        let gone = wait_until("that removed files leave the disks", PATIENCE, || {
+        let gone = wait_until("that removed files leave the disks", DEADLINE, || {
             left = sound.iter().map(|lent| chunk_files(lent).len()).sum();
             Ok(left == 0)
         });

@@ -13,7 +13,7 @@ use rustix::process::Signal;
 
 use super::counts::Counts;
 use super::files::{Content, Files};
-use super::pool::{PATIENCE, Pool};
+use super::pool::{DEADLINE, Pool};
 use super::process::{Running, wait_until};
 use crate::cargo::tested_program;
 
@@ -160,7 +160,7 @@ impl Sweep {
         self.files.may_have_written(PATH, Some(content));
         let remote = format!("pot://{PATH}");
         let mut put = self.pool.begin(&["cp", &input.display().to_string(), &remote])?;
-        wait_until("the write", PATIENCE, || {
+        wait_until("the write", DEADLINE, || {
             if self.pool.manager_is_dead()? {
                 self.pool.start_manager()?;
             }
@@ -192,7 +192,7 @@ struct Tracer {
 impl Tracer {
     /// The kernel says who traces a process.
     fn wait_attached(mut self, manager: u32) -> Result<Self> {
-        wait_until("that strace attaches", PATIENCE, || {
+        wait_until("that strace attaches", DEADLINE, || {
             if self.running.ended()?.is_some() {
                 // The manager's own work came to the point before the write did, and it died there.
                 let said = fs::read_to_string(&self.said)?;
@@ -213,7 +213,7 @@ impl Tracer {
         self.running.signal(Signal::TERM);
         // One whose manager comes to the point, and dies, while it lets go of it waits for ever.
         let asked = Instant::now();
-        wait_until("that strace ends", PATIENCE, || {
+        wait_until("that strace ends", DEADLINE, || {
             if asked.elapsed() > LETTING_GO {
                 self.running.signal(Signal::KILL);
             }

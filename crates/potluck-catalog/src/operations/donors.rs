@@ -53,11 +53,11 @@ impl Catalog {
     pub async fn note_circuit_breaker(
         &self,
         tripped: BTreeSet<DonorId>,
-        excused: BTreeSet<DonorId>,
+        declared_dead: BTreeSet<DonorId>,
     ) -> Result<(), Error> {
         let note = move |db: &_| {
             notes::set_donors(db, notes::REPAIR_TRIPPED, &tripped)?;
-            notes::set_donors(db, notes::REPAIR_EXCUSED, &excused)
+            notes::set_donors(db, notes::REPAIR_DECLARED_DEAD, &declared_dead)
         };
         self.write(Durability::Process, note).await
     }

@@ -113,7 +113,7 @@ fn begin_term(db: &Tx, start: u64) -> Result<TermStart, Error> {
         repair_paused: notes::get(db, notes::REPAIR_PAUSED)?,
         circuit_breaker: CircuitBreaker {
             tripped: notes::donors(db, notes::REPAIR_TRIPPED)?,
-            excused: notes::donors(db, notes::REPAIR_EXCUSED)?,
+            declared_dead: notes::donors(db, notes::REPAIR_DECLARED_DEAD)?,
         },
     })
 }

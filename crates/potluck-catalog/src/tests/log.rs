@@ -204,7 +204,7 @@ fn steps() -> Vec<fn(&mut Fixture)> {
         |f| {
             donors::announce(&f.db, DonorId(2), None).expect("noted");
             notes::clear(&f.db, notes::REPAIR_PAUSED).expect("noted");
-            notes::set(&f.db, notes::REPAIR_EXCUSED, "[2]").expect("noted");
+            notes::set(&f.db, notes::REPAIR_DECLARED_DEAD, "[2]").expect("noted");
         },
         |f| {
             // From a code to copies.
@@ -368,7 +368,7 @@ fn d5_a_base_that_a_hold_overtook_is_not_noted() {
     assert_eq!(note(Some(&there), epoch), Ok(()));
     assert_eq!(note(None, epoch), Err(Error::NoSession), "another came between");
     Position::clear(db, Copy::OnDonors).expect("cleared");
-    assert_eq!(note(Some(&there), epoch), Err(Error::NoSession), "a hold");
+    assert_eq!(note(Some(&there), epoch), Err(Error::NoSession), "a freeze");
     meta::raise_epoch(db, epoch).expect("raised");
     assert_eq!(note(None, epoch), Err(Error::NoSession), "one before the first");
 }

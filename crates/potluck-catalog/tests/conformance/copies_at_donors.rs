@@ -30,16 +30,16 @@ async fn holders_at(stage: &Stage, n: u64, ack: AckLevel) -> Vec<DonorId> {
 }
 
 #[tokio::test]
-async fn a_copy_that_is_not_listed_is_counted_as_missing_and_kept_in_the_books_d5() {
+async fn a_copy_that_is_not_listed_is_counted_as_missing_and_still_recorded_d5() {
     let mut stage = Stage::new().await;
     stage.put(file("pot://lab/a", &[1, 2], &[1])).await;
     let counted = stage.catalog.counted_at(DonorId(1), ChunkId::FIRST, 10).await.expect("read");
     assert_eq!(counted.len(), 2);
     let names = stage.catalog.names_of(counted[..1].to_vec()).await.expect("read");
     // The donor lists what it has, and this is not among it.
-    let (donor, life) = (DonorId(1), Incarnation(2));
-    stage.donors.register(donor, &register(life), Default::default(), Tick::ZERO);
-    let unlisted = stage.donors.unlisted(donor, life, &names);
+    let (donor, incarnation) = (DonorId(1), Incarnation(2));
+    stage.donors.register(donor, &register(incarnation), Default::default(), Tick::ZERO);
+    let unlisted = stage.donors.unlisted(donor, incarnation, &names);
     let refuted = unlisted.clone();
     assert_eq!(stage.catalog.mark_missing(donor, unlisted).await, Ok(Some(1)));
     assert_eq!(stage.counted(1).await, (1, 1));

@@ -111,7 +111,7 @@ fn locks(disk: &dyn Disk, dir: &Path) {
 fn small_files(disk: &dyn Disk, dir: &Path) {
     disk.make_dir(dir).expect("make");
     let path = dir.join("state.json");
-    write(disk, &dir.join("state.tmp"), b"left by an earlier life");
+    write(disk, &dir.join("state.tmp"), b"left by an earlier incarnation");
     replace_durably(disk, &path, b"one").expect("first");
     replace_durably(disk, &path, b"two").expect("second");
     assert_eq!(read(disk, &path), b"two");

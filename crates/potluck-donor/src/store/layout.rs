@@ -67,14 +67,15 @@ impl Layout {
         path
     }
 
-    /// A temporary file that no life had before.
-    pub fn temp_file(&self, life: Incarnation, serial: u64) -> PathBuf {
-        self.temp.join(format!("{life:016x}-{serial}", life = life.0))
+    /// A temporary file that no incarnation had before.
+    pub fn temp_file(&self, incarnation: Incarnation, serial: u64) -> PathBuf {
+        self.temp.join(format!("{incarnation:016x}-{serial}", incarnation = incarnation.0))
     }
 
     /// Where a quarantined file that was called `name` is kept.
-    pub fn quarantined(&self, name: &str, life: Incarnation, serial: u64) -> PathBuf {
-        self.quarantine.join(format!("{name}.{life:016x}-{serial}", life = life.0))
+    pub fn quarantined(&self, name: &str, incarnation: Incarnation, serial: u64) -> PathBuf {
+        self.quarantine
+            .join(format!("{name}.{incarnation:016x}-{serial}", incarnation = incarnation.0))
     }
 
     pub fn failed(&self, doing: &'static str, why: io::Error) -> StoreError {

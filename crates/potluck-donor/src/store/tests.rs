@@ -10,7 +10,7 @@ use potluck_core::ids::{DonorId, SessionId};
 use std::path::Path;
 use tempfile::TempDir;
 
-const LIFE: Incarnation = Incarnation(7);
+const INCARNATION: Incarnation = Incarnation(7);
 const SESSION: SessionId = SessionId([1; 16]);
 
 fn store(dir: &Path) -> Store {
@@ -20,7 +20,7 @@ fn store(dir: &Path) -> Store {
     let request = ClaimRequest { owner: &owner, known: None, claiming: Claiming::Own };
     let claim = claim(&SystemDisk, &entropy, dir, request).expect("claimed");
     let limits = Limits { max: 1 << 30, keep_free: KeepFree::Bytes(0) };
-    Store::open(Arc::new(SystemDisk), claim, limits, LIFE).expect("opened")
+    Store::open(Arc::new(SystemDisk), claim, limits, INCARNATION).expect("opened")
 }
 
 fn content(number: u64, len: usize) -> Vec<u8> {
@@ -97,7 +97,7 @@ fn a_tombstone_and_a_put_never_both_win() {
                 store.count_put_if_held(&name, 100)
                     && store.confirm_held(&name, 100, AckLevel::Memory).is_ok()
             });
-            let deleting = scope.spawn(|| store.delete(&name, LIFE, counted));
+            let deleting = scope.spawn(|| store.delete(&name, INCARNATION, counted));
             (put.join().expect("no panic"), deleting.join().expect("no panic"))
         });
         let there = store.find(&name).expect("readable").is_some();
@@ -115,7 +115,7 @@ fn d5_a_chunk_that_goes_while_it_is_looked_at_is_not_called_sound() {
         let counted = store.write_sequence().last();
         let (health, deleted) = std::thread::scope(|scope| {
             let look = scope.spawn(|| store.verify(&name).expect("a health"));
-            let deleting = scope.spawn(|| store.delete(&name, LIFE, counted));
+            let deleting = scope.spawn(|| store.delete(&name, INCARNATION, counted));
             (look.join().expect("no panic"), deleting.join().expect("no panic"))
         });
         let there = store.find(&name).expect("readable").is_some();
@@ -131,10 +131,10 @@ fn d5_a_chunk_that_was_looked_at_by_order_outlives_the_tombstones_of_before() {
     let counted = store.write_sequence().last();
     assert_eq!(store.verify(&asked), Ok(CopyHealth::Sound));
     assert_eq!(store.scrub(&scrubbed), Ok(CopyHealth::Sound), "nobody asked");
-    assert_eq!(store.delete(&asked, LIFE, counted), Deletion::WrittenSince);
-    assert_eq!(store.delete(&scrubbed, LIFE, counted), Deletion::Deleted);
+    assert_eq!(store.delete(&asked, INCARNATION, counted), Deletion::WrittenSince);
+    assert_eq!(store.delete(&scrubbed, INCARNATION, counted), Deletion::Deleted);
     let later = store.write_sequence().last();
-    assert_eq!(store.delete(&asked, LIFE, later), Deletion::Deleted);
+    assert_eq!(store.delete(&asked, INCARNATION, later), Deletion::Deleted);
 }
 
 #[test]
@@ -201,12 +201,12 @@ fn what_is_asked_while_the_store_is_gone_changes_nothing() {
     std::fs::write(store.layout().chunk(&spoiled), vec![0; file_len(100) as usize]).expect("spoil");
     // Another store may be mounted there by now.
     store.broke(Fault::Missing, "pulled");
-    assert_eq!(store.delete(&whole, LIFE, u64::MAX), Deletion::Failed);
+    assert_eq!(store.delete(&whole, INCARNATION, u64::MAX), Deletion::Failed);
     assert_eq!(store.verify(&spoiled), Err(Refusal::Disk));
     assert!([whole, spoiled].iter().all(|name| store.layout().chunk(name).exists()));
     store.usage.mended();
     assert_eq!(store.verify(&spoiled), Ok(CopyHealth::Spoiled));
-    assert_eq!(store.delete(&whole, LIFE, u64::MAX), Deletion::Deleted);
+    assert_eq!(store.delete(&whole, INCARNATION, u64::MAX), Deletion::Deleted);
 }
 
 #[test]
@@ -217,11 +217,11 @@ fn a_chunk_that_is_not_found_where_the_marker_cannot_be_read_breaks_nothing() {
     let text = std::fs::read(marker).expect("a marker");
     std::fs::remove_file(marker).expect("removed");
     assert_eq!(store.verify(&absent), Err(Refusal::Disk));
-    assert_eq!(store.delete(&absent, LIFE, u64::MAX), Deletion::Failed);
+    assert_eq!(store.delete(&absent, INCARNATION, u64::MAX), Deletion::Failed);
     assert!(!store.broken() && store.changes().batch().count == 0);
     std::fs::write(marker, text).expect("written");
     assert_eq!(store.verify(&absent), Ok(CopyHealth::Missing));
-    assert_eq!(store.delete(&absent, LIFE, u64::MAX), Deletion::Deleted);
+    assert_eq!(store.delete(&absent, INCARNATION, u64::MAX), Deletion::Deleted);
 }
 
 /// Stores chunks and has them found spoiled.

@@ -49,7 +49,7 @@ struct Counts {
     available: u64,
     /// How much of that was promised then, or has been since, whether it was written or not.
     owed: u64,
-    /// Taken in this life by files whose promise was kept.
+    /// Taken in this incarnation by files whose promise was kept.
     kept: u64,
     /// Of files that are being removed.
     removing: u64,

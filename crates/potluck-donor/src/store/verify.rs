@@ -108,8 +108,8 @@ impl Store {
     }
 
     fn quarantine_chunk(&self, name: &ChunkName) -> Result<CopyHealth, Refusal> {
-        let (life, serial) = (self.incarnation(), self.next_serial());
-        let path = self.layout().quarantined(&name.to_string(), life, serial);
+        let (incarnation, serial) = (self.incarnation(), self.next_serial());
+        let path = self.layout().quarantined(&name.to_string(), incarnation, serial);
         match self.rename(&self.layout().chunk(name), &path) {
             Ok(()) => {
                 tracing::warn!("chunk {name} is spoiled; quarantined as {}", path.display());

@@ -1,6 +1,6 @@
 //! When each chunk was put last: what makes a tombstone stale (promise D5).
 //!
-//! Every put of this life has a number, also one of a chunk that was there. A tombstone carries the
+//! Every put of this incarnation has a number, also one of a chunk that was there. A tombstone carries the
 //! number up to which the manager knew that nobody needed the chunk: whoever put it later needs it.
 
 use potluck_core::chunk::ChunkName;
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// Names remembered per generation. Two generations are kept, about 3 MiB when both are full.
 const GENERATION: usize = 32_768;
 
-/// Numbers the puts of one life, from 1.
+/// Numbers the puts of one incarnation, from 1.
 ///
 /// Only the latest are remembered by name; of all others it is remembered that they are not later
 /// than `floor`. Names are told apart by their first 8 bytes: two that share them count as put
@@ -67,7 +67,7 @@ mod tests {
     #[test]
     fn what_is_forgotten_counts_as_put_late_enough() {
         let mut write_sequence = WriteSequence::default();
-        assert_eq!(write_sequence.latest_of(&name(7)), 0, "before this life");
+        assert_eq!(write_sequence.latest_of(&name(7)), 0, "before this incarnation");
         let mut truth = BTreeMap::new();
         for round in 0..5 * GENERATION as u64 {
             // A few names come back again and again.

@@ -114,11 +114,11 @@ async fn putting_again_is_idempotent_and_raises_the_write_sequence() {
         assert_eq!((reply.status, reply.receipt), (Status::Ok, receipt(&pool, &bytes, ack)));
     }
     pool.manager.heartbeats(2).await;
-    let book = pool.manager.book();
-    let last = book.heartbeats.last().expect("one");
+    let state = pool.manager.state();
+    let last = state.heartbeats.last().expect("one");
     assert_eq!(last.write_sequence, 3);
     assert_eq!(last.disk.lent_used, 26 * 4096, "25 blocks of chunk and trailer, 1 of marker");
-    let added: usize = book.heartbeats.iter().map(|heartbeat| heartbeat.added.0.len()).sum();
+    let added: usize = state.heartbeats.iter().map(|heartbeat| heartbeat.added.0.len()).sum();
     assert_eq!(added, 1, "reported once");
 }
 
@@ -138,7 +138,7 @@ async fn two_puts_of_one_chunk_at_once_both_succeed() {
     }
     assert!(pool.place.files("temp").is_empty());
     pool.manager.heartbeats(2).await;
-    let used = pool.manager.book().heartbeats.last().expect("one").disk.lent_used;
+    let used = pool.manager.state().heartbeats.last().expect("one").disk.lent_used;
     assert_eq!(used, 20 * 147 * 4096 + 4096, "nothing is counted twice");
 }
 
@@ -199,7 +199,7 @@ async fn a_connection_cut_inside_a_body_leaves_nothing_behind() {
     }
     pool.manager.heartbeats(2).await;
     assert!(pool.place.files("temp").is_empty());
-    assert_eq!(pool.manager.book().heartbeats.last().expect("one").disk.lent_used, 4096);
+    assert_eq!(pool.manager.state().heartbeats.last().expect("one").disk.lent_used, 4096);
     pool.still_serves().await;
 }
 

@@ -1,6 +1,6 @@
 //! Orders to delete and to verify chunks, and what the manager is told.
 
-use crate::manager::{Book, Manager};
+use crate::manager::{Manager, State};
 use crate::pool::{Client, GIB, Place, Pool, content};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{Epoch, Incarnation};
@@ -19,12 +19,12 @@ async fn put(client: &mut Client, number: u64, len: usize) -> ChunkName {
     ChunkName::of(&bytes)
 }
 
-fn life(manager: &Manager) -> Incarnation {
-    manager.book().registers.last().expect("registered").incarnation
+fn incarnation(manager: &Manager) -> Incarnation {
+    manager.state().registers.last().expect("registered").incarnation
 }
 
 fn write_sequence(manager: &Manager) -> u64 {
-    manager.book().heartbeats.last().expect("a heartbeat").write_sequence
+    manager.state().heartbeats.last().expect("a heartbeat").write_sequence
 }
 
 fn delete(delete: impl Into<Vec<Tombstone>>) -> ChunkOrders {
@@ -37,10 +37,10 @@ fn verify(chunks: impl Into<Vec<ChunkName>>) -> ChunkOrders {
 
 /// Gives orders until the donor has said what came of them.
 async fn order_until(manager: &Manager, orders: ChunkOrders, said: impl Fn(&Heard) -> bool) {
-    manager.book().chunk_orders = orders;
-    let look = |book: &Book| said(&Heard::of(book)).then_some(());
+    manager.state().chunk_orders = orders;
+    let look = |state: &State| said(&Heard::of(state)).then_some(());
     manager.until("what came of the orders", look).await;
-    manager.book().chunk_orders = ChunkOrders::default();
+    manager.state().chunk_orders = ChunkOrders::default();
 }
 
 /// All that heartbeats ever said of chunks.
@@ -51,9 +51,9 @@ struct Heard {
 }
 
 impl Heard {
-    fn of(book: &Book) -> Self {
+    fn of(state: &State) -> Self {
         let all = |what: fn(&Heartbeat) -> &Vec<ChunkName>| {
-            book.heartbeats.iter().flat_map(|heartbeat| what(heartbeat).clone()).collect()
+            state.heartbeats.iter().flat_map(|heartbeat| what(heartbeat).clone()).collect()
         };
         Self {
             removed: all(|heartbeat| &heartbeat.removed.0),
@@ -65,9 +65,9 @@ impl Heard {
 
 /// Gives orders, and waits until the donor must have heard and obeyed or refused them.
 async fn order(manager: &Manager, orders: ChunkOrders) {
-    manager.book().chunk_orders = orders;
+    manager.state().chunk_orders = orders;
     manager.heartbeats(3).await;
-    manager.book().chunk_orders = ChunkOrders::default();
+    manager.state().chunk_orders = ChunkOrders::default();
 }
 
 #[tokio::test]
@@ -82,10 +82,10 @@ async fn a_tombstone_deletes_only_chunks_that_nobody_put_since() {
     let new = put(&mut client, 3, 5000).await;
 
     let tombstone = |chunk, incarnation| Tombstone { chunk, incarnation, write_sequence: counted };
-    let mine = life(manager);
+    let mine = incarnation(manager);
     let other = Incarnation(mine.0 ^ 1);
     order(manager, delete([tombstone(old, other)])).await;
-    assert!(client.get(&old).await.is_some(), "said to another life");
+    assert!(client.get(&old).await.is_some(), "said to another incarnation");
 
     let absent = ChunkName::of(b"absent");
     let all = [old, again, new, absent].map(|chunk| tombstone(chunk, mine));
@@ -94,9 +94,9 @@ async fn a_tombstone_deletes_only_chunks_that_nobody_put_since() {
     assert_eq!(client.get(&old).await, None);
     assert!(client.get(&again).await.is_some(), "it was put again");
     assert!(client.get(&new).await.is_some(), "it was put later");
-    assert_eq!(Heard::of(&manager.book()).removed, expected);
+    assert_eq!(Heard::of(&manager.state()).removed, expected);
     manager.heartbeats(1).await; // the disk is looked at before changes are collected
-    let used = manager.book().heartbeats.last().expect("one").disk.lent_used;
+    let used = manager.state().heartbeats.last().expect("one").disk.lent_used;
     assert_eq!(used, 4096 + 2 * 8192, "its space is given back");
 }
 
@@ -107,10 +107,10 @@ async fn a_manager_of_an_older_epoch_gives_no_orders_also_after_a_restart() {
     let name = put(&mut client, 1, 5000).await;
     let tombstone = |manager: &Manager| Tombstone {
         chunk: name,
-        incarnation: life(manager),
+        incarnation: incarnation(manager),
         write_sequence: u64::MAX,
     };
-    pool.manager.book().epoch = Epoch(4);
+    pool.manager.state().epoch = Epoch(4);
     order(&pool.manager, delete([tombstone(&pool.manager)])).await;
     assert!(client.get(&name).await.is_some());
 
@@ -119,9 +119,9 @@ async fn a_manager_of_an_older_epoch_gives_no_orders_also_after_a_restart() {
     let mut client = pool.client().await;
     order(&pool.manager, delete([tombstone(&pool.manager)])).await;
     assert!(client.get(&name).await.is_some());
-    assert!(Heard::of(&pool.manager.book()).removed.is_empty());
+    assert!(Heard::of(&pool.manager.state()).removed.is_empty());
 
-    pool.manager.book().epoch = Epoch(6);
+    pool.manager.state().epoch = Epoch(6);
     let orders = delete([tombstone(&pool.manager)]);
     order_until(&pool.manager, orders, |heard| heard.removed.contains(&name)).await;
     assert_eq!(client.get(&name).await, None, "a newer manager may");
@@ -130,38 +130,38 @@ async fn a_manager_of_an_older_epoch_gives_no_orders_also_after_a_restart() {
 #[tokio::test]
 async fn d5_a_later_manager_is_told_what_was_heard_before_it_also_after_a_restart() {
     let pool = Pool::start().await;
-    (pool.manager.book().start, pool.manager.book().changes) = (77, 400);
+    (pool.manager.state().start, pool.manager.state().changes) = (77, 400);
     pool.manager.heartbeats(3).await;
-    pool.manager.book().changes = 500;
+    pool.manager.state().changes = 500;
     pool.manager.heartbeats(2).await;
-    let said = |book: &Book, after: usize| {
-        let said = book.registers.get(after..)?.last()?;
+    let said = |state: &State, after: usize| {
+        let said = state.registers.get(after..)?.last()?;
         Some((said.heard.0, said.heard.1, said.heard_changes))
     };
     // It answers heartbeats before it is registered with, and has fewer changes.
     let told = {
-        let mut book = pool.manager.book();
-        (book.epoch, book.start, book.changes) = (Epoch(6), 78, 450);
-        book.registers.len()
+        let mut state = pool.manager.state();
+        (state.epoch, state.start, state.changes) = (Epoch(6), 78, 450);
+        state.registers.len()
     };
-    let heard = pool.manager.until("a registration", |book| said(book, told)).await;
+    let heard = pool.manager.until("a registration", |state| said(state, told)).await;
     assert_eq!(heard, (Epoch(5), 77, 500));
     pool.manager.heartbeats(2).await;
 
-    let told = pool.manager.book().registers.len();
+    let told = pool.manager.state().registers.len();
     let (place, manager) = pool.stop().await;
     let pool = Pool::under(manager, place, GIB, Arc::new(SystemDisk)).await;
-    let heard = pool.manager.until("a registration", |book| said(book, told)).await;
+    let heard = pool.manager.until("a registration", |state| said(state, told)).await;
     assert_eq!(heard, (Epoch(6), 78, 450));
 
     // What was heard since it was written down last is written down at the end.
     pool.manager.heartbeats(1).await;
-    pool.manager.book().changes = 460;
+    pool.manager.state().changes = 460;
     pool.manager.heartbeats(2).await;
-    let told = pool.manager.book().registers.len();
+    let told = pool.manager.state().registers.len();
     let (place, manager) = pool.stop().await;
     let pool = Pool::under(manager, place, GIB, Arc::new(SystemDisk)).await;
-    let heard = pool.manager.until("a registration", |book| said(book, told)).await;
+    let heard = pool.manager.until("a registration", |state| said(state, told)).await;
     assert_eq!(heard, (Epoch(6), 78, 460));
 }
 
@@ -180,7 +180,7 @@ async fn a_flipped_bit_is_found_reported_and_quarantined() {
         found && heard.removed.contains(&absent)
     })
     .await;
-    let heard = Heard::of(&pool.manager.book());
+    let heard = Heard::of(&pool.manager.state());
     assert_eq!((heard.spoiled, heard.sound), (BTreeSet::from([spoiled]), BTreeSet::from([sound])));
     assert_eq!(client.get(&spoiled).await, None, "not served any more");
     assert!(client.get(&sound).await.is_some());
@@ -205,8 +205,8 @@ async fn the_inventory_lists_exactly_what_is_stored() {
     let (place, manager) = pool.stop().await;
     fs::write(place.lent().join("chunks/00/odd"), b"not a chunk").expect("write");
     let pool = Pool::under(manager, place, GIB, Arc::new(SystemDisk)).await;
-    let listed = pool.manager.until("an inventory", |book| {
-        book.inventory().filter(|_| book.pages[0].incarnation == book.registers[1].incarnation)
+    let listed = pool.manager.until("an inventory", |state| {
+        state.inventory().filter(|_| state.pages[0].incarnation == state.registers[1].incarnation)
     });
     assert_eq!(listed.await, expected);
     assert_eq!(pool.place.files("quarantine").len(), 1);
@@ -219,14 +219,14 @@ async fn a_manager_that_forgot_everything_is_told_everything() {
     let name = put(&mut client, 1, 5000).await;
     pool.manager.heartbeats(2).await;
     {
-        let mut book = pool.manager.book();
-        book.epoch = Epoch(6);
-        book.pages.clear();
-        book.forgetful = true;
+        let mut state = pool.manager.state();
+        state.epoch = Epoch(6);
+        state.pages.clear();
+        state.forgetful = true;
     }
-    let listed = pool.manager.until("an inventory", |book| book.inventory()).await;
+    let listed = pool.manager.until("an inventory", |state| state.inventory()).await;
     assert_eq!(listed, [Holding { name, len: 5000 }]);
-    assert_eq!(pool.manager.book().registers.len(), 2);
+    assert_eq!(pool.manager.state().registers.len(), 2);
     pool.still_serves().await;
 }
 
@@ -237,10 +237,10 @@ async fn changes_are_repeated_until_an_answer_comes() {
     let mut client = pool.client().await;
     let name = put(&mut client, 1, 5000).await;
     tokio::time::sleep(std::time::Duration::from_millis(1200)).await;
-    pool.manager.book().away = false;
+    pool.manager.state().away = false;
     pool.manager
-        .until("what was stored meanwhile", |book| {
-            let added = book.heartbeats.iter().flat_map(|heartbeat| &heartbeat.added.0);
+        .until("what was stored meanwhile", |state| {
+            let added = state.heartbeats.iter().flat_map(|heartbeat| &heartbeat.added.0);
             added.map(|holding| holding.name).find(|added| *added == name)
         })
         .await;
@@ -254,8 +254,8 @@ async fn heartbeats_come_each_second_and_say_how_the_machine_is() {
     pool.manager.heartbeats(3).await;
     let took = potluck_core::clock::Clock::now(&clock).as_secs_f64();
     assert!((2.0..4.5).contains(&took), "{took}");
-    let book = pool.manager.book();
-    let last = book.heartbeats.last().expect("one");
+    let state = pool.manager.state();
+    let last = state.heartbeats.last().expect("one");
     assert_eq!(last.room, (50 << 20) - 4096, "all but the marker's block");
     assert!(last.load.memory_total > 0 && last.disk.total > 0);
 }
@@ -269,9 +269,9 @@ async fn an_owner_who_takes_everything_back_is_left_no_damaged_chunk_either() {
     fs::write(&path, fs::read(&path).expect("stored").split_off(1)).expect("spoil");
     order_until(&pool.manager, verify([spoiled]), |heard| heard.spoiled.contains(&spoiled)).await;
     assert_eq!(pool.place.files("quarantine").len(), 1);
-    pool.manager.book().leaving = true;
-    let empty = |book: &Book| {
-        let last = book.heartbeats.last().expect("one");
+    pool.manager.state().leaving = true;
+    let empty = |state: &State| {
+        let last = state.heartbeats.last().expect("one");
         (last.disk.lent_used == 4096).then_some(())
     };
     pool.manager.until("of an empty store", empty).await;

@@ -31,8 +31,8 @@ fn failed(why: TaskFault, donor: Option<DonorId>) -> TaskOutcome {
 
 /// How often the manager was told that `chunk` is here.
 fn added(manager: &Manager, chunk: ChunkName) -> usize {
-    let book = manager.book();
-    let added = book.heartbeats.iter().flat_map(|heartbeat| &heartbeat.added.0);
+    let state = manager.state();
+    let added = state.heartbeats.iter().flat_map(|heartbeat| &heartbeat.added.0);
     added.filter(|holding| holding.name == chunk).count()
 }
 
@@ -70,16 +70,18 @@ async fn many_copies_at_once_are_made_once_and_answered_before_the_second_is_ove
         names.push(put(&mut client, number).await);
     }
     let task = |(number, name): (u64, &ChunkName)| Task { number, work: copy(*name, &source) };
-    let heard = poor.manager.book().heartbeats.len();
+    let heard = poor.manager.state().heartbeats.len();
     // All are repeated with each heartbeat until they are answered.
-    poor.manager.book().tasks = (0..).zip(&names).map(task).collect();
+    poor.manager.state().tasks = (0..).zip(&names).map(task).collect();
     poor.manager
-        .until("all answers", |book| (0..40).all(|task| book.answer(task).is_some()).then_some(()))
+        .until("all answers", |state| {
+            (0..40).all(|task| state.answer(task).is_some()).then_some(())
+        })
         .await;
     assert!(names.iter().all(|name| added(&poor.manager, *name) == 1));
-    let book = poor.manager.book();
-    assert!((0..40).all(|task| book.answer(task) == Some(TaskOutcome::Done)));
-    assert!(book.heartbeats.len() - heard < 12);
+    let state = poor.manager.state();
+    assert!((0..40).all(|task| state.answer(task) == Some(TaskOutcome::Done)));
+    assert!(state.heartbeats.len() - heard < 12);
 }
 
 /// A way to `pool` that is cut after so many bytes have come from it.
@@ -125,24 +127,24 @@ async fn a_source_that_dies_in_the_middle_is_replaced_by_the_next() {
 async fn a_second_manager_of_the_same_epoch_gives_no_tasks() {
     let pool = Pool::start().await;
     let name = put(&mut pool.client().await, 1).await;
-    pool.manager.book().start = 77;
+    pool.manager.state().start = 77;
     pool.manager.heartbeats(3).await;
     assert_eq!(pool.manager.ask(1, copy(name, &[])).await, TaskOutcome::Done);
     let told = {
-        let mut book = pool.manager.book();
-        book.start = 78;
-        book.tasks = vec![Task { number: 2, work: copy(name, &[]) }];
-        book.registers.len()
+        let mut state = pool.manager.state();
+        state.start = 78;
+        state.tasks = vec![Task { number: 2, work: copy(name, &[]) }];
+        state.registers.len()
     };
     // It is registered with all the same, so that it can see that it is not the only one.
-    let heard = |book: &crate::manager::Book| book.registers.get(told).map(|said| said.heard);
+    let heard = |state: &crate::manager::State| state.registers.get(told).map(|said| said.heard);
     let heard = pool.manager.until("a registration", heard).await;
-    assert_eq!((heard.0, heard.1), (pool.manager.book().epoch, 77));
+    assert_eq!((heard.0, heard.1), (pool.manager.state().epoch, 77));
     pool.manager.heartbeats(3).await;
-    assert_eq!(pool.manager.book().answer(2), None);
+    assert_eq!(pool.manager.state().answer(2), None);
     // The first one goes on where it was.
-    pool.manager.book().start = 77;
-    pool.manager.until("the answer", |book| book.answer(2)).await;
+    pool.manager.state().start = 77;
+    pool.manager.until("the answer", |state| state.answer(2)).await;
 }
 
 #[tokio::test]
@@ -198,7 +200,7 @@ async fn copies_and_puts_together_never_exceed_the_cap() {
         let work = copy(put(&mut client, number).await, &source);
         tasks.push(Task { number, work });
     }
-    poor.manager.book().tasks = tasks;
+    poor.manager.state().tasks = tasks;
     let mut client = poor.client().await;
     let mut stored = 0;
     for number in 100..112 {
@@ -208,7 +210,7 @@ async fn copies_and_puts_together_never_exceed_the_cap() {
         }
         assert!(bytes_below(&poor.place.lent()) <= CAP);
     }
-    let all = |book: &crate::manager::Book| (0..12).map(|task| book.answer(task)).collect();
+    let all = |state: &crate::manager::State| (0..12).map(|task| state.answer(task)).collect();
     let answers: Vec<_> = poor.manager.until("all answers", all).await;
     let copied = answers.iter().filter(|answer| **answer == TaskOutcome::Done).count();
     let full = failed(TaskFault::Full, None);

@@ -191,7 +191,7 @@ async fn pool_on(disk: Faulty) -> (Pool, Arc<Faults>) {
 
 async fn until_room(pool: &Pool, has: bool) {
     let seen = |room: u64| ((room > 0) == has).then_some(());
-    pool.manager.until("the room", |book| seen(book.heartbeats.last()?.room)).await;
+    pool.manager.until("the room", |state| seen(state.heartbeats.last()?.room)).await;
 }
 
 #[test]
@@ -254,13 +254,13 @@ async fn deletes_work_on_a_full_disk() {
     assert_eq!(client.put(&bytes, AckLevel::Memory).await, Status::Ok);
     faults.fail_writes(0, Some(Errno::NOSPC));
     {
-        let mut book = pool.manager.book();
-        let incarnation = book.registers[0].incarnation;
+        let mut state = pool.manager.state();
+        let incarnation = state.registers[0].incarnation;
         let delete = vec![Tombstone { chunk: name, incarnation, write_sequence: 1 }];
-        book.chunk_orders = ChunkOrders { delete, ..ChunkOrders::default() };
+        state.chunk_orders = ChunkOrders { delete, ..ChunkOrders::default() };
     }
-    let deleted = |book: &crate::manager::Book| {
-        book.heartbeats.iter().any(|heartbeat| heartbeat.removed.0.contains(&name)).then_some(())
+    let deleted = |state: &crate::manager::State| {
+        state.heartbeats.iter().any(|heartbeat| heartbeat.removed.0.contains(&name)).then_some(())
     };
     pool.manager.until("that it is deleted", deleted).await;
     assert_eq!(client.get(&name).await, None);
@@ -327,12 +327,12 @@ async fn s2_a_chunk_that_is_quarantined_while_all_is_counted_takes_its_room() {
     *faults.quarantined.lock().expect("no holder panics") =
         Some((pool.place.chunk(&name), quarantined.clone()));
     pool.manager.ask(1, Work::Scrub { rate: 1 << 30 }).await;
-    let over = |book: &crate::manager::Book| {
-        book.heartbeats.last().filter(|heartbeat| heartbeat.scrub.rounds == 1).map(drop)
+    let over = |state: &crate::manager::State| {
+        state.heartbeats.last().filter(|heartbeat| heartbeat.scrub.rounds == 1).map(drop)
     };
     pool.manager.until("the end of the round", over).await;
     pool.manager.heartbeats(2).await; // the disk is looked at before the scrub is
-    let used = pool.manager.book().heartbeats.last().expect("one").disk.lent_used;
+    let used = pool.manager.state().heartbeats.last().expect("one").disk.lent_used;
     assert_eq!((quarantined.exists(), used), (true, 4096 + 25 * 4096));
 }
 
@@ -343,8 +343,8 @@ async fn breaks_off_and_is_named(pool: &Pool, name: ChunkName, len: u32) {
     let reply = client.reply().await.expect("a connection").expect("an answer");
     assert_eq!((reply.status, reply.body), (Status::Ok, len));
     assert!(client.body(len).await.is_err());
-    let named = |book: &crate::manager::Book| {
-        let mut spoiled = book.heartbeats.iter().flat_map(|heartbeat| &heartbeat.spoiled.0);
+    let named = |state: &crate::manager::State| {
+        let mut spoiled = state.heartbeats.iter().flat_map(|heartbeat| &heartbeat.spoiled.0);
         spoiled.any(|spoiled| *spoiled == name).then_some(())
     };
     pool.manager.until("of the bad copy", named).await;
@@ -384,9 +384,10 @@ async fn a_reader_that_goes_away_is_no_reason_to_doubt_a_chunk() {
     client.reply().await.expect("a connection").expect("an answer");
     drop(client);
     pool.manager.heartbeats(2).await;
-    let book = pool.manager.book();
+    let state = pool.manager.state();
     assert!(
-        book.heartbeats
+        state
+            .heartbeats
             .iter()
             .all(|heartbeat| heartbeat.spoiled.0.is_empty() && heartbeat.sound.0.is_empty())
     );

@@ -24,7 +24,7 @@ fn to(pool: &Pool) -> Source {
 
 /// Tells `first` of a donor that its manager knows.
 async fn learn(first: &Pool, client: &mut Client, number: u8, source: &Source) -> Status {
-    first.manager.book().located.insert(source.donor, source.addresses.clone());
+    first.manager.state().located.insert(source.donor, source.addresses.clone());
     tell(client, number, source).await
 }
 
@@ -79,8 +79,8 @@ async fn a_put_that_does_not_wait_is_copied_soon_after() {
         expected.push(ChunkName::of(&bytes));
     }
     expected.sort();
-    let arrived = |book: &crate::manager::Book| {
-        let added = book.heartbeats.iter().flat_map(|heartbeat| &heartbeat.added.0);
+    let arrived = |state: &crate::manager::State| {
+        let added = state.heartbeats.iter().flat_map(|heartbeat| &heartbeat.added.0);
         let mut names: Vec<_> = added.map(|holding| holding.name).collect();
         names.sort();
         (names == expected).then_some(())

@@ -27,7 +27,7 @@ pub const DONOR: DonorId = DonorId(4);
 
 /// What the manager heard and is going to say.
 #[derive(Default)]
-pub struct Book {
+pub struct State {
     pub epoch: Epoch,
     pub start: u64,
     pub changes: u64,
@@ -50,7 +50,7 @@ pub struct Book {
     pub away: bool,
 }
 
-impl Book {
+impl State {
     /// What came of the task of this number, if that was said.
     pub fn answer(&self, task: u64) -> Option<TaskOutcome> {
         let mut results = self.heartbeats.iter().flat_map(|heartbeat| &heartbeat.results);
@@ -67,7 +67,7 @@ impl Book {
 /// A manager on a port of its own.
 #[derive(Clone)]
 pub struct Manager {
-    book: Arc<Mutex<Book>>,
+    state: Arc<Mutex<State>>,
     address: String,
 }
 
@@ -84,8 +84,8 @@ impl Manager {
     pub async fn start() -> Self {
         let mut listener = SystemNet.listen("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("address").to_string();
-        let book = Book { epoch: Epoch(5), now_ms: 1000, ..Book::default() };
-        let manager = Self { book: Arc::new(Mutex::new(book)), address };
+        let state = State { epoch: Epoch(5), now_ms: 1000, ..State::default() };
+        let manager = Self { state: Arc::new(Mutex::new(state)), address };
         let serving = manager.clone();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
@@ -103,20 +103,20 @@ impl Manager {
         Caller::new(Arc::new(SystemNet), Arc::new(Plain), self.address.parse().expect("an address"))
     }
 
-    pub fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().expect("no holder panics")
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no holder panics")
     }
 
     /// Nobody hears from it any more.
     pub fn hang_up(&self) {
-        self.book().away = true;
+        self.state().away = true;
     }
 
-    /// Waits until the book shows what is looked for. For a long time: looks at chunks are made when
+    /// Waits until the state shows what is looked for. For a long time: looks at chunks are made when
     /// the machine has nothing else to do.
-    pub async fn until<T>(&self, what: &str, mut look: impl FnMut(&Book) -> Option<T>) -> T {
+    pub async fn until<T>(&self, what: &str, mut look: impl FnMut(&State) -> Option<T>) -> T {
         for _ in 0..1500 {
-            if let Some(found) = look(&self.book()) {
+            if let Some(found) = look(&self.state()) {
                 return found;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -126,62 +126,62 @@ impl Manager {
 
     /// Waits for a heartbeat that was composed after now.
     pub async fn heartbeats(&self, more: usize) {
-        let heard = self.book().heartbeats.len();
-        self.until("heartbeats", |book| (book.heartbeats.len() >= heard + more).then_some(()))
+        let heard = self.state().heartbeats.len();
+        self.until("heartbeats", |state| (state.heartbeats.len() >= heard + more).then_some(()))
             .await;
     }
 
     /// Gives a task until it is answered; gives the answer.
     pub async fn ask(&self, number: u64, work: Work) -> TaskOutcome {
-        self.book().tasks.push(Task { number, work });
-        self.until("an answer", |book| book.answer(number)).await
+        self.state().tasks.push(Task { number, work });
+        self.until("an answer", |state| state.answer(number)).await
     }
 
     async fn answer(self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
         let path = request.uri().path().to_owned();
         let body = request.into_body().collect().await.expect("a body").to_bytes();
-        if self.book().away {
+        if self.state().away {
             let mut refused = Response::new(Full::default());
             *refused.status_mut() = http::StatusCode::BAD_GATEWAY;
             return Ok(refused);
         }
         let text = if path.ends_with(Register::NAME) {
             let register: Register = serde_json::from_slice(&body).expect("register");
-            let mut book = self.book();
-            book.registers.push(register);
-            book.pages.clear(); // all is listed anew, and what was listed before counts no more
-            book.forgetful = false;
-            let (epoch, start, changes) = (book.epoch, book.start, book.changes);
-            said(&Registered { donor: DONOR, epoch, start, changes, now_ms: book.now_ms })
+            let mut state = self.state();
+            state.registers.push(register);
+            state.pages.clear(); // all is listed anew, and what was listed before counts no more
+            state.forgetful = false;
+            let (epoch, start, changes) = (state.epoch, state.start, state.changes);
+            said(&Registered { donor: DONOR, epoch, start, changes, now_ms: state.now_ms })
         } else if path.ends_with(Inventory::NAME) {
             let page: Inventory = serde_json::from_slice(&body).expect("inventory");
-            let mut book = self.book();
+            let mut state = self.state();
             if page.page == 0 {
-                book.pages.clear();
+                state.pages.clear();
             }
-            assert_eq!(page.page as usize, book.pages.len(), "pages in order");
-            book.pages.push(page);
+            assert_eq!(page.page as usize, state.pages.len(), "pages in order");
+            state.pages.push(page);
             said(&Done {})
         } else if path.ends_with(Locate::NAME) {
             let Locate { donor } = serde_json::from_slice(&body).expect("locate");
             said(&Located {
-                addresses: self.book().located.get(&donor).cloned().unwrap_or_default(),
+                addresses: self.state().located.get(&donor).cloned().unwrap_or_default(),
             })
         } else {
             let heartbeat: Heartbeat = serde_json::from_slice(&body).expect("heartbeat");
-            let mut book = self.book();
+            let mut state = self.state();
             let answered = |number| heartbeat.results.iter().any(|result| result.task == number);
-            book.tasks.retain(|task| !answered(task.number));
-            book.heartbeats.push(heartbeat);
+            state.tasks.retain(|task| !answered(task.number));
+            state.heartbeats.push(heartbeat);
             said(&HeartbeatReply {
-                start: book.start,
-                changes: book.changes,
-                epoch: book.epoch,
-                now_ms: book.now_ms,
-                register: book.forgetful,
-                tasks: book.tasks.clone(),
-                chunk_orders: book.chunk_orders.clone(),
-                leaving: book.leaving,
+                start: state.start,
+                changes: state.changes,
+                epoch: state.epoch,
+                now_ms: state.now_ms,
+                register: state.forgetful,
+                tasks: state.tasks.clone(),
+                chunk_orders: state.chunk_orders.clone(),
+                leaving: state.leaving,
                 ..HeartbeatReply::default()
             })
         };

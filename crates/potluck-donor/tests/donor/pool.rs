@@ -147,7 +147,7 @@ impl Pool {
         config: DonorConfig,
         disk: Arc<dyn Disk>,
     ) -> Self {
-        let registered = manager.book().registers.len();
+        let registered = manager.state().registers.len();
         let donor = Donor::start(config, lender(DONOR, Claiming::Own), Env::system(), disk, caller)
             .await
             .expect("the donor starts");
@@ -155,7 +155,7 @@ impl Pool {
         let (stop, stopped) = oneshot::channel();
         let running = tokio::spawn(donor.run(async { drop(stopped.await) }));
         let said =
-            manager.until("a registration", |book| book.registers.get(registered).cloned()).await;
+            manager.until("a registration", |state| state.registers.get(registered).cloned()).await;
         assert_eq!(said.addresses, address.into());
         // The donor learns its number from the answer, a moment after the manager gave it.
         manager.heartbeats(1).await;

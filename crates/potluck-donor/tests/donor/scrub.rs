@@ -30,16 +30,17 @@ async fn every_flipped_bit_is_found_in_one_round() {
     }
     let asked = Work::Scrub { rate: 1 << 30 };
     assert_eq!(pool.manager.ask(1, asked).await, TaskOutcome::Done);
-    let last = pool.manager.until("the end of the round", |book| {
-        book.heartbeats
+    let last = pool.manager.until("the end of the round", |state| {
+        state
+            .heartbeats
             .last()
             .filter(|heartbeat| heartbeat.scrub.rounds == 1)
             .map(|heartbeat| heartbeat.scrub)
     });
     let last = last.await;
     assert_eq!((last.spoiled, last.hurried), (100, false));
-    let found = |book: &crate::manager::Book| {
-        let spoiled = book.heartbeats.iter().flat_map(|heartbeat| heartbeat.spoiled.0.clone());
+    let found = |state: &crate::manager::State| {
+        let spoiled = state.heartbeats.iter().flat_map(|heartbeat| heartbeat.spoiled.0.clone());
         let spoiled: BTreeSet<_> = spoiled.collect();
         (spoiled.len() == 100).then_some(spoiled)
     };
@@ -48,9 +49,9 @@ async fn every_flipped_bit_is_found_in_one_round() {
 
     // Rounds are counted over restarts, and the one that ended is not begun again.
     let (place, manager) = pool.stop().await;
-    let heartbeats = manager.book().heartbeats.len();
+    let heartbeats = manager.state().heartbeats.len();
     let pool = Pool::under(manager, place, GIB, Arc::new(SystemDisk)).await;
-    let said = pool.manager.book().heartbeats[heartbeats..].last().expect("a heartbeat").scrub;
+    let said = pool.manager.state().heartbeats[heartbeats..].last().expect("a heartbeat").scrub;
     assert_eq!((said.rounds, said.spoiled), (1, 100));
 }
 
@@ -64,15 +65,19 @@ async fn a_round_goes_on_where_it_was_after_a_restart() {
     // The slowest rate there is: some 55 s for all of it.
     let asked = Work::Scrub { rate: 1 };
     assert_eq!(pool.manager.ask(1, asked).await, TaskOutcome::Done);
-    let some = |book: &crate::manager::Book| {
-        book.heartbeats.last().map(|heartbeat| heartbeat.scrub).filter(|scrub| scrub.done > 100_000)
+    let some = |state: &crate::manager::State| {
+        state
+            .heartbeats
+            .last()
+            .map(|heartbeat| heartbeat.scrub)
+            .filter(|scrub| scrub.done > 100_000)
     };
     let before = pool.manager.until("some progress", some).await;
     assert!(before.hurried && before.done < before.of && before.rounds == 0);
     let (place, manager) = pool.stop().await;
-    let heartbeats = manager.book().heartbeats.len();
+    let heartbeats = manager.state().heartbeats.len();
     let pool = Pool::under(manager, place, GIB, Arc::new(SystemDisk)).await;
-    let after = pool.manager.book().heartbeats[heartbeats..].first().expect("a heartbeat").scrub;
+    let after = pool.manager.state().heartbeats[heartbeats..].first().expect("a heartbeat").scrub;
     assert!(after.done >= before.done && after.of == before.of && after.hurried, "{after:?}");
 }
 

@@ -81,7 +81,7 @@ async fn a_disk_that_vanishes_takes_nothing_more_and_is_not_made_anew() {
     let mut client = pool.client().await;
     fs::rename(pool.place.lent(), pool.place.lent().with_extension("pulled")).expect("pull");
     pool.manager
-        .until("that there is no room", |book| (book.heartbeats.last()?.room == 0).then_some(()))
+        .until("that there is no room", |state| (state.heartbeats.last()?.room == 0).then_some(()))
         .await;
     assert_eq!(client.put(&content(1, 10), AckLevel::Memory).await, Status::DiskFailed);
     assert!(!pool.place.lent().exists());
@@ -220,11 +220,11 @@ async fn leftovers_of_a_killed_donor_are_cleaned_up() {
     let pool = Pool::at(place, GIB, Arc::new(SystemDisk)).await;
     assert!(pool.place.files("temp").is_empty());
     assert_eq!(pool.place.files("quarantine").len(), 2);
-    let inventory = pool.manager.until("an inventory", |book| book.inventory()).await;
+    let inventory = pool.manager.until("an inventory", |state| state.inventory()).await;
     assert_eq!(inventory.len(), 1);
     assert_eq!(inventory[0].name, name);
     // Marker, chunk, and a quarantined file: it takes room until somebody looks at it.
-    let used = pool.manager.book().heartbeats[0].disk.lent_used;
+    let used = pool.manager.state().heartbeats[0].disk.lent_used;
     assert_eq!(used, 4096 + 49 * 4096 + 4096 + 8192);
 }
 

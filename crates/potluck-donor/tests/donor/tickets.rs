@@ -123,7 +123,7 @@ async fn a_ticket_ends_by_the_managers_clock_in_open_connections_too() {
     let ticket = pool.ticket(&[Caveat::Expires(1_000_000)]);
     let mut client = pool.open(&ticket).await.expect("open");
     assert_eq!(client.put(&content(1, 10), AckLevel::Memory).await, Status::Ok);
-    pool.manager.book().now_ms = 1_000_000;
+    pool.manager.state().now_ms = 1_000_000;
     pool.manager.heartbeats(2).await;
     assert_eq!(client.put(&content(2, 10), AckLevel::Memory).await, Status::Denied);
     assert_eq!(refused(pool.open(&ticket).await), StatusCode::FORBIDDEN);
@@ -178,7 +178,7 @@ async fn recorded_bytes_played_back_do_nothing() {
     let _ = stream.read_to_end(&mut rest).await; // ends or resets; either way says nothing
     assert!(rest.is_empty());
     pool.manager.heartbeats(2).await;
-    assert_eq!(pool.manager.book().heartbeats.last().expect("one").write_sequence, 1);
+    assert_eq!(pool.manager.state().heartbeats.last().expect("one").write_sequence, 1);
 }
 
 #[tokio::test]

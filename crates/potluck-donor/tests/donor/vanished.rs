@@ -1,6 +1,6 @@
 //! What vanishes under a running donor: its whole disk, or single files (promises S3, L1).
 
-use crate::manager::Book;
+use crate::manager::State;
 use crate::pool::{Pool, content};
 use potluck_core::chunk::ChunkName;
 use potluck_core::policy::AckLevel;
@@ -21,8 +21,8 @@ async fn stored(pool: &Pool, count: u64) -> Vec<ChunkName> {
     names
 }
 
-fn listed(book: &Book) -> Option<BTreeSet<ChunkName>> {
-    Some(book.inventory()?.iter().map(|holding| holding.name).collect())
+fn listed(state: &State) -> Option<BTreeSet<ChunkName>> {
+    Some(state.inventory()?.iter().map(|holding| holding.name).collect())
 }
 
 #[tokio::test]
@@ -32,8 +32,8 @@ async fn s3_a_disk_that_is_pulled_is_said_and_counts_again_when_it_is_back() {
     let (lent, elsewhere) = (pool.place.lent(), pool.place.lent().with_extension("pulled"));
     fs::rename(&lent, &elsewhere).expect("pulled");
     fs::create_dir(&lent).expect("the bare mount point");
-    let why = pool.manager.until("that it is missing", |book| {
-        book.heartbeats.last()?.disk_fault.clone().filter(|fault| fault.missing)
+    let why = pool.manager.until("that it is missing", |state| {
+        state.heartbeats.last()?.disk_fault.clone().filter(|fault| fault.missing)
     });
     let why = why.await.why;
     assert!(!why.is_empty());
@@ -45,20 +45,21 @@ async fn s3_a_disk_that_is_pulled_is_said_and_counts_again_when_it_is_back() {
     assert_eq!(reply.status, Status::DiskFailed);
     assert_eq!(client.put(&content(9, 10), AckLevel::Memory).await, Status::DiskFailed);
     {
-        let mut book = pool.manager.book();
-        let incarnation = book.registers[0].incarnation;
+        let mut state = pool.manager.state();
+        let incarnation = state.registers[0].incarnation;
         let tombstone = Tombstone { chunk: names[1], incarnation, write_sequence: 99 };
-        book.chunk_orders = ChunkOrders { delete: vec![tombstone], verify: Packed(vec![names[0]]) };
-        book.forgetful = true; // also a manager that starts anew is told
+        state.chunk_orders =
+            ChunkOrders { delete: vec![tombstone], verify: Packed(vec![names[0]]) };
+        state.forgetful = true; // also a manager that starts anew is told
     }
-    pool.manager.until("registered anew", |book| book.registers.get(1).cloned()).await;
+    pool.manager.until("registered anew", |state| state.registers.get(1).cloned()).await;
     pool.manager.heartbeats(3).await;
     {
-        let mut book = pool.manager.book();
-        book.chunk_orders = ChunkOrders::default();
-        assert!(book.registers[1].disk_fault.as_ref().is_some_and(|fault| fault.missing));
+        let mut state = pool.manager.state();
+        state.chunk_orders = ChunkOrders::default();
+        assert!(state.registers[1].disk_fault.as_ref().is_some_and(|fault| fault.missing));
         assert!(
-            book.heartbeats.iter().all(|heartbeat| heartbeat.removed.is_empty()),
+            state.heartbeats.iter().all(|heartbeat| heartbeat.removed.is_empty()),
             "not removed"
         );
         assert_eq!(fs::read_dir(&lent).expect("dir").count(), 0, "nothing was made there");
@@ -69,13 +70,13 @@ async fn s3_a_disk_that_is_pulled_is_said_and_counts_again_when_it_is_back() {
     let lost = elsewhere.join(pool.place.chunk(&names[2]).strip_prefix(&lent).expect("below"));
     fs::remove_file(lost).expect("lost with it");
     fs::rename(&elsewhere, &lent).expect("mounted again");
-    let again = pool.manager.until("registered again", |book| book.registers.get(2).cloned());
+    let again = pool.manager.until("registered again", |state| state.registers.get(2).cloned());
     assert_eq!(again.await.disk_fault, None);
     let kept = BTreeSet::from([names[0], names[1]]);
     let all = pool.manager.until("all it holds", listed).await;
     assert_eq!(all, kept);
-    let used = pool.manager.until("a heartbeat", |book| {
-        let last = book.heartbeats.last()?;
+    let used = pool.manager.until("a heartbeat", |state| {
+        let last = state.heartbeats.last()?;
         last.disk_fault.is_none().then_some(last.disk.lent_used)
     });
     assert_eq!(used.await, 2 * 32_768 + 4096, "two chunks and the marker");
@@ -97,17 +98,17 @@ async fn l1_files_that_vanished_are_told_after_a_round_of_the_scrub() {
     let left: BTreeSet<ChunkName> =
         names.iter().copied().filter(|name| pool.place.chunk(name).exists()).collect();
     pool.manager.ask(1, Work::Scrub { rate: 1 << 30 }).await;
-    let seen = |book: &Book| (listed(book)? == left && book.pages.len() == 2).then_some(());
+    let seen = |state: &State| (listed(state)? == left && state.pages.len() == 2).then_some(());
     pool.manager.until("what is left", seen).await;
     // The disk is looked at before the scrub is: one heartbeat may tell of both sides of its end.
     let used = left.len() as u64 * 32_768 + 4096;
-    let last = pool.manager.until("the end of the round, and usage corrected", |book| {
-        let last = book.heartbeats.last()?;
+    let last = pool.manager.until("the end of the round, and usage corrected", |state| {
+        let last = state.heartbeats.last()?;
         (last.scrub.rounds == 1 && last.disk.lent_used == used).then(|| last.clone())
     });
     let last = last.await;
     assert_eq!((last.scrub.done, last.scrub.spoiled), (last.scrub.of, 0), "the round is over");
-    assert!(pool.manager.book().pages[0].holdings.is_empty(), "watched before it is listed");
+    assert!(pool.manager.state().pages[0].holdings.is_empty(), "watched before it is listed");
 
     // What is made again is welcome, though its directory went too.
     let (mut client, again) = (pool.client().await, content(3, 30_000));

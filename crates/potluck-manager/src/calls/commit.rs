@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// After this much of a manager's life a donor that has not registered is away, and its receipts
+/// After this much of a manager's term a donor that has not registered is away, and its receipts
 /// cannot be checked; until then the caller is asked to come back.
 const REGISTERING: Duration = Duration::from_secs(15);
 /// A donor that took chunks and is not heard at the commit is waited for this long.

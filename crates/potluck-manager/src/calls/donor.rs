@@ -147,7 +147,7 @@ impl Answer for Heartbeat {
                 reply.list = pool.is_to_list(donor, now);
             }
             if service.gc_frozen().is_some() {
-                // Whoever decided on these did so before the hold.
+                // Whoever decided on these did so before the freeze.
                 reply.chunk_orders.delete.clear();
             }
         }
@@ -157,15 +157,15 @@ impl Answer for Heartbeat {
 
 /// Draws the consequences of what a heartbeat said: losses are repaired, an owner in need of space
 /// is served, a liar is not trusted any more.
-async fn react(service: &Service, donor: DonorId, beat: &Heartbeat) -> Result<(), Failure> {
+async fn react(service: &Service, donor: DonorId, heartbeat: &Heartbeat) -> Result<(), Failure> {
     let now = service.time.tick();
-    if !beat.spoiled.is_empty() {
+    if !heartbeat.spoiled.is_empty() {
         service.scan_state.worse(now, "a copy is spoiled");
     }
-    if beat.excess > 0 || service.pool().awaits_removal(donor, &beat.removed.0) {
+    if heartbeat.excess > 0 || service.pool().awaits_removal(donor, &heartbeat.removed.0) {
         service.scan_state.hurry(now);
     }
-    let denied = service.pool().denied(donor, &beat.sound.0);
+    let denied = service.pool().denied(donor, &heartbeat.sound.0);
     if let Some(why) = denied {
         audit::quarantine(service, donor, why).await?;
     }
@@ -177,13 +177,13 @@ async fn believe(
     service: &Service,
     donor: DonorId,
     incarnation: Incarnation,
-    beat: Heartbeat,
+    heartbeat: Heartbeat,
 ) -> Result<(), Failure> {
     let told = Told {
-        removed: beat.removed.0,
-        spoiled: beat.spoiled.0,
-        added: beat.added.0,
-        sound: beat.sound.0,
+        removed: heartbeat.removed.0,
+        spoiled: heartbeat.spoiled.0,
+        added: heartbeat.added.0,
+        sound: heartbeat.sound.0,
     };
     if told.is_empty() {
         return Ok(());

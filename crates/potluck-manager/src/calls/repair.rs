@@ -39,7 +39,7 @@ impl Answer for RepairControl {
                 pool.dismiss_silent(now);
             }
             if self.action != RepairAction::Pause {
-                pool.excuse_gone(now);
+                pool.declare_dead(now);
             }
             (pool.repair_state(now), pool.circuit_breaker())
         };

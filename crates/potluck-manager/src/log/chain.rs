@@ -110,7 +110,7 @@ fn follow(generation: u64, blocks: Vec<Seen>) -> Chain {
         // that one whose branch was written last: a later attempt goes on from what was committed.
         let fits = |block: &Seen| block.header.before == before;
         // What an earlier write than that of the one before has was not committed, or is of another
-        // life, on a catalog that was lost or given up.
+        // term, on a catalog that was lost or given up.
         let best = rivals
             .into_iter()
             .filter(|block| write_of(block) >= write)

@@ -111,10 +111,10 @@ impl<'s> Donors<'s> {
         let service = self.service;
         *self.attempts += 1;
         let key = kit::load_key(&service.state.ca()).map_err(io::Error::other)?;
-        // One for all blocks: a hold may raise the manager's meanwhile.
+        // One for all blocks: a freeze may raise the manager's meanwhile.
         let epoch = service.epoch();
         // A catalog that was restored does not know how far the lost one came, but its epoch is later:
-        // generations of different lives are far apart.
+        // generations of different terms are far apart.
         let last = before.as_ref().map_or(0, |before| before.sequence);
         let sealer = Sealer {
             key,

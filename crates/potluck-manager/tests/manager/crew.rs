@@ -51,16 +51,17 @@ impl Member {
     }
 
     /// Reports what happened since the last time, and does what is ordered.
-    pub async fn beat(&mut self) {
-        let mut beat = self.donor.heartbeat(self.write_sequence);
+    pub async fn send_heartbeat(&mut self) {
+        let mut heartbeat = self.donor.heartbeat(self.write_sequence);
         let holding = |name| Holding { name, len: LEN };
-        beat.added = Packed(std::mem::take(&mut self.added).into_iter().map(holding).collect());
-        beat.removed = Packed(std::mem::take(&mut self.removed));
-        beat.sound = Packed(std::mem::take(&mut self.sound));
-        beat.results = std::mem::take(&mut self.results);
-        beat.excess = self.excess;
-        beat.disk.lent_used = self.holds.len() as u64 * u64::from(LEN);
-        let reply = self.donor.beat(beat).await;
+        heartbeat.added =
+            Packed(std::mem::take(&mut self.added).into_iter().map(holding).collect());
+        heartbeat.removed = Packed(std::mem::take(&mut self.removed));
+        heartbeat.sound = Packed(std::mem::take(&mut self.sound));
+        heartbeat.results = std::mem::take(&mut self.results);
+        heartbeat.excess = self.excess;
+        heartbeat.disk.lent_used = self.holds.len() as u64 * u64::from(LEN);
+        let reply = self.donor.send_heartbeat(heartbeat).await;
         for Tombstone { chunk, write_sequence, .. } in reply.chunk_orders.delete {
             if write_sequence >= self.write_sequence {
                 self.holds.remove(&chunk);
@@ -132,11 +133,11 @@ pub fn parity_of(data: &[ChunkName], ec: Ec) -> Vec<ChunkName> {
     (0..ec.parity()).map(parity).collect()
 }
 
-/// Time goes on so far after everybody has beaten. A member that beats first in one round and last
+/// Time goes on so far after everybody sent a heartbeat. A member that is first in one round and last
 /// in the next is silent for twice that.
 const LEASH: Duration = Duration::from_millis(200);
 
-/// The machine's clock, but it stands still while the crew does not beat: however busy the machine
+/// The machine's clock, but it stands still while the crew sends no heartbeats: however busy the machine
 /// is, only who sleeps is silent.
 #[derive(Default)]
 pub struct Leashed {
@@ -219,7 +220,7 @@ impl Crew {
                 sound: Vec::new(),
                 results: Vec::new(),
             });
-            crew.beat().await;
+            crew.send_heartbeat().await;
         }
         crew
     }
@@ -237,22 +238,22 @@ impl Crew {
         }
     }
 
-    /// Everybody who is awake beats once.
-    pub async fn beat(&mut self) {
+    /// Everybody who is awake sends a heartbeat.
+    pub async fn send_heartbeat(&mut self) {
         for member in self.members.iter_mut().filter(|member| !member.asleep) {
-            member.beat().await;
+            member.send_heartbeat().await;
         }
         self.clock.go_on();
     }
 
-    /// Beats until `done` gives something.
+    /// Sends heartbeats until `done` gives something.
     pub async fn until<T>(
         &mut self,
         what: &str,
         mut done: impl AsyncFnMut(&Self) -> Option<T>,
     ) -> T {
         for _ in 0..1200 {
-            self.beat().await;
+            self.send_heartbeat().await;
             if let Some(found) = done(self).await {
                 return found;
             }
@@ -262,11 +263,11 @@ impl Crew {
         panic!("did not happen within 60 s: {what}; {repair:?}; {:?}", self.status().await.spaces);
     }
 
-    /// Beats for so long, by the crew's clock.
+    /// Sends heartbeats for so long, by the crew's clock.
     pub async fn work(&mut self, time: Duration) {
         let end = self.clock.now() + time;
         while self.clock.now() < end {
-            self.beat().await;
+            self.send_heartbeat().await;
             let left = end.saturating_sub(self.clock.now());
             tokio::time::sleep(left.min(Duration::from_millis(100))).await;
         }
@@ -293,7 +294,7 @@ impl Crew {
             self.members[*at].holds.extend(chunks.iter().copied().map(chunk));
         }
         self.look().await;
-        self.beat().await;
+        self.send_heartbeat().await;
     }
 
     /// One group of an erasure-coded file, each chunk on the member of its position.
@@ -322,7 +323,7 @@ impl Crew {
         for (member, name) in self.members.iter_mut().zip(&names) {
             member.holds.insert(*name);
         }
-        self.beat().await;
+        self.send_heartbeat().await;
         names
     }
 

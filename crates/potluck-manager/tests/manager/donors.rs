@@ -15,15 +15,15 @@ async fn a_silent_donor_becomes_a_suspect_and_comes_back() {
     let stat = Stat { path: "pot://lab/a".parse().expect("path"), chunks: false };
     let copies = async || user.call(&stat).await.expect("stat").live_copies;
     let state = async || lab.admin().call(&Status {}).await.expect("status").donors[0].state;
-    eventually("a copy while it beats", async || {
-        donor.beat(donor.heartbeat(1)).await;
+    eventually("a copy while it is heard", async || {
+        donor.send_heartbeat(donor.heartbeat(1)).await;
         (copies().await == 1).then_some(())
     })
     .await;
     eventually("a suspect", async || (state().await == DonorState::Suspect).then_some(())).await;
     assert_eq!(copies().await, 0);
     eventually("a donor again", async || {
-        donor.beat(donor.heartbeat(1)).await;
+        donor.send_heartbeat(donor.heartbeat(1)).await;
         (state().await == DonorState::Live).then_some(())
     })
     .await;
@@ -38,8 +38,8 @@ async fn a_donor_whose_process_died_is_missed_at_once_and_one_that_answers_is_no
     dead.port = listener.local_addr().expect("its address").port();
     drop(listener);
     dead.report(&[]).await;
-    alive.beat(alive.heartbeat(1)).await;
-    dead.beat(dead.heartbeat(1)).await;
+    alive.send_heartbeat(alive.heartbeat(1)).await;
+    dead.send_heartbeat(dead.heartbeat(1)).await;
     let states = async || {
         let donors = lab.admin().call(&Status {}).await.expect("status").donors;
         donors.iter().map(|donor| donor.state).collect::<Vec<_>>()
@@ -50,7 +50,7 @@ async fn a_donor_whose_process_died_is_missed_at_once_and_one_that_answers_is_no
     dead.caller = lab.caller(&dead.identity);
     let missed = [DonorState::Live, DonorState::Suspect];
     eventually("it to be missed", async || (states().await == missed).then_some(())).await;
-    dead.beat(dead.heartbeat(1)).await;
+    dead.send_heartbeat(dead.heartbeat(1)).await;
     assert_eq!(states().await, [DonorState::Live, DonorState::Live], "it was not dead");
 }
 
@@ -61,8 +61,8 @@ async fn d6_a_donor_that_lost_chunks_is_found_out_by_its_inventory() {
     for n in 0..3 {
         write(&user, &format!("pot://lab/{n}"), n, &donor).await;
     }
-    donor.life = Incarnation(2);
-    let unknown = donor.beat(donor.heartbeat(0)).await;
+    donor.incarnation = Incarnation(2);
+    let unknown = donor.send_heartbeat(donor.heartbeat(0)).await;
     assert!(unknown.register && unknown.chunk_orders.is_empty());
 
     // Its disk was set back: one chunk is not there, and a foreign one is.
@@ -76,7 +76,7 @@ async fn d6_a_donor_that_lost_chunks_is_found_out_by_its_inventory() {
     // It comes back, and counts again.
     let mut found = donor.heartbeat(3);
     found.added = Packed(vec![Holding { name: chunk(1), len: crate::lab::LEN }]);
-    donor.beat(found).await;
+    donor.send_heartbeat(found).await;
     assert_eq!(user.call(&stat).await.expect("stat").live_copies, 1);
 }
 
@@ -89,7 +89,7 @@ async fn inventories_arrive_in_pages_and_in_order() {
     }
     donor.register().await;
     let page = |page, n: u64, last| Inventory {
-        incarnation: donor.life,
+        incarnation: donor.incarnation,
         page,
         holdings: Packed(vec![Holding { name: chunk(n), len: crate::lab::LEN }]),
         last,
@@ -118,7 +118,7 @@ async fn a_donor_is_listed_where_it_says_and_where_it_calls_from() {
         ("", Some(0), None),
     ] {
         let register = Register {
-            incarnation: donor.life,
+            incarnation: donor.incarnation,
             key: donor.key.clone(),
             addresses: said.parse().unwrap_or_default(),
             port,
@@ -147,9 +147,9 @@ async fn s3_a_donor_without_its_disk_is_as_good_as_silent_and_named_with_what_to
     let (user, donor) = (lab.user().await, lab.donor("basement").await);
     write(&user, "pot://lab/a", 1, &donor).await;
     let stat = Stat { path: "pot://lab/a".parse().expect("path"), chunks: false };
-    let mut beat = donor.heartbeat(1);
-    beat.disk_fault = Some(DiskFault { missing: true, why: "pulled".into() });
-    donor.beat(beat.clone()).await;
+    let mut heartbeat = donor.heartbeat(1);
+    heartbeat.disk_fault = Some(DiskFault { missing: true, why: "pulled".into() });
+    donor.send_heartbeat(heartbeat.clone()).await;
     assert_eq!(user.call(&stat).await.expect("stat").live_copies, 0, "at once");
     let status = lab.admin().call(&Status {}).await.expect("status");
     assert_eq!(status.donors[0].state, DonorState::Suspect);
@@ -163,8 +163,8 @@ async fn s3_a_donor_without_its_disk_is_as_good_as_silent_and_named_with_what_to
     assert!(!status.alarms.iter().any(named), "{:?}", status.alarms);
 
     // One that takes no writes can still be read.
-    beat.disk_fault = Some(DiskFault { missing: false, why: "EIO".into() });
-    donor.beat(beat).await;
+    heartbeat.disk_fault = Some(DiskFault { missing: false, why: "EIO".into() });
+    donor.send_heartbeat(heartbeat).await;
     assert_eq!(user.call(&stat).await.expect("stat").live_copies, 1);
     let status = lab.admin().call(&Status {}).await.expect("status");
     let advice = |alarm: &Alarm| alarm.to_string().contains("nodes drain basement");
@@ -184,7 +184,7 @@ async fn l1_a_later_inventory_finds_what_is_missing_while_the_rest_goes_on_to_co
     };
     let page = |page, of: &[u64], last| {
         let held = of.iter().map(|n| Holding { name: chunk(*n), len: crate::lab::LEN });
-        Inventory { incarnation: donor.life, page, holdings: Packed(held.collect()), last }
+        Inventory { incarnation: donor.incarnation, page, holdings: Packed(held.collect()), last }
     };
     donor.caller.call(&page(0, &[], false)).await.expect("begun");
     // Stored and committed after its bucket was listed, before that page arrives.

@@ -48,7 +48,7 @@ async fn d2_what_was_never_committed_is_reclaimed() {
     offer(&user, session, &[1, 2]).await;
     let mut stored = donor.heartbeat(2);
     stored.added = Packed(vec![Holding { name: chunk(1), len: crate::lab::LEN }]);
-    donor.beat(stored).await;
+    donor.send_heartbeat(stored).await;
     let status = lab.admin().call(&Status {}).await.expect("status");
     assert_eq!(status.donors[0].unclaimed, 0, "chunks of an open session are merely early");
     user.call(&Abort { session, keep: false }).await.expect("aborted");
@@ -93,7 +93,9 @@ async fn d5_donors_of_another_catalog_lose_nothing() {
     let status = lab.admin().call(&Status {}).await.expect("status");
     assert_eq!((status.donors[0].unclaimed, status.donors[0].chunks), (100, 0));
     for write_sequence in 0..8 {
-        assert!(donor.beat(donor.heartbeat(write_sequence)).await.chunk_orders.is_empty());
+        assert!(
+            donor.send_heartbeat(donor.heartbeat(write_sequence)).await.chunk_orders.is_empty()
+        );
         tokio::time::sleep(std::time::Duration::from_millis(250)).await;
     }
 }
@@ -113,12 +115,12 @@ async fn l1_a_complaint_is_believed_only_after_the_donor_looked() {
     }
     let holders = async || user.call(&open).await.expect("opened").files[0].holders[0].clone();
     assert_eq!(holders().await, [donor.id]);
-    let orders = donor.beat(donor.heartbeat(1)).await.chunk_orders;
+    let orders = donor.send_heartbeat(donor.heartbeat(1)).await.chunk_orders;
     assert_eq!(orders.verify.0, [chunk(1)]);
 
     let mut looked = donor.heartbeat(1);
     looked.spoiled = Packed(vec![chunk(1)]);
-    assert!(donor.beat(looked).await.chunk_orders.is_empty());
+    assert!(donor.send_heartbeat(looked).await.chunk_orders.is_empty());
     assert!(holders().await.is_empty());
     let status = lab.admin().call(&Status {}).await.expect("status");
     assert_eq!((status.donors[0].bad, status.donors[0].chunks), (1, 0));

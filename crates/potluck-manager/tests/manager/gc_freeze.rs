@@ -16,7 +16,7 @@ async fn remove(lab: &Lab, at: &str) {
     lab.admin().call(&remove).await.expect("removed");
 }
 
-/// Beats for several times the grace and the pace of collection; gives what was ordered deleted.
+/// Sends heartbeats for several times the grace and the interval of collection; gives what was ordered deleted.
 async fn deletions(donor: &Donor) -> usize {
     let mut ordered = 0;
     for write_sequence in 100..110 {
@@ -49,13 +49,13 @@ async fn d5_a_manager_on_an_older_copy_of_its_directory_deletes_nothing() {
     let (state, old) = (lab.config.state.clone(), lab.config.state.with_extension("old"));
     copy_dir(&state, &old);
 
-    // The newer life uses the chunk again.
+    // The newer term uses the chunk again.
     lab.start().await;
     donor.caller = lab.caller(&donor.identity);
     donor.report(&[chunk(1)]).await;
     write(&lab.caller(&ada), "pot://lab/b", 1, &donor).await;
-    let beat = donor.beat(donor.heartbeat(1)).await;
-    donor.heard = (beat.epoch, beat.start);
+    let heartbeat = donor.send_heartbeat(donor.heartbeat(1)).await;
+    donor.heard = (heartbeat.epoch, heartbeat.start);
     let newer = status(&lab).await.epoch;
     lab.stop().await;
 
@@ -75,7 +75,7 @@ async fn d5_a_manager_on_an_older_copy_of_its_directory_deletes_nothing() {
         held.alarms
     );
 
-    // The hold outlives the process; only an admin ends it.
+    // The freeze outlives the process; only an admin ends it.
     lab.stop().await;
     lab.start().await;
     donor.caller = lab.caller(&donor.identity);
@@ -113,19 +113,20 @@ async fn d5_a_copy_taken_while_the_manager_ran_deletes_nothing_if_it_lacks_a_cha
         catalog.execute("VACUUM INTO ?1", [copy]).expect("a snapshot");
         drop(catalog);
 
-        // The same life goes on, and perhaps uses the chunk again.
+        // The same term goes on, and perhaps uses the chunk again.
         if lacks {
             write(&lab.caller(&ada), "pot://lab/b", 1, &donor).await;
         }
-        let beat = donor.beat(donor.heartbeat(1)).await;
-        (donor.heard, donor.heard_changes) = ((beat.epoch, beat.start), beat.changes);
+        let heartbeat = donor.send_heartbeat(donor.heartbeat(1)).await;
+        (donor.heard, donor.heard_changes) =
+            ((heartbeat.epoch, heartbeat.start), heartbeat.changes);
         lab.stop().await;
 
         std::fs::remove_dir_all(&state).expect("removed");
         std::fs::rename(&old, &state).expect("put in its place");
         lab.start().await;
         let own = status(&lab).await.epoch;
-        assert!(own > beat.epoch, "the epoch alone does not show it");
+        assert!(own > heartbeat.epoch, "the epoch alone does not show it");
         donor.caller = lab.caller(&donor.identity);
         donor.report(&[chunk(1)]).await;
         if lacks {
@@ -147,9 +148,9 @@ async fn d5_a_copy_taken_while_the_manager_ran_deletes_nothing_if_it_lacks_a_cha
 async fn d5_a_second_manager_on_a_copy_is_known_for_ever() {
     let mut lab = Lab::new().await;
     let mut donor = lab.donor("basement").await;
-    let beat = donor.beat(donor.heartbeat(0)).await;
+    let heartbeat = donor.send_heartbeat(donor.heartbeat(0)).await;
     // A copy started as the next epoch; here two starts have passed since.
-    donor.heard = (Epoch(beat.epoch.0 + 1), 7);
+    donor.heard = (Epoch(heartbeat.epoch.0 + 1), 7);
     for _ in 0..2 {
         lab.stop().await;
         lab.start().await;
@@ -232,8 +233,8 @@ async fn d5_donors_that_heard_a_higher_epoch_hold_garbage_collection_and_are_obe
 async fn d5_what_this_manager_said_itself_holds_nothing() {
     let lab = Lab::new().await;
     let mut donor = lab.donor("basement").await;
-    let beat = donor.beat(donor.heartbeat(0)).await;
-    for heard in [(beat.epoch, beat.start), (beat.epoch, 0), (Epoch(0), 9)] {
+    let heartbeat = donor.send_heartbeat(donor.heartbeat(0)).await;
+    for heard in [(heartbeat.epoch, heartbeat.start), (heartbeat.epoch, 0), (Epoch(0), 9)] {
         donor.heard = heard;
         donor.report(&[]).await;
     }

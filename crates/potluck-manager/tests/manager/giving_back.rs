@@ -94,7 +94,7 @@ async fn donors_that_leave_together_do_not_count_on_each_other() {
     let mut crew = Crew::new(3).await;
     crew.copies("pot://lab/double", &[1], &[0, 1]).await;
     crew.copies("pot://lab/single", &[2], &[2]).await;
-    crew.beat().await;
+    crew.send_heartbeat().await;
     let admin = crew.lab.admin();
     let look = async |at: &[usize]| admin.call(&departing(&crew, at)).await.expect("told");
     for at in 0..2 {
@@ -128,7 +128,7 @@ async fn what_is_lost_is_what_was_agreed_to_though_two_owners_take_their_space()
     let mut crew = Crew::new(3).await;
     crew.copies("pot://lab/single", &[1], &[0]).await;
     crew.copies("pot://lab/double", &[2], &[0, 1]).await;
-    crew.beat().await;
+    crew.send_heartbeat().await;
     let now = |at| GiveBack { now: true, ..give_back(&crew, at) };
     let admin = crew.lab.admin();
     let look = async |at| {
@@ -257,15 +257,15 @@ async fn s2_an_owner_in_need_waits_for_no_budget_and_no_pause() {
     crew.lab.admin().call(&pause).await.expect("paused");
 
     crew.members[0].excess = 60 * u64::from(LEN);
-    crew.beat().await;
+    crew.send_heartbeat().await;
     eventually("all is handed out", async || {
-        // Nobody beats meanwhile.
+        // Nobody heartbeats meanwhile.
         crew.clock.go_on();
         (crew.repair().await.under_way == 60).then_some(())
     })
     .await;
-    crew.beat().await;
-    assert_eq!(crew.made(), 60, "two beats after its owner needed the space");
+    crew.send_heartbeat().await;
+    assert_eq!(crew.made(), 60, "two heartbeats after its owner needed the space");
     let made: Vec<_> = crew.members.iter().map(Member::made).collect();
     assert!(made[1..].iter().all(|made| *made >= 10), "not all to one: {made:?}");
     crew.until("deleted", async |crew: &Crew| crew.members[0].holds.is_empty().then_some(())).await;

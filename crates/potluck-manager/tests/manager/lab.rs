@@ -64,7 +64,7 @@ impl Lab {
             gc_grace: Duration::from_millis(300),
             // What nobody commits is reclaimed at once.
             resume_window: Duration::ZERO,
-            // Nobody beats between the calls of a test, however long they take.
+            // Nobody heartbeats between the calls of a test, however long they take.
             suspect_after: NEVER_SUSPECT,
             // Donors here store nothing.
             metadata_copies: 0,
@@ -162,7 +162,7 @@ impl Lab {
             caller: self.caller(&identity),
             identity,
             key: Secret::generate(&*self.env.entropy),
-            life: Incarnation(1),
+            incarnation: Incarnation(1),
             heard: Default::default(),
             heard_changes: 0,
             label: None,
@@ -192,7 +192,7 @@ pub struct Donor {
     pub identity: Identity,
     pub caller: Caller,
     pub key: Secret,
-    pub life: Incarnation,
+    pub incarnation: Incarnation,
     /// The highest epoch it heard, and of which start.
     pub heard: (Epoch, u64),
     /// The most changes that this start told of.
@@ -226,7 +226,7 @@ pub fn donor_port() -> u16 {
 impl Donor {
     pub async fn register(&self) -> Registered {
         let register = Register {
-            incarnation: self.life,
+            incarnation: self.incarnation,
             key: self.key.clone(),
             addresses: Addresses::default(),
             port: Some(self.port),
@@ -247,21 +247,25 @@ impl Donor {
 
     pub async fn inventory(&self, names: &[ChunkName]) {
         let holdings = names.iter().map(|name| Holding { name: *name, len: LEN }).collect();
-        let inventory =
-            Inventory { incarnation: self.life, page: 0, holdings: Packed(holdings), last: true };
+        let inventory = Inventory {
+            incarnation: self.incarnation,
+            page: 0,
+            holdings: Packed(holdings),
+            last: true,
+        };
         self.caller.call(&inventory).await.expect("listed");
     }
 
-    /// Registers, lists, and beats once.
+    /// Registers, lists, and heartbeats once.
     pub async fn report(&self, names: &[ChunkName]) {
         self.register().await;
         self.inventory(names).await;
-        self.beat(self.heartbeat(0)).await;
+        self.send_heartbeat(self.heartbeat(0)).await;
     }
 
     pub fn heartbeat(&self, write_sequence: u64) -> Heartbeat {
         Heartbeat {
-            incarnation: self.life,
+            incarnation: self.incarnation,
             write_sequence,
             load: Load::default(),
             disk: DiskState::default(),
@@ -280,20 +284,20 @@ impl Donor {
         }
     }
 
-    pub async fn beat(&self, beat: Heartbeat) -> HeartbeatReply {
-        self.caller.call(&beat).await.expect("answered")
+    pub async fn send_heartbeat(&self, heartbeat: Heartbeat) -> HeartbeatReply {
+        self.caller.call(&heartbeat).await.expect("answered")
     }
 
     /// The chunks that the manager wants deleted now, and the write sequence that it allows for.
     pub async fn tombstones(&self, write_sequence: u64) -> Vec<(ChunkName, u64)> {
-        let orders = self.beat(self.heartbeat(write_sequence)).await.chunk_orders;
+        let orders = self.send_heartbeat(self.heartbeat(write_sequence)).await.chunk_orders;
         orders.delete.iter().map(|tombstone| (tombstone.chunk, tombstone.write_sequence)).collect()
     }
 
     pub async fn removed(&self, write_sequence: u64, names: &[ChunkName]) {
-        let mut beat = self.heartbeat(write_sequence);
-        beat.removed = Packed(names.to_vec());
-        self.beat(beat).await;
+        let mut heartbeat = self.heartbeat(write_sequence);
+        heartbeat.removed = Packed(names.to_vec());
+        self.send_heartbeat(heartbeat).await;
     }
 
     /// What this donor would answer to a put of chunk `index` of a file.

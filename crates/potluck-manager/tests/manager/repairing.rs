@@ -40,7 +40,7 @@ async fn a3_a_short_absence_moves_nothing_and_a_long_one_is_repaired_and_trimmed
     // Back again, one copy is too many; never fewer than two are left.
     crew.members[0].asleep = false;
     let names: Vec<_> = crew.members[0].holds.iter().copied().collect();
-    crew.members[0].donor.life = potluck_core::ids::Incarnation(2);
+    crew.members[0].donor.incarnation = potluck_core::ids::Incarnation(2);
     crew.members[0].donor.report(&names).await;
     crew.until("trimmed", async |crew: &Crew| {
         let copies = [chunk(1), chunk(2)].map(|name| crew.holders(&name).len());
@@ -194,7 +194,7 @@ async fn a4_when_a_switch_dies_repair_waits_for_an_admin() {
     );
     let go_on = RepairControl { action: RepairAction::Resume };
     crew.lab.admin().call(&go_on).await.expect("resumed");
-    // Another life of the manager does not ask again.
+    // Another term of the manager does not ask again.
     crew.lab.stop().await;
     crew.restart().await;
     crew.until("repaired", async |crew: &Crew| {
@@ -299,7 +299,7 @@ async fn l1_a_damaged_record_is_told_of_by_path_and_keeps_no_other_file_from_rep
 
     // Back again there is a copy too many, and it is not known what the damaged file needs.
     crew.members[0].asleep = false;
-    crew.members[0].donor.life = potluck_core::ids::Incarnation(2);
+    crew.members[0].donor.incarnation = potluck_core::ids::Incarnation(2);
     crew.members[0].donor.report(&[chunk(1), chunk(2)]).await;
     crew.until("seen", async |crew: &Crew| (crew.repair().await.excess > 0).then_some(())).await;
     crew.work(Duration::from_millis(1000)).await;

@@ -29,16 +29,16 @@ async fn d4_a_write_session_goes_on_after_a_restart() {
     let early = commit(&user, session, 0, batch(), true).await.expect_err("too early");
     assert_eq!((early.kind, early.code.as_str()), (ErrorKind::Retry, code::NOT_ACKNOWLEDGED));
     donor.caller = lab.caller(&donor.identity);
-    assert!(donor.beat(donor.heartbeat(1)).await.register);
+    assert!(donor.send_heartbeat(donor.heartbeat(1)).await.register);
     donor.report(&[chunk(1)]).await;
     let batch = vec![file(&session, "pot://lab/a", &[1], &[&donor])];
     let done = commit(&user, session, 0, batch, true).await.expect("committed");
     assert!(matches!(done.files[0], Outcome::Stored { .. }));
 
-    // A ticket of the former life is good with the same key, and the pool's time has not gone back.
+    // A ticket of the former term is good with the same key, and the pool's time has not gone back.
     let ticket = reserved.donors[0].ticket.as_ref().expect("a ticket");
-    donor.life = Incarnation(2);
-    let now_ms = donor.beat(donor.heartbeat(2)).await.now_ms;
+    donor.incarnation = Incarnation(2);
+    let now_ms = donor.send_heartbeat(donor.heartbeat(2)).await.now_ms;
     ticket.public.grant(&donor.key, donor.id, now_ms).expect("still good");
 }
 
@@ -48,7 +48,7 @@ async fn c1_the_pools_time_never_goes_back() {
     let mut last = 0;
     for _ in 0..3 {
         let donor = lab.donor("basement").await;
-        let now_ms = donor.beat(donor.heartbeat(0)).await.now_ms;
+        let now_ms = donor.send_heartbeat(donor.heartbeat(0)).await.now_ms;
         assert!(now_ms > last, "{now_ms} after {last}");
         last = now_ms;
         lab.stop().await;
@@ -106,7 +106,7 @@ async fn l1_nothing_is_called_unreadable_before_its_donors_had_time_to_register(
     donor.caller = lab.caller(&donor.identity);
     donor.report(&[chunk(1)]).await;
     let space = eventually("a scan", async || {
-        donor.beat(donor.heartbeat(1)).await;
+        donor.send_heartbeat(donor.heartbeat(1)).await;
         Some(lab_space(&lab).await).filter(|space| space.scanned)
     });
     let space = space.await;

@@ -50,8 +50,8 @@ async fn d4_a_manager_restored_from_a_file_serves_everybody_and_deletes_nothing(
     assert!(status.alarms.is_empty(), "{status:?}");
     // Later than the backup: the restored catalog does not know it, and its chunk must stay.
     write(&lab.caller(&ada), "pot://lab/later", 2, &donor).await;
-    let beat = donor.beat(donor.heartbeat(1)).await;
-    donor.heard = (beat.epoch, beat.start);
+    let heartbeat = donor.send_heartbeat(donor.heartbeat(1)).await;
+    donor.heard = (heartbeat.epoch, heartbeat.start);
     lab.stop().await;
     fs::remove_dir_all(&lab.config.state).expect("lost");
 

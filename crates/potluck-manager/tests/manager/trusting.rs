@@ -9,9 +9,9 @@ async fn a_donor_that_denies_what_two_others_saw_is_not_trusted() {
     let liar = crew.members[0].id();
     let report = Report { chunk: chunk(1), donor: liar, fault: CopyFault::WrongBytes };
     crew.user.call(&report).await.expect("reported");
-    crew.beat().await;
-    crew.beat().await;
-    crew.beat().await;
+    crew.send_heartbeat().await;
+    crew.send_heartbeat().await;
+    crew.send_heartbeat().await;
     assert_eq!(crew.status().await.donors[0].quarantined, None, "one witness is not believed");
     crew.lab.user().await.call(&report).await.expect("reported");
     let why = crew

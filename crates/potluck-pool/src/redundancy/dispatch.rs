@@ -24,7 +24,7 @@ use std::time::Duration;
 /// not run dry between.
 const SECONDS_AHEAD: u64 = 3;
 /// Bytes under way at one donor for an owner who needs space: more than any link carries between
-/// two beats, so that the link is the limit.
+/// two heartbeats, so that the link is the limit.
 const OVER_QUOTA_AHEAD: u64 = 2 << 30;
 /// Tasks under way at one donor.
 const MAX_UNDER_WAY: usize = 512;
@@ -388,7 +388,7 @@ impl Pool {
     /// Hands out what waits, as far as budgets allow; `source` makes a donor one that can be asked.
     pub fn hand_out(&mut self, now: Tick, source: &dyn Fn(Contact) -> Option<Source>) {
         self.drop_expired(now);
-        let rests = self.repairs.paused.is_some() || self.too_many_gone().is_some();
+        let rests = self.repairs.paused.is_some() || self.too_many_dead().is_some();
         if rests && self.repairs.over_quota.is_empty() {
             return;
         }
@@ -644,7 +644,7 @@ impl Pool {
         self.repairs.left_alone.retain(|_, until| now < *until);
     }
 
-    /// Nothing said to the donor's earlier life holds.
+    /// Nothing said to the donor's earlier incarnation holds.
     pub(crate) fn forget_tasks(&mut self, donor: DonorId) {
         for task in self.repairs.tasks.forget(donor) {
             self.repairs.landed(donor, &task.purpose);
@@ -676,7 +676,8 @@ impl Pool {
     /// A donor did not answer whom a task had sent to it. It is left alone for a while, unless it has
     /// registered since the task was given, which names where it was before.
     pub fn source_is_away(&mut self, source: DonorId, task: u64, now: Tick) {
-        if self.donors.life(source).is_none_or(|life| task > life.last_task) {
+        if self.donors.registration(source).is_none_or(|registration| task > registration.last_task)
+        {
             self.leave_alone(source, now);
         }
     }

@@ -1,6 +1,6 @@
 //! Repair under budgets (promise A3): second for second, and to the byte.
 
-use super::{MIB, at, beat, chunk, pool, register};
+use super::{MIB, at, chunk, pool, register, send_heartbeat};
 use crate::redundancy::{Findings, Job, Make, Purpose, ShardAt};
 use crate::{Limits, Pool};
 use potluck_core::chunk::{ChunkKind, ChunkName};
@@ -77,14 +77,14 @@ fn a3_repair_uses_its_budgets_and_never_more() {
     let mut pool = Pool::new(limits);
     for donor in 1..=DONORS {
         register(&mut pool, donor, 7, 0.0);
-        pool.donors.life_mut(DonorId(donor)).expect("registered").room = 1000 * CHUNK;
+        pool.donors.registration_mut(DonorId(donor)).expect("registered").room = 1000 * CHUNK;
     }
     let mut findings = Findings::default();
     findings.queue.extend((0..1000).map(|n| ((1, n), job(n))));
     pool.repairs.take_findings(&mut findings, at(0.0), at(0.0));
 
     let mut ordered = Ordered::default();
-    // What a donor was told at its last beat it has done by the next.
+    // What a donor was told at its last heartbeat it has done by the next.
     let mut told: BTreeMap<DonorId, Vec<u64>> = BTreeMap::new();
     for step in 0..SECONDS * 8 {
         let now = step as f64 / 8.0;
@@ -93,9 +93,9 @@ fn a3_repair_uses_its_budgets_and_never_more() {
             ordered.look(&pool);
             ordered.check(now);
         }
-        // Each donor beats once a second, each at a moment of its own.
+        // Each donor heartbeats once a second, each at a moment of its own.
         let donor = DonorId(1 + (step % 8) as u32);
-        assert!(beat(&mut pool, donor.0, 7, 0, now));
+        assert!(send_heartbeat(&mut pool, donor.0, 7, 0, now));
         for task in told.remove(&donor).unwrap_or_default() {
             if let Some(Purpose::Make { chunk, len, .. }) = pool.task_answered(donor, task, at(now))
             {

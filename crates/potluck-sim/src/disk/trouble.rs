@@ -89,7 +89,7 @@ impl State {
             Kind::Broken => Err(Errno::IO.into()),
             Kind::Kill | Kind::PowerCut | Kind::LyingSync => {
                 armed.struck = true;
-                self.life += 1;
+                self.incarnation += 1;
                 self.locks.clear();
                 Err(Errno::IO.into())
             }

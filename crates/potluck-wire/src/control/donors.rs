@@ -19,7 +19,7 @@ use std::time::Duration;
 /// A donor reports for duty: at its start, and when the manager asks it to.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Register {
-    /// This life of the donor.
+    /// This incarnation of the donor.
     pub incarnation: Incarnation,
     /// Shared with the manager alone; signs tickets and receipts. Drawn once, kept with the store.
     pub key: Secret,
@@ -47,7 +47,7 @@ pub struct Register {
     #[serde(default)]
     pub heard: (Epoch, u64),
     /// The most changes that this start said its catalog had: a manager whose catalog left that
-    /// life's with fewer of them runs on an older copy.
+    /// term's with fewer of them runs on an older copy.
     #[serde(default)]
     pub heard_changes: u64,
     /// What is wrong with its disk, if anything.
@@ -117,7 +117,7 @@ impl crate::packed::Record for Holding {
 /// lists nothing before it sent an empty page 0.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Inventory {
-    /// The life that registered.
+    /// The incarnation that registered.
     pub incarnation: Incarnation,
     /// Counts the pages from 0; page 0 begins anew.
     pub page: u32,
@@ -134,9 +134,9 @@ pub const INVENTORY_PAGE: usize = 16_384;
 /// A donor's report of each second: its sample, and what changed in its store.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Heartbeat {
-    /// The life that registered.
+    /// The incarnation that registered.
     pub incarnation: Incarnation,
-    /// Counts every put of this life, also of a chunk that was there already. See [`Tombstone`].
+    /// Counts every put of this incarnation, also of a chunk that was there already. See [`Tombstone`].
     pub write_sequence: u64,
     /// The last second.
     pub load: Load,
@@ -294,7 +294,7 @@ pub struct HeartbeatReply {
     pub changes: u64,
     /// The manager's monotonic milliseconds.
     pub now_ms: u64,
-    /// The manager does not know this life of the donor, which is to register and send its inventory.
+    /// The manager does not know this incarnation of the donor, which is to register and send its inventory.
     #[serde(default)]
     pub register: bool,
     /// Work to do. Repeated until a heartbeat brings its result. Work that only a newer manager
@@ -341,7 +341,7 @@ impl ChunkOrders {
 pub struct Tombstone {
     /// Which chunk.
     pub chunk: ChunkName,
-    /// The life that counted.
+    /// The incarnation that counted.
     pub incarnation: Incarnation,
     /// The donor's write sequence at which nobody needed the chunk.
     pub write_sequence: u64,

@@ -24,7 +24,7 @@ pub struct GiveBack {
     #[arg(long, conflicts_with_all = ["now", "dry_run"])]
     pub cancel: bool,
     #[command(flatten)]
-    pub pace: GiveBackPace,
+    pub options: GiveBackOptions,
     /// Of this lent directory, where there are several; default with --all: of all of them
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
@@ -42,7 +42,7 @@ impl GiveBack {
 
 /// How a donor is emptied.
 #[derive(Debug, Clone, Copy, clap::Args)]
-pub struct GiveBackPace {
+pub struct GiveBackOptions {
     /// Delete at once what is there, also what no other donor has once you agreed to the list of it
     #[arg(long)]
     pub now: bool,
@@ -104,7 +104,7 @@ pub struct Drain {
     #[arg(long, conflicts_with_all = ["now", "dry_run"])]
     pub cancel: bool,
     #[command(flatten)]
-    pub pace: GiveBackPace,
+    pub options: GiveBackOptions,
 }
 
 #[derive(Debug, clap::Args)]

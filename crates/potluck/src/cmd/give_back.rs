@@ -6,7 +6,7 @@ pub mod part;
 use super::Ending;
 use super::donors::percent_given;
 use super::lend::OwnDonor;
-use crate::args::{self, GiveBackPace};
+use crate::args::{self, GiveBackOptions};
 use crate::confirm::confirm;
 use crate::keys::{self, Daemon};
 use crate::output::{self, Output, count, told};
@@ -82,7 +82,7 @@ pub async fn run(
     };
     let place = |name| Place { donor: None, name, cancel: cancel.clone() };
     let file = SettingsFile::read(Daemon::Donor, state)?;
-    if !args.cancel && !args.pace.now && !args.pace.caution.dry_run {
+    if !args.cancel && !args.options.now && !args.options.caution.dry_run {
         // All begin before one is waited for: nothing moves from one disk of a machine to another.
         for ((_, client), name) in donors.iter().zip(&names).skip(usize::from(donors.len() == 1)) {
             client.call(&order(&place(name), false)).await?;
@@ -98,7 +98,7 @@ pub async fn run(
                 .and_then(|dir| parse_size(&file.lent_set_to(dir, keys::key("lend.max"))?).ok());
             self::cancel(&place, lends, client).await?
         } else {
-            empty(&place, args.pace, client, output, shown).await?
+            empty(&place, args.options, client, output, shown).await?
         };
         directories.push(OfDirectory { dir: donor.dir.as_deref(), back: outcome.back.clone() });
         let ended = outcome.tell(&output.of_step());
@@ -154,24 +154,24 @@ pub fn look(place: &Place<'_>) -> Departing {
 /// Takes all from a donor, and waits until it is done.
 pub async fn empty(
     place: &Place<'_>,
-    pace: GiveBackPace,
+    options: GiveBackOptions,
     client: &Pool,
     output: &Output,
     shown: bool,
 ) -> Result<Outcome, Failure> {
     let done = |back, text| Ok(Outcome { ending: Ending::Done, back, text });
-    if pace.caution.dry_run {
+    if options.caution.dry_run {
         let planned = client.call(&look(place)).await?;
-        let text = plan(place, pace.now, &planned);
-        let ending = if pace.now { Ending::Done } else { ending(&planned) };
+        let text = plan(place, options.now, &planned);
+        let ending = if options.now { Ending::Done } else { ending(&planned) };
         return Ok(Outcome { ending, back: planned, text });
     }
-    let begun = if pace.now && !pace.caution.yes {
+    let begun = if options.now && !options.caution.yes {
         begin_now(place, client, output).await?
     } else {
-        client.call(&order(place, pace.now)).await?
+        client.call(&order(place, options.now)).await?
     };
-    if pace.no_wait {
+    if options.no_wait {
         let held = format_size(begun.held);
         let text = format!(
             "{} gives back what it holds, {held}, moved first; `potluck status` shows how far it is",

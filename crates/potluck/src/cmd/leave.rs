@@ -9,7 +9,7 @@ mod removal;
 
 use super::give_back::{self, Place};
 use super::{Ending, lend};
-use crate::args::{self, Caution, GiveBackPace};
+use crate::args::{self, Caution, GiveBackOptions};
 use crate::command_settings::{self, Settings};
 use crate::confirm::confirm;
 use crate::output::{Output, count};
@@ -264,9 +264,9 @@ async fn give_back(
     }
     for one in donors() {
         let caution = Caution { dry_run: false, yes: true };
-        let pace = GiveBackPace { now: false, no_wait: false, caution };
+        let options = GiveBackOptions { now: false, no_wait: false, caution };
         let output = output.of_step();
-        let outcome = give_back::empty(&one.place(), pace, &one.client, &output, shown).await?;
+        let outcome = give_back::empty(&one.place(), options, &one.client, &output, shown).await?;
         if outcome.tell(&output) == Ending::Partial {
             return Ok(Ending::Partial);
         }

@@ -104,7 +104,7 @@ async fn drain(
     if args.cancel {
         return Ok(give_back::cancel(&place, None, client).await?.tell(output));
     }
-    Ok(give_back::empty(&place, args.pace, client, output, shown).await?.tell(output))
+    Ok(give_back::empty(&place, args.options, client, output, shown).await?.tell(output))
 }
 
 #[derive(Serialize)]

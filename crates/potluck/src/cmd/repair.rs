@@ -57,7 +57,7 @@ fn ended(state: &RepairState, output: &Output) -> Ending {
     if open == 0 { Ending::Done } else { Ending::Partial }
 }
 
-/// What there is to do once all was looked at anew, or as far as it is known after some patience.
+/// What there is to do once all was looked at anew, or as far as it is known after some retry_for.
 async fn looked_anew(client: &Pool) -> Result<RepairState, Failure> {
     let started = client.env.clock.now();
     loop {

@@ -132,18 +132,18 @@ fn text(scrubs: &[DonorScrub]) -> String {
                 0 => "-".into(),
                 of => format!("{:.0} %", scrub.done as f64 / of as f64 * 100.0),
             };
-            let pace = if scrub.hurried { "by order" } else { "polite" };
+            let priority = if scrub.hurried { "by order" } else { "polite" };
             vec![
                 donor.clone(),
                 state.clone(),
                 share,
-                pace.into(),
+                priority.into(),
                 scrub.rounds.to_string(),
                 scrub.spoiled.to_string(),
                 bad.to_string(),
             ]
         })
         .collect();
-    let head = ["donor", "state", "round", "pace", "rounds", "found spoiled", "bad now"];
+    let head = ["donor", "state", "round", "priority", "rounds", "found spoiled", "bad now"];
     table(&head, &[2, 4, 5, 6], &rows)
 }

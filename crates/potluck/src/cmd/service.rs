@@ -21,7 +21,7 @@ use std::process::Command;
 use std::time::Duration;
 
 /// How long a daemon may take to answer.
-const PATIENCE: Duration = Duration::from_secs(3);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 pub async fn run(args: Service, settings: &Settings, output: &Output) -> Result<Ending, Failure> {
     match args {
@@ -290,7 +290,9 @@ async fn answers(mut address: SocketAddr) -> bool {
         address.set_ip(IpAddr::V4(Ipv4Addr::LOCALHOST));
     }
     let (net, address) = (Env::system().net, address.to_string());
-    tokio::time::timeout(PATIENCE, net.connect(&address)).await.is_ok_and(|stream| stream.is_ok())
+    tokio::time::timeout(CONNECT_TIMEOUT, net.connect(&address))
+        .await
+        .is_ok_and(|stream| stream.is_ok())
 }
 
 fn report(report: &Report) -> String {

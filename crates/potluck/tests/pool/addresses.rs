@@ -1,7 +1,7 @@
 //! Members of a pool on different machines find each other.
 
 use super::machines::{Machine, Machines, Naming};
-use super::waiting::{PATIENCE, wait_until};
+use super::waiting::{DEADLINE, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -29,7 +29,7 @@ fn donors(machine: &Machine) -> Vec<Value> {
 }
 
 fn wait_for_live_donors(machine: &Machine, count: usize) {
-    wait_until(&format!("{count} live donors"), PATIENCE, || {
+    wait_until(&format!("{count} live donors"), DEADLINE, || {
         donors(machine).iter().filter(|donor| donor["state"] == "live").count() == count
     });
 }
@@ -133,7 +133,7 @@ fn a_donor_that_others_cannot_reach_is_an_alarm_until_they_can() {
         let alarms = status["alarms"].as_array().expect("alarms").iter();
         alarms.map(Value::to_string).find(|said| said.contains("bench-2"))
     };
-    wait_until("the alarm", PATIENCE, || alarm(&status()).is_some());
+    wait_until("the alarm", DEADLINE, || alarm(&status()).is_some());
     let said = status();
     let alarm_said = alarm(&said).expect("an alarm");
     for part in ["10.77.0.99:7701", "firewall", "--advertise"] {
@@ -147,8 +147,8 @@ fn a_donor_that_others_cannot_reach_is_an_alarm_until_they_can() {
 
     bench.stop("potluck lend", Signal::TERM);
     bench.start(&format!("{lend} --advertise bench-2,10.77.0.2"), "lending");
-    wait_until("no alarm", PATIENCE, || alarm(&status()).is_none());
-    wait_until("the address that answers first", PATIENCE, || {
+    wait_until("no alarm", DEADLINE, || alarm(&status()).is_none());
+    wait_until("the address that answers first", DEADLINE, || {
         best_addresses(head)[1] == "10.77.0.2:7701"
     });
     store_and_read(head, &[]);
@@ -182,7 +182,7 @@ fn a_donor_that_some_members_cannot_reach_is_an_alarm_in_their_name() {
     {
         user.sh(&wall("add")).ok();
         user.sh("head -c 9000000 /dev/urandom | potluck cp - pot://one/more").ok();
-        wait_until("the alarm", PATIENCE, || unreached_by(&status()) == expected);
+        wait_until("the alarm", DEADLINE, || unreached_by(&status()) == expected);
     }
     let said = status();
     assert_eq!(said["alarms"][0]["kind"], "donor_unreached_by_some");
@@ -205,7 +205,7 @@ fn a_donor_that_some_members_cannot_reach_is_an_alarm_in_their_name() {
     }
     bench.stop("potluck lend", Signal::TERM);
     bench.start("potluck lend", "lending");
-    wait_until("no alarm", PATIENCE, || unreached_by(&status()).is_null());
+    wait_until("no alarm", DEADLINE, || unreached_by(&status()).is_null());
 }
 
 #[test]
@@ -228,7 +228,7 @@ const REMEMBERED: &str = "manager.json";
 
 fn heard_where_the_manager_is(donor: &Machine) {
     let file = donor.path(&format!("/home/lab/.local/state/potluck/donor/{REMEMBERED}"));
-    wait_until("the donor to hear where its manager is", PATIENCE, || file.exists());
+    wait_until("the donor to hear where its manager is", DEADLINE, || file.exists());
 }
 
 #[test]
@@ -250,7 +250,7 @@ fn donors_and_users_follow_a_manager_to_its_new_address() {
     head.start(UP, "lending");
     // The manager shows the donor where it is, and the donor the user.
     wait_for_live_donors(head, 2);
-    wait_until("the user to find the manager", PATIENCE, || laptop.sh("potluck ls").code == 0);
+    wait_until("the user to find the manager", DEADLINE, || laptop.sh("potluck ls").code == 0);
     store_and_read(head, &[laptop]);
 }
 
@@ -267,10 +267,10 @@ fn one_command_leads_a_member_to_its_own_manager_and_to_no_other() {
     head.readdress([10, 77, 0, 101].into());
     head.start(UP, "lending");
 
-    let lost = laptop.sh("potluck --patience 1s ls").exits(5);
+    let lost = laptop.sh("potluck --retry-for 1s ls").exits(5);
     assert!(lost.stderr.contains("10.77.0.1:7700"), "what was tried: {}", lost.stderr);
     laptop.sh("potluck find-manager 10.77.0.3").exits(8);
-    laptop.sh("potluck --patience 1s ls").exits(5);
+    laptop.sh("potluck --retry-for 1s ls").exits(5);
     laptop.sh("potluck find-manager 10.77.0.101").ok();
     laptop.sh("potluck ls").ok();
 }
@@ -296,7 +296,7 @@ fn a_manager_restored_on_another_machine_finds_its_donors() {
     spare.sh("potluck manager restore --kit kit --from catalog.log --state pool").ok();
     spare.start("potluck manager --state pool", "manager at");
     let status = || spare.sh("potluck --json --pool pool/admin status").ok().json();
-    wait_until("the donor to follow", PATIENCE, || {
+    wait_until("the donor to follow", DEADLINE, || {
         let donors = status()["donors"].as_array().expect("donors").clone();
         donors.iter().any(|donor| donor["name"] == "bench-2" && donor["state"] == "live")
     });

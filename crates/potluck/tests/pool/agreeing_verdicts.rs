@@ -3,7 +3,7 @@
 use super::content::{arg, file};
 use super::k05_give_back::Owner;
 use super::lab::{Lab, Lending};
-use super::waiting::{PATIENCE, wait_until};
+use super::waiting::{DEADLINE, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
@@ -69,7 +69,7 @@ fn store(lab: &Lab, name: &str, seed: u64, options: &[&str]) {
 }
 
 fn wait_scanned(lab: &Lab) {
-    wait_until("a first look at everything", PATIENCE, || {
+    wait_until("a first look at everything", DEADLINE, || {
         lab.cli.repair()["scanned_seconds"].is_u64()
     });
 }
@@ -99,10 +99,10 @@ fn what_may_go_is_the_same_by_every_command_while_a_donor_is_emptied() {
 
     lab.lend("donor-4", Lending::default());
     lab.wait_live();
-    wait_until("room for it to move", PATIENCE, || {
+    wait_until("room for it to move", DEADLINE, || {
         lab.cli.donor("donor-1")["giving_back"]["may_go"]["verdict"] != "stuck"
     });
-    wait_until("all to have left", PATIENCE, || {
+    wait_until("all to have left", DEADLINE, || {
         let told = Told::ask(&lab, "donor-1");
         let safe = told.status.as_ref().is_some_and(|back| back["safe_to_remove"] == true);
         assert!(!safe || lab.cli.is_safe("pot://lab/thrice"), "{told:#?}");
@@ -122,8 +122,8 @@ fn what_may_go_is_the_same_by_every_command_of_donors_that_died() {
         assert_all_say(&lab, "four donors", &donor, "after_moving");
     }
     lab.kill_donor("donor-4");
-    wait_until("it to be given up", PATIENCE, || lab.cli.donor("donor-4")["state"] == "dead");
-    wait_until("repair to end", PATIENCE, || {
+    wait_until("it to be given up", DEADLINE, || lab.cli.donor("donor-4")["state"] == "dead");
+    wait_until("repair to end", DEADLINE, || {
         lab.cli.is_safe("pot://lab/coded") && lab.cli.is_safe("pot://lab/twice")
     });
     assert_all_say(&lab, "dead and made up for", "donor-4", "now");
@@ -132,8 +132,8 @@ fn what_may_go_is_the_same_by_every_command_of_donors_that_died() {
     store(&lab, "once", 5, &["--width", "1"]);
     let holder = lab.cli.shares("pot://lab/once").into_keys().next().expect("a donor");
     lab.kill_donor(&holder);
-    wait_until("it to be given up", PATIENCE, || lab.cli.donor(&holder)["state"] == "dead");
-    wait_until("that to be seen", PATIENCE, || lab.cli.space("lab")["unreadable"] == 1);
+    wait_until("it to be given up", DEADLINE, || lab.cli.donor(&holder)["state"] == "dead");
+    wait_until("that to be seen", DEADLINE, || lab.cli.space("lab")["unreadable"] == 1);
     let why = assert_all_say(&lab, "dead with the only copy", &holder, "stuck");
     assert!(why.contains("1 file needs what only it has"), "{why}");
 }
@@ -176,8 +176,8 @@ fn a_dead_donor_with_copies_that_nobody_could_make_again_is_not_removed() {
     let mut lab = lab(2);
     store(&lab, "twice", 14, &["--copies", "2"]);
     lab.kill_donor("donor-2");
-    wait_until("it to be given up", PATIENCE, || lab.cli.donor("donor-2")["state"] == "dead");
-    wait_until("that to be seen", PATIENCE, || lab.cli.space("lab")["incomplete"] == 1);
+    wait_until("it to be given up", DEADLINE, || lab.cli.donor("donor-2")["state"] == "dead");
+    wait_until("that to be seen", DEADLINE, || lab.cli.space("lab")["incomplete"] == 1);
     let why = assert_all_say(&lab, "dead with the second copies", "donor-2", "stuck");
     assert!(why.contains("have not been made again elsewhere"), "{why}");
     let refused = lab.cli.fails(10, &["nodes", "rm", "donor-2", "-y"]);
@@ -203,7 +203,7 @@ fn no_plan_promises_an_end_that_there_cannot_be() {
     wait_scanned(&lab);
     let (input, _) = file(lab.dir(), "input", 11, 6 << 20);
     lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
-    wait_until("its own count of what it holds", PATIENCE, || {
+    wait_until("its own count of what it holds", DEADLINE, || {
         lab.cli.donor("donor-1")["used"].as_u64() > Some(6 << 20)
     });
     let owner = Owner::of(&lab, "donor-1");
@@ -277,7 +277,7 @@ fn a_watch_stays_from_before_repair_begins_until_it_has_ended() {
     store(&lab, "twice", 12, &["--copies", "2"]);
     let holder = lab.cli.shares("pot://lab/twice").into_keys().next().expect("a donor");
     lab.kill_donor(&holder);
-    wait_until("it to be missed", PATIENCE, || lab.cli.donor(&holder)["state"] != "live");
+    wait_until("it to be missed", DEADLINE, || lab.cli.donor(&holder)["state"] != "live");
     let watched = lab.cli.ok(&["--json", "repair", "status", "--watch"]).json();
     assert!(watched["made"].as_u64() > Some(0), "{watched:#}");
     assert!(lab.cli.is_safe("pot://lab/twice"), "{watched:#}");
@@ -288,7 +288,7 @@ fn a_watch_stays_from_before_repair_begins_until_it_has_ended() {
     // With one donor left, two copies cannot be made: nobody is told when that is done.
     let left = lab.cli.live_donors();
     lab.kill_donor(&left[0]);
-    wait_until("repair to be stuck", PATIENCE, || {
+    wait_until("repair to be stuck", DEADLINE, || {
         let repair = lab.cli.repair();
         let stuck = repair["stuck"].as_u64() > Some(0);
         let why = repair["stuck_why"].as_str().unwrap_or_default();
@@ -303,7 +303,7 @@ fn what_stands_in_the_way_of_repair_is_an_owners_give_back_where_it_is() {
     let lab = lab(2);
     store(&lab, "twice", 13, &["--copies", "2"]);
     Owner::of(&lab, "donor-1").run(&["--all", "--no-wait"]).ok();
-    wait_until("it to be stuck", PATIENCE, || {
+    wait_until("it to be stuck", DEADLINE, || {
         let status = lab.cli.status();
         let why = status["repair"]["stuck_why"].as_str().unwrap_or_default();
         let advice = status["verdict"]["advice"].as_str().unwrap_or_default();
@@ -317,7 +317,7 @@ fn what_is_in_the_catalog_is_said_to_be_there_by_every_command() {
     let lab = lab(1);
     fs::write(lab.dir().join("note"), "42").expect("written");
     lab.cli.ok(&["cp", arg(&lab.dir().join("note")), "pot://lab/note", "--copies", "1"]);
-    wait_until("it to be looked at", PATIENCE, || lab.cli.space("lab")["in_catalog"] == 1);
+    wait_until("it to be looked at", DEADLINE, || lab.cli.space("lab")["in_catalog"] == 1);
     let space = lab.cli.space("lab");
     assert_eq!((&space["tolerates"], &space["files"]), (&Value::Null, &1.into()), "{space}");
     assert_eq!(lab.cli.health("pot://lab/note")["in_catalog"], true);
@@ -381,7 +381,7 @@ fn every_command_tells_of_a_machine_that_fell_silent_from_the_moment_it_did() {
     assert!(repair.contains("donor-3 is not heard"), "{repair}");
 
     lab.donor("donor-3").signal(Signal::CONT);
-    wait_until("it to be heard", PATIENCE, || lab.cli.live_donors().len() == 3);
+    wait_until("it to be heard", DEADLINE, || lab.cli.live_donors().len() == 3);
     assert!(lab.cli.ok(&["status"]).text().starts_with("healthy"), "as soon as it is back");
     assert_eq!(codes(&lab).map(|(_, code)| code), [0; 4]);
 }
@@ -390,7 +390,7 @@ fn every_command_tells_of_a_machine_that_fell_silent_from_the_moment_it_did() {
 #[track_caller]
 fn wait_all_end(lab: &Lab, stage: &str, code: i32) {
     let mut last = codes(lab);
-    wait_until(&format!("every command to end with {code}, {stage}"), 2 * PATIENCE, || {
+    wait_until(&format!("every command to end with {code}, {stage}"), 2 * DEADLINE, || {
         let health = lab.cli.health("pot://lab/f");
         let now = lab.cli.status()["verdict"]["state"].clone();
         let worse = health["tolerates_now"].as_u64() < health["promised"].as_u64();
@@ -426,7 +426,7 @@ fn how_safe_everything_is_ends_every_command_with_the_same_code() {
     wait_all_end(&lab, "made again", 0);
 
     lab.kill_donors(&["donor-1", "donor-2"]);
-    wait_until("every command to end with 7", 2 * PATIENCE, || {
+    wait_until("every command to end with 7", 2 * DEADLINE, || {
         let believed = lab.cli.live_donors().len() == 2;
         let status = lab.cli.run(&["status", "--check"]).code;
         let fsck = lab.cli.run(&["fsck"]).code;
@@ -458,7 +458,7 @@ fn bad_copies_that_are_met_while_others_are_read_are_no_success() {
     assert!(again.code != 0 || made(), "{} {}", again.code, again.stderr);
     // One read meets some of them; a scrub finds all.
     lab.cli.ok(&["scrub", "now", "donor-1", "--rate", "100MiB"]);
-    wait_until("all to be made again", 2 * PATIENCE, || {
+    wait_until("all to be made again", 2 * DEADLINE, || {
         let ran = lab.cli.run(&["verify", "-r", "--read", "pot://lab"]);
         assert!(ran.code == 0 || ran.code == 4, "{}", ran.stderr);
         assert_eq!(ran.stderr, "", "what was met stands in the result");

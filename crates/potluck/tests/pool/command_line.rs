@@ -2,7 +2,7 @@
 
 use super::content::{arg, file};
 use super::lab::Lab;
-use super::waiting::{PATIENCE, wait_until};
+use super::waiting::{DEADLINE, wait_until};
 use std::fs;
 use std::os::unix::fs::FileExt;
 
@@ -154,7 +154,7 @@ fn only_an_announced_absence_is_called_away() {
     assert!(shown(&lab).contains("live, announced away for 2h more"), "{}", shown(&lab));
     lab.kill_donor("donor-1");
     lab.kill_donor("donor-2");
-    wait_until("both to be missed", PATIENCE, || lab.cli.live_donors().is_empty());
+    wait_until("both to be missed", DEADLINE, || lab.cli.live_donors().is_empty());
     assert_eq!(lab.cli.donor("donor-1")["state"], "away");
     assert_ne!(lab.cli.donor("donor-2")["state"], "away");
     let text = shown(&lab);

@@ -3,7 +3,7 @@
 
 use super::content::{arg, assert_same, file, tree_of};
 use super::lab::Lab;
-use super::waiting::{PATIENCE, wait_until};
+use super::waiting::{DEADLINE, wait_until};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
@@ -55,7 +55,7 @@ fn chunks_of_a_copy_are_reclaimed_when_the_last_of_its_files_goes() {
     lab.cli.ok(&["verify", "--read", "pot://lab/g"]);
     assert_eq!(lab.cli.status()["condemned_chunks"], 0);
     lab.cli.ok(&["rm", "pot://lab/g"]);
-    wait_until("all chunks to be reclaimed", PATIENCE, || {
+    wait_until("all chunks to be reclaimed", DEADLINE, || {
         of_file.iter().filter(|chunk| chunk.exists()).count() <= 1 // one may be the pool's own
     });
 }
@@ -158,7 +158,7 @@ fn a_copy_becomes_what_its_directory_asks_for() {
     let report = lab.cli.json(&["cp", "pot://lab/f", "pot://lab/coded/"]);
     assert_eq!(report["changing"], 1, "{report}");
     let kept_as = |path: &str| lab.cli.ok(&["stat", path]).text();
-    wait_until("both to be changed", PATIENCE, || {
+    wait_until("both to be changed", DEADLINE, || {
         kept_as("pot://lab/twice/f").contains("kept as    2 copies")
             && kept_as("pot://lab/coded/f").contains("kept as    2+1")
     });

@@ -3,7 +3,7 @@
 use super::content::{arg, file};
 use super::lab::Lab;
 use super::program::{Ran, code_of};
-use super::waiting::{PATIENCE, wait_until};
+use super::waiting::{DEADLINE, wait_until};
 use rustix::process::Signal;
 use std::collections::BTreeSet;
 use std::fs;
@@ -85,7 +85,7 @@ fn every_promised_exit_code_comes_from_a_real_situation() {
     );
 
     let mut waiting = lab.cli.start(&["cp", "-", "pot://lab/never"]);
-    wait_until("the session", PATIENCE, || lab.cli.status()["sessions"] == 1);
+    wait_until("the session", DEADLINE, || lab.cli.status()["sessions"] == 1);
     waiting.signal(Signal::INT);
     let interrupted = code_of(waiting.end("cp after Ctrl-C"));
     assert_eq!(interrupted, 130);
@@ -97,7 +97,7 @@ fn every_promised_exit_code_comes_from_a_real_situation() {
     }
     saw("damage without another copy", 7, lab.cli.run(&["cat", "pot://lab/f"]));
     lab.kill_manager();
-    let away = lab.cli.run(&["ls", "--patience", "3s"]);
+    let away = lab.cli.run(&["ls", "--retry-for", "3s"]);
     let waits: Vec<_> = away.stderr.lines().filter(|line| line.contains("waiting for")).collect();
     assert!(waits.len() == 1 && waits[0].contains("up to 3s"), "{}", away.stderr);
     saw("no manager", 5, away);

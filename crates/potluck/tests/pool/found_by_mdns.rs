@@ -1,7 +1,7 @@
 //! Members find a manager that got another address by multicast DNS, unless that is switched off.
 
 use super::machines::{Machine, Machines, Naming};
-use super::waiting::{PATIENCE, wait_until};
+use super::waiting::{DEADLINE, wait_until};
 use potluck_wire::identity::Identity;
 use rustix::process::Signal;
 
@@ -108,7 +108,7 @@ fn a_machine_keeps_its_name_where_another_program_only_listens_to_mdns() {
     head.start(&format!("python3 -uc '{LISTENER}'"), "listening");
     head.start(UP, "lending");
     laptop.sh(&format!("potluck join {}", token(head, "user"))).ok();
-    wait_until("its name to be known", PATIENCE, || {
+    wait_until("its name to be known", DEADLINE, || {
         laptop.sh("potluck find-manager lab-head.local").code == 0
     });
 }
@@ -132,9 +132,9 @@ fn a_machine_that_is_flooded_by_mdns_keeps_away_from_it() {
     let [head, laptop, liar] = names.map(|name| lab.machine(name));
     head.start(UP, "lending");
     laptop.sh(&format!("potluck join {}", token(head, "user"))).ok();
-    wait_until("the manager to announce itself", PATIENCE, || speaks_mdns(head));
+    wait_until("the manager to announce itself", DEADLINE, || speaks_mdns(head));
     liar.sh(&format!("python3 -c '{FLOOD}'")).ok();
-    wait_until("the manager to keep away", PATIENCE, || {
+    wait_until("the manager to keep away", DEADLINE, || {
         head.log("potluck up").contains("floods the network") && !speaks_mdns(head)
     });
     laptop.sh("potluck ls").ok();
@@ -154,13 +154,13 @@ fn who_switches_mdns_off_neither_announces_nor_asks() {
     let off = format!("{UP} --mdns false");
     let (laptop, _) = renumbered(head, laptop, &off);
     assert!(!speaks_mdns(head));
-    laptop.sh("potluck --patience 1s ls").exits(5);
+    laptop.sh("potluck --retry-for 1s ls").exits(5);
 
     head.stop("potluck up", Signal::TERM);
     head.sh("potluck set manager.mdns true").ok();
     laptop.sh("mkdir -p .config/potluck && echo 'mdns = false' > .config/potluck/config.toml").ok();
     head.start(UP, "lending");
-    wait_until("the manager to announce itself", PATIENCE, || speaks_mdns(head));
-    laptop.sh("potluck --patience 1s ls").exits(5);
+    wait_until("the manager to announce itself", DEADLINE, || speaks_mdns(head));
+    laptop.sh("potluck --retry-for 1s ls").exits(5);
     laptop.sh("rm .config/potluck/config.toml; potluck ls").ok();
 }

@@ -3,7 +3,7 @@
 use super::content::{arg, assert_same, file};
 use super::k05_give_back::{Owner, held};
 use super::lab::{Lab, Lending};
-use super::waiting::{PATIENCE, wait_until};
+use super::waiting::{DEADLINE, wait_until};
 use std::fs;
 
 const MIB: u64 = 1 << 20;
@@ -20,7 +20,7 @@ fn lending(donors: usize, max: &str) -> Lab {
 
 /// Waits until the pool says how much a donor lends.
 fn wait_lends(lab: &Lab, donor: &str, mib: u64) {
-    wait_until(&format!("{donor} to lend {mib} MiB"), PATIENCE, || {
+    wait_until(&format!("{donor} to lend {mib} MiB"), DEADLINE, || {
         lab.cli.donor(donor)["lends"] == mib * MIB
     });
 }
@@ -32,7 +32,7 @@ fn a_part_that_is_given_back_is_lent_no_more_and_the_rest_still_is() {
     let (input, content) = file(lab.dir(), "input", 4, 12 << 20);
     lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
     let owner = Owner::of(&lab, "donor-2");
-    wait_until("the donor's own count of what it holds", PATIENCE, || {
+    wait_until("the donor's own count of what it holds", DEADLINE, || {
         lab.cli.donor("donor-2")["used"].as_u64() >= Some(held(&lab.lent("donor-2")))
     });
     let before = held(&lab.lent("donor-2"));
@@ -60,9 +60,9 @@ fn a_part_that_is_given_back_is_lent_no_more_and_the_rest_still_is() {
 
     // What is left is lent: once there is room, new files go there.
     lab.cli.ok(&["rm", "pot://lab/f"]);
-    wait_until("room there", PATIENCE, || lab.lent("donor-2").chunks().is_empty());
+    wait_until("room there", DEADLINE, || lab.lent("donor-2").chunks().is_empty());
     let (other, _) = file(lab.dir(), "other", 5, 256 << 10);
-    wait_until("it to be used again", PATIENCE, || {
+    wait_until("it to be used again", DEADLINE, || {
         // Until what was removed is reclaimed everywhere, there may be no room for three copies.
         let ran = lab.cli.run(&["cp", arg(&other), "pot://lab/g", "--copies", "3"]);
         ran.code == 0 && lab.cli.shares("pot://lab/g").contains_key("donor-2")
@@ -73,7 +73,7 @@ fn a_part_that_is_given_back_is_lent_no_more_and_the_rest_still_is() {
     let state = lab.donor_state("donor-2");
     let args = ["lend", "--state", arg(&state), "--listen", "127.0.0.1:0"];
     let mut again = owner.cli.start(&args);
-    wait_until("it to be back", PATIENCE, || lab.cli.donor("donor-2")["state"] == "live");
+    wait_until("it to be back", DEADLINE, || lab.cli.donor("donor-2")["state"] == "live");
     wait_lends(&lab, "donor-2", left);
     again.kill_9();
 }

@@ -4,7 +4,7 @@ use super::content::{arg, assert_same, bytes, file, tree_of};
 use super::lab::{Lab, Lending};
 use super::lent::flip;
 use super::tap::Tap;
-use super::waiting::{PATIENCE, wait_until};
+use super::waiting::{DEADLINE, wait_until};
 use std::collections::BTreeMap;
 use std::fs;
 use std::process::Stdio;
@@ -101,7 +101,7 @@ fn k01_fewer_donors_than_a_group_needs_are_refused_clearly() {
     lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
     // With two of six away it is a matter of waiting.
     lab.kill_donors(&["donor-5", "donor-6"]);
-    wait_until("the dead donors to be noticed", PATIENCE, || lab.cli.live_donors().len() == 4);
+    wait_until("the dead donors to be noticed", DEADLINE, || lab.cli.live_donors().len() == 4);
     let refused = lab.cli.fails(5, &["cp", arg(&input), "pot://lab/g"]);
     assert_eq!(refused.code, "POT-E033", "{refused:?}");
     for path in ["pot://lab/less", "pot://lab/f"] {
@@ -195,7 +195,7 @@ fn k01_a_spoiled_chunk_is_caught_before_anything_is_rebuilt_from_it() {
     let range = format!("{}-{}", 9 * CHUNK, 10 * CHUNK + 99);
     let part = lab.cli.ok(&["cat", "pot://lab/f", "--range", &range]).stdout;
     assert_same(&part, &content[9 * CHUNK..10 * CHUNK + 100], "a range");
-    wait_until("the damage to be found", PATIENCE, || {
+    wait_until("the damage to be found", DEADLINE, || {
         lab.cli.donor("donor-1")["bad"].as_u64() > Some(0)
     });
     assert_eq!(lab.cli.donor("donor-3")["bad"], 0);

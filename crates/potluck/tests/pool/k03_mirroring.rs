@@ -2,7 +2,7 @@
 
 use super::content::{arg, assert_same, file};
 use super::lab::Lab;
-use super::waiting::{PATIENCE, wait_until};
+use super::waiting::{DEADLINE, wait_until};
 use rustix::process::Signal;
 
 const PROTOCOLS: [&str; 4] = ["client-sync", "client-async", "server-sync", "server-async"];
@@ -26,7 +26,7 @@ fn k03_every_protocol_makes_all_copies_and_says_when() {
             assert!(lab.cli.is_safe(&path), "{mirror}: {}", lab.cli.health(&path));
         }
         lab.cli.wait_safe(&path);
-        wait_until("the end of the unsafe window to be noted", PATIENCE, || {
+        wait_until("the end of the unsafe window to be noted", DEADLINE, || {
             lab.cli.health(&path)["safe_since_ms"].is_number()
         });
         let stated = lab.cli.json(&["stat", &path, "--chunks"]);
@@ -94,7 +94,7 @@ fn k03_every_protocol_survives_the_death_of_a_donor_in_mid_write() {
         let path = format!("pot://{mirror}/f");
         let before = lab.chunk_files();
         let mut writing = lab.cli.start(&["cp", arg(&input), &path]);
-        wait_until("chunks to flow", PATIENCE, || lab.chunk_files() > before + 50);
+        wait_until("chunks to flow", DEADLINE, || lab.chunk_files() > before + 50);
         let victim = format!("donor-{}", number + 1);
         lab.kill_donor(&victim);
         assert!(writing.end("the writer").success(), "{mirror} without {victim}");
@@ -103,7 +103,7 @@ fn k03_every_protocol_survives_the_death_of_a_donor_in_mid_write() {
             lab.bring_back(&[&victim]);
         }
         assert_same(&lab.cli.cat(&path), &content, &format!("{mirror} without {victim}"));
-        wait_until("two copies to live", PATIENCE, || {
+        wait_until("two copies to live", DEADLINE, || {
             lab.cli.json(&["stat", &path])["live_copies"] == 2
         });
         lab.cli.wait_safe(&path);

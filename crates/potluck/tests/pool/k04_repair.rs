@@ -3,7 +3,7 @@
 use super::content::{arg, assert_same, file};
 use super::lab::{Lab, Lending};
 use super::small_disk::SmallDisk;
-use super::waiting::{PATIENCE, wait_until};
+use super::waiting::{DEADLINE, wait_until};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -24,7 +24,7 @@ fn k04_a_dead_donors_chunks_are_made_again_and_the_pool_says_how_safe_it_is() {
     let (input, content) = file(lab.dir(), "input", 4, 3 << 20);
     let paths = ["pot://copies/f", "pot://coded/f"];
     paths.iter().for_each(|path| drop(lab.cli.ok(&["cp", arg(&input), path])));
-    wait_until("the pool to be found safe", PATIENCE, || {
+    wait_until("the pool to be found safe", DEADLINE, || {
         lab.cli.space("copies")["tolerates"] == 1 && lab.cli.space("coded")["tolerates"] == 2
     });
     assert!(lab.cli.ok(&["status"]).text().starts_with("healthy: "));
@@ -32,12 +32,12 @@ fn k04_a_dead_donors_chunks_are_made_again_and_the_pool_says_how_safe_it_is() {
 
     let lost = lab.lent("donor-2").chunks().len();
     lab.kill_donor("donor-2");
-    wait_until("the loss to be said", PATIENCE, || lab.cli.donor("donor-2")["state"] == "dead");
+    wait_until("the loss to be said", DEADLINE, || lab.cli.donor("donor-2")["state"] == "dead");
     for path in paths {
         lab.cli.wait_safe(path);
     }
     assert!(made(&lab.cli.repair()) >= lost as u64, "{}", lab.cli.repair());
-    wait_until("the verdict", PATIENCE, || {
+    wait_until("the verdict", DEADLINE, || {
         lab.cli.space("copies")["tolerates"] == 1 && lab.cli.space("coded")["tolerates"] == 2
     });
     lab.cli.ok(&["fsck"]);
@@ -47,7 +47,7 @@ fn k04_a_dead_donors_chunks_are_made_again_and_the_pool_says_how_safe_it_is() {
 
     // All dead ones return: what is beyond any policy goes, and nothing else.
     lab.bring_back(&["donor-1", "donor-2", "donor-3"]);
-    wait_until("excess copies to be trimmed", PATIENCE, || lab.chunk_files() == files);
+    wait_until("excess copies to be trimmed", DEADLINE, || lab.chunk_files() == files);
     for path in paths {
         assert!(lab.cli.is_safe(path), "{}", lab.cli.health(path));
         assert_same(&lab.cli.cat(path), &content, path);
@@ -63,12 +63,12 @@ fn k04_an_absence_shorter_than_the_grace_moves_no_byte() {
     let files = lab.chunk_files();
     lab.kill_donor("donor-1");
     // Long enough to be noticed by everybody, and short of the grace.
-    wait_until("the absence to be noticed", PATIENCE, || {
+    wait_until("the absence to be noticed", DEADLINE, || {
         lab.cli.donor("donor-1")["silent_seconds"].as_u64() > Some(7)
     });
     assert_eq!(live_copies(&lab, "pot://lab/f"), 1);
     lab.bring_back(&["donor-1"]);
-    wait_until("its copies to be back", PATIENCE, || live_copies(&lab, "pot://lab/f") == 2);
+    wait_until("its copies to be back", DEADLINE, || live_copies(&lab, "pot://lab/f") == 2);
     assert!(lab.cli.is_safe("pot://lab/f"));
     assert_eq!(made(&lab.cli.repair()), 0, "{}", lab.cli.repair());
     assert_eq!(lab.chunk_files(), files);
@@ -86,7 +86,7 @@ fn k04_what_is_closest_to_loss_is_made_first_within_the_budget() {
     lab.cli.ok(&["cp", arg(&three), "pot://lab/a-three", "--copies", "3"]);
     lab.cli.ok(&["cp", arg(&two), "pot://lab/b-two", "--copies", "2"]);
     lab.kill_donor("donor-4");
-    wait_until("both to be less safe", PATIENCE, || {
+    wait_until("both to be less safe", DEADLINE, || {
         !lab.cli.is_safe("pot://lab/a-three") && !lab.cli.is_safe("pot://lab/b-two")
     });
     lab.cli.wait_safe("pot://lab/b-two");
@@ -107,7 +107,7 @@ fn k04_repair_can_be_paused_and_resumed() {
     lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
     lab.cli.ok(&["repair", "pause"]);
     lab.kill_donor("donor-1");
-    wait_until("what is to be made to be known", PATIENCE, || {
+    wait_until("what is to be made to be known", DEADLINE, || {
         lab.cli.repair()["queued"].as_array().is_some_and(|queued| !queued.is_empty())
     });
     let status = lab.cli.ok(&["status"]).text();
@@ -133,10 +133,10 @@ fn k04_repair_now_does_not_wait_for_the_grace() {
     let (input, _) = file(lab.dir(), "input", 11, 1 << 20);
     lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
     lab.kill_donor("donor-1");
-    wait_until("the absence to be noticed", PATIENCE, || live_copies(&lab, "pot://lab/f") == 1);
+    wait_until("the absence to be noticed", DEADLINE, || live_copies(&lab, "pot://lab/f") == 1);
     assert_eq!(made(&lab.cli.repair()), 0);
     lab.cli.ok(&["repair", "now"]);
-    wait_until("all to be made again", PATIENCE, || live_copies(&lab, "pot://lab/f") == 2);
+    wait_until("all to be made again", DEADLINE, || live_copies(&lab, "pot://lab/f") == 2);
     lab.cli.wait_safe("pot://lab/f");
     assert!(made(&lab.cli.repair()) > 0);
 }
@@ -150,7 +150,7 @@ fn k04_an_announced_absence_is_waited_for() {
     let state = lab.donor_state("donor-1");
     lab.cli.at_home(&lab.dir().join("owner")).ok(&["away", "1h", "--state", arg(&state)]);
     lab.kill_donor("donor-1");
-    wait_until("the absence to be long noticed", PATIENCE, || {
+    wait_until("the absence to be long noticed", DEADLINE, || {
         lab.cli.donor("donor-1")["silent_seconds"].as_u64() > Some(8)
     });
     let donor = lab.cli.donor("donor-1");
@@ -220,7 +220,7 @@ fn k04_machines_that_fail_together_count_as_one() {
     lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
     let (input, content) = file(lab.dir(), "input", 12, 2 << 20);
     lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
-    wait_until("the space to be found safe", PATIENCE, || lab.cli.space("lab")["tolerates"] == 1);
+    wait_until("the space to be found safe", DEADLINE, || lab.cli.space("lab")["tolerates"] == 1);
     let listed = lab.cli.ok(&["nodes", "ls"]).text();
     assert!(listed.contains("room-a") && listed.contains("room-b"), "{listed}");
     // The whole room dies, which is one failure.

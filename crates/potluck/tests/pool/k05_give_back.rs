@@ -5,7 +5,7 @@ use super::lab::{Cli, Lab, Lending};
 use super::lent::Lent;
 use super::program::Ran;
 use super::small_disk::SmallDisk;
-use super::waiting::{PATIENCE, wait_until};
+use super::waiting::{DEADLINE, wait_until};
 use rustix::process::Signal;
 use std::fs;
 
@@ -50,7 +50,7 @@ fn k05_a_machine_that_gives_all_back_may_go_once_it_is_said() {
 
     let begun = owner.run(&["--all", "--no-wait"]).ok().text();
     assert!(begun.contains("moved first"), "{begun}");
-    wait_until("“safe to remove”", PATIENCE, || {
+    wait_until("“safe to remove”", DEADLINE, || {
         let back = lab.cli.donor("donor-1")["giving_back"].clone();
         if back["safe_to_remove"] != true {
             return false;
@@ -86,7 +86,7 @@ fn k05_what_no_other_donor_takes_stays_and_is_never_called_safe() {
     let content = two_copies(&lab, 5, 1 << 20);
     let owner = Owner::of(&lab, "donor-1");
     owner.run(&["--all", "--no-wait"]).ok();
-    wait_until("the reason to be said", PATIENCE, || {
+    wait_until("the reason to be said", DEADLINE, || {
         let back = lab.cli.donor("donor-1")["giving_back"].clone();
         assert_eq!(back["safe_to_remove"], false, "{back}");
         back["stuck"].as_u64() > Some(0) && back["stuck_why"].is_string()
@@ -130,7 +130,7 @@ fn k05_now_lists_what_would_be_lost_and_asks_first() {
     assert_eq!(lab.lent("donor-1").chunks().len(), before, "nothing was deleted");
 
     owner.run(&["--all", "--now", "-y"]).ok();
-    wait_until("all to be gone", PATIENCE, || lab.lent("donor-1").chunks().is_empty());
+    wait_until("all to be gone", DEADLINE, || lab.lent("donor-1").chunks().is_empty());
     assert_same(&lab.cli.cat("pot://lab/twice"), &content, "what had another copy");
     let ran = lab.cli.run(&["--json", "fsck"]);
     if ran.code == 4 {
@@ -188,7 +188,7 @@ fn k05_an_owner_who_fills_the_disk_gets_the_space_and_no_file_is_lost() {
     let free = (32 << 20) - before;
     let grown = free - (2 << 20);
     fs::write(disk.path().join("owners"), vec![7; grown as usize]).expect("room for the owner");
-    let took = wait_until("the space to be handed back", PATIENCE, || {
+    let took = wait_until("the space to be handed back", DEADLINE, || {
         held(&lent) + grown + (8 << 20) <= 32 << 20
     });
     println!("6 MiB were handed back after {took:?}");
@@ -215,7 +215,7 @@ fn k05_the_cap_holds_to_the_byte_while_files_race_the_donor() {
         })
         .collect();
     let mut most = 0;
-    wait_until("the writers to end", PATIENCE, || {
+    wait_until("the writers to end", DEADLINE, || {
         most = most.max(held(&lent));
         // The owner's own files come and go on the same disk.
         let owners = disk.path().join("owners");

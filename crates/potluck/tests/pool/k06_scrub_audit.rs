@@ -3,7 +3,7 @@
 use super::content::{arg, assert_same, file};
 use super::lab::Lab;
 use super::lent::{all_files, flip};
-use super::waiting::{PATIENCE, wait_until};
+use super::waiting::{DEADLINE, wait_until};
 use std::fs;
 use std::path::Path;
 
@@ -19,8 +19,8 @@ fn k06_a_scrub_finds_every_flipped_bit_and_all_is_made_again() {
     let refused = lab.cli.fails(2, &["scrub", "now", "donor-1", "--rate", "0"]);
     assert!(refused.message.contains("64.0 KiB/s"), "{refused:?}");
     lab.cli.ok(&["scrub", "now", "donor-1", "--rate", "100MiB"]);
-    wait_until("all damage to be found", PATIENCE, || lab.lent("donor-1").quarantine().len() == 20);
-    wait_until("the scrub to tell", PATIENCE, || {
+    wait_until("all damage to be found", DEADLINE, || lab.lent("donor-1").quarantine().len() == 20);
+    wait_until("the scrub to tell", DEADLINE, || {
         let donors = lab.cli.json(&["scrub", "status"]);
         let one = donors["donors"].as_array().expect("donors").iter();
         let mut one = one.filter(|donor| donor["donor"] == "donor-1");
@@ -81,7 +81,7 @@ fn k06_an_old_copy_of_a_donors_disk_is_harmless() {
     copy_tree(&lent, &saved);
     lab.cli.ok(&["cp", arg(&second), "pot://lab/changed"]);
     lab.cli.ok(&["rm", "pot://lab/gone"]);
-    wait_until("what is not needed to be reclaimed", PATIENCE, || lab.chunk_files() == 2 * 64);
+    wait_until("what is not needed to be reclaimed", DEADLINE, || lab.chunk_files() == 2 * 64);
 
     lab.kill_donor("donor-1");
     fs::remove_dir_all(&lent).expect("removed");

@@ -3,7 +3,7 @@
 use super::content::{arg, assert_same, bytes, file};
 use super::lab::Lab;
 use super::lent::files_of;
-use super::waiting::{PATIENCE, wait_until};
+use super::waiting::{DEADLINE, wait_until};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -45,7 +45,7 @@ fn k08_a_lost_manager_comes_back_from_its_kit_and_a_backup() {
     assert_eq!((told["files"].as_u64(), told["donors"].as_u64()), (Some(4), Some(3)), "{told}");
     lab.start_manager();
     lab.wait_live();
-    wait_until("all copies to be known", PATIENCE, || {
+    wait_until("all copies to be known", DEADLINE, || {
         (0..4).all(|n| lab.cli.run(&["cat", &format!("pot://lab/file-{n}")]).code == 0)
     });
     for (n, content) in contents.iter().enumerate() {
@@ -67,10 +67,10 @@ fn k08_the_log_lies_in_the_pool_unseen_and_in_the_managers_own_file() {
         let logs = files.filter(|path| path.extension().is_some_and(|kind| kind == "log"));
         logs.map(|path| fs::metadata(path).expect("there").len()).collect()
     };
-    wait_until("a backup", PATIENCE, || !lengths(&lab).is_empty());
+    wait_until("a backup", DEADLINE, || !lengths(&lab).is_empty());
     let before = lengths(&lab);
     lab.cli.ok(&["space", "create", "lab"]);
-    wait_until("the change to be in the file", PATIENCE, || {
+    wait_until("the change to be in the file", DEADLINE, || {
         let status = lab.cli.status();
         assert_eq!(status["alarms"].as_array().map(Vec::len), Some(0), "{status}");
         lengths(&lab) > before
@@ -127,7 +127,7 @@ fn k08_a_lost_manager_comes_back_from_its_donors_and_its_kit_alone() {
     assert!(lab.cli.json(&["gc", "status"])["held"].is_string());
     assert_eq!(lab.cli.live_donors().into_iter().collect::<BTreeSet<_>>(), names);
 
-    // The pool goes on: what is written now is in the log of the new life, which counts more
+    // The pool goes on: what is written now is in the log of the new term, which counts more
     // than what the donors still have of the old one's.
     let (source, content) = file(lab.dir(), "source", 77, 300_000);
     lab.cli.ok(&["cp", arg(&source), "pot://lab/after"]);
@@ -135,7 +135,7 @@ fn k08_a_lost_manager_comes_back_from_its_donors_and_its_kit_alone() {
     wait_logged(&lab);
     let told = lose_and_restore(&mut lab, &kit);
     assert_eq!((&told["files"], &told["log"]["missing"]), (&5.into(), &0.into()), "{told}");
-    assert_same(&cat_when_there(&lab, "pot://lab/after"), &content, "a file of the new life");
+    assert_same(&cat_when_there(&lab, "pot://lab/after"), &content, "a file of the new term");
     lab.cli.fails(3, &["stat", "pot://lab/small"]);
 }
 
@@ -152,7 +152,7 @@ fn k08_a_new_generation_of_the_log_takes_the_place_of_the_old_one() {
         fs::write(tree.join(n.to_string()), n.to_string()).expect("written");
     }
     lab.cli.ok(&["cp", "-r", arg(&tree), "pot://lab/tree"]);
-    wait_until("the old generation to be reclaimed", PATIENCE, || {
+    wait_until("the old generation to be reclaimed", DEADLINE, || {
         let there = blocks(&lab);
         !there.is_empty() && !there.contains(&first)
     });
@@ -182,7 +182,7 @@ fn lose_and_restore(lab: &mut Lab, kit: &Path) -> Value {
 
 /// A file's content, once donors have told what they hold.
 fn cat_when_there(lab: &Lab, at: &str) -> Vec<u8> {
-    wait_until(&format!("{at} to be readable"), PATIENCE, || lab.cli.run(&["cat", at]).code == 0);
+    wait_until(&format!("{at} to be readable"), DEADLINE, || lab.cli.run(&["cat", at]).code == 0);
     lab.cli.cat(at)
 }
 
@@ -209,5 +209,5 @@ fn kinds(lab: &Lab, kind: u8) -> Vec<PathBuf> {
 /// Waits until the log on the donors has all changes.
 #[track_caller]
 fn wait_logged(lab: &Lab) {
-    wait_until("all changes to be in the log", PATIENCE, || lab.cli.status()["log_waiting"] == 0);
+    wait_until("all changes to be in the log", DEADLINE, || lab.cli.status()["log_waiting"] == 0);
 }

@@ -3,7 +3,7 @@
 
 use super::content::{arg, assert_same, file};
 use super::lab::Lab;
-use super::waiting::{PATIENCE, wait_until};
+use super::waiting::{DEADLINE, wait_until};
 
 #[test]
 fn k09_copies_become_an_erasure_code_and_back_under_reads_with_a_death_in_the_middle() {
@@ -30,7 +30,7 @@ fn k09_copies_become_an_erasure_code_and_back_under_reads_with_a_death_in_the_mi
         // A donor dies in the middle; reads go on, and at no moment is less promised than before.
         lab.kill_donor(victim);
         // All that live are needed, and who failed at something is left alone for half a minute.
-        wait_until(&format!("the file to be kept as {goal}"), PATIENCE * 4, || {
+        wait_until(&format!("the file to be kept as {goal}"), DEADLINE * 4, || {
             assert_same(&lab.cli.cat("pot://lab/d/f"), &content, &format!("on the way to {goal}"));
             let text = lab.cli.ok(&["stat", "pot://lab/d/f"]).text();
             text.contains(&format!("kept as    {goal}")) && lab.cli.is_safe("pot://lab/d/f")

@@ -5,7 +5,7 @@ use super::content::{Lots, arg};
 use super::lent::Lent;
 use super::member::Member;
 use super::program::{Ran, Running, code_of};
-use super::waiting::{PATIENCE, wait_until};
+use super::waiting::{DEADLINE, wait_until};
 use potluck_core::entropy::SystemEntropy;
 use potluck_core::ids::DonorId;
 use potluck_wire::control::Status;
@@ -429,19 +429,19 @@ impl Lab {
     /// the donor, that one still turns everybody away.
     #[track_caller]
     pub fn wait_live(&self) {
-        wait_until("all donors to be live", PATIENCE, || {
+        wait_until("all donors to be live", DEADLINE, || {
             self.cli.live_donors().len() == self.donors.len()
         });
-        wait_until("all donors to serve", PATIENCE, || {
+        wait_until("all donors to serve", DEADLINE, || {
             self.donors.values().all(|donor| knows_its_number(&donor.address))
         });
     }
 
     /// Waits until a donor that was restarted has told where it is now; until then the manager may
-    /// still believe in its last life.
+    /// still believe in its last incarnation.
     #[track_caller]
     pub fn wait_back(&self, name: &str) {
-        wait_until(&format!("{name} to be back"), PATIENCE, || {
+        wait_until(&format!("{name} to be back"), DEADLINE, || {
             self.cli.donor(name)["addresses"][0] == self.donors[name].address.as_str()
         });
         self.wait_live();
@@ -480,7 +480,7 @@ impl Lab {
         };
         let waited = catch_unwind(AssertUnwindSafe(|| {
             // An order to delete that a later put made void is given again after half a minute.
-            wait_until("leftovers to be reclaimed", PATIENCE * 3, clean)
+            wait_until("leftovers to be reclaimed", DEADLINE * 3, clean)
         }));
         if waited.is_err() {
             panic!("leftovers stay: {found}");
@@ -530,7 +530,7 @@ impl Drop for Lab {
 /// moment by some outgoing connection of this machine; then it is tried again.
 pub fn start_daemon(cli: &Cli, dir: &Path, name: &str, args: &[&str]) -> (Running, String) {
     let (log, ready) = (dir.join(format!("logs/{name}.log")), dir.join(format!("{name}.ready")));
-    let _ = fs::remove_file(&ready); // of an earlier life
+    let _ = fs::remove_file(&ready); // of an earlier run
     let started = Instant::now();
     loop {
         let output = OpenOptions::new().create(true).append(true).open(&log).expect("a log");
@@ -539,14 +539,14 @@ pub fn start_daemon(cli: &Cli, dir: &Path, name: &str, args: &[&str]) -> (Runnin
         command.args(args).arg("--ready-file").arg(&ready).stdout(Stdio::null()).stderr(output);
         let mut running = Running::start(&mut command);
         let mut ended = None;
-        wait_until(&format!("{name} to serve"), PATIENCE, || {
+        wait_until(&format!("{name} to serve"), DEADLINE, || {
             ended = running.ended();
             ended.is_some() || ready.exists()
         });
         let Some(status) = ended else { return (running, ready_address(&ready, name)) };
         let log = fs::read(&log).expect("a log");
         let said = String::from_utf8_lossy(&log[before.min(log.len())..]).into_owned();
-        let taken = said.contains("in use") && started.elapsed() < PATIENCE;
+        let taken = said.contains("in use") && started.elapsed() < DEADLINE;
         assert!(taken, "{name} ended ({status}) instead of serving: {said}");
     }
 }

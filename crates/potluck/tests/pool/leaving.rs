@@ -3,7 +3,7 @@
 use super::content::{arg, file};
 use super::lab::Lab;
 use super::machines::{Machines, Naming};
-use super::waiting::{PATIENCE, wait_until};
+use super::waiting::{DEADLINE, wait_until};
 use std::fs;
 use std::path::PathBuf;
 
@@ -58,7 +58,7 @@ fn leaving_that_was_killed_goes_on_where_it_was() {
     let (lent, state) = (lab.lent("donor-1").0, lab.donor_state("donor-1"));
     let leave = ["leave", "--state", arg(&state), "-y"];
     let mut killed = lab.cli.start(&leave);
-    wait_until("the give-back to begin", PATIENCE, || {
+    wait_until("the give-back to begin", DEADLINE, || {
         let status = lab.cli.status();
         let donors = status["donors"].as_array().expect("donors");
         donors.len() == 1 || donors.iter().any(|donor| donor["giving_back"]["active"] == true)
@@ -81,7 +81,7 @@ fn a_donor_that_was_removed_or_whose_manager_is_away_is_cleaned_up_only_when_tha
     let (mut lab, content) = with_file(2);
     let (lent, state) = (lab.lent("donor-1").0, lab.donor_state("donor-1"));
     lab.kill_manager();
-    let away = lab.cli.run(&["--patience", "1s", "leave", "--state", arg(&state), "-y"]);
+    let away = lab.cli.run(&["--retry-for", "1s", "leave", "--state", arg(&state), "-y"]);
     assert_eq!(away.code, 5, "{}", away.stderr);
     assert!(state.join("identity.json").exists() && lent.join("potluck-store.json").exists());
     lab.start_manager();
@@ -182,7 +182,7 @@ fn a_machine_joins_once_lends_once_and_leaves_without_a_trace() {
         );
     }
     let both = "test $(potluck --json status | grep -o '\"state\":\"live\"' | wc -l) = 2";
-    wait_until("both donors", PATIENCE, || head.sh(both).code == 0);
+    wait_until("both donors", DEADLINE, || head.sh(both).code == 0);
     head.sh("potluck space create lab --copies 1 --chunk-size 64KiB").ok();
     head.sh("head -c 4000000 /dev/urandom > /tmp/f && potluck cp /tmp/f pot://lab/f").ok();
 
@@ -203,7 +203,7 @@ fn a_machine_joins_once_lends_once_and_leaves_without_a_trace() {
     bench.sh("test -z \"$(find ~/.config/systemd -type f)\"").ok();
     bench.sh("test ! -e /data/lent && test ! -e ~/.local/state/potluck/donor").ok();
     let stopped = || bench.log("potluck lend").contains("the donor has stopped");
-    wait_until("the daemon to end", PATIENCE, stopped);
+    wait_until("the daemon to end", DEADLINE, stopped);
     head.sh("potluck cp pot://lab/f /tmp/g && cmp /tmp/f /tmp/g").ok();
     let left = head.sh("potluck members ls").ok().text();
     assert!(left.contains("bench-2") && !left.contains("bench-1"), "{left}");

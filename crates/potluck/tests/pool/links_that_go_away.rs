@@ -5,7 +5,7 @@ use super::lab::{Lab, Lending};
 use super::machines::{Machine, Machines, Naming};
 use super::program::code_of;
 use super::tap::Tap;
-use super::waiting::{PATIENCE, pause, wait_until};
+use super::waiting::{DEADLINE, pause, wait_until};
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
@@ -39,14 +39,14 @@ fn put_through_an_outage(donors: usize, create: &[&str]) {
     let mut writer = lab.cli.start(&["cp", "-", "pot://lab/f"]);
     let mut input = writer.child().stdin.take().expect("a pipe");
     input.write_all(first).expect("a writer that reads");
-    wait_until("the first part to be stored", PATIENCE, || lab.chunk_files() >= 8 * 16);
+    wait_until("the first part to be stored", DEADLINE, || lab.chunk_files() >= 8 * 16);
     cut(&taps, true);
     input.write_all(rest).expect("a writer that reads");
     drop(input);
     pause(DOWN);
     assert!(writer.ended().is_none(), "it waits");
     cut(&taps, false);
-    assert_eq!(code_of(writer.end_within("the writer", 3 * PATIENCE)), 0);
+    assert_eq!(code_of(writer.end_within("the writer", 3 * DEADLINE)), 0);
     assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");
     assert_eq!(lab.cli.json(&["stat", "pot://lab/f"])["entry"]["version"], 1);
 }
@@ -79,7 +79,7 @@ fn get_through_an_outage(donors: usize, create: &[&str]) {
     pause(DOWN);
     assert!(reader.ended().is_none(), "it waits");
     cut(&taps, false);
-    assert_eq!(code_of(reader.end_within("the reader", 3 * PATIENCE)), 0);
+    assert_eq!(code_of(reader.end_within("the reader", 3 * DEADLINE)), 0);
     assert_same(&rest.join().expect("a reader"), &content, "the file");
 }
 
@@ -93,7 +93,7 @@ fn an_erasure_coded_get_goes_on_after_the_link_to_the_donors_was_down() {
     get_through_an_outage(3, &["--ec", "2+1"]);
 }
 
-/// A2: nothing says that they ever will be reached, so that the patience for outages is not for them.
+/// A2: nothing says that they ever will be reached, so that retry limits are not for them.
 #[test]
 fn a2_a_donor_that_only_the_manager_reaches_is_named_soon_and_not_waited_for() {
     let (lab, mut taps) = pool(2);
@@ -115,26 +115,26 @@ fn a2_a_donor_that_only_the_manager_reaches_is_named_soon_and_not_waited_for() {
     assert!(ran[0].stderr.contains("donor-2 does not answer; waiting for up to 10s"));
     for ran in ran {
         let said = &ran.stderr;
-        assert!(ran.took < PATIENCE, "{}: {:?}", ran.command, ran.took);
+        assert!(ran.took < DEADLINE, "{}: {:?}", ran.command, ran.took);
         assert!(said.contains(&format!("donor-2 at {unreached}")), "{said}");
         assert!(said.contains("firewall"), "{said}");
     }
 }
 
 #[test]
-fn patience_ends_a_put_whose_donors_stay_away_and_what_was_sent_is_kept() {
+fn a_put_whose_donors_stay_away_ends_at_its_retry_limit_and_what_was_sent_is_kept() {
     let (lab, taps) = pool(2);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     let content = bytes(3, 12 << 20);
-    let mut writer = lab.cli.start(&["--patience", "5s", "--json", "cp", "-", "pot://lab/f"]);
+    let mut writer = lab.cli.start(&["--retry-for", "5s", "--json", "cp", "-", "pot://lab/f"]);
     let mut input = writer.child().stdin.take().expect("a pipe");
     input.write_all(&content[..8 << 20]).expect("a writer that reads");
-    wait_until("the first part to be stored", PATIENCE, || lab.chunk_files() >= 8 * 16);
+    wait_until("the first part to be stored", DEADLINE, || lab.chunk_files() >= 8 * 16);
     cut(&taps, true);
     let began = Instant::now();
     input.write_all(&content[8 << 20..]).expect("a writer that reads");
     drop(input);
-    assert_eq!(code_of(writer.end_within("the writer", 3 * PATIENCE)), 5);
+    assert_eq!(code_of(writer.end_within("the writer", 3 * DEADLINE)), 5);
     assert!(began.elapsed() >= Duration::from_secs(5), "{:?}", began.elapsed());
     let said = lab.cli.said_by_the_last();
     assert!(said.contains("what was sent is kept") && said.contains("donor-1"), "{said}");
@@ -176,7 +176,7 @@ fn assert_sent_once(machine: &Machine, before: u64, bytes: u64) {
 }
 
 /// Feeds a file to an upload with a pause after each megabyte, and says when it is under way.
-const PACED: &str = "
+const SLOWLY: &str = "
 import sys, time
 with open('file', 'rb') as file:
     for number, part in enumerate(iter(lambda: file.read(1 << 20), b'')):
@@ -192,17 +192,17 @@ fn an_upload_goes_on_after_its_machines_cable_was_pulled_and_sends_nothing_twice
     let Some(lab) = machines(test) else { return };
     let (laptop, bytes) = (lab.machine("laptop"), 40_000_000);
     laptop.sh(&format!("head -c {bytes} /dev/urandom > file")).ok();
-    std::fs::write(laptop.path("/home/lab/paced.py"), PACED).expect("its file");
+    std::fs::write(laptop.path("/home/lab/slowly.py"), SLOWLY).expect("its file");
     let before = carried(laptop, "tx");
-    let upload = "sh -c 'python3 paced.py | potluck cp - pot://lab/file; echo ended with $?'";
+    let upload = "sh -c 'python3 slowly.py | potluck cp - pot://lab/file; echo ended with $?'";
     laptop.start(upload, "under way");
     laptop.unplug();
     pause(DOWN);
     let log = || laptop.log("sh -c");
-    wait_until("it to say whom it waits for", PATIENCE, || log().contains("waiting for up to 10m"));
+    wait_until("it to say whom it waits for", DEADLINE, || log().contains("waiting for up to 10m"));
     assert!(!log().contains("ended"), "{}", log());
     laptop.plug_in();
-    wait_until("the upload to end", 3 * PATIENCE, || log().contains("ended with"));
+    wait_until("the upload to end", 3 * DEADLINE, || log().contains("ended with"));
     assert!(log().contains("ended with 0"), "{}", log());
     assert_sent_once(laptop, before, bytes);
     laptop.sh("potluck cat pot://lab/file | cmp - file").ok();
@@ -228,23 +228,23 @@ fn transfers_go_on_after_their_machines_interface_was_down_and_send_nothing_twic
     for copy in copies {
         laptop.start(&format!("sh -c 'potluck cp {copy}; echo ended with $?'"), "");
     }
-    wait_until("both to be under way", PATIENCE, || {
+    wait_until("both to be under way", DEADLINE, || {
         carried(laptop, "tx") - sent > bytes / 8 && carried(laptop, "rx") - received > bytes / 8
     });
     laptop.sh("ip link set eth0 down").ok();
     pause(DOWN);
     let log = |copy: &str| laptop.log(&format!("sh -c 'potluck cp {copy}"));
     for copy in copies {
-        wait_until("it to say whom it waits for", PATIENCE, || {
+        wait_until("it to say whom it waits for", DEADLINE, || {
             log(copy).contains("waiting for up to 10m")
         });
         assert!(!log(copy).contains("ended"), "{}", log(copy));
     }
     laptop.sh("ip link set eth0 up").ok();
     for copy in copies {
-        wait_until("a copy to end", 3 * PATIENCE, || log(copy).contains("ended with"));
+        wait_until("a copy to end", 3 * DEADLINE, || log(copy).contains("ended with"));
         assert!(log(copy).contains("ended with 0"), "{}", log(copy));
-        // Not one of its calls has the patience of a command that has moved nothing.
+        // Not one of its calls is tried for as long as one of a command that has moved nothing.
         assert!(!log(copy).contains("waiting for up to 30s"), "{}", log(copy));
     }
     assert_sent_once(laptop, sent, bytes);

@@ -4,7 +4,7 @@
 use super::content::{arg, file};
 use super::lab::{Lab, stop};
 use super::program::Running;
-use super::waiting::{PATIENCE, wait_until};
+use super::waiting::{DEADLINE, wait_until};
 use rustix::process::Signal;
 use std::collections::BTreeMap;
 use std::fs;
@@ -35,13 +35,13 @@ fn the_log_tells_of_a_donors_death_its_repair_and_its_return_once_each() {
     let quiet = lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
     assert!(!quiet.stderr.contains("INFO"), "a command that ends is quiet: {}", quiet.stderr);
     lab.kill_donor("donor-1");
-    wait_until("its death and the repair to be told of", PATIENCE * 2, || {
+    wait_until("its death and the repair to be told of", DEADLINE * 2, || {
         let lines = logged(&lab, "manager");
         count(&lines, &["donor donor-1", "given up"]) > 0 && count(&lines, &["repair ended"]) > 0
     });
     lab.start_donor("donor-1");
     lab.wait_back("donor-1");
-    wait_until("its return to be told of", PATIENCE, || {
+    wait_until("its return to be told of", DEADLINE, || {
         count(&logged(&lab, "manager"), &["donor donor-1", "is back"]) > 0
     });
     lab.cli.ok(&["nodes", "rm", "donor-1", "-y"]);
@@ -77,7 +77,7 @@ fn the_log_tells_of_a_donors_death_its_repair_and_its_return_once_each() {
 fn a_manager_that_is_away_fills_no_donors_log_and_a_broken_backup_no_managers() {
     let mut lab = Lab::with_options(1, &["--backup-every", "200ms"]);
     let backups = lab.manager_dir().join("backups");
-    wait_until("a backup", PATIENCE, || backups.is_dir());
+    wait_until("a backup", DEADLINE, || backups.is_dir());
     fs::rename(&backups, backups.with_extension("away")).expect("moved");
     fs::write(&backups, "no directory").expect("a file in its place");
     let change = |lab: &Lab, from: u32| {
@@ -89,7 +89,7 @@ fn a_manager_that_is_away_fills_no_donors_log_and_a_broken_backup_no_managers() 
     change(&lab, 0);
     fs::remove_file(&backups).expect("removed");
     change(&lab, 8);
-    wait_until("the log to say that it is over", PATIENCE, || {
+    wait_until("the log to say that it is over", DEADLINE, || {
         count(&logged(&lab, "manager"), &["is backed up to a file again"]) > 0
     });
     lab.kill_manager();
@@ -123,7 +123,7 @@ fn lines_for_the_journal_have_a_weight_and_no_time() {
     command.args(["manager", "--listen", "127.0.0.1:0", "--state", arg(&state)]);
     let mut manager = Running::start(command.stderr(journal));
     let read = || fs::read_to_string(&path).expect("text");
-    wait_until("it to tell that it serves", PATIENCE, || read().contains("serves at"));
+    wait_until("it to tell that it serves", DEADLINE, || read().contains("serves at"));
     assert_eq!(stop(&mut manager, Signal::TERM), 0);
     let text = read();
     assert!(text.contains("<6>the manager of the pool"), "{text}");

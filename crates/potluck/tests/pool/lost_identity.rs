@@ -3,7 +3,7 @@
 
 use super::content::{arg, file};
 use super::lab::{Cli, Lab, Lending};
-use super::waiting::{PATIENCE, wait_until};
+use super::waiting::{DEADLINE, wait_until};
 use std::fs;
 use std::os::unix::fs::symlink;
 
@@ -49,11 +49,11 @@ fn a_donor_whose_identity_is_lost_gets_its_store_back_with_all_that_is_in_it() {
     let dir = Some(lab.lent("donor-1").0);
     let options = vec!["--adopt-store".into()];
     lab.lend("again", Lending { dir, options, ..Lending::default() });
-    wait_until("the donor to serve under its new identity", PATIENCE, || {
+    wait_until("the donor to serve under its new identity", DEADLINE, || {
         lab.cli.run(&["cat", "pot://lab/f"]).stdout == content
     });
     // What it held is counted for the new one, so the old one can go; and that is all that goes.
-    wait_until("nothing to need the old identity", PATIENCE, || {
+    wait_until("nothing to need the old identity", DEADLINE, || {
         lab.cli.run(&["members", "rm", "donor-1", "-y"]).code == 0
     });
     assert_eq!(lab.cli.cat("pot://lab/f"), content);
@@ -74,7 +74,7 @@ fn a_lost_store_is_begun_anew_by_an_option_and_no_file_is_deleted_by_hand() {
     assert!(!lent.exists(), "nothing is made where a disk may be mounted");
     let mut anew = lab.cli.start(&[&lend[..], &["--new-store"]].concat());
     let marker = lent.join("potluck-store.json");
-    wait_until("the store to be begun anew", PATIENCE, || marker.exists());
+    wait_until("the store to be begun anew", DEADLINE, || marker.exists());
     anew.kill_9();
     let said = fs::read_to_string(marker).expect("a marker");
     assert!(said.contains("donor-1") && !said.contains("delete"), "{said}");
@@ -95,12 +95,12 @@ fn a_store_that_is_begun_anew_keeps_its_terms_and_is_not_called_a_failing_disk()
     lab.kill_manager();
     let lend = [&["lend", arg(&new)], &at[..]].concat();
     let mut unheard = lab.cli.start(&lend);
-    wait_until("the store to be begun anew", PATIENCE, || new.join("potluck-store.json").exists());
+    wait_until("the store to be begun anew", DEADLINE, || new.join("potluck-store.json").exists());
     unheard.kill_9();
     lab.start_manager();
     let mut anew = lab.cli.start(&lend[..lend.len() - 1]);
     let said = || lab.logs().iter().any(|(_, log)| log.contains("donor-1 (2) begins anew"));
-    wait_until("the pool to know that what was there is lost", PATIENCE, said);
+    wait_until("the pool to know that what was there is lost", DEADLINE, said);
     lab.cli.wait_safe("pot://lab/f");
     assert_eq!(lab.cli.cat("pot://lab/f"), content);
     let status = lab.cli.ok(&["status"]).text();

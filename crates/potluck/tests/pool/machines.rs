@@ -6,7 +6,7 @@
 //! Making namespaces takes root: [`Machines::new`] says SKIPPED and gives nothing without it.
 
 use super::program::{Ran, Running, code_of};
-use super::waiting::{PATIENCE, has_program, is_root, skip, wait_until};
+use super::waiting::{DEADLINE, has_program, is_root, skip, wait_until};
 use rustix::process::Signal;
 use std::cell::{Cell, RefCell};
 use std::fs::{self, File};
@@ -257,7 +257,7 @@ impl Machine {
         self.daemons.borrow_mut().push((line.into(), Daemon { running, log: log.clone() }));
         let said = || fs::read_to_string(&log).unwrap_or_default();
         let mut ended = None;
-        wait_until(&format!("`{line}` to say “{ready}” on {}", self.name), PATIENCE, || {
+        wait_until(&format!("`{line}` to say “{ready}” on {}", self.name), DEADLINE, || {
             let mut daemons = self.daemons.borrow_mut();
             ended = daemons.last_mut().and_then(|(_, daemon)| daemon.running.ended());
             ended.is_some() || said().contains(ready)
@@ -321,7 +321,7 @@ impl Machine {
     fn connect(&self) {
         let (pid, number) = (self.pid(), self.number);
         let comm = format!("/proc/{pid}/comm");
-        wait_until(&format!("{} to be a machine", self.name), PATIENCE, || {
+        wait_until(&format!("{} to be a machine", self.name), DEADLINE, || {
             fs::read_to_string(&comm).is_ok_and(|comm| comm == "sleep\n")
         });
         on_switch(
@@ -350,7 +350,7 @@ fn on_switch(switch: u32, lines: &str) {
     let pid = switch.to_string();
     // The holder is there at once, its namespace a moment later.
     let own = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/net")).ok();
-    wait_until("the switch", PATIENCE, || own(&pid).is_some_and(|ns| Some(ns) != own("self")));
+    wait_until("the switch", DEADLINE, || own(&pid).is_some_and(|ns| Some(ns) != own("self")));
     let mut command = Command::new("nsenter");
     command.args(["-t", &pid, "--net", "sh", "-euc", lines]);
     let said = command.output().expect("nsenter starts");

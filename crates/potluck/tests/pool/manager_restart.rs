@@ -4,7 +4,7 @@ use super::content::{arg, assert_same, bytes, file, tree_of};
 use super::lab::{Cli, Lab, Lending, stop};
 use super::program::code_of;
 use super::tap::Tap;
-use super::waiting::{PATIENCE, pause, wait_until};
+use super::waiting::{DEADLINE, pause, wait_until};
 use rustix::process::Signal;
 use std::path::Path;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl Load {
     fn go_on(&self) {
         let before: Vec<u64> =
             self.rounds.iter().map(|round| round.load(Ordering::Relaxed)).collect();
-        wait_until("every user to go on", 3 * PATIENCE, || {
+        wait_until("every user to go on", 3 * DEADLINE, || {
             let mut each = self.rounds.iter().zip(&before);
             each.all(|(round, before)| round.load(Ordering::Relaxed) > before + 1)
                 || self.users.iter().any(JoinHandle::is_finished)
@@ -157,14 +157,14 @@ fn trees_of_many_directories_do_not_notice_that_the_manager_is_away_for_seconds(
         lab.cli.start(&["cp", "-r", "pot://from/tree", "pot://over/tree"]),
     ];
     let dirs = |space: &str| lab.cli.json(&["du", space])["dirs"].as_u64().unwrap_or_default();
-    wait_until("all of them to have begun", PATIENCE, || {
+    wait_until("all of them to have begun", DEADLINE, || {
         dirs("pot://up") > 10 && down.exists() && dirs("pot://over") > 10
     });
     lab.kill_manager();
     pause(Duration::from_secs(3));
     lab.start_manager();
     for copy in &mut copies {
-        assert_eq!(code_of(copy.end_within("a copy", 3 * PATIENCE)), 0);
+        assert_eq!(code_of(copy.end_within("a copy", 3 * DEADLINE)), 0);
     }
     lab.cli.ok(&["cp", "-r", "pot://up/tree", arg(&lab.dir().join("up"))]);
     lab.cli.ok(&["cp", "-r", "pot://over/tree", arg(&lab.dir().join("over"))]);
@@ -189,21 +189,21 @@ fn a2_donors_that_do_not_come_back_with_the_manager_are_an_error_soon() {
     let get = lab.cli.run(&["cat", "pot://lab/f"]).exits(5);
     assert!(get.stderr.contains("POT-E050"), "{}", get.stderr);
     for ran in [put, get] {
-        assert!(ran.took < PATIENCE, "{}: {:?}", ran.command, ran.took);
+        assert!(ran.took < DEADLINE, "{}: {:?}", ran.command, ran.took);
     }
 }
 
 /// A manager that stays away is an error in the time that was given.
 #[test]
-fn patience_says_how_long_a_manager_is_waited_for() {
+fn retry_for_says_how_long_a_manager_is_waited_for() {
     let mut lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab"]);
     lab.kill_manager();
-    let ran = lab.cli.run(&["--patience", "1s", "ls"]).exits(5);
+    let ran = lab.cli.run(&["--retry-for", "1s", "ls"]).exits(5);
     assert!(ran.stderr.contains("POT-E070"), "{}", ran.stderr);
-    assert!(ran.took >= Duration::from_secs(1) && ran.took < PATIENCE, "{:?}", ran.took);
-    let cli = lab.cli.with_env("POTLUCK_PATIENCE", "2s");
+    assert!(ran.took >= Duration::from_secs(1) && ran.took < DEADLINE, "{:?}", ran.took);
+    let cli = lab.cli.with_env("POTLUCK_RETRY_FOR", "2s");
     let ran = cli.run(&["ls"]).exits(5);
     assert!(ran.took >= Duration::from_secs(2), "{:?}", ran.took);
-    lab.cli.run(&["--patience", "soon", "ls"]).exits(2);
+    lab.cli.run(&["--retry-for", "soon", "ls"]).exits(2);
 }

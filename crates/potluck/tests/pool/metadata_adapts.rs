@@ -3,7 +3,7 @@
 
 use super::k05_give_back::Owner;
 use super::lab::{Lab, Lending};
-use super::waiting::{PATIENCE, wait_until};
+use super::waiting::{DEADLINE, wait_until};
 use serde_json::Value;
 
 const OPTIONS: [&str; 6] =
@@ -18,7 +18,7 @@ fn with_donors(count: usize) -> Lab {
 /// Waits until donors hold so many copies of all of it, and nothing of it is lacking.
 fn wait_copies(lab: &Lab, copies: Option<u64>) {
     let mut last = Value::Null;
-    wait_until(&format!("{copies:?} copies of the pool's own metadata"), 2 * PATIENCE, || {
+    wait_until(&format!("{copies:?} copies of the pool's own metadata"), 2 * DEADLINE, || {
         let status = lab.cli.status();
         let found = &status["metadata"];
         let there = found["copies"].as_u64() == copies && (found["files"] == 0) == copies.is_none();
@@ -46,7 +46,7 @@ fn a_donor_leaves_a_pool_of_three_and_another_takes_its_place() {
     let mut lab = with_donors(3);
     let done = Owner::of(&lab, "donor-1").run(&["--all"]).ok().text();
     assert!(done.contains("safe to remove"), "{done}");
-    wait_until("its lent directory to be empty", PATIENCE, || {
+    wait_until("its lent directory to be empty", DEADLINE, || {
         lab.lent("donor-1").chunks().is_empty()
     });
     wait_copies(&lab, Some(2));
@@ -98,7 +98,7 @@ fn metadata_that_went_with_its_only_donor_is_written_anew() {
     lab.kill_donor("donor-1");
     lab.lend("donor-2", Lending::default());
     lab.cli.ok(&["nodes", "rm", "donor-1", "-y"]);
-    wait_until("a copy on the donor that is left", PATIENCE, || {
+    wait_until("a copy on the donor that is left", DEADLINE, || {
         !lab.lent("donor-2").chunks().is_empty() && lab.cli.run(&["fsck"]).code == 0
     });
     wait_copies(&lab, Some(1));

@@ -4,7 +4,7 @@
 use super::content::{arg, file};
 use super::lab::Lab;
 use super::program::Running;
-use super::waiting::{PATIENCE, has_program, skip, wait_until};
+use super::waiting::{DEADLINE, has_program, skip, wait_until};
 use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
@@ -87,7 +87,7 @@ fn every_figure_is_documented() {
     let written = doc.split('`').filter(|word| word.starts_with("potluck_"));
     let known: Vec<String> = written.flat_map(spelled).collect();
     let mut texts = vec![get(lab.donor_address("donor-1"), "/metrics").expect("a donor answers")];
-    wait_until("the manager's figures of a look at everything", PATIENCE, || {
+    wait_until("the manager's figures of a look at everything", DEADLINE, || {
         let text = get(&metrics, "/metrics").unwrap_or_default();
         let all = text.contains("potluck_space_tolerated_losses{");
         texts.push(text);
@@ -100,7 +100,7 @@ fn every_figure_is_documented() {
         assert!(known.contains(&name), "docs/monitoring.md does not tell of {name}: {known:?}");
     }
     // The verdict is the one of `status`.
-    wait_until("the verdict to be told", PATIENCE, || {
+    wait_until("the verdict to be told", DEADLINE, || {
         let state = lab.cli.status()["verdict"]["state"].clone();
         let sample = format!("potluck_verdict{{state={state}}}");
         let text = get(&metrics, "/metrics").unwrap_or_default();
@@ -113,7 +113,7 @@ fn every_figure_is_documented() {
 fn the_manager_and_donors_tell_figures_that_agree_with_status() {
     let (lab, metrics) = watched();
     let mut text = String::new();
-    wait_until("figures of the file and of how safe it is", PATIENCE, || {
+    wait_until("figures of the file and of how safe it is", DEADLINE, || {
         text = get(&metrics, "/metrics").unwrap_or_default();
         value(&text, "potluck_space_tolerated_losses{space=\"lab\"}") == Some(1.0)
             && value(&text, "potluck_backup_age_seconds{op=\"pool\"}").is_some()
@@ -186,14 +186,14 @@ fn prometheus_reads_the_pool_and_an_alert_fires_when_a_donor_dies() {
         serde_json::from_str(&text).unwrap_or_default()
     };
     let found = |what: &str| ask(what)["data"]["result"].as_array().map_or(0, Vec::len);
-    wait_until("all three to be scraped", PATIENCE * 2, || found("query?query=up==1") == 3);
+    wait_until("all three to be scraped", DEADLINE * 2, || found("query?query=up==1") == 3);
 
     // What alerts and dashboard speak of is there.
     let spoken =
         [read("potluck-alerts.yml"), read("grafana-dashboard.json")].map(|text| names(&text));
     assert!(spoken.iter().all(|names| names.len() > 8));
     for name in spoken.concat() {
-        wait_until(&format!("{name} to be told"), PATIENCE, || {
+        wait_until(&format!("{name} to be told"), DEADLINE, || {
             ask("label/__name__/values")["data"].to_string().contains(&format!("\"{name}\""))
         });
     }
@@ -214,11 +214,11 @@ fn prometheus_reads_the_pool_and_an_alert_fires_when_a_donor_dies() {
     };
     assert!(!firing("PotluckDonorSilent"));
     lab.kill_donor("donor-1");
-    wait_until("the alert of a silent donor", PATIENCE * 2, || firing("PotluckDonorSilent"));
+    wait_until("the alert of a silent donor", DEADLINE * 2, || firing("PotluckDonorSilent"));
     let alerts = ask("alerts").to_string();
     assert!(alerts.contains("the donor donor-1 is silent"), "{alerts}");
     lab.start_donor("donor-1");
-    wait_until("the alert to end", PATIENCE * 2, || !firing("PotluckDonorSilent"));
+    wait_until("the alert to end", DEADLINE * 2, || !firing("PotluckDonorSilent"));
 }
 
 #[test]

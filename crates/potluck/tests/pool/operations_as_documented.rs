@@ -4,7 +4,7 @@
 use super::docs::{Typist, blocks};
 use super::machines::{Machine, Machines, Naming};
 use super::several_disks::live_on;
-use super::waiting::{PATIENCE, wait_until};
+use super::waiting::{DEADLINE, wait_until};
 use rustix::process::Signal;
 
 const OPERATIONS: &str = "docs/operations.md";
@@ -26,7 +26,7 @@ pub fn three_machines(test: &str) -> Option<Machines> {
 /// Waits until every file is as safe as its policy says, and reads them all.
 #[track_caller]
 pub fn wait_until_safe(machine: &Machine) {
-    wait_until("everything to be safe again", 2 * PATIENCE, || {
+    wait_until("everything to be safe again", 2 * DEADLINE, || {
         machine.sh("potluck verify -r --read pot://lab").code == 0
     });
     machine.sh("potluck cat pot://lab/results/run7.h5 | cmp - results/run7.h5").ok();
@@ -51,7 +51,7 @@ fn several_disks_are_lent_as_documented() {
     carol.sh("potluck leave -y").ok();
     let typist = Typist::new(&lab);
     let donors = |names: &[&str]| {
-        wait_until(&format!("{names:?}"), PATIENCE, || {
+        wait_until(&format!("{names:?}"), DEADLINE, || {
             let live = live_on(alice);
             live.iter().filter(|name| name.starts_with("carol")).eq(names)
         });
@@ -101,7 +101,7 @@ fn a_manager_is_moved_as_documented_and_everybody_follows() {
     typist.types(&documented[1], "carol");
     typist.types_line(alice, "potluck lend");
     // Nobody was told where the manager is now, and alice has what it was before.
-    wait_until("bob to find the manager", 2 * PATIENCE, || {
+    wait_until("bob to find the manager", 2 * DEADLINE, || {
         bob.sh("potluck ls pot://lab/results").code == 0
     });
     // Nor does it harm who is told.

@@ -4,7 +4,7 @@ use super::content::{Lots, arg, file};
 use super::lab::Lab;
 use super::lent::files_of;
 use super::program::code_of;
-use super::waiting::{PATIENCE, pause, wait_until};
+use super::waiting::{DEADLINE, pause, wait_until};
 use rustix::process::Signal;
 use std::fs;
 use std::path::Path;
@@ -20,7 +20,7 @@ fn processes_of(dir: &Path) -> Vec<String> {
 }
 
 fn assert_nothing_left(place: &Path) {
-    wait_until("the demo's processes to be gone", PATIENCE, || processes_of(place).is_empty());
+    wait_until("the demo's processes to be gone", DEADLINE, || processes_of(place).is_empty());
     assert_eq!(files_of(place), [""; 0].map(std::path::PathBuf::from), "files are left");
 }
 
@@ -89,7 +89,7 @@ fn p02_demo_leaves_nothing_behind_after_ctrl_c() {
     for round in 0..4 {
         let mut demo = lab.cli.start(&["demo", arg(&input), "--dir", arg(&place)]);
         // The moment there is something to leave behind; then at any moment of its life.
-        wait_until("the demo to begin", PATIENCE, || !files_of(&place).is_empty());
+        wait_until("the demo to begin", DEADLINE, || !files_of(&place).is_empty());
         pause(Duration::from_millis(round * (100 + lots.below(250))));
         demo.signal(Signal::INT);
         let code = code_of(demo.end("the interrupted demo"));

@@ -4,7 +4,7 @@ use super::content::{arg, assert_same, bytes, file};
 use super::lab::{Cli, Lab, stop};
 use super::member::Member;
 use super::program::Running;
-use super::waiting::{PATIENCE, wait_until};
+use super::waiting::{DEADLINE, wait_until};
 use potluck_core::ids::MemberId;
 use potluck_wire::control::{Revoke, Status};
 use potluck_wire::identity::{Identity, fingerprint};
@@ -18,13 +18,13 @@ use std::sync::Arc;
 /// `potluck up` with everything in its default places.
 fn up(cli: &Cli, dir: &Path, listen: &str) -> (Running, String) {
     let ready = dir.join("up.ready");
-    let _ = std::fs::remove_file(&ready); // of an earlier life
+    let _ = std::fs::remove_file(&ready); // of an earlier run
     let mut command = cli.command();
     let log = std::fs::OpenOptions::new().create(true).append(true).open(dir.join("logs/up.log"));
     command.args(["up", "--listen", listen, "--max", "1GiB", "--keep-free", "0%"]);
     command.arg("--ready-file").arg(&ready).stdout(Stdio::null()).stderr(log.expect("a log"));
     let mut running = Running::start(&mut command);
-    wait_until("`potluck up` to serve", PATIENCE, || {
+    wait_until("`potluck up` to serve", DEADLINE, || {
         assert!(running.ended().is_none(), "`potluck up` ended");
         ready.exists()
     });
@@ -40,7 +40,7 @@ fn p03_up_restarts_and_keeps_files() {
     let (input, content) = file(lab.dir(), "input", 3, 6 << 20);
     let (mut running, first) = up(&lab.cli, lab.dir(), "127.0.0.1:0");
     // No --pool: the machine that runs the pool finds it.
-    wait_until("the donor to be live", PATIENCE, || lab.cli.live_donors().len() == 1);
+    wait_until("the donor to be live", DEADLINE, || lab.cli.live_donors().len() == 1);
     lab.cli.ok(&["space", "create", "lab"]);
     lab.cli.ok(&["cp", arg(&input), "pot://lab/kept"]);
     assert_eq!(stop(&mut running, Signal::TERM), 0, "SIGTERM is a clean end");
@@ -48,12 +48,12 @@ fn p03_up_restarts_and_keeps_files() {
     // Somebody may have taken the port meanwhile, and the pool must not depend on it.
     let (mut running, second) = up(&lab.cli, lab.dir(), "127.0.0.1:0");
     assert_ne!(first, second);
-    wait_until("the donor to be live", PATIENCE, || lab.cli.live_donors().len() == 1);
+    wait_until("the donor to be live", DEADLINE, || lab.cli.live_donors().len() == 1);
     assert_same(&lab.cli.cat("pot://lab/kept"), &content, "the file after a clean restart");
 
     running.kill_9();
     let (mut running, _) = up(&lab.cli, lab.dir(), "127.0.0.1:0");
-    wait_until("the donor to be live", PATIENCE, || lab.cli.live_donors().len() == 1);
+    wait_until("the donor to be live", DEADLINE, || lab.cli.live_donors().len() == 1);
     assert_same(&lab.cli.cat("pot://lab/kept"), &content, "the file after kill -9");
     assert_eq!(stop(&mut running, Signal::INT), 0, "Ctrl-C is a clean end");
     for place in ["state/potluck/manager", "state/potluck/donor", "data/potluck/lent"] {
@@ -120,7 +120,7 @@ fn p03_an_expired_token_is_refused() {
     let mut number = 0;
     // Time is the condition here; asking does not use up a token that has expired.
     super::waiting::pause(std::time::Duration::from_millis(1100));
-    wait_until("the token to expire", PATIENCE, || {
+    wait_until("the token to expire", DEADLINE, || {
         number += 1;
         let joiner = lab.cli.at_home(&lab.dir().join(format!("late-{number}")));
         let ran = joiner.run(&["--json", "join", token]);
@@ -210,7 +210,7 @@ fn p03_relative_paths_are_as_good_as_absolute_ones() {
     // Commands run in the lab's own directory.
     let serve = |args: &[&str], ready: &str| {
         let mut running = lab.cli.start(args);
-        wait_until(&format!("`potluck {}` to serve", args.join(" ")), PATIENCE, || {
+        wait_until(&format!("`potluck {}` to serve", args.join(" ")), DEADLINE, || {
             assert!(running.ended().is_none(), "{args:?} ended");
             lab.dir().join(ready).exists()
         });
@@ -229,7 +229,7 @@ fn p03_relative_paths_are_as_good_as_absolute_ones() {
     let _donor =
         serve(&[&lend[..], &["--listen", listen, "--ready-file", "d.ready"]].concat(), "d.ready");
     let live = || admin.run(&["--json", "status"]).ok().json()["donors"][0]["state"] == "live";
-    wait_until("the donor to be live", PATIENCE, live);
+    wait_until("the donor to be live", DEADLINE, live);
     admin.ok(&["space", "create", "lab"]);
     let (_, content) = file(lab.dir(), "input", 3, 100_000);
     admin.ok(&["cp", "input", "pot://lab/"]);

@@ -4,7 +4,7 @@ use super::content::{arg, assert_same, bytes, file, tree_of};
 use super::lab::{Lab, Lending};
 use super::program::Running;
 use super::tap::Tap;
-use super::waiting::{PATIENCE, has_program, pause, skip, wait_until};
+use super::waiting::{DEADLINE, has_program, pause, skip, wait_until};
 use potluck_core::chunk::Digest;
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -257,7 +257,7 @@ fn p04_a_terminal_sees_rate_and_time_left_and_a_pipe_does_not() {
         let mut running = Running::start(&mut command);
         let shown = || String::from_utf8_lossy(&fs::read(&seen).expect("a file")).into_owned();
         if extra.is_empty() {
-            wait_until("a bar with a rate and the time left", PATIENCE, || {
+            wait_until("a bar with a rate and the time left", DEADLINE, || {
                 shown().contains("MiB/s") && shown().contains("left")
             });
         }

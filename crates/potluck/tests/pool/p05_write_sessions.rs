@@ -3,7 +3,7 @@
 use super::content::{arg, assert_same, bytes, file};
 use super::lab::{Cli, Lab};
 use super::program::code_of;
-use super::waiting::{PATIENCE, wait_until};
+use super::waiting::{DEADLINE, wait_until};
 use super::writer::Writer;
 use serde_json::Value;
 
@@ -21,7 +21,7 @@ fn small_chunks(options: &[&str]) -> Lab {
 
 /// Waits until chunks of an open session lie on donors.
 fn wait_for_chunks(lab: &Lab, at_least: usize) {
-    wait_until("chunks to reach the donors", PATIENCE, || lab.chunk_files() >= at_least);
+    wait_until("chunks to reach the donors", DEADLINE, || lab.chunk_files() >= at_least);
 }
 
 #[test]
@@ -70,12 +70,12 @@ fn p05_a_reservation_grows_ahead_of_a_stream() {
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "1MiB"]);
     let mut writer = Writer::start(&lab.cli, "pot://lab/f", &[]);
     writer.feed(&[1]);
-    wait_until("a reservation", PATIENCE, || promised(&lab.cli) > 0);
+    wait_until("a reservation", DEADLINE, || promised(&lab.cli) > 0);
     let first = promised(&lab.cli);
     // Longer than any first promise; repeated, for only the promise must grow, not the test.
     let part = bytes(55, 8 << 20);
     (0..10).for_each(|_| writer.feed(&part));
-    wait_until("the reservation to grow", PATIENCE, || promised(&lab.cli) > first);
+    wait_until("the reservation to grow", DEADLINE, || promised(&lab.cli) > first);
     assert_eq!(writer.finish(), 0);
     let expected: Vec<u8> =
         std::iter::once(1).chain(part.iter().copied().cycle().take(10 * part.len())).collect();
@@ -135,7 +135,7 @@ fn p05_later_commit_wins_whole() {
             writer.feed(&contents[number]);
             Some(writer)
         });
-        wait_until("both sessions", PATIENCE, || lab.cli.status()["sessions"] == 2);
+        wait_until("both sessions", DEADLINE, || lab.cli.status()["sessions"] == 2);
         assert_eq!(writers[first].take().expect("a writer").finish(), 0);
         assert_same(&lab.cli.cat("pot://lab/f"), &contents[first], "the first to commit");
         let before = lab.cli.json(&["stat", "pot://lab/f"])["entry"]["version"].as_u64();

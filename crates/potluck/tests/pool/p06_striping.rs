@@ -81,7 +81,7 @@ fn p06_one_slow_donor_does_not_slow_the_others() {
     let shares = lab.cli.shares("pot://lab/f");
     println!("put took {:?} (a fair share would take {fair:?}); {shares:?}", ran.took);
     assert!(ran.took < fair.mul_f64(0.7), "{:?}; a fair share would take {fair:?}", ran.took);
-    // It works at its own pace meanwhile, rather than being left out; how the others share the rest
+    // It works at its own rate meanwhile, rather than being left out; how the others share the rest
     // is up to the machine, which may hold one of them up for much of so short a write.
     assert!(shares.contains_key("slow"), "{shares:?}");
     let others = shares.iter().filter(|(name, _)| *name != "slow").map(|(_, chunks)| *chunks);

@@ -2,7 +2,7 @@
 
 use super::content::{arg, assert_same, file};
 use super::lab::Lab;
-use super::waiting::PATIENCE;
+use super::waiting::DEADLINE;
 use rustix::process::Signal;
 use std::io::Read;
 use std::time::Instant;
@@ -52,7 +52,7 @@ fn p07_reads_survive_the_death_of_a_donor_in_mid_file() {
         out.read_to_end(&mut read).expect("the rest");
         assert!(reading.end("the reader").success(), "without {victim}");
         assert_same(&read, &content, &format!("the file without {victim}"));
-        assert!(died.elapsed() < PATIENCE, "{:?} without {victim}", died.elapsed());
+        assert!(died.elapsed() < DEADLINE, "{:?} without {victim}", died.elapsed());
         lab.start_donor(&victim);
         lab.wait_back(&victim);
     }
@@ -75,9 +75,9 @@ fn p07_a_copy_to_a_file_fails_over_too_and_says_so() {
     // the others are waited for.
     lab.kill_donor("donor-3");
     let started = Instant::now();
-    let refused = lab.cli.fails(5, &["--patience", "1s", "cp", "pot://lab/f", arg(&to)]);
+    let refused = lab.cli.fails(5, &["--retry-for", "1s", "cp", "pot://lab/f", arg(&to)]);
     assert_eq!(refused.code, "POT-E050", "{refused:?}");
-    assert!(started.elapsed() < PATIENCE, "an error within 30 s (A2)");
+    assert!(started.elapsed() < DEADLINE, "an error within 30 s (A2)");
     assert_same(&std::fs::read(&to).expect("the copy"), &content, "what was there before");
 }
 
@@ -87,7 +87,7 @@ fn p07_writes_go_on_without_a_donor_that_dies_in_mid_file() {
     lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
     let (input, content) = file(lab.dir(), "input", 10, 32 << 20);
     let mut writing = lab.cli.start(&["cp", arg(&input), "pot://lab/f"]);
-    super::waiting::wait_until("chunks to flow", PATIENCE, || lab.chunk_files() > 100);
+    super::waiting::wait_until("chunks to flow", DEADLINE, || lab.chunk_files() > 100);
     lab.kill_donor("donor-1");
     assert!(writing.end("the writer").success());
     let shares = lab.cli.shares("pot://lab/f");

@@ -3,7 +3,7 @@
 use super::content::{arg, assert_same, bytes, file};
 use super::lab::{Lab, Lending};
 use super::tap::Tap;
-use super::waiting::{PATIENCE, pause, wait_until};
+use super::waiting::{DEADLINE, pause, wait_until};
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -115,7 +115,7 @@ fn p08_a_chunk_stored_again_right_after_its_deletion_can_be_read_at_once() {
         lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
         lab.cli.ok(&["rm", "pot://lab/f"]);
         // Seen on the disk, before the donor's next heartbeat can say so.
-        wait_until("the chunks to be deleted", PATIENCE, || lab.chunk_files() == 0);
+        wait_until("the chunks to be deleted", DEADLINE, || lab.chunk_files() == 0);
         lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
         // Over some heartbeats, which tell of the deletion and of what came after.
         let until = Instant::now() + Duration::from_secs(3);

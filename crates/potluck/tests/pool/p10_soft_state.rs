@@ -2,7 +2,7 @@
 
 use super::content::{arg, assert_same, file};
 use super::lab::Lab;
-use super::waiting::{PATIENCE, pause, wait_until};
+use super::waiting::{DEADLINE, pause, wait_until};
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ fn p10_donors_report_load_and_inventory_every_second() {
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     let (input, _) = file(lab.dir(), "input", 10, 1 << 20);
     lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
-    wait_until("the donors' own counts of what they hold", PATIENCE, || {
+    wait_until("the donors' own counts of what they hold", DEADLINE, || {
         let used = |name: &str| lab.cli.donor(name)["used"].as_u64().unwrap_or_default();
         used("donor-1") + used("donor-2") > 1 << 20
     });
@@ -75,7 +75,7 @@ fn p10_silence_makes_a_donor_suspect_within_5_s_and_nobody_waits() {
     println!("a write while the manager did not know took {:?}", ran.took);
     assert!(ran.took < UNNOTICED, "a write took {:?}", ran.took);
 
-    wait_until("the donor to be suspect", PATIENCE, || {
+    wait_until("the donor to be suspect", DEADLINE, || {
         let donor = lab.cli.donor("donor-2");
         let noticed = donor["state"] == "suspect";
         // By the manager's clock; how often is looked here is up to the machine.
@@ -97,8 +97,8 @@ fn p10_silence_makes_a_donor_suspect_within_5_s_and_nobody_waits() {
 
     // It wakes up: used again, counted again.
     lab.donor("donor-2").signal(Signal::CONT);
-    wait_until("the donor to be live", PATIENCE, || lab.cli.live_donors().len() == 3);
-    wait_until("its copies to count", PATIENCE, || {
+    wait_until("the donor to be live", DEADLINE, || lab.cli.live_donors().len() == 3);
+    wait_until("its copies to count", DEADLINE, || {
         lab.cli.json(&["stat", "pot://lab/f"])["live_copies"] == 2
     });
     let (fourth, _) = file(lab.dir(), "fourth", 14, 4 << 20);
@@ -113,7 +113,7 @@ fn p10_a_returning_donor_counts_again() {
     let (input, content) = file(lab.dir(), "input", 15, 2 << 20);
     lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
     lab.kill_donor("donor-1");
-    wait_until("the dead donor to be noticed", PATIENCE, || {
+    wait_until("the dead donor to be noticed", DEADLINE, || {
         lab.cli.json(&["stat", "pot://lab/f"])["live_copies"] == 1
     });
     // While it is away part of what it holds becomes unneeded, and part is lost.
@@ -121,7 +121,7 @@ fn p10_a_returning_donor_counts_again() {
     lost.iter().for_each(|path| std::fs::remove_file(path).expect("a chunk file"));
     lab.start_donor("donor-1");
     lab.wait_back("donor-1");
-    wait_until("what it still holds to be counted", PATIENCE, || {
+    wait_until("what it still holds to be counted", DEADLINE, || {
         lab.cli.shares("pot://lab/f")["donor-1"] == 29
     });
     assert_eq!(

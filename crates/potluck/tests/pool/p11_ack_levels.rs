@@ -3,7 +3,7 @@
 use super::content::{arg, file};
 use super::lab::Lab;
 use super::program::Running;
-use super::waiting::{PATIENCE, has_program, skip, wait_until};
+use super::waiting::{DEADLINE, has_program, skip, wait_until};
 use rustix::process::Signal;
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -33,7 +33,7 @@ impl Trace {
         command.stderr(File::create(&said).expect("a file"));
         let mut running = Running::start(&mut command);
         let mut ended = false;
-        wait_until("strace to attach", PATIENCE, || {
+        wait_until("strace to attach", DEADLINE, || {
             ended = running.ended().is_some();
             ended || fs::read_to_string(&said).is_ok_and(|said| said.contains("attached"))
         });

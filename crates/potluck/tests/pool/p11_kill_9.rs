@@ -3,7 +3,7 @@
 
 use super::content::{Lots, arg, assert_same, bytes, file};
 use super::lab::{Cli, Lab};
-use super::waiting::{PATIENCE, pause, wait_until};
+use super::waiting::{DEADLINE, pause, wait_until};
 use std::fs;
 use std::path::Path;
 use std::sync::Mutex;
@@ -48,7 +48,7 @@ fn p11_kill_9_of_the_client_loses_no_committed_byte() {
 
 /// What a writer that never stops has been told is stored.
 #[derive(Default)]
-struct Book {
+struct Written {
     stop: AtomicBool,
     /// Numbers of files whose `cp` returned 0.
     committed: Mutex<Vec<u64>>,
@@ -56,7 +56,7 @@ struct Book {
     refused: Mutex<Vec<(u64, i32)>>,
 }
 
-impl Book {
+impl Written {
     fn written(&self) -> usize {
         self.committed.lock().expect("no holder panics").len()
     }
@@ -119,12 +119,12 @@ impl Book {
     /// Waits for one more committed file.
     fn wait_for_progress(&self) {
         let before = self.written();
-        wait_until("one more committed file", PATIENCE, || self.written() > before);
+        wait_until("one more committed file", DEADLINE, || self.written() > before);
     }
 }
 
 /// Stops the writer also when the test fails, for its thread is waited for.
-struct StopAtEnd<'a>(&'a Book);
+struct StopAtEnd<'a>(&'a Written);
 
 impl Drop for StopAtEnd<'_> {
     fn drop(&mut self) {
@@ -137,14 +137,14 @@ fn p11_kill_9_of_a_donor_loses_no_committed_byte() {
     let mut lab = Lab::with_options(3, &["--lease", "2s", "--gc-grace", "1s"]);
     lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
     let mut lots = Lots::new("donors and moments of their death", 12);
-    let (book, len) = (Book::default(), 2 << 20);
+    let (written, len) = (Written::default(), 2 << 20);
     let (cli, dir) = (lab.cli.clone(), lab.dir().to_path_buf());
     std::thread::scope(|scope| {
-        let stop = StopAtEnd(&book);
-        scope.spawn(|| book.keep_writing(&cli, &dir, len));
+        let stop = StopAtEnd(&written);
+        scope.spawn(|| written.keep_writing(&cli, &dir, len));
         for _ in 0..KILLS {
             // Each death must meet some work, also where a file takes longer than donors live.
-            book.wait_for_progress();
+            written.wait_for_progress();
             let victim = lab.any_donor(&mut lots);
             pause(Duration::from_millis(lots.below(400)));
             lab.kill_donor(&victim);
@@ -152,15 +152,15 @@ fn p11_kill_9_of_a_donor_loses_no_committed_byte() {
             lab.start_donor(&victim);
             lab.wait_back(&victim);
         }
-        book.wait_for_progress();
+        written.wait_for_progress();
         drop(stop);
     });
     lab.wait_live();
-    book.check(&lab, len);
-    for number in book.committed.lock().expect("no holder panics").iter() {
+    written.check(&lab, len);
+    for number in written.committed.lock().expect("no holder panics").iter() {
         let path = format!("pot://lab/{number}");
         // A death costs no copy that was promised: what was acknowledged is on the donor's disk.
-        wait_until("both copies to be counted", PATIENCE, || {
+        wait_until("both copies to be counted", DEADLINE, || {
             lab.cli.json(&["stat", &path])["live_copies"] == 2
         });
     }
@@ -174,25 +174,25 @@ fn p11_kill_9_of_the_manager_loses_no_committed_byte() {
     let mut lab = Lab::with_options(2, &["--lease", "2s", "--gc-grace", "1s"]);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     let mut lots = Lots::new("moments of death of the manager", 13);
-    let (book, len) = (Book::default(), 1 << 20);
+    let (written, len) = (Written::default(), 1 << 20);
     let (cli, dir) = (lab.cli.clone(), lab.dir().to_path_buf());
     std::thread::scope(|scope| {
-        let stop = StopAtEnd(&book);
-        scope.spawn(|| book.keep_writing(&cli, &dir, len));
+        let stop = StopAtEnd(&written);
+        scope.spawn(|| written.keep_writing(&cli, &dir, len));
         for _ in 0..KILLS {
-            // Each life must see some work, and ends at any moment of it.
-            book.wait_for_progress();
+            // Each run must see some work, and ends at any moment of it.
+            written.wait_for_progress();
             pause(Duration::from_millis(lots.below(250)));
             lab.kill_manager();
             pause(Duration::from_millis(lots.below(50)));
             lab.start_manager();
         }
-        book.wait_for_progress();
+        written.wait_for_progress();
         drop(stop);
     });
     lab.wait_live();
     assert_eq!(lab.cli.status()["epoch"], KILLS + 1);
-    book.check(&lab, len);
+    written.check(&lab, len);
     lab.wait_settled();
     lab.cli.ok(&["space", "rm", "-r", "-y", "lab"]);
     lab.wait_clean(0);
@@ -248,7 +248,7 @@ fn p11_a_write_under_way_outlives_a_restart_of_the_manager() {
     let mut writer = lab.cli.start(&["cp", "-", "pot://lab/f"]);
     let mut input = writer.child().stdin.take().expect("a pipe");
     input.write_all(&content[..2 << 20]).expect("a writer that reads");
-    wait_until("chunks to flow", PATIENCE, || lab.chunk_files() >= 20);
+    wait_until("chunks to flow", DEADLINE, || lab.chunk_files() >= 20);
     lab.kill_manager();
     input.write_all(&content[2 << 20..]).expect("a writer that reads");
     drop(input);

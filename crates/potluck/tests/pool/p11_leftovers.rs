@@ -3,7 +3,7 @@
 use super::content::{arg, assert_same, bytes, file};
 use super::lab::Lab;
 use super::member::Member;
-use super::waiting::{PATIENCE, wait_until};
+use super::waiting::{DEADLINE, wait_until};
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::policy::{AckLevel, Override};
 use potluck_core::recipe::{self, Entry};
@@ -24,7 +24,7 @@ fn p11_leftovers_are_healed() {
     let mut writer = lab.cli.start(&["cp", "-", "pot://lab/lost"]);
     let mut pipe = writer.child().stdin.take().expect("a pipe");
     pipe.write_all(&bytes(12, 3 << 20)).expect("a writer that reads");
-    wait_until("chunks to flow", PATIENCE, || lab.chunk_files() > 16 + 20);
+    wait_until("chunks to flow", DEADLINE, || lab.chunk_files() > 16 + 20);
     lab.kill_manager();
     writer.kill_9();
     for name in lab.donor_names() {
@@ -130,7 +130,7 @@ fn p11_a_copy_that_no_commit_named_is_reclaimed_with_its_file() {
     put(1);
     // The manager hears of the second copy before it knows the chunk.
     let second = &reserved.donors[1].name;
-    wait_until("the second copy to be reported", PATIENCE, || {
+    wait_until("the second copy to be reported", DEADLINE, || {
         lab.cli.donor(second)["used"].as_u64() > Some(50_000)
     });
     let entry = Entry { name, digest, len: body.len() as u32, sealed: false };

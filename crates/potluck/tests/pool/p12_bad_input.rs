@@ -3,7 +3,7 @@
 use super::content::{arg, assert_same, bytes, file};
 use super::lab::Lab;
 use super::member::Member;
-use super::waiting::{PATIENCE, wait_until};
+use super::waiting::{DEADLINE, wait_until};
 use potluck_wire::control::Call;
 use potluck_wire::token::JoinToken;
 use serde::{Deserialize, Serialize};
@@ -25,7 +25,7 @@ fn p12_no_donor() {
     lab.wait_live();
     lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
     lab.kill_donor("donor-1");
-    wait_until("the dead donor to be noticed", PATIENCE, || lab.cli.live_donors().is_empty());
+    wait_until("the dead donor to be noticed", DEADLINE, || lab.cli.live_donors().is_empty());
     let (other, _) = file(lab.dir(), "other", 13, 1 << 20);
     let refused = lab.cli.fails(5, &["cp", arg(&other), "pot://lab/g"]);
     assert_eq!(refused.code, "POT-E033", "{refused:?}");
@@ -45,7 +45,7 @@ fn p12_no_manager() {
     for command in
         [&["ls"][..], &["status"], &["cp", arg(&input), "pot://lab/f"], &["cat", "pot://lab/f"]]
     {
-        let refused = lab.cli.fails(5, &[&["--patience", "1s"], command].concat());
+        let refused = lab.cli.fails(5, &[&["--retry-for", "1s"], command].concat());
         assert_eq!(refused.code, "POT-E070", "{command:?}: {refused:?}");
         assert!(!refused.hint.is_empty(), "{refused:?}");
     }

@@ -3,7 +3,7 @@
 use super::content::{arg, assert_same, file};
 use super::lab::Lab;
 use super::lent::flip;
-use super::waiting::{PATIENCE, wait_until};
+use super::waiting::{DEADLINE, wait_until};
 use serde_json::Value;
 use std::fs::File;
 use std::path::Path;
@@ -20,18 +20,18 @@ fn p12_a_flipped_bit_is_found_reported_and_read_around() {
     damaged.iter().enumerate().for_each(|(number, path)| flip(path, 7 * number as u64));
 
     // Every read is right; each finds some of the damage, as it happens to ask.
-    wait_until("the damage to be found", PATIENCE, || {
+    wait_until("the damage to be found", DEADLINE, || {
         assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");
         lab.cli.donor("donor-1")["bad"].as_u64() > Some(0)
     });
-    wait_until("spoiled chunks to be quarantined", PATIENCE, || !lent.quarantine().is_empty());
+    wait_until("spoiled chunks to be quarantined", DEADLINE, || !lent.quarantine().is_empty());
     assert_eq!(lab.cli.donor("donor-2")["bad"], 0);
     assert_eq!(lab.cli.json(&["stat", "pot://lab/f"])["live_copies"], 1);
-    wait_until("every file to be here or there", PATIENCE, || {
+    wait_until("every file to be here or there", DEADLINE, || {
         lent.quarantine().len() + lent.chunks().len() == 32
     });
     // Storing the file again mends what was found; more may be found meanwhile.
-    wait_until("both copies of all that was found", PATIENCE, || {
+    wait_until("both copies of all that was found", DEADLINE, || {
         lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
         lab.cli.json(&["stat", "pot://lab/f"])["live_copies"] == 2
     });
@@ -52,7 +52,7 @@ fn p12_damage_without_another_copy_is_an_integrity_error() {
     let ran = lab.cli.run(&["cat", "pot://lab/f"]);
     assert_ne!(ran.code, 0);
     assert_same(&ran.stdout, &content[..ran.stdout.len()], "the part before the damage");
-    wait_until("the donor to report it", PATIENCE, || lab.cli.donor("donor-1")["bad"] == 1);
+    wait_until("the donor to report it", DEADLINE, || lab.cli.donor("donor-1")["bad"] == 1);
     // The source brings it back.
     lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
     assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");
@@ -90,7 +90,7 @@ fn p12_chunks_cut_lost_or_exchanged_are_read_around() {
         let expected = if ran.code == 0 { &content[at..at + 100] } else { &[] };
         assert_same(&ran.stdout, expected, &range);
     }
-    wait_until("all damage to be found", PATIENCE, || lab.cli.donor("donor-2")["bad"] == 7);
+    wait_until("all damage to be found", DEADLINE, || lab.cli.donor("donor-2")["bad"] == 7);
     lab.start_donor("donor-1");
     lab.wait_back("donor-1");
     // A restart looks at what is there without being confused by it.
@@ -120,18 +120,18 @@ fn p12_a_disk_pulled_under_a_running_donor_is_named_repaired_after_and_taken_bac
     };
     // On a busy machine it may seem silent before that is found.
     let mut status = Value::Null;
-    wait_until("it to be named", PATIENCE, || {
+    wait_until("it to be named", DEADLINE, || {
         status = lab.cli.json(&["status"]);
         status["alarms"].as_array().is_some_and(|alarms| alarms.iter().any(named))
     });
     assert_eq!(status["verdict"]["state"], "degraded", "{status}");
-    wait_until("two copies elsewhere", PATIENCE, || {
+    wait_until("two copies elsewhere", DEADLINE, || {
         lab.cli.donor("donor-1")["state"] == "dead"
             && lab.cli.json(&["stat", "pot://lab/f"])["live_copies"] == 2
     });
     std::fs::remove_dir(&lent).expect("nothing was made there");
     std::fs::rename(&pulled, &lent).expect("mounted again");
-    wait_until("it to be back", PATIENCE, || {
+    wait_until("it to be back", DEADLINE, || {
         let donor = lab.cli.donor("donor-1");
         donor["state"] == "live" && donor["room"].as_u64() > Some(0)
     });

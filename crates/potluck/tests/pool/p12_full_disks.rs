@@ -3,7 +3,7 @@
 use super::content::{arg, assert_same, bytes, file};
 use super::lab::{Lab, Lending};
 use super::small_disk::SmallDisk;
-use super::waiting::{PATIENCE, wait_until};
+use super::waiting::{DEADLINE, wait_until};
 use std::fs;
 
 /// The donor's 256 buckets, its other directories and its marker, and room for `chunks` files.
@@ -83,7 +83,7 @@ fn p12_a_disk_that_its_owner_fills_is_a_clear_error_and_deletes_work_at_0_bytes(
     // The owner relents.
     drop(filler);
     fs::remove_file(disk.path().join("owner")).expect("removed");
-    wait_until("room to be seen again", PATIENCE, || {
+    wait_until("room to be seen again", DEADLINE, || {
         lab.cli.donor("donor")["room"].as_u64() > Some(8 << 20)
     });
     lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
@@ -109,7 +109,7 @@ fn p12_a_full_disk_of_the_managers_own_is_said_until_there_is_room_again() {
     drop(file);
     // Some room is left in what the catalog has already.
     let mut tried = 0;
-    wait_until("a refusal", PATIENCE, || {
+    wait_until("a refusal", DEADLINE, || {
         tried += 1;
         lab.cli.run(&["mkdir", &format!("pot://lab/{tried}")]).code == 6
     });
@@ -120,7 +120,7 @@ fn p12_a_full_disk_of_the_managers_own_is_said_until_there_is_room_again() {
     assert!(!status.contains("look at the donors"), "{status}");
     assert_same(&lab.cli.cat("pot://lab/kept"), &content, "reads work as ever");
     fs::remove_file(&filler).expect("removed");
-    wait_until("all to be well", PATIENCE, || {
+    wait_until("all to be well", DEADLINE, || {
         lab.cli.ok(&["status"]).text().starts_with("healthy: ")
     });
     lab.cli.ok(&["mkdir", "pot://lab/more"]);

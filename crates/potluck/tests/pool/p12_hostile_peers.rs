@@ -4,7 +4,7 @@
 use super::content::{Lots, arg, assert_same, bytes, file};
 use super::lab::Lab;
 use super::member::Member;
-use super::waiting::{PATIENCE, pause, wait_until};
+use super::waiting::{DEADLINE, pause, wait_until};
 use potluck_core::chunk::ChunkName;
 use potluck_core::entropy::SystemEntropy;
 use potluck_core::ids::DonorId;
@@ -286,7 +286,7 @@ fn p12_truncated_forged_and_oversized_frames_end_the_connection() {
     let reply = answer.expect("an answer").expect("an answer").1;
     assert_eq!((reply.status, reply.receipt.is_some()), (Status::Mismatch, false));
     assert_eq!(lab.lent("donor-1").chunks().len(), stored, "nothing of all this was stored");
-    wait_until("temporary files to be gone", PATIENCE, || lab.lent("donor-1").temp().is_empty());
+    wait_until("temporary files to be gone", DEADLINE, || lab.lent("donor-1").temp().is_empty());
     assert_serves(&mut lab, "frames");
 }
 

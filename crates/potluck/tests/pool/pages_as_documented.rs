@@ -3,7 +3,7 @@
 
 use super::docs::{Typist, blocks};
 use super::machines::{Machine, Machines, Naming};
-use super::waiting::{PATIENCE, wait_until};
+use super::waiting::{DEADLINE, wait_until};
 use rustix::process::Signal;
 
 const MEMBERSHIP: &str = "docs/membership.md";
@@ -24,7 +24,7 @@ fn token(alice: &Machine, role: &str) -> String {
 /// Waits until a line succeeds on a machine.
 #[track_caller]
 fn wait_for(machine: &Machine, line: &str) {
-    wait_until(&format!("`{line}` to succeed"), 2 * PATIENCE, || machine.sh(line).code == 0);
+    wait_until(&format!("`{line}` to succeed"), 2 * DEADLINE, || machine.sh(line).code == 0);
 }
 
 #[test]
@@ -102,13 +102,13 @@ fn an_upload_goes_on_as_documented() {
     let feed = "sh -c 'echo feeds; exec 3> big.tar; head -c 50000000 whole >&3; exec sleep 100'";
     alice.start(feed, "feeds");
     alice.start(first, "");
-    wait_until("some of it to be stored", PATIENCE, || {
+    wait_until("some of it to be stored", DEADLINE, || {
         let donors = alice.sh("potluck --json status").ok().json()["donors"].clone();
         let bytes = donors.as_array().expect("donors").iter().map(|donor| donor["used"].as_u64());
         bytes.flatten().sum::<u64>() > 60_000_000
     });
     alice.signal(first, Signal::INT);
-    wait_until("what it says to Ctrl-C", PATIENCE, || {
+    wait_until("what it says to Ctrl-C", DEADLINE, || {
         alice.log(first).contains("the same command goes on from there")
     });
     alice.sh("mv whole big.tar").ok();

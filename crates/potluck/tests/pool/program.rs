@@ -1,6 +1,6 @@
 //! Processes that cannot outlive their test, and what one run of a command said.
 
-use super::waiting::{PATIENCE, wait_until};
+use super::waiting::{DEADLINE, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -66,7 +66,7 @@ impl Running {
 
     /// The same for one that is not expected to take long.
     pub fn end(&mut self, what: &str) -> ExitStatus {
-        self.end_within(what, PATIENCE)
+        self.end_within(what, DEADLINE)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Machines get other addresses while their daemons run: nobody restarts anything.
 
 use super::machines::{Machine, Machines, Naming};
-use super::waiting::{PATIENCE, wait_until};
+use super::waiting::{DEADLINE, wait_until};
 use serde_json::Value;
 
 /// Nobody is found by multicast DNS: what is tested here is what members tell each other.
@@ -48,7 +48,7 @@ fn a_donor_that_gets_another_address_while_it_runs_is_reached_there() {
     let [head, bench, laptop] = ["lab-head", "bench-2", "laptop"].map(|name| lab.machine(name));
     store_and_read(laptop, "pot://lab/before");
     bench.readdress([10, 77, 0, 102].into());
-    wait_until("the donor's new address", PATIENCE, || {
+    wait_until("the donor's new address", DEADLINE, || {
         let donor = &donors(head)[1];
         donor["addresses"] == serde_json::json!(["10.77.0.102:7701"]) && donor["state"] == "live"
     });
@@ -64,8 +64,8 @@ fn a_manager_that_gets_another_address_while_it_runs_is_followed_there() {
     laptop.sh("potluck ls").ok();
     head.readdress([10, 77, 0, 101].into());
     let heard = "grep -q 10.77.0.101:7700 ~/.local/state/potluck/donor/manager.json";
-    wait_until("the donor to hear of it", PATIENCE, || bench.sh(heard).code == 0);
-    laptop.sh("potluck --patience 1m ls").ok();
+    wait_until("the donor to hear of it", DEADLINE, || bench.sh(heard).code == 0);
+    laptop.sh("potluck --retry-for 1m ls").ok();
     store_and_read(laptop, "pot://lab/after");
     // What is kept for later follows too.
     let told = token(head, "user")["manager"].to_string();
@@ -82,20 +82,20 @@ fn a_running_donor_goes_where_find_manager_leads_it() {
     let Some(lab) = pool(test) else { return };
     let [head, bench] = ["lab-head", "bench-2"].map(|name| lab.machine(name));
     bench.sh("potluck lend --add lent-2 --max 200MiB --keep-free 0%").ok();
-    wait_until("the second directory's donor", PATIENCE, || donors(head).len() == 3);
+    wait_until("the second directory's donor", DEADLINE, || donors(head).len() == 3);
     // Both move while they do not see each other, so that neither can tell the other.
     bench.unplug();
     head.readdress([10, 77, 0, 101].into());
     bench.readdress([10, 77, 0, 102].into());
-    wait_until("the manager to notice", PATIENCE, || {
+    wait_until("the manager to notice", DEADLINE, || {
         head.log("potluck up").contains("the manager is reached at 10.77.0.101:7700")
     });
     bench.plug_in();
-    wait_until("the manager to miss both", PATIENCE, || {
+    wait_until("the manager to miss both", DEADLINE, || {
         donors(head)[1..].iter().all(|donor| donor["state"] != "live")
     });
     bench.sh("potluck find-manager 10.77.0.101").ok();
-    wait_until("both to be back", PATIENCE, || {
+    wait_until("both to be back", DEADLINE, || {
         donors(head).iter().all(|donor| donor["state"] == "live")
     });
 }

@@ -4,7 +4,7 @@
 use super::docs::{Typist, blocks};
 use super::machines::{Machine, Machines};
 use super::operations_as_documented::{three_machines, wait_until_safe};
-use super::waiting::{PATIENCE, wait_until};
+use super::waiting::{DEADLINE, wait_until};
 use rustix::process::Signal;
 
 const RESTORE: &str = "docs/restore.md";
@@ -25,7 +25,7 @@ fn backed_up(test: &str) -> Option<Machines> {
 
 /// Waits until the donors have all that the manager on `machine` knows.
 fn wait_logged(machine: &Machine) {
-    wait_until("all changes to be on the donors", PATIENCE, || {
+    wait_until("all changes to be on the donors", DEADLINE, || {
         machine.sh("potluck --json status").ok().json()["log_waiting"] == 0
     });
 }
@@ -63,12 +63,12 @@ fn a_lost_machine_s_pool_is_restored_on_another_as_documented() {
     typist.types(&documented[0], "carol");
     assert!(held(carol, ""));
     typist.types(&documented[1], "carol");
-    wait_until("nothing to be left to repair", 2 * PATIENCE, || {
+    wait_until("nothing to be left to repair", 2 * DEADLINE, || {
         carol.sh("potluck verify -r --read pot://lab").code == 0
     });
     carol.sh("potluck cat pot://lab/later | cmp - later").ok();
     typist.types(&documented[2], "carol");
-    wait_until("bob to find the manager", 2 * PATIENCE, || {
+    wait_until("bob to find the manager", 2 * DEADLINE, || {
         bob.sh("potluck ls pot://lab/results").code == 0
     });
 }
@@ -84,7 +84,7 @@ fn a_lost_manager_directory_is_restored_in_every_way_that_is_documented() {
     wait_logged(alice);
     alice.stop("potluck up", Signal::INT);
     types(&typist, "At the same address", "alice");
-    wait_until("the file that was written last", PATIENCE, has_later);
+    wait_until("the file that was written last", DEADLINE, has_later);
     wait_until_safe(alice);
 
     // One that failed is run again, and nothing starts meanwhile.

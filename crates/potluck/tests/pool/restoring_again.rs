@@ -5,7 +5,7 @@ use super::lab::Lab;
 use super::lent::flip;
 use super::program::{Ran, Running, code_of};
 use super::small_disk::SmallDisk;
-use super::waiting::{PATIENCE, has_program, skip, wait_until};
+use super::waiting::{DEADLINE, has_program, skip, wait_until};
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ impl Lost {
         fs::write(&note, "kept in the catalog").expect("written");
         if donors > 0 {
             lab.cli.ok(&["cp", arg(&note), "pot://lab/note"]);
-            wait_until("all that to be on donors", PATIENCE, || {
+            wait_until("all that to be on donors", DEADLINE, || {
                 let status = lab.cli.status();
                 status["log_waiting"] == 0 && status["backup_pool_seconds"].is_u64()
             });

@@ -5,7 +5,7 @@ use super::content::{arg, assert_same, bytes, file};
 use super::lab::{Lab, Lending};
 use super::program::code_of;
 use super::tap::Tap;
-use super::waiting::{PATIENCE, wait_until};
+use super::waiting::{DEADLINE, wait_until};
 use super::writer::Writer;
 use rustix::process::Signal;
 use std::cell::Cell;
@@ -58,11 +58,11 @@ impl Counted {
         let (before, stored) = (self.lab.chunk_files(), part * halves / 2);
         let mut writer = Writer::start(&self.lab.cli, "pot://lab/f", &[]);
         writer.feed(&content[..part]);
-        wait_until("the first part to be stored", PATIENCE, || {
+        wait_until("the first part to be stored", DEADLINE, || {
             self.lab.chunk_files() - before >= stored / CHUNK
         });
         end.befalls(&mut writer);
-        wait_until("what was sent to be kept", PATIENCE, || {
+        wait_until("what was sent to be kept", DEADLINE, || {
             let status = self.lab.cli.status();
             self.kept.set(status["interrupted_bytes"].as_u64().unwrap_or_default());
             self.kept.get() >= stored as u64
@@ -166,10 +166,10 @@ fn a_writer_that_was_away_for_longer_than_its_lease_goes_on() {
     let mut writer = Writer::start(&pool.lab.cli, "pot://lab/f", &[]);
     let (first, rest) = content.split_at(12 << 20);
     writer.feed(first);
-    wait_until("the first part to be stored", PATIENCE, || pool.lab.chunk_files() >= 12 * 16);
+    wait_until("the first part to be stored", DEADLINE, || pool.lab.chunk_files() >= 12 * 16);
     let before = pool.carried();
     writer.running.signal(Signal::STOP);
-    wait_until("its lease to end", PATIENCE, || pool.lab.cli.status()["interrupted_uploads"] == 1);
+    wait_until("its lease to end", DEADLINE, || pool.lab.cli.status()["interrupted_uploads"] == 1);
     writer.running.signal(Signal::CONT);
     writer.feed(rest);
     assert_eq!(writer.finish(), 0);

@@ -1,7 +1,7 @@
 //! How safe files are, as the command line tells it.
 
 use super::lab::{Cli, Lab};
-use super::waiting::{PATIENCE, wait_until};
+use super::waiting::{DEADLINE, wait_until};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ impl Cli {
     /// Waits until a file has all that its policy promises.
     #[track_caller]
     pub fn wait_safe(&self, path: &str) -> Duration {
-        wait_until(&format!("{path} to be safe"), PATIENCE, || self.is_safe(path))
+        wait_until(&format!("{path} to be safe"), DEADLINE, || self.is_safe(path))
     }
 
     /// What `potluck repair status` shows.

@@ -3,7 +3,7 @@
 use super::content::{arg, file};
 use super::lab::{Cli, Lab, Lending, start_daemon, stop};
 use super::program::Running;
-use super::waiting::{PATIENCE, wait_until};
+use super::waiting::{DEADLINE, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
@@ -42,7 +42,7 @@ fn what_a_donor_was_told_holds_at_its_next_start_until_it_is_told_otherwise() {
 
     lab.kill_donor("a");
     let (mut running, address) = start_bare(&lab, "a");
-    wait_until("the donor at its new address", PATIENCE, || {
+    wait_until("the donor at its new address", DEADLINE, || {
         let donor = lab.cli.donor("a");
         donor["addresses"][0] == address.as_str() && donor["state"] == "live"
     });
@@ -92,7 +92,7 @@ fn a_running_manager_takes_new_settings_without_a_restart() {
     let (input, _) = file(lab.dir(), "input", 3, 1 << 20);
     lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
     lab.cli.ok(&["rm", "pot://lab/f"]);
-    wait_until("condemned chunks", PATIENCE, || lab.cli.status()["condemned_chunks"] != 0);
+    wait_until("condemned chunks", DEADLINE, || lab.cli.status()["condemned_chunks"] != 0);
     assert!(lab.chunk_files() > 0);
     let state = lab.manager_dir();
     lab.cli.ok(&["set", "manager.gc-grace", "2s", "--state", arg(&state)]);
@@ -113,13 +113,13 @@ fn a_hangup_reads_the_settings_again_and_a_bad_file_changes_nothing() {
     };
     fs::write(&path, format!("label = \"by-hand\"\n{good}")).expect("written");
     lab.donor("donor-1").signal(Signal::HUP);
-    wait_until("the label that was set by hand", PATIENCE, || {
+    wait_until("the label that was set by hand", DEADLINE, || {
         lab.cli.donor("donor-1")["label"] == "by-hand"
     });
     let before = reloads();
     fs::write(&path, format!("labell = \"misspelt\"\n{good}")).expect("written");
     lab.donor("donor-1").signal(Signal::HUP);
-    wait_until("one more reload", PATIENCE, || reloads() > before);
+    wait_until("one more reload", DEADLINE, || reloads() > before);
     assert_eq!(lab.cli.donor("donor-1")["label"], "by-hand");
     // The command line says the same of it: the file, the line, the key, and what may be meant.
     let why = lab.cli.fails(2, &["set", "lend.away", "3d", "--state", arg(&state)]);
@@ -130,7 +130,7 @@ fn a_hangup_reads_the_settings_again_and_a_bad_file_changes_nothing() {
     assert!(logs.iter().any(|(_, text)| text.contains("labell")), "an error is logged");
     // Whoever looks at the pool is told, too, until it is mended.
     let alarms = |lab: &Lab| lab.cli.json(&["status"])["alarms"].to_string();
-    wait_until("an alarm", PATIENCE, || {
+    wait_until("an alarm", DEADLINE, || {
         alarms(&lab).contains("daemon of donor-1 cannot use its settings")
     });
     assert!(alarms(&lab).contains("unknown key “labell”"), "{}", alarms(&lab));
@@ -139,7 +139,7 @@ fn a_hangup_reads_the_settings_again_and_a_bad_file_changes_nothing() {
     let managers_good = fs::read_to_string(&managers).expect("a settings file");
     fs::write(&managers, format!("leese = \"1s\"\n{managers_good}")).expect("written");
     lab.manager().signal(Signal::HUP);
-    wait_until("the manager's alarm", PATIENCE, || {
+    wait_until("the manager's alarm", DEADLINE, || {
         alarms(&lab).contains("the manager cannot use its")
     });
     lab.cli.ok(&["space", "create", "lab"]);
@@ -147,7 +147,7 @@ fn a_hangup_reads_the_settings_again_and_a_bad_file_changes_nothing() {
     fs::write(&managers, managers_good).expect("written");
     lab.donor("donor-1").signal(Signal::HUP);
     lab.manager().signal(Signal::HUP);
-    wait_until("no alarm", PATIENCE, || !alarms(&lab).contains("settings"));
+    wait_until("no alarm", DEADLINE, || !alarms(&lab).contains("settings"));
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn a_daemon_outlives_the_terminal_it_was_started_from() {
     command.args(["manager", "--listen", "127.0.0.1:0", "--state", arg(&state), "--ready-file"]);
     command.arg(&ready).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut running = Running::start(&mut command);
-    wait_until("the manager to serve", PATIENCE, || ready.exists());
+    wait_until("the manager to serve", DEADLINE, || ready.exists());
     // What a terminal does that goes: nobody reads any more, and a hangup.
     drop(running.child().stderr.take());
     fs::write(state.join("settings.toml"), "nonsense = 1\n").expect("written");
@@ -168,9 +168,9 @@ fn a_daemon_outlives_the_terminal_it_was_started_from() {
         let said = serde_json::from_slice::<Value>(&said).unwrap_or_default();
         said["reloads"].as_u64() == Some(count) && said["refused"].is_string()
     };
-    wait_until("an error that nobody can read", PATIENCE, || heard(1));
+    wait_until("an error that nobody can read", DEADLINE, || heard(1));
     running.signal(Signal::HUP);
-    wait_until("another", PATIENCE, || heard(2));
+    wait_until("another", DEADLINE, || heard(2));
     let admin = lab.cli.under(&state.join("admin"));
     admin.ok(&["space", "create", "lab"]);
     assert_eq!(stop(&mut running, Signal::TERM), 0);
@@ -237,22 +237,22 @@ fn all_in_one_keeps_what_it_was_told_of_both_its_daemons() {
     ]);
     let said = || fs::read_to_string(lab.dir().join("logs/up.log")).expect("a log");
     let next = || said().matches("next: `potluck invite").count();
-    wait_until("what to do next with a new pool", PATIENCE, || next() == 1);
+    wait_until("what to do next with a new pool", DEADLINE, || next() == 1);
     assert_eq!(stop(&mut running, Signal::TERM), 0);
     let mut running = up(&[]);
     assert_eq!(shown(&lab.cli, &state, "manager.repair-grace")["value"], "1h");
     let max = shown(&lab.cli, &state, "lend.max");
     assert_eq!((max["value"].as_str(), max["dir"].as_str()), (Some("1GiB"), lent.to_str()));
     let donors = lab.cli.under(&state.join("manager/admin"));
-    wait_until("the donor", PATIENCE, || !donors.live_donors().is_empty());
-    wait_until("what it lends", PATIENCE, || said().matches("lending up to ").count() == 2);
+    wait_until("the donor", DEADLINE, || !donors.live_donors().is_empty());
+    wait_until("what it lends", DEADLINE, || said().matches("lending up to ").count() == 2);
     assert_eq!(next(), 1, "of a new pool only");
     // One of the two files is bad: one line says so, and none that all is well.
     let path = state.join("donor/settings.toml");
     let good = fs::read_to_string(&path).expect("settings");
     fs::write(&path, format!("labell = \"misspelt\"\n{good}")).expect("written");
     running.signal(Signal::HUP);
-    wait_until("what is wrong", PATIENCE, || said().contains("labell"));
+    wait_until("what is wrong", DEADLINE, || said().contains("labell"));
     let log = said();
     let lines: Vec<_> = log.lines().filter(|line| line.contains("settings")).collect();
     assert!(lines.iter().filter(|line| line.contains("stay as they were")).count() == 1, "{log}");
@@ -261,7 +261,7 @@ fn all_in_one_keeps_what_it_was_told_of_both_its_daemons() {
     lab.cli.ok(&["set", "lend.label", "here", "--state", arg(&state)]);
     let text = fs::read_to_string(&path).expect("settings");
     assert!(text.starts_with("# What this daemon was told"), "{text}");
-    wait_until("the label", PATIENCE, || donors.status()["donors"][0]["label"] == "here");
+    wait_until("the label", DEADLINE, || donors.status()["donors"][0]["label"] == "here");
     assert_eq!(stop(&mut running, Signal::TERM), 0);
 }
 

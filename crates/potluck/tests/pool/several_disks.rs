@@ -4,7 +4,7 @@
 use super::content::{arg, assert_same, file};
 use super::lab::{Lab, Lending};
 use super::machines::{Machine, Machines, Naming};
-use super::waiting::{PATIENCE, wait_until};
+use super::waiting::{DEADLINE, wait_until};
 use rustix::process::Signal;
 use std::fs;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ fn add(lab: &Lab) -> (PathBuf, PathBuf) {
     let (state, disk) = (lab.donor_state("donor-1"), lab.dir().join("disk-2"));
     let terms = ["--max", "1GiB", "--keep-free", "0%", "--state", arg(&state)];
     lab.cli.ok(&[&["lend", "--add", arg(&disk)], &terms[..]].concat());
-    wait_until("the second directory's donor", PATIENCE, || is_live(lab, "donor-1-2"));
+    wait_until("the second directory's donor", DEADLINE, || is_live(lab, "donor-1-2"));
     (disk, state.join("dirs/2"))
 }
 
@@ -35,12 +35,12 @@ fn a_directory_is_added_to_a_running_donor_and_is_lent_again_after_a_restart() {
     let state = lab.donor_state("donor-1");
     lab.cli.ok(&["set", "lend.max", "2GiB", "--dir", arg(&disk), "--state", arg(&state)]);
     let room = |name: &str| lab.cli.donor(name)["room"].as_u64().unwrap_or_default();
-    wait_until("more room in one", PATIENCE, || room("donor-1-2") > 3 << 29);
+    wait_until("more room in one", DEADLINE, || room("donor-1-2") > 3 << 29);
     assert!(room("donor-1") <= 1 << 30);
     lab.kill_donor("donor-1");
-    wait_until("both to be away", PATIENCE, || lab.cli.live_donors().is_empty());
+    wait_until("both to be away", DEADLINE, || lab.cli.live_donors().is_empty());
     lab.start_donor("donor-1");
-    wait_until("both to be back", PATIENCE, || {
+    wait_until("both to be back", DEADLINE, || {
         is_live(&lab, "donor-1") && is_live(&lab, "donor-1-2")
     });
     // Where the terms of one cannot be, none of them change.
@@ -51,13 +51,13 @@ fn a_directory_is_added_to_a_running_donor_and_is_lent_again_after_a_restart() {
     let (first, second) = smaller.rsplit_once("\"0%\"").expect("both have terms");
     fs::write(&settings, format!("{first}\"8000PiB\"{second}")).expect("written");
     lab.donor("donor-1").signal(Signal::HUP);
-    wait_until("the settings to be refused", PATIENCE, || {
+    wait_until("the settings to be refused", DEADLINE, || {
         lab.logs().iter().any(|(_, log)| log.contains("the settings stay as they were"))
     });
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     let (input, _) = file(lab.dir(), "input", 3, 4 << 20);
     lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
-    wait_until("a word of both after that", PATIENCE, || {
+    wait_until("a word of both after that", DEADLINE, || {
         let used = |name| lab.cli.donor(name)["used"].as_u64();
         used("donor-1") > Some(1 << 18) && used("donor-1-2") > Some(1 << 18)
     });
@@ -65,7 +65,7 @@ fn a_directory_is_added_to_a_running_donor_and_is_lent_again_after_a_restart() {
     fs::write(&settings, good).expect("written");
     // A name for what fails together is the owner's, where one is set.
     lab.cli.ok(&["set", "lend.label", "room-3", "--state", arg(&state)]);
-    wait_until("the label of both", PATIENCE, || {
+    wait_until("the label of both", DEADLINE, || {
         ["donor-1", "donor-1-2"].iter().all(|name| lab.cli.donor(name)["label"] == "room-3")
     });
 }
@@ -96,7 +96,7 @@ fn room_that_two_directories_of_one_disk_count_both_is_warned_of() {
 fn copies_on_two_disks_of_one_machine_count_as_one() {
     let mut lab = Lab::with_options(1, &["--repair-grace", "2s"]);
     add(&lab);
-    wait_until("both disks to say that they are of one machine", PATIENCE, || {
+    wait_until("both disks to say that they are of one machine", DEADLINE, || {
         let label = |name: &str| lab.cli.donor(name)["label"].clone();
         !label("donor-1").is_null() && label("donor-1") == label("donor-1-2")
     });
@@ -106,7 +106,7 @@ fn copies_on_two_disks_of_one_machine_count_as_one() {
     // Two disks guard against the death of one, and the file is less safe than was promised.
     lab.cli.run(&["verify", "pot://lab/f"]).exits(4);
     lab.lend("donor-2", Lending::default());
-    wait_until("a copy on another machine", PATIENCE, || {
+    wait_until("a copy on another machine", DEADLINE, || {
         lab.cli.run(&["verify", "pot://lab/f"]).code == 0
     });
     lab.kill_donor("donor-1");
@@ -130,13 +130,13 @@ fn a_disk_that_is_not_there_leaves_the_others_alone_and_comes_back_at_a_reload()
     assert!(settings.contains(arg(&lab.lent("donor-1").0)) && !settings.contains(arg(&third)));
 
     lab.start_donor("donor-1");
-    wait_until("the first disk's donor", PATIENCE, || is_live(&lab, "donor-1"));
+    wait_until("the first disk's donor", DEADLINE, || is_live(&lab, "donor-1"));
     assert!(lab.donor("donor-1").ended().is_none());
     let said = |text: &str| lab.logs().iter().any(|(_, log)| log.contains(text));
-    wait_until("an error", PATIENCE, || said("is not lent"));
+    wait_until("an error", DEADLINE, || said("is not lent"));
     fs::rename(&away, &disk).expect("renamed");
     lab.donor("donor-1").signal(Signal::HUP);
-    wait_until("the second disk's donor", PATIENCE, || is_live(&lab, "donor-1-2"));
+    wait_until("the second disk's donor", DEADLINE, || is_live(&lab, "donor-1-2"));
 }
 
 /// A machine that lends two directories beside another one, with a file on all of them; gives the
@@ -266,7 +266,7 @@ fn one_line_lends_several_disks_and_one_that_is_not_there_stops_no_other() {
         "in /disk2/lent",
     );
     let all = ["lab-head", "lab-head-2", "bench-1", "bench-1-2"];
-    wait_until("four disks", PATIENCE, || live_on(head).len() == all.len());
+    wait_until("four disks", DEADLINE, || live_on(head).len() == all.len());
     head.sh("potluck space create lab --copies 2 --chunk-size 64KiB").ok();
     head.sh("head -c 4000000 /dev/urandom > /tmp/f && potluck cp /tmp/f pot://lab/f").ok();
     head.sh("potluck verify pot://lab/f").ok();
@@ -283,13 +283,13 @@ fn one_line_lends_several_disks_and_one_that_is_not_there_stops_no_other() {
     bench.stop("potluck lend", Signal::TERM);
     bench.sh("mv /disk1 /unplugged").ok();
     bench.start("potluck lend", "warning: /disk1/lent is not lent");
-    wait_until("the other disk", PATIENCE, || {
+    wait_until("the other disk", DEADLINE, || {
         let live = live_on(head);
         live.iter().any(|name| name == "bench-1-2") && live.iter().all(|name| name != "bench-1")
     });
     bench.sh("mv /unplugged /disk1").ok();
     bench.signal("potluck lend", Signal::HUP);
-    wait_until("all disks", PATIENCE, || live_on(head).len() == all.len());
+    wait_until("all disks", DEADLINE, || live_on(head).len() == all.len());
 
     bench.sh("potluck give-back 512MiB --dir /disk2/lent").ok();
     let set = bench.sh("potluck set lend.max").ok().text();
@@ -306,5 +306,5 @@ fn one_line_lends_several_disks_and_one_that_is_not_there_stops_no_other() {
     bench.sh("test ! -e /disk1/lent && test ! -e /disk2/lent").ok();
     bench.sh("test ! -e ~/.local/state/potluck/donor").ok();
     head.sh("potluck cp pot://lab/f /tmp/g && cmp /tmp/f /tmp/g").ok();
-    wait_until("two disks", PATIENCE, || live_on(head).len() == 2);
+    wait_until("two disks", DEADLINE, || live_on(head).len() == 2);
 }

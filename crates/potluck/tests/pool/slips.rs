@@ -2,7 +2,7 @@
 
 use super::content::{arg, file, tree_of};
 use super::lab::{Cli, Lab};
-use super::waiting::{PATIENCE, wait_until};
+use super::waiting::{DEADLINE, wait_until};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
@@ -246,9 +246,9 @@ fn what_a_killed_download_left_is_removed_by_the_next() {
     fs::write(dir.join(mine), "mine").expect("a file");
     let to = dir.join("f");
     // One that is quicker than the look at it is tried again.
-    wait_until("a download killed half-way", PATIENCE, || {
+    wait_until("a download killed half-way", DEADLINE, || {
         let mut running = lab.cli.start(&["cp", "pot://lab/f", arg(&to)]);
-        wait_until("its file", PATIENCE, || names().len() > 1);
+        wait_until("its file", DEADLINE, || names().len() > 1);
         running.kill_9();
         let left = names().iter().any(|name| name.contains(".potluck-"));
         let _ = fs::remove_file(&to);

@@ -3,7 +3,7 @@
 
 use super::docs::{Typist, blocks};
 use super::machines::{Machines, Naming};
-use super::waiting::{PATIENCE, pause, wait_until};
+use super::waiting::{DEADLINE, pause, wait_until};
 use rustix::process::Signal;
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn machines_have_names_addresses_and_files_of_their_own() {
     bench.unplug();
     assert_ne!(bench.sh(get).code, 0, "a pulled cable");
     bench.plug_in();
-    wait_until("the network to be back", PATIENCE, || bench.sh(get).code == 0);
+    wait_until("the network to be back", DEADLINE, || bench.sh(get).code == 0);
     head.stop("python3", Signal::TERM);
 }
 
@@ -48,7 +48,7 @@ fn readme_makes_a_pool_of_two_machines(test: &str, naming: Naming) {
     alice.sh("cmp -n 1024 first-kib results/run7.h5").ok();
     let verified = alice.sh("potluck verify -r pot://lab/results").ok().text();
     assert!(verified.contains("2 files, all as safe as promised"), "{verified}");
-    wait_until("the pool to be healthy, and one donor not needed", PATIENCE, || {
+    wait_until("the pool to be healthy, and one donor not needed", DEADLINE, || {
         let status = alice.sh("potluck --json status").ok().json();
         let spaces = status["spaces"].as_array().expect("spaces");
         let may_die = spaces.iter().any(|space| space["name"] == "lab" && space["tolerates"] == 1);
@@ -60,7 +60,7 @@ fn readme_makes_a_pool_of_two_machines(test: &str, naming: Naming) {
     alice.sh("potluck cat pot://lab/results/run7.h5 | cmp - results/run7.h5").ok();
     bob.start("potluck lend", "lending up to ");
     // Live again, it first lists what it holds; and nobody noticed its death where names take long.
-    wait_until("bob to be back with all it holds", PATIENCE, || {
+    wait_until("bob to be back with all it holds", DEADLINE, || {
         alice.sh("potluck verify -r --read pot://lab").code == 0
     });
 }
@@ -98,7 +98,7 @@ fn a_donor_says_that_it_lends_once_the_manager_has_heard_of_it() {
     pause(Duration::from_millis(500));
     assert!(!bob.log("potluck lend").contains("lending up to "), "{}", bob.log("potluck lend"));
     alice.signal("potluck up", Signal::CONT);
-    wait_until("bob to say that it lends", PATIENCE, || {
+    wait_until("bob to say that it lends", DEADLINE, || {
         bob.log("potluck lend").contains("lending up to ")
     });
     if bob.log("potluck lend").contains("does not answer") {

@@ -2,7 +2,7 @@
 
 use super::content::{arg, assert_same, file};
 use super::lab::Lab;
-use super::waiting::{PATIENCE, wait_until};
+use super::waiting::{DEADLINE, wait_until};
 use serde_json::Value;
 use std::fs;
 use std::io::Write;
@@ -37,7 +37,7 @@ fn restored() -> (Lab, Vec<u8>) {
 #[test]
 fn d5_unknown_chunks_are_reclaimed_by_command_and_nothing_that_is_used_or_being_written_is() {
     let (mut lab, content) = restored();
-    wait_until("the donors' lists", PATIENCE, || unknown(&lab) == 28);
+    wait_until("the donors' lists", DEADLINE, || unknown(&lab) == 28);
     let before = lab.chunk_files();
 
     // While reclaiming is held nobody gives anything up.
@@ -52,7 +52,7 @@ fn d5_unknown_chunks_are_reclaimed_by_command_and_nothing_that_is_used_or_being_
 
     // A donor that is not there keeps what it has, and is named.
     lab.kill_donor("donor-3");
-    wait_until("donor-3 to be missed", PATIENCE, || lab.cli.live_donors().len() == 2);
+    wait_until("donor-3 to be missed", DEADLINE, || lab.cli.live_donors().len() == 2);
 
     // An upload that has sent much and committed nothing.
     let (_, uploaded) = file(lab.dir(), "upload", 3, 1_200_000);
@@ -60,7 +60,7 @@ fn d5_unknown_chunks_are_reclaimed_by_command_and_nothing_that_is_used_or_being_
     let mut input = running.child().stdin.take().expect("a pipe");
     let (sent, rest) = uploaded.split_at(1_000_000);
     input.write_all(sent).expect("sent");
-    wait_until("its chunks on donors", PATIENCE, || lab.chunk_files() > before + 24);
+    wait_until("its chunks on donors", DEADLINE, || lab.chunk_files() > before + 24);
 
     let done = lab.cli.run(&["--json", "gc", "unknown", "reclaim", "-y"]).exits(4).json();
     assert_eq!(done["absent"], serde_json::json!(["donor-3"]), "{done}");
@@ -71,7 +71,7 @@ fn d5_unknown_chunks_are_reclaimed_by_command_and_nothing_that_is_used_or_being_
     assert_eq!(unknown(&lab), 0);
 
     // It ends well, however often garbage is collected meanwhile.
-    wait_until("the unknown chunks to be deleted", PATIENCE, || {
+    wait_until("the unknown chunks to be deleted", DEADLINE, || {
         // What is known, and all of the upload at most.
         lab.chunk_files() <= before - 28 + 38
     });

@@ -4,7 +4,7 @@ use super::content::{arg, file, tree_of};
 use super::lab::{Cli, Lab, Lending};
 use super::program::code_of;
 use super::tap::Tap;
-use super::waiting::{PATIENCE, wait_until};
+use super::waiting::{DEADLINE, wait_until};
 use rustix::process::Signal;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ fn a_tree_becomes_visible_as_it_goes_and_goes_on_after_an_interruption() {
     let (lab, _tap) = slow_pool(&["--resume-window", "10m"]);
     let tree = tree(lab.dir(), 40);
     let mut copying = lab.cli.start(&["cp", "-r", arg(&tree), "pot://lab/"]);
-    wait_until("some files to be visible", PATIENCE, || visible(&lab.cli) > 0);
+    wait_until("some files to be visible", DEADLINE, || visible(&lab.cli) > 0);
     assert!(copying.ended().is_none(), "the others are still on their way");
     copying.signal(Signal::INT);
     assert_eq!(code_of(copying.end("the interrupted copy")), 130);
@@ -64,7 +64,7 @@ fn an_atomic_tree_becomes_visible_at_one_moment() {
     let tree = tree(lab.dir(), 24);
     let mut copying = lab.cli.start(&["cp", "-r", "--atomic", arg(&tree), "pot://lab/"]);
     let mut seen = Vec::new();
-    wait_until("the copy to end", PATIENCE, || {
+    wait_until("the copy to end", DEADLINE, || {
         seen.push(visible(&lab.cli));
         copying.ended().is_some()
     });

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 /// Enough for anything that is not hung, on a machine with other work.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Between two looks: short beside all that is waited for, long beside a look.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -20,7 +20,7 @@ pub fn wait_until(what: &str, limit: Duration, mut done: impl FnMut() -> bool) -
     started.elapsed()
 }
 
-/// Lets `time` pass: a moment drawn by lot, or the pace of a slow peer. Nothing may depend on
+/// Lets `time` pass: a moment drawn by lot, or the time that a slow peer takes. Nothing may depend on
 /// something else having happened meanwhile; for that there is [`wait_until`].
 pub fn pause(time: Duration) {
     let until = Instant::now() + time;

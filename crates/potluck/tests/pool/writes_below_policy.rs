@@ -2,14 +2,14 @@
 
 use super::content::{arg, assert_same, bytes, file};
 use super::lab::Lab;
-use super::waiting::{PATIENCE, wait_until};
+use super::waiting::{DEADLINE, wait_until};
 use super::writer::Writer;
 use std::path::Path;
 
 /// Kills a donor and waits until the manager knows.
 fn away(lab: &mut Lab, names: &[&str]) {
     lab.kill_donors(names);
-    wait_until("the dead donors to be noticed", PATIENCE, || {
+    wait_until("the dead donors to be noticed", DEADLINE, || {
         !lab.cli.live_donors().iter().any(|live| names.contains(&live.as_str()))
     });
 }
@@ -40,7 +40,7 @@ fn a_group_is_written_while_a_donor_is_away_and_completed_when_it_is_back() {
     }
     let stated = lab.cli.ok(&["stat", "pot://lab/f"]).text();
     assert!(stated.contains("below policy, which promises 2"), "{stated}");
-    wait_until("the pool to call itself degraded", PATIENCE, || {
+    wait_until("the pool to call itself degraded", DEADLINE, || {
         let verdict = &lab.cli.status()["verdict"];
         verdict["state"] == "degraded"
             && verdict["reason"].as_str().is_some_and(|why| why.contains("below policy"))
@@ -80,7 +80,7 @@ fn a_group_is_written_while_a_donor_is_away_and_completed_when_it_is_back() {
         assert_eq!(lab.cli.health(path)["below_policy"], false);
         assert_eq!(Vec::from_iter(lab.cli.shares(path).values()), [&14; 6]);
     }
-    wait_until("the pool to call itself healthy", PATIENCE, || {
+    wait_until("the pool to call itself healthy", DEADLINE, || {
         lab.cli.status()["verdict"]["state"] == "healthy"
     });
     lab.cli.ok(&put(&input, "pot://lab/strict/i", &[]));
@@ -155,7 +155,7 @@ fn what_a_donor_took_that_died_since_is_sent_to_another_before_a_write_is_acknow
     lab.cli.ok(&["cp", arg(&known), "pot://lab/known"]);
     let mut writer = Writer::start(&lab.cli, "pot://lab/f", &[]);
     writer.feed(&content);
-    wait_until("all whole chunks to be at two donors", PATIENCE, || {
+    wait_until("all whole chunks to be at two donors", DEADLINE, || {
         let status = lab.cli.status();
         let donors = status["donors"].as_array().expect("donors");
         donors.iter().filter_map(|donor| donor["used"].as_u64()).sum::<u64>() >= 2 * (8 << 20)

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 impl Pool {
     /// What repair is at.
     pub fn repair_state(&mut self, now: Tick) -> RepairState {
-        let paused = self.repairs.paused.clone().or_else(|| self.too_many_gone());
+        let paused = self.repairs.paused.clone().or_else(|| self.too_many_dead());
         let stuck_why = self.repairs.stuck.why.map(|why| self.hindered(why, now));
         let changing_stuck_why = self.repairs.changing_stuck.why.map(|why| self.hindered(why, now));
         let repairs = &mut self.repairs;

@@ -4,7 +4,7 @@ use super::{Purpose, UNREACHABLE};
 use crate::redundancy::Make;
 use crate::redundancy::queue::Sums;
 use crate::redundancy::{Encode, Findings, Job, ShardAt};
-use crate::tests::{MIB, at, beat, chunk, pool, register};
+use crate::tests::{MIB, at, chunk, pool, register, send_heartbeat};
 use crate::{Limits, Pool};
 use potluck_core::chunk::{ChunkKind, ChunkName};
 use potluck_core::ids::{DonorId, Incarnation, VersionId};
@@ -18,7 +18,7 @@ fn with_donors(donors: u32) -> Pool {
     let mut pool = pool();
     for donor in 1..=donors {
         register(&mut pool, donor, 7, 0.0);
-        pool.donors.life_mut(DonorId(donor)).expect("registered").room = 10_000 * CHUNK;
+        pool.donors.registration_mut(DonorId(donor)).expect("registered").room = 10_000 * CHUNK;
     }
     pool
 }
@@ -60,10 +60,10 @@ fn making(pool: &Pool, donors: u32) -> BTreeSet<ChunkName> {
     tasks.filter_map(|task| chunk(&task.purpose)).collect()
 }
 
-/// Everybody beats, and has done what it was asked for.
+/// Everybody heartbeats, and has done what it was asked for.
 fn work(pool: &mut Pool, donors: u32, now: f64) {
     for donor in 1..=donors {
-        assert!(beat(pool, donor, 7, 0, now));
+        assert!(send_heartbeat(pool, donor, 7, 0, now));
         for Task { number, .. } in pool.tasks_for(DonorId(donor)) {
             if let Some(Purpose::Make { chunk, len, .. }) =
                 pool.task_answered(DonorId(donor), number, at(now))
@@ -138,9 +138,9 @@ fn what_files_are_changed_to_takes_no_room_of_what_was_promised() {
     let goal = |n| Job { unit: (VersionId(n), 0, true), ..job(n, 0, 1) };
     // Room for one chunk, at one donor; the file that lacks a copy survives one more death.
     for full in [1, 3] {
-        pool.donors.life_mut(DonorId(full)).expect("registered").room = 0;
+        pool.donors.registration_mut(DonorId(full)).expect("registered").room = 0;
     }
-    pool.donors.life_mut(DonorId(2)).expect("registered").room = CHUNK;
+    pool.donors.registration_mut(DonorId(2)).expect("registered").room = CHUNK;
     let mut findings = found([goal(1), goal(2), job(3, 1, 1)].into_iter());
     pool.repairs.take_findings(&mut findings, at(0.0), at(0.0));
     assert_eq!(pool.repair_state(at(0.0)).queued, [0, 1], "no goal is called endangered");
@@ -154,7 +154,7 @@ fn what_files_are_changed_to_takes_no_room_of_what_was_promised() {
         big
     };
     let mut pool = with_donors(2);
-    pool.donors.life_mut(DonorId(2)).expect("registered").room = CHUNK;
+    pool.donors.registration_mut(DonorId(2)).expect("registered").room = CHUNK;
     let mut findings = found([big(3), goal(1)].into_iter());
     pool.repairs.take_findings(&mut findings, at(0.0), at(0.0));
     (0..4).for_each(|step| pool.hand_out(at(f64::from(step) / 4.0), &|_| None));
@@ -162,7 +162,7 @@ fn what_files_are_changed_to_takes_no_room_of_what_was_promised() {
     assert_eq!((making(&pool, 2).len(), state.stuck, state.changing_stuck), (0, 1, 0));
 
     // A goal alone that finds no room is stuck, and nothing that was promised is.
-    pool.donors.life_mut(DonorId(2)).expect("registered").room = 0;
+    pool.donors.registration_mut(DonorId(2)).expect("registered").room = 0;
     pool.repairs.take_findings(&mut found([goal(1)].into_iter()), at(2.0), at(2.0));
     pool.hand_out(at(2.0), &|_| None);
     let state = pool.repair_state(at(2.0));
@@ -264,7 +264,7 @@ fn tasks_that_wait_behind_others_do_not_expire_while_those_are_carried_out() {
 #[test]
 fn parity_that_is_being_computed_is_not_shown_as_unknown() {
     let mut pool = with_donors(4);
-    (1..=4).for_each(|donor| assert!(beat(&mut pool, donor, 7, 0, 0.0)));
+    (1..=4).for_each(|donor| assert!(send_heartbeat(&mut pool, donor, 7, 0, 0.0)));
     let ec = "2+1".parse().expect("a code");
     let group = Encode { version: VersionId(1), group: 0, ec, shards: vec![shard(1, 4)] };
     let mut findings = Findings::default();
@@ -289,7 +289,7 @@ fn parity_that_is_being_computed_is_not_shown_as_unknown() {
 
 /// The donors that are given a group to compute its parity; they all have an answer then.
 fn computing(pool: &mut Pool, group: &Encode, now: f64) -> Vec<u32> {
-    (1..=4).for_each(|donor| assert!(beat(pool, donor, 7, 0, now)));
+    (1..=4).for_each(|donor| assert!(send_heartbeat(pool, donor, 7, 0, now)));
     let mut findings = Findings::default();
     findings.encode.push(group.clone());
     pool.repairs.take_findings(&mut findings, at(now), at(now));
@@ -347,7 +347,7 @@ fn what_files_are_changed_to_says_why_it_waits_while_what_was_promised_lacks_roo
     let goal = Job { unit: (VersionId(1), 0, true), ..job(1, 0, 1) };
     let mut big = job(3, 1, 1);
     big.shards[0].len = 2 * CHUNK as u32;
-    pool.donors.life_mut(DonorId(2)).expect("registered").room = CHUNK;
+    pool.donors.registration_mut(DonorId(2)).expect("registered").room = CHUNK;
     let why = |pool: &mut Pool, now| {
         // The first time, what is promised is still to be tried.
         (0..2).for_each(|_| pool.hand_out(at(now), &|_| None));

@@ -59,7 +59,7 @@ pub async fn run(
     output: &Output,
     shown: bool,
 ) -> Result<Ending, Failure> {
-    if args.pace.now {
+    if args.options.now {
         let what = "--now goes with --all: a part is always moved to other donors first";
         return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
             .hint("leave --now out; space that nothing lies on is given back at once"));
@@ -79,14 +79,14 @@ pub async fn run(
         let look = Departing { donors: Vec::new(), over: Some(less.to_move) };
         less.planned = Some(client.call(&look).await?);
     }
-    if args.pace.caution.dry_run {
+    if args.options.caution.dry_run {
         output.result(&less, |less| plan(less, "would lend"));
         return Ok(less.planned.as_ref().map_or(Ending::Done, ending));
     }
     let place =
         Place { cancel: format!("potluck set lend.max {}{of}", exact_size(less.lent)), ..place };
     set(&less, state, output).await?;
-    if args.pace.no_wait || running::find(state).is_ok_and(|daemon| daemon.is_none()) {
+    if args.options.no_wait || running::find(state).is_ok_and(|daemon| daemon.is_none()) {
         output.result(&less, |less| plan(less, "lends"));
         return Ok(Ending::Done);
     }

@@ -1,4 +1,4 @@
-//! The manager's own term_history, its clock, and what sessions leave behind.
+//! The pool's name, clock and figures, and what sessions leave behind.
 
 use crate::stats::{self, Stats};
 use crate::{Catalog, Durability, Error, commit, donors, members, meta, sessions};
