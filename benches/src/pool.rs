@@ -21,6 +21,9 @@ const READY_WITHIN: Duration = Duration::from_secs(30);
 /// What a daemon gets to stop by itself before it is killed.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 
+/// What a donor may have of the pool's own metadata when nothing else is stored.
+const METADATA_AT_MOST: u64 = 16 << 20;
+
 /// What a pool is started with.
 pub struct Start<'a> {
     pub binary: &'a Path,
@@ -66,6 +69,7 @@ pub struct DonorStatus {
     pub donor: u64,
     pub name: String,
     pub state: String,
+    used: u64,
     scrub: Scrubbed,
 }
 
@@ -101,6 +105,11 @@ impl Status {
     /// Whether every donor has read its disk back once, which it begins to do soon after its start.
     pub fn is_settled(&self) -> bool {
         self.donors.iter().all(|donor| donor.scrub.rounds > 0)
+    }
+
+    /// Whether donors have deleted what was removed, and hold little but the pool's own metadata.
+    pub fn is_reclaimed(&self) -> bool {
+        self.donors.iter().all(|donor| donor.used <= METADATA_AT_MOST)
     }
 
     /// The donor called `name`.

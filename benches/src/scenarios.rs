@@ -143,6 +143,8 @@ pub const CONTESTS: [Contest; 9] = [
 const MIB: f64 = (1 << 20) as f64;
 /// A donor that has not read back an empty store by then never will.
 const SETTLED_WITHIN: Duration = Duration::from_secs(120);
+/// Removed chunks are deleted a minute after nobody can be writing them.
+const RECLAIMED_WITHIN: Duration = Duration::from_secs(300);
 const IDLE_RSS_MIB: f64 = 16.0;
 const IDLE_CPU_PERCENT: f64 = 0.1;
 const SERVING_RSS_MIB: f64 = 48.0;
@@ -436,11 +438,17 @@ impl Run<'_> {
 
     fn idle_donors(&mut self, work: &str, mib: Limit, percent_of_cpu: Limit) -> Result<()> {
         eprintln!("{work}: watching the donors for {} s", self.plan.idle.as_secs());
-        // What starting or serving left to do is not idleness: the first round of the scrub lists the store, and the
-        // inventory that follows does so again.
+        // What starting or serving left to do is not idleness: the first round of the scrub lists the store, the
+        // inventory that follows does so again, and what was removed is deleted after its grace.
         interrupt::wait_until("the first scrub", SETTLED_WITHIN, Duration::from_secs(1), || {
             Ok(self.pool.status()?.is_settled())
         })?;
+        interrupt::wait_until(
+            "what was removed",
+            RECLAIMED_WITHIN,
+            Duration::from_secs(1),
+            || Ok(self.pool.status()?.is_reclaimed()),
+        )?;
         interrupt::pass(Duration::from_secs(5))?;
         let before = self.pool.donor_cpu()?;
         interrupt::pass(self.plan.idle)?;

@@ -14,7 +14,7 @@ use std::time::Duration;
 /// than a caller waits for an answer.
 const ASSEMBLING: Duration = Duration::from_secs(6);
 /// Who asks for a verdict waits no longer than this, and is told what is known by then.
-const VERDICT_PATIENCE: Duration = Duration::from_secs(10);
+const VERDICT_LIMIT: Duration = Duration::from_secs(10);
 /// Donors speak once a second; the next word of one that was not heard for so long is overdue.
 const OVERDUE: Duration = Duration::from_secs(2);
 /// Between two looks.
@@ -73,7 +73,7 @@ pub async fn all_seen(service: &Service) {
 async fn hold(service: &Service, began: Tick, waits: impl Fn(Tick) -> bool) {
     loop {
         let now = service.time.tick();
-        if now.saturating_sub(began) > VERDICT_PATIENCE || !waits(now) {
+        if now.saturating_sub(began) > VERDICT_LIMIT || !waits(now) {
             return;
         }
         tokio::time::sleep(LOOK_EVERY).await;

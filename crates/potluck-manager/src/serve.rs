@@ -34,11 +34,11 @@ const MEMBERS: usize = 800;
 /// Connections of those who have not shown who they are; more are closed at once.
 const STRANGERS: usize = 128;
 /// How long a stranger may take for a request, from its first byte to its last.
-const STRANGER_PATIENCE: Duration = Duration::from_secs(10);
+const STRANGER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The largest body of a stranger: a join.
 const STRANGER_BODY: usize = 16 << 10;
 /// How long a member's connection may be idle.
-const MEMBER_PATIENCE: Duration = Duration::from_secs(120);
+const MEMBER_TIMEOUT: Duration = Duration::from_secs(120);
 /// How long a member's body may take.
 const BODY_DEADLINE: Duration = Duration::from_secs(60);
 /// How long a stop waits for answers under way.
@@ -174,8 +174,8 @@ impl<S: Answers> Server<S> {
         let mut http = hyper::server::conn::http1::Builder::new();
         http.timer(TokioTimer::new());
         match peer.certificate {
-            Some(_) => http.header_read_timeout(MEMBER_PATIENCE),
-            None => http.header_read_timeout(STRANGER_PATIENCE).max_buf_size(STRANGER_BODY),
+            Some(_) => http.header_read_timeout(MEMBER_TIMEOUT),
+            None => http.header_read_timeout(STRANGER_TIMEOUT).max_buf_size(STRANGER_BODY),
         };
         let service = TowerToHyperService::new(self.router.clone().layer(Extension(peer)));
         let mut connection = std::pin::pin!(http.serve_connection(TokioIo::new(stream), service));
@@ -260,7 +260,7 @@ impl Answers for Service {
 pub async fn read_body(body: Body, member: bool) -> Result<Bytes, Failure> {
     let (limit, deadline) = match member {
         true => (MAX_MESSAGE, BODY_DEADLINE),
-        false => (STRANGER_BODY, STRANGER_PATIENCE),
+        false => (STRANGER_BODY, STRANGER_TIMEOUT),
     };
     match tokio::time::timeout(deadline, to_bytes(body, limit)).await {
         Ok(Ok(bytes)) => Ok(bytes),

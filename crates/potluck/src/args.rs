@@ -77,7 +77,7 @@ pub struct Global {
     #[arg(
         long,
         global = true,
-        env = "POTLUCK_TIMEOUT",
+        env = "POTLUCK_RETRY_FOR",
         value_name = "TIME",
         value_parser = kind::time
     )]
