@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn d5_a_term_counts_as_known_up_to_where_the_history_left_it() {
+    fn a_term_counts_as_known_up_to_where_the_history_left_it_d5() {
         // Term 12 was raised to epoch 6 and 9 while it went on.
         let terms = [term(4, 11, 0), term(5, 12, 40), term(6, 12, 60), term(9, 12, 70)];
         let terms = [&terms[..], &[term(10, 13, 100)]].concat();

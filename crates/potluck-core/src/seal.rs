@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn i3_a_record_opens_only_as_what_it_is() {
+    fn a_record_opens_only_as_what_it_is_i3() {
         let entropy: &dyn Entropy = &SeededEntropy::new(2);
         let (key, other) = (RecoveryKey::generate(entropy), RecoveryKey::generate(entropy));
         let (pool, elsewhere) = (Digest::of(b"pool"), Digest::of(b"another pool"));

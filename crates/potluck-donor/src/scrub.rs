@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn r1_a_round_takes_its_time_and_no_more_however_much_of_the_day_a_machine_is_on() {
+    fn a_round_takes_its_time_and_no_more_however_much_of_the_day_a_machine_is_on_r1() {
         for hours in [24, 16, 8, 4, 3] {
             assert!((28..=30).contains(&days(hours)), "{hours} hours a day: {} days", days(hours));
         }
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn c1_a_wrong_clock_makes_no_round_rude_or_endless() {
+    fn a_wrong_clock_makes_no_round_rude_or_endless_c1() {
         let round = Round { of: USED, age: DAY, began: Some(0), ..Round::default() };
         let year = (365 * DAY * 1000) as UnixMillis;
         let polite = USED / (30 * DAY);

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn x5_a_request_gives_its_key_and_nothing_else() {
+    fn a_request_gives_its_key_and_nothing_else_x5() {
         let dir = tempfile::tempdir().expect("a directory");
         let ca = Ca::create(dir.path(), "lab").expect("made");
         // A request that would like to be a manager.

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn l1_every_loss_that_is_known_shows_in_the_verdict() {
+    fn every_loss_that_is_known_shows_in_the_verdict_l1() {
         let of = |log: Replayed| Restored { log, ..Restored::default() }.verdict();
         assert_eq!(Restored::default().verdict(), Verdict::Whole);
         assert_eq!(of(Replayed { blocks: 9, ..Replayed::default() }), Verdict::Whole);

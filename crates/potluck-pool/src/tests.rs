@@ -347,7 +347,7 @@ fn an_unknown_size_is_promised_what_fits() {
 }
 
 #[test]
-fn d5_a_tombstone_carries_the_count_of_a_moment_when_nobody_had_the_chunk() {
+fn a_tombstone_carries_the_count_of_a_moment_when_nobody_had_the_chunk_d5() {
     let mut pool = pool();
     register(&mut pool, 1, 7, 0.0);
     collect(&mut pool, true, 0.5);
@@ -365,7 +365,7 @@ fn d5_a_tombstone_carries_the_count_of_a_moment_when_nobody_had_the_chunk() {
 }
 
 #[test]
-fn d5_a_chunk_that_a_session_offered_is_never_ordered_away() {
+fn a_chunk_that_a_session_offered_is_never_ordered_away_d5() {
     let mut pool = pool();
     register(&mut pool, 1, 7, 0.0);
     send_heartbeat(&mut pool, 1, 7, 1, 0.0);
@@ -388,7 +388,7 @@ fn d5_a_chunk_that_a_session_offered_is_never_ordered_away() {
 }
 
 #[test]
-fn d5_what_the_catalog_no_longer_condemns_is_not_ordered() {
+fn what_the_catalog_no_longer_condemns_is_not_ordered_d5() {
     let mut pool = pool();
     register(&mut pool, 1, 7, 0.0);
     send_heartbeat(&mut pool, 1, 7, 1, 0.0);
@@ -397,7 +397,7 @@ fn d5_what_the_catalog_no_longer_condemns_is_not_ordered() {
 }
 
 #[test]
-fn d5_orders_die_with_the_incarnation_they_were_given_to_and_with_time() {
+fn orders_die_with_the_incarnation_they_were_given_to_and_with_time_d5() {
     let mut pool = pool();
     register(&mut pool, 1, 7, 0.0);
     send_heartbeat(&mut pool, 1, 7, 1, 0.0);
@@ -440,7 +440,7 @@ fn a_complaint_is_looked_at_until_the_donor_answers() {
 }
 
 #[test]
-fn d6_a_donor_counts_for_nothing_new_until_its_whole_inventory_was_compared() {
+fn a_donor_counts_for_nothing_new_until_its_whole_inventory_was_compared_d6() {
     let mut pool = pool();
     let (donor, incarnation) = (DonorId(1), Incarnation(7));
     register(&mut pool, 1, 7, 0.0);
@@ -462,7 +462,7 @@ fn d6_a_donor_counts_for_nothing_new_until_its_whole_inventory_was_compared() {
 }
 
 #[test]
-fn d6_what_arrives_during_an_inventory_is_not_missing() {
+fn what_arrives_during_an_inventory_is_not_missing_d6() {
     let mut pool = pool();
     let (donor, incarnation) = (DonorId(1), Incarnation(7));
     register(&mut pool, 1, 7, 0.0);
@@ -501,7 +501,7 @@ fn a_member_reports_bad_copies_no_faster_than_donors_can_be_asked_to_read() {
 }
 
 #[test]
-fn a3_a_donor_that_slept_beyond_its_grace_and_went_on_is_waited_for_at_its_next_silence() {
+fn a_donor_that_slept_beyond_its_grace_and_went_on_is_waited_for_at_its_next_silence_a3() {
     let mut pool = pool();
     let (donor, incarnation) = (DonorId(1), Incarnation(7));
     let worth = |pool: &Pool, now| pool.view(at(now)).get(donor).expect("known").worth;

@@ -235,7 +235,7 @@ fn the_same_seed_gives_the_same_trace_twice() {
 }
 
 #[test]
-fn d1_d2_i1_a1_a2_c1_hold_for_every_seed() {
+fn hold_for_every_seed_d1_d2_i1_a1_a2_c1() {
     if Piece::wanted().is_some() {
         return; // as above
     }
@@ -245,7 +245,7 @@ fn d1_d2_i1_a1_a2_c1_hold_for_every_seed() {
 }
 
 #[test]
-fn i1_i3_l1_a_donor_that_lies_is_read_around_and_named() {
+fn a_donor_that_lies_is_read_around_and_named_i1_i3_l1() {
     if Piece::wanted().is_some() {
         return; // as above
     }
@@ -255,7 +255,7 @@ fn i1_i3_l1_a_donor_that_lies_is_read_around_and_named() {
 }
 
 #[test]
-fn d1_d2_s1_a_write_survives_trouble_at_every_change_of_a_disk() {
+fn a_write_survives_trouble_at_every_change_of_a_disk_d1_d2_s1() {
     if Piece::wanted().is_some() {
         return; // as above
     }
@@ -272,7 +272,7 @@ fn d1_d2_s1_a_write_survives_trouble_at_every_change_of_a_disk() {
 }
 
 #[test]
-fn l1_a_loss_beyond_what_is_promised_is_noticed() {
+fn a_loss_beyond_what_is_promised_is_noticed_l1() {
     if Piece::wanted().is_some() {
         return; // as above
     }
@@ -293,7 +293,7 @@ fn the_memory_disk_keeps_the_contract_of_disks() {
 }
 
 #[test]
-fn d1_a_power_cut_leaves_what_was_synced() {
+fn a_power_cut_leaves_what_was_synced_d1() {
     use potluck_donor::disk::{Disk, NewFile, read_small, replace_durably};
     use potluck_sim::draw::Draw;
     let dir = Path::new("/dir");
@@ -313,7 +313,7 @@ fn d1_a_power_cut_leaves_what_was_synced() {
 }
 
 #[test]
-fn s1_a_full_disk_says_so() {
+fn a_full_disk_says_so_s1() {
     use potluck_donor::disk::{Disk, is_full};
     let dir = Path::new("/dir");
     let drive = Drive::new(1000, &[dir]);

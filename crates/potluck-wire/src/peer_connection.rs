@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a2_a_get_ends_though_a_byte_comes_again_and_again() {
+    async fn a_get_ends_though_a_byte_comes_again_and_again_a2() {
         let keys = || SessionKeys::derive(&Secret::from_bytes([1; 32]), &[2; 16], &[3; 16]);
         let (near, mut far) = tokio::io::duplex(1 << 16);
         let near: BoxStream = Box::new(near);

@@ -1,6 +1,5 @@
 //! Whole pools: the real binary as real processes on loopback, or on machines made of namespaces. Files
-//! are named by the behaviour they test. A letter and a number in front of a name (`p05_`, `k04_`) only
-//! keep together what belongs together: `p` is a pool's everyday work, `k` is redundancy that heals itself.
+//! and tests are named by the behaviour they test; the number of a promise (docs/promises.md) may follow.
 //!
 //! Every test has a pool of its own in its own temporary directory; ports are picked by the
 //! system; all processes die with the test that started them; every log is kept and searched for
@@ -30,58 +29,58 @@ mod pool {
     mod waiting;
     mod writer;
 
+    mod a_pool_people_keep;
+    mod ack_levels;
     mod addresses;
     mod agreeing_verdicts;
+    mod bad_input;
+    mod clocks;
     mod command_line;
+    mod copies;
     mod copies_within_pool;
+    mod damaged_disks;
+    mod dedup;
+    mod demo;
+    mod erasure_coding;
     mod exit_codes;
     mod failed_starts;
+    mod files;
+    mod first_m_of_n;
     mod found_by_mdns;
+    mod full_disks;
+    mod give_back;
     mod give_back_of_a_part;
     mod handles;
-    mod k01_erasure_coding;
-    mod k02_first_m_of_n;
-    mod k03_mirroring;
-    mod k04_repair;
-    mod k05_give_back;
-    mod k06_scrub_audit;
-    mod k08_metadata_survives;
-    mod k09_policy_set;
+    mod hostile_peers;
+    mod kill_9;
     mod leaving;
+    mod leftovers;
     mod links_that_go_away;
     mod lost_identity;
     mod manager_restart;
     mod manuals;
     mod membership;
     mod metadata_adapts;
+    mod metadata_survives;
+    mod mirroring;
+    mod names;
     mod operations_as_documented;
-    mod p01_workspace;
-    mod p02_demo;
-    mod p03_a_pool_people_keep;
-    mod p04_files;
-    mod p04_names;
-    mod p05_write_sessions;
-    mod p06_striping;
-    mod p07_copies;
-    mod p08_dedup;
-    mod p09_sealing;
-    mod p10_soft_state;
-    mod p11_ack_levels;
-    mod p11_kill_9;
-    mod p11_leftovers;
-    mod p12_bad_input;
-    mod p12_clocks;
-    mod p12_damaged_disks;
-    mod p12_full_disks;
-    mod p12_hostile_peers;
     mod pages_as_documented;
+    mod policy_set;
     mod ranges;
     mod renumbered;
+    mod repair;
     mod resumed_uploads;
+    mod scrub_audit;
+    mod sealing;
     mod services;
     mod settings;
     mod several_disks;
     mod slips;
+    mod soft_state;
+    mod striping;
     mod visible_as_it_goes;
+    mod workspace;
+    mod write_sessions;
     mod writes_below_policy;
 }

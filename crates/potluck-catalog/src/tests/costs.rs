@@ -64,7 +64,7 @@ fn a_thousand_small_files_commit_and_open_fast() {
 /// The million takes minutes to write, so it is asked for by hand:
 /// `POTLUCK_TEST_FILES=1000000 cargo test --release -p potluck-manager --lib many_files -- --nocapture`.
 #[test]
-fn d4_many_files_open_in_time() {
+fn many_files_open_in_time_d4() {
     let asked = std::env::var("POTLUCK_TEST_FILES").ok().and_then(|files| files.parse().ok());
     let thousands = asked.unwrap_or(20_000_u64) / 1000;
     let mut fixture = Fixture::new();

@@ -6,7 +6,7 @@ use crate::{Error, open, sqlite};
 use std::fs;
 
 #[test]
-fn d4_a_damaged_catalog_is_refused_and_never_served() {
+fn a_damaged_catalog_is_refused_and_never_served_d4() {
     let mut fixture = Fixture::new();
     for n in 0..200 {
         fixture.put(file(&format!("pot://lab/{n}"), &[n], &[1]));
@@ -33,7 +33,7 @@ fn d4_a_damaged_catalog_is_refused_and_never_served() {
 }
 
 #[test]
-fn d4_a_recipe_that_does_not_give_the_files_digest_is_not_handed_out() {
+fn a_recipe_that_does_not_give_the_files_digest_is_not_handed_out_d4() {
     let mut fixture = Fixture::new();
     fixture.put(file("pot://lab/a", &[1, 2], &[1]));
     fixture.put(file("pot://lab/b", &[3], &[1]));
@@ -57,7 +57,7 @@ fn d4_a_recipe_that_does_not_give_the_files_digest_is_not_handed_out() {
 }
 
 #[test]
-fn u1_a_catalog_of_a_newer_release_is_left_alone() {
+fn a_catalog_of_a_newer_release_is_left_alone_u1() {
     let fixture = Fixture::new();
     fixture.db.raw().pragma_update(None, "user_version", 99).expect("set");
     assert!(matches!(
@@ -69,7 +69,7 @@ fn u1_a_catalog_of_a_newer_release_is_left_alone() {
 }
 
 #[test]
-fn l1_a_damaged_file_keeps_nobody_from_the_files_behind_it() {
+fn a_damaged_file_keeps_nobody_from_the_files_behind_it_l1() {
     let mut fixture = Fixture::new();
     for (n, name) in ["a", "b", "c", "d", "e", "f"].into_iter().enumerate() {
         fixture.put(file(&format!("pot://lab/{name}"), &[n as u64], &[1]));

@@ -5,7 +5,7 @@ use potluck_core::ids::DonorId;
 use potluck_wire::control::Holding;
 
 #[test]
-fn d5_a_copy_on_its_way_out_counts_again_when_it_was_put_or_looked_at_and_not_when_listed() {
+fn a_copy_on_its_way_out_counts_again_when_it_was_put_or_looked_at_and_not_when_listed_d5() {
     let mut fixture = Fixture::new();
     fixture.put(file("pot://lab/a", &[1], &[1]));
     let row = chunks::get(&fixture.db, &chunk(1)).expect("read").expect("there");

@@ -355,7 +355,7 @@ fn a_damaged_file_is_left_out_and_keeps_no_other_from_the_log() {
 }
 
 #[test]
-fn d5_a_base_that_a_hold_overtook_is_not_noted() {
+fn a_base_that_a_hold_overtook_is_not_noted_d5() {
     let fixture = Fixture::new();
     let db = &fixture.db;
     let epoch = meta::next_epoch(db).expect("begun");

@@ -58,7 +58,7 @@ fn parity_counts_references_and_its_holders_like_data() {
 }
 
 #[test]
-fn d3_every_chunk_of_a_group_needs_a_donor_of_its_own() {
+fn every_chunk_of_a_group_needs_a_donor_of_its_own_d3() {
     let mut fixture = Fixture::new();
     let not_apart = |index| Error::NotApart {
         path: path("pot://lab/a"),
@@ -84,7 +84,7 @@ fn d3_every_chunk_of_a_group_needs_a_donor_of_its_own() {
 }
 
 #[test]
-fn d3_copies_count_by_distinct_donors_known_and_proven() {
+fn copies_count_by_distinct_donors_known_and_proven_d3() {
     let mut fixture = Fixture::new();
     let why = refused(fixture.commit(vec![copies("pot://lab/a", &[1, 2], &[1, 1], 2)]));
     let path = path("pot://lab/a");
@@ -152,7 +152,7 @@ fn a_write_is_committed_below_its_policy_while_one_more_donor_may_die() {
 }
 
 #[test]
-fn d3_a_donor_that_died_since_it_acknowledged_a_chunk_does_not_count_at_the_commit() {
+fn a_donor_that_died_since_it_acknowledged_a_chunk_does_not_count_at_the_commit_d3() {
     let mut fixture = Fixture::new();
     fixture.put(copies("pot://lab/known", &[9], &[2, 3], 2));
     fixture.pool.hung_up(DonorId(2), Tick::ZERO);
@@ -206,7 +206,7 @@ fn a_strict_directory_in_a_tree_wants_all_redundancy_whatever_the_trees_root_say
 }
 
 #[test]
-fn d3_copies_count_as_their_donors_stand() {
+fn copies_count_as_their_donors_stand_d3() {
     let mut fixture = Fixture::new();
     fixture.put(copies("pot://lab/known", &[1], &[1], 1));
     let giving = |at_once| Giving { start: 0, at_once, lose: [].into(), since: Tick::ZERO };
@@ -228,7 +228,7 @@ fn d3_copies_count_as_their_donors_stand() {
 }
 
 #[test]
-fn d3_a_donor_that_is_silent_for_a_moment_counts_and_one_that_is_given_up_only_by_receipt() {
+fn a_donor_that_is_silent_for_a_moment_counts_and_one_that_is_given_up_only_by_receipt_d3() {
     let mut fixture = Fixture::new();
     let name = chunk(1);
     let at = |seconds: u64| {
@@ -242,7 +242,7 @@ fn d3_a_donor_that_is_silent_for_a_moment_counts_and_one_that_is_given_up_only_b
 }
 
 #[test]
-fn d2_parity_that_no_version_waits_for_is_reclaimed() {
+fn parity_that_no_version_waits_for_is_reclaimed_d2() {
     let mut fixture = Fixture::new();
     let version = fixture.put(copies("pot://lab/a", &[1, 2], &[1, 2], 2));
     let encoded = Encoded {

@@ -46,7 +46,7 @@ fn a_job_is_all_or_nothing_and_leaves_the_others_alone() {
 }
 
 #[test]
-fn d1_queued_jobs_are_finished_before_the_writer_closes() {
+fn queued_jobs_are_finished_before_the_writer_closes_d1() {
     let fixture = Fixture::new();
     let catalog = Catalog::open(&fixture.file(), Offload::Threads).expect("opened");
     runtime().block_on(async {

@@ -114,7 +114,7 @@ mod tests {
     use potluck_core::entropy::SeededEntropy;
 
     #[test]
-    fn d2_a_copy_that_nobody_waits_for_leaves_nothing_though_a_thread_still_writes() {
+    fn a_copy_that_nobody_waits_for_leaves_nothing_though_a_thread_still_writes_d2() {
         let dir = tempfile::tempdir().expect("a directory");
         let files = || fs::read_dir(dir.path()).expect("listed").count();
         let entropy = SeededEntropy::new(1);

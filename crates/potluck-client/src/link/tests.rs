@@ -47,7 +47,7 @@ impl AsyncWrite for Hole {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a2_a_donor_that_reads_nothing_hangs_nobody() {
+async fn a_donor_that_reads_nothing_hangs_nobody_a2() {
     let (ours, _theirs) = tokio::io::duplex(1024);
     let keys = SessionKeys::derive(&Secret::from_bytes([7; 32]), &[1; 16], &[2; 16]);
     let opened = Opened {
@@ -172,7 +172,7 @@ fn link() -> (Link, StreamIo<DuplexStream>, SessionKeys) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a2_a_chunk_may_take_longer_than_any_timeout_while_it_is_taken() {
+async fn a_chunk_may_take_longer_than_any_timeout_while_it_is_taken_a2() {
     let (link, mut io, mut keys) = link();
     let donor = tokio::spawn(async move {
         let mut inbox = Inbox::new(keys.client, &[]).expect("an inbox");
@@ -202,7 +202,7 @@ async fn a2_a_chunk_may_take_longer_than_any_timeout_while_it_is_taken() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a2_a_donor_that_takes_hardly_anything_of_a_put_is_given_up() {
+async fn a_donor_that_takes_hardly_anything_of_a_put_is_given_up_a2() {
     let (link, mut io, keys) = link();
     tokio::spawn(async move {
         let mut inbox = Inbox::new(keys.client, &[]).expect("an inbox");
@@ -220,7 +220,7 @@ async fn a2_a_donor_that_takes_hardly_anything_of_a_put_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a2_a_donor_that_drips_is_given_up() {
+async fn a_donor_that_drips_is_given_up_a2() {
     let (link, mut io, mut keys) = link();
     tokio::spawn(async move {
         let mut inbox = Inbox::new(keys.client, &[]).expect("an inbox");

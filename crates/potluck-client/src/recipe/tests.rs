@@ -39,7 +39,7 @@ fn opened(lens: &[u32], sealed: bool) -> OpenFile {
 }
 
 #[test]
-fn i1_sealed_bytes_are_never_taken_for_content_nor_plain_ones_in_a_sealed_space() {
+fn sealed_bytes_are_never_taken_for_content_nor_plain_ones_in_a_sealed_space_i1() {
     let key = SpaceKey::from_bytes([5; 32]);
     assert!(Recipe::check(opened(&[9, 9, 4], true), Some(&key)).is_ok());
     assert!(Recipe::check(opened(&[9, 9, 4], false), None).is_ok());

@@ -21,13 +21,13 @@ fn groups() -> impl Strategy<Value = Vec<Vec<u8>>> {
 
 proptest! {
     #[test]
-    fn d3_a_matching_is_as_large_as_any(shards in groups()) {
+    fn a_matching_is_as_large_as_any_d3(shards in groups()) {
         let views: Vec<&[u8]> = shards.iter().map(Vec::as_slice).collect();
         prop_assert_eq!(matching(&views), best(&shards, &mut BTreeSet::new()));
     }
 
     #[test]
-    fn d3_matched_shards_have_distinct_holders_that_hold_them(shards in groups()) {
+    fn matched_shards_have_distinct_holders_that_hold_them_d3(shards in groups()) {
         let views: Vec<&[u8]> = shards.iter().map(Vec::as_slice).collect();
         let mut seen = BTreeSet::new();
         for (holder, shard) in assign(&views).into_iter().zip(&shards) {
@@ -37,7 +37,7 @@ proptest! {
     }
 
     #[test]
-    fn d3_a_shard_that_is_matched_stays_matched_when_others_follow(shards in groups()) {
+    fn a_shard_that_is_matched_stays_matched_when_others_follow_d3(shards in groups()) {
         let views: Vec<&[u8]> = shards.iter().map(Vec::as_slice).collect();
         let whole = assign(&views);
         for end in 0..views.len() {
@@ -49,7 +49,7 @@ proptest! {
 }
 
 #[test]
-fn d3_two_shards_on_one_donor_count_once() {
+fn two_shards_on_one_donor_count_once_d3() {
     assert_eq!(matching::<u8>(&[]), 0);
     assert_eq!(matching(&[&[1][..], &[1]]), 1);
     assert_eq!(matching(&[&[1, 2][..], &[1]]), 2, "the first moves out of the way");

@@ -61,7 +61,7 @@ fn helpers() -> impl Strategy<Value = Vec<Helper>> {
 
 proptest! {
     #[test]
-    fn d3_safety_is_the_largest_matching_of_shards_to_domains(shards in shards()) {
+    fn safety_is_the_largest_matching_of_shards_to_domains_d3(shards in shards()) {
         let judged = judge(1, &slices(&shards));
         prop_assert_eq!(judged.matching, largest(&shards, &mut BTreeSet::new()));
         let apart: Vec<(usize, DonorId)> = judged.shards.iter().enumerate()
@@ -99,7 +99,7 @@ proptest! {
     }
 
     #[test]
-    fn d3_dropping_what_no_shard_relies_on_changes_nothing(shards in shards()) {
+    fn dropping_what_no_shard_relies_on_changes_nothing_d3(shards in shards()) {
         let judged = judge(1, &slices(&shards));
         let kept: Vec<Vec<Copy>> = shards.iter().zip(&judged.shards).map(|(copies, stand)| {
             let keep = match stand { Stand::Apart(donor) => Some(*donor), _ => None };
@@ -155,7 +155,7 @@ proptest! {
     }
 
     #[test]
-    fn a3_a_budget_is_never_exceeded_and_mostly_used(
+    fn a_budget_is_never_exceeded_and_mostly_used_a3(
         rate in 1_000_u64..1_000_000, piece in 1_u64..100_000, steps in 10_u64..200,
     ) {
         let step = Duration::from_millis(250);

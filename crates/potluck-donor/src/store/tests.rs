@@ -107,7 +107,7 @@ fn a_tombstone_and_a_put_never_both_win() {
 }
 
 #[test]
-fn d5_a_chunk_that_goes_while_it_is_looked_at_is_not_called_sound() {
+fn a_chunk_that_goes_while_it_is_looked_at_is_not_called_sound_d5() {
     let dir = TempDir::new().expect("a directory");
     let store = store(dir.path());
     for round in 0..1000 {
@@ -124,7 +124,7 @@ fn d5_a_chunk_that_goes_while_it_is_looked_at_is_not_called_sound() {
 }
 
 #[test]
-fn d5_a_chunk_that_was_looked_at_by_order_outlives_the_tombstones_of_before() {
+fn a_chunk_that_was_looked_at_by_order_outlives_the_tombstones_of_before_d5() {
     let dir = TempDir::new().expect("a directory");
     let store = store(dir.path());
     let (asked, scrubbed) = (put(&store, 1), put(&store, 2));
@@ -237,7 +237,7 @@ fn quarantine(store: &Store, numbers: std::ops::Range<u64>) -> Vec<PathBuf> {
 }
 
 #[test]
-fn s2_quarantined_files_make_room_before_any_chunk_must_the_oldest_first() {
+fn quarantined_files_make_room_before_any_chunk_must_the_oldest_first_s2() {
     let dir = TempDir::new().expect("a directory");
     let store = store(dir.path());
     let chunks: Vec<_> = (10..110).map(|number| put(&store, number)).collect();

@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn s2_the_floor_counts_what_arrived_between_the_question_and_its_answer() {
+    fn the_floor_counts_what_arrived_between_the_question_and_its_answer_s2() {
         let usage = usage(1 << 29, 5 * BLOCK, 8 * BLOCK);
         let asking = usage.asking();
         let space = Space { total: 1 << 30, available: 8 * BLOCK, read_only: false };

@@ -128,7 +128,7 @@ async fn a_manager_of_an_older_epoch_gives_no_orders_also_after_a_restart() {
 }
 
 #[tokio::test]
-async fn d5_a_later_manager_is_told_what_was_heard_before_it_also_after_a_restart() {
+async fn a_later_manager_is_told_what_was_heard_before_it_also_after_a_restart_d5() {
     let pool = Pool::start().await;
     (pool.manager.state().start, pool.manager.state().changes) = (77, 400);
     pool.manager.heartbeats(3).await;

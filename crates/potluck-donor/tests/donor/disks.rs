@@ -319,7 +319,7 @@ async fn the_owners_reserve_is_left_alone_whoever_fills_the_disk() {
 }
 
 #[tokio::test]
-async fn s2_a_chunk_that_is_quarantined_while_all_is_counted_takes_its_room() {
+async fn a_chunk_that_is_quarantined_while_all_is_counted_takes_its_room_s2() {
     let (pool, faults) = pool_on(Faulty::default()).await;
     let bytes = content(1, 100_000);
     assert_eq!(pool.client().await.put(&bytes, AckLevel::Memory).await, Status::Ok);

@@ -26,7 +26,7 @@ fn listed(state: &State) -> Option<BTreeSet<ChunkName>> {
 }
 
 #[tokio::test]
-async fn s3_a_disk_that_is_pulled_is_said_and_counts_again_when_it_is_back() {
+async fn a_disk_that_is_pulled_is_said_and_counts_again_when_it_is_back_s3() {
     let pool = Pool::start().await;
     let names = stored(&pool, 3).await;
     let (lent, elsewhere) = (pool.place.lent(), pool.place.lent().with_extension("pulled"));
@@ -85,7 +85,7 @@ async fn s3_a_disk_that_is_pulled_is_said_and_counts_again_when_it_is_back() {
 }
 
 #[tokio::test]
-async fn l1_files_that_vanished_are_told_after_a_round_of_the_scrub() {
+async fn files_that_vanished_are_told_after_a_round_of_the_scrub_l1() {
     let pool = Pool::start().await;
     let names = stored(&pool, 6).await;
     pool.manager.until("the first inventory", listed).await;

@@ -49,7 +49,7 @@ pub(crate) async fn still() -> (TempDir, Arc<Service>) {
 }
 
 #[test]
-fn a3_a_scan_that_failed_is_made_up_for_soon_and_not_all_the_time() {
+fn a_scan_that_failed_is_made_up_for_soon_and_not_all_the_time_a3() {
     let mut kept = Kept::default();
     (kept.dirty, kept.hurry) = (Some(at(1)), true);
     assert_eq!(due(&kept, 3), Some(Priority::Urgent));
@@ -70,7 +70,7 @@ fn a3_a_scan_that_failed_is_made_up_for_soon_and_not_all_the_time() {
 }
 
 #[tokio::test]
-async fn s2_a_leisurely_scan_gives_way_to_who_waits() {
+async fn a_leisurely_scan_gives_way_to_who_waits_s2() {
     let (_dir, service) = still().await;
     let made = service.catalog.create_space("lab".into(), Policy::default(), None, 0).await;
     made.expect("a space");

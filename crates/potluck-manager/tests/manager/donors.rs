@@ -55,7 +55,7 @@ async fn a_donor_whose_process_died_is_missed_at_once_and_one_that_answers_is_no
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn d6_a_donor_that_lost_chunks_is_found_out_by_its_inventory() {
+async fn a_donor_that_lost_chunks_is_found_out_by_its_inventory_d6() {
     let lab = Lab::new().await;
     let (user, mut donor) = (lab.user().await, lab.donor("basement").await);
     for n in 0..3 {
@@ -142,7 +142,7 @@ async fn a_donor_is_listed_where_it_says_and_where_it_calls_from() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn s3_a_donor_without_its_disk_is_as_good_as_silent_and_named_with_what_to_do() {
+async fn a_donor_without_its_disk_is_as_good_as_silent_and_named_with_what_to_do_s3() {
     let lab = Lab::new().await;
     let (user, donor) = (lab.user().await, lab.donor("basement").await);
     write(&user, "pot://lab/a", 1, &donor).await;
@@ -172,7 +172,7 @@ async fn s3_a_donor_without_its_disk_is_as_good_as_silent_and_named_with_what_to
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn l1_a_later_inventory_finds_what_is_missing_while_the_rest_goes_on_to_count() {
+async fn a_later_inventory_finds_what_is_missing_while_the_rest_goes_on_to_count_l1() {
     let lab = Lab::new().await;
     let (user, donor) = (lab.user().await, lab.donor("basement").await);
     for n in 0..3 {

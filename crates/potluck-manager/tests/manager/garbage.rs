@@ -28,7 +28,7 @@ async fn tombstone(donor: &Donor, n: u64, write_sequence: u64) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn d5_a_removed_file_is_deleted_in_two_phases() {
+async fn a_removed_file_is_deleted_in_two_phases_d5() {
     let lab = Lab::new().await;
     let (user, donor) = (lab.user().await, lab.donor("basement").await);
     write(&user, "pot://lab/a", 1, &donor).await;
@@ -41,7 +41,7 @@ async fn d5_a_removed_file_is_deleted_in_two_phases() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn d2_what_was_never_committed_is_reclaimed() {
+async fn what_was_never_committed_is_reclaimed_d2() {
     let lab = Lab::new().await;
     let (user, donor) = (lab.user().await, lab.donor("basement").await);
     let session = reserve(&user, 1 << 20).await.expect("reserved").session;
@@ -59,7 +59,7 @@ async fn d2_what_was_never_committed_is_reclaimed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn d5_a_chunk_that_is_needed_again_survives_its_tombstone() {
+async fn a_chunk_that_is_needed_again_survives_its_tombstone_d5() {
     let lab = Lab::new().await;
     let (user, donor) = (lab.user().await, lab.donor("basement").await);
     write(&user, "pot://lab/a", 1, &donor).await;
@@ -84,7 +84,7 @@ async fn d5_a_chunk_that_is_needed_again_survives_its_tombstone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn d5_donors_of_another_catalog_lose_nothing() {
+async fn donors_of_another_catalog_lose_nothing_d5() {
     // As after a restore from an old backup: the catalog knows none of the donor's chunks.
     let lab = Lab::new().await;
     let donor = lab.donor("basement").await;
@@ -101,7 +101,7 @@ async fn d5_donors_of_another_catalog_lose_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn l1_a_complaint_is_believed_only_after_the_donor_looked() {
+async fn a_complaint_is_believed_only_after_the_donor_looked_l1() {
     let lab = Lab::new().await;
     let (user, donor) = (lab.user().await, lab.donor("basement").await);
     write(&user, "pot://lab/a", 1, &donor).await;

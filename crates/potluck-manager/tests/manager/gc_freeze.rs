@@ -39,7 +39,7 @@ fn copy_dir(from: &std::path::Path, to: &std::path::Path) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn d5_a_manager_on_an_older_copy_of_its_directory_deletes_nothing() {
+async fn a_manager_on_an_older_copy_of_its_directory_deletes_nothing_d5() {
     let mut lab = Lab::new().await;
     let ada = lab.join(Role::User, "ada").await;
     let mut donor = lab.donor("basement").await;
@@ -96,7 +96,7 @@ async fn d5_a_manager_on_an_older_copy_of_its_directory_deletes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn d5_a_copy_taken_while_the_manager_ran_deletes_nothing_if_it_lacks_a_change() {
+async fn a_copy_taken_while_the_manager_ran_deletes_nothing_if_it_lacks_a_change_d5() {
     for lacks in [true, false] {
         let mut lab = Lab::new().await;
         let ada = lab.join(Role::User, "ada").await;
@@ -145,7 +145,7 @@ async fn d5_a_copy_taken_while_the_manager_ran_deletes_nothing_if_it_lacks_a_cha
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn d5_a_second_manager_on_a_copy_is_known_for_ever() {
+async fn a_second_manager_on_a_copy_is_known_for_ever_d5() {
     let mut lab = Lab::new().await;
     let mut donor = lab.donor("basement").await;
     let heartbeat = donor.send_heartbeat(donor.heartbeat(0)).await;
@@ -214,7 +214,7 @@ async fn an_epoch_that_no_manager_can_have_is_a_lie_and_harms_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn d5_donors_that_heard_a_higher_epoch_hold_garbage_collection_and_are_obeyed_by_again() {
+async fn donors_that_heard_a_higher_epoch_hold_garbage_collection_and_are_obeyed_by_again_d5() {
     let lab = Lab::new().await;
     let user = lab.user().await;
     let mut donor = lab.donor("basement").await;
@@ -230,7 +230,7 @@ async fn d5_donors_that_heard_a_higher_epoch_hold_garbage_collection_and_are_obe
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn d5_what_this_manager_said_itself_holds_nothing() {
+async fn what_this_manager_said_itself_holds_nothing_d5() {
     let lab = Lab::new().await;
     let mut donor = lab.donor("basement").await;
     let heartbeat = donor.send_heartbeat(donor.heartbeat(0)).await;

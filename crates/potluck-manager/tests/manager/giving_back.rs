@@ -232,7 +232,7 @@ async fn nobody_is_away_for_ever() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn s2_an_owner_in_need_gets_spare_copies_at_once() {
+async fn an_owner_in_need_gets_spare_copies_at_once_s2() {
     let mut crew = Crew::new(4).await;
     crew.copies("pot://lab/triple", &[1, 2, 3, 4], &[0, 1, 2]).await;
     crew.until("scanned", async |crew: &Crew| crew.tolerates(2).await).await;
@@ -244,7 +244,7 @@ async fn s2_an_owner_in_need_gets_spare_copies_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn s2_an_owner_in_need_waits_for_no_budget_and_no_pause() {
+async fn an_owner_in_need_waits_for_no_budget_and_no_pause_s2() {
     let slow = |config: &mut ManagerConfig| {
         (config.repair_rate, config.repair_donor_rate) = (1, 1);
         config.suspect_after = Duration::from_secs(600);

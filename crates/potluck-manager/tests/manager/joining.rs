@@ -50,7 +50,7 @@ async fn a_second_manager_on_one_directory_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn x5_a_token_works_once_for_its_role_and_only_while_it_is_good() {
+async fn a_token_works_once_for_its_role_and_only_while_it_is_good_x5() {
     let lab = Lab::new().await;
     let token = lab.token(Role::User).await;
     let ada = lab.join_with(&token, "ada").await.expect("joined");
@@ -147,7 +147,7 @@ async fn without_a_certificate_one_can_only_join() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn x5_a_revoked_member_is_refused_on_its_open_connections_too() {
+async fn a_revoked_member_is_refused_on_its_open_connections_too_x5() {
     let lab = Lab::new().await;
     let ada = lab.join(Role::User, "ada").await;
     let caller = lab.caller(&ada);

@@ -101,7 +101,7 @@ async fn a_group_is_planned_on_as_many_donors_as_it_has_chunks() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn d3_a_coded_file_commits_with_a_donor_of_its_own_for_each_chunk() {
+async fn a_coded_file_commits_with_a_donor_of_its_own_for_each_chunk_d3() {
     let lab = Lab::new().await;
     let user = lab.user().await;
     let d = donors(&lab, 3).await;

@@ -27,7 +27,7 @@ async fn answer(mut stream: BoxStream, request: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn x3_garbage_costs_its_connection_and_nothing_else() {
+async fn garbage_costs_its_connection_and_nothing_else_x3() {
     let lab = Lab::new().await;
     for garbage in
         [&b"\0\0\0\0"[..], b"GET / HTTP/1.1\r\n\r\n", &[0xff; 5000], b"\x16\x03\x01\xff\xff"]
@@ -50,7 +50,7 @@ async fn x3_garbage_costs_its_connection_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn x3_a_silent_stranger_is_dropped() {
+async fn a_silent_stranger_is_dropped_x3() {
     let lab = Lab::new().await;
     let mut silent = raw(&lab).await;
     let mut byte = [0];
@@ -59,7 +59,7 @@ async fn x3_a_silent_stranger_is_dropped() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn x3_a_stranger_has_no_room_for_a_large_body() {
+async fn a_stranger_has_no_room_for_a_large_body_x3() {
     let lab = Lab::new().await;
     let head =
         "POST /v1/join HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\nConnection: close\r\n\r\n";
@@ -81,7 +81,7 @@ async fn health_is_answered_to_anybody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn x3_many_strangers_do_not_keep_members_out() {
+async fn many_strangers_do_not_keep_members_out_x3() {
     let lab = Lab::new().await;
     let mut crowd = Vec::new();
     for _ in 0..100 {

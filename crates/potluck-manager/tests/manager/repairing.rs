@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a3_a_short_absence_moves_nothing_and_a_long_one_is_repaired_and_trimmed() {
+async fn a_short_absence_moves_nothing_and_a_long_one_is_repaired_and_trimmed_a3() {
     let mut crew = Crew::new(4).await;
     crew.copies("pot://lab/a", &[1, 2], &[0, 1]).await;
     crew.until("scanned", async |crew: &Crew| crew.tolerates(1).await).await;
@@ -107,7 +107,7 @@ async fn a_file_that_cannot_be_read_is_listed_by_path() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn d3_stat_fsck_and_status_judge_alike() {
+async fn stat_fsck_and_status_judge_alike_d3() {
     let mut crew = Crew::new(2).await;
     for member in &mut crew.members {
         member.donor.label = Some("desk".into());
@@ -135,7 +135,7 @@ async fn d3_stat_fsck_and_status_judge_alike() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a3_what_is_closest_to_loss_is_repaired_first_within_the_budget() {
+async fn what_is_closest_to_loss_is_repaired_first_within_the_budget_a3() {
     let rate = 5 * u64::from(LEN);
     let mut crew = Crew::with(5, |config| config.repair_rate = rate).await;
     // In the order of their paths the safer ones come first.
@@ -177,7 +177,7 @@ async fn a3_what_is_closest_to_loss_is_repaired_first_within_the_budget() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a4_when_a_switch_dies_repair_waits_for_an_admin() {
+async fn when_a_switch_dies_repair_waits_for_an_admin_a4() {
     let mut crew = Crew::new(6).await;
     crew.copies("pot://lab/a", &[1], &[0, 2]).await;
     crew.copies("pot://lab/b", &[2], &[1, 3]).await;
@@ -254,7 +254,7 @@ fn meddle(crew: &Crew, sql: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn l1_a_damaged_record_is_told_of_by_path_and_keeps_no_other_file_from_repair() {
+async fn a_damaged_record_is_told_of_by_path_and_keeps_no_other_file_from_repair_l1() {
     let mut crew = Crew::new(3).await;
     crew.copies("pot://lab/a", &[1], &[0, 1]).await;
     crew.copies("pot://lab/b", &[2], &[0, 1]).await;
@@ -307,7 +307,7 @@ async fn l1_a_damaged_record_is_told_of_by_path_and_keeps_no_other_file_from_rep
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn l1_a_scan_that_fails_is_told_of() {
+async fn a_scan_that_fails_is_told_of_l1() {
     let mut crew = Crew::new(2).await;
     crew.copies("pot://lab/a", &[1], &[0, 1]).await;
     crew.until("scanned", async |crew: &Crew| crew.tolerates(1).await).await;
@@ -324,7 +324,7 @@ async fn l1_a_scan_that_fails_is_told_of() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a3_a_copy_on_its_way_out_that_is_needed_again_counts_or_is_made_elsewhere_soon() {
+async fn a_copy_on_its_way_out_that_is_needed_again_counts_or_is_made_elsewhere_soon_a3() {
     // Nothing but what is told here has the manager look again.
     let slow = |config: &mut potluck_manager::ManagerConfig| {
         config.suspect_after = Duration::from_secs(30);

@@ -7,7 +7,7 @@ use potluck_wire::error::{ErrorKind, code};
 use std::time::Duration;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn d4_a_write_session_goes_on_after_a_restart() {
+async fn a_write_session_goes_on_after_a_restart_d4() {
     let mut lab = Lab::new().await;
     let ada = lab.join(potluck_wire::token::Role::User, "ada").await;
     let (user, mut donor) = (lab.caller(&ada), lab.donor("basement").await);
@@ -43,7 +43,7 @@ async fn d4_a_write_session_goes_on_after_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn c1_the_pools_time_never_goes_back() {
+async fn the_pools_time_never_goes_back_c1() {
     let mut lab = Lab::new().await;
     let mut last = 0;
     for _ in 0..3 {
@@ -57,7 +57,7 @@ async fn c1_the_pools_time_never_goes_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn d5_an_interrupted_reclaim_goes_on_and_takes_nothing_else() {
+async fn an_interrupted_reclaim_goes_on_and_takes_nothing_else_d5() {
     let mut lab = Lab::new().await;
     let ada = lab.join(potluck_wire::token::Role::User, "ada").await;
     let (user, mut donor) = (lab.caller(&ada), lab.donor("basement").await);
@@ -84,7 +84,7 @@ async fn d5_an_interrupted_reclaim_goes_on_and_takes_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn l1_nothing_is_called_unreadable_before_its_donors_had_time_to_register() {
+async fn nothing_is_called_unreadable_before_its_donors_had_time_to_register_l1() {
     let mut lab = Lab::with(|config| config.repair_grace = Duration::from_secs(15)).await;
     let (user, mut donor) = (lab.user().await, lab.donor("basement").await);
     write(&user, "pot://lab/a", 1, &donor).await;

@@ -36,7 +36,7 @@ fn ask(lab: &Lab, kit: PathBuf) -> Restore {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn d4_a_manager_restored_from_a_file_serves_everybody_and_deletes_nothing() {
+async fn a_manager_restored_from_a_file_serves_everybody_and_deletes_nothing_d4() {
     let mut lab = Lab::with(|config| config.backup_every = Duration::from_millis(200)).await;
     let ada = lab.join(Role::User, "ada").await;
     let mut donor = lab.donor("basement").await;
@@ -79,7 +79,7 @@ async fn d4_a_manager_restored_from_a_file_serves_everybody_and_deletes_nothing(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn d4_a_copy_taken_while_the_manager_runs_is_whole_and_a_damaged_one_is_refused() {
+async fn a_copy_taken_while_the_manager_runs_is_whole_and_a_damaged_one_is_refused_d4() {
     let mut lab = Lab::new().await;
     let (user, donor) = (lab.user().await, lab.donor("basement").await);
     for n in 0..20 {

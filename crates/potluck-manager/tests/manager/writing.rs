@@ -143,7 +143,7 @@ async fn a_conflict_is_found_before_anything_is_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn d2_only_genuine_receipts_of_offered_chunks_are_believed() {
+async fn only_genuine_receipts_of_offered_chunks_are_believed_d2() {
     let lab = Lab::new().await;
     let (user, donor) = (lab.user().await, lab.donor("basement").await);
     let session = reserve(&user, 1 << 20).await.expect("reserved").session;
@@ -214,7 +214,7 @@ async fn a_session_belongs_to_its_member_and_ends_with_its_lease() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn x5_revoking_a_user_ends_what_it_was_writing() {
+async fn revoking_a_user_ends_what_it_was_writing_x5() {
     let lab = Lab::new().await;
     let ada = lab.join(potluck_wire::token::Role::User, "ada").await;
     let session = reserve(&lab.caller(&ada), 100).await.expect("reserved").session;

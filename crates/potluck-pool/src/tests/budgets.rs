@@ -72,7 +72,7 @@ impl Ordered {
 }
 
 #[test]
-fn a3_repair_uses_its_budgets_and_never_more() {
+fn repair_uses_its_budgets_and_never_more_a3() {
     let limits = Limits { repair_rate: POOL_RATE, repair_donor_rate: DONOR_RATE, ..pool().limits };
     let mut pool = Pool::new(limits);
     for donor in 1..=DONORS {

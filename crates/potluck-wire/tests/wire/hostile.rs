@@ -17,7 +17,7 @@ fn runtime() -> tokio::runtime::Runtime {
 
 proptest! {
     #[test]
-    fn x3_no_bytes_of_a_stranger_pass_for_a_frame(
+    fn no_bytes_of_a_stranger_pass_for_a_frame_x3(
         bytes in proptest::collection::vec(any::<u8>(), 0..300),
         magic in any::<bool>(),
         early in 0_usize..64,
@@ -35,7 +35,7 @@ proptest! {
     }
 
     #[test]
-    fn x2_no_text_is_a_ticket_that_its_bearer_can_use(text in "[A-Za-z0-9_-]{0,600}", now in any::<u64>()) {
+    fn no_text_is_a_ticket_that_its_bearer_can_use_x2(text in "[A-Za-z0-9_-]{0,600}", now in any::<u64>()) {
         let key = Secret::from_bytes([4; 32]);
         if let Ok(ticket) = text.parse::<PublicTicket>()
             && let Ok(grant) = ticket.grant(&key, DonorId(1), now) {
@@ -52,6 +52,6 @@ proptest! {
 }
 
 #[test]
-fn x3_an_upgrade_with_too_many_bytes_behind_it_is_refused() {
+fn an_upgrade_with_too_many_bytes_behind_it_is_refused_x3() {
     assert!(Inbox::new(keys().client, &[0; HEAD_BUFFER + 1]).is_err());
 }

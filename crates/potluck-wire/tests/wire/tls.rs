@@ -70,7 +70,7 @@ async fn meet(
 }
 
 #[tokio::test]
-async fn x5_a_joiner_meets_only_the_pool_that_its_token_pins() {
+async fn a_joiner_meets_only_the_pool_that_its_token_pins_x5() {
     let (admit, pin) = manager();
     let (dialled, member) = meet(&TlsDial::joining(pin), &admit).await;
     dialled.expect("the pinned pool");

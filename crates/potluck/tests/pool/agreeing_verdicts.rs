@@ -1,7 +1,7 @@
 //! Every command tells the same of what may go and of what is safe, at every moment.
 
 use super::content::{arg, file};
-use super::k05_give_back::Owner;
+use super::give_back::Owner;
 use super::lab::{Lab, Lending};
 use super::waiting::{DEADLINE, wait_until};
 use rustix::process::Signal;

@@ -1,7 +1,7 @@
 //! An owner takes a part of the lent space back: less is lent from then on, and the rest stays lent.
 
 use super::content::{arg, assert_same, file};
-use super::k05_give_back::{Owner, held};
+use super::give_back::{Owner, held};
 use super::lab::{Lab, Lending};
 use super::waiting::{DEADLINE, wait_until};
 use std::fs;

@@ -95,7 +95,7 @@ fn an_erasure_coded_get_goes_on_after_the_link_to_the_donors_was_down() {
 
 /// A2: nothing says that they ever will be reached, so that retry limits are not for them.
 #[test]
-fn a2_a_donor_that_only_the_manager_reaches_is_named_soon_and_not_waited_for() {
+fn a_donor_that_only_the_manager_reaches_is_named_soon_and_not_waited_for_a2() {
     let (lab, mut taps) = pool(2);
     for (space, copies) in [("once", "1"), ("twice", "2")] {
         lab.cli.ok(&["space", "create", space, "--chunk-size", "64KiB", "--copies", copies]);

@@ -175,7 +175,7 @@ fn trees_of_many_directories_do_not_notice_that_the_manager_is_away_for_seconds(
 
 /// A2: donors that died with the manager are not waited for beyond half a minute.
 #[test]
-fn a2_donors_that_do_not_come_back_with_the_manager_are_an_error_soon() {
+fn donors_that_do_not_come_back_with_the_manager_are_an_error_soon_a2() {
     let mut lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab"]);
     std::fs::write(lab.dir().join("input"), bytes(1, 100_000)).expect("a file");

@@ -1,7 +1,7 @@
 //! The pool's own metadata has as many copies as there are donors to hold them, and keeps nobody
 //! from leaving.
 
-use super::k05_give_back::Owner;
+use super::give_back::Owner;
 use super::lab::{Lab, Lending};
 use super::waiting::{DEADLINE, wait_until};
 use serde_json::Value;

@@ -135,7 +135,7 @@ fn an_erasure_coded_upload_goes_on() {
 
 /// D2: what nobody goes on with is gone when its time is over.
 #[test]
-fn d2_an_interrupted_upload_that_nobody_takes_up_is_reclaimed() {
+fn an_interrupted_upload_that_nobody_takes_up_is_reclaimed_d2() {
     let options = ["--resume-window", "3s", "--lease", "2s", "--gc-grace", "1s"];
     let pool = Counted::with_donors(2, "1GiB", &options);
     pool.lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);

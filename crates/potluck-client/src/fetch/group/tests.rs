@@ -70,7 +70,7 @@ async fn sealed_chunks_are_rebuilt_from_opened_ones_and_all_end_as_plaintext() {
 }
 
 #[tokio::test]
-async fn i1_parity_of_other_data_is_never_believed() {
+async fn parity_of_other_data_is_never_believed_i1() {
     let (_, mut rebuild) = group(&[1, 5]).await;
     let name = rebuild.entries[1].name;
     rebuild.had[4].as_mut().expect("parity")[99] ^= 1;
@@ -79,7 +79,7 @@ async fn i1_parity_of_other_data_is_never_believed() {
 
 /// Segment 1 of the first of two sealed chunks of 2+1, rebuilt from the same bytes of the others.
 #[tokio::test]
-async fn i1_sealed_segments_are_rebuilt_alone_and_only_believed_if_they_open() {
+async fn sealed_segments_are_rebuilt_alone_and_only_believed_if_they_open_i1() {
     let buffers = Buffers::new(1 << 20);
     let (ec, key) = (Ec::new(2, 1).expect("a code"), SpaceKey::from_bytes([5; 32]));
     let plain: Vec<Vec<u8>> = [(1, 200_000), (2, 70_000)].map(|(byte, len)| vec![byte; len]).into();

@@ -97,7 +97,7 @@ async fn a_backup_that_cannot_be_removed_has_no_new_one_written_each_time() {
 }
 
 #[tokio::test]
-async fn d4_no_bit_of_a_backup_can_change_unnoticed() {
+async fn no_bit_of_a_backup_can_change_unnoticed_d4() {
     let (_dir, service) = still().await;
     round(&service).await.expect("a base");
     make_space(&service, "lab").await;

@@ -75,7 +75,7 @@ fn work(pool: &mut Pool, donors: u32, now: f64) {
 }
 
 #[test]
-fn a3_what_only_a_slow_donor_has_holds_up_nothing_else() {
+fn what_only_a_slow_donor_has_holds_up_nothing_else_a3() {
     // Donor 1 may be asked for one chunk in four seconds, and so may donor 2.
     let limits = Limits { repair_rate: 400 * MIB, repair_donor_rate: MIB, ..pool().limits };
     let mut pool = with_donors(6);

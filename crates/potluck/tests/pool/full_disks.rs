@@ -12,8 +12,8 @@ fn inodes_for(chunks: usize) -> String {
 }
 
 #[test]
-fn p12_a_donor_that_is_really_full_is_a_clear_error_and_harms_no_other_file() {
-    const NAME: &str = "p12_a_donor_that_is_really_full";
+fn a_donor_that_is_really_full_is_a_clear_error_and_harms_no_other_file() {
+    const NAME: &str = "a_donor_that_is_really_full";
     let mut lab = Lab::manager_only(&["--gc-grace", "1s"]);
     // Room in bytes, none in inodes: the donor cannot know before the system says ENOSPC.
     let Some(disk) = SmallDisk::mount(NAME, lab.dir().join("disk"), &inodes_for(40)) else {
@@ -41,8 +41,8 @@ fn p12_a_donor_that_is_really_full_is_a_clear_error_and_harms_no_other_file() {
 }
 
 #[test]
-fn p12_a_full_donor_is_passed_over_where_another_has_room() {
-    const NAME: &str = "p12_a_full_donor_is_passed_over";
+fn a_full_donor_is_passed_over_where_another_has_room() {
+    const NAME: &str = "a_full_donor_is_passed_over";
     let mut lab = Lab::manager_only(&["--gc-grace", "1s"]);
     let Some(disk) = SmallDisk::mount(NAME, lab.dir().join("disk"), &inodes_for(10)) else {
         return;
@@ -60,8 +60,8 @@ fn p12_a_full_donor_is_passed_over_where_another_has_room() {
 }
 
 #[test]
-fn p12_a_disk_that_its_owner_fills_is_a_clear_error_and_deletes_work_at_0_bytes() {
-    const NAME: &str = "p12_a_disk_that_its_owner_fills";
+fn a_disk_that_its_owner_fills_is_a_clear_error_and_deletes_work_at_0_bytes() {
+    const NAME: &str = "a_disk_that_its_owner_fills";
     let mut lab = Lab::manager_only(&["--gc-grace", "1s"]);
     let Some(disk) = SmallDisk::mount(NAME, lab.dir().join("disk"), "size=16m") else { return };
     lab.lend("donor", Lending { dir: Some(disk.path().join("lent")), ..Lending::default() });
@@ -91,8 +91,8 @@ fn p12_a_disk_that_its_owner_fills_is_a_clear_error_and_deletes_work_at_0_bytes(
 }
 
 #[test]
-fn p12_a_full_disk_of_the_managers_own_is_said_until_there_is_room_again() {
-    const NAME: &str = "p12_a_full_disk_of_the_managers_own";
+fn a_full_disk_of_the_managers_own_is_said_until_there_is_room_again() {
+    const NAME: &str = "a_full_disk_of_the_managers_own";
     let mut lab = Lab::empty();
     let Some(disk) = SmallDisk::mount(NAME, lab.manager_dir(), "size=24m,mode=0700") else {
         return;

@@ -13,7 +13,7 @@ const SUSPECT_AFTER: u64 = 5;
 const UNNOTICED: Duration = Duration::from_secs(7);
 
 #[test]
-fn p10_donors_report_load_and_inventory_every_second() {
+fn donors_report_load_and_inventory_every_second() {
     let lab = Lab::with_donors(2);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     let (input, _) = file(lab.dir(), "input", 10, 1 << 20);
@@ -58,7 +58,7 @@ fn p10_donors_report_load_and_inventory_every_second() {
 }
 
 #[test]
-fn p10_silence_makes_a_donor_suspect_within_5_s_and_nobody_waits() {
+fn silence_makes_a_donor_suspect_within_5_s_and_nobody_waits() {
     let mut lab = Lab::with_donors(3);
     lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
     let (input, content) = file(lab.dir(), "input", 11, 4 << 20);
@@ -107,7 +107,7 @@ fn p10_silence_makes_a_donor_suspect_within_5_s_and_nobody_waits() {
 }
 
 #[test]
-fn p10_a_returning_donor_counts_again() {
+fn a_returning_donor_counts_again() {
     let mut lab = Lab::with_donors(2);
     lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
     let (input, content) = file(lab.dir(), "input", 15, 2 << 20);
@@ -140,7 +140,7 @@ fn p10_a_returning_donor_counts_again() {
 }
 
 #[test]
-fn p10_chunks_that_the_catalog_does_not_know_are_kept() {
+fn chunks_that_the_catalog_does_not_know_are_kept() {
     let mut lab = Lab::with_options(1, &["--gc-grace", "1s"]);
     lab.cli.ok(&["space", "create", "lab", "--plain", "--chunk-size", "64KiB"]);
     let (input, _) = file(lab.dir(), "input", 16, 1 << 20);

@@ -50,8 +50,8 @@ impl Trace {
 }
 
 #[test]
-fn p11_ack_disk_fsyncs_every_chunk_before_it_has_its_name_and_its_directory_after() {
-    const NAME: &str = "p11_ack_disk_fsyncs";
+fn ack_disk_fsyncs_every_chunk_before_it_has_its_name_and_its_directory_after() {
+    const NAME: &str = "ack_disk_fsyncs";
     if !has_program("strace") {
         return skip(NAME, "no strace");
     }
@@ -81,8 +81,8 @@ fn p11_ack_disk_fsyncs_every_chunk_before_it_has_its_name_and_its_directory_afte
 }
 
 #[test]
-fn p11_ack_memory_waits_for_no_disk_and_a_repeated_put_may_ask_for_more() {
-    const NAME: &str = "p11_ack_memory_waits_for_no_disk";
+fn ack_memory_waits_for_no_disk_and_a_repeated_put_may_ask_for_more() {
+    const NAME: &str = "ack_memory_waits_for_no_disk";
     if !has_program("strace") {
         return skip(NAME, "no strace");
     }

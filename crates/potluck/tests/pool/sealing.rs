@@ -79,7 +79,7 @@ impl Watched {
 }
 
 #[test]
-fn p09_a_sealed_space_shows_no_plaintext_on_disk_or_wire() {
+fn a_sealed_space_shows_no_plaintext_on_disk_or_wire() {
     let watched = Watched::after_use(&[]);
     assert_eq!(watched.on_disk(), [], "plaintext on a donor's disk");
     assert_eq!(watched.on_the_wire(), 0, "plaintext on the wire");
@@ -97,14 +97,14 @@ fn p09_a_sealed_space_shows_no_plaintext_on_disk_or_wire() {
 }
 
 #[test]
-fn p09_a_plain_space_does_show_it_so_the_test_can_fail() {
+fn a_plain_space_does_show_it_so_the_test_can_fail() {
     let watched = Watched::after_use(&["--plain"]);
     assert!(!watched.on_disk().is_empty());
     assert!(watched.on_the_wire() > 500_000);
 }
 
 #[test]
-fn p09_sealing_is_the_default_and_is_shown() {
+fn sealing_is_the_default_and_is_shown() {
     let lab = Lab::with_donors(1);
     for (space, options, sealed) in
         [("a", &[][..], true), ("b", &["--seal"], true), ("c", &["--plain"], false)]

@@ -14,7 +14,7 @@ use std::time::Duration;
 const KILLS: usize = 20;
 
 #[test]
-fn p11_kill_9_of_the_client_loses_no_committed_byte() {
+fn kill_9_of_the_client_loses_no_committed_byte() {
     let lab = Lab::with_options(2, &["--lease", "2s", "--gc-grace", "1s"]);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     let mut lots = Lots::new("moments of death of the client", 11);
@@ -133,7 +133,7 @@ impl Drop for StopAtEnd<'_> {
 }
 
 #[test]
-fn p11_kill_9_of_a_donor_loses_no_committed_byte() {
+fn kill_9_of_a_donor_loses_no_committed_byte() {
     let mut lab = Lab::with_options(3, &["--lease", "2s", "--gc-grace", "1s"]);
     lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
     let mut lots = Lots::new("donors and moments of their death", 12);
@@ -170,7 +170,7 @@ fn p11_kill_9_of_a_donor_loses_no_committed_byte() {
 }
 
 #[test]
-fn p11_kill_9_of_the_manager_loses_no_committed_byte() {
+fn kill_9_of_the_manager_loses_no_committed_byte() {
     let mut lab = Lab::with_options(2, &["--lease", "2s", "--gc-grace", "1s"]);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     let mut lots = Lots::new("moments of death of the manager", 13);
@@ -199,7 +199,7 @@ fn p11_kill_9_of_the_manager_loses_no_committed_byte() {
 }
 
 #[test]
-fn p11_kill_9_of_everything_at_once_loses_no_committed_byte() {
+fn kill_9_of_everything_at_once_loses_no_committed_byte() {
     let mut lab = Lab::with_options(2, &["--lease", "2s", "--gc-grace", "1s"]);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     let mut lots = Lots::new("moments of a power cut", 14);
@@ -240,7 +240,7 @@ fn p11_kill_9_of_everything_at_once_loses_no_committed_byte() {
 }
 
 #[test]
-fn p11_a_write_under_way_outlives_a_restart_of_the_manager() {
+fn a_write_under_way_outlives_a_restart_of_the_manager() {
     use std::io::Write;
     let mut lab = Lab::with_options(2, &["--lease", "10s"]);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);

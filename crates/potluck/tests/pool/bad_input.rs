@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 #[test]
-fn p12_no_donor() {
+fn putting_where_nobody_lends_is_an_error_soon() {
     let mut lab = Lab::manager_only(&[]);
     lab.cli.ok(&["space", "create", "lab"]);
     let (input, content) = file(lab.dir(), "input", 12, 1 << 20);
@@ -37,7 +37,7 @@ fn p12_no_donor() {
 }
 
 #[test]
-fn p12_no_manager() {
+fn without_a_manager_every_command_is_an_error_soon() {
     let mut lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab"]);
     lab.kill_manager();
@@ -52,7 +52,7 @@ fn p12_no_manager() {
 }
 
 #[test]
-fn p12_a_width_larger_than_the_pool_uses_the_whole_pool() {
+fn a_width_larger_than_the_pool_uses_the_whole_pool() {
     let lab = Lab::with_donors(2);
     lab.cli.ok(&["space", "create", "lab", "--width", "200", "--chunk-size", "64KiB"]);
     let (input, content) = file(lab.dir(), "input", 14, 2 << 20);
@@ -83,7 +83,7 @@ any_text_call!(AnyMakeDir, "make-dir");
 any_text_call!(AnyReserve, "reserve");
 
 #[test]
-fn p12_bad_names() {
+fn bad_names() {
     let lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab"]);
     let (input, content) = file(lab.dir(), "input", 15, 1000);
@@ -146,7 +146,7 @@ fn p12_bad_names() {
 }
 
 #[test]
-fn p12_names_from_the_pool_stay_below_the_target() {
+fn names_from_the_pool_stay_below_the_target() {
     let lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab"]);
     let (input, _) = file(lab.dir(), "input", 16, 1000);
@@ -162,7 +162,7 @@ fn p12_names_from_the_pool_stay_below_the_target() {
 }
 
 #[test]
-fn p12_wrong_tokens() {
+fn wrong_tokens() {
     let lab = Lab::manager_only(&[]);
     let good = lab.token("user");
     let token: JoinToken = good.parse().expect("a token");
@@ -197,7 +197,7 @@ fn p12_wrong_tokens() {
 }
 
 #[test]
-fn p12_a_local_disk_that_is_full_is_no_success() {
+fn a_local_disk_that_is_full_is_no_success() {
     let lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     let (input, _) = file(lab.dir(), "input", 17, 3 << 20);
@@ -215,7 +215,7 @@ fn p12_a_local_disk_that_is_full_is_no_success() {
 }
 
 #[test]
-fn p12_input_that_cannot_be_read_fails_alone() {
+fn input_that_cannot_be_read_fails_alone() {
     let lab = Lab::with_options(1, &["--gc-grace", "1s"]);
     lab.cli.ok(&["space", "create", "lab"]);
     let from = lab.dir().join("from");

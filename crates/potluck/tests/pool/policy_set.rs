@@ -6,7 +6,7 @@ use super::lab::Lab;
 use super::waiting::{DEADLINE, wait_until};
 
 #[test]
-fn k09_copies_become_an_erasure_code_and_back_under_reads_with_a_death_in_the_middle() {
+fn copies_become_an_erasure_code_and_back_under_reads_with_a_death_in_the_middle() {
     let mut lab = Lab::with_options(7, &["--gc-grace", "1s", "--repair-grace", "2s"]);
     lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
     let (input, content) = file(lab.dir(), "input", 9, 8 << 20);
@@ -41,7 +41,7 @@ fn k09_copies_become_an_erasure_code_and_back_under_reads_with_a_death_in_the_mi
 }
 
 #[test]
-fn k09_a_directorys_policy_holds_for_what_is_stored_there() {
+fn a_directorys_policy_holds_for_what_is_stored_there() {
     let lab = Lab::with_donors(3);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     lab.cli.ok(&["mkdir", "pot://lab/safe", "--ec", "2+1"]);
@@ -78,7 +78,7 @@ fn k09_a_directorys_policy_holds_for_what_is_stored_there() {
 }
 
 #[test]
-fn k09_a_tree_copied_from_above_is_kept_as_its_directories_say() {
+fn a_tree_copied_from_above_is_kept_as_its_directories_say() {
     let lab = Lab::with_options(4, &["--repair-grace", "2s"]);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     lab.cli.ok(&["mkdir", "pot://lab/tree/archive", "--parents"]);
@@ -106,7 +106,7 @@ fn k09_a_tree_copied_from_above_is_kept_as_its_directories_say() {
 }
 
 #[test]
-fn k09_of_a_tree_what_can_be_kept_as_its_directory_says_is_stored_and_the_rest_is_told() {
+fn of_a_tree_what_can_be_kept_as_its_directory_says_is_stored_and_the_rest_is_told() {
     let lab = Lab::with_donors(3);
     lab.cli.ok(&["space", "create", "lab"]);
     lab.cli.ok(&["mkdir", "pot://lab/tree/archive", "--parents", "--ec", "4+2"]);

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::path::Path;
 
 #[test]
-fn p12_a_flipped_bit_is_found_reported_and_read_around() {
+fn a_flipped_bit_is_found_reported_and_read_around() {
     let lab = Lab::with_donors(2);
     lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
     let (input, content) = file(lab.dir(), "input", 12, 2 << 20);
@@ -38,7 +38,7 @@ fn p12_a_flipped_bit_is_found_reported_and_read_around() {
 }
 
 #[test]
-fn p12_damage_without_another_copy_is_an_integrity_error() {
+fn damage_without_another_copy_is_an_integrity_error() {
     let lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     let (input, content) = file(lab.dir(), "input", 13, 1 << 20);
@@ -59,7 +59,7 @@ fn p12_damage_without_another_copy_is_an_integrity_error() {
 }
 
 #[test]
-fn p12_chunks_cut_lost_or_exchanged_are_read_around() {
+fn chunks_cut_lost_or_exchanged_are_read_around() {
     let mut lab = Lab::with_donors(2);
     lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
     let (input, content) = file(lab.dir(), "input", 14, 1 << 20);
@@ -105,7 +105,7 @@ fn p12_chunks_cut_lost_or_exchanged_are_read_around() {
 }
 
 #[test]
-fn p12_a_disk_pulled_under_a_running_donor_is_named_repaired_after_and_taken_back() {
+fn a_disk_pulled_under_a_running_donor_is_named_repaired_after_and_taken_back() {
     let lab = Lab::with_options(3, &["--repair-grace", "4s"]);
     lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
     let (input, content) = file(lab.dir(), "input", 16, 1 << 20);
@@ -139,7 +139,7 @@ fn p12_a_disk_pulled_under_a_running_donor_is_named_repaired_after_and_taken_bac
 }
 
 #[test]
-fn p12_a_damaged_catalog_is_refused_and_never_served() {
+fn a_damaged_catalog_is_refused_and_never_served() {
     let mut lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab"]);
     let (input, _) = file(lab.dir(), "input", 15, 1 << 20);

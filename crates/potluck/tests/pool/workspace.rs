@@ -8,7 +8,7 @@ fn root() -> PathBuf {
 }
 
 #[test]
-fn p01_the_workspace_has_its_crates_and_its_texts() {
+fn the_workspace_has_its_crates_and_its_texts() {
     let crates = ["core", "wire", "donor", "manager", "client"]
         .map(|part| format!("crates/potluck-{part}/src/lib.rs"));
     let texts = ["ARCHITECTURE.md", "docs/GLOSSARY.md", "README.md"].map(String::from);
@@ -25,7 +25,7 @@ fn p01_the_workspace_has_its_crates_and_its_texts() {
 }
 
 #[test]
-fn p01_the_code_map_names_every_crate() {
+fn the_code_map_names_every_crate() {
     let map = std::fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
     for package in files_of(&root().join("crates")) {
         let name = package.file_name().expect("a name").to_string_lossy().into_owned();

@@ -17,7 +17,7 @@ fn live_copies(lab: &Lab, path: &str) -> u64 {
 }
 
 #[test]
-fn k04_a_dead_donors_chunks_are_made_again_and_the_pool_says_how_safe_it_is() {
+fn a_dead_donors_chunks_are_made_again_and_the_pool_says_how_safe_it_is() {
     let mut lab = Lab::with_options(6, &["--repair-grace", "2s", "--gc-grace", "1s"]);
     lab.cli.ok(&["space", "create", "copies", "--copies", "2", "--chunk-size", "64KiB"]);
     lab.cli.ok(&["space", "create", "coded", "--ec", "3+2", "--chunk-size", "64KiB"]);
@@ -55,7 +55,7 @@ fn k04_a_dead_donors_chunks_are_made_again_and_the_pool_says_how_safe_it_is() {
 }
 
 #[test]
-fn k04_an_absence_shorter_than_the_grace_moves_no_byte() {
+fn an_absence_shorter_than_the_grace_moves_no_byte() {
     let mut lab = Lab::with_options(3, &["--repair-grace", "60s"]);
     lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
     let (input, content) = file(lab.dir(), "input", 5, 2 << 20);
@@ -76,7 +76,7 @@ fn k04_an_absence_shorter_than_the_grace_moves_no_byte() {
 }
 
 #[test]
-fn k04_what_is_closest_to_loss_is_made_first_within_the_budget() {
+fn what_is_closest_to_loss_is_made_first_within_the_budget() {
     const RATE: u64 = 512 << 10;
     let options = ["--repair-grace", "2s", "--repair-rate", "512KiB"];
     let mut lab = Lab::with_options(4, &options);
@@ -100,7 +100,7 @@ fn k04_what_is_closest_to_loss_is_made_first_within_the_budget() {
 }
 
 #[test]
-fn k04_repair_can_be_paused_and_resumed() {
+fn repair_can_be_paused_and_resumed() {
     let mut lab = Lab::with_options(4, &["--repair-grace", "2s"]);
     lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
     let (input, _) = file(lab.dir(), "input", 8, 1 << 20);
@@ -127,7 +127,7 @@ fn k04_repair_can_be_paused_and_resumed() {
 }
 
 #[test]
-fn k04_repair_now_does_not_wait_for_the_grace() {
+fn repair_now_does_not_wait_for_the_grace() {
     let mut lab = Lab::with_options(4, &["--repair-grace", "1h"]);
     lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
     let (input, _) = file(lab.dir(), "input", 11, 1 << 20);
@@ -142,7 +142,7 @@ fn k04_repair_now_does_not_wait_for_the_grace() {
 }
 
 #[test]
-fn k04_an_announced_absence_is_waited_for() {
+fn an_announced_absence_is_waited_for() {
     let mut lab = Lab::with_options(3, &["--repair-grace", "1s"]);
     lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
     let (input, _) = file(lab.dir(), "input", 9, 1 << 20);
@@ -164,8 +164,8 @@ fn k04_an_announced_absence_is_waited_for() {
 }
 
 #[test]
-fn k04_a_write_keeps_rooms_apart_on_one_machine_and_around_a_full_donor() {
-    const NAME: &str = "k04_a_write_keeps_rooms_apart";
+fn a_write_keeps_rooms_apart_on_one_machine_and_around_a_full_donor() {
+    const NAME: &str = "a_write_keeps_rooms_apart";
     let mut lab = Lab::manager_only(&["--repair-grace", "1h"]);
     // The donor's own directories, and ten chunks: with most room by far it is in every plan, and
     // it cannot know better before the system says so.
@@ -210,7 +210,7 @@ fn k04_a_write_keeps_rooms_apart_on_one_machine_and_around_a_full_donor() {
 }
 
 #[test]
-fn k04_machines_that_fail_together_count_as_one() {
+fn machines_that_fail_together_count_as_one() {
     let mut lab = Lab::manager_only(&["--repair-grace", "2s"]);
     for (name, label) in [("a-1", "room-a"), ("a-2", "room-a"), ("b-1", "room-b")] {
         let options = vec!["--label".to_string(), label.into()];

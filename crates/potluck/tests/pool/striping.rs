@@ -8,7 +8,7 @@ use std::time::Duration;
 const MIB: u64 = 1 << 20;
 
 #[test]
-fn p06_stripe_width_and_chunk_size_hold_per_space_and_per_command() {
+fn stripe_width_and_chunk_size_hold_per_space_and_per_command() {
     let lab = Lab::with_donors(5);
     // All that are there, unless something else is said.
     let made = lab.cli.json(&["space", "create", "auto", "--chunk-size", "64KiB"]);
@@ -38,7 +38,7 @@ fn p06_stripe_width_and_chunk_size_hold_per_space_and_per_command() {
 }
 
 #[test]
-fn p06_small_donors_fill_up_and_the_rest_overflows_to_the_large_one() {
+fn small_donors_fill_up_and_the_rest_overflows_to_the_large_one() {
     let mut lab = Lab::manager_only(&[]);
     for (name, max) in [("small-1", "6MiB"), ("small-2", "6MiB"), ("large", "40MiB")] {
         lab.lend(name, Lending { max: max.into(), ..Lending::default() });
@@ -65,7 +65,7 @@ fn p06_small_donors_fill_up_and_the_rest_overflows_to_the_large_one() {
 const SLOW: u64 = 1_000_000;
 
 #[test]
-fn p06_one_slow_donor_does_not_slow_the_others() {
+fn one_slow_donor_does_not_slow_the_others() {
     let mut lab = Lab::with_donors(3);
     let tap = Tap::slow(SLOW);
     lab.lend("slow", Lending { advertise: Some(tap.address()), ..Lending::default() });
@@ -96,7 +96,7 @@ fn p06_one_slow_donor_does_not_slow_the_others() {
 }
 
 #[test]
-fn p06_a_stripe_starts_anew_for_every_file() {
+fn a_stripe_starts_anew_for_every_file() {
     let lab = Lab::with_donors(4);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     let from = lab.dir().join("many");

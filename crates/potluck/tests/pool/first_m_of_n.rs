@@ -37,7 +37,7 @@ fn six_tapped(slow: bool) -> (Lab, BTreeMap<String, Tap>, Vec<u8>) {
 }
 
 #[test]
-fn k02_a_race_does_not_wait_for_a_slow_donor() {
+fn a_race_does_not_wait_for_a_slow_donor() {
     let (lab, _taps, content) = six_tapped(true);
     let read = |race: &str| -> Duration {
         let ran = lab.cli.ok(&["cat", &format!("pot://race-{race}/f")]);
@@ -52,7 +52,7 @@ fn k02_a_race_does_not_wait_for_a_slow_donor() {
 }
 
 #[test]
-fn k02_while_all_are_fast_nothing_is_asked_twice_unless_told_to() {
+fn while_all_are_fast_nothing_is_asked_twice_unless_told_to() {
     let (lab, taps, content) = six_tapped(false);
     let taken = |race: &str| -> usize {
         let passed = || taps.values().map(|tap| tap.heard().len()).sum::<usize>();

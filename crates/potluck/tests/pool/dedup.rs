@@ -8,7 +8,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 #[test]
-fn p08_storing_the_same_file_twice_moves_no_chunk() {
+fn storing_the_same_file_twice_moves_no_chunk() {
     let mut lab = Lab::manager_only(&[]);
     let taps = ["donor-1", "donor-2"].map(|name| {
         let tap = Tap::listening();
@@ -56,7 +56,7 @@ fn p08_storing_the_same_file_twice_moves_no_chunk() {
 }
 
 #[test]
-fn p08_only_what_changed_is_sent() {
+fn only_what_changed_is_sent() {
     let lab = Lab::with_options(2, &["--gc-grace", "1s"]);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     let (input, mut content) = file(lab.dir(), "input", 9, 4 << 20);
@@ -75,7 +75,7 @@ fn p08_only_what_changed_is_sent() {
 }
 
 #[test]
-fn p08_a_file_that_repeats_itself_is_sent_once() {
+fn a_file_that_repeats_itself_is_sent_once() {
     let lab = Lab::with_donors(2);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     let content = bytes(11, 64 << 10).repeat(50);
@@ -92,7 +92,7 @@ fn p08_a_file_that_repeats_itself_is_sent_once() {
 }
 
 #[test]
-fn p08_chunks_that_are_deleted_are_not_counted_on() {
+fn chunks_that_are_deleted_are_not_counted_on() {
     let lab = Lab::with_options(2, &["--gc-grace", "1s"]);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     let (input, content) = file(lab.dir(), "input", 12, 2 << 20);
@@ -107,7 +107,7 @@ fn p08_chunks_that_are_deleted_are_not_counted_on() {
 }
 
 #[test]
-fn p08_a_chunk_stored_again_right_after_its_deletion_can_be_read_at_once() {
+fn a_chunk_stored_again_right_after_its_deletion_can_be_read_at_once() {
     let lab = Lab::with_options(1, &["--gc-grace", "1s"]);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     let (input, content) = file(lab.dir(), "input", 14, 1 << 20);
@@ -128,7 +128,7 @@ fn p08_a_chunk_stored_again_right_after_its_deletion_can_be_read_at_once() {
 }
 
 #[test]
-fn p08_sealed_spaces_share_nothing() {
+fn sealed_spaces_share_nothing() {
     let lab = Lab::with_donors(1);
     let (input, _) = file(lab.dir(), "input", 13, 1 << 20);
     for space in ["one", "two"] {

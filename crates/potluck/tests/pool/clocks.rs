@@ -56,11 +56,11 @@ fn shim(dir: &Path) -> Result<PathBuf, String> {
 }
 
 #[test]
-fn p12_clocks_two_days_off_change_nothing() {
+fn clocks_two_days_off_change_nothing() {
     let mut lab = Lab::empty();
     let library = match shim(lab.dir()) {
         Ok(library) => arg(&library).to_owned(),
-        Err(why) => return skip("p12_clocks_two_days_off", &why),
+        Err(why) => return skip("clocks_two_days_off", &why),
     };
     let shifted = |days: &str| {
         vec![("LD_PRELOAD".to_owned(), library.clone()), ("SHIFT_DAYS".to_owned(), days.to_owned())]
@@ -111,7 +111,7 @@ fn p12_clocks_two_days_off_change_nothing() {
 }
 
 #[test]
-fn p12_the_clock_shim_does_shift_so_the_test_can_fail() {
+fn the_clock_shim_does_shift_so_the_test_can_fail() {
     let lab = Lab::with_donors(1);
     let Ok(library) = shim(lab.dir()) else { return };
     lab.cli.ok(&["space", "create", "lab"]);

@@ -25,7 +25,7 @@ fn wait_for_chunks(lab: &Lab, at_least: usize) {
 }
 
 #[test]
-fn p05_nothing_is_visible_before_commit() {
+fn nothing_is_visible_before_commit() {
     let lab = small_chunks(&[]);
     let content = bytes(5, 4 << 20);
     let mut writer = Writer::start(&lab.cli, "pot://lab/new/f", &[]);
@@ -50,7 +50,7 @@ fn p05_nothing_is_visible_before_commit() {
 }
 
 #[test]
-fn p05_chunks_go_straight_to_donors_while_the_input_still_flows() {
+fn chunks_go_straight_to_donors_while_the_input_still_flows() {
     let lab = small_chunks(&[]);
     let mut writer = Writer::start(&lab.cli, "pot://lab/f", &["--chunk-size", "64KiB"]);
     let mut fed = 0;
@@ -65,7 +65,7 @@ fn p05_chunks_go_straight_to_donors_while_the_input_still_flows() {
 }
 
 #[test]
-fn p05_a_reservation_grows_ahead_of_a_stream() {
+fn a_reservation_grows_ahead_of_a_stream() {
     let lab = Lab::with_donors(2);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "1MiB"]);
     let mut writer = Writer::start(&lab.cli, "pot://lab/f", &[]);
@@ -84,7 +84,7 @@ fn p05_a_reservation_grows_ahead_of_a_stream() {
 }
 
 #[test]
-fn p05_a_dead_clients_reservation_and_orphans_are_reclaimed() {
+fn a_dead_clients_reservation_and_orphans_are_reclaimed() {
     let lab = small_chunks(&["--lease", "2s", "--gc-grace", "1s"]);
     let (kept, content) = file(lab.dir(), "kept", 7, 1 << 20);
     lab.cli.ok(&["cp", arg(&kept), "pot://lab/kept"]);
@@ -101,7 +101,7 @@ fn p05_a_dead_clients_reservation_and_orphans_are_reclaimed() {
 }
 
 #[test]
-fn p05_a_slow_writer_keeps_its_lease() {
+fn a_slow_writer_keeps_its_lease() {
     let lab = small_chunks(&["--lease", "3s", "--gc-grace", "1s"]);
     let content = bytes(9, 1 << 20);
     let mut writer = Writer::start(&lab.cli, "pot://lab/slow", &[]);
@@ -115,7 +115,7 @@ fn p05_a_slow_writer_keeps_its_lease() {
 }
 
 #[test]
-fn p05_an_interrupted_writer_gives_its_reservation_back_at_once() {
+fn an_interrupted_writer_gives_its_reservation_back_at_once() {
     let lab = small_chunks(&["--lease", "10m", "--gc-grace", "1s"]);
     let mut writer = Writer::start(&lab.cli, "pot://lab/f", &[]);
     writer.feed(&bytes(10, 2 << 20));
@@ -126,7 +126,7 @@ fn p05_an_interrupted_writer_gives_its_reservation_back_at_once() {
 }
 
 #[test]
-fn p05_later_commit_wins_whole() {
+fn later_commit_wins_whole() {
     let lab = small_chunks(&["--gc-grace", "1s"]);
     let contents = [bytes(11, 3 << 20), bytes(12, 2 << 20)];
     for (first, second) in [(0, 1), (1, 0)] {
@@ -149,7 +149,7 @@ fn p05_later_commit_wins_whole() {
 }
 
 #[test]
-fn p05_if_absent_and_if_version_conflict_with_exit_10() {
+fn if_absent_and_if_version_conflict_with_exit_10() {
     let lab = small_chunks(&["--gc-grace", "1s"]);
     let (input, content) = file(lab.dir(), "input", 13, 200_000);
     let report = lab.cli.json(&["cp", arg(&input), "pot://lab/f", "--if-absent"]);
@@ -173,7 +173,7 @@ fn p05_if_absent_and_if_version_conflict_with_exit_10() {
 }
 
 #[test]
-fn p05_of_racing_if_absent_writers_the_first_to_commit_wins() {
+fn of_racing_if_absent_writers_the_first_to_commit_wins() {
     let lab = small_chunks(&["--gc-grace", "1s"]);
     let contents = [bytes(15, 1 << 20), bytes(16, 1 << 20)];
     let [first, second] = [0, 1].map(|number: usize| {
@@ -191,7 +191,7 @@ fn p05_of_racing_if_absent_writers_the_first_to_commit_wins() {
 }
 
 #[test]
-fn p05_a_space_that_is_removed_under_a_writer_takes_nothing() {
+fn a_space_that_is_removed_under_a_writer_takes_nothing() {
     let lab = small_chunks(&["--gc-grace", "1s"]);
     let mut writer = Writer::start(&lab.cli, "pot://lab/f", &[]);
     writer.feed(&bytes(17, 1 << 20));

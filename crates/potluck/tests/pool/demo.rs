@@ -31,7 +31,7 @@ fn place(lab: &Lab) -> std::path::PathBuf {
 }
 
 #[test]
-fn p02_demo_leaves_nothing_behind() {
+fn demo_leaves_nothing_behind() {
     let lab = Lab::empty();
     let place = place(&lab);
     let (input, content) = file(lab.dir(), "input", 2, 24 << 20);
@@ -55,7 +55,7 @@ fn p02_demo_leaves_nothing_behind() {
 }
 
 #[test]
-fn p02_demo_prints_a_short_table_for_people() {
+fn demo_prints_a_short_table_for_people() {
     let lab = Lab::empty();
     let place = place(&lab);
     let (input, _) = file(lab.dir(), "input", 2, 9 << 20);
@@ -67,7 +67,7 @@ fn p02_demo_prints_a_short_table_for_people() {
 }
 
 #[test]
-fn p02_demo_of_next_to_nothing_invents_no_figures() {
+fn demo_of_next_to_nothing_invents_no_figures() {
     let lab = Lab::empty();
     let place = place(&lab);
     let (input, _) = file(lab.dir(), "input", 2, 0);
@@ -80,7 +80,7 @@ fn p02_demo_of_next_to_nothing_invents_no_figures() {
 }
 
 #[test]
-fn p02_demo_leaves_nothing_behind_after_ctrl_c() {
+fn demo_leaves_nothing_behind_after_ctrl_c() {
     let lab = Lab::empty();
     let place = place(&lab);
     let (input, _) = file(lab.dir(), "input", 3, 24 << 20);

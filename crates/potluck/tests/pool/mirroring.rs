@@ -13,7 +13,7 @@ fn create(lab: &Lab, mirror: &str) {
 }
 
 #[test]
-fn k03_every_protocol_makes_all_copies_and_says_when() {
+fn every_protocol_makes_all_copies_and_says_when() {
     let lab = Lab::with_donors(3);
     for (number, mirror) in PROTOCOLS.into_iter().enumerate() {
         create(&lab, mirror);
@@ -48,7 +48,7 @@ fn k03_every_protocol_makes_all_copies_and_says_when() {
 }
 
 #[test]
-fn k03_an_async_write_returns_before_its_mirror_has_it_and_states_the_unsafe_window() {
+fn an_async_write_returns_before_its_mirror_has_it_and_states_the_unsafe_window() {
     let mut lab = Lab::with_donors(2);
     for (number, mirror) in ["client-async", "server-async"].into_iter().enumerate() {
         create(&lab, mirror);
@@ -86,7 +86,7 @@ fn k03_an_async_write_returns_before_its_mirror_has_it_and_states_the_unsafe_win
 /// Every donor is the first of some chunks and the mirror of others, so that the death of one is
 /// both the death of a first donor and that of a mirror.
 #[test]
-fn k03_every_protocol_survives_the_death_of_a_donor_in_mid_write() {
+fn every_protocol_survives_the_death_of_a_donor_in_mid_write() {
     let mut lab = Lab::with_options(4, &["--repair-grace", "1s"]);
     for (number, mirror) in PROTOCOLS.into_iter().enumerate() {
         create(&lab, mirror);

@@ -55,7 +55,7 @@ fn until_closed(mut stream: &TcpStream, limit: Duration) -> Vec<u8> {
 }
 
 #[test]
-fn p12_garbage_on_either_port_ends_the_connection_and_nothing_else() {
+fn garbage_on_either_port_ends_the_connection_and_nothing_else() {
     let mut lab = hostile_lab();
     let addresses = [lab.address().to_owned(), lab.donor_address("donor-1").to_owned()];
     let mut lots = Lots::new("garbage", 12);
@@ -92,7 +92,7 @@ fn p12_garbage_on_either_port_ends_the_connection_and_nothing_else() {
 }
 
 #[test]
-fn p12_the_ports_answer_curl() {
+fn the_ports_answer_curl() {
     let lab = hostile_lab();
     let mut stream = TcpStream::connect(lab.donor_address("donor-1")).expect("a port that answers");
     stream
@@ -104,7 +104,7 @@ fn p12_the_ports_answer_curl() {
 
 /// What a member says after a good handshake that the manager cannot use.
 #[test]
-fn p12_nonsense_of_a_member_is_answered_and_nothing_else() {
+fn nonsense_of_a_member_is_answered_and_nothing_else() {
     let mut lab = hostile_lab();
     let admin = Member::load(&lab.manager_dir().join("admin"));
     let post = |name: &str, body: &[u8]| {
@@ -199,7 +199,7 @@ fn bulk(
 }
 
 #[test]
-fn p12_truncated_forged_and_oversized_frames_end_the_connection() {
+fn truncated_forged_and_oversized_frames_end_the_connection() {
     let mut lab = hostile_lab();
     let admin = Member::load(&lab.manager_dir().join("admin"));
     let session = reserve(&admin, "bulk", 1 << 20);
@@ -291,7 +291,7 @@ fn p12_truncated_forged_and_oversized_frames_end_the_connection() {
 }
 
 #[test]
-fn p12_tickets_are_kept_to() {
+fn tickets_are_kept_to() {
     let mut lab = hostile_lab();
     let admin = Member::load(&lab.manager_dir().join("admin"));
     let session = reserve(&admin, "tickets", 200_000);
@@ -388,7 +388,7 @@ fn dribble(mut stream: TcpStream, text: &[u8]) -> Duration {
 }
 
 #[test]
-fn p12_peers_of_one_byte_a_second_are_dropped_within_30_s() {
+fn peers_of_one_byte_a_second_are_dropped_within_30_s() {
     let mut lab = hostile_lab();
     let admin = Member::load(&lab.manager_dir().join("admin"));
     let session = reserve(&admin, "dribble", 1 << 20);
@@ -476,7 +476,7 @@ fn p12_peers_of_one_byte_a_second_are_dropped_within_30_s() {
 }
 
 #[test]
-fn p12_no_panic_in_any_log() {
+fn no_panic_in_any_log() {
     // Every test looks through its logs when its pool is dropped (lab.rs). Here the logs are at
     // their loudest, the peers at their worst, and the look itself is seen to see.
     let mut lab = Lab::empty();

@@ -15,7 +15,7 @@ use std::fs;
 use std::io::Write;
 
 #[test]
-fn p11_leftovers_are_healed() {
+fn leftovers_are_healed() {
     let mut lab = Lab::with_options(2, &["--lease", "2s", "--gc-grace", "1s"]);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     let (input, content) = file(lab.dir(), "input", 11, 1 << 20);
@@ -53,7 +53,7 @@ fn p11_leftovers_are_healed() {
 }
 
 #[test]
-fn p11_two_processes_never_share_a_directory() {
+fn two_processes_never_share_a_directory() {
     let lab = Lab::with_donors(1);
     let state = lab.manager_dir();
     let ran = lab.cli.run(&["manager", "--state", arg(&state), "--listen", "127.0.0.1:0"]);
@@ -66,7 +66,7 @@ fn p11_two_processes_never_share_a_directory() {
 }
 
 #[test]
-fn p11_a_donor_does_not_begin_anew_where_its_disk_is_not_mounted() {
+fn a_donor_does_not_begin_anew_where_its_disk_is_not_mounted() {
     let mut lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab"]);
     let (input, content) = file(lab.dir(), "input", 14, 1 << 20);
@@ -97,7 +97,7 @@ fn p11_a_donor_does_not_begin_anew_where_its_disk_is_not_mounted() {
 /// A copy may reach a donor whose answer does not reach the writer, or comes second after a hedge:
 /// then no commit names it.
 #[test]
-fn p11_a_copy_that_no_commit_named_is_reclaimed_with_its_file() {
+fn a_copy_that_no_commit_named_is_reclaimed_with_its_file() {
     let lab = Lab::with_options(2, &["--lease", "20s", "--gc-grace", "1s"]);
     lab.cli.ok(&["space", "create", "lab", "--plain", "--chunk-size", "64KiB"]);
     let admin = Member::load(&lab.manager_dir().join("admin"));

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 const OPTIONS: [&str; 4] = ["--backup-every", "300ms", "--metadata-copies", "2"];
 
 #[test]
-fn k08_a_lost_manager_comes_back_from_its_kit_and_a_backup() {
+fn a_lost_manager_comes_back_from_its_kit_and_a_backup() {
     let mut lab = Lab::with_options(3, &OPTIONS);
     lab.cli.ok(&["space", "create", "lab", "--copies", "2"]);
     let contents: Vec<Vec<u8>> = (0..4).map(|n| bytes(n, 300_000 * (n as usize + 1))).collect();
@@ -59,7 +59,7 @@ fn k08_a_lost_manager_comes_back_from_its_kit_and_a_backup() {
 }
 
 #[test]
-fn k08_the_log_lies_in_the_pool_unseen_and_in_the_managers_own_file() {
+fn the_log_lies_in_the_pool_unseen_and_in_the_managers_own_file() {
     let lab = Lab::with_options(2, &OPTIONS);
     wait_logged(&lab);
     let lengths = |lab: &Lab| -> Vec<u64> {
@@ -85,7 +85,7 @@ fn k08_the_log_lies_in_the_pool_unseen_and_in_the_managers_own_file() {
 }
 
 #[test]
-fn k08_a_lost_manager_comes_back_from_its_donors_and_its_kit_alone() {
+fn a_lost_manager_comes_back_from_its_donors_and_its_kit_alone() {
     let mut lab = Lab::with_options(5, &OPTIONS);
     let names: BTreeSet<String> = lab.cli.live_donors().into_iter().collect();
     lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
@@ -140,7 +140,7 @@ fn k08_a_lost_manager_comes_back_from_its_donors_and_its_kit_alone() {
 }
 
 #[test]
-fn k08_a_new_generation_of_the_log_takes_the_place_of_the_old_one() {
+fn a_new_generation_of_the_log_takes_the_place_of_the_old_one() {
     let mut lab = Lab::with_options(2, &[&OPTIONS[..], &["--gc-grace", "1s"]].concat());
     lab.cli.ok(&["space", "create", "lab"]);
     wait_logged(&lab);

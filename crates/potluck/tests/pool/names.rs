@@ -23,7 +23,7 @@ fn with_files() -> Lab {
 }
 
 #[test]
-fn p04_ls_lists_spaces_directories_and_files() {
+fn ls_lists_spaces_directories_and_files() {
     let lab = with_files();
     assert_eq!(listed(&lab.cli, &[]), ["lab"]);
     assert_eq!(listed(&lab.cli, &["pot://lab"]), ["a", "four"]);
@@ -47,7 +47,7 @@ fn p04_ls_lists_spaces_directories_and_files() {
 }
 
 #[test]
-fn p04_a_long_listing_comes_whole() {
+fn a_long_listing_comes_whole() {
     let lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab"]);
     let from = lab.dir().join("many");
@@ -64,7 +64,7 @@ fn p04_a_long_listing_comes_whole() {
 }
 
 #[test]
-fn p04_stat_tells_digest_version_copies_and_donors() {
+fn stat_tells_digest_version_copies_and_donors() {
     let lab = with_files();
     let (input, _) = file(lab.dir(), "input", 9, 200_000);
     let report =
@@ -87,7 +87,7 @@ fn p04_stat_tells_digest_version_copies_and_donors() {
 }
 
 #[test]
-fn p04_mv_moves_files_and_directories() {
+fn mv_moves_files_and_directories() {
     let lab = with_files();
     let one = lab.cli.cat("pot://lab/a/one");
     lab.cli.ok(&["mv", "pot://lab/a/one", "pot://lab/uno"]);
@@ -111,7 +111,7 @@ fn p04_mv_moves_files_and_directories() {
 }
 
 #[test]
-fn p04_rm_removes_and_gives_the_space_back() {
+fn rm_removes_and_gives_the_space_back() {
     let lab = Lab::with_options(2, &["--gc-grace", "1s"]);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     let (input, _) = file(lab.dir(), "input", 10, 1 << 20);
@@ -135,7 +135,7 @@ fn p04_rm_removes_and_gives_the_space_back() {
 }
 
 #[test]
-fn p04_mkdir_du_and_tree() {
+fn mkdir_du_and_tree() {
     let lab = with_files();
     lab.cli.ok(&["mkdir", "pot://lab/new"]);
     lab.cli.fails(10, &["mkdir", "pot://lab/new"]);
@@ -165,7 +165,7 @@ fn p04_mkdir_du_and_tree() {
 }
 
 #[test]
-fn p04_spaces_are_made_listed_and_removed() {
+fn spaces_are_made_listed_and_removed() {
     let lab = Lab::with_donors(1);
     let made = lab.cli.json(&[
         "space",
@@ -215,7 +215,7 @@ fn p04_spaces_are_made_listed_and_removed() {
 }
 
 #[test]
-fn p04_every_verb_prints_one_json_object() {
+fn every_verb_prints_one_json_object() {
     let lab = with_files();
     let (input, _) = file(lab.dir(), "input", 12, 100);
     let out = lab.dir().join("out");
@@ -248,7 +248,7 @@ fn p04_every_verb_prints_one_json_object() {
 }
 
 #[test]
-fn p04_errors_say_what_happened_and_what_to_do_next() {
+fn errors_say_what_happened_and_what_to_do_next() {
     let lab = with_files();
     let nobody = lab.cli.at_home(&lab.dir().join("nobody"));
     for (cli, code, command) in [

@@ -8,7 +8,7 @@ use std::io::Read;
 use std::time::Instant;
 
 #[test]
-fn p07_copies_lie_on_different_donors() {
+fn copies_lie_on_different_donors() {
     let lab = Lab::with_donors(3);
     lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
     let (input, _) = file(lab.dir(), "input", 7, 2 << 20);
@@ -34,7 +34,7 @@ fn p07_copies_lie_on_different_donors() {
 }
 
 #[test]
-fn p07_reads_survive_the_death_of_a_donor_in_mid_file() {
+fn reads_survive_the_death_of_a_donor_in_mid_file() {
     let mut lab = Lab::with_donors(3);
     lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
     let (input, content) = file(lab.dir(), "input", 8, 32 << 20);
@@ -59,7 +59,7 @@ fn p07_reads_survive_the_death_of_a_donor_in_mid_file() {
 }
 
 #[test]
-fn p07_a_copy_to_a_file_fails_over_too_and_says_so() {
+fn a_copy_to_a_file_fails_over_too_and_says_so() {
     let mut lab = Lab::with_donors(3);
     lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
     let (input, content) = file(lab.dir(), "input", 9, 8 << 20);
@@ -82,7 +82,7 @@ fn p07_a_copy_to_a_file_fails_over_too_and_says_so() {
 }
 
 #[test]
-fn p07_writes_go_on_without_a_donor_that_dies_in_mid_file() {
+fn writes_go_on_without_a_donor_that_dies_in_mid_file() {
     let mut lab = Lab::with_donors(3);
     lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
     let (input, content) = file(lab.dir(), "input", 10, 32 << 20);

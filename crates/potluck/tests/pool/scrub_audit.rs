@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 
 #[test]
-fn k06_a_scrub_finds_every_flipped_bit_and_all_is_made_again() {
+fn a_scrub_finds_every_flipped_bit_and_all_is_made_again() {
     let lab = Lab::with_donors(3);
     lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
     let (input, content) = file(lab.dir(), "input", 6, 4 << 20);
@@ -33,7 +33,7 @@ fn k06_a_scrub_finds_every_flipped_bit_and_all_is_made_again() {
 }
 
 #[test]
-fn k06_reading_back_a_tree_checks_every_file_and_names_the_damaged() {
+fn reading_back_a_tree_checks_every_file_and_names_the_damaged() {
     let lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     let tree = lab.dir().join("tree");
@@ -67,7 +67,7 @@ fn copy_tree(from: &Path, to: &Path) {
 }
 
 #[test]
-fn k06_an_old_copy_of_a_donors_disk_is_harmless() {
+fn an_old_copy_of_a_donors_disk_is_harmless() {
     let mut lab = Lab::with_options(3, &["--gc-grace", "1s", "--repair-grace", "2s"]);
     lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
     let (first, first_content) = file(lab.dir(), "first", 7, 2 << 20);

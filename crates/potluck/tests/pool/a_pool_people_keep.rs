@@ -35,7 +35,7 @@ fn up(cli: &Cli, dir: &Path, listen: &str) -> (Running, String) {
 }
 
 #[test]
-fn p03_up_restarts_and_keeps_files() {
+fn up_restarts_and_keeps_files() {
     let lab = Lab::empty();
     let (input, content) = file(lab.dir(), "input", 3, 6 << 20);
     let (mut running, first) = up(&lab.cli, lab.dir(), "127.0.0.1:0");
@@ -62,7 +62,7 @@ fn p03_up_restarts_and_keeps_files() {
 }
 
 #[test]
-fn p03_a_token_works_once_for_one_role() {
+fn a_token_works_once_for_one_role() {
     let lab = Lab::manager_only(&[]);
     for role in ["user", "admin", "donor"] {
         let token = lab.token(role);
@@ -97,7 +97,7 @@ fn p03_a_token_works_once_for_one_role() {
 }
 
 #[test]
-fn p03_one_token_used_twice_at_once_lets_one_in() {
+fn one_token_used_twice_at_once_lets_one_in() {
     let lab = Lab::manager_only(&[]);
     let token = lab.token("user");
     let mut joining: Vec<_> = (0..4)
@@ -113,7 +113,7 @@ fn p03_one_token_used_twice_at_once_lets_one_in() {
 }
 
 #[test]
-fn p03_an_expired_token_is_refused() {
+fn an_expired_token_is_refused() {
     let lab = Lab::manager_only(&[]);
     let invited = lab.cli.json(&["invite", "--role", "user", "--ttl", "1s"]);
     let token = invited["token"].as_str().expect("a token");
@@ -131,7 +131,7 @@ fn p03_an_expired_token_is_refused() {
 }
 
 #[test]
-fn p03_a_token_pins_the_pools_ca() {
+fn a_token_pins_the_pools_ca() {
     let (ours, theirs) = (Lab::manager_only(&[]), Lab::manager_only(&[]));
     let token: JoinToken = ours.token("user").parse().expect("a token");
     // Our token, but somebody else answers at the address: the secret must not reach him.
@@ -144,7 +144,7 @@ fn p03_a_token_pins_the_pools_ca() {
 }
 
 #[test]
-fn p03_every_control_connection_is_mutual_tls() {
+fn every_control_connection_is_mutual_tls() {
     let (ours, theirs) = (Lab::manager_only(&[]), Lab::manager_only(&[]));
     let admin = Member::load(&ours.manager_dir().join("admin"));
     admin.call(&Status {}).expect("an admin may ask");
@@ -169,7 +169,7 @@ fn p03_every_control_connection_is_mutual_tls() {
 }
 
 #[test]
-fn p03_a_revoked_member_is_refused_everywhere() {
+fn a_revoked_member_is_refused_everywhere() {
     let lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab"]);
     let user = lab.cli.at_home(&lab.dir().join("user"));
@@ -185,7 +185,7 @@ fn p03_a_revoked_member_is_refused_everywhere() {
 }
 
 #[test]
-fn p03_a_restarted_manager_and_donor_find_each_other() {
+fn a_restarted_manager_and_donor_find_each_other() {
     let mut lab = Lab::with_donors(2);
     lab.cli.ok(&["space", "create", "lab"]);
     let (input, content) = file(lab.dir(), "input", 33, 3 << 20);
@@ -205,7 +205,7 @@ fn p03_a_restarted_manager_and_donor_find_each_other() {
 }
 
 #[test]
-fn p03_relative_paths_are_as_good_as_absolute_ones() {
+fn relative_paths_are_as_good_as_absolute_ones() {
     let lab = Lab::empty();
     // Commands run in the lab's own directory.
     let serve = |args: &[&str], ready: &str| {

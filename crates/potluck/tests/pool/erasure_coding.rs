@@ -32,7 +32,7 @@ fn space(lab: &Lab, name: &str, more: &[&str]) {
 }
 
 #[test]
-fn k01_any_two_of_six_unequal_donors_may_die() {
+fn any_two_of_six_unequal_donors_may_die() {
     let mut lab = six_unequal();
     space(&lab, "sealed", &[]);
     space(&lab, "plain", &["--plain"]);
@@ -80,7 +80,7 @@ fn k01_any_two_of_six_unequal_donors_may_die() {
 }
 
 #[test]
-fn k01_fewer_donors_than_a_group_needs_are_refused_clearly() {
+fn fewer_donors_than_a_group_needs_are_refused_clearly() {
     let mut lab = Lab::with_donors(5);
     let (input, content) = file(lab.dir(), "input", 2, 1 << 20);
     let made = lab.cli.ok(&["space", "create", "lab", "--ec", "4+2", "--chunk-size", "64KiB"]);
@@ -113,7 +113,7 @@ fn k01_fewer_donors_than_a_group_needs_are_refused_clearly() {
 }
 
 #[test]
-fn k01_small_files_waste_at_most_k_plus_1_chunks() {
+fn small_files_waste_at_most_k_plus_1_chunks() {
     let lab = Lab::with_donors(6);
     lab.cli.ok(&["space", "create", "lab", "--ec", "4+2", "--chunk-size", "1MiB"]);
     for len in [4097_usize, 5000, 16_385, 100_000, 1 << 20, (7 << 19) + 13] {
@@ -140,7 +140,7 @@ fn k01_small_files_waste_at_most_k_plus_1_chunks() {
 }
 
 #[test]
-fn k01_a_partial_read_touches_only_what_it_needs() {
+fn a_partial_read_touches_only_what_it_needs() {
     let mut lab = Lab::manager_only(&[]);
     let mut taps = BTreeMap::new();
     for number in 1..=6 {
@@ -178,7 +178,7 @@ fn k01_a_partial_read_touches_only_what_it_needs() {
 }
 
 #[test]
-fn k01_a_spoiled_chunk_is_caught_before_anything_is_rebuilt_from_it() {
+fn a_spoiled_chunk_is_caught_before_anything_is_rebuilt_from_it() {
     let mut lab = Lab::with_donors(6);
     space(&lab, "lab", &[]);
     let (input, content) = file(lab.dir(), "input", 4, 20 * 4 * CHUNK);

@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, UNIX_EPOCH};
 
 #[test]
-fn p04_files_of_every_size_come_back_with_time_and_mode() {
+fn files_of_every_size_come_back_with_time_and_mode() {
     let lab = Lab::with_donors(2);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     lab.cli.ok(&["space", "create", "open", "--plain", "--chunk-size", "64KiB"]);
@@ -44,7 +44,7 @@ fn p04_files_of_every_size_come_back_with_time_and_mode() {
 }
 
 #[test]
-fn p04_the_digest_depends_on_the_bytes_alone() {
+fn the_digest_depends_on_the_bytes_alone() {
     let lab = Lab::with_donors(3);
     let spaces: [(&str, &[&str]); 4] = [
         ("sealed", &[]),
@@ -75,7 +75,7 @@ fn p04_the_digest_depends_on_the_bytes_alone() {
 }
 
 #[test]
-fn p04_trees_keep_their_shape() {
+fn trees_keep_their_shape() {
     let lab = Lab::with_donors(2);
     lab.cli.ok(&["space", "create", "lab"]);
     let from = lab.dir().join("from");
@@ -122,7 +122,7 @@ fn p04_trees_keep_their_shape() {
 }
 
 #[test]
-fn p04_what_is_no_file_is_skipped_and_told() {
+fn what_is_no_file_is_skipped_and_told() {
     let lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab"]);
     let from = lab.dir().join("from");
@@ -138,7 +138,7 @@ fn p04_what_is_no_file_is_skipped_and_told() {
 }
 
 #[test]
-fn p04_dash_is_standard_input_and_output() {
+fn dash_is_standard_input_and_output() {
     let lab = Lab::with_donors(2);
     lab.cli.ok(&["space", "create", "lab"]);
     for (name, len) in [("large", 5_000_001), ("small", 10), ("none", 0)] {
@@ -162,7 +162,7 @@ fn p04_dash_is_standard_input_and_output() {
 }
 
 #[test]
-fn p04_cat_serves_byte_ranges() {
+fn cat_serves_byte_ranges() {
     let lab = Lab::with_donors(2);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     for len in [300_000_usize, 3000] {
@@ -194,7 +194,7 @@ fn p04_cat_serves_byte_ranges() {
 }
 
 #[test]
-fn p04_a_copy_appears_whole_or_not_at_all() {
+fn a_copy_appears_whole_or_not_at_all() {
     let mut lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     let (input, content) = file(lab.dir(), "input", 6, 2 << 20);
@@ -233,9 +233,9 @@ fn on_a_terminal(command: &Command) -> Command {
 }
 
 #[test]
-fn p04_a_terminal_sees_rate_and_time_left_and_a_pipe_does_not() {
+fn a_terminal_sees_rate_and_time_left_and_a_pipe_does_not() {
     if !has_program("script") {
-        return skip("p04_a_terminal_sees_rate_and_time_left", "no `script` to make a terminal");
+        return skip("a_terminal_sees_rate_and_time_left", "no `script` to make a terminal");
     }
     let mut lab = Lab::manager_only(&[]);
     let tap = Tap::slow(4 << 20);
@@ -269,7 +269,7 @@ fn p04_a_terminal_sees_rate_and_time_left_and_a_pipe_does_not() {
 }
 
 #[test]
-fn p04_a_file_that_grows_while_it_is_read_is_stored_as_it_was_read() {
+fn a_file_that_grows_while_it_is_read_is_stored_as_it_was_read() {
     let lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     let (input, _) = file(lab.dir(), "log", 8, 3 << 20);
