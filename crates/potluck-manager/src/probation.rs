@@ -6,7 +6,7 @@ use crate::service::Service;
 use potluck_catalog::Error;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::DonorId;
-use potluck_pool::Verdict;
+use potluck_pool::ProbationResult;
 use potluck_wire::control::TaskOutcome;
 
 /// Chunks fetched, spread over all it holds. A donor that lost or changed a quarter of its chunks
@@ -51,8 +51,8 @@ pub async fn heard(
     let verdict = service.pool().tested(suspect, &chunk, outcome);
     match verdict {
         None => Ok(()),
-        Some(Verdict::Right) => release(service, suspect).await,
-        Some(Verdict::Wrong(why)) => audit::quarantine(service, suspect, why).await,
+        Some(ProbationResult::Right) => release(service, suspect).await,
+        Some(ProbationResult::Wrong(why)) => audit::quarantine(service, suspect, why).await,
     }
 }
 

@@ -23,7 +23,7 @@ mod view;
 
 pub use donors::{Contact, Enlisted};
 pub use inventory::{OutOfOrder, PageDone, UnlistedCopies};
-pub use probation::Verdict;
+pub use probation::ProbationResult;
 pub use sessions::{Ending, MANAGER, NewSession, NoSession, Ticketed};
 pub use snapshot::Snapshot;
 pub use view::{Changes, CircuitBreaker, DonorView, Giving, PoolView, Record, Rule};

@@ -29,7 +29,7 @@ struct Probation {
 
 /// What the last test made clear.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ProbationResult {
     /// All chunks were right.
     Right,
     /// One was not; why the donor is not trusted now.
@@ -96,7 +96,7 @@ impl Pool {
         suspect: DonorId,
         chunk: &ChunkName,
         outcome: &TaskOutcome,
-    ) -> Option<Verdict> {
+    ) -> Option<ProbationResult> {
         let probation = self.probation.0.get_mut(&suspect)?;
         if !probation.left.contains_key(chunk) {
             return None;
@@ -104,7 +104,7 @@ impl Pool {
         let found = match outcome {
             TaskOutcome::Done => {
                 probation.left.remove(chunk);
-                let verdict = probation.left.is_empty().then_some(Verdict::Right);
+                let verdict = probation.left.is_empty().then_some(ProbationResult::Right);
                 self.tell_of_probation(suspect);
                 return verdict;
             }
@@ -113,6 +113,6 @@ impl Pool {
             // Says more of the tester or the network; another one is asked.
             _ => return None,
         };
-        Some(Verdict::Wrong(format!("when it was tested, it sent {found} chunk {chunk}")))
+        Some(ProbationResult::Wrong(format!("when it was tested, it sent {found} chunk {chunk}")))
     }
 }

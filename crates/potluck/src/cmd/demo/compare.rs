@@ -15,14 +15,14 @@ pub struct Compare {
 }
 
 /// How far a comparison has come.
-pub struct Verdict {
+pub struct Comparison {
     equal: Arc<AtomicU64>,
     len: u64,
 }
 
 impl Compare {
     /// Compares with the file at `path`.
-    pub fn with(path: &Path) -> Result<(Self, Verdict), Failure> {
+    pub fn with(path: &Path) -> Result<(Self, Comparison), Failure> {
         let open = || Ok::<_, io::Error>((File::open(path)?, path.metadata()?.len()));
         let (file, len) = open().map_err(|error| {
             Failure::new(
@@ -32,11 +32,11 @@ impl Compare {
             )
         })?;
         let equal = Arc::new(AtomicU64::new(0));
-        Ok((Self { file, expected: Vec::new(), equal: equal.clone() }, Verdict { equal, len }))
+        Ok((Self { file, expected: Vec::new(), equal: equal.clone() }, Comparison { equal, len }))
     }
 }
 
-impl Verdict {
+impl Comparison {
     /// Whether all of the file came, and nothing else.
     pub fn is_equal(&self) -> bool {
         self.equal.load(Ordering::Acquire) == self.len
