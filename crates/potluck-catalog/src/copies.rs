@@ -28,9 +28,9 @@ const PAGE_ENTRIES: usize = 512;
 /// long.
 const PAGE_CHUNKS: u64 = 8192;
 
-/// What is to be copied.
+/// A copy inside the pool that was asked for.
 #[derive(Debug, Clone)]
-pub struct Wanted {
+pub struct CopyRequest {
     /// A file or directory.
     pub from: PoolPath,
     /// The path of the copy itself.
@@ -70,7 +70,7 @@ pub enum Outcome {
 pub(crate) fn copy(
     db: &Tx,
     (command, page): (SessionId, u32),
-    wanted: &Wanted,
+    wanted: &CopyRequest,
     now_ms: u64,
     wall_ms: i64,
     reply: impl FnOnce(&Copied) -> Result<String, Error>,
@@ -112,8 +112,8 @@ pub(crate) fn copy(
 }
 
 /// Refuses what would copy a tree into itself, and what only a client can copy: it has the keys.
-fn check_places(db: &Tx, wanted: &Wanted, to: &Space) -> Result<(), Error> {
-    let Wanted { from, to: target, .. } = wanted;
+fn check_places(db: &Tx, wanted: &CopyRequest, to: &Space) -> Result<(), Error> {
+    let CopyRequest { from, to: target, .. } = wanted;
     if from.is_inside(target) || target.is_inside(from) {
         return Err(Error::IntoItself { from: from.clone(), to: target.clone() });
     }
@@ -126,7 +126,7 @@ fn check_places(db: &Tx, wanted: &Wanted, to: &Space) -> Result<(), Error> {
 
 struct Copying<'db> {
     db: &'db Tx,
-    wanted: &'db Wanted,
+    wanted: &'db CopyRequest,
     visible: Visible<'db>,
     files: Vec<(PoolPath, Result<Version, Error>)>,
 }

@@ -1,6 +1,6 @@
 //! Names: listings, facts, sums, and changes.
 
-use crate::copies::{self, Copied, Outcome, Wanted};
+use crate::copies::{self, Copied, CopyRequest, Outcome};
 use crate::lists::{self, Facts};
 use crate::names::{self, When};
 use crate::{Catalog, Durability, Error, trash};
@@ -66,7 +66,7 @@ impl Catalog {
     pub async fn copy_files(
         &self,
         (copy, page): (SessionId, u32),
-        wanted: Wanted,
+        wanted: CopyRequest,
         when: When,
         reply: impl Fn(&Copied) -> Result<String, Error> + Send + 'static,
     ) -> Result<Outcome, Error> {

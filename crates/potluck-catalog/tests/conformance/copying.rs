@@ -2,15 +2,15 @@
 
 use crate::stage::{Stage, when};
 use potluck_catalog::Error;
-use potluck_catalog::copies::{Copied, Outcome, Wanted};
+use potluck_catalog::copies::{Copied, CopyRequest, Outcome};
 use potluck_catalog::fixture::{chunk, coded, file, path};
 use potluck_core::ids::SessionId;
 use potluck_core::policy::{Override, Policy, Redundancy};
 use potluck_core::seal::SpaceKey;
 use potluck_wire::control::Condition;
 
-fn wanted(from: &str, to: &str) -> Wanted {
-    Wanted {
+fn wanted(from: &str, to: &str) -> CopyRequest {
+    CopyRequest {
         from: path(from),
         to: path(to),
         recursive: true,
@@ -20,13 +20,13 @@ fn wanted(from: &str, to: &str) -> Wanted {
     }
 }
 
-async fn page(stage: &Stage, number: u32, wanted: &Wanted) -> Result<Outcome, Error> {
+async fn page(stage: &Stage, number: u32, wanted: &CopyRequest) -> Result<Outcome, Error> {
     let reply = |copied: &Copied| Ok(format!("{} files", copied.files.len()));
     let command = (SessionId([99; 16]), number);
     stage.catalog.copy_files(command, wanted.clone(), when(60), reply).await
 }
 
-async fn copied(stage: &Stage, number: u32, wanted: &Wanted) -> Copied {
+async fn copied(stage: &Stage, number: u32, wanted: &CopyRequest) -> Copied {
     match page(stage, number, wanted).await.expect("copied") {
         Outcome::Fresh(copied) => copied,
         Outcome::Repeated(text) => panic!("taken for repeated: {text}"),
@@ -77,7 +77,8 @@ async fn a_copy_of_a_coded_file_names_its_parity_too() {
 async fn a_page_that_is_asked_for_again_is_not_copied_again() {
     let mut stage = Stage::new().await;
     stage.put(file("pot://lab/a", &[1], &[1])).await;
-    let once = Wanted { condition: Condition::IfAbsent, ..wanted("pot://lab/a", "pot://lab/b") };
+    let once =
+        CopyRequest { condition: Condition::IfAbsent, ..wanted("pot://lab/a", "pot://lab/b") };
     copied(&stage, 0, &once).await;
     match page(&stage, 0, &once).await.expect("answered") {
         Outcome::Repeated(text) => assert_eq!(text, "1 files"),
@@ -134,8 +135,10 @@ async fn a_copy_gets_what_its_directory_asks_for_as_its_goal() {
     let copy = of(copied(&stage, 0, &wanted("pot://lab/a", "pot://lab/twice/b")).await);
     assert_eq!((copy.copies, copy.goal), (1, Some(Redundancy::Copies(2))));
     assert_eq!(copy.safe_wall_ms, None, "not as safe as is asked for yet");
-    let asked =
-        Wanted { asked: Some(Redundancy::Copies(1)), ..wanted("pot://lab/a", "pot://lab/twice/c") };
+    let asked = CopyRequest {
+        asked: Some(Redundancy::Copies(1)),
+        ..wanted("pot://lab/a", "pot://lab/twice/c")
+    };
     let copy = of(copied(&stage, 1, &asked).await);
     assert_eq!((copy.goal, copy.safe_wall_ms), (None, Some(2)));
     let there = stage.catalog.stat(path("pot://lab/twice/c")).await.expect("there");

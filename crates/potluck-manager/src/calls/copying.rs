@@ -5,7 +5,7 @@ use crate::callers::Caller;
 use crate::failure;
 use crate::service::Service;
 use potluck_catalog::Error;
-use potluck_catalog::copies::{Copied, Outcome, Wanted};
+use potluck_catalog::copies::{Copied, CopyRequest, Outcome};
 use potluck_pool::redundancy::Version;
 use potluck_wire::control::{CopiedFile, CopiedFiles, CopyFiles, NotCopied};
 use potluck_wire::error::Failure;
@@ -24,7 +24,7 @@ impl Answer for CopyFiles {
             let kept = service.scan_state.kept();
             kept.spaces.get(to.space()).is_none_or(|space| space.files == 0)
         };
-        let wanted = Wanted { from, to, recursive, condition, asked: redundancy, after };
+        let wanted = CopyRequest { from, to, recursive, condition, asked: redundancy, after };
         let told = |copied: &Copied| {
             serde_json::to_string(&reply(copied)).map_err(|why| Error::Bug(why.to_string()))
         };
