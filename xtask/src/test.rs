@@ -70,7 +70,11 @@ fn run_other_tests(tally: &mut Tally) -> Result<String, String> {
     command.env("RUST_TEST_THREADS", test_threads().to_string());
     let (outcome, seen) = test_output::relay(&mut command, &mut std::io::stdout());
     tally.add(seen);
-    outcome
+    // Examples in documentation, which no other selection of targets runs.
+    let mut examples = cargo(&["test", "--workspace", "--doc"]);
+    let (of_examples, seen) = test_output::relay(&mut examples, &mut std::io::stdout());
+    tally.add(seen);
+    outcome.and(of_examples)
 }
 
 /// Runs the steps one after the other (never two builds side by side: they would fight over

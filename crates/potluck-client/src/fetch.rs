@@ -130,10 +130,10 @@ impl Fetcher {
         self.failovers.load(Ordering::Relaxed)
     }
 
-    /// Fetches, verifies and opens the chunks of one unit ([`Recipe::units`]), one a piece. Donors
-    /// that are away in the middle of the read are waited for as long as the client's retry limits say; the
-    /// unit keeps its place in the memory meanwhile, for those after it in the file may hold all the rest
-    /// until it is read.
+    /// Fetches, verifies and opens the chunks of one unit ([`Recipe::units`]), one a piece. Where too few can be
+    /// had the manager is asked where they are now; and donors that are away in the middle of the read are
+    /// waited for as long as the client's retry limits say. The unit keeps its place in the memory meanwhile,
+    /// for those after it in the file may hold all the rest until it is read.
     ///
     /// Errors: [`ErrorKind::Retry`] when too many donors are out of reach,
     /// [`ErrorKind::Integrity`] when all that was reached is spoiled.
@@ -144,12 +144,17 @@ impl Fetcher {
         mut place: OwnedSemaphorePermit,
     ) -> Result<Vec<Fetched>, Failure> {
         let mut pauses = None;
+        let mut reopened = false;
         loop {
             let began = self.client.env.clock.now();
             match self.unit_now(recipe, pieces, &mut place).await {
                 Err(failure) if failure.kind == ErrorKind::Retry => {
-                    let failed = Failed { holders: holders(recipe, pieces), began, failure };
-                    self.wait_for_donors(&mut pauses, failed).await?;
+                    let helps = !reopened && self.reopening_helps(recipe, pieces, began).await;
+                    reopened = true;
+                    if !helps {
+                        let failed = Failed { holders: holders(recipe, pieces), began, failure };
+                        self.wait_for_donors(&mut pauses, recipe, failed).await?;
+                    }
                 }
                 Ok(fetched) => {
                     self.outage.read_some();
@@ -176,7 +181,7 @@ impl Fetcher {
         for piece in pieces {
             let (entry, part) = (&recipe.entries[piece.index], recipe.part(piece));
             let wanted = self.wanted(entry, part.as_ref());
-            let bytes = self.any_copy(wanted, recipe.holders(piece.index)).await?;
+            let bytes = self.any_copy(wanted, &recipe.holders(piece.index)).await?;
             let start = part.map_or(0, |part| part.start * SEGMENT);
             fetched.push(Fetched::new(bytes, start, ahead));
         }

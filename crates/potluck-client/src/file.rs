@@ -52,7 +52,7 @@ impl File {
         let memory = client.memory_for_reading(chunk, unit, opened.donors.len());
         let fetcher = Fetcher::new(client, memory, opened.space_key);
         fetcher.learn(opened.donors);
-        fetcher.reopens_by(open);
+        fetcher.reads_below(open.path);
         Ok(Self::new(recipe, fetcher))
     }
 
@@ -128,7 +128,7 @@ impl File {
     /// Fetches the chunks of one unit of its recipe for whoever writes them away at once.
     pub(crate) async fn unit(&self, pieces: &[Piece]) -> Result<Vec<Fetched>, Failure> {
         let Inner { recipe, fetcher } = &*self.inner;
-        let place = fetcher.memory.ahead(fetcher.need(recipe, pieces)).await;
+        let place = fetcher.memory.on_demand(fetcher.need(recipe, pieces)).await;
         fetcher.unit(recipe, pieces, place).await.map_err(|failure| self.named(failure))
     }
 

@@ -213,7 +213,7 @@ async fn tree(
             Fetcher::new(client, memory, page.space_key.clone())
         });
         fetcher.learn(page.donors);
-        fetcher.reopens_by(open);
+        fetcher.reads_below(open.path);
         let key = page.space_key.as_ref();
         let mut files = stream::iter(page.files)
             .map(|file| get_one(client, fetcher, file, key, to, &progress))

@@ -1,6 +1,7 @@
 //! An opened file: what the manager says of it, believed as far as it adds up.
 
 use potluck_core::chunk::{ChunkName, Digest};
+use potluck_core::clock::Tick;
 use potluck_core::erasure::Ec;
 use potluck_core::ids::DonorId;
 use potluck_core::merkle::SEGMENT;
@@ -11,15 +12,32 @@ use potluck_core::seal::{Meaning, SpaceKey};
 use potluck_wire::control::OpenFile;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::ops::Range;
+use std::sync::{Arc, Mutex};
 
 /// A file as it was when it was opened.
 pub struct Recipe {
     /// What the manager said of it.
     pub file: OpenFile,
+    holders: Mutex<Arc<Holders>>,
+    /// When the manager was asked last where its chunks are. Held while somebody asks.
+    pub(crate) reopened: tokio::sync::Mutex<Option<Tick>>,
     /// Its chunks in order.
     pub entries: Vec<Entry>,
     /// The content of a file that lives in the catalog.
     pub inline: Option<Vec<u8>>,
+}
+
+/// The donors that have the chunks of a file, as the manager said last, live ones first.
+struct Holders {
+    data: Vec<Vec<DonorId>>,
+    parity: Vec<Vec<DonorId>>,
+}
+
+impl Holders {
+    fn take_from(file: &mut OpenFile) -> Mutex<Arc<Self>> {
+        let (data, parity) = (&mut file.holders, &mut file.parity_holders);
+        Mutex::new(Arc::new(Self { data: std::mem::take(data), parity: std::mem::take(parity) }))
+    }
 }
 
 impl Recipe {
@@ -72,12 +90,25 @@ impl Recipe {
         if file.parity.0.len() != parity {
             return Err(wrong(format!("the parity of “{}” does not add up", file.path)));
         }
-        Ok(Self { file, entries, inline })
+        let holders = Holders::take_from(&mut file);
+        Ok(Self { file, holders, reopened: Default::default(), entries, inline })
     }
 
-    /// Who holds a chunk.
-    pub fn holders(&self, chunk: usize) -> &[DonorId] {
-        self.file.holders.get(chunk).map_or(&[], Vec::as_slice)
+    /// The donors that have a chunk.
+    pub fn holders(&self, chunk: usize) -> Vec<DonorId> {
+        self.holders_now().data.get(chunk).cloned().unwrap_or_default()
+    }
+
+    fn holders_now(&self) -> Arc<Holders> {
+        Arc::clone(&self.holders.lock().expect("no holder panics"))
+    }
+
+    /// Believes the manager about where the chunks are now, if it speaks of this version of the file.
+    pub fn moved(&self, file: &mut OpenFile) {
+        if file.version == self.file.version {
+            let now = Holders::take_from(file).into_inner().expect("no holder panics");
+            *self.holders.lock().expect("no holder panics") = now;
+        }
     }
 
     /// The pieces of a range, in order, by what is fetched together: whole chunks of a group; one chunk
@@ -113,7 +144,7 @@ impl Recipe {
         let last = (first + ec.data()).min(self.entries.len());
         let (data, parity) = (first..last, number * ec.parity()..(number + 1) * ec.parity());
         let len = self.entries[data.clone()].iter().map(Entry::stored_len).max().unwrap_or(0);
-        Group { recipe: self, ec, data, parity, len }
+        Group { recipe: self, holders: self.holders_now(), ec, data, parity, len }
     }
 }
 
@@ -130,6 +161,7 @@ pub fn largest(file: &OpenFile) -> (usize, usize) {
 #[derive(Clone)]
 pub struct Group<'a> {
     recipe: &'a Recipe,
+    holders: Arc<Holders>,
     /// The code.
     pub ec: Ec,
     /// Its data chunks in the file.
@@ -156,14 +188,12 @@ impl Group<'_> {
 
     /// Who holds the chunk at a position.
     pub fn holders(&self, position: usize) -> &[DonorId] {
-        match position.checked_sub(self.ec.data()) {
-            None if position < self.data.len() => self.recipe.holders(self.data.start + position),
-            None => &[],
-            Some(at) => {
-                let holders = self.recipe.file.parity_holders.get(self.parity.start + at);
-                holders.map_or(&[], Vec::as_slice)
-            }
-        }
+        let holders = match position.checked_sub(self.ec.data()) {
+            None if position < self.data.len() => self.holders.data.get(self.data.start + position),
+            None => None,
+            Some(at) => self.holders.parity.get(self.parity.start + at),
+        };
+        holders.map_or(&[], Vec::as_slice)
     }
 
     /// How its reads race.

@@ -101,8 +101,9 @@ impl Session {
             failure: failure.clone(),
         });
         let (done, report) = oneshot::channel();
-        let (options, background) = (*options, client.clone());
-        background.in_background(async move {
+        let options = *options;
+        // It ends with its writers, or with the runtime: nothing that settles in between ends it.
+        tokio::spawn(async move {
             let pushes = Pushes { from, tell };
             let written =
                 sliding_window::write_pushed(&client, session, pushes, &options, &failure);

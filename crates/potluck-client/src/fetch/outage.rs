@@ -8,9 +8,11 @@ use crate::recipe::Recipe;
 use crate::retry_limits::{Pauses, STRANGERS, do_not_answer};
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
+use potluck_core::path::PoolPath;
 use potluck_core::read_plan::Piece;
+use potluck_wire::addresses::Addresses;
 use potluck_wire::bulk::Status;
-use potluck_wire::control::Open;
+use potluck_wire::control::{DonorAccess, Open};
 use potluck_wire::error::Failure;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -30,8 +32,10 @@ struct State {
     answered: BTreeSet<DonorId>,
     /// Donors that did not answer once.
     away: BTreeMap<DonorId, Away>,
-    /// What opens the files of the read again.
-    open: Option<Open>,
+    /// When donors last did not let this client in.
+    denied: BTreeMap<DonorId, Tick>,
+    /// Where the files of the read are: a file, or the directory that they are below.
+    root: Option<PoolPath>,
 }
 
 struct Away {
@@ -39,6 +43,13 @@ struct Away {
     since: Option<Tick>,
     /// When it last did not.
     last: Tick,
+}
+
+/// How long a manager that does not answer is asked.
+#[derive(Clone, Copy)]
+enum Asks {
+    Once,
+    ForLong,
 }
 
 /// A unit that could not be fetched.
@@ -66,7 +77,12 @@ impl Outage {
                 state.away.entry(donor).and_modify(|away| away.since = None);
             }
             // Where it is, or what lets a client in there, may have changed.
-            Err(LinkError::Away(_) | LinkError::Refused(Status::Away | Status::Denied)) => {
+            Err(
+                error @ (LinkError::Away(_) | LinkError::Refused(Status::Away | Status::Denied)),
+            ) => {
+                if matches!(error, LinkError::Refused(Status::Denied)) {
+                    state.denied.insert(donor, now);
+                }
                 let away = state.away.entry(donor).or_insert(Away { since: None, last: now });
                 away.since.get_or_insert(now);
                 away.last = now;
@@ -97,9 +113,66 @@ impl Outage {
 }
 
 impl Fetcher {
-    /// Learns how the files of this read can be opened again.
-    pub fn reopens_by(&self, open: Open) {
-        self.outage.state.lock().expect("no holder panics").open = Some(open);
+    /// Learns that the files of this read are at or below `root`, where they can be opened again.
+    pub fn reads_below(&self, root: PoolPath) {
+        self.outage.state.lock().expect("no holder panics").root = Some(root);
+    }
+
+    /// Asks the manager, as long as `asks` does, where the chunks of a file are now, and for what lets this
+    /// client in there. A file that was moved or removed meanwhile, or a manager that does not answer, changes
+    /// nothing. `false`, and nothing is asked, if somebody did so since `began`.
+    async fn reopen(&self, recipe: &Recipe, began: Tick, asks: Asks) -> bool {
+        let mut last = recipe.reopened.lock().await;
+        let root = self.outage.state.lock().expect("no holder panics").root.clone();
+        let path = root.map(|root| {
+            let names = recipe.file.path.split('/').filter(|name| !name.is_empty());
+            names.into_iter().try_fold(root, |path, name| path.join(name))
+        });
+        if *last >= Some(began) {
+            return false;
+        }
+        let Some(Ok(path)) = path else { return true };
+        let open = Open { path, recursive: false, after: None };
+        let opened = match asks {
+            Asks::Once => self.client.caller.call(&open).await,
+            Asks::ForLong => self.client.call_retrying(&open).await,
+        };
+        *last = Some(self.client.env.clock.now());
+        let Ok(mut opened) = opened else { return true };
+        opened.files.iter_mut().for_each(|file| recipe.moved(file));
+        // Those that answer keep the links that they have.
+        let again = {
+            let state = self.outage.state.lock().expect("no holder panics");
+            let of = |access: &DonorAccess| match state.away.get(&access.donor) {
+                Some(away) => away.since.is_some(),
+                None => self.donors.access(access.donor).is_none(),
+            };
+            opened.donors.into_iter().filter(of).collect()
+        };
+        self.donors.learn(again);
+        true
+    }
+
+    /// Opens the file again for a unit that could not be fetched; true if what is known since then is worth
+    /// another try at once: chunks have moved, or a donor is elsewhere or has to be shown a new ticket.
+    pub(super) async fn reopening_helps(
+        &self,
+        recipe: &Recipe,
+        pieces: &[Piece],
+        began: Tick,
+    ) -> bool {
+        let known = || -> BTreeMap<DonorId, Option<Addresses>> {
+            let holders = holders(recipe, pieces).into_iter();
+            let at = |donor| self.donors.access(donor).map(|access| access.addresses);
+            holders.map(|donor| (donor, at(donor))).collect()
+        };
+        let before = known();
+        let denied = {
+            let state = self.outage.state.lock().expect("no holder panics");
+            before.keys().any(|donor| state.denied.get(donor) >= Some(&began))
+        };
+        // What another unit has learnt since, this one has not tried.
+        !self.reopen(recipe, began, Asks::Once).await || denied || known() != before
     }
 
     /// Lets some time pass before a unit that failed is tried again, and asks the manager where its
@@ -107,6 +180,7 @@ impl Fetcher {
     pub(super) async fn wait_for_donors(
         &self,
         pauses: &mut Option<Pauses>,
+        recipe: &Recipe,
         failed: Failed,
     ) -> Result<(), Failure> {
         let limit = self.client.retry_limits.donors;
@@ -119,16 +193,10 @@ impl Fetcher {
         if !pauses.pause(&do_not_answer(&names), limit).await {
             return Err(self.with_advice(failed));
         }
-        let open = self.outage.state.lock().expect("no holder panics").open.clone();
-        if let Some(open) = open {
-            let asked = self.client.env.clock.now();
-            let opened = self.client.call_retrying(&open).await?;
-            // A manager that was away has its own limit.
-            pauses.leave_out(self.client.env.clock.now().saturating_sub(asked));
-            // Those that answer keep the links that they have.
-            let again = opened.donors.into_iter().filter(|access| away.contains(&access.donor));
-            self.donors.learn(again.collect());
-        }
+        let asked = self.client.env.clock.now();
+        self.reopen(recipe, asked, Asks::ForLong).await;
+        // A manager that was away has its own limit.
+        pauses.leave_out(self.client.env.clock.now().saturating_sub(asked));
         Ok(())
     }
 
@@ -153,6 +221,6 @@ pub(super) fn holders(recipe: &Recipe, pieces: &[Piece]) -> BTreeSet<DonorId> {
             let group = recipe.group(ec, first.index);
             (0..ec.width()).flat_map(|position| group.holders(position)).copied().collect()
         }
-        _ => pieces.iter().flat_map(|piece| recipe.holders(piece.index)).copied().collect(),
+        _ => pieces.iter().flat_map(|piece| recipe.holders(piece.index)).collect(),
     }
 }

@@ -320,7 +320,13 @@ impl Window {
                 }
             }
             Event::Grown(bytes, grown) => self.take_grown(bytes, grown),
-            Event::Committed(files, committed) => self.take_committed(files, committed?),
+            Event::Committed(files, Ok(committed)) => self.take_committed(files, committed),
+            Event::Committed(files, Err(failure)) => {
+                for finished in files.into_iter().filter_map(|(_, finished)| finished) {
+                    let _ = finished.send(Err(failure.clone())); // its writer may be gone
+                }
+                return Err(failure);
+            }
             Event::Heard(file, facts, heard) => self.take_heard(file, facts, heard?),
             Event::ReadAgain(chunk, result) => self.take_read_again(chunk, result),
             // Once the last commit is on its way, it may have ended the session.

@@ -110,6 +110,51 @@ fn many_streams_of_one_pool_are_read_in_turns_by_one_thread() {
     assert!(readers.iter().all(|(_, at)| *at == content.len()));
 }
 
+/// A handle outlives the addresses, the keys and the places of its file's chunks, and a reader that nobody
+/// asks keeps no other read of the file waiting.
+#[test]
+fn an_open_file_is_read_where_its_chunks_have_gone() {
+    let mut lab = Lab::with_donors(3);
+    let (client, runtime) = library(&lab);
+    let (input, content) = file(lab.dir(), "input", 14, (5 << 20) + 9);
+    lab.cli.ok(&["space", "create", "plain", "--plain", "--chunk-size", "1MiB"]);
+    lab.cli.ok(&["space", "create", "coded", "--ec", "2+1", "--chunk-size", "1MiB"]);
+    let open = |path: &str| runtime.block_on(client.open(&pool_path(path))).expect("there");
+    let files: Vec<_> = ["pot://plain/f", "pot://coded/f"]
+        .map(|path| {
+            lab.cli.ok(&["cp", arg(&input), path]);
+            open(path)
+        })
+        .into();
+    for file in &files {
+        let mut paused = file.read(0..file.size());
+        runtime.block_on(paused.next()).expect("the first part").expect("readable");
+        read_everywhere(&runtime, file, &content, "beside a reader that is not asked");
+    }
+    let read_all = |what: &str| {
+        for file in &files {
+            let read = runtime.block_on(file.read_at(0, content.len())).expect(what);
+            assert_same(&read, &content, what);
+        }
+    };
+    for name in ["donor-1", "donor-2", "donor-3"] {
+        lab.kill_donor(name);
+        lab.start_donor(name);
+        lab.wait_back(name);
+    }
+    read_all("from donors that were started again");
+    for name in ["donor-4", "donor-5", "donor-6"] {
+        lab.lend(name, Default::default());
+    }
+    lab.wait_live();
+    for name in ["donor-1", "donor-2", "donor-3"] {
+        lab.cli.ok(&["nodes", "drain", name]);
+        lab.cli.ok(&["nodes", "rm", name, "-y"]);
+        lab.kill_donor(name);
+    }
+    read_all("from donors that were not there when it was opened");
+}
+
 /// What a program writes piece by piece is one file, visible when it is finished; `flush` promises what was
 /// written so far, and of what is dropped or aborted nothing appears.
 #[test]
