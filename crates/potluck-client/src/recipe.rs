@@ -23,6 +23,8 @@ pub struct Recipe {
     pub(crate) reopened: tokio::sync::Mutex<Option<Tick>>,
     /// Its chunks in order.
     pub entries: Vec<Entry>,
+    /// Where each of them ends in the file.
+    ends: Vec<u64>,
     /// The content of a file that lives in the catalog.
     pub inline: Option<Vec<u8>>,
 }
@@ -49,7 +51,7 @@ impl Recipe {
                 .hint("the catalog is damaged: tell the pool's admin")
         };
         let not_its_digest = format!("“{}” is not what its digest says", file.path);
-        let mut entries = Vec::new();
+        let (mut entries, mut ends) = (Vec::new(), Vec::new());
         let size;
         let inline = match file.inline.take() {
             Some(blob) => {
@@ -79,7 +81,12 @@ impl Recipe {
                     let what = format!("“{}” is not sealed as its space is", file.path);
                     return Err(wrong(what));
                 }
-                size = entries.iter().map(|entry| u64::from(entry.len)).sum();
+                let end = |before: &mut u64, entry: &Entry| {
+                    *before += u64::from(entry.len);
+                    Some(*before)
+                };
+                ends = entries.iter().scan(0, end).collect();
+                size = ends.last().copied().unwrap_or(0);
                 None
             }
         };
@@ -91,7 +98,7 @@ impl Recipe {
             return Err(wrong(format!("the parity of “{}” does not add up", file.path)));
         }
         let holders = Holders::take_from(&mut file);
-        Ok(Self { file, holders, reopened: Default::default(), entries, inline })
+        Ok(Self { file, holders, reopened: Default::default(), entries, ends, inline })
     }
 
     /// The donors that have a chunk.
@@ -115,7 +122,7 @@ impl Recipe {
     /// without an erasure code; and always alone a chunk of which only some segments are needed.
     pub fn units(&self, range: Range<u64>) -> Vec<Vec<Piece>> {
         let size = self.file.ec.map_or(1, Ec::data);
-        let pieces = chunks_of_range(self.entries.iter().map(|entry| entry.len), range);
+        let pieces = chunks_of_range(&self.ends, range);
         let whole = |piece: &Piece| self.part(piece).is_none();
         let same = |a: &Piece, b: &Piece| a.index / size == b.index / size && whole(a) && whole(b);
         pieces.chunk_by(same).map(<[Piece]>::to_vec).collect()

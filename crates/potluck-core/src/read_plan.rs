@@ -149,16 +149,16 @@ pub struct Piece {
     pub at: u64,
 }
 
-/// The pieces, in order, that make the bytes `range` of a file whose chunks have these plaintext
-/// lengths; what lies past the end of the file is left out.
-pub fn chunks_of_range(lens: impl Iterator<Item = u32>, range: Range<u64>) -> Vec<Piece> {
+/// The pieces, in order, that make the bytes `range` of a file whose chunks end at these offsets; what lies past
+/// the end of the file is left out. Costs what the range has, not what the file has.
+pub fn chunks_of_range(ends: &[u64], range: Range<u64>) -> Vec<Piece> {
+    let first = ends.partition_point(|end| *end <= range.start);
     let mut pieces = Vec::new();
-    let mut start = 0;
-    for (index, len) in lens.enumerate() {
+    let mut start = first.checked_sub(1).map_or(0, |before| ends[before]);
+    for (index, end) in ends.iter().copied().enumerate().skip(first) {
         if start >= range.end {
             break;
         }
-        let end = start + u64::from(len);
         let (from, to) = (range.start.max(start), range.end.min(end));
         if from < to {
             let (skip, take) = ((from - start) as u32, (to - from) as u32);

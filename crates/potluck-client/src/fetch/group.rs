@@ -1,10 +1,10 @@
 //! Fetching chunks of an erasure-coded group. While all are well, exactly those that are needed are
 //! fetched. Where one cannot be had in time, as many others as the code asks for are fetched too, and
-//! exactly what lacks is rebuilt. Of a sealed chunk single segments are rebuilt from the same bytes of the
-//! others, and its seal proves them. What is rebuilt of a plain chunk is proved by its name alone, so it is
-//! rebuilt whole.
+//! exactly what lacks is rebuilt: for a read of a part the same segments of the others are enough. Sealed ones
+//! are proved by their seal. Plain ones are right because all that they are made of is proved by its name, and
+//! because they give back what they were made of (docs/format/erasure.md).
 
-use super::{Fetched, Fetcher, HEDGE_BOUNDS};
+use super::{Fetched, Fetcher};
 use crate::buffer::Buffer;
 use crate::link::{LinkError, Proof, Wanted};
 use crate::recipe::Group;
@@ -93,19 +93,14 @@ impl Fetcher {
         let start = segments.as_ref().map_or(0, |segments| segments.start * SEGMENT);
         if window != whole {
             match self.gather_part(group, needed, &window).await {
-                // A segment that helped proves itself only by what it gives. Read whole, what is spoiled is
-                // found, reported and done without.
+                // A sealed segment that helped proves itself only by what it gives. Read whole, what is
+                // spoiled is found, reported and done without.
                 Err(failure) if failure.kind == ErrorKind::Integrity => {}
                 part => return Ok(taken(part?, needed, start, ahead)),
             }
             let _one = self.memory.whole_group.lock().await;
             let shards = self.gather_part(group, needed, &whole).await?;
             return Ok(taken(shards, needed, 0, ahead));
-        }
-        if let Some(segments) = segments
-            && let Some(bytes) = self.segments_in_time(group, needed[0], &segments).await
-        {
-            return Ok(vec![Fetched::new(bytes, start, ahead)]);
         }
         Ok(taken(self.gather_part(group, needed, &whole).await?, needed, 0, ahead))
     }
@@ -119,7 +114,11 @@ impl Fetcher {
     ) -> Range<u32> {
         match segments.zip(group.entry(position)) {
             Some((segments, entry)) if entry.sealed => entry.stored_range(segments),
-            _ => 0..group.len,
+            // Whole segments of all chunks of the group, of which this one may end earlier.
+            Some((segments, _)) => {
+                segments.start * SEGMENT..(segments.end * SEGMENT).min(group.len)
+            }
+            None => 0..group.len,
         }
     }
 
@@ -151,24 +150,6 @@ impl Fetcher {
         Ok(shards)
     }
 
-    /// Some segments of a plain chunk, if a live donor has them in time.
-    async fn segments_in_time(
-        &self,
-        group: &Group<'_>,
-        position: usize,
-        segments: &Range<u32>,
-    ) -> Option<Buffer> {
-        let wanted = self.wanted(group.entry(position)?, Some(segments));
-        let live = |source: &Source| source.live && !self.shunned().contains(&source.donor);
-        let live = self.donors.sources(group.holders(position)).into_iter().filter(live);
-        let live: Vec<DonorId> = live.map(|source| source.donor).collect();
-        let copy = self.any_copy(wanted, &live);
-        match group.race() {
-            Race::Off => copy.await.ok(),
-            _ => tokio::time::timeout(HEDGE_BOUNDS.1, copy).await.ok()?.ok(),
-        }
-    }
-
     fn shard(
         &self,
         group: &Group<'_>,
@@ -182,7 +163,10 @@ impl Fetcher {
             // What only helps to rebuild others is of use as it is stored.
             let wanted = match group.entry(position).filter(|_| needed.contains(&position)) {
                 Some(entry) => Wanted { part, ..self.wanted(entry, None) },
-                None if part.is_some() => Wanted { name, len, part, proof: Proof::Rebuilt },
+                // A name proves segments of the stored bytes, which sealed segments straddle.
+                None if part.is_some() && self.key.is_some() => {
+                    Wanted { name, len, part, proof: Proof::Rebuilt }
+                }
                 None => Wanted { name, len, part, proof: Proof::Name },
             };
             (!here.is_empty()).then_some(wanted)
@@ -453,9 +437,13 @@ impl Rebuild {
         for ((position, mut bytes), verifier) in rebuilt {
             let entry = &self.entries[*position];
             bytes.bytes_mut().truncate(self.part(*position).len());
-            // Of some segments, sealed ones, the seal says below whether they are right.
-            if self.whole {
-                verifier.finish().map_err(|_| entry.name)?;
+            // Of some segments of a sealed chunk the seal says below whether they are right.
+            let right = match self.whole {
+                true => verifier.finish().is_ok(),
+                false => entry.sealed || self.gives_back(*position, &bytes),
+            };
+            if !right {
+                return Err(entry.name);
             }
             self.had[*position] = Some(bytes);
             self.opened[*position] = entry.sealed;
@@ -485,17 +473,41 @@ impl Rebuild {
 
     /// Rebuilds a piece of every lacking chunk from the same piece of those that were had.
     fn rebuild_piece(&mut self, piece: &Range<usize>) -> Result<(), TooFew> {
-        let mut shards: Vec<Option<&[u8]>> =
-            self.had.iter().map(|had| had.as_ref().map(|bytes| part(bytes, piece))).collect();
+        let mut rebuilt = std::mem::take(&mut self.rebuilt);
+        let mut out: Vec<&mut [u8]> =
+            rebuilt.iter_mut().map(|bytes| &mut bytes[piece.clone()]).collect();
+        let outcome = self.codec.rebuild(&self.shards(piece), &self.lacking, &mut out);
+        self.rebuilt = rebuilt;
+        outcome
+    }
+
+    /// This piece of every chunk that was had.
+    fn shards<'a>(&'a self, piece: &Range<usize>) -> Vec<Option<&'a [u8]>> {
+        let data = self.codec.ec().data();
         // What a short group or a short chunk lacks are zeros.
-        for (position, shard) in shards.iter_mut().enumerate().take(self.codec.ec().data()) {
-            if position >= self.entries.len() || self.part(position).is_empty() {
-                *shard = Some(&[]);
-            }
-        }
-        let rebuilt = self.rebuilt.iter_mut();
-        let mut out: Vec<&mut [u8]> = rebuilt.map(|bytes| &mut bytes[piece.clone()]).collect();
-        self.codec.rebuild(&shards, &self.lacking, &mut out)
+        let zeros = |position: usize| {
+            position < data
+                && self.entries.get(position).is_none_or(|_| self.part(position).is_empty())
+        };
+        let shard = |(position, had): (usize, &'a Option<Buffer>)| match had {
+            _ if zeros(position) => Some(&[][..]),
+            had => had.as_ref().map(|bytes| part(bytes, piece)),
+        };
+        self.had.iter().enumerate().map(shard).collect()
+    }
+
+    /// Whether what was rebuilt of one chunk, with the others that it was made of, gives back a parity chunk that
+    /// it was made of too. Codecs that compute with the widest registers have been wrong in silence.
+    fn gives_back(&self, position: usize, rebuilt: &[u8]) -> bool {
+        let (data, len) = (self.codec.ec().data(), (self.window.end - self.window.start) as usize);
+        let Some(parity) = (data..self.had.len()).find(|at| self.had[*at].is_some()) else {
+            return false;
+        };
+        let mut shards = self.shards(&(0..len));
+        (shards[position], shards[parity]) = (Some(rebuilt), None);
+        let mut again = vec![0; len];
+        let rebuilt = self.codec.rebuild(&shards, &[parity], &mut [&mut again]);
+        rebuilt.is_ok() && self.had[parity].as_deref() == Some(&again)
     }
 
     /// Chunks that were opened on arrival become again what is stored: a key seals one plaintext to

@@ -126,3 +126,42 @@ async fn sealed_segments_are_rebuilt_alone_and_only_believed_if_they_open_i1() {
         }
     }
 }
+
+/// Segment 1 of the first of two plain chunks of 2+1, of which the second ends in it: it is believed only if it
+/// gives back the parity that it was made of.
+#[tokio::test]
+async fn plain_segments_are_rebuilt_alone_and_give_back_what_they_were_made_of_i1() {
+    let buffers = Buffers::new(1 << 20);
+    let codec = || Codec::new(Ec::new(2, 1).expect("a code"));
+    let plain: Vec<Vec<u8>> = [(1, 200_000), (2, 70_000)].map(|(byte, len)| vec![byte; len]).into();
+    let entry = |bytes: &Vec<u8>| {
+        let digest = Digest::of(bytes);
+        let len = bytes.len() as u32;
+        Entry { name: ChunkName(digest.0), digest, len, sealed: false }
+    };
+    let mut parity = vec![0; plain[0].len()];
+    let data: Vec<&[u8]> = plain.iter().map(Vec::as_slice).collect();
+    codec().encode(&data, &mut [&mut parity]);
+    let segment = 65_536..131_072;
+    let rebuild = Rebuild {
+        codec: codec(),
+        key: None,
+        entries: plain.iter().map(entry).collect(),
+        had: vec![
+            None,
+            Some(buffer(&buffers, &plain[1][65_536..]).await),
+            Some(buffer(&buffers, &parity[segment.clone()]).await),
+        ],
+        opened: vec![false; 3],
+        window: 65_536..131_072,
+        whole: false,
+        lacking: vec![0],
+        rebuilt: vec![buffers.claim(65_536).await.buffer(65_536)],
+    };
+    let mut wrong = plain[0][segment.clone()].to_vec();
+    assert!(rebuild.gives_back(0, &wrong));
+    wrong[99] ^= 1;
+    assert!(!rebuild.gives_back(0, &wrong), "a codec that erred");
+    let whole = rebuild.run().expect("enough of them");
+    assert_eq!(whole[0].as_deref(), Some(&plain[0][segment]));
+}
