@@ -3,9 +3,8 @@
 use crate::buffer::Buffers;
 use crate::link::{Link, LinkError};
 use crate::pool::Pool;
+use potluck_core::hedging::{Rates, Source};
 use potluck_core::ids::DonorId;
-use potluck_core::rate_estimate::RateEstimate;
-use potluck_core::read_plan::Source;
 use potluck_wire::bulk::Status;
 use potluck_wire::control::DonorAccess;
 use potluck_wire::env::Env;
@@ -20,7 +19,7 @@ pub struct Donors {
     env: Env,
     buffers: Buffers,
     known: Arc<Mutex<BTreeMap<DonorId, Known>>>,
-    rates: Arc<Mutex<BTreeMap<DonorId, RateEstimate>>>,
+    rates: Arc<Mutex<Rates>>,
     /// Rung whenever a donor has more room in its window.
     pub room: Arc<Notify>,
     /// Is told of donors that cannot be reached.
@@ -64,7 +63,7 @@ impl Donors {
     }
 
     /// Runs `look` on what is known of the donors' rates.
-    pub fn rates<T>(&self, look: impl FnOnce(&mut BTreeMap<DonorId, RateEstimate>) -> T) -> T {
+    pub fn rates<T>(&self, look: impl FnOnce(&mut Rates) -> T) -> T {
         look(&mut self.rates.lock().expect("no holder panics"))
     }
 

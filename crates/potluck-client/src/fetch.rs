@@ -17,9 +17,10 @@ use memory::{Need, read_ahead};
 use outage::{Failed, Outage, holders};
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::{Clock, Tick};
+use potluck_core::hedging::{Requests, late_after};
 use potluck_core::ids::DonorId;
 use potluck_core::merkle::SEGMENT;
-use potluck_core::read_plan::{Piece, Source, pick};
+use potluck_core::read_plan::Piece;
 use potluck_core::recipe::Entry;
 use potluck_core::seal::SpaceKey;
 use potluck_wire::bulk::Status;
@@ -28,14 +29,7 @@ use potluck_wire::error::{ErrorKind, Failure, code};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
-
-/// A copy is not worth waiting for beyond this many times what was expected of it …
-const HEDGE_FACTOR: u32 = 3;
-/// … within these bounds: below, waiting is jitter; above, a person has noticed.
-const HEDGE_BOUNDS: (Duration, Duration) =
-    (Duration::from_millis(250), Duration::from_millis(1500));
 
 /// Fetches the chunks of one read.
 #[derive(Clone)]
@@ -206,37 +200,40 @@ impl Fetcher {
 
     async fn any_copy(&self, wanted: Wanted, holders: &[DonorId]) -> Result<Buffer, Failure> {
         let (name, len) = (wanted.name, wanted.bytes());
-        let sources = self.donors.sources(holders);
-        let mut tried = Vec::new();
+        let mut requests = Requests::new(self.donors.sources(holders));
         let mut faults = Vec::new();
         let mut asked = FuturesUnordered::new();
         loop {
             let room = self.donors.room.notified();
-            if let Some(donor) = self.pick(&sources, len, &tried) {
-                tried.push(donor);
+            let now = self.client.env.clock.now();
+            let (donor, timeout) = self.donors.rates(|rates| {
+                let donor = requests.next(rates, len);
+                donor.inspect(|donor| requests.sent(*donor, rates, len, now));
+                (donor, requests.late_after(rates, len))
+            });
+            if let Some(donor) = donor {
                 asked.push(self.ask(donor, wanted.clone()));
-            } else if asked.is_empty() && tried.len() == sources.len() {
+            } else if asked.is_empty() && requests.all_sent() {
                 return Err(self.unreadable(&name, &faults));
             } else if asked.is_empty() {
                 room.await;
                 continue;
             }
-            let last = tried.last().copied();
-            let timeout = last.map_or(HEDGE_BOUNDS.0, |donor| self.hedge_timeout(donor, len));
-            let more = tried.len() < sources.len();
             tokio::select! {
-                Some((donor, answer)) = asked.next() => match answer {
-                    Ok(bytes) => {
-                        let others = tried.len() as u64 - 1;
-                        self.failovers.fetch_add(others, Ordering::Relaxed);
-                        return Ok(bytes);
+                Some((donor, answer)) = asked.next() => {
+                    requests.answered();
+                    match answer {
+                        Ok(bytes) => {
+                            self.failovers.fetch_add(requests.repeated(), Ordering::Relaxed);
+                            return Ok(bytes);
+                        }
+                        Err(error) => {
+                            self.report(donor, name, &error);
+                            faults.push((donor, error));
+                        }
                     }
-                    Err(error) => {
-                        self.report(donor, name, &error);
-                        faults.push((donor, error));
-                    }
-                },
-                () = tokio::time::sleep(timeout), if more => {}
+                }
+                () = tokio::time::sleep(timeout), if !requests.all_sent() => {}
             }
         }
     }
@@ -244,8 +241,12 @@ impl Fetcher {
     async fn ask(&self, donor: DonorId, wanted: Wanted) -> (DonorId, Result<Buffer, LinkError>) {
         let (clock, bytes) = (&*self.client.env.clock, wanted.bytes());
         let sent_at = clock.now();
-        let due = sent_at + self.hedge_timeout(donor, bytes);
-        self.donors.rates(|rates| rates.entry(donor).or_default().sent(bytes, sent_at));
+        let due = self.donors.rates(|rates| {
+            let estimate = rates.entry(donor).or_default();
+            let due = sent_at + late_after(estimate, bytes);
+            estimate.sent(bytes, sent_at);
+            due
+        });
         let end = End::GivenUp { due };
         let mut asked = Asked { donors: &self.donors, clock, donor, bytes, end };
         let answer = match self.donors.link(donor).await {
@@ -273,18 +274,6 @@ impl Fetcher {
         };
         let part = part.map(|segments| entry.stored_range(segments));
         Wanted { name: entry.name, len: entry.stored_len(), part, proof }
-    }
-
-    fn pick(&self, sources: &[Source], bytes: u32, tried: &[DonorId]) -> Option<DonorId> {
-        self.donors.rates(|rates| pick(sources, rates, bytes, tried))
-    }
-
-    /// How long a request that is sent now is waited for.
-    fn hedge_timeout(&self, donor: DonorId, bytes: u32) -> Duration {
-        let expected =
-            self.donors.rates(|rates| rates.entry(donor).or_default().latest_finish(bytes));
-        let (least, most) = HEDGE_BOUNDS;
-        expected.checked_mul(HEDGE_FACTOR).unwrap_or(most).clamp(least, most)
     }
 
     /// Tells the manager of a copy that is gone or spoiled; the donor looks before anything is

@@ -93,7 +93,14 @@ impl File {
     /// Errors: [`ErrorKind::Retry`] when too many donors are out of reach, [`ErrorKind::Integrity`] when all
     /// that was reached is spoiled.
     pub async fn read_at(&self, offset: u64, len: usize) -> Result<Vec<u8>, Failure> {
-        let mut reader = self.read(offset..offset.saturating_add(len as u64));
+        let range = offset..offset.saturating_add(len as u64).min(self.size());
+        if let [pieces] = &self.inner.recipe.units(range.clone())[..] {
+            let fetched = self.unit(pieces).await?;
+            let parts: Vec<&[u8]> =
+                fetched.iter().zip(pieces).map(|(of, piece)| of.of(piece)).collect();
+            return Ok(parts.concat());
+        }
+        let mut reader = self.read(range);
         let mut bytes = Vec::with_capacity(reader.left() as usize);
         while let Some(part) = reader.next().await {
             bytes.extend_from_slice(&part?);

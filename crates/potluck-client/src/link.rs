@@ -21,13 +21,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
-use std::time::Duration;
 use tokio::io::{AsyncWrite, WriteHalf};
 use tokio::sync::{mpsc, oneshot};
-
-/// A donor that owes us something is given up when for this long it sent nothing, or hardly anything
-/// of a chunk, unless it took what we send meanwhile, and not hardly anything.
-pub const STALL: Duration = Duration::from_secs(8);
 
 /// What a put brings.
 pub type PutResult = Result<Stored, LinkError>;

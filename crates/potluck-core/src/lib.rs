@@ -10,6 +10,7 @@ pub mod chunk;
 pub mod clock;
 pub mod entropy;
 pub mod erasure;
+pub mod hedging;
 pub mod ids;
 pub mod load;
 pub mod matching;

@@ -30,10 +30,6 @@ const UNKNOWN_RATE: f64 = 125e6;
 /// Bytes a second of the slowest link that a donor not met yet may have without being taken for hung: if more were
 /// expected, every read over 100 Mb/s would ask for its first chunks twice.
 const SLOW_RATE: f64 = 12.5e6;
-/// A second request must promise to be this many times faster than waiting for the first.
-const HEDGE_GAIN: f64 = 2.0;
-/// Seconds below which waiting is jitter (a scheduler's turn, a flush) and never hedged.
-const HEDGE_FLOOR_S: f64 = 0.02;
 
 /// What a client knows of one donor.
 #[derive(Debug, Clone, Default)]
@@ -94,6 +90,11 @@ impl RateEstimate {
     /// Requests that failed or were given up since the last that was answered.
     pub fn failures(&self) -> u32 {
         self.failures
+    }
+
+    /// When the donor last became busy or made progress.
+    pub fn since(&self) -> Tick {
+        self.since
     }
 
     /// Bytes requested and not answered.
@@ -159,22 +160,4 @@ pub fn choose<'a>(
             (estimate.expected_finish(chunk), estimate.outstanding(), *donor)
         })
         .map(|(donor, _)| donor)
-}
-
-/// Whether a request of `bytes` sent at `sent_at` should be sent to another donor too, the best of
-/// which delivers `others_best_rate` bytes a second. Ask this when nothing else is left to send:
-/// before, the other donors have better to do.
-pub fn overdue(
-    estimate: &RateEstimate,
-    others_best_rate: f64,
-    bytes: u32,
-    sent_at: Tick,
-    now: Tick,
-) -> bool {
-    let elsewhere = HEDGE_GAIN * f64::from(bytes) / others_best_rate;
-    let waited = now.saturating_sub(sent_at).as_secs_f64();
-    let quiet = now.saturating_sub(sent_at.max(estimate.since)).as_secs_f64();
-    let due = estimate.rate().map_or(0.0, |rate| f64::from(bytes) / rate);
-    // Time left until it is due; once past due, what has been late so long stays as late again.
-    waited >= elsewhere.max(HEDGE_FLOOR_S) && (due - quiet).abs() > elsewhere
 }

@@ -1,49 +1,7 @@
-//! Reading: which copy of a chunk to ask for, which chunks of a group, and which parts of which
-//! chunks make a range.
+//! Reading: which chunks of a group to ask for, and which parts of which chunks make a range. Whom to ask for
+//! each is for [`crate::hedging`].
 
-use crate::ids::DonorId;
-use crate::rate_estimate::RateEstimate;
-use std::collections::BTreeMap;
 use std::ops::Range;
-use std::time::Duration;
-
-/// A donor that holds a chunk.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Source {
-    /// Who.
-    pub donor: DonorId,
-    /// Whether the manager heard of it lately; otherwise a suspect.
-    pub live: bool,
-    /// [`crate::load::Load::score`].
-    pub load: f32,
-}
-
-/// The copy expected to arrive first, of those not `tried` yet; ties go to fewer outstanding
-/// bytes, then to the less loaded (CEFT-PVFS §6.3).
-///
-/// Suspects are asked only when no live copy is left. `None` when every copy was tried, or when
-/// those in question have a full window: wait for one of them.
-pub fn pick(
-    sources: &[Source],
-    rates: &BTreeMap<DonorId, RateEstimate>,
-    bytes: u32,
-    tried: &[DonorId],
-) -> Option<DonorId> {
-    let untried = || sources.iter().filter(|source| !tried.contains(&source.donor));
-    let live = untried().any(|source| source.live);
-    let unknown = RateEstimate::new();
-    let estimate = |donor| rates.get(&donor).unwrap_or(&unknown);
-    let rank = |source: &Source| -> (Duration, u64) {
-        let estimate = estimate(source.donor);
-        (estimate.expected_finish(bytes), estimate.outstanding())
-    };
-    untried()
-        .filter(|source| source.live == live && estimate(source.donor).has_room(bytes))
-        .min_by(|a, b| {
-            rank(a).cmp(&rank(b)).then(a.load.total_cmp(&b.load)).then(a.donor.cmp(&b.donor))
-        })
-        .map(|source| source.donor)
-}
 
 /// How a chunk of a group stands with its reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -512,6 +512,11 @@ impl Inbox {
         Ok(Some((head.tag(), Reply::decode(&head)?)))
     }
 
+    /// Whether bytes are here that came together with a head.
+    pub fn has_bytes(&self) -> bool {
+        self.start < self.end
+    }
+
     /// Reads some bytes of the current frame's body, at most `out`; never returns 0 for a
     /// non-empty `out`.
     pub async fn body(

@@ -12,10 +12,11 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use potluck_core::chunk::{ChunkName, Verifier};
 use potluck_core::clock::Tick;
 use potluck_core::erasure::{Codec, TooFew};
+use potluck_core::hedging::{Rates, Requests};
 use potluck_core::ids::DonorId;
 use potluck_core::merkle::SEGMENT;
 use potluck_core::policy::Race;
-use potluck_core::read_plan::{GroupStep, ShardState, Source, next_of_group};
+use potluck_core::read_plan::{GroupStep, ShardState, next_of_group};
 use potluck_core::recipe::Entry;
 use potluck_core::seal::{Meaning, SpaceKey, sealed_segments};
 use potluck_core::size::count;
@@ -27,39 +28,20 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 
-/// A donor that failed so often in a row is asked like a suspect: each group that waited for a donor
-/// that hangs would be waited for anew. Once may be one damaged chunk.
-const SHUNNED_AFTER: u32 = 2;
-
 /// A chunk of the group, as this read knows it.
 struct Shard {
     /// `None` for zeros.
     wanted: Option<Wanted>,
-    sources: Vec<Source>,
-    tried: Vec<DonorId>,
-    /// Requests under way.
-    asked: usize,
-    /// When the last of them is late.
-    due: Tick,
-    late: bool,
+    requests: Requests,
     had: Option<Buffer>,
     faults: Vec<(DonorId, LinkError)>,
 }
 
 impl Shard {
-    fn state(&self, shunned: &BTreeSet<DonorId>) -> ShardState {
-        if self.had.is_some() || self.wanted.is_none() {
-            return ShardState::Had;
-        }
-        if self.asked > 0 {
-            return ShardState::Asked { late: self.late };
-        }
-        let untried = || self.sources.iter().filter(|source| !self.tried.contains(&source.donor));
-        let good = |source: &Source| source.live && !shunned.contains(&source.donor);
-        match (untried().any(good), untried().next().is_some()) {
-            (true, _) => ShardState::Open,
-            (false, true) => ShardState::Suspect,
-            (false, false) => ShardState::Lost,
+    fn state(&self, rates: &Rates, now: Tick) -> ShardState {
+        match self.had.is_some() || self.wanted.is_none() {
+            true => ShardState::Had,
+            false => self.requests.state(rates, now),
         }
     }
 }
@@ -173,11 +155,7 @@ impl Fetcher {
         });
         Shard {
             wanted,
-            sources: self.donors.sources(group.holders(position)),
-            tried: Vec::new(),
-            asked: 0,
-            due: Tick::ZERO,
-            late: false,
+            requests: Requests::new(self.donors.sources(group.holders(position))),
             had: None,
             faults: Vec::new(),
         }
@@ -198,9 +176,8 @@ impl Fetcher {
         let mut asked = FuturesUnordered::new();
         loop {
             let room = self.donors.room.notified();
-            let shunned = self.shunned();
-            let state: Vec<ShardState> = shards.iter().map(|shard| shard.state(&shunned)).collect();
-            let waits_for_room = match next_of_group(&state, needed, group.ec.data(), extra) {
+            let states = self.states(shards);
+            let waits_for_room = match next_of_group(&states, needed, group.ec.data(), extra) {
                 GroupStep::Done => return Ok(false),
                 GroupStep::Rebuild => return Ok(true),
                 GroupStep::TooFew => return Err(self.too_few(group, shards)),
@@ -216,7 +193,7 @@ impl Fetcher {
             tokio::select! {
                 Some((position, (donor, answer))) = asked.next() => {
                     let shard = &mut shards[position];
-                    shard.asked -= 1;
+                    shard.requests.answered();
                     match answer {
                         Ok(bytes) => self.take(shard, bytes),
                         Err(error) => {
@@ -236,26 +213,23 @@ impl Fetcher {
         }
     }
 
-    fn shunned(&self) -> BTreeSet<DonorId> {
-        self.donors.rates(|rates| {
-            let shunned = rates.iter().filter(|(_, estimate)| estimate.failures() >= SHUNNED_AFTER);
-            shunned.map(|(donor, _)| *donor).collect()
-        })
+    fn states(&self, shards: &[Shard]) -> Vec<ShardState> {
+        let now = self.client.env.clock.now();
+        self.donors.rates(|rates| shards.iter().map(|shard| shard.state(rates, now)).collect())
     }
 
     /// The chunk, of these positions, that is expected first, and its donor.
     fn pick_of_group(&self, shards: &[Shard], positions: &[usize]) -> Option<(usize, DonorId)> {
-        let expected = |position: &usize| {
-            let shard = &shards[*position];
-            let len = shard.wanted.as_ref()?.bytes();
-            let donor = self.pick(&shard.sources, len, &shard.tried)?;
-            let estimate = |donor| {
-                self.donors.rates(|rates| rates.entry(donor).or_default().expected_finish(len))
+        self.donors.rates(|rates| {
+            let expected = |position: &usize| {
+                let shard = &shards[*position];
+                let len = shard.wanted.as_ref()?.bytes();
+                let donor = shard.requests.next(rates, len)?;
+                Some((rates.get(&donor)?.expected_finish(len), *position, donor))
             };
-            Some((estimate(donor), *position, donor))
-        };
-        let (_, position, donor) = positions.iter().filter_map(expected).min()?;
-        Some((position, donor))
+            let (_, position, donor) = positions.iter().filter_map(expected).min()?;
+            Some((position, donor))
+        })
     }
 
     fn ask_for(
@@ -265,25 +239,22 @@ impl Fetcher {
         donor: DonorId,
     ) -> impl Future<Output = (usize, (DonorId, Result<Buffer, LinkError>))> + use<'_> {
         let wanted = shard.wanted.clone().expect("nobody is asked for zeros");
-        shard.tried.push(donor);
-        shard.asked += 1;
-        shard.late = false;
-        shard.due = self.client.env.clock.now() + self.hedge_timeout(donor, wanted.bytes());
+        let now = self.client.env.clock.now();
+        self.donors.rates(|rates| shard.requests.sent(donor, rates, wanted.bytes(), now));
         async move { (position, self.ask(donor, wanted).await) }
     }
 
     fn take(&self, shard: &mut Shard, bytes: Buffer) {
         if shard.had.is_none() {
-            let others = shard.tried.len() as u64 - 1;
-            self.failovers.fetch_add(others, Ordering::Relaxed);
+            self.failovers.fetch_add(shard.requests.repeated(), Ordering::Relaxed);
             shard.had = Some(bytes);
         }
     }
 
     /// Waits until a request is late; for ever when none can be.
     async fn until_late(&self, shards: &[Shard]) {
-        let waiting = shards.iter().filter(|shard| shard.asked > 0 && !shard.late);
-        match waiting.filter(|shard| shard.had.is_none()).map(|shard| shard.due).min() {
+        let waiting = shards.iter().filter(|shard| shard.had.is_none());
+        match waiting.filter_map(|shard| shard.requests.due()).min() {
             Some(due) => {
                 let now = self.client.env.clock.now();
                 tokio::time::sleep(due.saturating_sub(now).max(Duration::from_millis(1))).await;
@@ -295,20 +266,14 @@ impl Fetcher {
     /// Marks what is late; gives those late chunks that another live donor has, and who.
     fn mark_late(&self, shards: &mut [Shard]) -> Vec<(usize, DonorId)> {
         let now = self.client.env.clock.now();
-        let mut others = Vec::new();
-        for (position, shard) in shards.iter_mut().enumerate() {
-            let waits = shard.had.is_none() && shard.asked > 0 && !shard.late;
-            if let Some(wanted) = shard.wanted.as_ref().filter(|_| waits && now >= shard.due) {
-                let live = |donor: &DonorId| {
-                    shard.sources.iter().any(|source| source.donor == *donor && source.live)
-                };
-                match self.pick(&shard.sources, wanted.bytes(), &shard.tried).filter(live) {
-                    Some(donor) => others.push((position, donor)),
-                    None => shard.late = true,
-                }
-            }
-        }
-        others
+        self.donors.rates(|rates| {
+            let waiting = shards.iter_mut().enumerate().filter(|(_, shard)| shard.had.is_none());
+            let another = |(position, shard): (usize, &mut Shard)| {
+                let bytes = shard.wanted.as_ref()?.bytes();
+                Some((position, shard.requests.another(rates, bytes, now)?))
+            };
+            waiting.filter_map(another).collect()
+        })
     }
 
     /// Rebuilds the stored bytes `window` of the needed chunks that are not there, and verifies them.
@@ -358,13 +323,14 @@ impl Fetcher {
     }
 
     fn too_few(&self, group: &Group<'_>, shards: &[Shard]) -> Failure {
-        let lost =
-            || shards.iter().filter(|shard| shard.state(&BTreeSet::new()) == ShardState::Lost);
+        let states = self.states(shards);
+        let is_lost = |(_, state): &(_, &ShardState)| **state == ShardState::Lost;
+        let lost = || shards.iter().zip(&states).filter(is_lost).map(|(shard, _)| shard);
         let reasons: BTreeSet<String> = lost()
             .flat_map(|shard| &shard.faults)
             .map(|(donor, error)| format!("{} {error}", self.donors.name(*donor)))
             .collect();
-        let unknown = lost().filter(|shard| shard.sources.is_empty()).count();
+        let unknown = lost().filter(|shard| shard.requests.no_source()).count();
         let mut what = format!(
             "of a group of {} that needs {}, {} cannot be had",
             count((group.data.len() + group.ec.parity()) as u64, "chunk"),

@@ -1,8 +1,9 @@
 //! The receiving half of a link: answers in the order of the questions, chunks verified as they come.
 
-use super::{GetResult, LinkError, Owed, Proof, PutResult, STALL, Stored, Wanted, gone};
+use super::{GetResult, LinkError, Owed, Proof, PutResult, Stored, Wanted, gone};
 use crate::buffer::{Buffer, Buffers};
 use potluck_core::chunk::{Verifier, verify_segments};
+use potluck_core::hedging::{LEAST_RECEIVED, LEAST_TAKEN, STALL_TIMEOUT};
 use potluck_core::seal::{Meaning, sealed_segments};
 use potluck_wire::bulk::{Inbox, Reply, Status, StreamIo};
 use potluck_wire::net::KernelSide;
@@ -12,14 +13,6 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
-
-/// Bytes of a chunk that must come within [`STALL`]; at less than this it would take hours.
-const SLOWEST: usize = 64 << 10;
-
-/// Bytes of what we send, all chunks together, that must be taken in the same time. Fewer, for lines
-/// are slower upwards, and a put shares one between several donors; a donor that is well asks for
-/// more than this of whoever sends it a chunk.
-const SLOWEST_TAKEN: u64 = 32 << 10;
 
 /// For what has already arrived.
 const MOMENT: Duration = Duration::from_millis(10);
@@ -44,8 +37,8 @@ impl<R: AsyncRead + AsyncWrite + Send + Unpin> Incoming<R> {
         while let Some((owed, end)) = owed.recv().await {
             let stall = match owed {
                 // Its donor waits as long for others as we wait for it.
-                Owed::Put { forwarded: true, .. } => 2 * STALL,
-                _ => STALL,
+                Owed::Put { forwarded: true, .. } => 2 * STALL_TIMEOUT,
+                _ => STALL_TIMEOUT,
             };
             let answer = match self.reply(end, stall).await {
                 Ok(Some((answered, reply))) if answered == tag => Ok(reply),
@@ -87,7 +80,7 @@ impl<R: AsyncRead + AsyncWrite + Send + Unpin> Incoming<R> {
             if took == 0 {
                 return Err(LinkError::Away(format!("has not answered for {stall:?}")));
             }
-            if took < SLOWEST_TAKEN && !whole {
+            if took < LEAST_TAKEN && !whole {
                 return Err(LinkError::Away(format!("took {took} bytes in {stall:?}")));
             }
         }
@@ -174,9 +167,11 @@ impl<R: AsyncRead + AsyncWrite + Send + Unpin> Incoming<R> {
     /// Fills `out` from the body.
     async fn fill(&mut self, out: &mut [u8]) -> Result<(), LinkError> {
         let (mut filled, mut before) = (0, 0);
-        let mut deadline = Instant::now() + STALL;
+        let mut deadline = Instant::now() + STALL_TIMEOUT;
         while filled < out.len() {
-            self.kernel.wake_at(out.len() - filled);
+            if !self.inbox.has_bytes() {
+                self.kernel.wake_at(out.len() - filled);
+            }
             let read = self.inbox.body(&mut self.io, &mut out[filled..]);
             let mut read = tokio::time::timeout_at(deadline, read).await;
             if read.is_err() {
@@ -189,11 +184,11 @@ impl<R: AsyncRead + AsyncWrite + Send + Unpin> Incoming<R> {
                 filled += read.map_err(|error| LinkError::Away(error.to_string()))?;
             }
             if Instant::now() >= deadline && filled < out.len() {
-                if filled - before < SLOWEST {
+                if filled - before < LEAST_RECEIVED {
                     let came = filled - before;
-                    return Err(LinkError::Away(format!("sent {came} bytes in {STALL:?}")));
+                    return Err(LinkError::Away(format!("sent {came} bytes in {STALL_TIMEOUT:?}")));
                 }
-                (before, deadline) = (filled, Instant::now() + STALL);
+                (before, deadline) = (filled, Instant::now() + STALL_TIMEOUT);
             }
         }
         Ok(())

@@ -1,5 +1,6 @@
 use super::*;
 use potluck_core::entropy::SeededEntropy;
+use potluck_core::hedging::STALL_TIMEOUT;
 use potluck_core::ids::DonorId;
 use potluck_wire::bulk::{Forwarded, Inbox, Reply, SessionKeys};
 use potluck_wire::net::{Detached, Stream};
@@ -60,7 +61,7 @@ async fn a_donor_that_reads_nothing_hangs_nobody_a2() {
     let body = Arc::new(buffers.claim(4096).await.buffer(4096));
     let put = || link.put(ChunkName::of(&body), AckLevel::Memory, body.clone(), None);
     let both = async { tokio::join!(put(), put()) };
-    let (first, second) = tokio::time::timeout(2 * STALL, both).await.expect("an end");
+    let (first, second) = tokio::time::timeout(2 * STALL_TIMEOUT, both).await.expect("an end");
     assert!(first.is_err() && second.is_err());
     assert!(!link.is_open());
 }
@@ -182,11 +183,11 @@ async fn a_chunk_may_take_longer_than_any_timeout_while_it_is_taken_a2() {
             };
             let mut left = len as usize;
             while left > 0 {
-                tokio::time::sleep(STALL / 48).await;
+                tokio::time::sleep(STALL_TIMEOUT / 48).await;
                 let piece = &mut [0; 1 << 10][..left.min(1 << 10)];
                 left -= inbox.body(&mut io, piece).await.expect("bytes");
             }
-            tokio::time::sleep(STALL * 9 / 10).await; // a slow disk as well
+            tokio::time::sleep(STALL_TIMEOUT * 9 / 10).await; // a slow disk as well
             let stored = Reply::stored(AckLevel::Memory, Receipt([1; 16]));
             io.write(&stored.encode(tag, &mut keys.donor), &[]).await.expect("answered");
         }
@@ -197,7 +198,7 @@ async fn a_chunk_may_take_longer_than_any_timeout_while_it_is_taken_a2() {
     let put = || link.put(ChunkName::of(&body), AckLevel::Memory, body.clone(), None);
     let (first, second, third) = tokio::join!(put(), put(), put());
     assert!(first.is_ok() && second.is_ok() && third.is_ok(), "{first:?}, {second:?}, {third:?}");
-    assert!(started.elapsed() > 9 * STALL);
+    assert!(started.elapsed() > 9 * STALL_TIMEOUT);
     drop(donor.await);
 }
 
@@ -208,12 +209,12 @@ async fn a_donor_that_takes_hardly_anything_of_a_put_is_given_up_a2() {
         let mut inbox = Inbox::new(keys.client, &[]).expect("an inbox");
         inbox.request(&mut io).await.expect("a frame").expect("a request");
         while inbox.body(&mut io, &mut [0; 1 << 10]).await.is_ok() {
-            tokio::time::sleep(STALL / 24).await;
+            tokio::time::sleep(STALL_TIMEOUT / 24).await;
         }
     });
     let body = Arc::new(Buffers::new(1 << 20).claim(1 << 20).await.buffer(1 << 20));
     let put = link.put(ChunkName::of(&body), AckLevel::Memory, body.clone(), None);
-    let answer = tokio::time::timeout(3 * STALL, put).await.expect("an end");
+    let answer = tokio::time::timeout(3 * STALL_TIMEOUT, put).await.expect("an end");
     let Err(LinkError::Away(why)) = answer else { panic!("{answer:?}") };
     assert!(why.starts_with("took "), "{why}");
     assert!(!link.is_open());
@@ -227,11 +228,11 @@ async fn a_donor_that_drips_is_given_up_a2() {
         let (tag, _) = inbox.request(&mut io).await.expect("a frame").expect("a request");
         io.write(&Reply::found(100_000).encode(tag, &mut keys.donor), &[]).await.expect("a head");
         while io.write(&[0], &[]).await.is_ok() {
-            tokio::time::sleep(STALL / 8).await;
+            tokio::time::sleep(STALL_TIMEOUT / 8).await;
         }
     });
     let wanted = Wanted { name: ChunkName::of(b"x"), len: 100_000, part: None, proof: Proof::Name };
-    let answer = tokio::time::timeout(3 * STALL, link.get(wanted)).await.expect("an end");
+    let answer = tokio::time::timeout(3 * STALL_TIMEOUT, link.get(wanted)).await.expect("an end");
     let Err(LinkError::Away(why)) = answer else { panic!("{answer:?}") };
     assert!(why.starts_with("sent "), "{why}");
     assert!(!link.is_open());

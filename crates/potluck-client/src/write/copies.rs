@@ -5,10 +5,11 @@
 use crate::donors::Donors;
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
+use potluck_core::hedging::overdue;
 use potluck_core::ids::DonorId;
 use potluck_core::placement::Plan;
 use potluck_core::policy::AckLevel;
-use potluck_core::rate_estimate::{RateEstimate, choose, overdue};
+use potluck_core::rate_estimate::{RateEstimate, choose};
 use potluck_core::recipe::Entry;
 use potluck_wire::control::Grown;
 use potluck_wire::ticket::Receipt;

@@ -1,8 +1,9 @@
 //! Pacing, by a client and donors in virtual time.
 
 use potluck_core::clock::Tick;
+use potluck_core::hedging::overdue;
 use potluck_core::ids::DonorId;
-use potluck_core::rate_estimate::{RateEstimate, choose, overdue};
+use potluck_core::rate_estimate::{RateEstimate, choose};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -1,8 +1,7 @@
+use potluck_core::hedging::{Source, pick};
 use potluck_core::ids::DonorId;
 use potluck_core::rate_estimate::RateEstimate;
-use potluck_core::read_plan::{
-    GroupStep, Piece, ShardState, Source, chunks_of_range, next_of_group, pick,
-};
+use potluck_core::read_plan::{GroupStep, Piece, ShardState, chunks_of_range, next_of_group};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,0 +1,269 @@
+//! Hedging: who of those that have a chunk is asked first, how long that is waited for before another is asked
+//! too, who is left out for a while, and when a connection is given up. All reads follow these rules.
+
+use crate::clock::Tick;
+use crate::ids::DonorId;
+use crate::rate_estimate::RateEstimate;
+use crate::read_plan::ShardState;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A request is late at this many times what was expected of it …
+const LATE_FACTOR: u32 = 3;
+/// … within these bounds: below, waiting is jitter; above, a person has noticed.
+const LATE_BOUNDS: (Duration, Duration) = (Duration::from_millis(250), Duration::from_millis(1500));
+
+/// A donor that failed so often in a row is asked like a suspect: each group that waited for a donor
+/// that hangs would be waited for anew. Once may be one damaged chunk.
+const AVOIDED_AFTER: u32 = 2;
+/// After so long without a request one tries it again, for files stay open for days; each further failure
+/// doubles the time, up to [`DOUBLED`] times.
+const AVOIDED_FOR: Duration = Duration::from_secs(15);
+const DOUBLED: u32 = 5;
+
+/// A second request for bytes that are sent must promise to be this many times faster than waiting.
+const SECOND_GAIN: f64 = 2.0;
+/// Seconds below which waiting is jitter (a scheduler's turn, a flush), and nothing is sent twice.
+const JITTER_S: f64 = 0.02;
+
+/// A donor that owes us something is given up when for this long it sent nothing, or hardly anything
+/// of a chunk, unless it took what we send meanwhile, and not hardly anything.
+pub const STALL_TIMEOUT: Duration = Duration::from_secs(8);
+/// Bytes of a chunk that must come within [`STALL_TIMEOUT`]; at less than this it would take hours.
+pub const LEAST_RECEIVED: usize = 64 << 10;
+/// Bytes of what we send, all chunks together, that must be taken in the same time. Fewer, for lines
+/// are slower upwards, and a put shares one between several donors; a donor that is well asks for
+/// more than this of whoever sends it a chunk.
+pub const LEAST_TAKEN: u64 = 32 << 10;
+
+/// What is known of the rates of donors.
+pub type Rates = BTreeMap<DonorId, RateEstimate>;
+
+/// A donor that holds a chunk.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Source {
+    /// Who.
+    pub donor: DonorId,
+    /// Whether the manager heard of it lately; otherwise a suspect.
+    pub live: bool,
+    /// [`crate::load::Load::score`].
+    pub load: f32,
+}
+
+/// The copy expected to arrive first, of those not `tried` yet; ties go to fewer outstanding
+/// bytes, then to the less loaded (CEFT-PVFS §6.3).
+///
+/// Suspects are asked only when no live copy is left. `None` when every copy was tried, or when
+/// those in question have a full window: wait for one of them.
+pub fn pick(sources: &[Source], rates: &Rates, bytes: u32, tried: &[DonorId]) -> Option<DonorId> {
+    let untried = || sources.iter().filter(|source| !tried.contains(&source.donor));
+    let live = untried().any(|source| source.live);
+    let unknown = RateEstimate::new();
+    let estimate = |donor| rates.get(&donor).unwrap_or(&unknown);
+    let rank = |source: &Source| -> (Duration, u64) {
+        let estimate = estimate(source.donor);
+        (estimate.expected_finish(bytes), estimate.outstanding())
+    };
+    untried()
+        .filter(|source| source.live == live && estimate(source.donor).has_room(bytes))
+        .min_by(|a, b| {
+            rank(a).cmp(&rank(b)).then(a.load.total_cmp(&b.load)).then(a.donor.cmp(&b.donor))
+        })
+        .map(|source| source.donor)
+}
+
+/// How long a request for `bytes` that is sent now is waited for before another donor is asked too.
+pub fn late_after(estimate: &RateEstimate, bytes: u32) -> Duration {
+    let (least, most) = LATE_BOUNDS;
+    estimate.latest_finish(bytes).checked_mul(LATE_FACTOR).unwrap_or(most).clamp(least, most)
+}
+
+/// Whether a donor is asked only where live ones do not suffice.
+pub fn is_avoided(estimate: &RateEstimate, now: Tick) -> bool {
+    let further = estimate.failures().checked_sub(AVOIDED_AFTER);
+    further
+        .is_some_and(|times| now < estimate.since() + AVOIDED_FOR * 2_u32.pow(times.min(DOUBLED)))
+}
+
+/// Whether bytes that were sent to a donor at `sent_at` should be sent to another one too, the best of
+/// which takes `others_best_rate` bytes a second. Ask this when nothing else is left to send:
+/// before, the other donors have better to do.
+pub fn overdue(
+    estimate: &RateEstimate,
+    others_best_rate: f64,
+    bytes: u32,
+    sent_at: Tick,
+    now: Tick,
+) -> bool {
+    let elsewhere = SECOND_GAIN * f64::from(bytes) / others_best_rate;
+    let waited = now.saturating_sub(sent_at).as_secs_f64();
+    let quiet = now.saturating_sub(sent_at.max(estimate.since())).as_secs_f64();
+    let due = estimate.rate().map_or(0.0, |rate| f64::from(bytes) / rate);
+    // Time left until it is due; once past due, what has been late so long stays as late again.
+    waited >= elsewhere.max(JITTER_S) && (due - quiet).abs() > elsewhere
+}
+
+/// The requests for one chunk, or for one part of it.
+#[derive(Debug, Clone, Default)]
+pub struct Requests {
+    sources: Vec<Source>,
+    /// Who was asked, the last one last.
+    tried: Vec<DonorId>,
+    under_way: usize,
+    /// When the last of them is late.
+    due: Tick,
+    /// Whether it is, and no other live donor has the chunk.
+    late: bool,
+}
+
+impl Requests {
+    /// None yet, for a chunk that these donors have.
+    pub fn new(sources: Vec<Source>) -> Self {
+        Self { sources, ..Self::default() }
+    }
+
+    /// Whom to ask next; `None` when all were, or those in question have a full window.
+    pub fn next(&self, rates: &Rates, bytes: u32) -> Option<DonorId> {
+        pick(&self.sources, rates, bytes, &self.tried)
+    }
+
+    /// A request for `bytes` goes to this donor.
+    pub fn sent(&mut self, donor: DonorId, rates: &Rates, bytes: u32, now: Tick) {
+        self.tried.push(donor);
+        self.under_way += 1;
+        (self.due, self.late) = (now + self.late_after(rates, bytes), false);
+    }
+
+    /// How long the last one is waited for, if it is sent now.
+    pub fn late_after(&self, rates: &Rates, bytes: u32) -> Duration {
+        let last = self.tried.last().and_then(|donor| rates.get(donor));
+        last.map_or(LATE_BOUNDS.0, |estimate| late_after(estimate, bytes))
+    }
+
+    /// One of them was answered, whatever the answer.
+    pub fn answered(&mut self) {
+        self.under_way -= 1;
+    }
+
+    /// When the last of those under way is late, if that is still ahead.
+    pub fn due(&self) -> Option<Tick> {
+        (self.under_way > 0 && !self.late).then_some(self.due)
+    }
+
+    /// Once the last of them is late: another live donor to ask for the same. Without one, what is under way
+    /// counts as late from now on.
+    pub fn another(&mut self, rates: &Rates, bytes: u32, now: Tick) -> Option<DonorId> {
+        if self.due().is_none_or(|due| now < due) {
+            return None;
+        }
+        let live = |donor: &DonorId| {
+            self.sources.iter().any(|source| source.donor == *donor && source.live)
+        };
+        let another = self.next(rates, bytes).filter(live);
+        self.late = another.is_none();
+        another
+    }
+
+    /// Whether nobody is left to ask.
+    pub fn all_sent(&self) -> bool {
+        self.tried.len() == self.sources.len()
+    }
+
+    /// Whether nobody is known who has the chunk.
+    pub fn no_source(&self) -> bool {
+        self.sources.is_empty()
+    }
+
+    /// Requests beyond the first.
+    pub fn repeated(&self) -> u64 {
+        self.tried.len().saturating_sub(1) as u64
+    }
+
+    /// How a chunk that is not here yet stands with its reader.
+    pub fn state(&self, rates: &Rates, now: Tick) -> ShardState {
+        if self.under_way > 0 {
+            return ShardState::Asked { late: self.late };
+        }
+        let untried = || self.sources.iter().filter(|source| !self.tried.contains(&source.donor));
+        let avoided = |donor| rates.get(donor).is_some_and(|of| is_avoided(of, now));
+        match untried().any(|source| source.live && !avoided(&source.donor)) {
+            true => ShardState::Open,
+            false if untried().next().is_some() => ShardState::Suspect,
+            false => ShardState::Lost,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHUNK: u32 = 4 << 20;
+    const ONE: DonorId = DonorId(1);
+    const TWO: DonorId = DonorId(2);
+
+    fn source(donor: DonorId, live: bool) -> Source {
+        Source { donor, live, load: 0.0 }
+    }
+
+    /// A donor that delivered a chunk in `millis`, by then.
+    fn met(millis: u64) -> RateEstimate {
+        let mut estimate = RateEstimate::new();
+        estimate.sent(CHUNK, Tick::ZERO);
+        estimate.acked(CHUNK, Tick::ZERO, Tick::from_millis(millis));
+        estimate
+    }
+
+    #[test]
+    fn a_request_is_late_at_some_multiple_of_what_is_expected_within_bounds() {
+        assert_eq!(late_after(&met(1), 4096), LATE_BOUNDS.0, "less is jitter");
+        let slow = late_after(&met(200), CHUNK).as_millis();
+        assert!((590..=610).contains(&slow), "{slow}");
+        assert_eq!(late_after(&met(60_000), CHUNK), LATE_BOUNDS.1, "people wait no longer");
+    }
+
+    #[test]
+    fn a_late_request_goes_to_another_live_donor_and_to_no_suspect() {
+        for live in [true, false] {
+            let rates = Rates::from([(ONE, met(10)), (TWO, met(20))]);
+            let mut requests = Requests::new(vec![source(ONE, true), source(TWO, live)]);
+            let now = Tick::from_secs(1);
+            assert_eq!(requests.state(&rates, now), ShardState::Open);
+            assert_eq!(requests.next(&rates, CHUNK), Some(ONE), "the faster one");
+            requests.sent(ONE, &rates, CHUNK, now);
+            let due = requests.due().expect("one is under way");
+            assert_eq!(requests.another(&rates, CHUNK, now), None, "not late yet");
+            assert_eq!(requests.state(&rates, now), ShardState::Asked { late: false });
+            assert_eq!(requests.another(&rates, CHUNK, due), live.then_some(TWO));
+            assert_eq!(requests.state(&rates, due), ShardState::Asked { late: !live });
+            requests.answered();
+            let left = if live { ShardState::Open } else { ShardState::Suspect };
+            assert_eq!(requests.state(&rates, due), left);
+            requests.sent(TWO, &rates, CHUNK, due);
+            requests.answered();
+            assert_eq!(requests.state(&rates, due), ShardState::Lost);
+            assert_eq!((requests.all_sent(), requests.repeated()), (true, 1));
+        }
+    }
+
+    /// A file may stay open for days; what failed twice is not left out as long.
+    #[test]
+    fn a_donor_that_failed_twice_is_left_out_for_a_while_and_then_tried_again() {
+        let mut estimate = met(10);
+        let at = Tick::from_secs;
+        for second in [1, 2] {
+            assert!(!is_avoided(&estimate, at(second)));
+            estimate.sent(CHUNK, at(second));
+            estimate.failed(CHUNK);
+        }
+        assert!(is_avoided(&estimate, at(2)) && is_avoided(&estimate, at(16)));
+        assert!(!is_avoided(&estimate, at(17)));
+        estimate.sent(CHUNK, at(17));
+        assert!(is_avoided(&estimate, at(17)), "others do not wait for the one that tries");
+        estimate.failed(CHUNK);
+        assert!(is_avoided(&estimate, at(46)) && !is_avoided(&estimate, at(47)), "twice as long");
+        estimate.sent(CHUNK, at(47));
+        estimate.acked(CHUNK, at(47), at(48));
+        assert!(!is_avoided(&estimate, at(48)));
+    }
+}
