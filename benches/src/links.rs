@@ -12,8 +12,9 @@ use crate::floor_runs::Half;
 use crate::machine;
 use crate::measure::{self, Cost};
 use crate::network::{self, Host, Network, Rates};
+use crate::outcome::Pair;
+use crate::plan::Plan;
 use crate::pool::{Pool, Start};
-use crate::scenarios::{Pair, Plan};
 
 const RATES: Rates = Rates { client: 1000, donor: 100 };
 const DONORS: [usize; 3] = [4, 8, 12];

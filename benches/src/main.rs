@@ -5,6 +5,7 @@
 #![allow(clippy::disallowed_methods)]
 
 mod content;
+mod contests;
 mod floor_ec;
 mod floor_echo;
 mod floor_runs;
@@ -17,6 +18,8 @@ mod machine;
 mod measure;
 mod names;
 mod network;
+mod outcome;
+mod plan;
 mod pool;
 mod random_reads;
 mod rate;
@@ -34,8 +37,8 @@ use anyhow::{Context, Result, ensure};
 use clap::{Args, Parser, Subcommand};
 
 use floor_runs::{Floor, Floors};
+use plan::{Plan, Work};
 use report::Row;
-use scenarios::{Plan, Work};
 use size::Size;
 
 #[derive(Parser)]

@@ -9,9 +9,10 @@ use anyhow::{Context, Result, ensure};
 use crate::content;
 use crate::interrupt;
 use crate::measure;
+use crate::outcome::{Figure, Limit};
+use crate::plan::Plan;
 use crate::pool::{Pool, Start};
 use crate::random_reads::rate_of;
-use crate::scenarios::{Figure, Limit, Plan};
 
 const DONORS: usize = 2;
 /// Files of one directory.

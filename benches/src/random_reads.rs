@@ -10,10 +10,11 @@ use crate::content;
 use crate::floor_runs::Half;
 use crate::measure;
 use crate::network::{self, Host, Network};
+use crate::outcome::{Figure, Limit};
+use crate::plan::Plan;
 use crate::pool::{Pool, Start};
 use crate::rate::Rate;
 use crate::report::median;
-use crate::scenarios::{Figure, Limit, Plan};
 
 const DONORS: usize = 4;
 const THREADS: [usize; 2] = [1, 16];

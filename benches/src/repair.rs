@@ -12,8 +12,9 @@ use serde::Deserialize;
 use crate::content;
 use crate::interrupt;
 use crate::measure;
+use crate::outcome::{Figure, Limit};
+use crate::plan::Plan;
 use crate::pool::{Pool, Start, Status};
-use crate::scenarios::{Figure, Limit, Plan};
 
 const DONORS: usize = 4;
 /// What the budget is set for: long against the pauses in which losses are noticed and counted.

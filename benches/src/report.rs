@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::contests::{CONTESTS, Contest};
 use crate::floor_runs::Floor;
 use crate::links::{self, Linked};
 use crate::measure::Cost;
-use crate::scenarios::{CONTESTS, Contest, FILE_SIZE, FILES, Limit, Outcome, Pair, Plan};
+use crate::outcome::{Limit, Outcome, Pair};
+use crate::plan::{FILE_SIZE, FILES, Plan};
 
 const MIB: f64 = (1 << 20) as f64;
 const GIB: f64 = (1 << 30) as f64;

@@ -1,21 +1,22 @@
-//! The rows of the table: which work is compared with which floor, and what must hold.
+//! The works themselves, each beside its floor, in pools made for them.
 
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use clap::ValueEnum;
 
 use crate::content;
-use crate::floor_runs::{Floor, Floors};
+use crate::contests::CONTESTS;
+use crate::floor_runs::Floors;
 use crate::interrupt;
-use crate::links::{self, Linked};
+use crate::links;
 use crate::machine;
-use crate::measure::{self, Cost, Finished};
+use crate::measure::{self, Finished};
 use crate::names;
+use crate::outcome::{Figure, Limit, Outcome, Pair};
+use crate::plan::{FILE_SIZE, FILES, Plan, Work};
 use crate::pool::{Pool, Start};
 use crate::random_reads;
 use crate::repair;
@@ -25,121 +26,6 @@ use crate::size::Size;
 const DONORS: usize = 6;
 /// Donors that are dead while a degraded file is read.
 const DEAD: usize = 2;
-pub const FILES: usize = 1000;
-pub const FILE_SIZE: u64 = 64 << 10;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
-pub enum Work {
-    Put,
-    Get,
-    Put2,
-    PutEc,
-    /// With two of six donors dead.
-    GetEcDegraded,
-    SealedPut,
-    SealedGet,
-    FilesIn,
-    FilesOut,
-    /// Memory and idle CPU of the donors.
-    Donor,
-    /// Client memory on one big file.
-    Big,
-    /// A donor of four dies, and what it held is made again.
-    Repair,
-    /// Donors and a client on slower links than loopback.
-    Links,
-    /// Reads at random places of an open file.
-    RandomReads,
-    /// Listing and asking in a pool of very many files.
-    Names,
-}
-
-/// One work against one floor, with the highest ratio that is good enough.
-pub struct Contest {
-    pub work: Work,
-    pub name: &'static str,
-    pub floor: Floor,
-    pub cpu: f64,
-    pub wall: Option<f64>,
-    /// Files a second to reach, for works over many files.
-    pub files_per_second: Option<f64>,
-}
-
-pub const CONTESTS: [Contest; 9] = [
-    Contest {
-        work: Work::Put,
-        name: "put, 1 copy",
-        floor: Floor::Put,
-        cpu: 1.35,
-        wall: Some(1.35),
-        files_per_second: None,
-    },
-    Contest {
-        work: Work::Get,
-        name: "get to /dev/null",
-        floor: Floor::Get,
-        cpu: 1.3,
-        wall: Some(1.3),
-        files_per_second: None,
-    },
-    Contest {
-        work: Work::Put2,
-        name: "put, 2 copies",
-        floor: Floor::Put2,
-        cpu: 1.35,
-        wall: Some(1.4),
-        files_per_second: None,
-    },
-    Contest {
-        work: Work::PutEc,
-        name: "put, 4+2",
-        floor: Floor::Ec,
-        cpu: 1.4,
-        wall: None,
-        files_per_second: None,
-    },
-    Contest {
-        work: Work::GetEcDegraded,
-        name: "get of 4+2, 2 of 6 donors dead",
-        floor: Floor::Get,
-        cpu: 1.6,
-        wall: None,
-        files_per_second: None,
-    },
-    Contest {
-        work: Work::SealedPut,
-        name: "sealed put, 1 copy",
-        floor: Floor::Put,
-        cpu: 1.8,
-        wall: None,
-        files_per_second: None,
-    },
-    Contest {
-        work: Work::SealedGet,
-        name: "sealed get, 1 copy",
-        floor: Floor::Get,
-        cpu: 1.5,
-        wall: None,
-        files_per_second: None,
-    },
-    Contest {
-        work: Work::FilesIn,
-        name: "1000 files in",
-        floor: Floor::Cp,
-        cpu: 4.0,
-        wall: None,
-        files_per_second: Some(2400.0),
-    },
-    Contest {
-        work: Work::FilesOut,
-        name: "1000 files out",
-        floor: Floor::Cp,
-        cpu: 4.0,
-        wall: None,
-        files_per_second: Some(6000.0),
-    },
-];
-
 const MIB: f64 = (1 << 20) as f64;
 /// A donor that has not read back an empty store by then never will.
 const SETTLED_WITHIN: Duration = Duration::from_secs(120);
@@ -156,6 +42,14 @@ struct Space {
     flags: &'static [&'static str],
     put: Work,
     get: Option<Work>,
+}
+
+impl Space {
+    fn is_wanted(&self, plan: &Plan) -> bool {
+        // A donor's memory while serving takes something to serve.
+        let serving = self.put == Work::Put && plan.wants(Work::Donor);
+        plan.wants(self.put) || self.get.is_some_and(|get| plan.wants(get)) || serving
+    }
 }
 
 const SPACES: [Space; 4] = [
@@ -179,79 +73,6 @@ const SPACES: [Space; 4] = [
         get: Some(Work::SealedGet),
     },
 ];
-
-pub struct Plan {
-    pub potluck: PathBuf,
-    pub only: Vec<Work>,
-    pub rounds: usize,
-    pub size: Size,
-    pub big: Size,
-    /// Files that are listed.
-    pub names: u64,
-    pub idle: Duration,
-}
-
-impl Plan {
-    pub fn wants(&self, work: Work) -> bool {
-        self.only.is_empty() || self.only.contains(&work)
-    }
-
-    fn wants_space(&self, space: &Space) -> bool {
-        // A donor's memory while serving takes something to serve.
-        let serving = space.put == Work::Put && self.wants(Work::Donor);
-        self.wants(space.put) || space.get.is_some_and(|get| self.wants(get)) || serving
-    }
-
-    /// Whether anything is measured in the pool that most works share.
-    fn wants_pool(&self) -> bool {
-        let alone = |work: &Work| {
-            matches!(work, Work::Repair | Work::Links | Work::RandomReads | Work::Names)
-        };
-        Work::value_variants().iter().any(|work| !alone(work) && self.wants(*work))
-    }
-
-    fn wants_files(&self) -> bool {
-        self.wants(Work::FilesIn) || self.wants(Work::FilesOut)
-    }
-
-    /// Bytes of disk a run can need at once, if the pool takes its time to purge what was removed.
-    fn footprint(&self) -> u64 {
-        let copies: u64 = 6 * self.rounds as u64 + 6;
-        let big = if self.wants(Work::Big) { 2 * self.big.0 } else { 0 };
-        let repair = if self.wants(Work::Repair) { 4 * self.size.0 } else { 0 };
-        copies * self.size.0 + big + repair + (self.rounds as u64 + 3) * FILES as u64 * FILE_SIZE
-    }
-}
-
-/// Floor and product in the same round.
-#[derive(Clone, Copy, Debug)]
-pub struct Pair {
-    pub floor: Cost,
-    pub product: Cost,
-}
-
-/// A figure that is compared with a fixed limit, or is for information.
-pub struct Figure {
-    pub work: String,
-    pub value: f64,
-    pub unit: &'static str,
-    pub limit: Limit,
-}
-
-/// What a figure must be.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Limit {
-    AtMost(f64),
-    AtLeast(f64),
-    None,
-}
-
-#[derive(Default)]
-pub struct Outcome {
-    pub pairs: BTreeMap<Work, Vec<Pair>>,
-    pub figures: Vec<Figure>,
-    pub linked: Vec<Linked>,
-}
 
 /// Runs all the plan wants, in pools of its own under `dir`.
 pub fn run(plan: &Plan, dir: &Path, floors: Floors) -> Result<Outcome> {
@@ -299,7 +120,7 @@ fn run_in_pool(plan: &Plan, dir: &Path, floors: Floors) -> Result<Outcome> {
         )?;
     }
     for round in 0..plan.rounds {
-        for space in SPACES.iter().filter(|space| plan.wants_space(space)) {
+        for space in SPACES.iter().filter(|space| space.is_wanted(plan)) {
             run.large_file(space, round)?;
         }
         if plan.wants_files() {

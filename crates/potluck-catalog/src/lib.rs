@@ -56,8 +56,9 @@ mod walk;
 
 pub use error::Error;
 pub use open_error::OpenError;
-pub use operations::{Ahead, CommittedFiles, Founding, Learnt, LogCommitted, PageLimit, TermStart};
+pub use operations::{Ahead, CommittedFiles, Founding, Learnt, LogCommitted, TermStart};
 pub use sqlite::Durability;
+pub use units::PageLimit;
 
 use fault::DiskFault;
 use potluck_wire::env::Offload;

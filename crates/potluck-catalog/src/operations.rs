@@ -18,7 +18,6 @@ mod terms;
 mod upkeep;
 
 pub use commits::CommittedFiles;
-pub use files::PageLimit;
 pub use founding::Founding;
 pub use log::{Ahead, LogCommitted};
 pub use redundancy::Learnt;

@@ -3,7 +3,6 @@
 use super::conversions;
 use super::entries::{self, DirId, Place};
 use super::error::Error;
-use super::operations::PageLimit;
 use super::placements::CopyState;
 use super::versions;
 use super::walk::{Item, Walk, What};
@@ -17,6 +16,15 @@ use potluck_core::policy::Redundancy;
 use potluck_pool::redundancy::Findings;
 use potluck_pool::redundancy::{Layout, Piece, Version, units};
 use std::collections::BTreeMap;
+
+/// What one page of files holds at most, unless one file alone has more chunks.
+#[derive(Debug, Clone, Copy)]
+pub struct PageLimit {
+    /// Chunks of the files in it.
+    pub chunks: u64,
+    /// Entries, directories included.
+    pub entries: usize,
+}
 
 /// Reads how a version is laid out.
 pub(crate) fn layout(db: &Tx, version: &Version) -> Result<Layout, Error> {

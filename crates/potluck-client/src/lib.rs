@@ -27,6 +27,7 @@
 mod buffer;
 mod copy;
 mod donors;
+mod facade;
 mod fetch;
 mod file;
 mod get;
@@ -41,6 +42,9 @@ mod write {
     //! Write protocols (checkpoint store §IV.B): so far the sliding window.
     pub mod copies;
     pub mod groups;
+    pub mod options;
+    pub mod pushes;
+    pub mod report;
     pub mod session;
     pub mod sliding_window;
 }

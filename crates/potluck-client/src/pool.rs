@@ -3,16 +3,12 @@
 use crate::buffer::Buffers;
 use crate::donors::Donors;
 use crate::fetch::ReadMemory;
-use crate::file::File;
 use crate::progress::{Progress, Quiet};
-use crate::put::PutOptions;
 use crate::retry_limits::{Asked, Pauses, RetryLimits, STRANGERS};
 use crate::source::Cutter;
-use crate::writer::{Attributes, Session, Writer};
 use potluck_core::chunk::DEFAULT_CHUNK;
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
-use potluck_core::path::PoolPath;
 use potluck_core::policy::{Policy, Width};
 use potluck_wire::call::{Caller, Unanswered};
 use potluck_wire::control::{Call, Unreached};
@@ -252,32 +248,6 @@ impl Pool {
                 return Err(failure);
             }
         }
-    }
-
-    /// Opens a file for reading. One call to the manager; none follows while its donors answer.
-    pub async fn open(&self, path: &PoolPath) -> Result<File, Failure> {
-        File::open(self, path).await
-    }
-
-    /// Opens a session for files below `root`, which become visible one by one as they are finished.
-    /// `options.atomic` is not for sessions: it is an error.
-    pub async fn session(&self, root: &PoolPath, options: &PutOptions) -> Result<Session, Failure> {
-        if options.atomic {
-            let what = "files of a session become visible one by one";
-            return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
-                .hint("store them with `put`, which makes all visible at one moment"));
-        }
-        Session::open(self, root, options).await
-    }
-
-    /// Writes one file in a session of its own.
-    pub async fn create(
-        &self,
-        path: &PoolPath,
-        options: &PutOptions,
-        attributes: Attributes,
-    ) -> Result<Writer, Failure> {
-        Ok(self.session(path, options).await?.create(path.clone(), attributes))
     }
 }
 

@@ -6,8 +6,10 @@
 
 use crate::buffer::Buffers;
 use crate::pool::Pool;
-use crate::put::{PutOptions, PutReport};
 use crate::source::{Cut, Cutter, Input, Item};
+use crate::write::options::PutOptions;
+use crate::write::pushes::{Push, Pushes};
+use crate::write::report::PutReport;
 use crate::write::session::WriteSession;
 use crate::write::sliding_window;
 use potluck_core::ids::VersionId;
@@ -21,29 +23,6 @@ use std::io::{self, Cursor, Read};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use tokio::sync::{mpsc, oneshot, watch};
-
-/// What writers bring to their session.
-pub(crate) enum Push {
-    /// The next chunks of a file, and maybe its end.
-    Cuts(Vec<Cut>),
-    /// Says so when all that came of a file is stored.
-    Flush(u32, oneshot::Sender<()>),
-    /// Says so when a file, whose end comes next, is visible.
-    Await(u32, Finished),
-    /// Nothing of a file becomes visible.
-    Abort(u32),
-}
-
-/// Is told which version a file became.
-pub(crate) type Finished = oneshot::Sender<Result<VersionId, Failure>>;
-
-/// The window's side of its writers.
-pub(crate) struct Pushes {
-    /// What they bring; ends when the session and all of them are gone.
-    pub from: mpsc::UnboundedReceiver<Push>,
-    /// Tells them whether they may bring more.
-    pub tell: watch::Sender<bool>,
-}
 
 /// What a writer sets of its file beside the content.
 #[derive(Debug, Clone, Copy, Default)]

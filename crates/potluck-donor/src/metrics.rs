@@ -1,17 +1,11 @@
 //! `/metrics` of a donor: what it lends and does, in figures, for Prometheus.
 
+pub mod counted;
+
 use crate::service::Service;
 use potluck_wire::metrics::Exposition;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-/// What is counted between scrapes, and the last scrape.
-#[derive(Debug, Default)]
-pub struct Metrics {
-    /// Calls to the manager that failed.
-    pub heartbeat_failures: AtomicU64,
-    cached: potluck_wire::metrics::Cached,
-}
+use std::sync::atomic::Ordering;
 
 /// The metrics now, or a moment ago; `connections` are open.
 pub fn text(service: &Service, connections: usize) -> Arc<str> {

@@ -2,7 +2,7 @@
 
 use crate::chunk_orders::ChunkOrderQueues;
 use crate::lending_terms::LendingTerms;
-use crate::metrics::Metrics;
+use crate::metrics::counted::Metrics;
 use crate::mirror::Deferred;
 use crate::peer_addresses::PeerAddresses;
 use crate::peer_connections::PeerConnections;

@@ -1,18 +1,9 @@
 //! Files as they are read and judged.
 
 use crate::open::{self, Page};
-use crate::units::{self, FilePage, Root};
+use crate::units::{self, FilePage, PageLimit, Root};
 use crate::{Catalog, Error};
 use potluck_core::path::PoolPath;
-
-/// What one page of files holds at most, unless one file alone has more chunks.
-#[derive(Debug, Clone, Copy)]
-pub struct PageLimit {
-    /// Chunks of the files in it.
-    pub chunks: u64,
-    /// Entries, directories included.
-    pub entries: usize,
-}
 
 impl Catalog {
     /// Opens a file, or with `recursive` a page of the tree at the path.

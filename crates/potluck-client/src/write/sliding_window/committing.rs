@@ -1,7 +1,7 @@
 //! Committing: files become visible in batches.
 
 use super::{Event, FileState, Window};
-use crate::writer::Finished;
+use crate::write::pushes::Finished;
 use potluck_core::ids::VersionId;
 use potluck_core::recipe;
 use potluck_wire::control::{Committed, Condition, FileCommit, Outcome};

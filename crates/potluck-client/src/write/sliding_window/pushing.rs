@@ -3,9 +3,10 @@
 use super::{Event, FileState, Settling, Window, visible};
 use crate::pool::Pool;
 use crate::progress::Quiet;
-use crate::put::{PutOptions, PutReport};
+use crate::write::options::PutOptions;
+use crate::write::pushes::{Push, Pushes};
+use crate::write::report::PutReport;
 use crate::write::session::WriteSession;
-use crate::writer::{Push, Pushes};
 use potluck_wire::error::Failure;
 use std::sync::{Arc, OnceLock};
 use tokio::sync::mpsc::UnboundedReceiver;

@@ -1,0 +1,37 @@
+//! What a run has measured.
+
+use std::collections::BTreeMap;
+
+use crate::links::Linked;
+use crate::measure::Cost;
+use crate::plan::Work;
+
+/// Floor and product in the same round.
+#[derive(Clone, Copy, Debug)]
+pub struct Pair {
+    pub floor: Cost,
+    pub product: Cost,
+}
+
+/// A figure that is compared with a fixed limit, or is for information.
+pub struct Figure {
+    pub work: String,
+    pub value: f64,
+    pub unit: &'static str,
+    pub limit: Limit,
+}
+
+/// What a figure must be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Limit {
+    AtMost(f64),
+    AtLeast(f64),
+    None,
+}
+
+#[derive(Default)]
+pub struct Outcome {
+    pub pairs: BTreeMap<Work, Vec<Pair>>,
+    pub figures: Vec<Figure>,
+    pub linked: Vec<Linked>,
+}

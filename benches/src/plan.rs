@@ -1,0 +1,74 @@
+//! What a run measures, and with how much.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::ValueEnum;
+
+use crate::size::Size;
+
+pub const FILES: usize = 1000;
+pub const FILE_SIZE: u64 = 64 << 10;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub enum Work {
+    Put,
+    Get,
+    Put2,
+    PutEc,
+    /// With two of six donors dead.
+    GetEcDegraded,
+    SealedPut,
+    SealedGet,
+    FilesIn,
+    FilesOut,
+    /// Memory and idle CPU of the donors.
+    Donor,
+    /// Client memory on one big file.
+    Big,
+    /// A donor of four dies, and what it held is made again.
+    Repair,
+    /// Donors and a client on slower links than loopback.
+    Links,
+    /// Reads at random places of an open file.
+    RandomReads,
+    /// Listing and asking in a pool of very many files.
+    Names,
+}
+
+pub struct Plan {
+    pub potluck: PathBuf,
+    pub only: Vec<Work>,
+    pub rounds: usize,
+    pub size: Size,
+    pub big: Size,
+    /// Files that are listed.
+    pub names: u64,
+    pub idle: Duration,
+}
+
+impl Plan {
+    pub fn wants(&self, work: Work) -> bool {
+        self.only.is_empty() || self.only.contains(&work)
+    }
+
+    /// Whether anything is measured in the pool that most works share.
+    pub fn wants_pool(&self) -> bool {
+        let alone = |work: &Work| {
+            matches!(work, Work::Repair | Work::Links | Work::RandomReads | Work::Names)
+        };
+        Work::value_variants().iter().any(|work| !alone(work) && self.wants(*work))
+    }
+
+    pub fn wants_files(&self) -> bool {
+        self.wants(Work::FilesIn) || self.wants(Work::FilesOut)
+    }
+
+    /// Bytes of disk a run can need at once, if the pool takes its time to purge what was removed.
+    pub fn footprint(&self) -> u64 {
+        let copies: u64 = 6 * self.rounds as u64 + 6;
+        let big = if self.wants(Work::Big) { 2 * self.big.0 } else { 0 };
+        let repair = if self.wants(Work::Repair) { 4 * self.size.0 } else { 0 };
+        copies * self.size.0 + big + repair + (self.rounds as u64 + 3) * FILES as u64 * FILE_SIZE
+    }
+}

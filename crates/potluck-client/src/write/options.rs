@@ -1,0 +1,19 @@
+//! How files are to be stored.
+
+use potluck_core::policy::Override;
+use potluck_wire::control::Condition;
+
+/// How files are stored.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PutOptions {
+    /// What differs from the space's policy.
+    pub policy: Override,
+    /// When existing files may be replaced.
+    pub condition: Condition,
+    /// Plaintext bytes of all files together, if known.
+    pub bytes: Option<u64>,
+    /// Whether a stream that brings nothing replaces no file that has content.
+    pub spare_content: bool,
+    /// All files become visible at one moment, or none does.
+    pub atomic: bool,
+}

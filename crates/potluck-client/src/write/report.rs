@@ -1,0 +1,33 @@
+//! What became of files that were to be stored.
+
+use potluck_core::ids::VersionId;
+use potluck_core::path::PoolPath;
+use potluck_wire::error::Failure;
+
+/// What a put did.
+#[derive(Debug, Clone, Default)]
+pub struct PutReport {
+    /// Files that became visible.
+    pub stored: Vec<(PoolPath, VersionId)>,
+    /// Files that did not, and why.
+    pub failed: Vec<(PoolPath, Failure)>,
+    /// Plaintext bytes of the stored files.
+    pub bytes: u64,
+    /// Chunks that went to donors, parity included, copies not counted.
+    pub sent_chunks: u64,
+    /// Their stored bytes, copies not counted.
+    pub sent_bytes: u64,
+    /// Chunks the pool held already, or that occur twice in the files.
+    pub held_chunks: u64,
+    /// Stored bytes of chunks that an interrupted upload had left and that were not sent again,
+    /// copies not counted.
+    pub resumed_bytes: u64,
+    /// The same with all their copies, as `potluck status` counts what is kept.
+    pub resumed_copies_bytes: u64,
+    /// Copies that were not made yet when this was said: an asynchronous protocol makes them after
+    /// the files became visible, and until then the loss of one donor may lose data.
+    pub pending_copies: u64,
+    /// Files that became visible with less redundancy than their policy asks for, because donors are
+    /// away. One more donor may die; repair makes the rest when there are donors for it.
+    pub below_policy: u64,
+}

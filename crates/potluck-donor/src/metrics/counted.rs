@@ -1,0 +1,13 @@
+//! What a donor counts between scrapes.
+
+use potluck_wire::metrics::Cached;
+use std::sync::atomic::AtomicU64;
+
+/// What is counted between scrapes.
+#[derive(Debug, Default)]
+pub struct Metrics {
+    /// Calls to the manager that failed.
+    pub heartbeat_failures: AtomicU64,
+    /// The last scrape.
+    pub cached: Cached,
+}
