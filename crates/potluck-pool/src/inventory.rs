@@ -3,9 +3,7 @@
 //! A copy that was not listed is counted as missing, unless it arrived while the inventory was
 //! under way. Nothing is deleted for it (promise D5).
 
-use super::Pool;
 use potluck_core::chunk::ChunkName;
-use potluck_core::ids::{DonorId, Incarnation};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -13,15 +11,15 @@ use std::sync::{Arc, Weak};
 /// An inventory under way.
 #[derive(Debug, Default)]
 pub struct Taking {
-    next_page: u32,
+    pub(crate) next_page: u32,
     /// Rows of known chunks that were listed.
-    listed: Vec<i64>,
+    pub(crate) listed: Vec<i64>,
     /// Names that arrived meanwhile; asked by name only, never walked.
-    arrived: HashSet<ChunkName>,
+    pub(crate) arrived: HashSet<ChunkName>,
     /// Names that are about to be counted as missing, …
-    suspected: HashSet<ChunkName>,
+    pub(crate) suspected: HashSet<ChunkName>,
     /// … and whether one of them arrived since.
-    refuted: Arc<AtomicBool>,
+    pub(crate) refuted: Arc<AtomicBool>,
 }
 
 impl Taking {
@@ -42,7 +40,7 @@ pub struct UnlistedCopies {
     pub names: Vec<ChunkName>,
     /// Whether the donor's store is new, so that nothing is wrong with its disk.
     pub new_store: bool,
-    refuted: Weak<AtomicBool>,
+    pub(crate) refuted: Weak<AtomicBool>,
 }
 
 impl UnlistedCopies {
@@ -64,99 +62,4 @@ pub enum PageDone {
     Next,
     /// The one before, sent again because its reply was lost.
     Repeated,
-}
-
-impl Pool {
-    /// A page of an inventory arrives.
-    pub fn inventory_page(
-        &mut self,
-        donor: DonorId,
-        incarnation: Incarnation,
-        page: u32,
-    ) -> Result<PageDone, OutOfOrder> {
-        let registration = self.donors.registration_of(donor, incarnation).ok_or(OutOfOrder)?;
-        if page == 0 {
-            // What arrived since the donor registered may be in no page, whenever it looked.
-            let taking = registration.taking.get_or_insert_default();
-            taking.listed.clear();
-            taking.next_page = 1;
-            (registration.unclaimed, registration.computed) = (0, 0);
-            self.given_up.begins(donor);
-            return Ok(PageDone::Next);
-        }
-        let Some(taking) = registration.taking.as_mut() else {
-            return if registration.compared { Ok(PageDone::Repeated) } else { Err(OutOfOrder) };
-        };
-        if page == taking.next_page {
-            taking.next_page += 1;
-            Ok(PageDone::Next)
-        } else if page + 1 == taking.next_page {
-            Ok(PageDone::Repeated)
-        } else {
-            Err(OutOfOrder)
-        }
-    }
-
-    /// Rows that a page listed.
-    pub fn inventory_listed(&mut self, donor: DonorId, incarnation: Incarnation, rows: &[i64]) {
-        if let Some(taking) = self.taking(donor, incarnation) {
-            taking.listed.extend_from_slice(rows);
-        }
-    }
-
-    /// The rows listed by all pages, in order.
-    pub fn inventory_rows(&mut self, donor: DonorId, incarnation: Incarnation) -> Vec<i64> {
-        let mut rows =
-            self.taking(donor, incarnation).map(|taking| taking.listed.clone()).unwrap_or_default();
-        rows.sort_unstable();
-        rows
-    }
-
-    /// Of chunks that were counted at the donor and not listed: those that did not arrive meanwhile. They
-    /// are watched until this is asked again.
-    pub fn unlisted(
-        &mut self,
-        donor: DonorId,
-        incarnation: Incarnation,
-        names: &[ChunkName],
-    ) -> UnlistedCopies {
-        let new_store = self.begins_anew(donor, incarnation);
-        // Without an inventory under way nothing is known to be missing.
-        let Some(taking) = self.taking(donor, incarnation) else {
-            return UnlistedCopies::default();
-        };
-        let missing = names.iter().filter(|name| !taking.arrived.contains(*name));
-        let names: Vec<ChunkName> = missing.copied().collect();
-        taking.suspected = names.iter().copied().collect();
-        taking.refuted = Arc::default();
-        UnlistedCopies { names, new_store, refuted: Arc::downgrade(&taking.refuted) }
-    }
-
-    /// The inventory is complete: from now on copies there count.
-    pub fn inventory_done(&mut self, donor: DonorId, incarnation: Incarnation) {
-        if let Some(registration) = self.donors.registration_of(donor, incarnation) {
-            registration.taking = None;
-            registration.compared = true;
-            self.expected.compared(donor);
-            self.given_up.ends(donor);
-            if let Some(donor) = self.donors.get_mut(donor) {
-                donor.record.stale = false;
-            }
-        }
-    }
-
-    /// A donor acknowledged a chunk that a session is about to commit.
-    pub fn acknowledged<'a>(&mut self, pairs: impl Iterator<Item = (DonorId, &'a ChunkName)>) {
-        for (donor, name) in pairs {
-            let registration = self.donors.registration_mut(donor);
-            if let Some(taking) = registration.and_then(|registration| registration.taking.as_mut())
-            {
-                taking.arrived(std::iter::once(*name));
-            }
-        }
-    }
-
-    fn taking(&mut self, donor: DonorId, incarnation: Incarnation) -> Option<&mut Taking> {
-        self.donors.registration_of(donor, incarnation)?.taking.as_mut()
-    }
 }

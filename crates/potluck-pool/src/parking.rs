@@ -1,133 +1,13 @@
-//! Interrupted uploads: a session whose client went away is *parked*. Nothing is promised to it any
-//! more, and what it stored stays for a while, so that its client can go on where it was, and the
-//! same command, started again, finds most of its chunks there.
-//!
-//! A parked session holds nobody up: it ends when its time is over, when the pool runs short of
-//! room, and when the owner of a disk that it wrote to wants the space back; the oldest ends first.
+//! A session whose client is away.
 
-use super::Pool;
-use super::sessions::MANAGER;
 use potluck_core::clock::Tick;
-use potluck_core::ids::{DonorId, MemberId, SessionId};
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
-
-/// Parked sessions end while less than one part in so many of the pool's lent space is free.
-const SHORT_OF_ROOM: u64 = 8;
-/// What one member's parked sessions may hold is one part in so many of the lent space, so that nobody
-/// fills a pool with uploads that are never finished.
-const MEMBERS_PART: u64 = 2;
+use potluck_core::ids::DonorId;
+use std::collections::BTreeMap;
 
 /// A session whose client is away.
 #[derive(Debug)]
 pub struct Parked {
-    since: Tick,
+    pub(crate) since: Tick,
     /// What was promised to it and not used: promised again when it goes on.
-    promised: BTreeMap<DonorId, u64>,
-}
-
-impl Pool {
-    /// Parks a session: its promises are free. `false` if it stored nothing that is worth it, or
-    /// is not open.
-    pub fn park_session(&mut self, id: &SessionId, now: Tick) -> bool {
-        let Some(session) = self.sessions.get_mut(id) else { return false };
-        let is_open = !session.ending && session.parked.is_none();
-        // The manager writes its own metadata anew.
-        if !is_open || session.member == MANAGER || !self.offered.has_offered(id) {
-            return false;
-        }
-        session.parked = Some(Parked { since: now, promised: self.ledger.release(*id) });
-        true
-    }
-
-    /// A parked session's client is back.
-    pub(super) fn unpark(&mut self, id: &SessionId) {
-        let session = self.sessions.get_mut(id).filter(|session| !session.ending);
-        let parked = session.and_then(|session| session.parked.take());
-        if let Some(parked) = parked {
-            self.ledger.reserve(*id, parked.promised);
-        }
-    }
-
-    /// Parked sessions that are to end now: those parked for longer than `window`, those that
-    /// wrote to a disk whose owner wants space back, and, the oldest first, as many as hold too much.
-    pub fn parked_too_long(&self, window: Duration, now: Tick) -> Vec<SessionId> {
-        let wanted_back = self.wanted_back();
-        let (mut room, lent) = (self.room(&BTreeSet::new(), now), self.lent(now));
-        let mut of_members = self.parked_bytes();
-        let mut over = Vec::new();
-        for (since, id, member) in self.parked_sessions() {
-            let bytes = self.uncommitted.bytes_of(&id);
-            let of_member = of_members.entry(member).or_default();
-            // While no donor is heard, nobody can tell how much room there is.
-            let short =
-                lent > 0 && (room < lent / SHORT_OF_ROOM || *of_member > lent / MEMBERS_PART);
-            let old = now.saturating_sub(since) > window;
-            let in_the_way = || {
-                let donors = self.sessions.get(&id).map(|session| session.plan.donors());
-                donors.is_some_and(|donors| !donors.is_disjoint(&wanted_back))
-            };
-            if old || short || in_the_way() {
-                over.push(id);
-                room += bytes;
-                *of_member -= bytes;
-            }
-        }
-        over
-    }
-
-    /// The oldest parked sessions that together hold `bytes`, or all.
-    pub fn parked_for(&self, bytes: u64) -> Vec<SessionId> {
-        let mut found = 0;
-        let parked = self.parked_sessions().into_iter();
-        let needed = parked.take_while(|(_, id, _)| {
-            let more = found < bytes;
-            found = found.saturating_add(self.uncommitted.bytes_of(id));
-            more
-        });
-        needed.map(|(_, id, _)| id).collect()
-    }
-
-    /// How many parked sessions hold anything, and the stored bytes that they hold. What another session
-    /// made files of is kept by these.
-    pub fn parked(&self) -> (u64, u64) {
-        let sessions = self.parked_sessions();
-        let bytes = sessions.iter().map(|(_, id, _)| self.uncommitted.bytes_of(id));
-        bytes
-            .filter(|bytes| *bytes > 0)
-            .fold((0, 0), |(count, sum), bytes| (count + 1, sum + bytes))
-    }
-
-    /// The oldest first.
-    fn parked_sessions(&self) -> Vec<(Tick, SessionId, MemberId)> {
-        let since = |(id, session): (&SessionId, &super::sessions::Session)| {
-            let parked = session.parked.as_ref().filter(|_| !session.ending)?;
-            Some((parked.since, *id, session.member))
-        };
-        let mut parked: Vec<_> = self.sessions.iter().filter_map(since).collect();
-        parked.sort_unstable();
-        parked
-    }
-
-    fn parked_bytes(&self) -> BTreeMap<MemberId, u64> {
-        let mut bytes = BTreeMap::new();
-        for (_, id, member) in self.parked_sessions() {
-            *bytes.entry(member).or_default() += self.uncommitted.bytes_of(&id);
-        }
-        bytes
-    }
-
-    /// Donors whose owners want space back.
-    fn wanted_back(&self) -> BTreeSet<DonorId> {
-        let unwilling = self.donors.iter().filter(|(_, donor)| !donor.record.is_willing());
-        unwilling.map(|(id, _)| id).collect()
-    }
-
-    /// Bytes that live donors lend, used or not.
-    fn lent(&self, now: Tick) -> u64 {
-        let live = self.donors.iter().filter(|(id, _)| self.takes(*id, now));
-        live.filter_map(|(_, donor)| donor.registration.as_ref())
-            .map(|registration| registration.disk.lent_used.saturating_add(registration.room))
-            .sum()
-    }
+    pub(crate) promised: BTreeMap<DonorId, u64>,
 }

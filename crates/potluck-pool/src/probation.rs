@@ -1,30 +1,23 @@
 //! Probations: a donor that was not trusted is tested by others before it is trusted again. Its copies
 //! count for nothing until then.
 
-use super::Pool;
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
-use potluck_core::size::count;
-use potluck_wire::control::{TaskFault, TaskOutcome};
 use std::collections::BTreeMap;
-use std::time::Duration;
-
-/// A test unanswered for so long is asked of another donor.
-const ANOTHER_AFTER: Duration = Duration::from_secs(15);
 
 /// The donors being tested.
 #[derive(Debug, Default)]
-pub struct Probations(BTreeMap<DonorId, Probation>);
+pub struct Probations(pub(crate) BTreeMap<DonorId, Probation>);
 
 #[derive(Debug)]
-struct Probation {
+pub(crate) struct Probation {
     /// Why it was not trusted.
-    why: String,
+    pub(crate) why: String,
     /// Chunks in all.
-    of: usize,
+    pub(crate) of: usize,
     /// Those not tested yet: stored bytes, and when somebody was asked.
-    left: BTreeMap<ChunkName, (u32, Option<Tick>)>,
+    pub(crate) left: BTreeMap<ChunkName, (u32, Option<Tick>)>,
 }
 
 /// What the last test made clear.
@@ -34,85 +27,4 @@ pub enum ProbationResult {
     Right,
     /// One was not; why the donor is not trusted now.
     Wrong(String),
-}
-
-impl Pool {
-    /// A donor may be trusted again when each of `sample` proves right. Earlier complaints are
-    /// settled.
-    pub fn try_again(&mut self, donor: DonorId, why: String, sample: Vec<(ChunkName, u32)>) {
-        self.settle_complaints(donor);
-        let of = sample.len();
-        let left = sample.into_iter().map(|(name, len)| (name, (len, None))).collect();
-        self.probation.0.insert(donor, Probation { why, of, left });
-        self.tell_of_probation(donor);
-    }
-
-    fn tell_of_probation(&mut self, donor: DonorId) {
-        let Some(probation) = self.probation.0.get(&donor) else { return };
-        let right = probation.of - probation.left.len();
-        let told = format!(
-            "{}; it is being tested: other donors found {right} of {} right",
-            probation.why,
-            count(probation.of as u64, "chunk")
-        );
-        if let Some(donor) = self.donors.get_mut(donor) {
-            donor.record.quarantined = Some(told);
-        }
-    }
-
-    /// A probation ends without a verdict.
-    pub(super) fn end_probation(&mut self, donor: DonorId) {
-        self.probation.0.remove(&donor);
-    }
-
-    /// Tests that somebody should be asked for now: of whom, and of what. They count as asked.
-    pub fn due_tests(&mut self, now: Tick) -> Vec<(DonorId, ChunkName, u32)> {
-        let mut due = Vec::new();
-        for (donor, probation) in &mut self.probation.0 {
-            if !self.donors.is_live(*donor, now, &self.limits) {
-                continue;
-            }
-            for (chunk, (len, asked)) in &mut probation.left {
-                if asked.is_none_or(|at| now.saturating_sub(at) >= ANOTHER_AFTER) {
-                    *asked = Some(now);
-                    due.push((*donor, *chunk, *len));
-                }
-            }
-        }
-        due
-    }
-
-    /// Live donors whose word on `suspect` is taken.
-    pub fn testers(&self, suspect: DonorId, now: Tick) -> Vec<DonorId> {
-        let trusted =
-            |id: DonorId| self.donors.get(id).is_some_and(|at| at.record.quarantined.is_none());
-        let live = self.live_donors(now).into_iter();
-        live.filter(|id| *id != suspect && trusted(*id)).collect()
-    }
-
-    /// Somebody has fetched a chunk from `suspect`, or not.
-    pub fn tested(
-        &mut self,
-        suspect: DonorId,
-        chunk: &ChunkName,
-        outcome: &TaskOutcome,
-    ) -> Option<ProbationResult> {
-        let probation = self.probation.0.get_mut(&suspect)?;
-        if !probation.left.contains_key(chunk) {
-            return None;
-        }
-        let found = match outcome {
-            TaskOutcome::Done => {
-                probation.left.remove(chunk);
-                let verdict = probation.left.is_empty().then_some(ProbationResult::Right);
-                self.tell_of_probation(suspect);
-                return verdict;
-            }
-            TaskOutcome::Failed { why: TaskFault::SourceWrong, .. } => "other bytes of",
-            TaskOutcome::Failed { why: TaskFault::SourceMissing, .. } => "nothing of",
-            // Says more of the tester or the network; another one is asked.
-            _ => return None,
-        };
-        Some(ProbationResult::Wrong(format!("when it was tested, it sent {found} chunk {chunk}")))
-    }
 }

@@ -1,10 +1,7 @@
 //! How donors were reached when the manager tried.
 
-use super::Pool;
-use super::donors::Contact;
 use potluck_core::clock::Tick;
-use potluck_core::ids::{DonorId, MemberId};
-use potluck_wire::addresses::{Address, Addresses};
+use potluck_core::ids::MemberId;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -24,23 +21,23 @@ const COMPLAINANTS: usize = 64;
 #[derive(Debug, Default)]
 pub struct Reach {
     /// When it was tried last.
-    last: Tick,
+    pub(crate) last: Tick,
     /// When to try next.
-    next: Tick,
+    pub(crate) next: Tick,
     /// Tries in a row that nobody answered.
-    failures: u32,
+    pub(crate) failures: u32,
     /// What came of the last try.
-    why: String,
+    pub(crate) why: String,
     /// Members who do not reach it.
-    complaints: BTreeMap<MemberId, Complaint>,
+    pub(crate) complaints: BTreeMap<MemberId, Complaint>,
 }
 
 /// A member said that it cannot reach a donor.
 #[derive(Debug)]
-struct Complaint {
-    until: Tick,
+pub(crate) struct Complaint {
+    pub(crate) until: Tick,
     /// The manager has reached the donor since: it is there, and only this member does not get to it.
-    stands: bool,
+    pub(crate) stands: bool,
 }
 
 impl Reach {
@@ -57,7 +54,7 @@ impl Reach {
     }
 
     /// It was tried, and nobody answered; whether that is an alarm from now on.
-    fn failed(&mut self, why: String, now: Tick) -> bool {
+    pub(crate) fn failed(&mut self, why: String, now: Tick) -> bool {
         (self.failures, self.why) = (self.failures + 1, why);
         (self.last, self.next) = (now, now + SOON);
         self.complaints.clear();
@@ -65,95 +62,19 @@ impl Reach {
     }
 
     /// It was tried, and answered; whether that ends an alarm.
-    fn reached(&mut self, now: Tick) -> bool {
+    pub(crate) fn reached(&mut self, now: Tick) -> bool {
         (self.last, self.next) = (now, now + AGAIN);
         self.complaints.values_mut().for_each(|complaint| complaint.stands = true);
         std::mem::take(&mut self.failures) >= FAILED
     }
 
-    fn complain(&mut self, member: MemberId, now: Tick) {
+    pub(crate) fn complain(&mut self, member: MemberId, now: Tick) {
         self.complaints.retain(|_, complaint| now < complaint.until);
         if self.complaints.len() < COMPLAINANTS || self.complaints.contains_key(&member) {
             let until = now + COMPLAINT;
             let new = Complaint { until, stands: false };
             self.complaints.entry(member).or_insert(new).until = until;
             self.next = self.next.min(now.max(self.last + SOON));
-        }
-    }
-}
-
-impl Pool {
-    /// Donors that are not heard now, and where they were before.
-    pub fn missing(&self, now: Tick) -> Vec<(DonorId, Addresses)> {
-        self.located().filter(|(donor, _)| !self.is_heard(*donor, now)).collect()
-    }
-
-    /// All donors, and where they are or were.
-    pub fn located(&self) -> impl Iterator<Item = (DonorId, Addresses)> {
-        let known = self.donors.iter().map(|(id, donor)| (id, donor.record.addresses.clone()));
-        known.filter(|(_, addresses)| !addresses.is_empty())
-    }
-
-    /// Notes where a donor is; whether that is news.
-    pub fn moved(&mut self, donor: DonorId, addresses: &Addresses) -> bool {
-        let Some(donor) = self.donors.get_mut(donor) else { return false };
-        let moved = donor.record.addresses != *addresses;
-        donor.record.addresses.clone_from(addresses);
-        moved
-    }
-
-    /// Donors that are heard and whose addresses are to be tried.
-    pub fn due_for_a_try(&self, now: Tick) -> Vec<Contact> {
-        let due = |donor: &DonorId| {
-            self.donors
-                .registration(*donor)
-                .is_some_and(|registration| registration.reach.next <= now)
-        };
-        let heard = self.live_donors(now).into_iter().filter(due);
-        heard.filter_map(|donor| self.contact(donor, now)).collect()
-    }
-
-    /// A member says that it reaches a donor nowhere. The manager tries soon: a donor that does not answer it
-    /// either has died or is closed to all, and that shows by itself. So a member who lies can raise an
-    /// alarm in his own name and nothing more.
-    pub fn not_reached_by(&mut self, member: MemberId, donor: DonorId, now: Tick) {
-        if let Some(registration) = self.donors.registration_mut(donor) {
-            registration.reach.complain(member, now);
-        }
-    }
-
-    /// Members who said lately that they do not reach a live donor, though the manager does.
-    pub fn unreached_by(&self, donor: DonorId, now: Tick) -> Vec<MemberId> {
-        let registration = self.donors.registration(donor).filter(|_| self.is_heard(donor, now));
-        registration
-            .map(|registration| registration.reach.unreached_by(now).collect())
-            .unwrap_or_default()
-    }
-
-    /// A donor's addresses were tried: those at which it was reached come first from now on.
-    pub fn tried(
-        &mut self,
-        donor: DonorId,
-        addresses: &Addresses,
-        reached: &[Address],
-        why: String,
-        now: Tick,
-    ) {
-        let Some(registration) = self.donors.registration_mut(donor) else { return };
-        if registration.addresses != *addresses {
-            return; // it registered anew meanwhile
-        }
-        match reached {
-            [] if registration.reach.failed(why, now) => {
-                tracing::warn!(%donor, "cannot be reached: {}", registration.reach.why);
-            }
-            [] => {}
-            _ => {
-                if registration.reach.reached(now) {
-                    tracing::info!(%donor, "can be reached again");
-                }
-                registration.addresses = addresses.preferring(|address| reached.contains(address));
-            }
         }
     }
 }

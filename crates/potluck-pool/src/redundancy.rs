@@ -3,18 +3,22 @@
 
 mod assess;
 mod dispatch;
+mod encodings;
 pub mod excess;
+mod job;
 mod judge;
 mod layout;
 mod leaving;
 mod metadata;
 mod queue;
+mod repairs;
 mod takers;
 
-pub use assess::{Damaged, Encode, Findings, Job, Lacking, Make, ShardAt, parity_bytes};
-pub use dispatch::{Group, Purpose, Repairs};
+pub use assess::{Damaged, Findings};
 pub use excess::Excess;
+pub use job::{Encode, Group, Job, Lacking, Make, ShardAt, parity_bytes};
 pub use judge::{File, chunk_facts, judge_file, reaches_goal};
 pub use layout::{Layout, Piece, Unit, Version, units};
 pub use leaving::{Blocked, Moving};
 pub use metadata::{Metadata, judge_own_file};
+pub use repairs::{Purpose, Repairs};

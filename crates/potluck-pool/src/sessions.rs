@@ -1,17 +1,14 @@
 //! Write sessions: their lease, their plan, what was promised to them and what they offered.
 
-use super::Pool;
 use super::parking::Parked;
-use potluck_core::chunk::{ChunkName, sealed_len};
+use potluck_core::chunk::sealed_len;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, MemberId, SessionId, SpaceId};
-use potluck_core::placement::{self, Plan, Refusal, Request};
+use potluck_core::placement::Plan;
 use potluck_core::policy::{Override, Policy};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::collections::BTreeSet;
 
-/// What a session of unknown size is promised at first, if it fits.
-const STARTING_BYTES: u64 = 64 << 20;
 /// A donor may take this much more than all its session asked for: retries and small files.
 const TICKET_SLACK: u64 = 64 << 20;
 
@@ -36,15 +33,15 @@ pub struct NewSession {
 #[derive(Debug)]
 pub struct Session {
     pub member: MemberId,
-    space: SpaceId,
-    policy: Policy,
-    asked: Override,
+    pub(crate) space: SpaceId,
+    pub(crate) policy: Policy,
+    pub(crate) asked: Override,
     pub plan: Plan,
     /// Stored bytes asked for so far, without redundancy.
-    bytes: u64,
-    heard: Tick,
+    pub(crate) bytes: u64,
+    pub(crate) heard: Tick,
     /// Calls being answered; the lease does not end meanwhile.
-    busy: u32,
+    pub(crate) busy: u32,
     /// While its client is away.
     pub parked: Option<Parked>,
     pub ending: bool,
@@ -99,270 +96,13 @@ impl Ticketed {
     }
 }
 
-/// Stored bytes of one copy of `plain` bytes in full chunks, or at one position of their groups.
-fn stored(policy: &Policy, plain: u64) -> u64 {
-    let (full, left) = (plain / group(policy), plain % group(policy));
-    let last = match (policy.ec, left) {
-        (_, 0) => 0,
-        (Some(ec), left) => ec.shard_len(left, policy.chunk_size),
-        (None, left) => left as u32,
-    };
-    let (chunk, last) = (stored_len(policy, policy.chunk_size), stored_len(policy, last));
-    full.saturating_mul(chunk.into()).saturating_add(last.into())
-}
-
-/// Plaintext bytes of a slot of the plan: a chunk, or the data of a group.
-fn group(policy: &Policy) -> u64 {
-    u64::from(policy.chunk_size) * data_chunks(policy)
-}
-
-/// Chunks of a slot that are no redundancy.
-fn data_chunks(policy: &Policy) -> u64 {
-    policy.ec.map_or(1, |ec| ec.data() as u64)
-}
-
 /// Stored bytes of a chunk of `plain` bytes.
-fn stored_len(policy: &Policy, plain: u32) -> u32 {
+pub(crate) fn stored_len(policy: &Policy, plain: u32) -> u32 {
     if policy.sealed { sealed_len(plain) } else { plain }
 }
 
-fn no_plan(policy: &Policy) -> Plan {
-    let chunk_size = stored_len(policy, policy.chunk_size);
-    Plan { sections: Vec::new(), copies: policy.redundancy().donors(), chunk_size }
-}
-
-impl Pool {
-    /// Opens a session and promises it `bytes` of plaintext: `None` a starting amount, `Some(0)`
-    /// nothing, which needs no donor.
-    pub fn open_session(
-        &mut self,
-        new: NewSession,
-        bytes: Option<u64>,
-        now: Tick,
-    ) -> Result<Ticketed, Refusal> {
-        let (plan, bytes) = match bytes {
-            Some(0) => (no_plan(&new.policy), 0),
-            Some(bytes) => {
-                let bytes = stored(&new.policy, bytes);
-                (self.plan(&new.policy, bytes, &[], false, now)?, bytes)
-            }
-            None => self.starting_plan(&new.policy, now)?,
-        };
-        let bytes = bytes.saturating_mul(data_chunks(&new.policy));
-        self.ledger.reserve(new.id, plan.promised());
-        let session = Session {
-            member: new.member,
-            space: new.space,
-            policy: new.policy,
-            asked: new.asked,
-            plan,
-            bytes,
-            heard: now,
-            busy: 0,
-            parked: None,
-            ending: false,
-        };
-        let ticketed = session.ticketed();
-        self.sessions.insert(new.id, session);
-        Ok(ticketed)
-    }
-
-    /// A session of an earlier term of the manager goes on; its lease starts anew.
-    pub fn resume_session(
-        &mut self,
-        stored: NewSession,
-        plan: Plan,
-        bytes: u64,
-        ending: bool,
-        offered: &[ChunkName],
-        now: Tick,
-    ) {
-        if !ending {
-            self.ledger.reserve(stored.id, plan.promised());
-        }
-        self.offered.add(stored.id, offered);
-        let session = Session {
-            member: stored.member,
-            space: stored.space,
-            policy: stored.policy,
-            asked: stored.asked,
-            plan,
-            bytes,
-            heard: now,
-            busy: 0,
-            parked: None,
-            ending,
-        };
-        self.sessions.insert(stored.id, session);
-    }
-
-    /// Promises `bytes` of plaintext more; gives the new part of the plan, with all its redundancy
-    /// if it is to be `whole`.
-    pub fn grow_session(
-        &mut self,
-        id: &SessionId,
-        bytes: u64,
-        avoid: &[DonorId],
-        whole: bool,
-        now: Tick,
-    ) -> Result<Plan, Refusal> {
-        let Some(session) = self.sessions.get(id) else { return Err(Refusal::NoDonors) };
-        let policy = session.policy.clone();
-        let bytes = stored(&policy, bytes);
-        let plan = self.plan(&policy, bytes, avoid, whole, now)?;
-        self.ledger.grow(*id, plan.promised());
-        if let Some(session) = self.sessions.get_mut(id) {
-            session.plan.extend(plan.clone());
-            let bytes = bytes.saturating_mul(data_chunks(&policy));
-            session.bytes = session.bytes.saturating_add(bytes);
-        }
-        Ok(plan)
-    }
-
-    fn plan(
-        &self,
-        policy: &Policy,
-        bytes: u64,
-        avoid: &[DonorId],
-        whole: bool,
-        now: Tick,
-    ) -> Result<Plan, Refusal> {
-        let copies = policy.redundancy().donors();
-        // Donors that are away come back, and repair completes what was written without them. Those
-        // that leave or are not trusted do not, and one that is full is no better for being left out.
-        let chunk = u64::from(stored_len(policy, policy.chunk_size));
-        let may_be_short = !whole && self.expected_donors(chunk, now) >= copies as usize;
-        let candidates = self.candidates(avoid, now);
-        let request = Request {
-            bytes,
-            chunk_size: stored_len(policy, policy.chunk_size),
-            width: policy.stripe_width.donors(candidates.len()).max(copies),
-            copies,
-            least: if may_be_short { policy.least_donors() } else { copies },
-        };
-        placement::plan(&candidates, &request)
-    }
-
-    fn starting_plan(&self, policy: &Policy, now: Tick) -> Result<(Plan, u64), Refusal> {
-        let wish = stored(policy, STARTING_BYTES.max(group(policy)));
-        match self.plan(policy, wish, &[], false, now) {
-            Ok(plan) => Ok((plan, wish)),
-            Err(Refusal::NoSpace { ask, have }) => {
-                let fits = have / u64::from(policy.redundancy().donors());
-                match self.plan(policy, fits, &[], false, now) {
-                    Ok(plan) if fits > 0 => Ok((plan, fits)),
-                    _ => Err(Refusal::NoSpace { ask, have }),
-                }
-            }
-            Err(other) => Err(other),
-        }
-    }
-
-    /// One of a session's own calls arrives from `member`: the lease is renewed, and does not end
-    /// before [`Pool::leave`]. A session that was parked goes on.
-    pub fn enter(
-        &mut self,
-        id: &SessionId,
-        member: MemberId,
-        now: Tick,
-    ) -> Result<Ticketed, NoSession> {
-        let session = self.sessions.get_mut(id).ok_or(NoSession)?;
-        if session.ending || session.member != member {
-            return Err(NoSession);
-        }
-        session.heard = now;
-        session.busy += 1;
-        let ticketed = session.ticketed();
-        self.unpark(id);
-        Ok(ticketed)
-    }
-
-    /// The call is answered.
-    pub fn leave(&mut self, id: &SessionId, now: Tick) {
-        if let Some(session) = self.sessions.get_mut(id) {
-            session.busy = session.busy.saturating_sub(1);
-            session.heard = now;
-        }
-    }
-
-    /// A session's plan as it is.
-    pub fn ticketed(&self, id: &SessionId) -> Option<Ticketed> {
-        self.sessions.get(id).map(Session::ticketed)
-    }
-
-    /// A session is going to write these chunks: they are no garbage until it ends. Gives those
-    /// it had not offered before.
-    pub fn offer(&mut self, id: &SessionId, names: &[ChunkName]) -> Vec<ChunkName> {
-        if self.sessions.contains_key(id) { self.offered.add(*id, names) } else { Vec::new() }
-    }
-
-    /// Whether a session offered a chunk.
-    pub fn is_offered_by(&self, id: &SessionId, name: &ChunkName) -> bool {
-        self.offered.is_offered_by(id, name)
-    }
-
-    /// Open sessions whose lease has ended.
-    pub fn expired(&self, now: Tick) -> Vec<SessionId> {
-        let lease = self.limits.lease;
-        let over = |session: &Session| {
-            !session.ending
-                && session.parked.is_none()
-                && session.busy == 0
-                && now.saturating_sub(session.heard) > lease
-        };
-        self.sessions.iter().filter(|(_, session)| over(session)).map(|(id, _)| *id).collect()
-    }
-
-    /// Sessions of a member.
-    pub fn sessions_of(&self, member: MemberId) -> Vec<SessionId> {
-        let own = self.sessions.iter().filter(|(_, s)| s.member == member && !s.ending);
-        own.map(|(id, _)| *id).collect()
-    }
-
-    /// Begins the end of a session: its promises are free, its calls are refused. Its chunks stay
-    /// protected until [`Pool::forget_session`], when the catalog has accounted for them.
-    pub fn end_session(&mut self, id: &SessionId) {
-        if let Some(session) = self.sessions.get_mut(id) {
-            session.ending = true;
-            self.ledger.release(*id);
-        }
-    }
-
-    /// Sessions that are ending.
-    pub fn ending(&self) -> Vec<Ending> {
-        let ending = self.sessions.iter().filter(|(_, session)| session.ending);
-        ending
-            .map(|(id, session)| Ending {
-                id: *id,
-                donors: session.plan.donors(),
-                parked: session.parked.is_some(),
-            })
-            .collect()
-    }
-
-    /// The session is no more.
-    pub fn forget_session(&mut self, id: &SessionId) {
-        self.sessions.remove(id);
-        self.ledger.release(*id);
-        self.offered.forget(id);
-        self.uncommitted.forget_session(id, |name| self.offered.one_of(name));
-    }
-
-    /// Whether a session may still write at a donor.
-    pub fn is_written(&self, donor: DonorId) -> bool {
-        let mut writing = self.sessions.values().filter(|session| session.parked.is_none());
-        writing.any(|session| session.plan.donors().contains(&donor))
-    }
-
-    /// Open sessions, without those that are parked.
-    pub fn open_sessions(&self) -> usize {
-        let open = |session: &&Session| !session.ending && session.parked.is_none();
-        self.sessions.values().filter(open).count()
-    }
-}
-
 impl Session {
-    fn ticketed(&self) -> Ticketed {
+    pub(crate) fn ticketed(&self) -> Ticketed {
         Ticketed {
             space: self.space,
             policy: self.policy.clone(),

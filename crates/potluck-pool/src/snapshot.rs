@@ -1,14 +1,13 @@
 //! Donors as they stood at a moment, for whoever decides by that a little later: in a transaction of the
 //! catalog, where nothing of the pool is locked.
 
-use super::{Pool, PoolView};
-use potluck_core::clock::Tick;
+use super::view::PoolView;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Counts what happens to donors by which their copies may be worth less.
 #[derive(Debug, Default)]
-pub struct Losses(Arc<AtomicU64>);
+pub struct Losses(pub(crate) Arc<AtomicU64>);
 
 impl Losses {
     /// A donor's copies may be worth less from now on.
@@ -20,10 +19,10 @@ impl Losses {
 /// Donors as they stood.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
-    view: PoolView,
-    losses: Arc<AtomicU64>,
+    pub(crate) view: PoolView,
+    pub(crate) losses: Arc<AtomicU64>,
     /// Of which it knows so many.
-    seen: u64,
+    pub(crate) seen: u64,
 }
 
 impl Snapshot {
@@ -31,17 +30,5 @@ impl Snapshot {
     /// a donor fell silent in the meantime is not told: it may do so the next moment as well.
     pub fn current(&self) -> Option<&PoolView> {
         (self.losses.load(Ordering::Acquire) == self.seen).then_some(&self.view)
-    }
-}
-
-impl Pool {
-    /// Donors as they stand. Copies at one whose removal is being looked at are no reason to give others
-    /// up: what it holds was found to be elsewhere, and must stay there.
-    pub fn snapshot(&self, now: Tick) -> Snapshot {
-        let losses = Arc::clone(&self.losses.0);
-        let seen = losses.load(Ordering::Acquire);
-        let mut view = self.view(now);
-        view.rely_on_none_that_is_being_removed();
-        Snapshot { view, losses, seen }
     }
 }

@@ -2,105 +2,20 @@
 //! honest donor quarantines the copy. One that calls a copy sound of which two others say otherwise
 //! lies, or its memory does.
 
-use super::Pool;
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, MemberId};
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
-
-/// Chunks of one donor about which complaints are remembered.
-const MAX_COMPLAINTS: usize = 1024;
-/// A report makes a donor read a whole chunk: after this many at once a member may make one more …
-const REPORTS_AT_ONCE: u32 = 32;
-/// … each time this has passed.
-const REPORT_EVERY: Duration = Duration::from_secs(1);
-/// A member's reports put the verdict on the whole pool in doubt no more often than this: else one
-/// that lies could keep it so for ever.
-const DOUBT_EVERY: Duration = Duration::from_secs(60);
-/// So many different witnesses are believed against a donor's own word.
-const WITNESSES: usize = 2;
 
 /// Complaints about donors.
 #[derive(Debug, Default)]
 pub struct Complaints {
     /// Who complained, by donor and chunk, where the donor has not looked yet.
-    open: BTreeMap<DonorId, BTreeMap<ChunkName, BTreeSet<MemberId>>>,
+    pub(crate) open: BTreeMap<DonorId, BTreeMap<ChunkName, BTreeSet<MemberId>>>,
     /// Whose complaints a donor denied.
-    denied: BTreeMap<DonorId, BTreeSet<MemberId>>,
+    pub(crate) denied: BTreeMap<DonorId, BTreeSet<MemberId>>,
     /// When each member would have made its reports, one every [`REPORT_EVERY`].
-    reported: BTreeMap<MemberId, Tick>,
+    pub(crate) reported: BTreeMap<MemberId, Tick>,
     /// When the reports of each member put the verdict in doubt last.
-    doubted: BTreeMap<MemberId, Tick>,
-}
-
-impl Pool {
-    /// Whether a report of this member is heard; those it makes faster than a person's disks rot
-    /// are not, for each costs a donor the reading of a chunk.
-    pub fn hears(&mut self, witness: MemberId, now: Tick) -> bool {
-        let paid = self.complaints.reported.entry(witness).or_insert(now);
-        *paid = (*paid).max(now) + REPORT_EVERY;
-        let heard = paid.saturating_sub(now) <= REPORT_EVERY * REPORTS_AT_ONCE;
-        if !heard {
-            *paid -= REPORT_EVERY;
-        }
-        heard
-    }
-
-    /// Whether a report that is heard puts the verdict on the pool in doubt until all is looked at: the
-    /// first of a member in a while does. What files use the copy is not known to be safe in any case
-    /// until its donor has looked.
-    pub fn casts_doubt(&mut self, witness: MemberId, now: Tick) -> bool {
-        let doubted = &mut self.complaints.doubted;
-        let last = doubted.get(&witness);
-        let casts = last.is_none_or(|last| now.saturating_sub(*last) >= DOUBT_EVERY);
-        if casts {
-            doubted.insert(witness, now);
-        }
-        casts
-    }
-
-    /// A member saw wrong bytes of a chunk from a donor: the donor must look at it.
-    pub fn accuse(&mut self, donor: DonorId, chunk: ChunkName, witness: MemberId, now: Tick) {
-        self.order_verify(donor, chunk, now);
-        let open = self.complaints.open.entry(donor).or_default();
-        if open.len() < MAX_COMPLAINTS || open.contains_key(&chunk) {
-            open.entry(chunk).or_default().insert(witness);
-        }
-    }
-
-    /// A donor looked at chunks and quarantined these: complaints about them were right, and it is
-    /// honest.
-    pub(super) fn admitted(&mut self, donor: DonorId, chunks: &[ChunkName]) {
-        if let Some(open) = self.complaints.open.get_mut(&donor) {
-            chunks.iter().for_each(|chunk| drop(open.remove(chunk)));
-        }
-    }
-
-    /// A donor calls chunks sound. Why it is not to be trusted any more, if so.
-    pub fn denied(&mut self, donor: DonorId, chunks: &[ChunkName]) -> Option<String> {
-        let open = self.complaints.open.get_mut(&donor)?;
-        let witnesses: BTreeSet<MemberId> =
-            chunks.iter().filter_map(|chunk| open.remove(chunk)).flatten().collect();
-        if witnesses.is_empty() {
-            return None;
-        }
-        let denied = self.complaints.denied.entry(donor).or_default();
-        denied.extend(witnesses);
-        (denied.len() >= WITNESSES).then(|| {
-            format!("{} members got wrong bytes of chunks that it calls sound", denied.len())
-        })
-    }
-
-    /// What was said of a donor counts no more.
-    pub(super) fn settle_complaints(&mut self, donor: DonorId) {
-        self.complaints.open.remove(&donor);
-        self.complaints.denied.remove(&donor);
-    }
-
-    /// A donor is trusted again.
-    pub fn forgive(&mut self, donor: DonorId) {
-        self.settle_complaints(donor);
-        self.quarantine(donor, None);
-    }
+    pub(crate) doubted: BTreeMap<MemberId, Tick>,
 }

@@ -13,48 +13,18 @@ pub const REASON: &str = "who reads one file of a circle has to read them all";
 
 /// Files in one circle.
 const LIMIT: usize = 4;
-/// Where today's exceptions stand, one `package files` for each circle.
-const RATCHET: &str = "xtask/tidy-circles.txt";
-
-/// Circles over the limit, unless the ratchet lists as many of a package with exactly their sizes.
+/// Circles over the limit.
 pub fn too_wide(tree: &Tree) -> Vec<Offence> {
-    let listed = tree.file(RATCHET).map_or("", |file| &file.text);
     let mut offences = Vec::new();
-    let mut exceptions = BTreeMap::<&str, Vec<(usize, usize)>>::new();
-    for (number, line) in listed.lines().enumerate().filter(|(_, line)| !line.starts_with('#')) {
-        let mut words = line.split_whitespace();
-        match (words.next(), words.next().and_then(|files| files.parse().ok())) {
-            (Some(package), Some(files)) => {
-                exceptions.entry(package).or_default().push((files, number + 1));
-            }
-            _ => offences.push(Offence::line(RATCHET, number + 1, "must be: package files")),
-        }
-    }
     for package in &tree.packages {
         let mut circles = circles(&Sources::of(tree, &format!("{}/src/", package.directory)));
         circles.retain(|circle| circle.len() > LIMIT);
-        circles.sort_by_key(|circle| std::cmp::Reverse(circle.len()));
-        let mut allowed = exceptions.remove(&*package.name).unwrap_or_default();
-        allowed.sort_unstable_by_key(|(files, _)| std::cmp::Reverse(*files));
-        let most = circles.len().max(allowed.len());
-        for at in 0..most {
-            let (files, line) = allowed.get(at).copied().unwrap_or((LIMIT, 0));
-            let found = circles.get(at).map_or(0, Vec::len);
-            if found > files {
-                let names = circles[at].join(", ");
-                let message = format!("{found} files import each other, at most {files}: {names}");
-                offences.push(Offence::file(&package.directory, message));
-            } else if line > 0 && found < files {
-                let message = match found {
-                    0 => format!("{} needs no exception any more: remove this line", package.name),
-                    _ => format!("this circle of {} has shrunk: write {found} here", package.name),
-                };
-                offences.push(Offence::line(RATCHET, line, message));
-            }
-        }
+        offences.extend(circles.iter().map(|circle| {
+            let (found, names) = (circle.len(), circle.join(", "));
+            let message = format!("{found} files import each other, at most {LIMIT}: {names}");
+            Offence::file(&package.directory, message)
+        }));
     }
-    let unknown = exceptions.into_values().flatten();
-    offences.extend(unknown.map(|(_, line)| Offence::line(RATCHET, line, "no such package")));
     offences
 }
 
@@ -248,16 +218,5 @@ mod tests {
         assert_eq!(found(&open), [""; 0], "tests draw no arrows");
         open[5].1 = "use crate::c::C;";
         assert_eq!(found(&open), [""; 0], "c, d and e are few enough");
-    }
-
-    #[test]
-    fn an_exception_follows_its_circle_down() {
-        let listed = |listed| found(&[&CIRCLE[..], &[(RATCHET, listed)]].concat());
-        assert_eq!(listed("# why\np 5\n"), [""; 0]);
-        let shrunk = "xtask/tidy-circles.txt:1: this circle of p has shrunk: write 5 here";
-        assert_eq!(listed("p 7\n"), [shrunk]);
-        let done = "xtask/tidy-circles.txt:2: p needs no exception any more: remove this line";
-        assert_eq!(listed("p 5\np 5\n"), [done]);
-        assert_eq!(listed("p 5\nq 6\n"), ["xtask/tidy-circles.txt:2: no such package"]);
     }
 }

@@ -1,6 +1,7 @@
 //! What leaves donors, as a scan finds it.
 
-use super::assess::{Findings, Job};
+use super::assess::Findings;
+use super::job::Job;
 use super::layout::Piece;
 use super::layout::Version;
 use crate::DonorView;

@@ -1,6 +1,6 @@
 //! Jobs that wait to be handed out, the most urgent first.
 
-use crate::redundancy::{Job, Lacking};
+use super::job::{Job, Lacking};
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound::{Excluded, Included, Unbounded};
 

@@ -1,6 +1,6 @@
 //! Who would take the copies that a scan finds lacking, as far as there is room for all of them.
 
-use super::assess::{Job, Make, ShardAt};
+use super::job::{Job, Make, ShardAt};
 use crate::{DonorView, PoolView};
 use potluck_core::ids::DonorId;
 use potluck_core::repair_plan::Domain;

@@ -1,108 +1,17 @@
-//! Parity of versions on their way to a code. Nobody knows it beforehand, so two donors compute it
-//! and are believed when they agree.
+//! Handing out groups whose parity is to be computed, and taking what was computed.
 
-use super::{Handed, LEFT_ALONE, Purpose, Round};
-use crate::Pool;
+use super::Round;
+use crate::pool::Pool;
+use crate::redundancy::Group;
+use crate::redundancy::encodings::Differed;
+use crate::redundancy::repairs::{Handed, LEFT_ALONE, Purpose};
 use crate::redundancy::{Encode, ShardAt};
 use potluck_core::clock::Tick;
-use potluck_core::erasure::Ec;
-use potluck_core::ids::{DonorId, VersionId};
+use potluck_core::ids::DonorId;
 use potluck_core::policy::AckLevel;
 use potluck_core::repair_plan::Helper;
 use potluck_wire::control::Work;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-
-/// A group of a version, in a code.
-pub type Group = (VersionId, Ec, u32);
-
-/// Groups whose parity is to be computed.
-#[derive(Debug, Default)]
-pub struct Encodings {
-    pub(super) waiting: VecDeque<Encode>,
-    /// Tasks that are not answered yet.
-    out: BTreeMap<Group, usize>,
-    /// Donors that computed different parity: who is right is found by asking others, not the same
-    /// two again.
-    differed: BTreeMap<Group, Differed>,
-}
-
-/// Donors that do not agree on a group's parity.
-#[derive(Debug, Default)]
-struct Differed {
-    /// In pairs, by number.
-    pairs: BTreeSet<[DonorId; 2]>,
-    /// When the last of them answered.
-    last: Tick,
-}
-
-impl Differed {
-    fn has(&self, one: &Helper, other: &Helper) -> bool {
-        let mut pair = [one.donor, other.donor];
-        pair.sort_unstable();
-        self.pairs.contains(&pair)
-    }
-
-    /// How often a donor was of another opinion.
-    fn doubts(&self, donor: DonorId) -> usize {
-        self.pairs.iter().filter(|pair| pair.contains(&donor)).count()
-    }
-
-    /// The first two of `able` that did not differ yet, so that any two who are right meet in the
-    /// end; one, where there is only one. `None` where all differ, or the only one did from some
-    /// other: its word alone would make wrong parity a version's own.
-    fn two_of(&self, able: &[Helper]) -> Option<Vec<Helper>> {
-        if able.len() < 2 {
-            let doubted = able.iter().any(|only| self.doubts(only.donor) > 0);
-            return (!doubted).then(|| able.to_vec());
-        }
-        let mut firsts = able.iter().enumerate();
-        firsts.find_map(|(at, first)| {
-            let second = able[at + 1..].iter().find(|second| !self.has(first, second))?;
-            Some(vec![first.clone(), second.clone()])
-        })
-    }
-}
-
-impl Encodings {
-    /// Takes over what a scan found.
-    pub(super) fn take(&mut self, found: Vec<Encode>) {
-        let groups: BTreeSet<Group> = found.iter().map(Encode::key).collect();
-        self.differed.retain(|group, _| groups.contains(group));
-        self.waiting = found.into();
-    }
-
-    /// A task was answered or given up.
-    pub(super) fn landed(&mut self, group: &Encode) {
-        let key = group.key();
-        if let Some(out) = self.out.get_mut(&key) {
-            *out -= 1;
-            if *out == 0 {
-                self.out.remove(&key);
-            }
-        }
-    }
-
-    /// Whether nobody computes anything.
-    pub(super) fn idle(&self) -> bool {
-        self.out.is_empty()
-    }
-
-    /// Tasks that are not answered yet.
-    pub(super) fn under_way(&self) -> u64 {
-        self.out.values().map(|tasks| *tasks as u64).sum()
-    }
-
-    /// The stored bytes of the parity that nobody was asked for yet.
-    pub(super) fn waiting_bytes(&self) -> u64 {
-        self.waiting.iter().map(Encode::parity_bytes).sum()
-    }
-
-    /// Groups of which an answer is awaited.
-    pub fn awaited(&self) -> BTreeSet<Group> {
-        self.out.keys().copied().collect()
-    }
-}
 
 impl Pool {
     /// Hands out groups, as far as budgets allow.

@@ -1,7 +1,7 @@
 //! What repair is at, as people are told.
 
-use super::{PROMISED_FIRST, UNREACHABLE};
-use crate::Pool;
+use crate::pool::Pool;
+use crate::redundancy::repairs::{PROMISED_FIRST, UNREACHABLE};
 use potluck_core::clock::Tick;
 use potluck_core::repair_plan::eta;
 use potluck_wire::control::RepairState;

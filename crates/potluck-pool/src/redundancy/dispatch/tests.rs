@@ -354,7 +354,7 @@ fn what_files_are_changed_to_says_why_it_waits_while_what_was_promised_lacks_roo
         pool.repair_state(at(now)).changing_stuck_why
     };
     pool.repairs.take_findings(&mut found([big, goal.clone()].into_iter()), at(0.0), at(0.0));
-    assert_eq!(why(&mut pool, 0.0).as_deref(), Some(super::PROMISED_FIRST));
+    assert_eq!(why(&mut pool, 0.0).as_deref(), Some(crate::redundancy::repairs::PROMISED_FIRST));
     pool.repairs.take_findings(&mut found([goal].into_iter()), at(1.0), at(1.0));
     assert_eq!(why(&mut pool, 1.0), None, "nothing else is wanted any more");
     assert_eq!(making(&pool, 2), [chunk(1)].into());

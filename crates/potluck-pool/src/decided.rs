@@ -1,0 +1,40 @@
+//! Decisions about chunks, and what donors had counted when they were made.
+
+use potluck_core::chunk::ChunkName;
+use potluck_core::ids::{DonorId, Incarnation};
+use std::collections::BTreeMap;
+
+/// The last that a donor counted, at a moment when the manager decided something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Count {
+    /// The incarnation that counted.
+    pub incarnation: Incarnation,
+    /// Its write sequence.
+    pub write_sequence: u64,
+}
+
+/// Condemned chunks and the counts of their donors, taken while no session had offered them.
+#[derive(Debug, Default)]
+pub struct Decided(pub(crate) BTreeMap<ChunkName, Vec<(DonorId, Count)>>);
+
+impl Decided {
+    /// The chunks decided on.
+    pub fn names(&self) -> Vec<ChunkName> {
+        self.0.keys().copied().collect()
+    }
+
+    /// Whether a donor's copy of the chunk was decided on.
+    pub fn has(&self, chunk: &ChunkName, donor: DonorId) -> bool {
+        self.0.get(chunk).is_some_and(|counts| counts.iter().any(|(other, _)| *other == donor))
+    }
+}
+
+/// Chunks that a commit brought back into use, and what must be done about them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct InUseAgain {
+    /// Condemned before: orders to delete them are void.
+    pub condemned: Vec<ChunkName>,
+    /// Perhaps on a donor, from a session that ended: only garbage collection would have asked, so
+    /// somebody must ask now, or the copy would lie there uncounted.
+    pub assumed: Vec<(DonorId, ChunkName)>,
+}

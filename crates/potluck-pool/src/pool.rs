@@ -1,0 +1,104 @@
+//! All soft state together: its parts are in files beside this one, and what is done with several of them is
+//! below, by subject.
+
+mod chunk_orders;
+mod donors;
+mod expected;
+mod given_up;
+mod inventory;
+mod parking;
+mod probation;
+mod reach;
+mod sessions;
+mod snapshot;
+mod trust;
+mod view;
+
+use crate::chunk_orders::PendingChunkOrders;
+use crate::circuit_breaker::CircuitBreaker;
+use crate::donors::Donors;
+use crate::expected::Expected;
+use crate::given_up::GivenUp;
+use crate::limits::Limits;
+use crate::offered::Offered;
+use crate::probation::Probations;
+use crate::redundancy::Repairs;
+use crate::sessions::Session;
+use crate::snapshot::Losses;
+use crate::trust::Complaints;
+use crate::uncommitted::Uncommitted;
+use potluck_core::clock::Tick;
+use potluck_core::ids::{DonorId, SessionId};
+use potluck_core::reservation::Ledger;
+use potluck_wire::control::Heartbeat;
+use std::collections::BTreeMap;
+
+/// The soft state of a manager.
+#[derive(Debug)]
+pub struct Pool {
+    pub(crate) limits: Limits,
+    pub(crate) donors: Donors,
+    pub(crate) expected: Expected,
+    pub(crate) sessions: BTreeMap<SessionId, Session>,
+    pub(crate) ledger: Ledger,
+    pub(crate) offered: Offered,
+    pub(crate) uncommitted: Uncommitted,
+    pub(crate) chunk_orders: PendingChunkOrders,
+    pub(crate) circuit_breaker: CircuitBreaker,
+    pub(crate) complaints: Complaints,
+    pub(crate) probation: Probations,
+    pub(crate) given_up: GivenUp,
+    pub(crate) losses: Losses,
+    /// What is being made.
+    pub repairs: Repairs,
+}
+
+impl Pool {
+    /// A pool nobody was heard of.
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            donors: Donors::default(),
+            expected: Expected::default(),
+            sessions: BTreeMap::new(),
+            ledger: Ledger::default(),
+            offered: Offered::default(),
+            uncommitted: Uncommitted::default(),
+            chunk_orders: PendingChunkOrders::default(),
+            circuit_breaker: CircuitBreaker::default(),
+            complaints: Complaints::default(),
+            probation: Probations::default(),
+            given_up: GivenUp::default(),
+            losses: Losses::default(),
+            repairs: Repairs::new(limits.repair_rate, limits.repair_donor_rate, Tick::ZERO),
+        }
+    }
+
+    /// Decides by other limits from now on.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+        self.repairs.set_rates(limits.repair_rate, limits.repair_donor_rate);
+    }
+
+    /// A donor's second. `false`: this incarnation did not register, and nothing was believed.
+    pub fn heartbeat(&mut self, donor: DonorId, heartbeat: &Heartbeat, now: Tick) -> bool {
+        if !self.donors.heartbeat(donor, heartbeat, now, &self.limits) {
+            return false;
+        }
+        // What is stored is in the donor's own figures now, and promised no more.
+        for holding in &heartbeat.added.0 {
+            if let Some(session) = self.offered.one_of(&holding.name) {
+                self.ledger.used(session, donor, u64::from(holding.len));
+            }
+        }
+        for name in heartbeat.removed.0.iter().chain(&heartbeat.spoiled.0) {
+            self.uncommitted.lost(name, donor);
+        }
+        self.admitted(donor, &heartbeat.spoiled.0);
+        for name in heartbeat.removed.0.iter().chain(&heartbeat.spoiled.0).chain(&heartbeat.sound.0)
+        {
+            self.chunk_orders.answered(donor, name);
+        }
+        true
+    }
+}

@@ -1,0 +1,111 @@
+//! What donors are to do with chunks: delete, verify, or leave alone after all.
+
+use super::Pool;
+use crate::decided::{Decided, InUseAgain};
+use potluck_core::chunk::ChunkName;
+use potluck_core::clock::Tick;
+use potluck_core::ids::DonorId;
+use potluck_wire::control::{ChunkOrders, Task};
+use std::collections::BTreeSet;
+
+impl Pool {
+    /// The work that `donor` has not answered.
+    pub fn tasks_for(&self, donor: DonorId) -> Vec<Task> {
+        self.repairs.tasks.for_donor(donor)
+    }
+
+    /// What `donor` is to do with chunks that it holds.
+    pub fn chunk_orders_for(&mut self, donor: DonorId, now: Tick) -> ChunkOrders {
+        self.chunk_orders.for_donor(donor, now)
+    }
+
+    /// Has a donor look at its copy of a chunk, because a reader complained.
+    pub fn order_verify(&mut self, donor: DonorId, chunk: ChunkName, now: Tick) {
+        if self.donors.is_registered(donor) {
+            self.chunk_orders.verify(donor, chunk, now);
+        }
+    }
+
+    /// Whether the donor is to look at it anyway.
+    pub fn is_asked_about(&self, donor: DonorId, chunk: &ChunkName) -> bool {
+        self.chunk_orders.has_verify(donor, chunk)
+    }
+
+    /// The copies that donors are to look at, and have not yet.
+    pub fn asked_about(&self, now: Tick) -> BTreeSet<(DonorId, ChunkName)> {
+        self.chunk_orders.verifies(now).collect()
+    }
+
+    /// Those of `names` that no session may be writing.
+    pub fn unoffered(&self, names: &[ChunkName]) -> Vec<ChunkName> {
+        names.iter().filter(|name| !self.offered.is_offered(name)).copied().collect()
+    }
+
+    /// First half of ordering deletions: drops chunks that a session offered, and takes down what
+    /// each donor has counted so far.
+    ///
+    /// Whoever needs one of these chunks from now on must offer it, is told that it is not held,
+    /// and puts it again, which its donor counts higher: the tombstone is void there. Whoever
+    /// needed one before has ended; if it committed, the catalog no longer calls the chunk
+    /// condemned, which is asked before [`Pool::order_deletions`].
+    pub fn decide<'a>(
+        &self,
+        condemned: impl Iterator<Item = (&'a ChunkName, &'a [DonorId])>,
+        now: Tick,
+    ) -> Decided {
+        let mut decided = Decided::default();
+        for (name, donors) in condemned {
+            if self.offered.is_offered(name) {
+                continue;
+            }
+            let live = donors.iter().filter(|donor| {
+                self.donors.is_live(**donor, now, &self.limits)
+                    && !self.chunk_orders.has_deletion(**donor, name)
+            });
+            let counts: Vec<_> =
+                live.filter_map(|donor| Some((*donor, self.donors.count(*donor)?))).collect();
+            if !counts.is_empty() {
+                decided.0.insert(*name, counts);
+            }
+        }
+        decided
+    }
+
+    /// Second half: orders the deletion of those decided on that are `still` condemned.
+    pub fn order_deletions(&mut self, decided: &Decided, still: &[ChunkName], now: Tick) {
+        for name in still {
+            for (donor, count) in decided.0.get(name).into_iter().flatten() {
+                self.chunk_orders.delete(*donor, *name, *count, now);
+            }
+        }
+    }
+
+    /// Whether a donor is being told to delete a chunk.
+    pub fn has_deletion(&self, donor: DonorId, chunk: &ChunkName) -> bool {
+        self.chunk_orders.has_deletion(donor, chunk)
+    }
+
+    /// Whether a session offered a chunk.
+    pub fn is_offered(&self, chunk: &ChunkName) -> bool {
+        self.offered.is_offered(chunk)
+    }
+
+    /// A copy that was to be deleted stays after all, if it is still there: its donor looks.
+    pub fn stay(&mut self, donor: DonorId, chunk: ChunkName, now: Tick) {
+        self.chunk_orders.cancel(&chunk);
+        self.order_verify(donor, chunk, now);
+    }
+
+    /// Takes all tombstones back.
+    pub fn cancel_deletions(&mut self) {
+        self.chunk_orders.cancel_deletions();
+    }
+
+    /// Takes orders back for chunks that are in use again; a copy that went in the meantime is
+    /// reported as removed. Donors that perhaps have one look; those that are not registered list
+    /// what they have when they come.
+    pub fn in_use_again(&mut self, again: &InUseAgain, now: Tick) {
+        again.condemned.iter().for_each(|name| self.chunk_orders.cancel(name));
+        again.assumed.iter().for_each(|(donor, name)| self.order_verify(*donor, *name, now));
+    }
+}

@@ -1,0 +1,340 @@
+//! Donors join, register, send heartbeats, and leave.
+
+use super::Pool;
+use crate::donors::{Contact, Donor, Enlisted, Registration};
+use crate::inventory::Taking;
+use crate::reach::Reach;
+use crate::record::Record;
+use potluck_core::chunk::ChunkName;
+use potluck_core::clock::Tick;
+use potluck_core::ids::{DonorId, Incarnation};
+use potluck_core::placement::Candidate;
+use potluck_wire::addresses::Addresses;
+use potluck_wire::control::{DonorState, DonorStatus, Holding, Register};
+use potluck_wire::ticket::Secret;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// A daemon that its owner restarts does not do so again within this time; two with one identity
+/// replace each other at every heartbeat.
+const IN_TURNS: Duration = Duration::from_secs(30);
+
+impl Pool {
+    /// A member that lends disk; one that another donor invited is of that one's machine.
+    pub fn add_donor(&mut self, donor: DonorId, name: &str, invited_by: Option<DonorId>) {
+        let added = self.donors.all.entry(donor).or_default();
+        (added.name, added.machine) = (name.into(), invited_by);
+    }
+
+    /// This manager begins to listen.
+    pub fn begin(&mut self, now: Tick) {
+        self.donors.started = now;
+    }
+
+    /// What was known of a donor before this manager's start.
+    pub fn recall(&mut self, donor: DonorId, record: Record) {
+        if let Some(donor) = self.donors.all.get_mut(&donor) {
+            donor.record = record;
+        }
+    }
+
+    /// Somebody is about to remove a donor: nothing new goes there, and no file is committed that counts
+    /// on it, until it is removed or [`Self::spare_donor`] takes that back.
+    pub fn condemn_donor(&mut self, donor: DonorId) {
+        self.donors.all.entry(donor).and_modify(|donor| donor.removing += 1);
+        self.losses.note();
+    }
+
+    /// It is not removed after all.
+    pub fn spare_donor(&mut self, donor: DonorId) {
+        let entry = self.donors.all.entry(donor);
+        entry.and_modify(|donor| donor.removing = donor.removing.saturating_sub(1));
+    }
+
+    /// A donor was removed from the pool.
+    pub fn remove_donor(&mut self, donor: DonorId) {
+        self.donors.all.remove(&donor);
+        self.losses.note();
+        self.expected.forget(donor);
+        self.uncommitted.forget_donor(donor);
+        self.chunk_orders.forget(donor);
+        self.given_up.forget(donor);
+        self.forget_tasks(donor);
+    }
+
+    /// Whether the donor is of this pool.
+    pub fn knows_donor(&self, donor: DonorId) -> bool {
+        self.donors.all.contains_key(&donor)
+    }
+
+    /// A donor reports for duty, to be reached at `addresses`.
+    pub fn register(
+        &mut self,
+        id: DonorId,
+        register: &Register,
+        addresses: Addresses,
+        now: Tick,
+    ) -> Enlisted {
+        let live = self.donors.is_live(id, now, &self.limits);
+        let donor = self.donors.all.entry(id).or_default();
+        donor.record.label.clone_from(&register.label);
+        donor.record.grace = register.grace_ms.map(Duration::from_millis);
+        let earlier = donor.registration.take();
+        // It lists anew what it has, and until then nothing of that counts.
+        if earlier.as_ref().is_some_and(|registration| registration.compared) {
+            self.losses.note();
+        }
+        let again = earlier
+            .as_ref()
+            .is_some_and(|registration| registration.incarnation == register.incarnation);
+        let earlier_load =
+            earlier.as_ref().map(|registration| registration.load).unwrap_or_default();
+        let earlier_write_sequence =
+            earlier.filter(|_| again).and_then(|registration| registration.write_sequence);
+        donor.registration = Some(Registration {
+            incarnation: register.incarnation,
+            key: register.key.clone(),
+            addresses,
+            reach: Reach::default(),
+            version: register.version.clone(),
+            disk: register.disk,
+            room: register.room,
+            lends: None,
+            load: earlier_load,
+            write_sequence: earlier_write_sequence,
+            unclaimed: 0,
+            computed: 0,
+            compared: false,
+            taking: Some(Taking::default()),
+            fault: register.disk_fault.clone(),
+            settings_fault: None,
+            new_store: register.new_store,
+            last_task: self.repairs.tasks.last(),
+        });
+        donor.hear(now, &self.limits);
+        let restarts = live && !again;
+        let before = if restarts { donor.restarted.replace(now) } else { None };
+        let in_turns = before.is_some_and(|before| now.saturating_sub(before) <= IN_TURNS);
+        self.expected.registered(id);
+        self.repairs.ask_again(id);
+        if again {
+            return Enlisted::Again;
+        }
+        self.chunk_orders.forget(id);
+        self.forget_tasks(id);
+        self.uncommitted.forget_donor(id);
+        self.given_up.forget(id);
+        if in_turns { Enlisted::InTurns } else { Enlisted::Anew }
+    }
+
+    /// Whether the donor is alive and its inventory was compared, so that a copy there counts.
+    pub fn vouches(&self, donor: DonorId, now: Tick) -> bool {
+        self.donors.is_live(donor, now, &self.limits)
+            && self.donors.registration(donor).is_some_and(|registration| registration.compared)
+    }
+
+    /// Whether this incarnation of a donor began with an empty store, because the one of before is lost.
+    pub fn begins_anew(&self, donor: DonorId, incarnation: Incarnation) -> bool {
+        let registration = self
+            .donors
+            .registration(donor)
+            .filter(|registration| registration.incarnation == incarnation);
+        registration.is_some_and(|registration| registration.new_store)
+    }
+
+    /// Whether a donor is heard now.
+    pub fn is_heard(&self, donor: DonorId, now: Tick) -> bool {
+        self.donors.is_live(donor, now, &self.limits)
+    }
+
+    /// A donor's word came over this connection.
+    pub fn heard_over(&mut self, donor: DonorId, connection: u64) {
+        if let Some(donor) = self.donors.get_mut(donor) {
+            donor.connection = connection;
+        }
+    }
+
+    /// The live donor whose last word came over a connection, and when it did.
+    pub fn speaks_over(&self, connection: u64, now: Tick) -> Option<(Contact, Tick)> {
+        let (id, donor) = self.donors.iter().find(|(_, donor)| donor.connection == connection)?;
+        self.is_heard(id, now).then(|| Some((self.contact(id, now)?, donor.heard?)))?
+    }
+
+    /// A donor's connection ended and it is nowhere to be reached: it died, unless it was heard since
+    /// `heard`. Nobody waits then until it has been silent for long.
+    pub fn hung_up(&mut self, donor: DonorId, heard: Tick) {
+        if let Some(donor) = self.donors.get_mut(donor).filter(|at| at.heard == Some(heard)) {
+            donor.hung_up = true;
+        }
+    }
+
+    /// Whether a donor that is believed to be there has not spoken since.
+    pub fn awaits_word(&self, since: Tick, now: Tick) -> bool {
+        let mut donors = self.donors.iter();
+        donors.any(|(id, _)| self.awaits_word_of(id, since, now))
+    }
+
+    /// The same of one donor.
+    pub fn awaits_word_of(&self, id: DonorId, since: Tick, now: Tick) -> bool {
+        let heard = self.donors.get(id).and_then(|donor| donor.heard);
+        heard.is_some_and(|heard| heard < since) && self.is_heard(id, now)
+    }
+
+    /// Whether every donor that lent something and is not given up has told what it holds.
+    pub fn assembled(&self, now: Tick) -> bool {
+        let mut ids = self.donors.iter().map(|(id, _)| id);
+        ids.all(|id| self.vouches(id, now) || self.has_nothing(id, now))
+    }
+
+    /// Whether nothing is expected of a donor: it is given up, or has never lent.
+    pub fn has_nothing(&self, id: DonorId, now: Tick) -> bool {
+        matches!(self.donors.state(id, now, &self.limits), DonorState::Dead | DonorState::Joined)
+    }
+
+    /// How to reach a donor; `None` if it is not of this pool.
+    pub fn contact(&self, id: DonorId, now: Tick) -> Option<Contact> {
+        let donor = self.donors.all.get(&id)?;
+        let registration = donor.registration.as_ref();
+        Some(Contact {
+            donor: id,
+            name: donor.name.clone(),
+            addresses: registration
+                .map(|registration| registration.addresses.clone())
+                .unwrap_or_default(),
+            live: self.donors.is_live(id, now, &self.limits),
+            load: registration.map_or(0.0, |registration| registration.load.score()),
+            label: donor.record.label.clone(),
+            key: registration.map(|registration| registration.key.clone()),
+        })
+    }
+
+    /// The keys of all donors that registered.
+    pub fn keys(&self) -> BTreeMap<DonorId, Secret> {
+        let known = self.donors.iter();
+        known
+            .filter_map(|(id, donor)| Some((id, donor.registration.as_ref()?.key.clone())))
+            .collect()
+    }
+
+    /// Donors of this pool that have not registered since the manager's start.
+    pub fn unregistered(&self) -> BTreeSet<DonorId> {
+        self.donors
+            .iter()
+            .filter(|(_, donor)| donor.registration.is_none())
+            .map(|(id, _)| id)
+            .collect()
+    }
+
+    /// How many donors the pool has, live or not.
+    pub fn donor_count(&self) -> usize {
+        self.donors.all.len()
+    }
+
+    /// How many donors take files, now or when they are back: not those that were never heard, that leave or
+    /// are not trusted, and not those that are away and have no room for `bytes`.
+    pub fn expected_donors(&self, bytes: u64, now: Tick) -> usize {
+        let expected = |(id, donor): &(DonorId, &Donor)| {
+            let willing = donor.record.is_willing() && !donor.is_being_removed();
+            let joined = self.donors.state(*id, now, &self.limits) == DonorState::Joined;
+            let full = || donor.registration.is_some() && self.free_at(*id) < bytes;
+            willing && !joined && (self.is_heard(*id, now) || !full())
+        };
+        self.donors.iter().filter(expected).count()
+    }
+
+    /// The donors that can be written to now, but those to `avoid`.
+    pub(super) fn candidates(&self, avoid: &[DonorId], now: Tick) -> Vec<Candidate> {
+        self.donors
+            .iter()
+            .filter(|(id, _)| !avoid.contains(id) && self.takes(*id, now))
+            .filter_map(|(id, donor)| {
+                let registration = donor.registration.as_ref()?;
+                Some(Candidate {
+                    donor: id,
+                    free: self.free_at(id),
+                    load: registration.load.score(),
+                    label: donor.record.label.clone(),
+                    host: registration.addresses.first().map(|address| address.host().to_owned()),
+                })
+            })
+            .collect()
+    }
+
+    /// Counts chunks that a donor holds and the catalog does not know; those that a session offered
+    /// are merely not committed yet.
+    pub fn unknown_at(&mut self, donor: DonorId, incarnation: Incarnation, chunks: &[Holding]) {
+        let computes = self.repairs.computes(donor);
+        let Some(registration) = self.donors.registration_of(donor, incarnation) else { return };
+        for Holding { name, len } in chunks {
+            match self.offered.one_of(name) {
+                Some(session) => self.uncommitted.add(*name, *len, donor, session),
+                None if computes => registration.computed += 1,
+                None => registration.unclaimed += 1,
+            }
+        }
+    }
+
+    /// The stored bytes of a chunk that no file uses yet, and the donors that told of it.
+    pub fn uncommitted(&self, name: &ChunkName) -> Option<(u32, Vec<DonorId>)> {
+        self.uncommitted.get(name)
+    }
+
+    /// Chunks that a donor told of before the catalog learnt of them, as parity made by order is.
+    pub fn claimed(&mut self, donor: DonorId, chunks: u64) {
+        if let Some(registration) = self.donors.registration_mut(donor) {
+            let computed = chunks.min(registration.computed);
+            registration.computed -= computed;
+            registration.unclaimed = registration.unclaimed.saturating_sub(chunks - computed);
+        }
+    }
+
+    /// Copies of a chunk that donors told of before the catalog knew it. A commit names only those
+    /// whose receipt reached the writer; the others would be nobody's until the next inventory.
+    pub fn take_early(&mut self, name: &ChunkName) -> BTreeSet<DonorId> {
+        self.uncommitted.take(name)
+    }
+
+    /// Every donor as it is now; what the catalog counts there is left at 0.
+    pub fn status(&self, now: Tick) -> Vec<DonorStatus> {
+        let status = |(id, donor): (DonorId, &Donor)| {
+            let mut status = DonorStatus {
+                donor: id,
+                name: donor.name.clone(),
+                state: self.donors.state(id, now, &self.limits),
+                silent_seconds: self.donors.silence(id, now).map(|silent| silent.as_secs()),
+                promised: self.ledger.promised(id),
+                label: donor.record.label.clone(),
+                away_seconds: donor
+                    .record
+                    .away_until
+                    .filter(|until| now < *until)
+                    .map(|until| until.saturating_sub(now).as_secs()),
+                quarantined: donor.record.quarantined.clone(),
+                takes_nothing: !donor.record.is_willing(),
+                scrub: donor.record.scrub,
+                reclaiming: self.is_given_up(id) && self.vouches(id, now),
+                ..DonorStatus::default()
+            };
+            if matches!(status.state, DonorState::Suspect | DonorState::Silent) {
+                let silent = self.donors.silence(id, now);
+                let left =
+                    silent.map(|silent| self.donors.grace(id, &self.limits).saturating_sub(silent));
+                status.given_up_seconds = left.map(|left| left.as_secs());
+            }
+            if let Some(registration) = &donor.registration {
+                status.addresses.clone_from(&registration.addresses);
+                status.unreachable = registration.reach.unreachable().map(str::to_owned);
+                status.version = registration.version.clone();
+                status.used = registration.disk.lent_used;
+                status.room = registration.room;
+                status.lends = registration.lends;
+                status.unclaimed = registration.unclaimed;
+                status.load = registration.load;
+                status.disk_fault.clone_from(&registration.fault);
+                status.settings_fault.clone_from(&registration.settings_fault);
+            }
+            status
+        };
+        self.donors.iter().map(status).collect()
+    }
+}

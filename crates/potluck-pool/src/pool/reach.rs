@@ -1,0 +1,83 @@
+//! Whether donors are reached by the manager and by members.
+
+use super::Pool;
+use crate::donors::Contact;
+use potluck_core::clock::Tick;
+use potluck_core::ids::{DonorId, MemberId};
+use potluck_wire::addresses::{Address, Addresses};
+
+impl Pool {
+    /// Donors that are not heard now, and where they were before.
+    pub fn missing(&self, now: Tick) -> Vec<(DonorId, Addresses)> {
+        self.located().filter(|(donor, _)| !self.is_heard(*donor, now)).collect()
+    }
+
+    /// All donors, and where they are or were.
+    pub fn located(&self) -> impl Iterator<Item = (DonorId, Addresses)> {
+        let known = self.donors.iter().map(|(id, donor)| (id, donor.record.addresses.clone()));
+        known.filter(|(_, addresses)| !addresses.is_empty())
+    }
+
+    /// Notes where a donor is; whether that is news.
+    pub fn moved(&mut self, donor: DonorId, addresses: &Addresses) -> bool {
+        let Some(donor) = self.donors.get_mut(donor) else { return false };
+        let moved = donor.record.addresses != *addresses;
+        donor.record.addresses.clone_from(addresses);
+        moved
+    }
+
+    /// Donors that are heard and whose addresses are to be tried.
+    pub fn due_for_a_try(&self, now: Tick) -> Vec<Contact> {
+        let due = |donor: &DonorId| {
+            self.donors
+                .registration(*donor)
+                .is_some_and(|registration| registration.reach.next <= now)
+        };
+        let heard = self.live_donors(now).into_iter().filter(due);
+        heard.filter_map(|donor| self.contact(donor, now)).collect()
+    }
+
+    /// A member says that it reaches a donor nowhere. The manager tries soon: a donor that does not answer it
+    /// either has died or is closed to all, and that shows by itself. So a member who lies can raise an
+    /// alarm in his own name and nothing more.
+    pub fn not_reached_by(&mut self, member: MemberId, donor: DonorId, now: Tick) {
+        if let Some(registration) = self.donors.registration_mut(donor) {
+            registration.reach.complain(member, now);
+        }
+    }
+
+    /// Members who said lately that they do not reach a live donor, though the manager does.
+    pub fn unreached_by(&self, donor: DonorId, now: Tick) -> Vec<MemberId> {
+        let registration = self.donors.registration(donor).filter(|_| self.is_heard(donor, now));
+        registration
+            .map(|registration| registration.reach.unreached_by(now).collect())
+            .unwrap_or_default()
+    }
+
+    /// A donor's addresses were tried: those at which it was reached come first from now on.
+    pub fn tried(
+        &mut self,
+        donor: DonorId,
+        addresses: &Addresses,
+        reached: &[Address],
+        why: String,
+        now: Tick,
+    ) {
+        let Some(registration) = self.donors.registration_mut(donor) else { return };
+        if registration.addresses != *addresses {
+            return; // it registered anew meanwhile
+        }
+        match reached {
+            [] if registration.reach.failed(why, now) => {
+                tracing::warn!(%donor, "cannot be reached: {}", registration.reach.why);
+            }
+            [] => {}
+            _ => {
+                if registration.reach.reached(now) {
+                    tracing::info!(%donor, "can be reached again");
+                }
+                registration.addresses = addresses.preferring(|address| reached.contains(address));
+            }
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! What the pool knows of donors, for a decision elsewhere that checks its version.
+
+use super::Pool;
+use crate::snapshot::Snapshot;
+use potluck_core::clock::Tick;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+impl Pool {
+    /// Donors as they stand. Copies at one whose removal is being looked at are no reason to give others
+    /// up: what it holds was found to be elsewhere, and must stay there.
+    pub fn snapshot(&self, now: Tick) -> Snapshot {
+        let losses = Arc::clone(&self.losses.0);
+        let seen = losses.load(Ordering::Acquire);
+        let mut view = self.view(now);
+        view.rely_on_none_that_is_being_removed();
+        Snapshot { view, losses, seen }
+    }
+}

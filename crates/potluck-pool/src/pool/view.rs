@@ -1,0 +1,407 @@
+//! How the donors are seen at a moment, and when so many fell silent at once that repair waits.
+
+use super::Pool;
+use crate::circuit_breaker::{Changes, CircuitBreaker};
+use crate::donors::Donor;
+use crate::record::Giving;
+use crate::view::{DonorView, PoolView, Rule};
+use potluck_core::chunk::{ChunkName, PARTS};
+use potluck_core::clock::Tick;
+use potluck_core::ids::DonorId;
+use potluck_core::repair_plan::{Domain, Helper, Worth};
+use potluck_wire::control::DonorState;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// When so many percent of the donors are dead within [`TOGETHER`], a switch died rather than the
+/// donors (promise A4).
+const TOO_MANY_PERCENT: usize = 30;
+/// In pools of fewer donors one or two are that share.
+const TOO_MANY_OF: usize = 4;
+/// Donors that are named where all have something in common; of more it is said how many.
+const NAMED: usize = 4;
+/// Losses this close to each other have one cause.
+const TOGETHER: Duration = Duration::from_secs(600);
+
+impl Pool {
+    /// What donors fail together with each other, as numbers; donors without a label fail alone.
+    fn domains(&self) -> BTreeMap<DonorId, Domain> {
+        let mut labels: BTreeMap<&str, Domain> = BTreeMap::new();
+        let mut machines: BTreeMap<DonorId, Domain> = BTreeMap::new();
+        let mut domains = BTreeMap::new();
+        for (number, (id, donor)) in (1..).zip(self.donors.iter()) {
+            // A machine fails as one, whatever its donors say: they all speak for one owner.
+            let machine = self.donors.machine(id);
+            let first = self.donors.get(machine).unwrap_or(donor);
+            let own = match &first.record.label {
+                Some(label) => *labels.entry(label).or_insert(number),
+                None => *machines.entry(machine).or_insert(number),
+            };
+            domains.insert(id, own);
+        }
+        domains
+    }
+
+    /// Every donor as a scan should see it.
+    pub fn view(&self, now: Tick) -> PoolView {
+        let domains = self.domains();
+        let status = |(id, donor): (DonorId, &Donor)| {
+            let record = &donor.record;
+            let over_quota = record.excess > 0;
+            let given = if record.giving.is_some() { PARTS } else { 0 };
+            let at_once = record.giving.as_ref().filter(|giving| giving.at_once);
+            let (below, rule) = match at_once {
+                Some(_) => (given, Rule::AtOnce),
+                None if over_quota => (record.quota_below.max(given), Rule::WhenSafe),
+                None => (given, Rule::WhenWhole),
+            };
+            let worth = self.worth(id, donor, now);
+            let status = DonorView {
+                worth,
+                worth_leaving: if worth.fetchable() { Worth::Source } else { Worth::Lost },
+                live: self.donors.is_live(id, now, &self.limits),
+                trusted: record.quarantined.is_none(),
+                removing: donor.is_being_removed(),
+                lose: at_once.map(|giving| Arc::clone(&giving.lose)).unwrap_or_default(),
+                domain: domains[&id],
+                free: self.free_at(id),
+                below,
+                rule,
+                over_quota,
+                takes: self.takes(id, now),
+                sends: !self.repairs.is_left_alone(id, now),
+            };
+            (id, status)
+        };
+        PoolView(self.donors.iter().map(status).collect())
+    }
+
+    fn worth(&self, id: DonorId, donor: &Donor, now: Tick) -> Worth {
+        let live = self.donors.is_live(id, now, &self.limits);
+        let compared =
+            donor.registration.as_ref().is_some_and(|registration| registration.compared);
+        match donor.record.quarantined {
+            Some(_) if live => Worth::Source,
+            Some(_) => Worth::Lost,
+            None if live && compared => Worth::Counts,
+            // What came back after it was given up is verified before it counts (promise D6).
+            None if donor.record.stale || self.is_dead(id, now) => Worth::Lost,
+            None => Worth::Silent,
+        }
+    }
+
+    /// Whether new copies go there.
+    pub(crate) fn takes(&self, id: DonorId, now: Tick) -> bool {
+        let Some(donor) = self.donors.get(id) else { return false };
+        let willing = donor.record.is_willing() && !donor.is_being_removed();
+        willing && self.donors.is_live(id, now, &self.limits)
+    }
+
+    /// Bytes that donors can take now, without `but`.
+    pub fn room(&self, but: &BTreeSet<DonorId>, now: Tick) -> u64 {
+        self.willing(but, now).map(|id| self.free_at(id)).sum()
+    }
+
+    /// Donors that take copies now, without `but`.
+    pub fn willing(&self, but: &BTreeSet<DonorId>, now: Tick) -> impl Iterator<Item = DonorId> {
+        let all = self.donors.iter().map(|(id, _)| id);
+        all.filter(move |id| !but.contains(id) && self.takes(*id, now))
+    }
+
+    /// Why the donors that take no copies do not, without `but`; `None` where all take some. What
+    /// is said to be impossible may be so because of somebody's own give-back, or of a donor that is
+    /// only silent.
+    pub fn unwilling(&self, but: &BTreeSet<DonorId>, now: Tick) -> Option<String> {
+        self.hindrances(|id| !but.contains(&id) && !self.takes(id, now), now)
+    }
+
+    /// The donors that are not heard; `None` where all are.
+    pub fn absent(&self, now: Tick) -> Option<String> {
+        self.hindrances(|id| !self.is_heard(id, now), now)
+    }
+
+    /// What is the matter with donors, in words.
+    fn hindrances(&self, which: impl Fn(DonorId) -> bool, now: Tick) -> Option<String> {
+        let why = |(id, donor): (DonorId, &Donor)| {
+            let record = &donor.record;
+            let why = match self.donors.state(id, now, &self.limits) {
+                DonorState::Dead => "is given up",
+                DonorState::Joined => "lends nothing yet",
+                DonorState::Live if record.giving.is_some() => "gives its space back",
+                DonorState::Live if record.quarantined.is_some() => "is quarantined",
+                DonorState::Live if record.excess > 0 => "holds more than its owner lends",
+                DonorState::Live => "has just started",
+                _ => "is not heard",
+            };
+            format!("{} {why}", donor.name())
+        };
+        let all: Vec<String> = self.donors.iter().filter(|(id, _)| which(*id)).map(why).collect();
+        let more = all.len().saturating_sub(NAMED);
+        let more = (more > 0).then(|| format!("and {more} more"));
+        let named: Vec<String> = all.into_iter().take(NAMED).chain(more).collect();
+        (!named.is_empty()).then(|| named.join(", "))
+    }
+
+    /// Bytes a donor can still take, promises to sessions and to repair taken off.
+    pub(super) fn free_at(&self, id: DonorId) -> u64 {
+        let room = self.donors.registration(id).map_or(0, |registration| registration.room);
+        room.saturating_sub(self.ledger.promised(id))
+    }
+
+    /// How many donors would be left for files to lie on if `but` left: those that are not given up,
+    /// and do not leave themselves.
+    pub fn stayers(&self, but: &BTreeSet<DonorId>, now: Tick) -> usize {
+        let stays = |(id, donor): &(DonorId, &Donor)| {
+            let record = &donor.record;
+            let leaves = record.leaves() || record.quarantined.is_some();
+            !but.contains(id) && !leaves && !self.has_nothing(*id, now)
+        };
+        self.donors.iter().filter(stays).count()
+    }
+
+    /// Whether a donor leaves, and no other stays.
+    pub fn all_leave(&self, now: Tick) -> bool {
+        let mut leaving = self.donors.iter().filter(|(_, donor)| donor.record.leaves());
+        leaving.next().is_some_and(|(id, _)| self.stayers(&[id].into(), now) == 0)
+    }
+
+    /// Donors that can take copies, and what fails with each.
+    pub fn takers(&self, now: Tick) -> Vec<Helper> {
+        let domains = self.domains();
+        let taker = |(id, _): (DonorId, &Donor)| {
+            self.takes(id, now).then(|| Helper {
+                donor: id,
+                domain: domains[&id],
+                free: self.free_at(id),
+                outstanding: 0,
+                allowed: true,
+            })
+        };
+        self.donors.iter().filter_map(taker).collect()
+    }
+
+    /// Whether a donor is silent beyond its grace.
+    pub fn is_dead(&self, donor: DonorId, now: Tick) -> bool {
+        self.donors.state(donor, now, &self.limits) == DonorState::Dead
+    }
+
+    /// Looks who left and who came back as time passed.
+    pub fn pass_time(&mut self, now: Tick) -> Changes {
+        let mut changes = Changes::default();
+        let state = |pool: &Self, id| pool.donors.state(id, now, &pool.limits);
+        let all: Vec<_> = self.donors.iter().map(|(id, _)| (id, state(self, id))).collect();
+        for (id, state) in all {
+            let silent = !self.vouches(id, now);
+            let Some(donor) = self.donors.get_mut(id) else { continue };
+            let record = &mut donor.record;
+            changes.silence |= std::mem::replace(&mut record.silent, silent) != silent;
+            match (record.dead, state == DonorState::Dead) {
+                (false, true) => {
+                    (record.dead, record.stale) = (true, true);
+                    changes.dead.push(id);
+                }
+                (true, false) => {
+                    record.dead = false;
+                    // An incarnation that went on lists nothing again, and from now on counts: its next
+                    // silence is one like any other's. A new one lists first.
+                    record.stale &= !donor
+                        .registration
+                        .as_ref()
+                        .is_some_and(|registration| registration.compared);
+                    changes.back.push(id);
+                }
+                _ => {}
+            }
+        }
+        // Nobody waits for what the dead were asked: it is given to others now.
+        changes.dead.iter().for_each(|donor| self.forget_tasks(*donor));
+        if !changes.dead.is_empty() {
+            self.losses.note();
+        }
+        self.judge_circuit_breaker(now);
+        changes
+    }
+
+    fn judge_circuit_breaker(&mut self, now: Tick) {
+        let state = |id| self.donors.state(id, now, &self.limits);
+        let dead: BTreeSet<DonorId> = self
+            .donors
+            .iter()
+            .map(|(id, _)| id)
+            .filter(|id| state(*id) == DonorState::Dead)
+            .collect();
+        self.circuit_breaker.declared_dead.retain(|donor| dead.contains(donor));
+        let lately = |id: &&DonorId| {
+            let silent = self.donors.silence(**id, now);
+            let grace = self.donors.grace(**id, &self.limits);
+            silent.is_some_and(|silent| silent.saturating_sub(grace) <= TOGETHER)
+                && !self.circuit_breaker.declared_dead.contains(id)
+        };
+        let lately: BTreeSet<DonorId> = dead.iter().filter(lately).copied().collect();
+        // Machines are counted: nobody stops repair by taking away the many disks of one.
+        let machines = |which: &dyn Fn(&DonorId) -> bool| {
+            let donors = self.donors.iter().map(|(id, _)| id).filter(which);
+            donors.map(|id| self.donors.machine(id)).collect::<BTreeSet<_>>().len()
+        };
+        let all = machines(&|_| true);
+        let were = machines(&|id| !dead.contains(id) || lately.contains(id));
+        let went = machines(&|id| lately.contains(id));
+        let still =
+            |tripped: &BTreeSet<DonorId>| machines(&|id| tripped.contains(id) && dead.contains(id));
+        let mut tripped = self.circuit_breaker.tripped.clone();
+        if too_many(went, were) {
+            tripped.extend(lately.iter().copied());
+        }
+        let still = still(&tripped);
+        if !too_many(still, all) && !too_many(still, were) {
+            tripped.clear();
+        }
+        self.circuit_breaker.tripped = tripped;
+    }
+
+    /// Why repair rests though donors are dead: too many of them at once (promise A4).
+    pub fn too_many_dead(&self) -> Option<String> {
+        let dead = self.circuit_breaker.tripped.len();
+        (dead > 0).then(|| {
+            format!(
+                "{dead} of {} donors went within minutes of each other, as if a switch had died: bring them back, or `potluck repair now` to go on without them",
+                self.donor_count()
+            )
+        })
+    }
+
+    /// What was decided about donors that went at once, to be remembered.
+    pub fn circuit_breaker(&self) -> CircuitBreaker {
+        self.circuit_breaker.clone()
+    }
+
+    /// An earlier term of the manager decided so.
+    pub fn resume_circuit_breaker(&mut self, circuit_breaker: CircuitBreaker) {
+        for donor in &circuit_breaker.declared_dead {
+            if let Some(donor) = self.donors.get_mut(*donor) {
+                // It was dead then, and is until it is heard.
+                donor.record.declared_dead = true;
+            }
+        }
+        self.circuit_breaker = circuit_breaker;
+    }
+
+    /// An admin says to repair after all.
+    pub fn declare_dead(&mut self, now: Tick) {
+        let dead = self.donors.iter().map(|(id, _)| id).filter(|id| self.is_dead(*id, now));
+        self.circuit_breaker.declared_dead = dead.collect();
+        self.circuit_breaker.tripped.clear();
+    }
+
+    /// An admin does not wait for silent donors that announced nothing.
+    pub fn dismiss_silent(&mut self, now: Tick) {
+        let limits = self.limits;
+        let silent: Vec<DonorId> = self
+            .donors
+            .iter()
+            .filter(|(id, donor)| {
+                let announced = donor.record.away_until.is_some_and(|until| now < until);
+                !announced && !self.donors.is_live(*id, now, &limits)
+            })
+            .map(|(id, _)| id)
+            .collect();
+        for id in silent {
+            if let Some(donor) = self.donors.get_mut(id) {
+                donor.record.declared_dead = true;
+            }
+        }
+    }
+
+    /// A donor's absence is announced until then; `None` ends it.
+    pub fn announce(&mut self, donor: DonorId, until: Option<Tick>) {
+        if let Some(donor) = self.donors.get_mut(donor) {
+            donor.record.away_until = until;
+        }
+    }
+
+    /// A donor by its name and its number, for the log.
+    pub fn called(&self, donor: DonorId) -> String {
+        crate::called(&self.named(donor), donor)
+    }
+
+    /// What people call a donor.
+    pub fn named(&self, donor: DonorId) -> String {
+        self.donors.get(donor).map_or("unknown", |known| known.name()).to_owned()
+    }
+
+    /// How long each donor has been silent; those never heard left out.
+    pub fn silences(&self, now: Tick) -> Vec<(DonorId, Duration)> {
+        let ids = self.donors.iter().map(|(id, _)| id);
+        ids.filter_map(|id| Some((id, self.donors.silence(id, now)?))).collect()
+    }
+
+    /// Stops, or with `None` begins again, to trust a donor.
+    pub fn quarantine(&mut self, donor: DonorId, why: Option<String>) {
+        self.end_probation(donor);
+        if let Some(donor) = self.donors.get_mut(donor) {
+            donor.record.quarantined = why;
+        }
+        self.losses.note();
+    }
+
+    /// Begins or, with `None`, calls off a give-back.
+    pub fn give_back(&mut self, donor: DonorId, giving: Option<Giving>) {
+        if let Some(donor) = self.donors.get_mut(donor) {
+            donor.record.giving = giving;
+        }
+        self.losses.note();
+    }
+
+    /// A donor's give-back.
+    pub fn giving(&self, donor: DonorId) -> Option<Giving> {
+        self.donors.get(donor)?.record.giving.clone()
+    }
+
+    /// Donors that must hold less, with the bytes that must go.
+    pub fn must_shrink(&self) -> Vec<(DonorId, u64)> {
+        let over = |(id, donor): (DonorId, &Donor)| {
+            let over = donor.record.excess;
+            (over > 0).then_some((id, over))
+        };
+        self.donors.iter().filter_map(over).collect()
+    }
+
+    /// Which of a donor's copies leave: those with names in parts below `below`.
+    pub fn leave_below(&mut self, id: DonorId, below: u32) {
+        if let Some(donor) = self.donors.get_mut(id) {
+            donor.record.quota_below = below;
+        }
+        self.losses.note();
+    }
+
+    /// Donors that are heard and were compared.
+    pub fn live_donors(&self, now: Tick) -> Vec<DonorId> {
+        self.donors.iter().map(|(id, _)| id).filter(|id| self.vouches(*id, now)).collect()
+    }
+
+    /// Bytes a donor holds.
+    pub fn held(&self, donor: DonorId) -> u64 {
+        self.donors.registration(donor).map_or(0, |registration| registration.disk.lent_used)
+    }
+
+    /// Chunks a donor holds that the catalog does not know.
+    pub fn unclaimed(&self, donor: DonorId) -> u64 {
+        self.donors.registration(donor).map_or(0, |registration| registration.unclaimed)
+    }
+
+    /// Whether a donor that gives space back has just deleted something.
+    pub fn awaits_removal(&self, donor: DonorId, removed: &[ChunkName]) -> bool {
+        !removed.is_empty() && self.giving(donor).is_some()
+    }
+
+    /// Donors that are not trusted, and why.
+    pub fn quarantined(&self) -> Vec<(DonorId, String)> {
+        let why = |(id, donor): (DonorId, &Donor)| Some((id, donor.record.quarantined.clone()?));
+        self.donors.iter().filter_map(why).collect()
+    }
+}
+
+fn too_many(dead: usize, of: usize) -> bool {
+    of >= TOO_MANY_OF && dead * 100 > of * TOO_MANY_PERCENT
+}

@@ -1,0 +1,122 @@
+//! Work that a scan found: units to be made whole, and groups to be encoded.
+
+use potluck_core::chunk::{ChunkKind, ChunkName};
+use potluck_core::erasure::Ec;
+use potluck_core::ids::{DonorId, VersionId};
+use potluck_core::repair_plan::Domain;
+
+/// A unit that lacks something.
+#[derive(Debug, Clone)]
+pub struct Job {
+    /// Of which version, which unit, and whether of what the version is being changed to.
+    pub unit: (VersionId, u32, bool),
+    /// What its chunks are to the pool.
+    pub kind: ChunkKind,
+    /// How many more deaths it survives.
+    pub tolerates: u32,
+    /// Whether an owner who needs the space waits for it.
+    pub over_quota: bool,
+    /// The code, with the data chunks of the group.
+    pub group: Option<(Ec, usize)>,
+    /// Its chunks, by shard; of copies only one.
+    pub shards: Vec<ShardAt>,
+    /// What to make.
+    pub make: Vec<Make>,
+    /// Donors the unit relies on.
+    pub used: Vec<(DonorId, Domain)>,
+}
+
+/// A chunk of a unit.
+#[derive(Debug, Clone)]
+pub struct ShardAt {
+    /// Its position in the code.
+    pub position: u8,
+    /// Its name.
+    pub name: ChunkName,
+    /// Its stored bytes.
+    pub len: u32,
+    /// Who can send it now, the trusted first.
+    pub from: Vec<DonorId>,
+    /// Who has it, in whatever state.
+    pub at: Vec<DonorId>,
+}
+
+/// A copy to make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Make {
+    /// Of which shard.
+    pub shard: usize,
+    /// Whether no copy that counts is left for this shard: there is none, or, of copies, the
+    /// unit's other shards rely on all there are. Then it may go where another one is, to a donor
+    /// of its own, which is better than nowhere.
+    pub missing: bool,
+}
+
+impl Job {
+    /// Whether it is of what a version is being changed to, and not of what was promised.
+    pub fn is_goal(&self) -> bool {
+        self.unit.2
+    }
+
+    /// Whether everything it takes can be had of the donors that `sends` says may be asked.
+    pub fn has_source(&self, make: &Make, sends: &dyn Fn(&DonorId) -> bool) -> bool {
+        let there = |shard: &ShardAt| shard.from.iter().any(sends);
+        let enough = |data| self.shards.iter().filter(|shard| there(shard)).count() >= data;
+        there(&self.shards[make.shard]) || self.group.is_some_and(|(_, data)| enough(data))
+    }
+}
+
+/// A copy to make: of which chunk, which one of it, and whether it is of what a version is being
+/// changed to. The same copy serves all files that use the chunk.
+pub type Lacking = (ChunkName, usize, bool);
+
+impl Job {
+    /// The copies to make, each with its stored bytes, where `made` of each are on their way.
+    pub fn lacking(&self, made: usize) -> impl Iterator<Item = (Lacking, u64)> {
+        let name = |make: &Make| self.shards[make.shard].name;
+        self.make.iter().enumerate().map(move |(at, make)| {
+            let chunk = name(make);
+            let before = self.make[..at].iter().filter(|make| name(make) == chunk).count();
+            let bytes = u64::from(self.shards[make.shard].len);
+            ((chunk, made + before, self.is_goal()), bytes)
+        })
+    }
+}
+
+/// A group whose parity is to be computed.
+#[derive(Debug, Clone)]
+pub struct Encode {
+    /// Of which version.
+    pub version: VersionId,
+    /// Which group.
+    pub group: u32,
+    /// In which code.
+    pub ec: Ec,
+    /// Its data chunks.
+    pub shards: Vec<ShardAt>,
+}
+
+impl Encode {
+    /// The group, in its code.
+    pub fn key(&self) -> Group {
+        (self.version, self.ec, self.group)
+    }
+
+    /// The stored bytes of its parity.
+    pub fn parity_bytes(&self) -> u64 {
+        parity_bytes(self.longest(), self.ec)
+    }
+
+    /// The stored bytes of its longest chunk, which each chunk of parity has.
+    pub fn longest(&self) -> u32 {
+        self.shards.iter().map(|shard| shard.len).max().unwrap_or(0)
+    }
+}
+
+/// A group of a version, in a code.
+pub type Group = (VersionId, Ec, u32);
+
+/// The stored bytes of the parity of a group whose longest chunk has so many.
+pub fn parity_bytes(longest: u32, ec: Ec) -> u64 {
+    u64::from(longest) * ec.parity() as u64
+}

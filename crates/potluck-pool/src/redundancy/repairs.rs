@@ -1,0 +1,364 @@
+//! Repair as it is under way: what waits to be made, and how much of it each donor does.
+
+use super::assess::Findings;
+use super::encodings::Encodings;
+use super::job::{Encode, Job};
+use super::queue::{Counted, Queue, Sums};
+use crate::tasks::Tasks;
+use potluck_core::chunk::{ChunkName, Digest};
+use potluck_core::clock::Tick;
+use potluck_core::ids::{DonorId, VersionId};
+use potluck_core::repair_plan::{Bucket, Helper};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+/// A donor has tasks for so many seconds of its budget: it fetches them once a second, and must
+/// not run dry between.
+pub(super) const SECONDS_AHEAD: u64 = 3;
+/// Bytes under way at one donor for an owner who needs space: more than any link carries between
+/// two heartbeats, so that the link is the limit.
+pub(super) const OVER_QUOTA_AHEAD: u64 = 2 << 30;
+/// Tasks under way at one donor.
+pub(super) const MAX_UNDER_WAY: usize = 512;
+/// Who failed as a source or a target is left alone for so long.
+pub(super) const LEFT_ALONE: Duration = Duration::from_secs(30);
+/// The window in which the rate is measured.
+pub(super) const LATELY: Duration = Duration::from_secs(10);
+/// Why something is stuck whose sources are silent, or failed lately.
+pub(super) const UNREACHABLE: &str = "no donor that can be reached has what they are made of";
+/// Why something is stuck that fits nowhere.
+pub(super) const NO_ROOM: &str = "no donor has room for them";
+/// Why what files are being changed to waits though it would fit.
+pub(super) const PROMISED_FIRST: &str = "what was promised lacks room, and takes it first";
+/// Sources named in a task besides the first.
+pub(super) const SPARE_SOURCES: usize = 2;
+
+/// Bytes that tasks read at donors.
+pub(super) type Reads = Vec<(DonorId, u64)>;
+
+/// What a task is for.
+#[derive(Debug)]
+pub enum Purpose {
+    /// To make a copy or a chunk of a group.
+    Make { unit: (VersionId, u32, bool), chunk: ChunkName, len: u32, reads: Reads },
+    /// To compute parity; so many donors are asked in all.
+    Encode { group: Box<Encode>, asked: usize, reads: Reads },
+    /// To test whether a donor sends a chunk as it is.
+    Probe { chunk: ChunkName, suspect: DonorId },
+    /// To compare a part of a chunk among its holders.
+    Audit { chunk: ChunkName, len: u32, key: Digest },
+    /// To read everything back.
+    Scrub,
+}
+
+/// What repair knows.
+#[derive(Debug)]
+pub struct Repairs {
+    pub(super) queue: Queue,
+    /// Jobs that an owner waits for; they wait for no budget.
+    pub(super) over_quota: Queue,
+    /// What the scan found besides these and could not remember.
+    pub(super) beyond: Sums,
+    pub encodings: Encodings,
+    pub(super) stuck: Stuck,
+    /// The same of what files are being changed to: nothing that was promised lacks.
+    pub(super) changing_stuck: Stuck,
+    pub(super) excess: u64,
+    /// Whether something is to be made that is in no queue.
+    pub(super) more: bool,
+    /// An admin's pause.
+    pub paused: Option<String>,
+    pub tasks: Tasks<Purpose>,
+    pub(super) under_way: BTreeSet<ChunkName>,
+    /// Donors that make chunks of a unit, once for each chunk.
+    pub(super) makers: BTreeMap<(VersionId, u32, bool), Vec<DonorId>>,
+    /// Chunks made, and when: a scan that began before has not seen them.
+    pub(super) finished: BTreeMap<ChunkName, Tick>,
+    pub(super) pool: Bucket,
+    pub(super) donor_rate: u64,
+    pub(super) readers: BTreeMap<DonorId, Bucket>,
+    pub(super) writers: BTreeMap<DonorId, Bucket>,
+    /// Bytes asked of each and not confirmed.
+    pub(super) reading: BTreeMap<DonorId, u64>,
+    pub(super) writing: BTreeMap<DonorId, u64>,
+    pub(super) left_alone: BTreeMap<DonorId, Tick>,
+    pub(super) made: u64,
+    pub(super) made_bytes: u64,
+    pub(super) lately: VecDeque<(Tick, u64)>,
+    pub(super) made_last: Option<Tick>,
+    pub(super) scanned: Option<Tick>,
+    /// When the scan began that found what waits.
+    pub(super) looked: Tick,
+}
+
+/// What could not be handed out since the scan looked.
+#[derive(Debug, Default)]
+pub(super) struct Stuck {
+    pub(super) chunks: u64,
+    pub(super) why: Option<&'static str>,
+    /// Whether some of it found no donor with room.
+    pub(super) for_room: bool,
+}
+
+impl Stuck {
+    pub(super) fn sourceless(chunks: u64) -> Self {
+        Self { chunks, why: (chunks > 0).then_some(UNREACHABLE), for_room: false }
+    }
+}
+
+/// What became of an attempt to hand a job out.
+pub(super) enum Handed {
+    Out,
+    Later,
+    Stuck(&'static str),
+}
+
+impl Repairs {
+    /// Nothing to do yet.
+    pub fn new(pool_rate: u64, donor_rate: u64, now: Tick) -> Self {
+        Self {
+            queue: Queue::default(),
+            over_quota: Queue::default(),
+            beyond: Sums::default(),
+            encodings: Encodings::default(),
+            stuck: Stuck::default(),
+            changing_stuck: Stuck::default(),
+            excess: 0,
+            more: false,
+            paused: None,
+            tasks: Tasks::default(),
+            under_way: BTreeSet::new(),
+            makers: BTreeMap::new(),
+            finished: BTreeMap::new(),
+            pool: Bucket::new(pool_rate, now),
+            donor_rate,
+            readers: BTreeMap::new(),
+            writers: BTreeMap::new(),
+            reading: BTreeMap::new(),
+            writing: BTreeMap::new(),
+            left_alone: BTreeMap::new(),
+            made: 0,
+            made_bytes: 0,
+            lately: VecDeque::new(),
+            made_last: None,
+            scanned: None,
+            looked: now,
+        }
+    }
+
+    /// Takes over what a scan found that began at `began`.
+    pub fn take_findings(&mut self, findings: &mut Findings, began: Tick, now: Tick) {
+        self.finished.retain(|_, at| *at >= began);
+        self.looked = began;
+        self.queue = Queue::new(std::mem::take(&mut findings.queue));
+        self.over_quota = Queue::new(std::mem::take(&mut findings.over_quota));
+        self.encodings.take(std::mem::take(&mut findings.encode));
+        let all = Sums {
+            chunks: findings.lacking.clone(),
+            bytes: findings.lacking_bytes,
+            goal_bytes: findings.lacking_goal_bytes,
+        };
+        self.beyond = all.without(&self.waiting_sums(Counted::new(), |_| 0));
+        self.stuck = Stuck::sourceless(findings.sourceless);
+        self.changing_stuck = Stuck::sourceless(findings.sourceless_goals);
+        self.more = findings.more;
+        self.scanned = Some(now);
+    }
+
+    /// What waits to be handed out comes to, besides what is `counted` already.
+    pub(super) fn waiting_sums(
+        &self,
+        mut counted: Counted,
+        making: impl Fn(&Job) -> usize,
+    ) -> Sums {
+        let mut sums = Sums::default();
+        self.over_quota.count(&mut sums, &mut counted, &making);
+        self.queue.count(&mut sums, &mut counted, &making);
+        sums.goal_bytes += self.encodings.waiting_bytes();
+        sums
+    }
+
+    /// What is left to be made, without what is under way: what was made since the scan looked is
+    /// not, whichever files still wait for the next to see it.
+    pub(super) fn left(&self) -> Sums {
+        let finished = self.finished.keys().filter(|chunk| self.is_finished(chunk));
+        let first = |chunk: &ChunkName| [(*chunk, 0, false), (*chunk, 0, true)];
+        let counted = self.under_way.iter().chain(finished).flat_map(first).collect();
+        // A unit's own copies under way are others than those it still waits for.
+        let making = |job: &Job| match job.group {
+            None => self.makers.get(&job.unit).map_or(0, Vec::len),
+            Some(_) => 0,
+        };
+        self.waiting_sums(counted, making).with(&self.beyond)
+    }
+
+    /// Copies in excess that wait to be deleted.
+    pub fn note_excess(&mut self, excess: u64) {
+        self.excess = excess;
+    }
+
+    /// Whether all that the last scan found is handed out, and there was more.
+    pub fn wants_more(&self) -> bool {
+        let waiting = &self.encodings.waiting;
+        self.more && self.queue.is_empty() && self.over_quota.is_empty() && waiting.is_empty()
+    }
+
+    /// Whether something could not be handed out since the scan looked.
+    pub fn is_stuck(&self) -> bool {
+        self.stuck.chunks + self.changing_stuck.chunks > 0
+    }
+
+    /// Something waits for the next scan, and holds up nobody until then; `goal` where it is of
+    /// what a file is being changed to.
+    pub(super) fn note_stuck(&mut self, why: &'static str, goal: bool) {
+        let stuck = if goal { &mut self.changing_stuck } else { &mut self.stuck };
+        stuck.chunks += 1;
+        stuck.why = Some(why);
+        stuck.for_room |= why == NO_ROOM;
+    }
+
+    /// What files are being changed to waits: said where that may take until somebody makes room.
+    pub(super) fn note_held_back(&mut self) {
+        if self.stuck.for_room {
+            self.changing_stuck.why.get_or_insert(PROMISED_FIRST);
+        }
+    }
+
+    /// Whether something that was promised is to be made, or lacks room: what files are being
+    /// changed to must not take the room of that.
+    pub(super) fn restores(&self) -> bool {
+        self.stuck.for_room || self.queue.restores() || self.over_quota.restores()
+    }
+
+    /// Whether a donor failed lately at what it was asked for.
+    pub fn is_left_alone(&self, donor: DonorId, now: Tick) -> bool {
+        self.left_alone.get(&donor).is_some_and(|until| now < *until)
+    }
+
+    /// A donor registered: what it failed at before says nothing of now.
+    pub fn ask_again(&mut self, donor: DonorId) {
+        self.left_alone.remove(&donor);
+    }
+
+    pub(super) fn waiting(&mut self, over_quota: bool) -> &mut Queue {
+        if over_quota { &mut self.over_quota } else { &mut self.queue }
+    }
+
+    /// Whether a chunk was made since the scan looked.
+    pub(super) fn is_finished(&self, chunk: &ChunkName) -> bool {
+        self.finished.get(chunk).is_some_and(|at| *at >= self.looked)
+    }
+
+    /// Bytes that may be under way at one donor.
+    pub(super) fn ahead(&self, over_quota: bool) -> u64 {
+        if over_quota { OVER_QUOTA_AHEAD } else { self.donor_rate.saturating_mul(SECONDS_AHEAD) }
+    }
+
+    /// Says of a taker whether it may be given more.
+    pub(super) fn allow(&mut self, taker: &mut Helper, now: Tick, over_quota: bool) {
+        let burden = self.writing.get(&taker.donor).copied().unwrap_or(0);
+        let alone = self.is_left_alone(taker.donor, now);
+        let few = self.tasks.count(taker.donor) < MAX_UNDER_WAY;
+        let rate = self.donor_rate;
+        let ready =
+            over_quota || Self::bucket(&mut self.writers, taker.donor, rate, now).ready(now);
+        taker.outstanding = burden;
+        taker.allowed = ready && !alone && few && (burden == 0 || burden < self.ahead(over_quota));
+    }
+
+    /// Whether nothing is under way.
+    pub fn idle(&self) -> bool {
+        self.under_way.is_empty() && self.encodings.idle()
+    }
+
+    /// Whether a donor computes parity, or is about to.
+    pub fn computes(&self, donor: DonorId) -> bool {
+        let mut tasks = self.tasks.of(donor);
+        tasks.any(|task| matches!(task.purpose, Purpose::Encode { .. }))
+    }
+
+    /// Whether nothing is left to be made, and what was made last is still to be seen by a scan.
+    pub fn is_unseen(&self) -> bool {
+        let waiting = !self.queue.is_empty() || !self.over_quota.is_empty();
+        self.idle() && !waiting && self.finished.keys().any(|chunk| self.is_finished(chunk))
+    }
+
+    /// A task ended, well or not.
+    pub(super) fn landed(&mut self, donor: DonorId, purpose: &Purpose) {
+        let (reads, writes) = match purpose {
+            Purpose::Make { unit, chunk, len, reads } => {
+                self.under_way.remove(chunk);
+                if let Some(makers) = self.makers.get_mut(unit) {
+                    if let Some(at) = makers.iter().position(|maker| *maker == donor) {
+                        makers.swap_remove(at);
+                    }
+                    if makers.is_empty() {
+                        self.makers.remove(unit);
+                    }
+                }
+                (reads, u64::from(*len))
+            }
+            Purpose::Encode { group, reads, .. } => {
+                self.encodings.landed(group);
+                (reads, group.parity_bytes())
+            }
+            Purpose::Probe { .. } | Purpose::Audit { .. } | Purpose::Scrub => return,
+        };
+        lower(&mut self.writing, donor, writes);
+        reads.iter().for_each(|(source, bytes)| lower(&mut self.reading, *source, *bytes));
+    }
+
+    /// A chunk was made.
+    pub(super) fn made(&mut self, chunk: ChunkName, len: u32, now: Tick) {
+        self.finished.insert(chunk, now);
+        self.made += 1;
+        self.made_bytes += u64::from(len);
+        self.wrote(u64::from(len), now);
+    }
+
+    /// When something was made last.
+    pub fn made_last(&self) -> Option<Tick> {
+        self.made_last
+    }
+
+    /// So many bytes were made.
+    pub(super) fn wrote(&mut self, bytes: u64, now: Tick) {
+        self.made_last = Some(now);
+        self.lately.push_back((now, bytes));
+        self.forget_earlier(now);
+    }
+
+    pub(super) fn forget_earlier(&mut self, now: Tick) {
+        while self.lately.front().is_some_and(|(at, _)| now.saturating_sub(*at) > LATELY) {
+            self.lately.pop_front();
+        }
+    }
+
+    /// Makes so many bytes a second at most from now on, in all and of one donor.
+    pub fn set_rates(&mut self, pool_rate: u64, donor_rate: u64) {
+        self.pool.set_rate(pool_rate);
+        self.donor_rate = donor_rate;
+        let buckets = self.readers.values_mut().chain(self.writers.values_mut());
+        buckets.for_each(|bucket| bucket.set_rate(donor_rate));
+    }
+
+    pub(super) fn rate(&mut self, now: Tick) -> u64 {
+        self.forget_earlier(now);
+        self.lately.iter().map(|(_, bytes)| bytes).sum::<u64>() / LATELY.as_secs()
+    }
+
+    pub(super) fn bucket(
+        buckets: &mut BTreeMap<DonorId, Bucket>,
+        donor: DonorId,
+        rate: u64,
+        now: Tick,
+    ) -> &mut Bucket {
+        buckets.entry(donor).or_insert_with(|| Bucket::new(rate, now))
+    }
+}
+
+pub(super) fn lower(burdens: &mut BTreeMap<DonorId, u64>, donor: DonorId, bytes: u64) {
+    if let Some(burden) = burdens.get_mut(&donor) {
+        *burden = burden.saturating_sub(bytes);
+    }
+}
