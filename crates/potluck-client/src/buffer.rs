@@ -1,15 +1,23 @@
 //! Memory for chunks on their way: bounded in sum, and used again.
 //!
 //! A fresh 4 MiB allocation costs a thousand page faults, about as much as receiving the chunk;
-//! so large buffers go back to a shelf instead of to the system.
+//! so large buffers go back to a shelf instead of to the system. So do those for a segment, which random reads
+//! would fill with fresh pages one after the other.
 
 use potluck_core::chunk::sealed_len;
-use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex};
+use potluck_core::merkle::SEGMENT;
+use std::ops::{Deref, DerefMut, Range};
+use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Below this, the allocator's own shelves do as well.
-const WORTH_KEEPING: usize = 1 << 20;
+/// Below this, the allocator's own shelves do as well, but for segments.
+const LARGE: usize = 1 << 20;
+
+/// Bytes of buffers for a segment, sealed or not.
+const ONE_SEGMENT: Range<usize> = SEGMENT as usize..2 * SEGMENT as usize;
+
+/// Buffers for segments that are kept: as many as are read at once.
+const SEGMENTS_KEPT: usize = 64;
 
 /// Bytes per permit of the budget.
 const GRAIN: usize = 4096;
@@ -17,7 +25,8 @@ const GRAIN: usize = 4096;
 /// Chunk buffers whose sizes together stay under a budget.
 #[derive(Debug, Clone)]
 pub struct Buffers {
-    shelf: Arc<Mutex<Vec<Vec<u8>>>>,
+    large: Arc<Mutex<Vec<Vec<u8>>>>,
+    segments: Arc<Mutex<Vec<Vec<u8>>>>,
     budget: Arc<Semaphore>,
     grains: u32,
 }
@@ -27,10 +36,21 @@ impl Buffers {
     pub fn new(budget: usize) -> Self {
         let grains = (budget / GRAIN).max(1);
         Self {
-            shelf: Arc::default(),
+            large: Arc::default(),
+            segments: Arc::default(),
             budget: Arc::new(Semaphore::new(grains)),
             grains: grains as u32,
         }
+    }
+
+    /// Where buffers of this size are kept, and how many.
+    fn shelf(&self, size: usize) -> Option<(MutexGuard<'_, Vec<Vec<u8>>>, usize)> {
+        let (shelf, most) = match size {
+            LARGE.. => (&self.large, usize::MAX),
+            _ if ONE_SEGMENT.contains(&size) => (&self.segments, SEGMENTS_KEPT),
+            _ => return None,
+        };
+        Some((shelf.lock().expect("no holder panics"), most))
     }
 
     /// The budget in bytes.
@@ -67,9 +87,8 @@ impl Claim {
 
     /// A buffer of `len` bytes, their content whatever was there before.
     pub fn buffer(self, len: usize) -> Buffer {
-        let shelved = (len >= WORTH_KEEPING)
-            .then(|| self.buffers.shelf.lock().expect("no holder panics").pop());
-        let mut bytes = shelved.flatten().unwrap_or_default();
+        let shelved = self.buffers.shelf(len).and_then(|(mut shelf, _)| shelf.pop());
+        let mut bytes = shelved.unwrap_or_default();
         if bytes.capacity() < len {
             // Room for what sealing adds, so that it does not move the chunk. Fresh memory is
             // zeros already.
@@ -109,9 +128,10 @@ impl DerefMut for Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        if self.bytes.capacity() >= WORTH_KEEPING {
-            let bytes = std::mem::take(&mut self.bytes);
-            self.claim.buffers.shelf.lock().expect("no holder panics").push(bytes);
+        if let Some((mut shelf, most)) = self.claim.buffers.shelf(self.bytes.capacity())
+            && shelf.len() < most
+        {
+            shelf.push(std::mem::take(&mut self.bytes));
         }
     }
 }
@@ -124,6 +144,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn buffers_never_exceed_their_budget_and_are_used_again() {
         let buffers = Buffers::new(2 << 20);
+        let segment = buffers.claim(64 << 10).await.buffer(64 << 10);
+        let address = segment.as_ptr();
+        drop(segment);
+        assert_eq!(buffers.claim(65_552).await.buffer(65_552).as_ptr(), address, "also sealed");
         let one = buffers.claim(1 << 20).await.buffer(1 << 20);
         let two = buffers.claim(1 << 20).await.buffer(1 << 20);
         let third = buffers.claim(1 << 20);

@@ -144,6 +144,12 @@ fn root(segments: &[Hash]) -> Hash {
     tree.root()
 }
 
+impl FromIterator<Hash> for SegmentHashes {
+    fn from_iter<I: IntoIterator<Item = Hash>>(hashes: I) -> Self {
+        Self(hashes.into_iter().collect())
+    }
+}
+
 /// Where a part of several segments is divided.
 fn middle(part: &Range<usize>) -> usize {
     part.start + part.len().next_power_of_two() / 2

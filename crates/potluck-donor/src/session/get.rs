@@ -5,7 +5,7 @@ use super::Session;
 use crate::socket::PeerIo;
 use crate::store::{Found, Refusal};
 use potluck_core::chunk::ChunkName;
-use potluck_core::merkle::whole_segments;
+use potluck_core::merkle::{SegmentHashes, proven_root, whole_segments};
 use potluck_wire::bulk::{FrameError, Part, Reply, SendFileError, Status};
 use potluck_wire::ticket::Ops;
 use std::ops::Range;
@@ -76,8 +76,12 @@ fn what_to_send(
         return (range.end <= chunk.len).then_some((Vec::new(), range));
     }
     let segments = whole_segments(&range, chunk.len)?;
-    let hashes = chunk.segment_hashes().filter(|hashes| hashes.root() == name.0)?;
-    Some((hashes.proof(&segments).concat(), range))
+    let hashes = chunk.segment_hashes()?;
+    let proof = SegmentHashes::from_iter(hashes.proof(&segments));
+    let count = hashes.iter().count();
+    let here = hashes.iter().copied().skip(segments.start).take(segments.len()).collect();
+    let root = proven_root(count, &segments, &here, &proof);
+    (root == Some(name.0)).then(|| (proof.as_bytes().to_vec(), range))
 }
 
 /// What a peer is told of a refusal.
