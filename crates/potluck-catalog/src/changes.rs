@@ -4,7 +4,7 @@
 //! A row says *that* something changed, not to what: whoever exports the rows reads the state as it
 //! is by then. What was replaced or removed meanwhile is left out, because a later row tells of it.
 //! The log is kept on donors and in a file; each of the two notes the last row that it has, and a row
-//! is forgotten when both have it.
+//! is forgotten when both have it, or when there are so many that a new base costs less.
 
 use super::error::Error;
 use crate::sql::{Tx, params};
@@ -102,6 +102,13 @@ pub(crate) fn rows(db: &Tx, after: i64, limit: usize) -> Result<Vec<(i64, Op)>, 
         found.push((seq, op));
     }
     Ok(found)
+}
+
+/// The number of the last row that was forgotten.
+pub(crate) fn forgotten(db: &Tx) -> Result<i64, Error> {
+    let mut select = db.prepare("SELECT min(seq) FROM changes")?;
+    let first: Option<i64> = select.query_one(params![], |row| row.get(0))?.flatten();
+    first.map_or_else(|| last(db), |first| Ok(first - 1))
 }
 
 /// Forgets the rows up to number `last`: they are where they belong.

@@ -123,20 +123,21 @@ impl Position {
     }
 }
 
-/// Forgets the changes that every copy has. One that will begin anew needs none: its base has them. A
-/// copy that cannot be written, as on a disk that is full or was taken away, is waited for only as long
-/// as its changes are fewer than those of a new base: the catalog does not grow without end for it.
-fn forget_covered(db: &Tx) -> Result<(), Error> {
+/// Forgets the changes that every copy has. A copy that cannot be written, as on a disk that is full or was
+/// taken away, is waited for only as long as its changes are fewer than those of a new base: the catalog does
+/// not grow without end for it. As many changes are kept for a copy that begins anew: its base may be under
+/// way, and the changes that were made since that began are not in it.
+pub(crate) fn forget_covered(db: &Tx) -> Result<(), Error> {
     let last = changes::last(db)?;
     let mut covered = last;
     for copy in [Copy::OnDonors, Copy::InFile] {
-        match Position::of(db, copy)?.filter(|at| !at.lost) {
-            Some(at) if last - at.row > MIN_LINES.max(at.base.lines) as i64 => {
-                // Whoever is writing after it is refused by that, and begins anew.
-                Position { lost: true, ..at }.write(db, copy)?;
-            }
-            Some(at) => covered = covered.min(at.row),
-            None => {}
+        let at = Position::of(db, copy)?;
+        let (row, base) = at.as_ref().map_or((0, 0), |at| (at.row, at.base.lines));
+        let oldest = last - MIN_LINES.max(base) as i64;
+        covered = covered.min(row.max(oldest));
+        if let Some(at) = at.filter(|at| !at.lost && row < oldest) {
+            // Whoever is writing after it is refused by that, and begins anew.
+            Position { lost: true, ..at }.write(db, copy)?;
         }
     }
     changes::forget(db, covered)
@@ -157,10 +158,12 @@ pub struct Advance {
 
 impl Advance {
     /// Writes it down. Refused if the log has begun anew meanwhile: a freeze does so, because of another
-    /// manager whose blocks have the same numbers.
+    /// manager whose blocks have the same numbers. Refused, too, if changes that follow were forgotten while
+    /// a base was written: the copy would lack them unseen.
     pub(crate) fn note(&self, db: &Tx) -> Result<(), Error> {
         let is_alone = Position::of(db, self.copy)? == self.before;
-        if is_alone && meta::epoch(db)? == self.epoch {
+        let goes_on = changes::forgotten(db)? <= self.after.row;
+        if is_alone && goes_on && meta::epoch(db)? == self.epoch {
             self.after.note(db, self.copy)
         } else {
             Err(Error::NoSession)

@@ -38,6 +38,8 @@ impl Rebuild {
     pub fn begin(path: &Path, pool: &str) -> Result<Self, OpenError> {
         sqlite::create(path, pool)?;
         let db = sqlite::open_existing(path)?;
+        // What a crash interrupts is begun anew. Who makes a pool of the file makes it durable first.
+        db.never_sync().map_err(|why| OpenError::of(path, why))?;
         Ok(Self { path: path.into(), db, replay: Replay::default() })
     }
 

@@ -4,7 +4,7 @@ use crate::commit::{self, Batch, Outcome, Refused};
 use crate::export::{self, Changes};
 use crate::log_position::{Advance, Copy, Position};
 use crate::names::When;
-use crate::{Catalog, Durability, Error, changes, conversions, system, versions};
+use crate::{Catalog, Durability, Error, changes, conversions, log_position, system, versions};
 use potluck_core::ids::{SpaceId, VersionId};
 use potluck_core::policy::{Policy, Redundancy};
 use potluck_pool::{InUseAgain, Snapshot};
@@ -60,6 +60,11 @@ impl Catalog {
     /// Notes how far a copy of the log has come, and forgets the changes that every copy has now.
     pub async fn note_log(&self, advance: Advance) -> Result<(), Error> {
         self.write(Durability::Process, move |db| advance.note(db)).await
+    }
+
+    /// Forgets changes that no copy may wait for any longer, as when neither copy can be written.
+    pub async fn limit_log(&self) -> Result<(), Error> {
+        self.write(Durability::Process, log_position::forget_covered).await
     }
 
     /// Gives up the copy of the log on donors, where none is kept: no change waits for it.

@@ -46,6 +46,11 @@ impl Database {
         Ok(self.connection().pragma_update(None, "synchronous", level)?)
     }
 
+    /// Leaves it to the system when commits reach the disk: for a file that nobody asks for after a crash.
+    pub fn never_sync(&self) -> Result<(), Error> {
+        Ok(self.connection().pragma_update(None, "synchronous", "OFF")?)
+    }
+
     /// The bytes of all pages, at most a little more than it holds.
     pub fn bytes(&self) -> Result<u64, Error> {
         let read = |pragma| self.connection().pragma_query_value(None, pragma, |row| row.get(0));

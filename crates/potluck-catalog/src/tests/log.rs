@@ -14,8 +14,8 @@ use crate::sql::{Tx, params};
 use crate::sqlite::Database;
 use crate::walk::{Walk, What};
 use crate::{
-    Error, changes, conversions, dir_policies, donors, goals, notes, restored, spaces, sqlite,
-    trash, units, versions,
+    Error, changes, conversions, dir_policies, donors, goals, log_position, notes, restored,
+    spaces, sqlite, trash, units, versions,
 };
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{DonorId, Epoch, MemberId, VersionId};
@@ -391,15 +391,31 @@ fn a_change_is_forgotten_when_every_copy_that_goes_on_has_it() {
     let last = changes::last(db).expect("read");
     assert_eq!(first(db), Some(1));
     position(1, 4, 5).note(db, Copy::OnDonors).expect("noted");
-    assert_eq!(first(db), Some(6), "no other copy waits for it");
+    assert_eq!(first(db), Some(1), "a first base of the file may be under way");
     position(1, 4, 8).note(db, Copy::InFile).expect("noted");
     assert_eq!(first(db), Some(6), "donors wait for it");
     position(1, 6, 11).note(db, Copy::OnDonors).expect("noted");
     assert_eq!(first(db), Some(9), "the file waits for it");
-    // One that is lost begins anew, and needs none.
+    // A base for the place of one that is lost may be under way.
     Position { lost: true, ..position(1, 6, 11) }.note(db, Copy::OnDonors).expect("noted");
     position(1, 7, last - 1).note(db, Copy::InFile).expect("noted");
-    assert_eq!(first(db), Some(last));
+    assert_eq!(first(db), Some(12));
+}
+
+#[test]
+fn a_base_is_refused_when_changes_made_since_it_began_are_forgotten() {
+    let mut fixture = Fixture::new();
+    let db = &fixture.db;
+    let epoch = meta::next_epoch(db).expect("begun");
+    steps().iter().for_each(|step| step(&mut fixture));
+    let db = &fixture.db;
+    let note = |row| {
+        let after = position(1, 4, row);
+        Advance { copy: Copy::OnDonors, before: None, after, epoch }.note(db)
+    };
+    changes::forget(db, 7).expect("forgotten");
+    assert_eq!(note(6), Err(Error::NoSession), "the seventh change would be in no copy");
+    assert_eq!(note(7), Ok(()));
 }
 
 #[test]
@@ -420,7 +436,12 @@ fn changes_wait_for_a_copy_that_cannot_be_written_no_longer_than_a_base_is_cheap
     assert_eq!(kept(), 20_000, "the file may go on yet");
     changes::append(db, &changes::Op::Note("kept".into())).expect("changed");
     position(1, 6, start + 20_001).note(db, Copy::OnDonors).expect("noted");
-    assert_eq!(kept(), 0);
+    assert_eq!(kept(), 20_000, "a new base of the file may be under way");
+    for _ in 0..9 {
+        changes::append(db, &changes::Op::Note("kept".into())).expect("changed");
+    }
+    log_position::forget_covered(db).expect("forgotten");
+    assert_eq!(kept(), 20_000, "no more, also where neither copy can be written");
     let at = Position::of(db, Copy::InFile).expect("read").expect("a position");
     assert!(at.is_worn(), "it begins anew");
     // What was read before the changes were forgotten is not taken for all there was.

@@ -40,7 +40,11 @@ pub async fn run(service: Arc<Service>) {
         match round(&service).await {
             Ok(()) => service.log.file.well(Some(began)),
             Err(ManagerError::Closing) => {}
-            Err(why) => service.log.file.failing(why.to_string()),
+            Err(why) => {
+                service.log.file.failing(why.to_string());
+                // The copy on donors may not be written either. A catalog that cannot be says so itself.
+                let _ = service.catalog.limit_log().await;
+            }
         }
         took = service.time.tick().saturating_sub(began);
     }

@@ -4,18 +4,19 @@
 //! this collection alone. Nothing of what they say is believed: what is fetched proves itself by the
 //! recovery key, or is not used.
 
+use potluck_catalog::unlisted::Listed;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::DonorId;
 use potluck_wire::control::{Holding, Task, TaskOutcome, TaskResult, Work};
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
 /// Every donor is asked one thing, once.
 const ONLY_TASK: u64 = 1;
 
-/// Chunks of one donor that are taken note of: 64 TiB of the default size. One that lists without
-/// an end does not fill the memory.
-const MAX_LISTED: usize = 1 << 24;
+/// Chunks of one donor that are taken note of: 56 TiB of the default size, as many as a table of 150 MB
+/// holds. One that lists without an end does not fill the memory.
+const MAX_LISTED: usize = 7 << 21;
 
 /// What donors said.
 #[derive(Debug, Default)]
@@ -28,7 +29,7 @@ struct Said {
     /// Donors whose inventories are complete.
     inventoried: BTreeSet<DonorId>,
     /// Every chunk that any of them listed.
-    listed: HashSet<ChunkName>,
+    listed: Listed,
     /// How many chunks each listed so far.
     counts: BTreeMap<DonorId, usize>,
 }
@@ -90,7 +91,7 @@ impl Collecting {
         let count = said.counts.entry(donor).or_default();
         *count += holdings.len();
         if *count <= MAX_LISTED {
-            said.listed.extend(holdings.iter().map(|holding| holding.name));
+            holdings.iter().for_each(|holding| said.listed.insert(&holding.name));
         }
         if last {
             said.inventoried.insert(donor);
@@ -101,7 +102,7 @@ impl Collecting {
     pub fn progress(&self) -> Progress {
         let said = self.said();
         let answered = said.described.intersection(&said.inventoried).count();
-        Progress { answered, listed: said.listed.len() }
+        Progress { answered, listed: said.listed.count() }
     }
 
     /// Whether a donor has said all.
@@ -116,7 +117,7 @@ impl Collecting {
     }
 
     /// Takes the names of all chunks that were listed.
-    pub fn take_listed(&self) -> HashSet<ChunkName> {
+    pub fn take_listed(&self) -> Listed {
         std::mem::take(&mut self.said().listed)
     }
 }

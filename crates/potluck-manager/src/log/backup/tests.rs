@@ -61,7 +61,7 @@ async fn what_changed_is_added_to_the_newest_file_and_one_that_is_not_as_it_was_
     assert!(bytes(1) > base && bytes(1) < base + 4096, "{base} and then {}", bytes(1));
     let whole = read(&service, &dir.join(name(1))).expect("a backup");
     assert_eq!(whole, (vec![BaseEnd, Log], true));
-    assert_eq!(service.catalog.waiting_changes().await, Ok(0), "no copy waits for any");
+    assert_eq!(service.catalog.log_waiting(Copy::InFile).await, Ok(0), "it has all changes");
 
     // Another manager, on a copy of this catalog, has added to it.
     let mut theirs = fs::read(dir.join(name(1))).expect("read");
