@@ -115,7 +115,12 @@ fn change(db: &Tx, op: Op, out: &mut Out) -> Result<(), Error> {
                     Ok(None) => Ok(false),
                     Err(why) => Err(why),
                 };
-                if !sound(written)?.unwrap_or(false) {
+                let written = sound(written)?;
+                if written.is_none() {
+                    // Damaged: it is lost, and what it replaced is no stand-in.
+                    out.add(Record::Removed { path: path.clone() });
+                }
+                if written != Some(true) {
                     out.add(Record::Passed { path });
                 }
             }

@@ -18,7 +18,7 @@ use potluck_core::erasure::Ec;
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use potluck_core::recipe::Entry;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// Entries of removed trees taken apart in one step.
 const TRASH_ENTRIES: usize = 1000;
@@ -30,6 +30,8 @@ const WHEN: When = When { pool_ms: 0, wall_ms: 0 };
 pub struct Replay {
     pages: HashMap<VersionId, Vec<Vec<u8>>>,
     parity: HashMap<VersionId, Vec<ChunkName>>,
+    /// Files that were replaced or removed again when their record was made, by a record that has still to come.
+    passed: BTreeSet<PoolPath>,
     /// Records that did not fit.
     pub left_out: u64,
 }
@@ -58,11 +60,14 @@ impl Replay {
                 }
                 Err(why) => Err(why),
             },
-            Record::SpaceRemoved { name } => match spaces::remove(db, &name, true) {
-                Ok(()) => empty_trash(db),
-                Err(Error::NoSpaceNamed(_)) => Ok(()), // made and removed between two blocks
-                Err(why) => Err(why),
-            },
+            Record::SpaceRemoved { name } => {
+                self.passed.retain(|path| path.space() != name);
+                match spaces::remove(db, &name, true) {
+                    Ok(()) => empty_trash(db),
+                    Err(Error::NoSpaceNamed(_)) => Ok(()), // made and removed between two blocks
+                    Err(why) => Err(why),
+                }
+            }
             Record::Dir { path, mtime_ms } => entries::make_dirs(db, &path, mtime_ms).map(|_| ()),
             Record::Policy { path, over } => {
                 dir_policies::set(db, entries::existing_dir(db, &path)?, &over)
@@ -75,18 +80,29 @@ impl Replay {
                 self.parity.entry(version).or_default().extend(names.0);
                 Ok(())
             }
-            Record::File { path, version, about } => self.file(db, &path, version, &about),
-            Record::Keeping { version, keeping } => self.keeping(db, version, &keeping),
-            Record::Removed { path } => remove(db, &path),
-            Record::Passed { path } => {
-                remove(db, &path)?;
-                // Its directories were made with it, and stay when it goes.
-                match path.parent() {
-                    Some(above) => entries::make_dirs(db, &above, WHEN.wall_ms).map(|_| ()),
-                    None => Ok(()),
-                }
+            Record::File { path, version, about } => {
+                self.settled(&path);
+                self.file(db, &path, version, &about)
             }
-            Record::Moved { from, to } => moved(db, &from, &to),
+            Record::Keeping { version, keeping } => self.keeping(db, version, &keeping),
+            Record::Removed { path } => {
+                self.settled(&path);
+                remove(db, &path)
+            }
+            // Its directories were made with it, and stay when it goes. What it replaced stays until the later
+            // record that replaced or removed it in turn: where the log ends before, that is the last state
+            // that is known.
+            Record::Passed { path } => {
+                if let Some(above) = path.parent() {
+                    entries::make_dirs(db, &above, WHEN.wall_ms)?;
+                }
+                self.passed.insert(path);
+                Ok(())
+            }
+            Record::Moved { from, to } => {
+                self.settled(&from);
+                moved(db, &from, &to)
+            }
             Record::Member(member) => members::put(db, &member),
             Record::Donor(known) => donors::put(db, &known),
             Record::Note { key, value: Some(value) } => notes::set(db, &key, &value),
@@ -149,10 +165,21 @@ impl Replay {
         versions::set_goal(db, id, keeping.goal)
     }
 
-    /// Ends the replay; gives how many records did not fit.
+    /// The record came that files at and below `path` waited for.
+    fn settled(&mut self, path: &PoolPath) {
+        let below = self.passed.range(path..).take_while(|passed| passed.is_inside(path));
+        for passed in below.cloned().collect::<Vec<_>>() {
+            self.passed.remove(&passed);
+        }
+    }
+
+    /// Ends the replay; gives how many records did not fit or are missing.
     pub(crate) fn finish(self, db: &Tx) -> Result<u64, Error> {
         empty_trash(db)?;
-        Ok(self.left_out)
+        for path in &self.passed {
+            tracing::warn!(%path, "the log ends before it says what became of this file");
+        }
+        Ok(self.left_out + self.passed.len() as u64)
     }
 }
 

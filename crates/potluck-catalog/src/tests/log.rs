@@ -299,6 +299,36 @@ fn directories_stay_when_the_files_that_made_them_have_passed() {
     assert_eq!(told(&target.db), told(&fixture.db));
 }
 
+/// Where the log ends between a record that says that a file was replaced again and the one that says by what,
+/// the file stays as it was, and that is told.
+#[test]
+fn a_file_that_is_replaced_often_is_never_lost_where_the_log_ends() {
+    let mut fixture = Fixture::new();
+    fixture.put(file("pot://lab/x", &[1], &[1]));
+    let (base, last) = base(&fixture);
+    changes::forget(&fixture.db, last).expect("forgotten");
+    fixture.put(file("pot://lab/x", &[2], &[1]));
+    fixture.put(file("pot://lab/new/y", &[3], &[1]));
+    fixture.put(file("pot://lab/x", &[4], &[1]));
+    let later = drain(&fixture.db);
+    let until = later.iter().position(|record| matches!(record, Record::Passed { .. }));
+    let (before, rest) = later.split_at(until.expect("one that passed") + 1);
+    let there = |db: &Tx, at| entries::resolve(db, &path(at)).expect("resolved").is_some();
+
+    let mut cut = Target::new();
+    cut.apply(&base);
+    cut.apply(before);
+    assert!(there(&cut.db, "pot://lab/x"), "as it was");
+    assert_eq!(cut.replay.finish(&cut.db), Ok(1));
+
+    let mut whole = Target::new();
+    whole.apply(&base);
+    whole.apply(before);
+    whole.apply(rest);
+    assert_eq!(told(&whole.db), told(&fixture.db));
+    assert_eq!(whole.replay.finish(&whole.db), Ok(0));
+}
+
 #[test]
 fn a_long_recipe_comes_back_whole_from_short_records() {
     let (mut fixture, mut target) = (Fixture::new(), Target::new());
@@ -312,7 +342,7 @@ fn a_long_recipe_comes_back_whole_from_short_records() {
 }
 
 #[test]
-fn numbers_of_the_lost_life_are_not_given_again() {
+fn numbers_of_the_lost_term_are_not_given_again() {
     let (mut fixture, mut target) = (Fixture::new(), Target::new());
     let version = fixture.put(file("pot://lab/a", &[1], &[1]));
     let known = member(&fixture.db, "donor-1");
@@ -355,7 +385,7 @@ fn a_damaged_file_is_left_out_and_keeps_no_other_from_the_log() {
 }
 
 #[test]
-fn a_base_that_a_hold_overtook_is_not_noted_d5() {
+fn a_base_that_a_freeze_overtook_is_not_noted_d5() {
     let fixture = Fixture::new();
     let db = &fixture.db;
     let epoch = meta::next_epoch(db).expect("begun");

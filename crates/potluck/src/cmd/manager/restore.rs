@@ -133,7 +133,7 @@ fn log_text(log: &Replayed) -> String {
             log.left_out
         );
     } else if log.left_out > 0 {
-        text += &format!("{} of its records did not fit\n", log.left_out);
+        text += &format!("{} of its records did not fit, or are missing\n", log.left_out);
     }
     if log.unread > 0 {
         text += &format!(
