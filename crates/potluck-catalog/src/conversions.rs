@@ -15,6 +15,7 @@ use potluck_core::ids::{DonorId, VersionId};
 use potluck_core::policy::{AckLevel, Redundancy};
 use potluck_pool::redundancy::reaches_goal;
 use potluck_pool::{InUseAgain, PoolView};
+use std::collections::BTreeSet;
 
 /// Chunks of versions in one job, so that commits do not wait long.
 const CHUNKS_PER_JOB: u64 = 4096;
@@ -90,8 +91,23 @@ pub(crate) fn discard(db: &Tx, encoded: &Encoded, now_ms: u64) -> Result<(), Err
     counts.close().map(drop)
 }
 
+/// Whether chunks can be what a donor says that it computed: all of them different, and none known by another
+/// length. A donor whose word is taken alone could else spoil what is known of other files' chunks.
+fn could_be_parity(
+    counts: &mut ReferenceCounts<'_>,
+    parity: &[(ChunkName, u32)],
+) -> Result<bool, Error> {
+    let mut names = BTreeSet::new();
+    for (name, len) in parity {
+        if !names.insert(*name) || counts.differs(name, *len)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 /// A group's parity is known. Gives the chunks that nobody used before. Without a version that
-/// waits for it, it is discarded.
+/// waits for it, or if it cannot be such, it is discarded.
 pub(crate) fn learn(db: &Tx, encoded: &Encoded, now_ms: u64) -> Result<InUseAgain, Error> {
     let goal = serde_json::to_string(&Redundancy::Ec(encoded.ec))
         .map_err(|why| Error::Bug(why.to_string()))?;
@@ -99,7 +115,9 @@ pub(crate) fn learn(db: &Tx, encoded: &Encoded, now_ms: u64) -> Result<InUseAgai
         .prepare("SELECT 1 FROM versions WHERE id = ?1 AND goal = ?2")?
         .exists(params![encoded.version.0 as i64, goal])?;
     let blob: Vec<u8> = encoded.parity.iter().flat_map(|(name, _)| name.0).collect();
+    let mut counts = ReferenceCounts::new(db, now_ms);
     let new = wanted
+        && could_be_parity(&mut counts, &encoded.parity)?
         && db
             .prepare(
                 "INSERT INTO conversions (version, ec, part, parity) VALUES (?1, ?2, ?3, ?4)
@@ -117,7 +135,6 @@ pub(crate) fn learn(db: &Tx, encoded: &Encoded, now_ms: u64) -> Result<InUseAgai
         return Ok(InUseAgain::default());
     }
     let holders: Vec<_> = encoded.holders.iter().map(|donor| (*donor, AckLevel::Disk)).collect();
-    let mut counts = ReferenceCounts::new(db, now_ms);
     for (name, len) in &encoded.parity {
         counts.add(name, *len, &holders)?;
     }

@@ -20,11 +20,6 @@ pub async fn arrive(
         let snapshot = service.pool().snapshot(service.time.tick());
         let now_ms = service.time.now_ms();
         let (looked_at, there) = service.catalog.arrive(snapshot, some, now_ms).await?;
-        if looked_at == 0 {
-            // Something happened to donors meanwhile: the next scan judges them anew.
-            service.scan_state.changed(service.time.tick());
-            break;
-        }
         found.drain(..looked_at);
         arrived += there;
     }

@@ -14,6 +14,8 @@ pub struct Taking {
     pub(crate) next_page: u32,
     /// Rows of known chunks that were listed.
     pub(crate) listed: Vec<i64>,
+    /// How many of them were told apart last.
+    distinct: usize,
     /// Names that arrived meanwhile; asked by name only, never walked.
     pub(crate) arrived: HashSet<ChunkName>,
     /// Names that are about to be counted as missing, …
@@ -22,13 +24,34 @@ pub struct Taking {
     pub(crate) refuted: Arc<AtomicBool>,
 }
 
+/// Names that are remembered to have arrived during one inventory; nothing is missing for an inventory during
+/// which more did, and the next one tells.
+const MOST_ARRIVED: usize = 1 << 20;
+
 impl Taking {
+    /// Rows that a page listed. A donor that lists some again and again takes no more memory for that.
+    pub fn list(&mut self, rows: &[i64]) {
+        self.listed.extend_from_slice(rows);
+        if self.listed.len() > 2 * self.distinct + (1 << 16) {
+            self.listed.sort_unstable();
+            self.listed.dedup();
+            self.distinct = self.listed.len();
+        }
+    }
+
+    /// Whether all that arrived meanwhile is known.
+    pub fn knows_arrivals(&self) -> bool {
+        self.arrived.len() < MOST_ARRIVED
+    }
+
     pub fn arrived(&mut self, names: impl Iterator<Item = ChunkName>) {
         for name in names {
             if self.suspected.contains(&name) {
                 self.refuted.store(true, Ordering::Release);
             }
-            self.arrived.insert(name);
+            if self.knows_arrivals() {
+                self.arrived.insert(name);
+            }
         }
     }
 }

@@ -601,13 +601,16 @@ fn while_a_donor_is_about_to_be_removed_no_file_counts_on_it() {
 }
 
 #[test]
-fn a_snapshot_is_outdated_by_all_that_makes_copies_worth_less_and_by_nothing_else() {
+fn a_snapshot_goes_without_donors_whose_copies_may_be_worth_less_since_and_with_all_others() {
     let mut pool = pool();
+    register(&mut pool, 2, 9, 0.0);
     let mut outdates = |what: &str, outdates: bool, happens: &mut dyn FnMut(&mut Pool)| {
         let snapshot = pool.snapshot(at(1.0));
-        assert!(snapshot.current().is_some(), "{what}");
+        let knows = |donor| snapshot.current().get(DonorId(donor)).is_some();
+        let knew = knows(1);
         happens(&mut pool);
-        assert_eq!(snapshot.current().is_none(), outdates, "{what}");
+        assert_eq!(knew && !knows(1), outdates, "{what}");
+        assert!(knows(2), "{what}");
     };
     let donor = DonorId(1);
     outdates("one that nothing counted on", false, &mut |pool| {
@@ -632,9 +635,26 @@ fn a_snapshot_is_outdated_by_all_that_makes_copies_worth_less_and_by_nothing_els
         register(pool, 1, 8, 1.0);
     });
     outdates("a death", true, &mut |pool| {
+        pool.heartbeat(DonorId(2), &heartbeat(9, 1), at(999.0));
         pool.pass_time(at(1000.0));
     });
     outdates("the end", true, &mut |pool| pool.remove_donor(donor));
+}
+
+/// A receipt of before stands for a store that may be another by now.
+#[test]
+fn work_that_began_before_a_donor_was_started_again_does_not_count_on_it_d3() {
+    let mut pool = pool();
+    register(&mut pool, 1, 7, 0.0);
+    register(&mut pool, 2, 9, 0.0);
+    let began = pool.losses();
+    register(&mut pool, 1, 8, 1.0);
+    pool.inventory_done(DonorId(1), Incarnation(8));
+    let known = |snapshot: crate::Snapshot| {
+        [1, 2].map(|donor| snapshot.current().get(DonorId(donor)).is_some())
+    };
+    assert_eq!(known(pool.snapshot(at(1.0)).for_work_begun_at(began)), [false, true]);
+    assert_eq!(known(pool.snapshot(at(1.0))), [true, true], "what begins now does");
 }
 
 #[test]
@@ -644,7 +664,7 @@ fn nothing_is_given_up_for_copies_at_a_donor_that_is_being_removed() {
     pool.inventory_done(DonorId(1), Incarnation(7));
     let counts = |pool: &Pool| {
         let snapshot = pool.snapshot(at(1.0));
-        snapshot.current().expect("of now").counts(DonorId(1), &chunk(1))
+        snapshot.current().counts(DonorId(1), &chunk(1))
     };
     assert!(counts(&pool));
     pool.condemn_donor(DonorId(1));

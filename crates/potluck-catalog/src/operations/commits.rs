@@ -19,8 +19,7 @@ pub struct CommittedFiles<F> {
 
 impl Catalog {
     /// Commits a batch, unless it was committed before. Copies count as their donors stood in the
-    /// snapshot: `None` if something happened to donors since, so that who stopped to count while this
-    /// waited for its turn counts no more.
+    /// snapshot, without those that stopped to count while this waited for its turn.
     ///
     /// Who `waits` for donors that have gone gets the error [`Error::HoldersAway`] for the whole batch.
     ///
@@ -34,11 +33,11 @@ impl Catalog {
         donors: Snapshot,
         when: When,
         reply: impl Fn(&[Result<Stored, Refused<F>>]) -> Result<String, Error> + Send + 'static,
-    ) -> Result<Option<CommittedFiles<F>>, Error> {
+    ) -> Result<CommittedFiles<F>, Error> {
         let work = move |db: &_| {
-            let Some(view) = donors.current() else { return Ok(None) };
+            let view = donors.current();
             let outcome =
-                commit::commit(db, &batch, waits, view, when.pool_ms, when.wall_ms, &reply)?;
+                commit::commit(db, &batch, waits, &view, when.pool_ms, when.wall_ms, &reply)?;
             for (name, donor) in told.iter() {
                 if let Some(chunk) = chunks::get(db, name)? {
                     placements::told_before(db, chunk.id, *donor)?;
@@ -50,7 +49,7 @@ impl Catalog {
                 }
                 Outcome::Repeated(_) => false,
             };
-            Ok(Some(CommittedFiles { outcome, open }))
+            Ok(CommittedFiles { outcome, open })
         };
         self.write(Durability::Disk, work).await
     }

@@ -76,20 +76,19 @@ impl Catalog {
     }
 
     /// Makes blocks part of the pool, and notes in the same transaction how far the copy on donors has
-    /// come; a new generation takes the place of the one before. `None`: something happened to donors since
-    /// the snapshot.
+    /// come; a new generation takes the place of the one before.
     pub async fn commit_log(
         &self,
         batch: Arc<Batch<Infallible>>,
         advance: Advance,
         donors: Snapshot,
         when: When,
-    ) -> Result<Option<LogCommitted>, Error> {
+    ) -> Result<LogCommitted, Error> {
         let work = move |db: &_| {
-            let Some(view) = donors.current() else { return Ok(None) };
+            let view = donors.current();
             let none = |_: &[_]| Ok(String::new());
             let outcome =
-                commit::commit(db, &batch, false, view, when.pool_ms, when.wall_ms, none)?;
+                commit::commit(db, &batch, false, &view, when.pool_ms, when.wall_ms, none)?;
             if advance.begins_generation() {
                 system::remove_older(db, advance.after.generation, when)?;
             }
@@ -102,7 +101,7 @@ impl Catalog {
                 Ok(stored) => {
                     let versions = stored.iter().map(|file| file.version);
                     let open = conversions::any_open(db, versions)?;
-                    Ok(Some(LogCommitted { again, open }))
+                    Ok(LogCommitted { again, open })
                 }
                 Err(Refused::Here(why)) => Err(why),
                 Err(Refused::Before(never)) => match never {},

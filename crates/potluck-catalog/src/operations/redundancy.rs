@@ -33,18 +33,15 @@ impl Catalog {
     }
 
     /// Has the first of these versions give up what kept them before, if they still have what they were
-    /// to have. Gives how many were looked at, at least one unless something happened to donors since the
-    /// snapshot, and how many changed.
+    /// to have. Gives how many were looked at, at least one, and how many changed.
     pub async fn arrive(
         &self,
         snapshot: Snapshot,
         found: Vec<(VersionId, Redundancy)>,
         now_ms: u64,
     ) -> Result<(usize, u64), Error> {
-        let arrive = move |db: &_| match snapshot.current() {
-            Some(view) => conversions::arrive_some(db, view, &found, now_ms),
-            None => Ok((0, 0)),
-        };
+        let arrive =
+            move |db: &_| conversions::arrive_some(db, &snapshot.current(), &found, now_ms);
         self.write(Durability::Disk, arrive).await
     }
 
@@ -72,17 +69,13 @@ impl Catalog {
         self.write(Durability::Disk, learn).await
     }
 
-    /// Marks copies as leaving that can still be done without; gives those, and none if something
-    /// happened to donors since the snapshot.
+    /// Marks copies as leaving that can still be done without; gives those.
     pub async fn mark_excess(
         &self,
         snapshot: Snapshot,
         copies: Vec<((ChunkName, DonorId), Excess)>,
     ) -> Result<Vec<(ChunkName, DonorId)>, Error> {
-        let mark = move |db: &_| match snapshot.current() {
-            Some(view) => excess::mark(db, view, &copies),
-            None => Ok(Vec::new()),
-        };
+        let mark = move |db: &_| excess::mark(db, &snapshot.current(), &copies);
         self.write(Durability::Disk, mark).await
     }
 }

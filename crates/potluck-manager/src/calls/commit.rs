@@ -38,6 +38,8 @@ impl Answer for Commit {
             // The last batch ends the session, and its reply may be asked for again.
             Err(over) => return repeated(&service, id, number).await?.ok_or(over),
         };
+        // Receipts are of the donors' present terms: who registers anew from now on must be asked again.
+        let losses = service.pool().losses();
         let mut files = prepare(&service, id, ticketed.space, self.files).await?;
         check_offered(&service, &id, &mut files);
         if atomic && let Some(refused) = files.iter().find_map(|file| file.as_ref().err()) {
@@ -54,7 +56,7 @@ impl Answer for Commit {
         none_overdue_of(&service, &acknowledgers(&files)).await;
         let Ticketed { space, policy: Policy { mirror, .. }, asked, .. } = ticketed;
         let batch = Batch { session: id, space, number, mirror, asked, files, atomic, done };
-        let CommittedFiles { outcome, open } = committed(&service, batch, others).await?;
+        let CommittedFiles { outcome, open } = committed(&service, batch, others, losses).await?;
         if open {
             service.scan_state.worse(service.time.tick(), "files were written with fewer copies");
         }
@@ -84,12 +86,13 @@ fn acknowledgers(files: &[Prepared]) -> BTreeSet<DonorId> {
     chunks.flat_map(|chunk| chunk.holders.iter().map(|(donor, _)| *donor)).collect()
 }
 
-/// Commits a batch as donors stand when it is its turn, and waits a moment for those that are not heard: a
+/// Commits a batch that was prepared when so many `losses` were noted, as donors stand when it is its turn, and waits a moment for those that are not heard: a
 /// heartbeat that is late is no death.
 async fn committed(
     service: &Service,
     batch: Batch<Failure>,
     told: Vec<(ChunkName, DonorId)>,
+    losses: u64,
 ) -> Result<CommittedFiles<Failure>, Error> {
     let text = |outcomes: &[_]| {
         serde_json::to_string(&reply(outcomes)).map_err(|why| Error::Bug(why.to_string()))
@@ -98,14 +101,12 @@ async fn committed(
     let began = service.time.tick();
     loop {
         let now = service.time.tick();
-        let (donors, waits) = (service.pool().snapshot(now), now.saturating_sub(began) < AWAITED);
+        let waits = now.saturating_sub(began) < AWAITED;
+        let donors = service.pool().snapshot(now).for_work_begun_at(losses);
         let (batch, told) = (Arc::clone(&batch), Arc::clone(&told));
         match service.catalog.commit_files(batch, waits, told, donors, when, text).await {
             Err(Error::HoldersAway { .. }) if waits => tokio::time::sleep(LOOK_EVERY).await,
-            // A donor's copies stopped to count while the batch waited: it is judged anew.
-            Ok(None) => {}
-            Ok(Some(committed)) => return Ok(committed),
-            Err(why) => return Err(why),
+            done => return done,
         }
     }
 }
@@ -188,6 +189,8 @@ fn copies_without_receipt(service: &Service, files: &[Prepared]) -> Vec<(ChunkNa
         let without = told.filter(|donor| !chunk.holders.iter().any(|(holder, _)| holder == donor));
         others.extend(without.map(|donor| (chunk.name, donor)));
     }
+    // An inventory under way must not count these as missing either.
+    pool.acknowledged(others.iter().map(|(name, donor)| (*donor, name)));
     others
 }
 

@@ -138,7 +138,10 @@ impl Files {
         let (sealer, entropy) = (self.sealer(None)?, &*service.env.entropy);
         let after = write_base(base, &path, &service.pool_name, sealer, entropy)?;
         tracing::debug!(path = %path.display(), "a new backup of the catalog");
-        if let Err(why) = prune(&self.dir) {
+        // While nothing is reclaimed, an older file may know more than this catalog.
+        if service.gc_frozen().is_none()
+            && let Err(why) = prune(&self.dir)
+        {
             tracing::warn!(dir = %self.dir.display(), %why, "an old backup cannot be removed");
         }
         let file = after.file.map(|place| Place { number, ..place });

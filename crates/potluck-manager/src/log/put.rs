@@ -181,15 +181,8 @@ impl Put {
             atomic: true,
             done: true,
         });
-        let done = loop {
-            let donors = service.pool().snapshot(service.time.tick());
-            let when = service.when();
-            // Again where something happened to donors meanwhile: who stopped to count counts no more.
-            let (batch, advance) = (Arc::clone(&batch), advance.clone());
-            if let Some(done) = service.catalog.commit_log(batch, advance, donors, when).await? {
-                break done;
-            }
-        };
+        let donors = service.pool().snapshot(service.time.tick());
+        let done = service.catalog.commit_log(batch, advance, donors, service.when()).await?;
         if done.open {
             // A donor that took a copy has died or begun to leave meanwhile.
             service.scan_state.changed(service.time.tick());

@@ -15,10 +15,13 @@ async fn keep(lab: &Lab) -> (PathBuf, PathBuf) {
     let (state, away) = (lab.config.state.clone(), lab.config.state.with_extension("away"));
     fs::create_dir_all(&away).expect("a directory");
     let newest = eventually("a backup of all that", async || {
-        // A change is forgotten when every copy of the log has it.
+        // The file has come as far as the last change; what donors lack may wait for them longer.
         let db = rusqlite::Connection::open(state.join("catalog.db")).ok()?;
-        let waiting = db.query_row("SELECT count(*) FROM changes", [], |row| row.get::<_, i64>(0));
-        (waiting == Ok(0)).then_some(())?;
+        let missing = "SELECT count(*) FROM changes WHERE seq > (
+            SELECT json_extract(value, '$.row') FROM notes WHERE key = 'log_in_file')";
+        let begun = "SELECT count(*) FROM notes WHERE key = 'log_in_file'";
+        let count = |sql| db.query_row(sql, [], |row| row.get::<_, i64>(0));
+        (count(begun) == Ok(1) && count(missing) == Ok(0)).then_some(())?;
         let taken = fs::read_dir(state.join("backups")).ok()?.flatten();
         taken
             .map(|entry| entry.path())

@@ -42,7 +42,7 @@ impl Pool {
     /// on it, until it is removed or [`Self::spare_donor`] takes that back.
     pub fn condemn_donor(&mut self, donor: DonorId) {
         self.donors.all.entry(donor).and_modify(|donor| donor.removing += 1);
-        self.losses.note();
+        self.losses.note(donor);
     }
 
     /// It is not removed after all.
@@ -54,7 +54,7 @@ impl Pool {
     /// A donor was removed from the pool.
     pub fn remove_donor(&mut self, donor: DonorId) {
         self.donors.all.remove(&donor);
-        self.losses.note();
+        self.losses.note(donor);
         self.expected.forget(donor);
         self.uncommitted.forget_donor(donor);
         self.chunk_orders.forget(donor);
@@ -80,9 +80,12 @@ impl Pool {
         donor.record.label.clone_from(&register.label);
         donor.record.grace = register.grace_ms.map(Duration::from_millis);
         let earlier = donor.registration.take();
-        // It lists anew what it has, and until then nothing of that counts.
-        if earlier.as_ref().is_some_and(|registration| registration.compared) {
-            self.losses.note();
+        // It lists anew what it has, and until then nothing of that counts; nor does what it said before.
+        let outlives = |earlier: &Registration| {
+            !earlier.compared && earlier.incarnation == register.incarnation
+        };
+        if earlier.as_ref().is_some_and(|earlier| !outlives(earlier)) {
+            self.losses.note(id);
         }
         let again = earlier
             .as_ref()

@@ -40,7 +40,7 @@ impl Pool {
     /// Rows that a page listed.
     pub fn inventory_listed(&mut self, donor: DonorId, incarnation: Incarnation, rows: &[i64]) {
         if let Some(taking) = self.taking(donor, incarnation) {
-            taking.listed.extend_from_slice(rows);
+            taking.list(rows);
         }
     }
 
@@ -49,6 +49,7 @@ impl Pool {
         let mut rows =
             self.taking(donor, incarnation).map(|taking| taking.listed.clone()).unwrap_or_default();
         rows.sort_unstable();
+        rows.dedup();
         rows
     }
 
@@ -65,6 +66,9 @@ impl Pool {
         let Some(taking) = self.taking(donor, incarnation) else {
             return UnlistedCopies::default();
         };
+        if !taking.knows_arrivals() {
+            return UnlistedCopies::default();
+        }
         let missing = names.iter().filter(|name| !taking.arrived.contains(*name));
         let names: Vec<ChunkName> = missing.copied().collect();
         taking.suspected = names.iter().copied().collect();

@@ -4,16 +4,20 @@ use super::Pool;
 use crate::snapshot::Snapshot;
 use potluck_core::clock::Tick;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 impl Pool {
     /// Donors as they stand. Copies at one whose removal is being looked at are no reason to give others
     /// up: what it holds was found to be elsewhere, and must stay there.
     pub fn snapshot(&self, now: Tick) -> Snapshot {
         let losses = Arc::clone(&self.losses.0);
-        let seen = losses.load(Ordering::Acquire);
+        let seen = self.losses.count();
         let mut view = self.view(now);
         view.rely_on_none_that_is_being_removed();
         Snapshot { view, losses, seen }
+    }
+
+    /// How many losses of donors were noted so far ([`Snapshot::for_work_begun_at`]).
+    pub fn losses(&self) -> u64 {
+        self.losses.count()
     }
 }

@@ -216,9 +216,7 @@ impl Pool {
         }
         // Nobody waits for what the dead were asked: it is given to others now.
         changes.dead.iter().for_each(|donor| self.forget_tasks(*donor));
-        if !changes.dead.is_empty() {
-            self.losses.note();
-        }
+        changes.dead.iter().for_each(|donor| self.losses.note(*donor));
         self.judge_circuit_breaker(now);
         changes
     }
@@ -337,20 +335,24 @@ impl Pool {
     }
 
     /// Stops, or with `None` begins again, to trust a donor.
-    pub fn quarantine(&mut self, donor: DonorId, why: Option<String>) {
-        self.end_probation(donor);
-        if let Some(donor) = self.donors.get_mut(donor) {
+    pub fn quarantine(&mut self, id: DonorId, why: Option<String>) {
+        self.end_probation(id);
+        if why.is_some() {
+            self.losses.note(id);
+        }
+        if let Some(donor) = self.donors.get_mut(id) {
             donor.record.quarantined = why;
         }
-        self.losses.note();
     }
 
     /// Begins or, with `None`, calls off a give-back.
-    pub fn give_back(&mut self, donor: DonorId, giving: Option<Giving>) {
-        if let Some(donor) = self.donors.get_mut(donor) {
+    pub fn give_back(&mut self, id: DonorId, giving: Option<Giving>) {
+        if giving.is_some() {
+            self.losses.note(id);
+        }
+        if let Some(donor) = self.donors.get_mut(id) {
             donor.record.giving = giving;
         }
-        self.losses.note();
     }
 
     /// A donor's give-back.
@@ -372,7 +374,7 @@ impl Pool {
         if let Some(donor) = self.donors.get_mut(id) {
             donor.record.quota_below = below;
         }
-        self.losses.note();
+        self.losses.note(id);
     }
 
     /// Donors that are heard and were compared.
