@@ -1,9 +1,9 @@
-//! What stops repair while many donors are dead at once, and what else changes with time.
+//! Stops repair while many donors are dead at once, and notes the other changes that time brings.
 
 use potluck_core::ids::DonorId;
 use std::collections::BTreeSet;
 
-/// What changed with time.
+/// The changes that time brought.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     /// Donors whose grace ended.

@@ -63,11 +63,11 @@ pub struct Registration {
     /// Whether its whole inventory was compared; before, its copies count for nothing new.
     pub compared: bool,
     pub taking: Option<Taking>,
-    /// What is wrong with its disk.
+    /// The fault of its disk.
     pub(crate) fault: Option<DiskFault>,
     /// Why it goes by settings of before.
     pub(crate) settings_fault: Option<String>,
-    /// What it held before is lost for good, as its owner said.
+    /// True if the owner said that all it held before is lost for good.
     pub(crate) new_store: bool,
     /// The last order of the pool's when it registered: those until then name where it was before.
     pub last_task: u64,
@@ -76,9 +76,9 @@ pub struct Registration {
 /// How to reach a donor.
 #[derive(Debug, Clone)]
 pub struct Contact {
-    /// Who.
+    /// The donor.
     pub donor: DonorId,
-    /// What people call it.
+    /// The name that people call it by.
     pub name: String,
     /// Where it is reached, the best first; none while it has not registered.
     pub addresses: Addresses,
@@ -86,13 +86,13 @@ pub struct Contact {
     pub live: bool,
     /// [`Load::score`].
     pub load: f32,
-    /// What its owner says fails together with it.
+    /// The label that its owner gave it: donors with one label fail together.
     pub label: Option<String>,
     /// Its key, once it registered.
     pub key: Option<Secret>,
 }
 
-/// What registering changed.
+/// The change that a registration made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Enlisted {
     /// The incarnation goes on that was known.
@@ -238,7 +238,7 @@ impl Donor {
         self.removing > 0
     }
 
-    /// What people call it.
+    /// Returns the name that people call it by.
     pub fn name(&self) -> &str {
         &self.name
     }

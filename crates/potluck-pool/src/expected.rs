@@ -22,7 +22,7 @@ impl Expected {
         self.report.remove(&donor);
     }
 
-    /// What the donor holds was compared.
+    /// Notes that the inventory of the donor was compared.
     pub fn compared(&mut self, donor: DonorId) {
         self.listing.remove(&donor);
     }

@@ -78,7 +78,7 @@ impl UnlistedCopies {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutOfOrder;
 
-/// What a page was.
+/// The outcome of a page of an inventory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PageDone {
     /// The next in order.

@@ -8,6 +8,6 @@ use std::collections::BTreeMap;
 #[derive(Debug)]
 pub struct Parked {
     pub(crate) since: Tick,
-    /// What was promised to it and not used: promised again when it goes on.
+    /// Bytes promised to the session and not used, by donor: promised again when it goes on.
     pub(crate) promised: BTreeMap<DonorId, u64>,
 }

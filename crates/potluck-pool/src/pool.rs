@@ -49,7 +49,7 @@ pub struct Pool {
     pub(crate) probation: Probations,
     pub(crate) given_up: GivenUp,
     pub(crate) losses: Losses,
-    /// What is being made.
+    /// The repairs that wait or are under way.
     pub repairs: Repairs,
 }
 
@@ -85,7 +85,7 @@ impl Pool {
         if !self.donors.heartbeat(donor, heartbeat, now, &self.limits) {
             return false;
         }
-        // What is stored is in the donor's own figures now, and promised no more.
+        // Stored chunks are in the donor's own figures now, so their bytes are promised no more.
         for holding in &heartbeat.added.0 {
             if let Some(session) = self.offered.one_of(&holding.name) {
                 self.ledger.used(session, donor, u64::from(holding.len));

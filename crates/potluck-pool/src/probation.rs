@@ -20,7 +20,7 @@ pub(crate) struct Probation {
     pub(crate) left: BTreeMap<ChunkName, (u32, Option<Tick>)>,
 }
 
-/// What the last test made clear.
+/// The conclusion of the last test.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ProbationResult {
     /// All chunks were right.

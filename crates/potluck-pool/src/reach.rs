@@ -12,7 +12,7 @@ const SOON: Duration = Duration::from_secs(5);
 /// So many tries in a row without an answer are no accident.
 const FAILED: u32 = 2;
 
-/// What a member said of a donor holds so long.
+/// A member's complaint about a donor counts for so long.
 const COMPLAINT: Duration = Duration::from_secs(300);
 /// Members whose word is kept of one donor at most.
 const COMPLAINANTS: usize = 64;
@@ -26,7 +26,7 @@ pub struct Reach {
     pub(crate) next: Tick,
     /// Tries in a row that nobody answered.
     pub(crate) failures: u32,
-    /// What came of the last try.
+    /// The outcome of the last try.
     pub(crate) why: String,
     /// Members who do not reach it.
     pub(crate) complaints: BTreeMap<MemberId, Complaint>,

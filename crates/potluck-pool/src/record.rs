@@ -1,4 +1,4 @@
-//! What is known of a donor beyond its registration.
+//! The facts known of a donor beyond its registration.
 
 use potluck_core::clock::Tick;
 use potluck_core::ids::VersionId;
@@ -7,7 +7,7 @@ use potluck_wire::control::Scrubbed;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What is known of a donor beyond its registration.
+/// The facts known of a donor beyond its registration.
 #[derive(Debug, Default)]
 pub struct Record {
     pub label: Option<String>,
@@ -21,7 +21,7 @@ pub struct Record {
     /// It was dead, and its inventory was not compared since: what it may have counts for nothing.
     pub stale: bool,
     pub dead: bool,
-    /// What it has cannot be read: it is silent, or its inventory was not compared.
+    /// True if its copies cannot be read: it is silent, or its inventory was not compared.
     pub silent: bool,
     pub quarantined: Option<String>,
     pub giving: Option<Giving>,
@@ -46,7 +46,7 @@ impl Record {
     }
 }
 
-/// A give-back.
+/// The give-back of a donor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Giving {
     /// Bytes it held when it began.

@@ -1,5 +1,5 @@
-//! What keeps data safe: how safe each file is, what has to be made again and by whom, and what is
-//! too much.
+//! Judges how safe each file is, which chunks have to be made again and by whom, and which copies are too
+//! many.
 
 mod assess;
 mod dispatch;

@@ -24,9 +24,9 @@ pub struct NewSession {
     pub member: MemberId,
     /// Where it writes.
     pub space: SpaceId,
-    /// What holds for its files.
+    /// The policy of its files.
     pub policy: Policy,
-    /// What its command asked for, whatever directories say.
+    /// The parts of the policy that its command set, whatever directories say.
     pub asked: Override,
 }
 
@@ -50,7 +50,7 @@ pub struct Session {
 /// A session that is ending.
 #[derive(Debug)]
 pub struct Ending {
-    /// Which.
+    /// The id of the session.
     pub id: SessionId,
     /// The donors that may have its chunks.
     pub donors: BTreeSet<DonorId>,
@@ -73,14 +73,14 @@ impl From<NoSession> for Failure {
     }
 }
 
-/// What a session's tickets are made of.
+/// The facts of a session that its tickets are made of.
 #[derive(Debug, Clone)]
 pub struct Ticketed {
     /// Where it writes.
     pub space: SpaceId,
-    /// What holds for its files.
+    /// The policy of its files.
     pub policy: Policy,
-    /// What its command asked for, whatever directories say.
+    /// The parts of the policy that its command set, whatever directories say.
     pub asked: Override,
     /// Its whole plan.
     pub plan: Plan,
@@ -89,8 +89,8 @@ pub struct Ticketed {
 }
 
 impl Ticketed {
-    /// What a ticket lets one donor take: far more than the donor's planned share, because a fast
-    /// donor takes over from slow ones. The donor itself guards its room.
+    /// Returns how many bytes a ticket lets one donor take: far more than the donor's planned share,
+    /// because a fast donor takes over from slow ones. The donor itself guards its room.
     pub fn allowance(&self) -> u64 {
         self.bytes.saturating_mul(2).saturating_add(TICKET_SLACK)
     }

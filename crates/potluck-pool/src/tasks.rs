@@ -21,11 +21,11 @@ pub struct Tasks<P> {
 /// A task that is not answered yet.
 #[derive(Debug)]
 pub struct OpenTask<P> {
-    /// What the donor is asked to do.
+    /// The work that the donor is asked to do.
     pub work: Work,
     /// When it was given, or one that was given before it was answered.
     pub since: Tick,
-    /// What for.
+    /// The purpose of the task.
     pub purpose: P,
 }
 
@@ -83,12 +83,12 @@ impl<P> Tasks<P> {
         self.donors.get(&donor).map_or(0, BTreeMap::len)
     }
 
-    /// What a donor was asked for and has not answered.
+    /// Returns the tasks that a donor was asked for and has not answered.
     pub fn of(&self, donor: DonorId) -> impl Iterator<Item = &OpenTask<P>> {
         self.donors.get(&donor).into_iter().flat_map(BTreeMap::values)
     }
 
-    /// What a donor was asked for and has not answered, as it is sent.
+    /// Returns the tasks that a donor was asked for and has not answered, as they are sent.
     pub fn for_donor(&self, donor: DonorId) -> Vec<Task> {
         let open = self.donors.get(&donor).into_iter().flatten();
         open.map(|(number, open)| Task { number: *number, work: open.work.clone() }).collect()

@@ -46,7 +46,7 @@ pub(crate) fn register(pool: &mut Pool, donor: u32, incarnation: u64, now: f64) 
     register_in(pool, donor, incarnation, now, None)
 }
 
-/// The same of a donor whose owner says what fails together with it.
+/// Registers a donor whose owner may have given it a label, as donors with one label fail together.
 pub(crate) fn register_in(
     pool: &mut Pool,
     donor: u32,

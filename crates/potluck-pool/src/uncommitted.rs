@@ -54,7 +54,7 @@ impl Uncommitted {
         }
     }
 
-    /// What a donor said in an earlier incarnation does not hold any more.
+    /// Forgets all that a donor said in an earlier incarnation, which does not hold any more.
     pub fn forget_donor(&mut self, donor: DonorId) {
         let there = self.chunks.iter().filter(|(_, stored)| stored.donors.contains(&donor));
         let names: Vec<ChunkName> = there.map(|(name, _)| *name).collect();

@@ -1,5 +1,5 @@
-//! What each donor's copies are worth: who is silent beyond its grace, who is giving space back,
-//! who is not trusted.
+//! Judges the worth of each donor's copies: who is silent beyond its grace, who is giving space back, who
+//! is not trusted.
 
 use potluck_core::chunk::{ChunkName, PARTS};
 use potluck_core::ids::{DonorId, VersionId};
@@ -21,9 +21,9 @@ pub enum Rule {
 /// A donor as a scan sees it.
 #[derive(Debug, Clone)]
 pub struct DonorView {
-    /// What its copies are worth, …
+    /// The worth of its copies that stay.
     pub worth: Worth,
-    /// … and those that leave.
+    /// The worth of its copies that leave.
     pub worth_leaving: Worth,
     /// Whether it is heard now.
     pub live: bool,
@@ -31,7 +31,7 @@ pub struct DonorView {
     pub trusted: bool,
     /// Whether somebody is about to remove it.
     pub removing: bool,
-    /// What fails with it.
+    /// The failure domain it is in.
     pub domain: Domain,
     /// Bytes it can still take.
     pub free: u64,
@@ -54,7 +54,7 @@ pub struct DonorView {
 pub struct PoolView(pub(crate) BTreeMap<DonorId, DonorView>);
 
 impl DonorView {
-    /// What its copy of a chunk is worth; `leaving` where it is being deleted.
+    /// Returns the worth of its copy of a chunk; `leaving` where the copy is being deleted.
     pub fn worth_of(&self, name: &ChunkName, leaving: bool) -> Worth {
         if leaving || self.leaves(name) { self.worth_leaving } else { self.worth }
     }
@@ -121,14 +121,14 @@ impl PoolView {
         self.get(donor).is_some_and(stays)
     }
 
-    /// The same of a copy that no receipt tells of: it may be at a donor that is silent for a
-    /// moment, and not at one that is given up.
+    /// Whether a copy that no receipt tells of stays until there are others: it may be at a donor that is
+    /// silent for a moment, and not at one that is given up.
     pub fn keeps(&self, donor: DonorId, name: &ChunkName) -> bool {
         self.proves(donor, name) && self.get(donor).is_some_and(|at| at.worth.counts())
     }
 
-    /// The same without what these donors have, and without all that leaves any donor at once: two
-    /// owners who take their space at the same time must not count on each other's copies.
+    /// Returns this view without the copies of these donors, and without all copies that leave any donor at
+    /// once: two owners who take their space at the same time must not count on each other's copies.
     pub fn without(&self, donors: &BTreeSet<DonorId>) -> Self {
         let mut without = self.beside(donors);
         for status in without.each(donors) {
@@ -137,7 +137,7 @@ impl PoolView {
         without
     }
 
-    /// The same if all that these donors have left them, made elsewhere first.
+    /// Returns this view as it would be if all copies of these donors left them, made elsewhere first.
     pub fn leaving(&self, donors: &BTreeSet<DonorId>) -> Self {
         let mut leaving = self.clone();
         for status in leaving.each(donors) {
@@ -146,8 +146,8 @@ impl PoolView {
         leaving
     }
 
-    /// The same if a donor's copies with names in parts below `below` left it, as they do where its
-    /// owner lends less.
+    /// Returns this view as it would be if a donor's copies with names in parts below `below` left it, as
+    /// they do where its owner lends less.
     pub fn shrinking(&self, donor: DonorId, below: u32) -> Self {
         let mut shrinking = self.clone();
         if let Some(status) = shrinking.0.get_mut(&donor).filter(|at| at.below < below) {
@@ -156,14 +156,15 @@ impl PoolView {
         shrinking
     }
 
-    /// The same if nothing left these donors.
+    /// Returns this view as it would be if nothing left these donors, and without the copies that leave any
+    /// other donor at once.
     pub fn staying(&self, donors: &BTreeSet<DonorId>) -> Self {
         let mut staying = self.beside(donors);
         staying.each(donors).for_each(|status| status.below = 0);
         staying
     }
 
-    /// The same without what leaves at once any donor but these.
+    /// Returns this view without the copies that leave any donor but these at once.
     pub fn beside(&self, donors: &BTreeSet<DonorId>) -> Self {
         let mut beside = self.clone();
         for (id, status) in &mut beside.0 {
@@ -181,12 +182,12 @@ impl PoolView {
         self.0.iter_mut().filter(|(id, _)| donors.contains(*id)).map(|(_, status)| status)
     }
 
-    /// The same if all donors that were given up came back with all they had.
+    /// Returns this view as it would be if all donors that were given up came back with all they had.
     pub fn all_back(&self) -> Self {
         self.back(&self.0.keys().copied().collect())
     }
 
-    /// The same if those of these donors that were given up came back.
+    /// Returns this view as it would be if those of these donors that were given up came back.
     pub fn back(&self, donors: &BTreeSet<DonorId>) -> Self {
         let mut back = self.clone();
         for status in back.each(donors).filter(|at| at.worth == Worth::Lost) {

@@ -1,4 +1,4 @@
-//! What donors are to do with chunks: delete, verify, or leave alone after all.
+//! The orders to donors about chunks: delete, verify, or leave alone after all.
 
 use super::Pool;
 use crate::decided::{Decided, InUseAgain};
@@ -14,7 +14,7 @@ impl Pool {
         self.repairs.tasks.for_donor(donor)
     }
 
-    /// What `donor` is to do with chunks that it holds.
+    /// Returns the orders for `donor` about chunks that it holds.
     pub fn chunk_orders_for(&mut self, donor: DonorId, now: Tick) -> ChunkOrders {
         self.chunk_orders.for_donor(donor, now)
     }

@@ -31,7 +31,7 @@ impl Pool {
         self.donors.started = now;
     }
 
-    /// What was known of a donor before this manager's start.
+    /// Takes over the record of a donor from before this manager's start.
     pub fn recall(&mut self, donor: DonorId, record: Record) {
         if let Some(donor) = self.donors.all.get_mut(&donor) {
             donor.record = record;
@@ -177,7 +177,7 @@ impl Pool {
         donors.any(|(id, _)| self.awaits_word_of(id, since, now))
     }
 
-    /// The same of one donor.
+    /// Whether one donor that is believed to be there has not spoken since.
     pub fn awaits_word_of(&self, id: DonorId, since: Tick, now: Tick) -> bool {
         let heard = self.donors.get(id).and_then(|donor| donor.heard);
         heard.is_some_and(|heard| heard < since) && self.is_heard(id, now)

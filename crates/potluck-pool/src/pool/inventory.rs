@@ -16,7 +16,7 @@ impl Pool {
     ) -> Result<PageDone, OutOfOrder> {
         let registration = self.donors.registration_of(donor, incarnation).ok_or(OutOfOrder)?;
         if page == 0 {
-            // What arrived since the donor registered may be in no page, whenever it looked.
+            // Chunks that arrived since the donor registered may be in no page, whenever it looked.
             let taking = registration.taking.get_or_insert_default();
             taking.listed.clear();
             taking.next_page = 1;

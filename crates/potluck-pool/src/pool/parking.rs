@@ -16,8 +16,8 @@ use std::time::Duration;
 /// Parked sessions end while less than one part in so many of the pool's lent space is free.
 const SHORT_OF_ROOM: u64 = 8;
 
-/// What one member's parked sessions may hold is one part in so many of the lent space, so that nobody
-/// fills a pool with uploads that are never finished.
+/// The parked sessions of one member may hold one part in so many of the lent space, so that nobody fills a
+/// pool with uploads that are never finished.
 const MEMBERS_PART: u64 = 2;
 
 impl Pool {

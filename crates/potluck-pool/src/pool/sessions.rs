@@ -8,7 +8,7 @@ use potluck_core::ids::{DonorId, MemberId, SessionId};
 use potluck_core::placement::{self, Plan, Refusal, Request};
 use potluck_core::policy::Policy;
 
-/// What a session of unknown size is promised at first, if it fits.
+/// Bytes promised at first to a session of unknown size, if they fit.
 const STARTING_BYTES: u64 = 64 << 20;
 
 use crate::sessions::stored_len;

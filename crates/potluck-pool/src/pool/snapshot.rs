@@ -1,4 +1,4 @@
-//! What the pool knows of donors, for a decision elsewhere that checks its version.
+//! The pool's knowledge of donors, for a decision elsewhere that checks its version.
 
 use super::Pool;
 use crate::snapshot::Snapshot;

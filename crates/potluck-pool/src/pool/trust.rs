@@ -81,7 +81,7 @@ impl Pool {
         })
     }
 
-    /// What was said of a donor counts no more.
+    /// Forgets the complaints about a donor.
     pub(super) fn settle_complaints(&mut self, donor: DonorId) {
         self.complaints.open.remove(&donor);
         self.complaints.denied.remove(&donor);

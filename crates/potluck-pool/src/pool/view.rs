@@ -25,7 +25,7 @@ const NAMED: usize = 4;
 const TOGETHER: Duration = Duration::from_secs(600);
 
 impl Pool {
-    /// What donors fail together with each other, as numbers; donors without a label fail alone.
+    /// Returns which donors fail together, as numbers of domains; donors without a label fail alone.
     fn domains(&self) -> BTreeMap<DonorId, Domain> {
         let mut labels: BTreeMap<&str, Domain> = BTreeMap::new();
         let mut machines: BTreeMap<DonorId, Domain> = BTreeMap::new();
@@ -85,7 +85,7 @@ impl Pool {
             Some(_) if live => Worth::Source,
             Some(_) => Worth::Lost,
             None if live && compared => Worth::Counts,
-            // What came back after it was given up is verified before it counts (promise D6).
+            // Copies that came back after they were given up are verified before they count (promise D6).
             None if donor.record.stale || self.is_dead(id, now) => Worth::Lost,
             None => Worth::Silent,
         }
@@ -121,7 +121,7 @@ impl Pool {
         self.hindrances(|id| !self.is_heard(id, now), now)
     }
 
-    /// What is the matter with donors, in words.
+    /// Says in words what hinders donors.
     fn hindrances(&self, which: impl Fn(DonorId) -> bool, now: Tick) -> Option<String> {
         let why = |(id, donor): (DonorId, &Donor)| {
             let record = &donor.record;
@@ -269,7 +269,7 @@ impl Pool {
         })
     }
 
-    /// What was decided about donors that went at once, to be remembered.
+    /// Returns the decisions about donors that went at once, to be remembered.
     pub fn circuit_breaker(&self) -> CircuitBreaker {
         self.circuit_breaker.clone()
     }
@@ -323,7 +323,7 @@ impl Pool {
         crate::called(&self.named(donor), donor)
     }
 
-    /// What people call a donor.
+    /// Returns the name that people call a donor by.
     pub fn named(&self, donor: DonorId) -> String {
         self.donors.get(donor).map_or("unknown", |known| known.name()).to_owned()
     }

@@ -1,4 +1,4 @@
-//! What a scan finds.
+//! The findings of a scan.
 
 use super::excess::{Excess, Ground, MAX_EXCESS, MAX_VOTES, Vote};
 use super::job::{Encode, Job, Lacking, Make, ShardAt, parity_bytes};
@@ -28,13 +28,13 @@ const MAX_ENCODE: usize = 1024;
 /// Files whose records in the catalog are damaged.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Damaged {
-    /// How many.
+    /// The number of files.
     pub files: u64,
     /// The first by its path, and what is wrong with it.
     pub first: String,
 }
 
-/// What a scan found.
+/// The findings of a scan.
 #[derive(Debug, Default)]
 pub struct Findings {
     /// The donors as they were when it began.
@@ -58,7 +58,7 @@ pub struct Findings {
     pub lacking_goal_bytes: u64,
     /// Chunks that cannot be had.
     pub sourceless: u64,
-    /// The same of what versions are being changed to.
+    /// Chunks that cannot be had, of the redundancy that versions are being changed to.
     pub sourceless_goals: u64,
     /// Whether there was more than can be remembered.
     pub more: bool,
@@ -78,9 +78,9 @@ pub struct Findings {
     pub arrived: Vec<(VersionId, Redundancy)>,
     /// Groups without parity of versions on their way to a code.
     pub encode: Vec<Encode>,
-    /// What leaves each donor.
+    /// The copies that leave each donor.
     pub moving: BTreeMap<DonorId, Moving>,
-    /// What of that nobody takes.
+    /// Those of the leaving copies that no donor takes.
     pub blocked: BTreeMap<DonorId, Blocked>,
     /// Chunks at donors that leave and are not heard, or were given up, which files are less safe
     /// without.
@@ -375,8 +375,8 @@ impl Findings {
             return;
         }
         self.count_lacking(&job, &planned);
-        // What nobody can take is looked at behind all else, and forgotten before all else; so is,
-        // before that, what no file was promised yet.
+        // Jobs that nobody can take are looked at behind all others, and forgotten before all others; just
+        // before them come jobs for a redundancy that no file was promised yet.
         let takeable = planned.iter().any(Option::is_some);
         let urgency = match (takeable, job.is_goal()) {
             (true, false) => job.tolerates,
@@ -527,7 +527,7 @@ impl Findings {
         };
         self.votes += usize::from(excess.add(vote, keep));
         if self.votes > MAX_VOTES {
-            // What so many files use cannot be shown to be too much.
+            // A copy that so many files use cannot be shown to be too much.
             self.votes -= excess.votes.len();
             excess.votes = Vec::new();
             excess.needed = true;

@@ -37,19 +37,19 @@ impl Ground {
 /// That a version can do without a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Vote {
-    /// Which.
+    /// The version.
     pub version: VersionId,
     /// Which of the scan's files it was.
     pub seen: u64,
     /// Its redundancy and its goal, by which it was judged.
     pub judged_by: (Redundancy, Option<Redundancy>),
-    /// Why.
+    /// The ground on which the copy is too much.
     pub ground: Ground,
     /// How many of the references to the chunk are its.
     pub uses: u32,
 }
 
-/// What versions say of a copy that none of them may need.
+/// The votes of versions on a copy that none of them may need.
 #[derive(Debug, Clone, Default)]
 pub struct Excess {
     /// Versions that can do without it.
@@ -58,9 +58,9 @@ pub struct Excess {
     pub needed: bool,
     /// References the chunk had.
     pub refs: i64,
-    /// What must be there when it is deleted.
+    /// The copies that must be there when it is deleted.
     pub keep: BTreeSet<(ChunkName, DonorId)>,
-    /// What is freed.
+    /// Bytes freed by its deletion.
     pub len: u32,
 }
 

@@ -10,7 +10,7 @@ use potluck_core::repair_plan::Domain;
 pub struct Job {
     /// Of which version, which unit, and whether of what the version is being changed to.
     pub unit: (VersionId, u32, bool),
-    /// What its chunks are to the pool.
+    /// The kind of its chunks.
     pub kind: ChunkKind,
     /// How many more deaths it survives.
     pub tolerates: u32,
@@ -20,7 +20,7 @@ pub struct Job {
     pub group: Option<(Ec, usize)>,
     /// Its chunks, by shard; of copies only one.
     pub shards: Vec<ShardAt>,
-    /// What to make.
+    /// The copies or chunks to make.
     pub make: Vec<Make>,
     /// Donors the unit relies on.
     pub used: Vec<(DonorId, Domain)>,
@@ -88,7 +88,7 @@ impl Job {
 pub struct Encode {
     /// Of which version.
     pub version: VersionId,
-    /// Which group.
+    /// The number of the group.
     pub group: u32,
     /// In which code.
     pub ec: Ec,

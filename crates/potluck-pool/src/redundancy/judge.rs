@@ -52,8 +52,9 @@ pub fn reaches_goal(layout: &Layout, view: &PoolView) -> bool {
     goal_is_there(layout, &copies(layout, view))
 }
 
-/// The same of copies as they count. Only those count here that can be reached: a donor that is silent
-/// may never come back, and then less would be left than either redundancy promised.
+/// Whether a version has all that it is being changed to, by how its copies count. Only copies count here
+/// that can be reached: a donor that is silent may never come back, and then less would be left than either
+/// redundancy promised.
 pub(super) fn goal_is_there(layout: &Layout, copies: &[Vec<Copy>]) -> bool {
     let reached = |copies: &Vec<Copy>| {
         copies.iter().filter(|copy| copy.worth == Worth::Counts).copied().collect()
@@ -65,8 +66,8 @@ pub(super) fn goal_is_there(layout: &Layout, copies: &[Vec<Copy>]) -> bool {
 impl File {
     pub(super) fn new(version: &Version) -> Self {
         let has = version.redundancy().tolerates();
-        // What was written with less than its directory asks for is not as safe as promised until
-        // it has that; what was safe when a policy changed keeps the old promise meanwhile.
+        // A file written with less than its directory asks for is not as safe as promised until it has
+        // that; a file that was safe when a policy changed keeps the old promise meanwhile.
         if version.chunks == 0 {
             // Nothing of it is on donors.
             let health = Health {

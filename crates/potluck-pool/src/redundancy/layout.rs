@@ -1,5 +1,4 @@
-//! What a version of a file is made of: its chunks, where they are, and which of them live and die
-//! together.
+//! The layout of a version of a file: its chunks, where they are, and which of them live and die together.
 
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::erasure::Ec;
@@ -25,7 +24,7 @@ pub struct Version {
     pub copies: u32,
     /// Its erasure code, instead of copies.
     pub ec: Option<Ec>,
-    /// What it is being changed to.
+    /// The redundancy that it is being changed to.
     pub goal: Option<Redundancy>,
     /// Since when all its redundancy is there, wall time.
     pub safe_wall_ms: Option<i64>,
@@ -36,7 +35,7 @@ pub struct Version {
 }
 
 impl Version {
-    /// What keeps it.
+    /// Returns the redundancy that keeps it.
     pub fn redundancy(&self) -> Redundancy {
         match self.ec {
             Some(ec) => Redundancy::Ec(ec),
@@ -65,7 +64,7 @@ impl Piece {
     }
 }
 
-/// What lives and dies together.
+/// The chunks of a version that live and die together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unit {
     /// Counts the version's units from 0.
@@ -99,9 +98,9 @@ pub struct Layout {
     pub pieces: Vec<Piece>,
     /// Data chunks among them.
     pub data: usize,
-    /// What keeps the version now.
+    /// The units that keep the version now.
     pub units: Vec<Unit>,
-    /// What is to keep it, as far as its parity is known; empty without a goal.
+    /// The units that are to keep it, as far as its parity is known; empty without a goal.
     pub goal: Vec<Unit>,
     /// Groups of the goal whose parity is not known yet.
     pub unencoded: Vec<u32>,

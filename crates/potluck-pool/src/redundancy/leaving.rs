@@ -1,4 +1,4 @@
-//! What leaves donors, as a scan finds it.
+//! Counts the copies that leave donors, as a scan finds them.
 
 use super::assess::Findings;
 use super::job::Job;
@@ -8,7 +8,7 @@ use crate::DonorView;
 use potluck_core::policy::Redundancy;
 use potluck_core::repair_plan::Worth;
 
-/// What is still to leave a donor.
+/// The chunks that are still to leave a donor.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Moving {
     /// Chunks that have to be made elsewhere first, counted for each use.
@@ -17,12 +17,12 @@ pub struct Moving {
     pub bytes: u64,
 }
 
-/// What of that cannot be made elsewhere in the pool as it is.
+/// The leaving chunks that cannot be made elsewhere in the pool as it is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Blocked {
     /// Chunks that no other donor takes.
     pub chunks: u64,
-    /// What keeps those of them that need most donors.
+    /// The redundancy of those of them that need most donors.
     pub widest: Option<Redundancy>,
 }
 

@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 /// Files that are told apart for one purpose; more are found by the next scan.
 const MAX_NOTED: usize = 16_384;
 
-/// What a scan found of the pool's own metadata.
+/// The findings of a scan about the pool's own metadata.
 #[derive(Debug, Default)]
 pub struct Metadata {
     /// How safe it is.
@@ -124,7 +124,7 @@ impl Findings {
                 copies: &copies,
                 goal: false,
             };
-            // What nobody can hold is not stuck: it goes with the last donor.
+            // A unit that nobody can hold is not stuck: it goes with the last donor.
             if able.donors > 0 {
                 self.unit(&look);
             }

@@ -12,7 +12,7 @@ const HEAD: usize = 512;
 /// How many more deaths a job's unit survives, and its number in the scan.
 pub type Key = (u32, u64);
 
-/// What waits.
+/// The jobs that wait to be handed out.
 #[derive(Debug, Default)]
 pub struct Queue {
     jobs: BTreeMap<Key, Job>,
@@ -54,7 +54,7 @@ impl Queue {
         self.jobs.remove(&key)
     }
 
-    /// What is left of a job waits on.
+    /// Puts the rest of a job back to wait.
     pub fn put_back(&mut self, key: Key, rest: Job) {
         self.jobs.insert(key, rest);
     }
@@ -106,7 +106,7 @@ impl Sums {
         self.bytes += bytes;
     }
 
-    /// Both together.
+    /// Adds the sums of `other` to these.
     pub fn with(mut self, other: &Self) -> Self {
         let slots = self.chunks.len().max(other.chunks.len());
         self.chunks.resize(slots, 0);
@@ -125,7 +125,7 @@ impl Sums {
         self
     }
 
-    /// All chunks.
+    /// The number of all chunks together.
     pub fn total(&self) -> u64 {
         self.chunks.iter().sum()
     }

@@ -36,7 +36,7 @@ pub(super) const SPARE_SOURCES: usize = 2;
 /// Bytes that tasks read at donors.
 pub(super) type Reads = Vec<(DonorId, u64)>;
 
-/// What a task is for.
+/// The purpose of a task.
 #[derive(Debug)]
 pub enum Purpose {
     /// To make a copy or a chunk of a group.
@@ -51,17 +51,17 @@ pub enum Purpose {
     Scrub,
 }
 
-/// What repair knows.
+/// The state of repair: jobs that wait, tasks under way, budgets, and counts of the work done.
 #[derive(Debug)]
 pub struct Repairs {
     pub(super) queue: Queue,
     /// Jobs that an owner waits for; they wait for no budget.
     pub(super) over_quota: Queue,
-    /// What the scan found besides these and could not remember.
+    /// Sums of the findings of the scan that are not remembered here.
     pub(super) beyond: Sums,
     pub encodings: Encodings,
     pub(super) stuck: Stuck,
-    /// The same of what files are being changed to: nothing that was promised lacks.
+    /// Chunks of changes of redundancy that could not be handed out: nothing that was promised lacks.
     pub(super) changing_stuck: Stuck,
     pub(super) excess: u64,
     /// Whether something is to be made that is in no queue.
@@ -91,7 +91,7 @@ pub struct Repairs {
     pub(super) looked: Tick,
 }
 
-/// What could not be handed out since the scan looked.
+/// Chunks that could not be handed out since the scan looked.
 #[derive(Debug, Default)]
 pub(super) struct Stuck {
     pub(super) chunks: u64,
@@ -106,7 +106,7 @@ impl Stuck {
     }
 }
 
-/// What became of an attempt to hand a job out.
+/// The outcome of an attempt to hand a job out.
 pub(super) enum Handed {
     Out,
     Later,
@@ -165,7 +165,7 @@ impl Repairs {
         self.scanned = Some(now);
     }
 
-    /// What waits to be handed out comes to, besides what is `counted` already.
+    /// Sums up the jobs that wait to be handed out, besides the chunks `counted` already.
     pub(super) fn waiting_sums(
         &self,
         mut counted: Counted,
@@ -178,8 +178,8 @@ impl Repairs {
         sums
     }
 
-    /// What is left to be made, without what is under way: what was made since the scan looked is
-    /// not, whichever files still wait for the next to see it.
+    /// Sums up the chunks left to be made, without those under way. Chunks made since the scan looked are
+    /// not left, whichever files still wait for the next scan to see them.
     pub(super) fn left(&self) -> Sums {
         let finished = self.finished.keys().filter(|chunk| self.is_finished(chunk));
         let first = |chunk: &ChunkName| [(*chunk, 0, false), (*chunk, 0, true)];
@@ -217,7 +217,7 @@ impl Repairs {
         stuck.for_room |= why == NO_ROOM;
     }
 
-    /// What files are being changed to waits: said where that may take until somebody makes room.
+    /// Notes that changes of redundancy wait, and says so where that may take until somebody makes room.
     pub(super) fn note_held_back(&mut self) {
         if self.stuck.for_room {
             self.changing_stuck.why.get_or_insert(PROMISED_FIRST);

@@ -57,8 +57,8 @@ impl Takers {
         able().filter(fresh).find(roomy)
     }
 
-    /// What is to be made takes room that nothing else finds: what fits for itself may not fit where
-    /// all comes together.
+    /// Reserves room for a chunk to be made, which no other job finds then: chunks that fit one by one may
+    /// not fit where all come together.
     pub fn reserve(&mut self, at: usize, bytes: u64) {
         self.all[at].free = self.all[at].free.saturating_sub(bytes);
         self.turn = (at + 1) % self.all.len();

@@ -84,7 +84,7 @@ fn repair_uses_its_budgets_and_never_more_a3() {
     pool.repairs.take_findings(&mut findings, at(0.0), at(0.0));
 
     let mut ordered = Ordered::default();
-    // What a donor was told at its last heartbeat it has done by the next.
+    // A donor has done by its next heartbeat all that it was told at the last.
     let mut told: BTreeMap<DonorId, Vec<u64>> = BTreeMap::new();
     for step in 0..SECONDS * 8 {
         let now = step as f64 / 8.0;

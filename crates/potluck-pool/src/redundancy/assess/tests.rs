@@ -1,4 +1,4 @@
-//! What is put off for what, in a pool where not everything can be done.
+//! Tests which jobs are put off for which others, in a pool where not everything can be done.
 
 use super::{Findings, MAX_QUEUED};
 use crate::redundancy::judge_file;
@@ -25,13 +25,13 @@ fn add(findings: &mut Findings, n: u64, len: u32, holder: u32) -> ChunkName {
     add_at(findings, n, len, &[holder])
 }
 
-/// The same that is at these donors.
+/// Adds a file of one chunk that is at `holders` and is to have one copy more than it has.
 fn add_at(findings: &mut Findings, n: u64, len: u32, holders: &[u32]) -> ChunkName {
     let holders = holders.iter().map(|holder| (*holder, false)).collect::<Vec<_>>();
     add_leaving(findings, n, len, &holders)
 }
 
-/// The same that is being deleted at some of its donors.
+/// Adds a file of one chunk at `holders`, each with whether its copy is being deleted.
 fn add_leaving(findings: &mut Findings, n: u64, len: u32, holders: &[(u32, bool)]) -> ChunkName {
     let version = Version {
         id: VersionId(n),

@@ -1,4 +1,4 @@
-//! What repair is at, as people are told.
+//! The state of repair, as people are told.
 
 use crate::pool::Pool;
 use crate::redundancy::repairs::{PROMISED_FIRST, UNREACHABLE};
@@ -8,7 +8,7 @@ use potluck_wire::control::RepairState;
 use std::collections::BTreeSet;
 
 impl Pool {
-    /// What repair is at.
+    /// Returns the state of repair.
     pub fn repair_state(&mut self, now: Tick) -> RepairState {
         let paused = self.repairs.paused.clone().or_else(|| self.too_many_dead());
         let stuck_why = self.repairs.stuck.why.map(|why| self.hindered(why, now));

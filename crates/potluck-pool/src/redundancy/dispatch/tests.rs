@@ -1,4 +1,4 @@
-//! What waits, what is given up, and what is said of it.
+//! Tests which jobs wait, which are given up, and what is said of them.
 
 use super::{Purpose, UNREACHABLE};
 use crate::redundancy::Make;
@@ -147,7 +147,7 @@ fn what_files_are_changed_to_takes_no_room_of_what_was_promised() {
     pool.hand_out(at(0.0), &|_| None);
     assert_eq!(making(&pool, 3), [chunk(3)].into());
 
-    // What was promised lacks room: goals wait, and are not handed out where they would fit.
+    // Copies that were promised lack room: goals wait, and are not handed out where they would fit.
     let big = |n| {
         let mut big = job(n, 1, 1);
         big.shards[0].len = 2 * CHUNK as u32;
