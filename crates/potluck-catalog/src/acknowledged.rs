@@ -26,7 +26,7 @@ use std::collections::{BTreeSet, HashMap};
 /// How much of a file's redundancy is there at its commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteSafety {
-    /// All.
+    /// All of the file's redundancy is there.
     Safe,
     /// So much that one more donor may die; donors were away.
     BelowPolicy,

@@ -11,7 +11,7 @@ const SHOWN: usize = 12;
 /// A pool, by what it is called and by who vouches for its members.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Authority {
-    /// What it is called.
+    /// The name of the pool.
     pub pool: String,
     /// The fingerprint of its certificate; none in a catalog that no manager has served yet.
     fingerprint: Option<String>,

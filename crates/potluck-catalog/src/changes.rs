@@ -13,7 +13,7 @@ use potluck_core::path::{PoolPath, SYSTEM_SPACE};
 use potluck_core::policy::Override;
 use serde::{Deserialize, Serialize};
 
-/// A change.
+/// A change of the catalog, as its row keeps it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Op {
@@ -25,9 +25,9 @@ pub enum Op {
     Dir(PoolPath),
     /// An entry was moved.
     Moved {
-        /// From where.
+        /// The old path.
         from: PoolPath,
-        /// Where to.
+        /// The new path.
         to: PoolPath,
     },
     /// An entry was removed, with all below it.
@@ -36,7 +36,7 @@ pub enum Op {
     Space(String),
     /// A space was removed.
     SpaceRemoved(String),
-    /// What a directory sets differently is this now.
+    /// The parts of the policy that a directory sets differently are these now.
     Policy(PoolPath, Override),
     /// A member joined, or was revoked.
     Member(MemberId),

@@ -81,8 +81,8 @@ pub struct Found {
     pub donors: Vec<DonorId>,
 }
 
-/// What is known of each of `names`, with the donors that have them at level `ack`; nothing of what
-/// is on its way out.
+/// Looks up each of `names`, with the donors that have them at level `ack`; leaves out chunks that are on
+/// their way out.
 pub(crate) fn look_up(db: &Tx, names: &[ChunkName], ack: AckLevel) -> Result<Vec<Found>, Error> {
     let look_up = |name: &ChunkName| match get(db, name)? {
         Some(chunk) if chunk.refs > 0 || chunk.state == ChunkState::Here => {

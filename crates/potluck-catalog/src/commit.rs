@@ -1,8 +1,8 @@
 //! Commit: written files become visible, in one transaction.
 //!
-//! What can be checked without the catalog was checked before ([`PreparedFile`]); here each file
-//! is first checked against the catalog and only then written, so that a refused file leaves no
-//! trace and the others of its batch go on.
+//! All that can be checked without the catalog was checked before ([`PreparedFile`]); here each file is
+//! first checked against the catalog and only then written, so that a refused file leaves no trace and the
+//! others of its batch go on.
 
 use super::acknowledged::{self, WriteSafety};
 use super::error::Error;
@@ -25,7 +25,7 @@ use potluck_wire::control::Condition;
 pub struct PreparedFile {
     /// Where it becomes visible; inside the session's space.
     pub path: PoolPath,
-    /// What becomes visible there; its number is given at the commit.
+    /// The version that becomes visible there; its number is given at the commit.
     pub version: Version,
     /// The content, if it lives in the catalog.
     pub inline: Option<Vec<u8>>,
@@ -59,7 +59,7 @@ pub struct Batch<F> {
     pub number: u32,
     /// How copies are made, and whether they are waited for.
     pub mirror: Mirror,
-    /// What the session's command asked for, whatever directories say.
+    /// The parts of the policy that the session's command set, whatever directories say.
     pub asked: Override,
     /// The files; those refused before keep their place.
     pub files: Vec<Result<PreparedFile, F>>,
@@ -69,7 +69,7 @@ pub struct Batch<F> {
     pub done: bool,
 }
 
-/// What came of a batch.
+/// The outcome of a batch.
 #[derive(Debug)]
 pub enum Outcome<F> {
     /// It was committed before; the reply that was given then.

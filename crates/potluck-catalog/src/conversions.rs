@@ -46,7 +46,7 @@ pub struct Encoded {
     pub version: VersionId,
     /// In which code.
     pub ec: Ec,
-    /// Which group.
+    /// The number of the group.
     pub group: u32,
     /// Names and stored bytes.
     pub parity: Vec<(ChunkName, u32)>,

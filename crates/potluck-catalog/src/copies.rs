@@ -45,7 +45,7 @@ pub struct CopyRequest {
     pub after: Option<String>,
 }
 
-/// What was copied.
+/// The files that were copied.
 #[derive(Debug, Default)]
 pub struct Copied {
     /// Each file's path, and its version or why it was refused.
@@ -56,12 +56,12 @@ pub struct Copied {
     pub again: InUseAgain,
 }
 
-/// What came of a page.
+/// The outcome of a page.
 #[derive(Debug)]
 pub enum Outcome {
     /// It was copied before; the reply that was given then.
     Repeated(String),
-    /// What was copied now.
+    /// The files that were copied now.
     Fresh(Copied),
 }
 
@@ -196,7 +196,7 @@ impl Copying<'_> {
     }
 }
 
-/// What a version consists of.
+/// The content of a version: its bytes, or its recipe and chunks.
 struct Content {
     inline: Option<Vec<u8>>,
     pages: Vec<Vec<u8>>,

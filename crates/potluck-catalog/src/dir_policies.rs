@@ -11,7 +11,7 @@ use potluck_core::path::PoolPath;
 use potluck_core::policy::{MAX_GROUP, Override, Policy};
 use std::collections::HashMap;
 
-/// What differs below `dir`; nothing where nothing was set.
+/// Returns the parts of the policy that `dir` sets differently; empty where nothing was set.
 pub(crate) fn get(db: &Tx, dir: DirId) -> Result<Override, Error> {
     let text: Option<String> = db
         .prepare("SELECT policy FROM dir_policies WHERE dir = ?1")?
@@ -38,8 +38,8 @@ pub(crate) fn forget(db: &Tx, dir: DirId) -> Result<(), Error> {
     Ok(())
 }
 
-/// What holds at `path`: the space's policy, and what the directories on the way set differently,
-/// down to `path` itself if it is one. What is not there yet inherits.
+/// Returns the policy that holds at `path`: the space's, with all that the directories on the way set
+/// differently, down to `path` itself if it is one. A path that is not there yet inherits.
 pub(crate) fn effective(db: &Tx, path: &PoolPath) -> Result<Policy, Error> {
     if path.space().is_empty() {
         return Ok(Policy::default());
@@ -56,7 +56,7 @@ pub(crate) fn effective(db: &Tx, path: &PoolPath) -> Result<Policy, Error> {
     Ok(policy)
 }
 
-/// What holds in a directory that sets `over`, below one where `above` holds.
+/// Returns the policy of a directory that sets `over`, below one where `above` holds.
 ///
 /// Chunks inherited from above, or from a directory's former place, may be too large for groups of
 /// the code that is set below; then they are as large as groups allow.
@@ -82,7 +82,7 @@ pub struct Inherited<'db> {
     known: HashMap<String, Here>,
 }
 
-/// What holds in one directory.
+/// The policy that holds in one directory.
 #[derive(Debug, Clone)]
 pub struct Here {
     /// The policy.
@@ -100,7 +100,7 @@ impl<'db> Inherited<'db> {
         Ok(Self { db, any, known: HashMap::from([(String::new(), here)]) })
     }
 
-    /// What holds for the file or directory at `path`, relative to the root, as its directory says.
+    /// Returns what holds for the file or directory at `path`, relative to the root, as its directory says.
     pub fn around(&mut self, path: &str) -> Result<&Here, Error> {
         let dir = path.rsplit_once('/').map_or("", |(dir, _)| dir);
         self.at(if self.any { dir } else { "" })

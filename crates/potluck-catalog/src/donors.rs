@@ -1,4 +1,4 @@
-//! What must be known of donors after a restart of the manager.
+//! Keeps the facts about donors that a restart of the manager must not lose.
 
 use super::changes::{self, Op};
 use super::error::Error;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// A donor as it is remembered.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Known {
-    /// Which.
+    /// The donor.
     pub donor: DonorId,
     /// When it was last heard; nobody knows that after a restore.
     #[serde(skip)]
@@ -30,7 +30,7 @@ pub struct Known {
     pub addresses: Addresses,
 }
 
-/// What a give-back is to reach.
+/// The aim of a give-back.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Goal {
     /// Bytes it held when it began.
@@ -46,7 +46,7 @@ pub(crate) fn all(db: &Tx) -> Result<Vec<Known>, Error> {
     select(db, None)
 }
 
-/// What is remembered of a donor, if anything is.
+/// Returns the facts kept about a donor, if there are any.
 pub(crate) fn get(db: &Tx, donor: DonorId) -> Result<Option<Known>, Error> {
     Ok(select(db, Some(donor))?.pop())
 }

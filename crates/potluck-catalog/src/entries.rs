@@ -15,7 +15,7 @@ impl DirId {
     pub const ROOT: Self = Self(0);
 }
 
-/// What an entry leads to.
+/// The directory or file that an entry leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     /// A directory.
@@ -24,17 +24,17 @@ pub enum Place {
     File(VersionId),
 }
 
-/// An entry.
+/// An entry, as it was found in the catalog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Found {
-    /// What it leads to.
+    /// The directory or file that it leads to.
     pub place: Place,
     /// When it was made, for people.
     pub mtime_ms: i64,
 }
 
 impl Found {
-    /// What the columns `dir` and `version` of an entry mean.
+    /// Reads an entry from its columns `dir` and `version`.
     pub fn of(dir: Option<i64>, version: Option<i64>, mtime_ms: i64) -> Result<Self, Error> {
         let place = match (dir, version) {
             (Some(dir), None) => Place::Dir(DirId(dir)),
@@ -53,8 +53,8 @@ pub(crate) fn lookup(db: &Tx, parent: DirId, name: &str) -> Result<Option<Found>
     row.map(|(dir, version, mtime)| Found::of(dir, version, mtime)).transpose()
 }
 
-/// What is at `path`; `None` if nothing. A space that does not exist is an error, and so is a
-/// file on the way.
+/// Finds the entry at `path`; `None` if nothing is there. A space that does not exist is an error, and so
+/// is a file on the way.
 pub(crate) fn resolve(db: &Tx, path: &PoolPath) -> Result<Option<Found>, Error> {
     let mut found = Found { place: Place::Dir(DirId::ROOT), mtime_ms: 0 };
     if path.space().is_empty() {
@@ -74,7 +74,7 @@ pub(crate) fn resolve(db: &Tx, path: &PoolPath) -> Result<Option<Found>, Error> 
     Ok(Some(found))
 }
 
-/// What is at `path`, which must be something.
+/// Finds the entry at `path`, where something must be.
 pub(crate) fn existing(db: &Tx, path: &PoolPath) -> Result<Found, Error> {
     resolve(db, path)?.ok_or_else(|| Error::NoEntry(path.clone()))
 }

@@ -1,4 +1,4 @@
-//! What the catalog refuses, and how it fails.
+//! The errors of the catalog: its refusals, and how it fails.
 
 use potluck_core::erasure::Ec;
 use potluck_core::ids::VersionId;
@@ -18,9 +18,9 @@ pub enum Error {
     /// The space has files.
     #[error("the space “{name}” is not empty: it holds {}", count(*files, "file"))]
     SpaceNotEmpty {
-        /// Which.
+        /// The name.
         name: String,
-        /// How many.
+        /// The number of files.
         files: u64,
     },
     /// Nothing is at the path.
@@ -32,7 +32,7 @@ pub enum Error {
     /// Another version is at the path.
     #[error("{path} is {}, not version {expected}", found.map_or("gone".into(), |v| format!("version {v}")))]
     WrongVersion {
-        /// Where.
+        /// The path.
         path: PoolPath,
         /// The version that should have been there.
         expected: VersionId,
@@ -48,7 +48,7 @@ pub enum Error {
     /// An empty file would take the place of one that has content, and nobody asked for that.
     #[error("{path} has {}, and what was to replace it is empty", count(*bytes, "byte"))]
     HasContent {
-        /// Which file.
+        /// The file.
         path: PoolPath,
         /// Its size.
         bytes: u64,
@@ -95,7 +95,7 @@ pub enum Error {
     /// A chunk of the file is not known to be anywhere.
     #[error("no donor acknowledged chunk {index} of {path} to this session")]
     NotAcknowledged {
-        /// Which file.
+        /// The file.
         path: PoolPath,
         /// Which of its chunks.
         index: usize,
@@ -103,7 +103,7 @@ pub enum Error {
     /// A chunk of the file has fewer copies than its policy asks for.
     #[error("chunk {index} of {path} is on {have} of the {need} distinct donors asked for")]
     TooFewCopies {
-        /// Which file.
+        /// The file.
         path: PoolPath,
         /// Which of its chunks.
         index: usize,
@@ -115,7 +115,7 @@ pub enum Error {
     /// A chunk of an erasure-coded group shares its donors with others of its group.
     #[error("chunk {index} of {path} has no donor of its own among the chunks of its {ec} group")]
     NotApart {
-        /// Which file.
+        /// The file.
         path: PoolPath,
         /// Which of its chunks; parity counts on after the data.
         index: usize,
@@ -125,7 +125,7 @@ pub enum Error {
     /// Donors acknowledged enough, and are not heard any more.
     #[error("of chunk {index} of {path} too little is left: donors that took it have gone since")]
     HoldersAway {
-        /// Which file.
+        /// The file.
         path: PoolPath,
         /// The first of its chunks with such a donor; parity counts on after the data.
         index: usize,
@@ -133,15 +133,15 @@ pub enum Error {
     /// A file has less than all its redundancy, and its directory or its command asks for all.
     #[error("{path} is to have {redundancy} from the start, and too few donors took it")]
     NotStrict {
-        /// Which file.
+        /// The file.
         path: PoolPath,
-        /// What it is to have.
+        /// The redundancy that it is to have.
         redundancy: Redundancy,
     },
     /// A chunk known by another length.
     #[error("chunk {index} of {path} has another length than the pool knows it by")]
     WrongLength {
-        /// Which file.
+        /// The file.
         path: PoolPath,
         /// Which of its chunks.
         index: usize,
@@ -163,7 +163,7 @@ pub enum Error {
     /// A token that is more than a token by now.
     #[error("invitation {token} was used: it made member {member}")]
     TokenOfMember {
-        /// Which.
+        /// The number of the token.
         token: u32,
         /// Who joined with it.
         member: u32,

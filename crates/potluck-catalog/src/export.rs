@@ -20,13 +20,13 @@ use std::path::Path;
 
 /// Bytes of records that are read at once, about: a row may be a commit of thousands of files.
 const AT_ONCE: usize = 4 << 20;
-/// What a record takes beside recipes, parity and content, about.
+/// Bytes of a record beside recipes, parity and content, about.
 const SMALL: usize = 256;
 
 /// Changes as records.
 #[derive(Debug)]
 pub struct Changes {
-    /// What they say.
+    /// The changes, each as a record.
     pub records: Vec<Record>,
     /// The last row they cover.
     pub last: i64,
@@ -221,7 +221,7 @@ impl Snapshot {
         self.db.bytes()
     }
 
-    /// What the pool is called.
+    /// Returns the name of the pool.
     pub fn pool_name(&self) -> Result<String, Error> {
         meta::pool_name(&self.db)
     }

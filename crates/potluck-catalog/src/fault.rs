@@ -3,7 +3,7 @@
 use super::error::Error;
 use std::sync::Mutex;
 
-/// What the disk said to the last write that it did not take, until it takes writes again.
+/// The error of the last write that the disk did not take, until it takes writes again.
 ///
 /// A write that succeeds meanwhile does not end it: a small one may fit where the next does not.
 #[derive(Debug, Default)]
@@ -22,7 +22,7 @@ impl DiskFault {
         *self.0.lock().expect("no holder panics") = None;
     }
 
-    /// What is wrong, if something is.
+    /// Returns the fault of the disk, if it has one.
     pub fn get(&self) -> Option<Error> {
         self.0.lock().expect("no holder panics").clone()
     }

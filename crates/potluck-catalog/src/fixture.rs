@@ -214,7 +214,7 @@ pub fn arrives(pool: &mut Pool, donor: u32, now: Tick) {
     pool.inventory_done(donor, register.incarnation);
 }
 
-/// What a donor says when it begins a registration.
+/// Returns the call with which a donor begins a registration.
 pub fn register(incarnation: Incarnation) -> Register {
     Register {
         incarnation,

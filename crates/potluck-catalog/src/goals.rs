@@ -27,7 +27,7 @@ pub enum Scope {
     File,
 }
 
-/// What is to hold at a path.
+/// The policy that is to hold at a path.
 #[derive(Debug, Clone)]
 pub struct Change {
     /// Whether that is a tree.
@@ -36,8 +36,8 @@ pub struct Change {
     pub policy: Policy,
 }
 
-/// What would hold at `path` with `over` set there; nothing is set. The policy may be one that
-/// cannot be kept: the inner error says why.
+/// Works out the policy that would hold at `path` with `over` set there; nothing is set. The policy may be
+/// one that cannot be kept: the inner error says why.
 pub(crate) fn plan(
     db: &Tx,
     path: &PoolPath,
@@ -75,7 +75,7 @@ pub(crate) fn set(db: &Tx, path: &PoolPath, over: &Override) -> Result<(), Error
     }
 }
 
-/// What one page of a change did, or would do.
+/// The work that one page of a change did, or would do.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Page {
     /// Files whose redundancy is to change.

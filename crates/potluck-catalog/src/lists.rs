@@ -91,7 +91,7 @@ pub(crate) fn list(
     Ok(listing)
 }
 
-/// What is known of one path.
+/// The facts about one path.
 #[derive(Debug)]
 pub struct Facts {
     /// As in a listing.

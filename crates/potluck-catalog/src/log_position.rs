@@ -47,9 +47,9 @@ pub struct Place {
 /// How much there is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extent {
-    /// Blocks.
+    /// The number of blocks.
     pub blocks: u64,
-    /// Lines.
+    /// The number of lines.
     pub lines: u64,
 }
 
@@ -85,7 +85,7 @@ impl Position {
         Self { generation, sequence, last, epoch, attempt, row, lost, file, base, log }
     }
 
-    /// What the catalog says.
+    /// Reads the position of a copy, as the catalog notes it.
     pub(crate) fn of(db: &Tx, copy: Copy) -> Result<Option<Self>, Error> {
         let Some(text) = notes::get(db, copy.note())? else { return Ok(None) };
         let read = serde_json::from_str(&text);
@@ -146,7 +146,7 @@ pub(crate) fn forget_covered(db: &Tx) -> Result<(), Error> {
 /// How a copy of the log goes on.
 #[derive(Debug, Clone)]
 pub struct Advance {
-    /// Which copy.
+    /// The copy.
     pub copy: Copy,
     /// Where it was when this was begun.
     pub before: Option<Position>,

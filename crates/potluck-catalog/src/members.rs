@@ -1,4 +1,4 @@
-//! Members.
+//! Keeps the members of the pool.
 
 use super::changes::{self, Op};
 use super::error::Error;
@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 /// Somebody with a certificate of the pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
-    /// Their number.
+    /// The number of the member.
     pub id: MemberId,
-    /// What they may do.
+    /// Their role.
     pub role: Role,
-    /// What people call them.
+    /// The name that people call them by.
     pub name: String,
     /// Their certificate's fingerprint.
     pub fingerprint: Digest,
@@ -32,9 +32,9 @@ pub struct Member {
 /// Somebody who is about to become a member.
 #[derive(Debug, Clone)]
 pub struct NewMember<'a> {
-    /// What they may do.
+    /// Their role.
     pub role: Role,
-    /// What people call them.
+    /// The name that people call them by.
     pub name: &'a str,
     /// Wall time.
     pub joined_wall_ms: i64,

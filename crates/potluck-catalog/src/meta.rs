@@ -1,4 +1,5 @@
-//! What the catalog knows of itself: the pool's name, its time, epochs, and numbers that it counts.
+//! The facts that the catalog keeps about itself: the pool's name, its time, epochs, and numbers that it
+//! counts.
 
 use super::error::Error;
 use crate::sql::{Tx, params};
@@ -77,7 +78,7 @@ pub(crate) fn raise_epoch(db: &Tx, above: Epoch) -> Result<Epoch, Error> {
     Ok(Epoch(epoch as u64))
 }
 
-/// What the pool is called.
+/// Returns the name of the pool.
 pub(crate) fn pool_name(db: &Tx) -> Result<String, Error> {
     db.query_row("SELECT name FROM pool", params![], |row| row.get(0))
 }

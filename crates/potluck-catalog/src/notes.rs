@@ -23,7 +23,7 @@ pub const TERMS: &str = "terms";
 /// Why garbage collection is held.
 pub const GC_FROZEN: &str = "gc_frozen";
 
-/// What admins decided, which a restore brings back.
+/// The notes of admins' decisions, which a restore brings back.
 pub const LOGGED: [&str; 3] = [REPAIR_PAUSED, REPAIR_TRIPPED, REPAIR_DECLARED_DEAD];
 
 /// The versions that may be lost when a donor's owner takes its space at once, as a JSON list.

@@ -18,7 +18,7 @@ use potluck_pool::redundancy::Version;
 use potluck_wire::control::OpenFile;
 use potluck_wire::packed::{Blob, Packed};
 
-/// What one reply holds at most: so many files, …
+/// Files that one reply holds at most.
 const PAGE_FILES: usize = 1000;
 /// … so many chunks, unless one file alone has more, …
 const PAGE_CHUNKS: u64 = 20_000;

@@ -13,15 +13,15 @@ pub enum OpenError {
     /// It is not what was written.
     #[error("the catalog {} is damaged: {detail}", path.display())]
     Damaged {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What was found.
+        /// The damage that was found.
         detail: String,
     },
     /// It was written by a later release.
     #[error("the catalog {} was written by a newer Potluck (format {found})", path.display())]
     TooNew {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// Its format.
         found: i64,
@@ -29,23 +29,23 @@ pub enum OpenError {
     /// It cannot be used.
     #[error("the catalog {}: {detail}", path.display())]
     Unusable {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What went wrong.
+        /// The error, in words.
         detail: String,
     },
     /// Its file cannot be made.
     #[error("{}: {source}", path.display())]
     Io {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What went wrong.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
 impl OpenError {
-    /// What an operation met in the catalog at `path`.
+    /// Makes an error of one that an operation met in the catalog at `path`.
     pub fn of(path: &Path, why: Error) -> Self {
         let path = path.to_path_buf();
         match why {

@@ -1,5 +1,4 @@
-//! What the rest of the manager asks of the catalog: operations of the domain on plain types.
-//!
+//! The operations that the rest of the manager asks of the catalog, on plain types of the domain.
 //! Each is one transaction, or one snapshot. Which engine runs it, which rows it touches and what its
 //! statements look like is known in the modules beside this one alone.
 

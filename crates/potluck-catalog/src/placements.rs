@@ -28,11 +28,11 @@ const NEXT_AT: &str = "SELECT c.id, c.name, c.len FROM placements p JOIN chunks 
 #[cfg(test)]
 pub const BY_DONOR: [&str; 5] = [COUNTED_AT, BYTES_BY_PART, USED_AT, ROWS_AT, NEXT_AT];
 
-/// What became of a copy; a column's values.
+/// The state of a copy; the values of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i64)]
 pub enum CopyState {
-    /// There.
+    /// The copy is there.
     Here = 0,
     /// The donor does not have it.
     Missing = 1,
@@ -116,7 +116,7 @@ pub(crate) fn assume(db: &Tx, chunk: ChunkId, donor: DonorId) -> Result<(), Erro
     Ok(())
 }
 
-/// What a donor said of some chunks, in the order in which it is believed.
+/// The report of a donor on some chunks, in the order in which it is believed.
 #[derive(Debug, Default)]
 pub struct Told {
     /// Not there (any more).
@@ -224,7 +224,7 @@ pub(crate) fn tell(db: &Tx, donor: DonorId, told: &Told, now_ms: u64) -> Result<
 
 fn mark(db: &Tx, chunk: ChunkId, donor: DonorId, state: CopyState) -> Result<(), Error> {
     if state == CopyState::Missing {
-        // What was only assumed is not missed.
+        // A copy that was only assumed is not missed.
         db.prepare("DELETE FROM placements WHERE chunk = ?1 AND donor = ?2 AND state = 4")?
             .execute(params![chunk.0, donor.0])?;
     }
@@ -326,7 +326,7 @@ pub(crate) fn mark_leaving(db: &Tx, name: &ChunkName, donor: DonorId) -> Result<
     }
 }
 
-/// What is known of a copy.
+/// Returns the state of a copy, if the catalog knows of it.
 pub(crate) fn state_of(
     db: &Tx,
     chunk: ChunkId,

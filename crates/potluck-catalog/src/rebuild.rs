@@ -18,7 +18,7 @@ pub struct Rebuild {
     replay: Replay,
 }
 
-/// What makes a rebuilt catalog that of a pool which can be served again.
+/// The facts that turn a rebuilt catalog into that of a pool which can be served again.
 pub struct Revival<'a> {
     /// Why garbage collection is held.
     pub why: &'a str,
@@ -26,8 +26,8 @@ pub struct Revival<'a> {
     pub above: Epoch,
     /// The fingerprint of the pool's authority.
     pub authority: Digest,
-    /// What the new admin is called. The rights of those that earlier restores made end: this one's take
-    /// their place.
+    /// The name of the new admin. The rights of those that earlier restores made end: this one's take their
+    /// place.
     pub admin: &'a str,
     /// When the admin was made, wall time.
     pub wall_ms: i64,
@@ -38,7 +38,8 @@ impl Rebuild {
     pub fn begin(path: &Path, pool: &str) -> Result<Self, OpenError> {
         sqlite::create(path, pool)?;
         let db = sqlite::open_existing(path)?;
-        // What a crash interrupts is begun anew. Who makes a pool of the file makes it durable first.
+        // A rebuild that a crash interrupts is begun anew. Who makes a pool of the file makes it durable
+        // first.
         db.never_sync().map_err(|why| OpenError::of(path, why))?;
         Ok(Self { path: path.into(), db, replay: Replay::default() })
     }

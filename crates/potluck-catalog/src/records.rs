@@ -41,16 +41,16 @@ pub enum Record {
     },
     /// A directory is there.
     Dir {
-        /// Where.
+        /// The path.
         path: PoolPath,
         /// When it was made, wall time.
         mtime_ms: i64,
     },
-    /// What a directory sets differently.
+    /// The parts of the policy that a directory sets differently.
     Policy {
-        /// Which directory.
+        /// The directory.
         path: PoolPath,
-        /// What differs.
+        /// The parts that differ.
         over: Override,
     },
     /// The next page of a version's recipe; the version follows.
@@ -69,48 +69,48 @@ pub enum Record {
     },
     /// A version is at a path.
     File {
-        /// Where.
+        /// The path.
         path: PoolPath,
         /// Its number.
         version: VersionId,
-        /// What it is.
+        /// The facts about the version.
         #[serde(flatten)]
         about: About,
     },
-    /// What keeps a version is this now.
+    /// The redundancy of a version is this now.
     Keeping {
-        /// Which version.
+        /// The version.
         version: VersionId,
         /// How it is kept.
         #[serde(flatten)]
         keeping: Keeping,
     },
-    /// What was at a path at that time is no more: later records say how it ended.
+    /// The entry that was at a path at that time is no more: later records say how it ended.
     Passed {
-        /// Where.
+        /// The path.
         path: PoolPath,
     },
     /// An entry was moved.
     Moved {
-        /// From where.
+        /// The old path.
         from: PoolPath,
-        /// Where to.
+        /// The new path.
         to: PoolPath,
     },
     /// An entry was removed, with all below it.
     Removed {
-        /// Which.
+        /// The path.
         path: PoolPath,
     },
     /// A member, as they are now.
     Member(Member),
-    /// What is remembered of a donor now.
+    /// The facts kept about a donor are these now.
     Donor(Known),
     /// A note that admins' decisions left: what it says now, or that it is gone.
     Note {
         /// Which.
         key: String,
-        /// What it says.
+        /// The content of the note.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         value: Option<String>,
     },
@@ -156,7 +156,7 @@ pub struct Keeping {
     /// Its erasure code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ec: Option<Ec>,
-    /// What it is being changed to.
+    /// The redundancy that it is being changed to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub goal: Option<Redundancy>,
 }
@@ -206,7 +206,7 @@ impl Keeping {
         Self { copies: version.copies, ec: version.ec, goal: version.goal }
     }
 
-    /// What keeps the version now.
+    /// Returns the redundancy that keeps the version now.
     pub fn redundancy(&self) -> Redundancy {
         match self.ec {
             Some(ec) => Redundancy::Ec(ec),

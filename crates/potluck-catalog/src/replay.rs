@@ -215,7 +215,7 @@ fn moved(db: &Tx, from: &PoolPath, to: &PoolPath) -> Result<(), Error> {
         entries::make_dirs(db, &above, WHEN.wall_ms)?;
     }
     match names::move_entry(db, from, to, false, WHEN) {
-        // What was moved has passed, and with it what it replaced.
+        // The entry that was moved has passed, and with it the one that it replaced.
         Err(Error::NoEntry(_)) => remove(db, to),
         done => done,
     }

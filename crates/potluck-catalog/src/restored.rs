@@ -26,7 +26,7 @@ pub(crate) fn settle(db: &Tx, why: &str) -> Result<(), Error> {
     notes::set(db, notes::GC_FROZEN, why)
 }
 
-/// What a catalog holds, for a report.
+/// The content of a catalog in numbers, for a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Content {
     /// Spaces that users made.

@@ -22,9 +22,9 @@ pub struct StoredSession {
     pub member: MemberId,
     /// Where it writes.
     pub space: SpaceId,
-    /// What holds for its files.
+    /// The policy of its files.
     pub policy: Policy,
-    /// What its command asked for, whatever directories say.
+    /// The parts of the policy that its command set, whatever directories say.
     pub asked: Override,
     /// Where it writes to.
     pub plan: Plan,

@@ -1,7 +1,7 @@
-//! What statements take and give, whatever engine runs them: values of four sorts.
+//! The values that statements take and give, whatever engine runs them: four sorts.
 //!
 //! Statements are written in the SQL that SQLite and PostgreSQL share, with parameters `?1`, `?2`, ….
-//! What only one engine has is in its own folder, behind [`Tx`](crate::Tx).
+//! Features that only one engine has are in its own folder, behind [`Tx`](crate::Tx).
 
 use super::error::Error;
 pub use super::sqlite::{Row, Tx};
@@ -19,7 +19,7 @@ pub enum Value<'a> {
     Blob(&'a [u8]),
 }
 
-/// What can be a parameter of a statement.
+/// A value that can be a parameter of a statement.
 pub trait Param {
     /// As the engine takes it.
     fn value(&self) -> Value<'_>;
@@ -92,7 +92,7 @@ impl<T: Param> Param for Option<T> {
     }
 }
 
-/// What can be read from a column.
+/// A value that can be read from a column.
 pub trait Column: Sized {
     /// The value as this, if it is one.
     fn of(value: Value<'_>) -> Option<Self>;
@@ -142,7 +142,7 @@ impl<T: Column> Column for Option<T> {
     }
 }
 
-/// What a column holds that no release wrote.
+/// Returns the error for a value in a column that no release wrote.
 pub fn damaged(column: usize, value: Value<'_>) -> Error {
     Error::Damaged(format!("column {column} of a row holds {value:?}"))
 }

@@ -19,14 +19,14 @@ pub struct Stats {
     pub changing_bytes: u64,
     /// Chunks no file uses that are still somewhere.
     pub condemned: u64,
-    /// By donor.
+    /// The copies counted at each donor.
     pub donors: BTreeMap<DonorId, Copies>,
 }
 
 /// The copies counted at one donor.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Copies {
-    /// There.
+    /// Copies that are there.
     pub here: u64,
     /// Missing or spoiled.
     pub bad: u64,
@@ -44,7 +44,7 @@ pub(crate) fn count(db: &Tx) -> Result<Stats, Error> {
         params![],
         |row| row.get(0),
     )?;
-    // What has no chunks is in the catalog itself, and never on its way to anything.
+    // A file without chunks is in the catalog itself, and never on its way to anything.
     let (changing, changing_bytes): (i64, i64) = db.query_row(
         "SELECT count(*), coalesce(sum(size), 0) FROM versions
          WHERE chunks > 0 AND goal IS NOT NULL",

@@ -1,5 +1,5 @@
-//! What no operation shows: costs, damage, and what the modules below the operations agree on. What any
-//! engine must do is in `tests/conformance`.
+//! Tests of what no operation shows: costs, damage, and the facts that the modules below the operations
+//! agree on. The suite for any engine is in `tests/conformance`.
 
 mod costs;
 mod damage;

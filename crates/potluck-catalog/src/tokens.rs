@@ -16,9 +16,9 @@ const REMEMBERED_MS: u64 = 24 * 3600 * 1000;
 /// A token as the pool remembers it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
-    /// What people call it.
+    /// The number that people call it by.
     pub id: u32,
-    /// What it gives.
+    /// The role that it gives.
     pub role: Role,
     /// Who made it.
     pub made_by: MemberId,
@@ -45,7 +45,7 @@ pub struct Moment {
 /// A token that is to be made.
 #[derive(Debug, Clone, Copy)]
 pub struct NewToken {
-    /// What it is to give.
+    /// The role that it is to give.
     pub role: Role,
     /// Who makes it.
     pub by: MemberId,
@@ -56,7 +56,7 @@ pub struct NewToken {
 /// Who joins with a token, by its role.
 #[derive(Debug, Clone, Copy)]
 pub struct Invited {
-    /// What they may do.
+    /// Their role.
     pub role: Role,
     /// Who invited them.
     pub by: MemberId,
@@ -65,9 +65,9 @@ pub struct Invited {
 /// A membership and the certificate that proves it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Certified {
-    /// Who.
+    /// The member.
     pub member: Member,
-    /// In DER.
+    /// The certificate, in DER.
     pub certificate: Vec<u8>,
 }
 

@@ -17,7 +17,7 @@ use potluck_pool::redundancy::Findings;
 use potluck_pool::redundancy::{Layout, Piece, Version, units};
 use std::collections::BTreeMap;
 
-/// What one page of files holds at most, unless one file alone has more chunks.
+/// The most that one page of files holds, unless one file alone has more chunks.
 #[derive(Debug, Clone, Copy)]
 pub struct PageLimit {
     /// Chunks of the files in it.
@@ -54,7 +54,7 @@ pub(crate) fn layout(db: &Tx, version: &Version) -> Result<Layout, Error> {
     Ok(layout)
 }
 
-/// What a look at everything meets at a path.
+/// The finding of a look at everything at one path.
 #[derive(Debug)]
 pub enum Met {
     /// Nothing that has chunks of its own.
@@ -205,7 +205,7 @@ pub fn judge(root: &Root, files: Vec<(String, Met)>, findings: &mut Findings) {
     }
 }
 
-/// What the chunks of the files below a root are to the pool.
+/// Returns the kind of the chunks of the files below a root.
 pub fn kind_of(root: &Root) -> ChunkKind {
     if root.name == SYSTEM_SPACE { ChunkKind::Log } else { ChunkKind::Data }
 }

@@ -42,7 +42,7 @@ const NAMED: usize = 100;
 /// Files whose own records are damaged are among them, with no size.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Unlisted {
-    /// How many.
+    /// The number of files.
     pub files: u64,
     /// Their sizes together.
     pub bytes: u64,

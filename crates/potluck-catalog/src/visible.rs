@@ -30,14 +30,14 @@ pub struct Visible<'db> {
     pub counts: ReferenceCounts<'db>,
     /// Directories of these files, so that a thousand files of one are looked up once.
     dirs: HashMap<Vec<String>, DirId>,
-    /// What the policies of these directories ask, likewise.
+    /// The requirements of these directories' policies, likewise.
     asks: HashMap<Vec<String>, Asks>,
     sums: Sums,
-    /// What became visible, for the log.
+    /// The files that became visible, for the log.
     files: Vec<(PoolPath, VersionId)>,
 }
 
-/// What a directory asks of the files in it.
+/// The requirements of a directory on the files in it.
 #[derive(Clone, Copy)]
 struct Asks {
     redundancy: Redundancy,
@@ -48,7 +48,7 @@ struct Asks {
 pub struct Spot {
     path: PoolPath,
     replaced: Option<VersionId>,
-    /// What its directory is to keep files by.
+    /// The redundancy that its directory asks for.
     keeping: Redundancy,
     /// Whether its directory wants all redundancy to be there when a file becomes visible.
     pub strict: bool,
@@ -101,7 +101,7 @@ impl<'db> Visible<'db> {
         Ok(Spot { path, replaced, keeping, strict })
     }
 
-    /// What the directory of a file asks; what is not there yet inherits.
+    /// Returns the requirements of the directory of a file; one that is not there yet inherits.
     fn asks(&mut self, path: &PoolPath, above: &[String]) -> Result<Asks, Error> {
         if let Some(known) = self.asks.get(above) {
             return Ok(*known);

@@ -21,7 +21,7 @@ pub struct Item {
     pub what: What,
 }
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Debug, Clone)]
 pub enum What {
     /// A directory.
@@ -35,7 +35,7 @@ pub enum What {
 pub struct Broken {
     /// Its path relative to where the walk began.
     pub path: String,
-    /// What is wrong with it.
+    /// The damage of the record, in words.
     pub why: String,
 }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// A batch that was committed.
 #[derive(Debug)]
 pub struct CommittedFiles<F> {
-    /// What came of its files.
+    /// The outcome of its files.
     pub outcome: Outcome<F>,
     /// Whether one of them lacks copies that are still to be made.
     pub open: bool,

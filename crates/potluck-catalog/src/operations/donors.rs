@@ -1,4 +1,4 @@
-//! What is remembered of donors, and what they hold.
+//! Operations on the facts kept about donors, and on the chunks that they hold.
 
 use crate::chunks::ChunkId;
 use crate::donors::{self, Goal, Known};

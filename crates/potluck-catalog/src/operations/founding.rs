@@ -27,7 +27,7 @@ impl Founding {
         Ok(!members::all(&self.db).map_err(|why| self.failed(why))?.is_empty())
     }
 
-    /// What the pool is called.
+    /// Returns the name of the pool.
     pub fn pool_name(&self) -> Result<String, OpenError> {
         meta::pool_name(&self.db).map_err(|why| self.failed(why))
     }

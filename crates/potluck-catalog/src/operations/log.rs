@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// Rows of changes that are read at once.
 const ROWS: usize = 1000;
 
-/// What a copy of the log lacks, at one moment.
+/// The changes that a copy of the log lacks, at one moment.
 #[derive(Debug)]
 pub struct Ahead {
     /// How far the copy has come; `None` before its first base.
@@ -35,7 +35,7 @@ pub struct LogCommitted {
 }
 
 impl Catalog {
-    /// What a copy of the log lacks.
+    /// Returns the changes that a copy of the log lacks.
     pub async fn log_ahead(&self, copy: Copy) -> Result<Ahead, Error> {
         let look = move |db: &_| {
             let (position, last) = (Position::of(db, copy)?, changes::last(db)?);

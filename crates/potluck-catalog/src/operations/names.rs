@@ -19,7 +19,7 @@ impl Catalog {
         self.read(move |db| lists::list(db, &path, recursive, after.as_deref())).await
     }
 
-    /// What is at a path, and what keeps it.
+    /// Returns the entry at a path, and the redundancy that keeps it.
     pub async fn stat(&self, path: PoolPath) -> Result<Facts, Error> {
         self.read(move |db| lists::stat(db, &path)).await
     }

@@ -1,4 +1,4 @@
-//! What versions have, and what they are being changed to.
+//! Operations on the redundancy that versions have, and on that to which they are being changed.
 
 use crate::conversions::{self, Computed};
 use crate::{Catalog, Durability, Error, excess};
@@ -8,7 +8,7 @@ use potluck_core::policy::Redundancy;
 use potluck_pool::redundancy::Excess;
 use potluck_pool::{InUseAgain, Snapshot};
 
-/// What writing parity down came to.
+/// The outcome of writing parity down.
 #[derive(Debug, Default)]
 pub struct Learnt {
     /// Chunks that are in use again.

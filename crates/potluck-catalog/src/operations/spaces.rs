@@ -37,7 +37,7 @@ impl Catalog {
         self.read(move |db| spaces::numbered(db, space)).await
     }
 
-    /// What would come of a change of policy at a path.
+    /// Works out the effects of a change of policy at a path, and changes nothing.
     pub async fn plan_policy(
         &self,
         path: PoolPath,

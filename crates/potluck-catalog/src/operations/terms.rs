@@ -12,14 +12,14 @@ use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::ids::Epoch;
 use potluck_pool::CircuitBreaker;
 
-/// What a manager that starts finds in the catalog.
+/// The state that a starting manager finds in the catalog.
 #[derive(Debug)]
 pub struct TermStart {
     /// Its own epoch.
     pub epoch: Epoch,
     /// Why garbage collection is frozen, if it is.
     pub gc_frozen: Option<String>,
-    /// What the pool is called.
+    /// The name of the pool.
     pub pool_name: String,
     /// The pool's time as last saved.
     pub saved_ms: Option<u64>,
@@ -27,7 +27,7 @@ pub struct TermStart {
     pub members: Vec<Member>,
     /// The write sessions there are, each with what it offered.
     pub sessions: Vec<(StoredSession, Vec<ChunkName>)>,
-    /// What is remembered of donors.
+    /// The facts kept about donors.
     pub donors: Vec<Known>,
     /// Why repair is paused, if it is.
     pub repair_paused: Option<String>,

@@ -6,7 +6,7 @@ use potluck_core::ids::{DonorId, MemberId, SessionId};
 use std::sync::Arc;
 
 impl Catalog {
-    /// What the pool is called.
+    /// Returns the name of the pool.
     pub async fn pool_name(&self) -> Result<String, Error> {
         self.read(meta::pool_name).await
     }

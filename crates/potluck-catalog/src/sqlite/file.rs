@@ -218,7 +218,7 @@ fn damaged(path: &Path) -> impl Fn(Error) -> OpenError {
     move |why| OpenError::of(path, why)
 }
 
-/// What tests ask of the engine itself.
+/// Questions of tests to the engine itself.
 #[cfg(any(test, feature = "testing"))]
 impl Database {
     /// The connection, for statements that only a test makes.

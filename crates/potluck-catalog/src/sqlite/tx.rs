@@ -68,7 +68,7 @@ impl Tx {
     }
 }
 
-/// A statement.
+/// A prepared statement.
 pub struct Statement<'tx>(CachedStatement<'tx>);
 
 struct Bound<'a>(Value<'a>);
@@ -136,7 +136,7 @@ impl Statement<'_> {
         }))
     }
 
-    /// Its rows.
+    /// Runs the statement and returns its rows.
     pub fn query(&mut self, params: &[&dyn Param]) -> Result<Rows<'_>, Error> {
         Ok(Rows(self.0.query(bound(params))?))
     }
@@ -146,13 +146,13 @@ impl Statement<'_> {
 pub struct Rows<'s>(rusqlite::Rows<'s>);
 
 impl Rows<'_> {
-    /// The next.
+    /// Returns the next row, if there is one.
     pub fn next(&mut self) -> Result<Option<Row<'_>>, Error> {
         Ok(self.0.next()?.map(Row))
     }
 }
 
-/// A row.
+/// A row of a result.
 pub struct Row<'s>(&'s rusqlite::Row<'s>);
 
 impl Row<'_> {

@@ -19,7 +19,7 @@ const BATCH: usize = 256;
 /// time.
 const TRIES: u32 = 3;
 
-/// What a job's success means.
+/// The meaning of a job's success.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Durability {
     /// It survives the death of the manager. For what is rebuilt after a power cut.

@@ -1,4 +1,4 @@
-//! What a commit and an open cost; printed, and bounded loosely so that a regression shows.
+//! Measures the costs of a commit and of an open; printed, and bounded loosely so that a regression shows.
 
 use crate::commit::PreparedFile;
 use crate::fixture::{Fixture, chunk, coded, donors_there, file, path};

@@ -1,4 +1,4 @@
-//! What a scan says may be deleted, and what the catalog makes of it afterwards.
+//! Tests which copies a scan says may be deleted, and what the catalog makes of that afterwards.
 
 use crate::commit::PreparedFile;
 use crate::conversions::arrive_some;

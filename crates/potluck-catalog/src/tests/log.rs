@@ -1,4 +1,4 @@
-//! What was exported and replayed is what was there.
+//! Tests that a catalog which was exported and replayed is equal to the original.
 
 use crate::commit::PreparedFile;
 use crate::entries::{self, Place};
@@ -474,7 +474,7 @@ fn changes_wait_for_a_copy_that_cannot_be_written_no_longer_than_a_base_is_cheap
     assert_eq!(kept(), 20_000, "no more, also where neither copy can be written");
     let at = Position::of(db, Copy::InFile).expect("read").expect("a position");
     assert!(at.is_worn(), "it begins anew");
-    // What was read before the changes were forgotten is not taken for all there was.
+    // An export read before the changes were forgotten is not taken for all there was.
     let late = Advance {
         copy: Copy::InFile,
         before: Some(stuck),

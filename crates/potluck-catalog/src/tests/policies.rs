@@ -227,7 +227,7 @@ fn what_is_written_with_less_than_its_directory_asks_for_is_on_its_way_there_and
     more.version.copies = 2;
     let version = fixture.put(more.clone());
     assert_eq!(there(&fixture, version), (Some("1 copy".into()), true));
-    // What a command asked for itself holds, also where another file is replaced.
+    // The redundancy that a command itself asked for holds, also where another file is replaced.
     fixture.asked.copies = Some(2);
     let version = fixture.put(more);
     assert_eq!(there(&fixture, version), (None, true));

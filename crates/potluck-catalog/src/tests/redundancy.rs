@@ -72,7 +72,7 @@ fn every_chunk_of_a_group_needs_a_donor_of_its_own_d3() {
     // A second holder of a data chunk gives way to the parity.
     let chunks: &[(u64, &[u32])] = &[(1, &[1, 4]), (2, &[2]), (11, &[1])];
     fixture.put(coded("pot://lab/b", "2+1", 2, chunks));
-    // The same chunk twice in a group needs two donors, whichever place they are named at.
+    // A chunk that is twice in a group needs two donors, whichever place they are named at.
     let twice: &[(u64, &[u32])] = &[(7, &[5]), (7, &[5]), (8, &[6])];
     let why = refused(fixture.commit(vec![coded("pot://lab/c", "2+1", 2, twice)]));
     assert!(matches!(why, Error::NotApart { index: 1, .. }), "{why}");
@@ -92,7 +92,7 @@ fn copies_count_by_distinct_donors_known_and_proven_d3() {
     assert!(why.to_string().contains("on 1 of the 2 distinct donors"), "{why}");
     let first = fixture.put(copies("pot://lab/a", &[1, 2], &[1], 1));
     assert_eq!(safe(&fixture, first), Some(0));
-    // What the pool holds counts towards what is asked.
+    // Copies that the pool holds count towards what is asked.
     fixture.put(copies("pot://lab/b", &[1, 2], &[2], 2));
     let lost = Told { removed: vec![chunk(1)], ..Told::default() };
     placements::tell(&fixture.db, DonorId(2), &lost, 0).expect("told");
@@ -263,7 +263,7 @@ fn parity_that_no_version_waits_for_is_reclaimed_d2() {
     let condemned = gc::condemned(&fixture.db, chunks::ChunkId(0), 10).expect("read");
     assert_eq!(condemned[0].donors, [DonorId(3), DonorId(4)]);
 
-    // What a version has is only counted at one more donor.
+    // A chunk that a version has is only counted at one more donor.
     let more = Encoded { parity: vec![(chunk(1), 1000)], ..encoded };
     conversions::discard(&fixture.db, &more, 60).expect("noted");
     assert_eq!(fixture.refs(&chunk(1)), Some(1));

@@ -1,4 +1,4 @@
-//! What is counted at donors, and what their word changes.
+//! Tests which copies are counted at donors, and how their reports change that.
 
 use crate::stage::Stage;
 use potluck_catalog::chunks::ChunkId;

@@ -1,4 +1,4 @@
-//! What the catalog promises, whatever engine holds it: asked through the operations of
+//! The promises of the catalog, whatever engine holds it: asked through the operations of
 //! [`Catalog`](potluck_catalog::Catalog) alone, so that a second engine runs the same suite.
 
 mod committing;
