@@ -158,7 +158,7 @@ impl Addresses {
         self.0.iter()
     }
 
-    /// The best.
+    /// Returns the best address, if there is one.
     pub fn first(&self) -> Option<&Address> {
         self.0.first()
     }
@@ -173,7 +173,7 @@ impl Addresses {
         self.0.contains(address)
     }
 
-    /// The same, in which those for which `better` is true come first.
+    /// Returns the addresses in an order in which those for which `better` is true come first.
     pub fn preferring(&self, better: impl Fn(&Address) -> bool) -> Self {
         let (first, rest): (Vec<_>, Vec<_>) = self.0.iter().cloned().partition(better);
         Self(first.into_iter().chain(rest).collect())

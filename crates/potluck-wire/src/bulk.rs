@@ -130,18 +130,18 @@ pub enum FrameError {
     Forged,
 }
 
-/// What a client asks.
+/// A request of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request {
     /// Store the body as `name`.
     Put {
-        /// What the body's bytes hash to.
+        /// The name that the body's bytes hash to.
         name: ChunkName,
         /// When to answer.
         ack: AckLevel,
         /// Bytes of the body.
         len: u32,
-        /// What it is to the pool.
+        /// The kind of the chunk.
         kind: ChunkKind,
         /// Where else it is to be stored.
         forward: Forward,
@@ -156,7 +156,7 @@ pub enum Request {
     },
     /// Send the stored chunk, or a part of it.
     Get {
-        /// Which chunk.
+        /// The chunk.
         name: ChunkName,
         /// Which part; the whole chunk otherwise.
         part: Option<Part>,
@@ -195,9 +195,9 @@ impl Part {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Status {
-    /// Done.
+    /// The request was done.
     Ok = 0,
-    /// Not here.
+    /// The chunk is not here.
     NotFound = 1,
     /// No lent space left.
     Full = 2,
@@ -227,7 +227,7 @@ impl Status {
     }
 }
 
-/// What a donor answers.
+/// The answer of a donor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reply {
     /// How it went.

@@ -60,7 +60,7 @@ enum Broken {
 /// A call that brought no reply of its type.
 #[derive(Debug, Clone)]
 pub struct Unanswered {
-    /// What the manager refused, or why it did not answer.
+    /// The refusal of the manager, or the reason why it did not answer.
     pub failure: Failure,
     /// Whether the request may have reached the manager. What is asked for may be done then, also
     /// when no answer came.
@@ -73,14 +73,14 @@ impl Caller {
         Self::with(net, dial, manager, None, None)
     }
 
-    /// The same, led by `guide`: what that knows is tried first, and when the manager is nowhere, it
-    /// looks for it.
+    /// Will call the manager, led by `guide`: addresses that it knows are tried first, and when the manager
+    /// is nowhere, it looks for it.
     pub fn guided(net: SharedNet, dial: Arc<dyn Dial>, manager: &Addresses, guide: Guide) -> Self {
         let pool = guide.pool();
         Self::with(net, dial, guide.addresses().and(manager), Some(guide), Some(pool))
     }
 
-    /// The same for somebody who knows of the pool nothing but its fingerprint.
+    /// Will call the manager for somebody who knows of the pool nothing but its fingerprint.
     pub fn joining(net: SharedNet, dial: Arc<dyn Dial>, manager: Addresses, pool: Digest) -> Self {
         Self::with(net, dial, manager, None, Some(pool))
     }
@@ -98,7 +98,7 @@ impl Caller {
         Self { shared: Arc::new(Shared { net, dial, manager, idle, gone, guide, pool, look }) }
     }
 
-    /// What leads to the manager, if anything does.
+    /// Returns the guide that leads to the manager, if there is one.
     pub fn guide(&self) -> Option<&Guide> {
         self.shared.guide.as_ref()
     }
@@ -111,7 +111,7 @@ impl Caller {
         true
     }
 
-    /// The same of what the manager itself said: where it answers it is still tried first.
+    /// Learns the whereabouts that the manager itself told: where it answers it is still tried first.
     pub fn learn_from_manager(&self, shown: &SignedWhereabouts) {
         let Some(guide) = self.guide().filter(|guide| guide.learn(shown)) else { return };
         let mut known = self.shared.manager.lock().expect("no holder panics");
@@ -162,7 +162,7 @@ impl Caller {
         self.attempt(request).await.map_err(|unanswered| unanswered.failure)
     }
 
-    /// The same for a caller that may ask again, and has to know whether it was heard.
+    /// Makes one call for a caller that may ask again, and has to know whether it was heard.
     pub async fn attempt<C: Call>(&self, request: &C) -> Result<C::Reply, Unanswered> {
         let sent = AtomicBool::new(false);
         let unanswered = |failure| Unanswered { failure, sent: sent.load(Ordering::Relaxed) };

@@ -56,7 +56,7 @@ pub trait Call: Serialize + DeserializeOwned + Send + Sync + 'static {
     const NAME: &'static str;
     /// How long the caller waits for the reply before it counts the manager as away.
     const DEADLINE: Duration = Duration::from_secs(15);
-    /// What comes back.
+    /// The reply to the call.
     type Reply: Serialize + DeserializeOwned + Send + 'static;
 
     /// Whether a request that may have been carried out can be repeated without harm and with the

@@ -1,4 +1,4 @@
-//! What a role takes from outside: time, chance, the network, and where blocking work goes.
+//! All that a role takes from outside: time, chance, the network, and where blocking work goes.
 
 use crate::net::SharedNet;
 use potluck_core::clock::{SharedClock, SystemClock};
@@ -8,11 +8,11 @@ use std::sync::Arc;
 /// The outside world of one role. Cloning shares it.
 #[derive(Clone)]
 pub struct Env {
-    /// Time.
+    /// The source of time.
     pub clock: SharedClock,
-    /// Randomness.
+    /// The source of randomness.
     pub entropy: SharedEntropy,
-    /// Sockets.
+    /// The network, for sockets.
     pub net: SharedNet,
     /// Where work goes that blocks or burns CPU.
     pub offload: Offload,

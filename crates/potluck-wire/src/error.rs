@@ -3,13 +3,13 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What kind of failure it is; decides the HTTP status and the exit code.
+/// The kind of a failure, which decides the HTTP status and the exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorKind {
     /// The request makes no sense as asked.
     Usage,
-    /// What was named is not there.
+    /// The thing that was named is not there.
     NotFound,
     /// Some of the work was done.
     Partial,
@@ -69,9 +69,9 @@ pub struct Failure {
     pub kind: ErrorKind,
     /// A stable code such as `POT-E012`; listed in docs/errors.md.
     pub code: String,
-    /// What happened, to what.
+    /// The failure in words: what happened, and to what.
     pub message: String,
-    /// What to do next; may be empty.
+    /// The next step for a person; may be empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub hint: String,
 }
@@ -88,7 +88,7 @@ impl Failure {
         Self { kind, code: code.into(), message: message.into(), hint: String::new() }
     }
 
-    /// The same with what to do next.
+    /// Adds the next step for a person to the failure.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = hint.into();
         self
@@ -125,7 +125,7 @@ pub mod code {
     pub const NOT_RECURSIVE: &str = "POT-E025";
     /// A stream without a single byte would replace a file that has content.
     pub const EMPTY_INPUT: &str = "POT-E026";
-    /// What a copy or a new name would be made from is the same as what it would be, or inside it.
+    /// The source of a copy or of a new name is equal to its target, or holds it.
     pub const OVERLAP: &str = "POT-E027";
     /// No donor is lending.
     pub const NO_DONORS: &str = "POT-E030";

@@ -18,25 +18,25 @@ const CA: &str = "ca.pem";
 const CERTIFICATE: &str = "cert.pem";
 const KEY: &str = "key.pem";
 
-/// What is not secret about an identity.
+/// The facts of an identity that are not secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
-    /// What the pool is called.
+    /// The name of the pool.
     pub pool: String,
     /// Where the manager is.
     pub manager: Addresses,
     /// The member's number.
     pub member: MemberId,
-    /// What it may do.
+    /// Its role.
     pub role: Role,
-    /// What people call it.
+    /// The name that people call it by.
     pub name: String,
 }
 
 /// An identity, ready to use.
 #[derive(Debug)]
 pub struct Identity {
-    /// What is not secret.
+    /// The facts that are not secret.
     pub about: About,
     /// The pool's CA.
     pub ca: CertificateDer<'static>,

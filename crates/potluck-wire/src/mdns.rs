@@ -22,14 +22,14 @@ use tokio::task::JoinHandle;
 const SERVICE: &str = "_potluck._tcp.local.";
 /// The pool's fingerprint in an announcement.
 const POOL: &str = "ca";
-/// What announces itself, in an announcement.
+/// The key of the role that announces itself, in an announcement.
 const ROLE: &str = "role";
 /// How long answers are waited for: the question is repeated after a second, for a wireless network may
 /// lose it.
 const LOOK: Duration = Duration::from_millis(1500);
 /// The machine's addresses are compared so often with those that are announced.
 const LOOK_AT_INTERFACES_SECONDS: u32 = 10;
-/// What others have said, and how much of it is remembered, is looked at so often.
+/// The records that others have sent, and how many of them are remembered, are looked at so often.
 const COUNT_EVERY: Duration = Duration::from_secs(5);
 /// More records are remembered only where somebody floods the network.
 const MOST_RECORDS: i64 = 2_000;
@@ -49,7 +49,7 @@ fn is_off() -> bool {
     OFF.load(Ordering::Relaxed)
 }
 
-/// What announces itself.
+/// The role that announces itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Announced {
     /// The pool's manager.
@@ -162,7 +162,7 @@ fn host_name(is_taken: bool) -> String {
     format!("{name}{}.local.", if is_taken { "-potluck" } else { "" })
 }
 
-/// What answered for a pool on this machine's networks. Nobody has proved anything yet.
+/// The answers for a pool on this machine's networks. Nobody has proved anything yet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Nearby {
     /// Where its manager may be.

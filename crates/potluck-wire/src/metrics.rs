@@ -16,7 +16,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// What HTTP calls the format.
+/// The name of the format in HTTP.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// An exposition is good for so long, however often and by however many it is asked for.
 const GOOD_FOR: Duration = Duration::from_secs(1);
@@ -40,7 +40,7 @@ impl Exposition {
         exposition
     }
 
-    /// A value.
+    /// Adds a value.
     pub fn gauge(&mut self, name: &str, help: &str, value: f64) {
         let gauge = Gauge::<f64, AtomicU64>::default();
         gauge.set(value);
@@ -62,7 +62,7 @@ impl Exposition {
         self.add(name, help, family);
     }
 
-    /// What only grows while the process runs; its name gets the suffix `_total`.
+    /// Adds a count that only grows while the process runs; its name gets the suffix `_total`.
     pub fn counter(&mut self, name: &str, help: &str, value: u64) {
         let counter: Counter = Counter::default();
         counter.inc_by(value);

@@ -82,7 +82,7 @@ impl KernelSide {
     }
 }
 
-/// Any stream.
+/// Any stream, on the heap.
 pub type BoxStream = Box<dyn Stream>;
 
 /// Where streams come from.
@@ -91,15 +91,15 @@ pub trait Net: Send + Sync + 'static {
     fn connect<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<BoxStream>>;
     /// Accepts streams at `address`; port 0 picks a free one.
     fn listen<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Listener>>>;
-    /// What this machine is called by others, names and addresses without ports, the best first;
-    /// none where that cannot be known.
+    /// Returns how others call this machine: names and addresses without ports, the best first; none where
+    /// that cannot be known.
     fn own_hosts(&self) -> BoxFuture<'_, Vec<String>>;
     /// The addresses of this machine's network interfaces; costs little, so that it can be asked often.
     fn own_ips(&self) -> Vec<IpAddr> {
         Vec::new()
     }
-    /// What on this machine's own networks says that it is of the pool with this fingerprint; nothing
-    /// where nobody can be asked.
+    /// Looks on this machine's own networks for members that say they are of the pool with this
+    /// fingerprint; finds none where nobody can be asked.
     fn nearby<'a>(&'a self, _pool: &'a Digest) -> BoxFuture<'a, Nearby> {
         Box::pin(async { Nearby::default() })
     }

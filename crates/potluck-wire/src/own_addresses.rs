@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// IPv4 addresses that are told at most.
 const MOST_V4: usize = 3;
-/// The same of IPv6, of which a machine may have many that pass.
+/// IPv6 addresses that are told at most; a machine may have many that pass.
 const MOST_V6: usize = 2;
 /// How often the machine's addresses are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -18,7 +18,7 @@ const LOOKUP_DEADLINE: Duration = Duration::from_secs(2);
 const INNER: [&str; 10] =
     ["docker", "br-", "veth", "virbr", "lxc", "lxd", "cni", "podman", "flannel", "vmnet"];
 
-/// What a daemon tells of itself.
+/// The addresses that a daemon tells of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Told {
     /// Where it is reached; empty on a machine without a network.
@@ -28,8 +28,9 @@ pub struct Told {
 }
 
 impl Told {
-    /// What a daemon that listens at `listen` tells: what its owner says (`advertise`), otherwise
-    /// the one address at which it listens, otherwise all that the machine is known by.
+    /// Returns the addresses that a daemon tells which listens at `listen`: those that its owner says
+    /// (`advertise`), otherwise the one address at which it listens, otherwise all that the machine is
+    /// known by.
     pub async fn of(
         net: &dyn Net,
         listen: SocketAddr,
@@ -102,7 +103,7 @@ pub fn from_this_machine(listen: SocketAddr) -> Address {
     Address::of(ip, listen.port())
 }
 
-/// What this machine is called by others: addresses of its network interfaces, and its name.
+/// Returns how others call this machine: addresses of its network interfaces, and its name.
 pub(crate) async fn of_this_machine() -> Vec<String> {
     let (v4, v6) = of_interfaces();
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();

@@ -37,7 +37,7 @@ pub enum PeerError {
     /// It was silent for too long.
     #[error("it does not answer")]
     Silent,
-    /// It refused.
+    /// The donor refused.
     #[error("it refused: {0:?}")]
     Refused(Status),
     /// It sent bytes that are not the chunk.

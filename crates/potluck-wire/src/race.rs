@@ -79,7 +79,7 @@ mod tests {
         text.parse().expect("addresses")
     }
 
-    /// What each address does: `no` fails at once, `dead` never answers, `slow` answers after 100 ms.
+    /// Tries an address by its name: `no` fails at once, `dead` never answers, `slow` answers after 100 ms.
     async fn attempt(address: Address) -> Result<String, &'static str> {
         match address.host() {
             "no" => Err("refused"),

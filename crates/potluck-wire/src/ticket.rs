@@ -58,7 +58,7 @@ impl Secret {
     }
 }
 
-/// What a ticket allows; a set of bits.
+/// The operations that a ticket allows; a set of bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ops(pub u8);
 
@@ -81,7 +81,7 @@ impl Ops {
     }
 }
 
-/// One restriction.
+/// One restriction of a ticket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Caveat {
     /// Only at this donor.
@@ -128,7 +128,7 @@ impl Caveat {
     }
 }
 
-/// What is left to the bearer after all caveats.
+/// The rights left to the bearer after all caveats.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
     /// The ticket's id; byte budgets are counted under it.
@@ -148,9 +148,9 @@ pub struct Grant {
 /// A ticket and its signature, as the manager hands it to a client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ticket {
-    /// What the donor is shown.
+    /// The public part, which the donor is shown.
     pub public: PublicTicket,
-    /// What only the client and the donor can know; crosses TLS only.
+    /// The secret that only the client and the donor can know; crosses TLS only.
     pub secret: Secret,
 }
 
@@ -169,7 +169,7 @@ pub enum BadTicket {
     /// For somebody else.
     #[error("the ticket is for another donor")]
     OtherDonor,
-    /// Too old.
+    /// The ticket is too old.
     #[error("the ticket has expired")]
     Expired,
 }
@@ -195,7 +195,7 @@ impl Ticket {
 }
 
 impl PublicTicket {
-    /// What the ticket grants at donor `me` when the manager's clock shows `now` milliseconds.
+    /// Returns what the ticket grants at donor `me` when the manager's clock shows `now` milliseconds.
     ///
     /// A forged ticket is not noticed here: its bearer cannot know the secret this derives, and
     /// fails at the first frame.
@@ -307,7 +307,7 @@ pub struct Acknowledged {
     pub donor: DonorId,
     /// At which level.
     pub ack: AckLevel,
-    /// The proof.
+    /// The proof that the donor holds it.
     pub receipt: Receipt,
 }
 

@@ -10,7 +10,7 @@ use std::str::FromStr;
 
 const PREFIX: &str = "pot1.";
 
-/// What a member of a pool may do.
+/// The role of a member, which says what it may do in the pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {

@@ -35,14 +35,14 @@ pub enum OpenError {
     /// The donor refused the ticket or does not speak this protocol.
     #[error("the donor refused the connection: HTTP {0}")]
     Refused(StatusCode),
-    /// What answered is not a donor.
+    /// The program that answered is not a donor.
     #[error("what answers there is not a donor: {0}")]
     NotADonor(String),
 }
 
 impl OpenError {
-    /// What to say of a donor that was tried at several addresses: a refusal says more than that
-    /// nobody answered elsewhere.
+    /// Puts the failures of a donor that was tried at several addresses into one: a refusal says more than
+    /// that nobody answered elsewhere.
     fn of(unreached: Unreached<Self>) -> Self {
         let Unreached(mut failed) = unreached;
         let refused = failed.iter().position(|(_, why)| matches!(why, Self::Refused(_)));
@@ -76,7 +76,7 @@ pub struct Opened {
     pub io: StreamIo<BoxStream>,
     /// Receives the donor's answers.
     pub inbox: Inbox,
-    /// Signs requests.
+    /// The lane that signs requests.
     pub lane: crate::bulk::Lane,
 }
 
@@ -92,7 +92,7 @@ pub async fn open(
     reached.map(|(_, opened)| opened).map_err(OpenError::of)
 }
 
-/// The same at one address.
+/// Connects to the donor at one address and upgrades to bulk under `ticket`.
 pub async fn open_at(
     net: &dyn Net,
     entropy: &dyn Entropy,

@@ -54,7 +54,7 @@ pub struct Whereabouts {
     pub addresses: Addresses,
 }
 
-/// The same, with the authority's signature.
+/// The whereabouts of a manager, with the authority's signature.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SignedWhereabouts {
     /// JSON, as it was signed.
@@ -74,7 +74,7 @@ impl SignedWhereabouts {
         Ok(Self { text, signature })
     }
 
-    /// What it says, if the authority with this certificate signed it.
+    /// Returns the whereabouts, if the authority with this certificate signed them.
     pub fn verified(&self, ca: &CertificateDer<'_>) -> Option<Whereabouts> {
         let signed = format!("{PURPOSE}{}", self.text);
         let key = webpki::EndEntityCert::try_from(ca).ok()?;
@@ -119,12 +119,12 @@ async fn exchange(
     serde_json::from_slice(&text.map_err(io::Error::other)?.to_bytes()).map_err(|_| no_donor())
 }
 
-/// What answered the question where the manager is does not know of this pool's.
+/// Returns the error for an answer, to the question where the manager is, from no donor of this pool.
 pub fn no_donor() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "what answers there is no donor of this pool")
 }
 
-/// What a member remembers of how to find its manager.
+/// The facts that a member remembers about how to find its manager.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Remembered {
@@ -174,12 +174,12 @@ impl Guide {
         self.known().1.issue
     }
 
-    /// What was heard.
+    /// Returns the signed whereabouts that were heard, if any were.
     pub fn signed(&self) -> Option<SignedWhereabouts> {
         self.known().0.manager.clone()
     }
 
-    /// What is written down, which another process may have done.
+    /// Reads the whereabouts that are written down, which another process may have done.
     pub(crate) fn written(&self) -> Option<SignedWhereabouts> {
         Remembered::read(&self.path).manager
     }
@@ -232,7 +232,8 @@ impl Guide {
         self.ask_at(donors.iter().flat_map(Addresses::iter)).await
     }
 
-    /// The same of donors that may be at these addresses.
+    /// Asks the donors that may be at these addresses where the manager is now. Whether one knew something
+    /// later.
     pub(crate) async fn ask_at(&self, addresses: impl Iterator<Item = &Address>) -> bool {
         let answers = addresses.map(|address| ask(&*self.net, address, None));
         let answers = join_all(answers).await;

@@ -1,4 +1,4 @@
-//! What crosses a socket, seen from outside: bytes from enemies.
+//! Tests bytes from enemies, as they cross a socket, seen from outside.
 
 #[path = "wire/hostile.rs"]
 mod hostile;

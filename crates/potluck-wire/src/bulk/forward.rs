@@ -15,7 +15,7 @@ pub struct Forward {
 }
 
 impl Forward {
-    /// Nobody.
+    /// Forwards to nobody.
     pub const NONE: Self = Self { wait: false, count: 0, routes: [0; MAX_ROUTES] };
 
     /// To the donors of these routes, at most [`MAX_ROUTES`].

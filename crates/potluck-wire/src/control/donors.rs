@@ -1,4 +1,4 @@
-//! What donors report, and what they are asked to do.
+//! The calls of donors: their reports, and the orders for them.
 
 use super::{Call, Done, call};
 use crate::addresses::Addresses;
@@ -35,7 +35,8 @@ pub struct Register {
     pub disk: DiskState,
     /// Bytes it may still write.
     pub room: u64,
-    /// What fails together with it, as its owner says: a room, a switch, a machine.
+    /// The label that its owner gives it: donors with one label (a room, a switch, a machine) fail
+    /// together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// How long it may be silent before repair begins, where its owner announced more than the
@@ -50,7 +51,7 @@ pub struct Register {
     /// term's with fewer of them runs on an older copy.
     #[serde(default)]
     pub heard_changes: u64,
-    /// What is wrong with its disk, if anything.
+    /// The fault of its disk, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk_fault: Option<DiskFault>,
     /// Its owner said that what it held before is lost, and it began an empty store.
@@ -59,14 +60,14 @@ pub struct Register {
 }
 call!(Register => Registered, "register");
 
-/// What is wrong with a donor's disk.
+/// The fault of a donor's disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskFault {
     /// The lent directory is not there: nothing it holds can be read, and its owner may bring it
     /// back. Otherwise it can be read and takes no writes.
     #[serde(default)]
     pub missing: bool,
-    /// What was seen.
+    /// The fault as it was seen, in words.
     pub why: String,
 }
 
@@ -159,7 +160,7 @@ pub struct Heartbeat {
     /// Chunks that the manager had verified, and that are sound.
     #[serde(default)]
     pub sound: Packed<ChunkName>,
-    /// What came of tasks since the last heartbeat that was answered.
+    /// The results of tasks since the last heartbeat that was answered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub results: Vec<TaskResult>,
     /// Bytes that must go for the owner's limits to hold again ([`potluck_core::budget::excess`]).
@@ -168,10 +169,10 @@ pub struct Heartbeat {
     /// How far its scrub is.
     #[serde(default)]
     pub scrub: Scrubbed,
-    /// What is wrong with its disk, if anything.
+    /// The fault of its disk, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk_fault: Option<DiskFault>,
-    /// What is wrong with its daemon's settings, if anything: it goes by those of before.
+    /// The fault of its daemon's settings, if they have one: it goes by those of before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settings_fault: Option<String>,
     /// The latest statement of where the manager is that it knows; `None` where it follows none.
@@ -179,16 +180,16 @@ pub struct Heartbeat {
     pub follows: Option<Issue>,
 }
 
-/// What came of a task.
+/// The result of a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskResult {
     /// The task's number.
     pub task: u64,
-    /// What came of it.
+    /// The outcome of the task.
     pub outcome: TaskOutcome,
 }
 
-/// What came of a task.
+/// The outcome of a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskOutcome {
@@ -201,7 +202,7 @@ pub enum TaskOutcome {
     },
     /// The keyed hash that an audit asked for.
     Audited {
-        /// BLAKE3, keyed.
+        /// The BLAKE3 hash, keyed.
         hash: Digest,
     },
     /// Chunks of other kinds than data that are here.
@@ -209,9 +210,9 @@ pub enum TaskOutcome {
         /// Blocks of the metadata log.
         blocks: Packed<Holding>,
     },
-    /// Not done.
+    /// The task was not done.
     Failed {
-        /// Why.
+        /// The reason.
         why: TaskFault,
         /// Which donor was at fault, if another.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -235,7 +236,7 @@ pub enum TaskFault {
     SourceWrong,
     /// A source cannot be reached, or its disk failed.
     SourceAway,
-    /// What was rebuilt is not what its name says: a chunk it was made from is of another group.
+    /// The rebuilt bytes do not have the chunk's name: a chunk they were made from is of another group.
     WrongResult,
     /// The task met a bug of the donor's; its log says more.
     Panicked,
@@ -268,7 +269,7 @@ impl Call for Heartbeat {
 /// Asks where another donor is, before a client is believed about it (donors).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Locate {
-    /// Which donor.
+    /// The donor.
     pub donor: DonorId,
 }
 call!(Locate => Located, "locate");
@@ -301,7 +302,7 @@ pub struct HeartbeatReply {
     /// knows is left out when it is read.
     #[serde(default, deserialize_with = "known_tasks", skip_serializing_if = "Vec::is_empty")]
     pub tasks: Vec<Task>,
-    /// What to do with chunks that are here. Repeated until a heartbeat shows it done.
+    /// The orders for chunks that are here. Repeated until a heartbeat shows them done.
     #[serde(default, skip_serializing_if = "ChunkOrders::is_empty")]
     pub chunk_orders: ChunkOrders,
     /// The owner takes everything back: nothing is to be left there, damaged chunks included.
@@ -315,8 +316,8 @@ pub struct HeartbeatReply {
     pub list: bool,
 }
 
-/// What a donor is to do with chunks that it holds. These orders have no numbers and no results:
-/// the lists of the next heartbeats show what became of each chunk.
+/// The orders for a donor about chunks that it holds. These orders have no numbers and no results: the
+/// lists of the next heartbeats show what became of each chunk.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ChunkOrders {
@@ -339,7 +340,7 @@ impl ChunkOrders {
 /// session could have been writing the chunk, so whoever put it later needs it (promise D5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Tombstone {
-    /// Which chunk.
+    /// The chunk.
     pub chunk: ChunkName,
     /// The incarnation that counted.
     pub incarnation: Incarnation,
@@ -352,23 +353,23 @@ pub struct Tombstone {
 pub struct Task {
     /// The manager that gave the task never gives this number again.
     pub number: u64,
-    /// What to do.
+    /// The work to do.
     pub work: Work,
 }
 
-/// What a task asks for.
+/// The work that a task asks for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Work {
     /// Fetch the chunk from the first source that has it, verify it by name and store it.
     Copy {
-        /// Which chunk.
+        /// The chunk.
         chunk: ChunkName,
         /// Its stored bytes.
         len: u32,
         /// When it counts as stored.
         ack: AckLevel,
-        /// What it is to the pool.
+        /// The kind of the chunk.
         #[serde(default)]
         kind: ChunkKind,
         /// Donors that hold it, the best first.
@@ -376,13 +377,13 @@ pub enum Work {
     },
     /// Fetch chunks of its group, rebuild the chunk from them, verify it by name and store it.
     Rebuild {
-        /// Which chunk.
+        /// The chunk.
         chunk: ChunkName,
         /// Its stored bytes.
         len: u32,
         /// When it counts as stored.
         ack: AckLevel,
-        /// What it is to the pool.
+        /// The kind of the chunk.
         #[serde(default)]
         kind: ChunkKind,
         /// The code.
@@ -405,7 +406,7 @@ pub enum Work {
     },
     /// Fetch the chunk from another donor and verify it by name; store nothing.
     Probe {
-        /// Which chunk.
+        /// The chunk.
         chunk: ChunkName,
         /// Its stored bytes.
         len: u32,
@@ -415,7 +416,7 @@ pub enum Work {
     /// Hash a part of a chunk under a key that was not known before, to be compared with what
     /// other holders answer.
     Audit {
-        /// Which chunk.
+        /// The chunk.
         chunk: ChunkName,
         /// The key.
         key: Digest,
@@ -437,7 +438,7 @@ pub enum Work {
 /// A donor to fetch from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
-    /// Who.
+    /// The donor.
     pub donor: DonorId,
     /// Where it is reached.
     pub addresses: Addresses,

@@ -17,23 +17,23 @@ pub struct Join {
     pub secret: Digest,
     /// A PKCS#10 request in DER, for a key that stays with the joiner.
     pub request: Blob,
-    /// What people call this machine or person.
+    /// The name by which people call this machine or person.
     pub name: String,
 }
 call!(Join => Joined, "join", once);
 
-/// Membership.
+/// A new membership.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Joined {
     /// The new member.
     pub member: MemberId,
-    /// What it may do.
+    /// Its role.
     pub role: Role,
     /// Its certificate, in DER.
     pub certificate: Blob,
     /// The pool's CA certificate, in DER; the joiner compares it with the token's pin.
     pub ca: Blob,
-    /// What the pool is called.
+    /// The name of the pool.
     pub pool: String,
 }
 
@@ -52,7 +52,7 @@ call!(Invite => Invited, "invite", once);
 pub struct Invited {
     /// Goes into the [`crate::token::JoinToken`].
     pub secret: Digest,
-    /// What people call the invitation.
+    /// The number that people call the invitation by.
     pub invitation: u32,
 }
 
@@ -61,7 +61,7 @@ pub struct Invited {
 pub struct InvitationList {}
 call!(InvitationList => Invitations, "invitations");
 
-/// What became of tokens.
+/// All tokens that were made, and whether they were used.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Invitations {
     /// The oldest first.
@@ -71,7 +71,7 @@ pub struct Invitations {
 /// A token without its secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Invitation {
-    /// What people call it.
+    /// The number that people call it by.
     pub invitation: u32,
     /// The role it gives.
     pub role: Role,
@@ -88,7 +88,7 @@ pub struct Invitation {
 /// Forgets a token that nobody used (admins).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct InvitationRemove {
-    /// Which.
+    /// The number of the invitation.
     pub invitation: u32,
 }
 call!(InvitationRemove => Done, "uninvite");
@@ -98,21 +98,21 @@ call!(InvitationRemove => Done, "uninvite");
 pub struct MemberList {}
 call!(MemberList => Members, "members");
 
-/// All members.
+/// All members of the pool.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Members {
     /// By number.
     pub members: Vec<MemberAbout>,
 }
 
-/// A member.
+/// A member of the pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemberAbout {
     /// Their number.
     pub member: MemberId,
-    /// What people call them.
+    /// The name that people call them by.
     pub name: String,
-    /// What they may do.
+    /// Their role.
     pub role: Role,
     /// When they joined, wall time.
     pub joined_wall_ms: i64,
@@ -141,7 +141,7 @@ call!(Leave => Done, "leave");
 pub struct Find {}
 call!(Find => Found, "find");
 
-/// What helps to find the manager when it has moved.
+/// The facts that help to find the manager when it has moved.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Found {
     /// Where it is.
@@ -156,7 +156,7 @@ pub struct Found {
 /// caller says otherwise.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Revoke {
-    /// Who.
+    /// The member.
     pub member: MemberId,
     /// Of a donor: also where files are less safe without it than promised, until they are made whole
     /// again.

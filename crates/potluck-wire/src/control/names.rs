@@ -12,7 +12,7 @@ use potluck_core::policy::{Policy, Redundancy};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// What a path names.
+/// The kind of an entry that a path names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EntryKind {
@@ -58,7 +58,7 @@ pub struct Entry {
 /// Lists a directory, a space, or with `pot://` the spaces.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct List {
-    /// What to list; a file lists itself, with the relative path "".
+    /// The path to list; a file lists itself, with the relative path "".
     pub path: PoolPath,
     /// Everything below, parents before children.
     #[serde(default)]
@@ -82,7 +82,7 @@ pub struct Listing {
 /// Everything known of one path.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Stat {
-    /// Which path.
+    /// The path.
     pub path: PoolPath,
     /// Whether every chunk of a file is described.
     #[serde(default)]
@@ -131,7 +131,7 @@ pub struct Health {
     /// `tolerates` while donors it relies on are silent. `None` from older managers too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tolerates_now: Option<u32>,
-    /// What its policy promises.
+    /// The number of donors' deaths that its policy promises to survive.
     pub promised: u32,
     /// Chunks without all copies, or missing from their groups: while there are any, the file is
     /// less safe than promised.
@@ -142,7 +142,8 @@ pub struct Health {
     /// window is open.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub safe_since_ms: Option<i64>,
-    /// What it is being changed to in the background; until then the present guarantee holds.
+    /// The redundancy that it is being changed to in the background; until then the present guarantee
+    /// holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changing_to: Option<Redundancy>,
     /// Whether it is less safe than its policy promises, and repair is to make the rest.
@@ -151,7 +152,7 @@ pub struct Health {
     pub in_catalog: bool,
 }
 
-/// What a file's health comes to.
+/// The health of a file as one level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HealthLevel {
@@ -166,7 +167,7 @@ pub enum HealthLevel {
 }
 
 impl Health {
-    /// What it comes to: the one judgement that every command shows.
+    /// Returns the level of this health: the one judgement that every command shows.
     pub fn level(&self) -> HealthLevel {
         match self.tolerates {
             None if self.in_catalog => HealthLevel::Safe,
@@ -229,9 +230,9 @@ pub enum MirrorState {
 /// A donor's share of one file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Share {
-    /// Which donor.
+    /// The donor.
     pub donor: DonorId,
-    /// What people call it.
+    /// The name that people call it by.
     pub name: String,
     /// Heard from within the last seconds.
     pub live: bool,
@@ -244,7 +245,7 @@ pub struct Share {
 /// Makes a directory.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct MakeDir {
-    /// Where.
+    /// The path.
     pub path: PoolPath,
     /// Make missing parents, and accept one that exists.
     #[serde(default)]
@@ -253,7 +254,7 @@ pub struct MakeDir {
 impl Call for MakeDir {
     const NAME: &'static str = "make-dir";
     type Reply = Done;
-    /// What accepts a directory that is there accepts its own.
+    /// A call that accepts a directory that is there accepts its own.
     fn is_repeatable(&self) -> bool {
         self.parents
     }
@@ -262,7 +263,7 @@ impl Call for MakeDir {
 /// Moves a file or directory inside a space, atomically.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Move {
-    /// What.
+    /// The path of the file or directory to move.
     pub from: PoolPath,
     /// The new path itself; the caller has already decided whether to move *into* a directory.
     pub to: PoolPath,
@@ -277,7 +278,7 @@ call!(Move => Done, "move", once);
 /// key. Repeating a page repeats its reply, so that a lost reply can be asked for again.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CopyFiles {
-    /// What.
+    /// The path of the file or directory to move.
     pub from: PoolPath,
     /// The path of the copy itself; the caller has already decided whether to copy *into* a
     /// directory.
@@ -305,7 +306,7 @@ impl Call for CopyFiles {
     type Reply = CopiedFiles;
 }
 
-/// What became of a page.
+/// The outcome of a page.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct CopiedFiles {
     /// The files that were copied.
@@ -327,8 +328,8 @@ pub struct CopiedFile {
     pub version: VersionId,
     /// Plaintext bytes.
     pub bytes: u64,
-    /// What it is being changed to in the background, because its directory or the command asks for
-    /// another redundancy than its source has.
+    /// The redundancy that it is being changed to in the background, because its directory or the command
+    /// asks for another than its source has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changing_to: Option<Redundancy>,
 }
@@ -345,7 +346,7 @@ pub struct NotCopied {
 /// Removes a file, or with `recursive` a directory.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Remove {
-    /// What.
+    /// The path of the file or directory to remove.
     pub path: PoolPath,
     /// Directories with what is in them.
     #[serde(default)]
@@ -353,10 +354,10 @@ pub struct Remove {
 }
 call!(Remove => Removed, "remove", once);
 
-/// What was removed.
+/// Sums over the files that were removed.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Removed {
-    /// Files.
+    /// The number of files.
     pub files: u64,
     /// Their sizes together, in bytes.
     pub bytes: u64,
@@ -365,7 +366,7 @@ pub struct Removed {
 /// Adds up a file or tree.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Usage {
-    /// Which.
+    /// The path.
     pub path: PoolPath,
 }
 call!(Usage => Used, "usage");
@@ -373,15 +374,15 @@ call!(Usage => Used, "usage");
 /// Sums over a tree, and over each of its direct children.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Used {
-    /// Files.
+    /// The number of files.
     pub files: u64,
-    /// Directories.
+    /// The number of directories.
     pub dirs: u64,
     /// Sizes together, in bytes.
     pub bytes: u64,
     /// Bytes on donors: after dedup inside the tree, with copies.
     pub stored: u64,
-    /// The same for direct children, in order of their names.
+    /// The sums of the direct children, in order of their names.
     #[serde(default)]
     pub children: Vec<ChildUse>,
 }

@@ -1,4 +1,4 @@
-//! Reading files.
+//! The calls to read files.
 
 use super::DonorAccess;
 use super::{Call, Done, call};
@@ -89,11 +89,11 @@ pub struct OpenFile {
 /// anything is believed.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Report {
-    /// Which chunk.
+    /// The chunk.
     pub chunk: ChunkName,
     /// On which donor.
     pub donor: DonorId,
-    /// What was wrong.
+    /// The fault of the copy.
     pub fault: CopyFault,
 }
 call!(Report => Done, "report");
@@ -102,7 +102,7 @@ call!(Report => Done, "report");
 /// (users). The manager tries for itself, and what is left is shown in `status`; nothing else depends on it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Unreached {
-    /// Which donor.
+    /// The donor.
     pub donor: DonorId,
 }
 call!(Unreached => Done, "unreached");

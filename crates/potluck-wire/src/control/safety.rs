@@ -1,4 +1,4 @@
-//! What keeps data safe without anybody watching, and how people look at it and steer it: policies,
+//! The calls by which people look at and steer all that keeps data safe without anybody watching: policies,
 //! repair, give-back, scrub, garbage collection.
 
 use super::{Call, Done, call};
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 pub struct PolicySet {
     /// A space, a directory, or a file, whose redundancy alone is changed.
     pub path: PoolPath,
-    /// What differs; parts left out stay as they are.
+    /// The parts of the policy to set; parts left out stay as they are.
     pub policy: Override,
     /// Leave files that are there as they are.
     #[serde(default)]
@@ -25,10 +25,10 @@ pub struct PolicySet {
 }
 call!(PolicySet => PolicyChanged, "policy-set");
 
-/// What a change of policy means.
+/// The effects of a change of policy.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct PolicyChanged {
-    /// What holds there now.
+    /// The policy that holds there now.
     pub policy: Policy,
     /// Files whose redundancy is being changed.
     pub files: u64,
@@ -60,7 +60,7 @@ impl PolicyChanged {
     }
 }
 
-/// What is repaired.
+/// Asks for the state of repair.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RepairStatus {}
 call!(RepairStatus => RepairState, "repair-status");
@@ -68,18 +68,18 @@ call!(RepairStatus => RepairState, "repair-status");
 /// Steers repair (admins).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RepairControl {
-    /// What to do.
+    /// The action to take.
     pub action: RepairAction,
 }
 call!(RepairControl => RepairState, "repair-control");
 
-/// What can be told to repair.
+/// An action that repair can be told to take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RepairAction {
     /// Begin nothing new.
     Pause,
-    /// Go on.
+    /// Go on after a pause.
     Resume,
     /// Do not wait for the grace of silent donors that did not announce their absence, and look
     /// at everything now.
@@ -205,7 +205,7 @@ pub struct GivingBack {
     pub to_move_bytes: u64,
     /// Chunks that no other donor can take, or that cannot be read.
     pub stuck: u64,
-    /// Why.
+    /// The reason why they are stuck.
     pub stuck_why: Option<String>,
     /// Bytes that other donors can take now; `None` from older managers.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -232,7 +232,7 @@ pub struct GivingBack {
     pub less_safe: Vec<String>,
     /// How many files that are in all.
     pub less_safe_files: u64,
-    /// What names the whole list of these, to be agreed to.
+    /// The digest that names the whole list of these, to be agreed to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub listing: Option<Digest>,
 }
@@ -246,7 +246,7 @@ pub struct MayGo {
     pub verdict: Going,
     /// Why, or why not.
     pub why: String,
-    /// What to do; empty where nothing is to be done.
+    /// The next step for a person; empty where nothing is to be done.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub advice: String,
 }
@@ -262,7 +262,7 @@ pub enum Going {
     Now,
     /// When what it holds has been moved to others, which take it.
     AfterMoving,
-    /// What it holds cannot be moved in the pool as it is.
+    /// The chunks that it holds cannot be moved in the pool as it is.
     Stuck,
 }
 
@@ -280,7 +280,7 @@ call!(Away => Done, "away");
 /// Trusts a donor again that was quarantined (admins). What it holds is verified by others first.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Trust {
-    /// Which donor.
+    /// The donor.
     pub donor: DonorId,
 }
 call!(Trust => Done, "trust");
@@ -367,8 +367,7 @@ pub struct Damage {
     /// Whether what it lacks is on donors that are merely away, and may come back.
     #[serde(default)]
     pub may_return: bool,
-    /// What is wrong with its records in the catalog, if they are damaged: what it is made of is
-    /// unknown then.
+    /// The damage of its records in the catalog, if there is any: its chunks are unknown then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub damaged: Option<String>,
 }

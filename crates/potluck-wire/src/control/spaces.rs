@@ -1,4 +1,4 @@
-//! Spaces.
+//! The calls about spaces.
 
 use super::{Call, Done, call};
 use potluck_core::policy::Policy;
@@ -30,14 +30,14 @@ call!(SpaceRemove => Done, "space-remove", once);
 pub struct SpaceList {}
 call!(SpaceList => Spaces, "space-list");
 
-/// All spaces.
+/// All spaces of the pool.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Spaces {
     /// In order of their names.
     pub spaces: Vec<SpaceInfo>,
 }
 
-/// One space.
+/// A space of the pool.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SpaceInfo {
     /// Its name.

@@ -25,7 +25,7 @@ pub struct PoolStatus {
     /// The pool in one sentence, as all commands tell it.
     #[serde(default)]
     pub verdict: Verdict,
-    /// What the pool is called.
+    /// The name of the pool.
     pub pool: String,
     /// The manager's version.
     pub version: String,
@@ -51,7 +51,7 @@ pub struct PoolStatus {
     /// How safe each space is.
     #[serde(default)]
     pub spaces: Vec<SpaceHealth>,
-    /// What is being repaired.
+    /// The state of repair.
     #[serde(default)]
     pub repair: RepairState,
     /// Why nothing is reclaimed, if so: the catalog was restored, and a newer one may know more.
@@ -70,14 +70,14 @@ pub struct PoolStatus {
     /// Changes that are not in the metadata log on donors yet; `None` where none is kept.
     #[serde(default)]
     pub log_waiting: Option<u64>,
-    /// What somebody should look at, most urgent first.
+    /// The alarms that somebody should look at, most urgent first.
     #[serde(default)]
     pub alarms: Vec<Alarm>,
     /// Every donor that ever joined and was not removed.
     pub donors: Vec<DonorStatus>,
 }
 
-/// What somebody should look at.
+/// A fault that somebody should look at, with advice.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Alarm {
     /// Of which sort it is, for programs.
@@ -85,13 +85,13 @@ pub struct Alarm {
     /// The donor that it is about; `None`: the manager, or the whole pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub donor: Option<DonorId>,
-    /// What is wrong.
+    /// The fault, in words.
     pub what: String,
-    /// What to do.
+    /// The next step for a person.
     pub advice: String,
 }
 
-/// What an alarm is about.
+/// The subject of an alarm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AlarmKind {
@@ -140,7 +140,7 @@ impl Alarm {
         Self { kind, donor: None, what: what.into(), advice: advice.into() }
     }
 
-    /// The same about a donor.
+    /// Makes an alarm of this kind about a donor.
     pub fn of(self, donor: DonorId) -> Self {
         Self { donor: Some(donor), ..self }
     }
@@ -167,12 +167,12 @@ impl fmt::Display for Alarm {
 pub struct Verdict {
     /// How the pool is.
     pub state: PoolState,
-    /// Why.
+    /// The reason.
     pub reason: String,
     /// Whether that is how files are: some are less safe than promised, or cannot be read. A pool may be
     /// degraded for another reason though every file is as safe as promised.
     pub of_files: bool,
-    /// What to do; may be empty.
+    /// The next step for a person; may be empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub advice: String,
 }
@@ -201,7 +201,7 @@ pub struct SpaceHealth {
     pub name: String,
     /// Files in it.
     pub files: u64,
-    /// What its policy promises for new files.
+    /// The redundancy that its policy promises for new files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<Redundancy>,
     /// How many more donors may die for ever before anything in it is lost; `None` while
@@ -255,7 +255,7 @@ pub struct MetadataHealth {
     pub unreadable: u64,
 }
 
-/// What the manager thinks of a donor.
+/// The state of a donor as the manager sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DonorState {
@@ -280,9 +280,9 @@ pub enum DonorState {
 /// One donor at one moment.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct DonorStatus {
-    /// Which donor.
+    /// The donor.
     pub donor: DonorId,
-    /// What people call it.
+    /// The name that people call it by.
     pub name: String,
     /// Where it is reached, the best first.
     pub addresses: Addresses,
@@ -292,7 +292,7 @@ pub struct DonorStatus {
     /// Members who said lately that they reach it at none of these, though the manager does.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unreached_by: Vec<String>,
-    /// What the manager thinks of it.
+    /// Its state, as the manager sees it.
     pub state: DonorState,
     /// Seconds since it was heard, if ever.
     #[serde(default)]
@@ -323,7 +323,7 @@ pub struct DonorStatus {
     pub bad: u64,
     /// Its last sample.
     pub load: Load,
-    /// What fails together with it.
+    /// The label of its failure domain: donors with one label fail together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// Seconds for which its absence is announced.
@@ -341,7 +341,7 @@ pub struct DonorStatus {
     /// Its scrub.
     #[serde(default)]
     pub scrub: Scrubbed,
-    /// What is wrong with its disk, if anything.
+    /// The fault of its disk, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk_fault: Option<DiskFault>,
     /// Why its daemon goes by settings of before, if it does.

@@ -1,4 +1,4 @@
-//! Writing files.
+//! The calls to write files.
 
 use super::{Call, Done, call};
 use crate::addresses::Addresses;
@@ -32,7 +32,7 @@ pub struct Reserve {
     /// Plaintext bytes, when known; more can be had by [`Grow`].
     #[serde(default)]
     pub bytes: Option<u64>,
-    /// What this command sets differently from the space's policy.
+    /// The parts of the policy that this command sets differently from the space's.
     #[serde(default)]
     pub policy: Override,
     /// Checked early, so that a conflict costs no transfer, and again at commit.
@@ -64,7 +64,7 @@ pub struct Reserved {
     pub session: SessionId,
     /// The session ends when none of its calls arrives for this long.
     pub lease_ms: u64,
-    /// What holds for the files written.
+    /// The policy of the files written.
     pub policy: Policy,
     /// The space's number.
     pub space: SpaceId,
@@ -80,9 +80,9 @@ pub struct Reserved {
 /// How to reach one donor.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DonorAccess {
-    /// Which donor.
+    /// The donor.
     pub donor: DonorId,
-    /// What people call it.
+    /// The name that people call it by.
     pub name: String,
     /// Where it is reached, the best first.
     pub addresses: Addresses,
@@ -91,8 +91,8 @@ pub struct DonorAccess {
     /// Its load score, 0 idle to 1 full ([`Load::score`]).
     #[serde(default)]
     pub load: f32,
-    /// What the bearer may do there. Absent while the donor has not told the manager its key
-    /// since the manager's start.
+    /// The ticket for the donor. Absent while the donor has not told the manager its key since the
+    /// manager's start.
     #[serde(default)]
     pub ticket: Option<Ticket>,
     /// Its label: donors with one domain fail together, one without is apart from all others. An
@@ -230,18 +230,18 @@ pub struct FileCommit {
     pub condition: Condition,
 }
 
-/// What became of a batch.
+/// The outcome of a batch.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Committed {
     /// In the order of the batch's files.
     pub files: Vec<Outcome>,
 }
 
-/// What became of one file.
+/// The outcome of one file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// Visible.
+    /// The file is visible.
     Stored {
         /// As this version.
         version: VersionId,
