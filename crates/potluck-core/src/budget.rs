@@ -1,4 +1,4 @@
-//! What a donor's owner lets Potluck use of the disk.
+//! The part of a disk that a donor's owner lets Potluck use.
 
 use crate::size::{BadSize, exact_size, parse_size};
 use serde::{Deserialize, Serialize};
@@ -26,7 +26,7 @@ pub enum BadKeepFree {
     Fraction {
         /// The whole text.
         text: String,
-        /// What it may stand for.
+        /// The readings it may stand for.
         meant: String,
     },
     /// Not a size either.
@@ -62,7 +62,7 @@ impl FromStr for KeepFree {
     }
 }
 
-/// What a bare number with a decimal point may stand for.
+/// Returns the readings of a bare number with a decimal point, if `text` is one.
 fn fraction(text: &str) -> Option<String> {
     let number = text.parse::<f64>().ok().filter(|_| text.contains('.'))?;
     Some(match number <= 1.0 {
@@ -98,7 +98,7 @@ impl From<KeepFree> for String {
 pub struct Limits {
     /// The most bytes Potluck may hold.
     pub max: u64,
-    /// What must stay free for the owner, whoever fills the disk.
+    /// The room that must stay free for the owner, whoever fills the disk.
     pub keep_free: KeepFree,
 }
 
@@ -108,9 +108,9 @@ pub struct Limits {
 pub struct DiskState {
     /// Size of the file system.
     pub total: u64,
-    /// What an ordinary process may still write (`f_bavail`, not `f_bfree`).
+    /// Bytes that an ordinary process may still write (`f_bavail`, not `f_bfree`).
     pub available: u64,
-    /// What Potluck's files take.
+    /// Bytes that Potluck's files take.
     pub lent_used: u64,
 }
 

@@ -19,7 +19,7 @@ pub const MAX_CHUNK: u32 = 64 << 20;
 /// The default: large enough that per-chunk work vanishes, small enough that a slow donor holds
 /// up little.
 pub const DEFAULT_CHUNK: u32 = 4 << 20;
-/// What sealing adds to every segment.
+/// Bytes that sealing adds to every segment.
 pub const SEAL_OVERHEAD: u32 = 16;
 /// The most bytes a donor ever stores under one name.
 pub const MAX_STORED: u32 = sealed_len(MAX_CHUNK);
@@ -45,7 +45,8 @@ hex_id!(
     32
 );
 
-/// What a chunk is to the pool; part of its trailer, so that a catalog can be found again.
+/// The kind of a chunk, which says what it is to the pool; part of its trailer, so that a catalog can be
+/// found again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChunkKind {

@@ -214,7 +214,7 @@ impl Codec {
 struct Padding(Vec<Vec<u8>>);
 
 impl Padding {
-    /// The same piece of every chunk, all of one length, `count` of them.
+    /// Returns one piece of every chunk, all of one length, `count` of them.
     fn pieces<'a>(
         &'a mut self,
         chunks: &[&'a [u8]],

@@ -36,13 +36,13 @@ pub const LEAST_RECEIVED: usize = 64 << 10;
 /// more than this of whoever sends it a chunk.
 pub const LEAST_TAKEN: u64 = 32 << 10;
 
-/// What is known of the rates of donors.
+/// The known rates of donors.
 pub type Rates = BTreeMap<DonorId, RateEstimate>;
 
 /// A donor that holds a chunk.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Source {
-    /// Who.
+    /// The donor.
     pub donor: DonorId,
     /// Whether the manager heard of it lately; otherwise a suspect.
     pub live: bool,

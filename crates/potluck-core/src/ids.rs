@@ -28,7 +28,7 @@ numeric_id!(
     DonorId(u32)
 );
 numeric_id!(
-    /// A space.
+    /// The number of a space.
     SpaceId(u32)
 );
 numeric_id!(

@@ -58,7 +58,7 @@ pub struct Pressure {
     pub cpu: f32,
     /// For a disk.
     pub io: f32,
-    /// For memory.
+    /// The pressure of memory.
     pub memory: f32,
 }
 
@@ -89,7 +89,8 @@ fn ratio(part: u64, whole: u64) -> Option<f32> {
     (whole > 0).then(|| (part as f64 / whole as f64) as f32)
 }
 
-/// What a use counts: nine tenths of the scale lie above one half. Foreign nonsense counts as idle.
+/// Returns the weight of a use: nine tenths of the scale lie above one half. Foreign nonsense counts as
+/// idle.
 fn weight(used: f32) -> f32 {
     let used = if used > 0.0 { used.min(1.0) } else { 0.0 };
     0.2 * used.min(0.5) + 1.8 * (used - 0.5).max(0.0)
@@ -100,16 +101,16 @@ fn weight(used: f32) -> f32 {
 pub struct CpuTimes {
     /// Spent on anything but idling or waiting for a disk.
     pub busy: u64,
-    /// All.
+    /// All time together.
     pub total: u64,
 }
 
 /// One disk's work since boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DiskTotals {
-    /// Bytes.
+    /// Bytes read.
     pub read: u64,
-    /// Bytes.
+    /// Bytes written.
     pub written: u64,
     /// Milliseconds with at least one request.
     pub busy_ms: u64,

@@ -14,7 +14,7 @@ pub const SEGMENT: u32 = 64 << 10;
 
 const SEGMENT_LEN: usize = SEGMENT as usize;
 
-/// What joins two parts, so that no segment hashes to what two parts do.
+/// The key that joins two parts, so that no segment hashes to what two parts do.
 const JOIN_KEY: &[u8; 32] = b"potluck 1 parent of two subtrees";
 
 /// The hash of a segment, or the root of a part of a tree.
@@ -129,8 +129,8 @@ impl SegmentHashes {
         root(&self.0)
     }
 
-    /// What proves the segments `range` to who knows the root: the roots of the parts beside it, from
-    /// left to right.
+    /// Returns the proof of the segments `range` for a reader who knows the root: the roots of the parts
+    /// beside it, from left to right.
     pub fn proof(&self, range: &Range<usize>) -> Vec<Hash> {
         let mut proof = Vec::new();
         beside(0..self.0.len(), range, &mut |part| proof.push(root(&self.0[part])));

@@ -20,22 +20,23 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A donor that may take chunks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Candidate {
-    /// Who.
+    /// The donor.
     pub donor: DonorId,
     /// Bytes it can still promise.
     pub free: u64,
     /// [`crate::load::Load::score`].
     pub load: f32,
-    /// What its owner says fails together with it; unknown counts as apart from all others.
+    /// The label that its owner gave it: donors with one label fail together; unknown counts as apart from
+    /// all others.
     pub label: Option<String>,
     /// The machine it seems to run on, which says as much of donors without a label where there are
     /// enough machines.
     pub host: Option<String>,
 }
 
-/// What is to be placed: slots, each of so many chunks of one length on distinct donors. The slot of
-/// a chunk with copies is the chunk itself, n times; that of an erasure-coded group is its m + k
-/// chunks, position by position.
+/// The slots to be placed, each of so many chunks of one length on distinct donors. The slot of a chunk
+/// with copies is the chunk itself, n times; that of an erasure-coded group is its m + k chunks, position
+/// by position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
     /// Stored bytes of one copy, or at one position of all groups; 0 when unknown, for a plan of
@@ -189,7 +190,7 @@ impl Plan {
         self.sections.iter().any(|section| section.donors.len() < self.copies as usize)
     }
 
-    /// Chunks planned.
+    /// Returns the number of chunks planned.
     pub fn chunks(&self) -> u64 {
         self.sections.iter().map(|section| section.chunks).sum()
     }

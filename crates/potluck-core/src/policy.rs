@@ -10,7 +10,7 @@ use crate::size::format_size;
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 
-/// What is true of every copy when a write returns.
+/// The promise that holds for every copy when a write returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AckLevel {
@@ -150,7 +150,7 @@ impl From<Race> for String {
     }
 }
 
-/// What keeps a file through the death of donors.
+/// The redundancy that keeps a file through the death of donors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Redundancy {
@@ -219,7 +219,7 @@ pub struct Policy {
     pub mirror: Mirror,
     /// How reads of erasure-coded files race.
     pub race: Race,
-    /// What an acknowledged write means.
+    /// The promise of an acknowledged write.
     pub ack: AckLevel,
     /// Whether a write is refused unless all its redundancy is there; otherwise it goes on, below
     /// policy, while at least [`Redundancy::least_donors`] take it.
@@ -280,7 +280,7 @@ pub struct Override {
 }
 
 impl Override {
-    /// What it asks to keep files by, if it says anything about that.
+    /// Returns the redundancy that it asks for, if it says anything about that.
     pub fn redundancy(&self) -> Option<Redundancy> {
         self.ec.map(Redundancy::Ec).or(self.copies.map(Redundancy::Copies))
     }
@@ -329,7 +329,7 @@ impl Policy {
         Ok(policy)
     }
 
-    /// What keeps a file.
+    /// Returns the redundancy that keeps a file.
     pub fn redundancy(&self) -> Redundancy {
         match self.ec {
             Some(ec) => Redundancy::Ec(ec),

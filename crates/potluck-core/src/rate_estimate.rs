@@ -31,7 +31,7 @@ const UNKNOWN_RATE: f64 = 125e6;
 /// expected, every read over 100 Mb/s would ask for its first chunks twice.
 const SLOW_RATE: f64 = 12.5e6;
 
-/// What a client knows of one donor.
+/// The speed of one donor as a client knows it.
 #[derive(Debug, Clone, Default)]
 pub struct RateEstimate {
     outstanding: u64,
@@ -47,7 +47,7 @@ pub struct RateEstimate {
 }
 
 impl RateEstimate {
-    /// Nothing known.
+    /// Begins with nothing known.
     pub fn new() -> Self {
         Self::default()
     }

@@ -8,7 +8,7 @@ use std::ops::Range;
 pub enum ShardState {
     /// Here and verified; also the zeros that a short group lacks.
     Had,
-    /// Asked for.
+    /// The chunk was asked for.
     Asked {
         /// Whether waiting for it is not worth it.
         late: bool,
@@ -21,12 +21,12 @@ pub enum ShardState {
     Lost,
 }
 
-/// What the reader of a group does next.
+/// The next step of the reader of a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GroupStep {
     /// All that is needed is here.
     Done,
-    /// What is needed and not here can be rebuilt now.
+    /// The chunks that are needed and not here can be rebuilt now.
     Rebuild,
     /// Ask for one of these, whichever is expected first.
     Ask(Vec<usize>),
@@ -84,7 +84,7 @@ pub fn next_of_group(
     match (suspects.is_empty(), had + coming + late < data) {
         (false, _) => GroupStep::Ask(suspects),
         (true, false) => GroupStep::Wait,
-        // What is left cannot be enough, unless nothing but the needed chunks themselves lacks.
+        // The rest cannot be enough, unless nothing but the needed chunks themselves lacks.
         (true, true)
             if lacking.iter().all(|at| matches!(shards[*at], ShardState::Asked { .. })) =>
         {

@@ -12,10 +12,10 @@ use crate::ids::DonorId;
 use crate::matching;
 use std::collections::BTreeSet;
 
-/// What fails together, numbered by whoever judges.
+/// A failure domain, numbered by whoever judges: donors of one domain fail together.
 pub type Domain = u32;
 
-/// What a copy is good for.
+/// The worth of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Worth {
     /// It counts, and can be fetched now.
@@ -44,11 +44,11 @@ impl Worth {
 /// A copy of a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Copy {
-    /// Where.
+    /// The donor that holds it.
     pub donor: DonorId,
-    /// What fails with it.
+    /// The failure domain of the donor.
     pub domain: Domain,
-    /// What it is good for.
+    /// The worth of the copy.
     pub worth: Worth,
 }
 
@@ -162,9 +162,9 @@ fn awake(counting: &[Vec<Copy>]) -> usize {
 /// A donor that may be given something to make or asked for something, at this moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Helper {
-    /// Who.
+    /// The donor.
     pub donor: DonorId,
-    /// What fails with it.
+    /// The failure domain of the donor.
     pub domain: Domain,
     /// Bytes it can still take.
     pub free: u64,
@@ -251,7 +251,7 @@ impl Bucket {
         self.level > 0
     }
 
-    /// Takes `bytes`.
+    /// Takes `bytes` of the budget.
     pub fn take(&mut self, bytes: u64) {
         self.level = self.level.saturating_sub(whole(bytes));
     }

@@ -1,7 +1,7 @@
 //! Reservations: bytes promised to write sessions, donor by donor.
 //!
-//! What a donor can promise is its room less what the ledger already promised on it, so that no
-//! session runs out of space in the middle because another was admitted.
+//! A donor can promise its room less all that the ledger already promised on it, so that no session runs
+//! out of space in the middle because another was admitted.
 
 use crate::ids::{DonorId, SessionId};
 use std::collections::BTreeMap;

@@ -16,8 +16,8 @@ use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// What bytes are sealed as; authenticated with them, so that one cannot be passed off as the
-/// other (promise I3).
+/// The meaning under which bytes are sealed; authenticated with them, so that one cannot be passed off as
+/// the other (promise I3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Meaning {
     /// A chunk of a file.
@@ -201,7 +201,7 @@ impl std::fmt::Debug for RecoveryKey {
     }
 }
 
-/// What every sealed record begins with.
+/// The first bytes of every sealed record.
 const RECORD_MAGIC: [u8; 8] = *b"POTREC1\0";
 const RECORD_NONCE: usize = 12;
 /// Magic, eight zeros, sequence.

@@ -1,4 +1,4 @@
-//! What the pure rules promise, for any input.
+//! Tests the promises of the pure rules, for any input.
 
 mod properties {
     mod erasure;

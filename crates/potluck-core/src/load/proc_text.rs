@@ -4,7 +4,7 @@ use super::{Counters, CpuTimes, DiskTotals, Load, NetTotals, Pressure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// What a Linux donor reads for one sample; empty where a file is missing.
+/// The texts that a Linux donor reads for one sample; empty where a file is missing.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ProcText<'a> {
     /// `/proc/stat`

@@ -13,7 +13,7 @@ struct Room {
     domains: [usize; 2],
 }
 
-/// What is taken to fail together.
+/// The rule by which donors are taken to fail together.
 #[derive(Clone, Copy)]
 enum Apart {
     /// Donors with one label; of those without, the ones on one machine.
@@ -218,7 +218,7 @@ impl Fit {
         if self.copies == 1 {
             return None;
         }
-        // What cannot take its part of a full turn would make the stripe useless.
+        // A donor that cannot take its part of a full turn would make the stripe useless.
         let turn = self.left.min(self.copies as u64);
         let mut seen = vec![0_usize; self.donors];
         let mut evenly: Vec<(usize, usize)> = Vec::with_capacity(self.rooms.len());

@@ -104,7 +104,7 @@ fn play(
                 asked.push(at);
             }
             GroupStep::Wait => {
-                // What was asked for arrives, unless it hangs: then it is late.
+                // A chunk that was asked for arrives, unless it hangs: then it is late.
                 let under_way = |shard: &ShardState| *shard == ShardState::Asked { late: false };
                 let Some(at) = shards.iter().position(under_way) else {
                     return (asked, GroupStep::Wait);
