@@ -103,8 +103,7 @@ impl ChunkOrderQueues {
             let (store, chunks) = (Arc::clone(&service.store), batch.clone());
             let verify = move || {
                 for chunk in &chunks {
-                    // What was found is reported by heartbeat. An error was logged, and the order
-                    // comes again.
+                    // The finding is reported by heartbeat. An error was logged, and the order comes again.
                     let _ = store.verify(chunk);
                 }
             };

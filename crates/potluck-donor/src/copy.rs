@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Bytes a second below which a source is given up: one that sends hardly anything must not hold up
 /// a task for ever, and there may be a better one.
 const SLOWEST: u32 = 256 << 10;
-/// What every chunk may take besides, however short it is.
+/// Time that every chunk may take besides, however short it is.
 const ROUND_TRIP: Duration = Duration::from_secs(10);
 
 /// A chunk that the manager wants here.
@@ -26,7 +26,7 @@ pub(crate) struct NewCopy {
     pub len: u32,
     /// When it counts as stored.
     pub ack: AckLevel,
-    /// What it is to the pool.
+    /// The kind of the chunk.
     pub kind: ChunkKind,
 }
 

@@ -12,7 +12,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
 
-/// What a donor asks of a file system.
+/// The operations that a donor asks of a file system.
 ///
 /// # Contract
 /// - Every call may block, and may come from any thread at any time; the donor serialises what must

@@ -16,20 +16,20 @@ pub enum DonorError {
     State {
         /// Where the state is.
         dir: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         why: io::Error,
     },
     /// Something that others cannot be told as this donor's address.
     #[error("--advertise: {0}")]
     Advertise(#[from] BadAddress),
-    /// The port.
+    /// The donor cannot listen at its port.
     #[error(
         "cannot listen at {address}: {why}. If another donor of this machine has the port, give this one another with --listen, such as [::]:7702, and open that in the firewall"
     )]
     Listen {
         /// The `host:port`.
         address: String,
-        /// What the system said.
+        /// The error of the system.
         why: io::Error,
     },
     /// A path that means another place when the working directory changes.

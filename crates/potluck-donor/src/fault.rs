@@ -7,19 +7,19 @@ use potluck_wire::control::{TaskFault, TaskOutcome};
 /// Why a task was not carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fault {
-    /// Why.
+    /// The reason.
     pub why: TaskFault,
     /// Which donor was at fault; `None` when it was this one.
     pub donor: Option<DonorId>,
 }
 
 impl Fault {
-    /// Another donor's.
+    /// Makes the fault of another donor.
     pub fn of(donor: DonorId, why: TaskFault) -> Self {
         Self { why, donor: Some(donor) }
     }
 
-    /// Ours.
+    /// Makes a fault of this donor.
     pub fn here(why: TaskFault) -> Self {
         Self { why, donor: None }
     }
@@ -52,7 +52,7 @@ impl From<Fault> for TaskOutcome {
     }
 }
 
-/// What is wrong with a chunk that was fetched from `donor`, or computed here if from nobody.
+/// Returns the fault of a chunk that was fetched from `donor`, or computed here if from nobody.
 pub(crate) fn not_placed(why: NotPlaced, donor: Option<DonorId>) -> Fault {
     match (why, donor) {
         (NotPlaced::Refused(refusal), _) => refusal.into(),

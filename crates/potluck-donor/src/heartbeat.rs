@@ -42,14 +42,14 @@ const LISTING_PAUSE: Duration = Duration::from_secs(10);
 /// second in a busy pool. In between a donor that is killed forgets them; one that is stopped does not.
 const NOTE_EVERY: Duration = Duration::from_secs(10);
 
-/// What a donor says of itself when it registers.
+/// The facts that a donor tells of itself when it registers.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct About {
     /// Where others reach it.
     pub told: Told,
     /// Where bulk connections are taken on this machine.
     pub port: u16,
-    /// What fails together with it.
+    /// The label of its failure domain: donors with one label fail together.
     pub label: Option<String>,
     /// How long it may be silent before repair begins.
     pub grace: Option<Duration>,
@@ -88,7 +88,7 @@ struct Listing {
     not_before: Tick,
 }
 
-/// What a step of the loop came to.
+/// The outcome of a step of the loop.
 enum Stepped {
     /// The manager answered the call that shows that it is there.
     Heard,

@@ -77,7 +77,7 @@ const CLOSING_GRACE: Duration = Duration::from_secs(5);
 /// still other copies, at a rate that nobody notices.
 const SCRUB_EVERY: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// What a donor lends, and how it can be reached.
+/// The settings of a donor: the space that it lends, and how it can be reached.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DonorConfig {
     /// The lent directory, absolute: empty, absent, or this donor's store.
@@ -92,7 +92,8 @@ pub struct DonorConfig {
     pub advertise: Vec<String>,
     /// How much is lent.
     pub limits: Limits,
-    /// What fails together with it: a room, a switch, a machine.
+    /// The label that its owner gives it: donors with one label (a room, a switch, a machine) fail
+    /// together.
     pub label: Option<String>,
     /// How long it may be silent before its chunks are made again elsewhere, where that is longer
     /// than the pool's grace.
@@ -101,12 +102,12 @@ pub struct DonorConfig {
     pub scrub_every: Duration,
 }
 
-/// Who lends.
+/// The member that lends.
 #[derive(Debug, Clone)]
 pub struct Lender {
     /// The membership that the donor acts under: its store is nobody else's.
     pub owner: Owner,
-    /// What it may make of the lent directory.
+    /// The stores that it may make of the lent directory.
     pub claiming: Claiming,
 }
 
@@ -260,7 +261,7 @@ impl Donor {
         if known.is_empty() { self.address.to_string() } else { known.to_string() }
     }
 
-    /// What changes it while it runs.
+    /// Returns the controls that change it while it runs.
     pub fn controls(&self) -> Controls {
         self.controls.clone()
     }
@@ -284,7 +285,7 @@ impl Donor {
     }
 }
 
-/// What a donor has on its disk.
+/// The state of a donor on its disk.
 struct Opened {
     state: State,
     store: Store,

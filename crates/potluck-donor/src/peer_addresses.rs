@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-/// What the manager said is believed for so long: a donor that started again may be elsewhere, and
-/// until that is known its copies go the writer's way.
+/// Addresses that the manager told are believed for so long: a donor that started again may be elsewhere,
+/// and until that is known its copies go the writer's way.
 const BELIEVED: Duration = Duration::from_secs(10);
 /// A put waits for its routes.
 const DEADLINE: Duration = Duration::from_secs(3);

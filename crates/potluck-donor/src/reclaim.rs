@@ -1,6 +1,6 @@
-//! What is removed from a store, and why: leftovers of earlier incarnations at the start, chunks on a
-//! tombstone, and quarantined files when their room is needed. Nothing is ever removed for being
-//! absent from a list (promise D5).
+//! Removes files from a store for these reasons: leftovers of earlier incarnations at the start, chunks on
+//! a tombstone, and quarantined files when their room is needed. Nothing is ever removed for being absent
+//! from a list (promise D5).
 
 use crate::store::{Change, Store, chunk_of, stored_len, taken};
 use potluck_core::chunk::ChunkName;

@@ -54,7 +54,7 @@ pub(crate) struct Scrub {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 struct Round {
-    /// What is next; `None` when the round is over and the next has not begun.
+    /// The place of the next chunk; `None` when the round is over and the next has not begun.
     next: Option<Cursor>,
     done: u64,
     of: u64,
@@ -139,7 +139,7 @@ impl Scrub {
         Scrubbed { done, of, rounds, spoiled, hurried: rate.is_some() }
     }
 
-    /// Rounds finished.
+    /// Returns the number of rounds finished.
     pub fn rounds(&self) -> u64 {
         self.round().rounds
     }

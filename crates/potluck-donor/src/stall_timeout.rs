@@ -20,7 +20,7 @@ const WINDOW: Duration = Duration::from_secs(15);
 /// A hundredth of a slow Wi-Fi link.
 const WINDOW_BYTES: u64 = 64 << 10;
 
-/// What is expected of the peer.
+/// The bytes expected of the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Maybe another request.
@@ -53,7 +53,7 @@ impl StallTimeout {
         (self.phase, self.waited, self.moved) = (phase, Duration::ZERO, 0);
     }
 
-    /// What is expected of the peer now.
+    /// Returns the phase, which says what is expected of the peer now.
     pub fn phase(&self) -> Phase {
         self.phase
     }

@@ -63,7 +63,7 @@ pub fn lent_dirs(dir: &Path) -> io::Result<Vec<PathBuf>> {
     }
 }
 
-/// What a donor keeps in its state directory, by name.
+/// The names of the files that a donor keeps in its state directory.
 pub const STATE_FILES: [&str; 3] = [FILE, HEARD, crate::scrub::FILE];
 
 impl State {
@@ -94,7 +94,7 @@ impl State {
         Ok(state)
     }
 
-    /// The file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -176,8 +176,8 @@ impl State {
 }
 
 impl Heard {
-    /// What the file says; `None` without one, or when it is damaged: other donors heard too, and a
-    /// donor that does not start would help nobody.
+    /// Reads the file; `None` without one, or when it is damaged: other donors heard too, and a donor that
+    /// does not start would help nobody.
     fn load(disk: &dyn Disk, path: &Path) -> io::Result<Option<Self>> {
         match read_small(disk, path, MAX_STATE) {
             Ok(text) => Ok(serde_json::from_slice(&text)

@@ -83,12 +83,12 @@ pub(crate) struct Store {
     lock: Mutex<Option<Box<dyn Send + Sync>>>,
 }
 
-/// What is in quarantine.
+/// The chunks in quarantine.
 #[derive(Debug, Default)]
 pub(crate) struct Quarantine {
     /// Files and their lengths. The oldest first, as far as this incarnation knows.
     pub files: VecDeque<(PathBuf, u64)>,
-    /// What they take.
+    /// Bytes that they take.
     pub bytes: u64,
 }
 
@@ -251,7 +251,7 @@ impl Store {
         Trailer::decode(&end).filter(|trailer| trailer.is_of(name, len)).map(|_| file)
     }
 
-    /// What a chunk is to the pool, as its trailer says.
+    /// Returns the kind of a chunk, as its trailer says.
     pub fn kind(&self, holding: &Holding) -> Option<ChunkKind> {
         let file = self.disk.open(&self.layout.chunk(&holding.name)).ok()?;
         let mut end = [0; TRAILER];

@@ -160,8 +160,8 @@ impl Tasks {
     }
 }
 
-/// What came of a task. One that panics has failed, and is answered like any other: the manager has
-/// another donor do it, and its number is not kept for ever.
+/// Returns the outcome of a task. One that panics has failed, and is answered like any other: the manager
+/// has another donor do it, and its number is not kept for ever.
 async fn outcome(
     number: u64,
     work: impl Future<Output = Result<TaskOutcome, Fault>>,

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard};
 /// each good for an hour.
 const MOST: usize = 65_536;
 
-/// What tickets have stored here, until they expire.
+/// The bytes that tickets have stored here, until they expire.
 #[derive(Debug, Default)]
 pub(crate) struct Tickets {
     spent: Mutex<BTreeMap<[u8; 16], Spent>>,
@@ -37,7 +37,8 @@ impl Tickets {
             }
         }
         let ticket = spent.entry(grant.id).or_insert(Spent { bytes: 0, expires: grant.expires });
-        // The same ticket narrowed further may end earlier; it is remembered until the last ends.
+        // A ticket that was narrowed further may end earlier; it is remembered until the last of its kind
+        // ends.
         ticket.expires = ticket.expires.max(grant.expires);
         if bytes > grant.bytes.saturating_sub(ticket.bytes) {
             return None;

@@ -1,4 +1,4 @@
-//! What every [`Disk`] must do, checked. The simulation's disk runs it too.
+//! Checks that a [`Disk`] does all that every one must do. The simulation's disk runs it too.
 
 use super::{Disk, read_exact_at, read_small, replace_durably};
 use std::collections::BTreeMap;

@@ -1,9 +1,9 @@
-//! What a donor counts between scrapes.
+//! The counts of a donor between scrapes.
 
 use potluck_wire::metrics::Cached;
 use std::sync::atomic::AtomicU64;
 
-/// What is counted between scrapes.
+/// The counts between scrapes.
 #[derive(Debug, Default)]
 pub struct Metrics {
     /// Calls to the manager that failed.

@@ -84,7 +84,7 @@ fn what_to_send(
     (root == Some(name.0)).then(|| (proof.as_bytes().to_vec(), range))
 }
 
-/// What a peer is told of a refusal.
+/// Returns the status by which a peer is told of a refusal.
 pub(super) fn status_of(refusal: Refusal) -> Status {
     match refusal {
         Refusal::Full => Status::Full,

@@ -36,7 +36,7 @@ enum Landing<'s> {
     Fresh(Incoming<'s>, Spending<'s>, SessionId),
     /// Nowhere, for it is there; but only who has the bytes gets a receipt for them.
     Held(Verifier, SessionId),
-    /// Nowhere.
+    /// To nowhere, for it is refused.
     Refused(Status),
 }
 

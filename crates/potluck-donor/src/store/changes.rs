@@ -13,7 +13,7 @@ const BATCH: usize = 16_384;
 /// One change to what is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// Stored.
+    /// The chunk was stored.
     Added(Holding),
     /// Deleted, or found missing.
     Removed(ChunkName),
@@ -54,13 +54,13 @@ pub struct Changes {
 pub struct Batch {
     /// How many of the oldest changes these are.
     pub count: usize,
-    /// Stored.
+    /// Chunks that were stored.
     pub added: Packed<Holding>,
     /// Deleted, or found missing.
     pub removed: Packed<ChunkName>,
-    /// Quarantined.
+    /// Chunks that were quarantined.
     pub spoiled: Packed<ChunkName>,
-    /// Sound.
+    /// Chunks that were looked at and are sound.
     pub sound: Packed<ChunkName>,
 }
 

@@ -16,7 +16,7 @@ pub(crate) struct Cursor {
 }
 
 impl Cursor {
-    /// What follows `name`.
+    /// Returns the place right after `name`.
     pub fn after(name: ChunkName) -> Self {
         Self { bucket: name.0[0], after: Some(name) }
     }
@@ -81,7 +81,7 @@ impl Store {
         Ok(())
     }
 
-    /// What one bucket holds after a name, sorted.
+    /// Lists the chunks of one bucket after a name, sorted.
     fn bucket(&self, bucket: u8, after: Option<ChunkName>) -> io::Result<Vec<Holding>> {
         let mut listed = Vec::new();
         let list = self.disk().list(&self.layout().bucket(bucket), &mut |entry| {

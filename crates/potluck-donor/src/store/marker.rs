@@ -1,4 +1,4 @@
-//! What makes a directory a store, and whose it is.
+//! The marker makes a directory a store, and says whose it is.
 
 use super::layout::{Layout, MARKER};
 use crate::disk::{Disk, TEMP_EXTENSION, read_small, replace_durably};
@@ -10,8 +10,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What chunk files look like. A store is read by who wrote it, or not at all: bytes of another format
-/// would pass for damage.
+/// The format of chunk files. A store is read by who wrote it, or not at all: bytes of another format would
+/// pass for damage.
 const FORMAT: u32 = 2;
 /// No marker is nearly as long.
 const MAX_MARKER: u64 = 4096;
@@ -31,7 +31,7 @@ impl StoreId {
 /// The store that a donor remembers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownStore {
-    /// Which store.
+    /// The id of the store.
     pub id: StoreId,
     /// Where it was.
     pub dir: PathBuf,
@@ -45,9 +45,9 @@ pub struct Owner {
     pub pool: Digest,
     /// The donor's number there.
     pub donor: DonorId,
-    /// What the pool is called, for people.
+    /// The name of the pool, for people.
     pub pool_name: String,
-    /// What people call the donor.
+    /// The name that people call the donor by.
     pub name: String,
 }
 
@@ -64,7 +64,7 @@ impl fmt::Display for Owner {
     }
 }
 
-/// What a donor may make of the directory it is to lend.
+/// The claim of a donor on the directory it is to lend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Claiming {
     /// Its own store; a new one only where it never had one.
@@ -95,11 +95,11 @@ pub enum StoreError {
     /// The file system failed.
     #[error("{} in {} failed: {why}", doing, dir.display())]
     Io {
-        /// What was being done.
+        /// The step that failed.
         doing: &'static str,
         /// The lent directory.
         dir: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         why: io::Error,
     },
     /// Another donor has it.

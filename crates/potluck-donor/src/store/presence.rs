@@ -85,7 +85,7 @@ impl Store {
             self.lost(&format!("it is there again and cannot be looked through: {why}"));
             return false;
         }
-        // What it holds now need not be what it held.
+        // The chunks that it holds now need not be those that it held.
         self.changes().forget();
         self.mends("is there again");
         true
@@ -117,7 +117,7 @@ impl Store {
         }
     }
 
-    /// What is wrong with the disk, if anything.
+    /// Returns the fault of the disk, if it has one.
     pub fn fault(&self) -> Option<DiskFault> {
         let (fault, why) = self.usage.fault()?;
         Some(DiskFault { missing: fault == Fault::Missing, why })

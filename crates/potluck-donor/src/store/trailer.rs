@@ -1,5 +1,5 @@
-//! What a chunk file ends in: the hashes of the chunk's segments, of which the proof of any range of them
-//! is made, and a trailer that says who these bytes are to a reader that has nothing but the file.
+//! The end of a chunk file: the hashes of the chunk's segments, of which the proof of any range of them is
+//! made, and a trailer that says who these bytes are to a reader that has nothing but the file.
 
 use potluck_core::chunk::{ChunkKind, ChunkName, MAX_STORED};
 use potluck_core::ids::SessionId;
@@ -22,7 +22,7 @@ const SUM_AT: usize = 56;
 pub struct Origin {
     /// The session that first stored it here.
     pub session: SessionId,
-    /// What it is.
+    /// The kind of the chunk.
     pub kind: ChunkKind,
 }
 
@@ -33,7 +33,7 @@ impl Origin {
     }
 }
 
-/// What a chunk file says of itself after its bytes. All integers are little-endian.
+/// The description that a chunk file gives of itself after its bytes. All integers are little-endian.
 ///
 /// ```text
 ///  0  "POTCHUNK"                 8  version (2)      9  kind    10  zero (2 bytes)
@@ -61,7 +61,7 @@ impl Trailer {
         Self { origin, len, name: part }
     }
 
-    /// Its bytes.
+    /// Encodes the trailer as its bytes in the file.
     pub fn encode(&self) -> [u8; TRAILER] {
         let mut out = [0; TRAILER];
         out[..8].copy_from_slice(&MAGIC);

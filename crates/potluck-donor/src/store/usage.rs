@@ -13,7 +13,7 @@ pub fn taken(len: u64) -> u64 {
     len.div_ceil(BLOCK).saturating_mul(BLOCK)
 }
 
-/// What is wrong with a disk, from bad to worst.
+/// The fault of a disk, from bad to worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
     /// A write failed as writes to a broken disk do. Only the owner knows when that is over, and
@@ -162,8 +162,8 @@ impl Usage {
         Asking { kept: self.counts().kept }
     }
 
-    /// What the disk says, asked after `asking`. How much it has seen of the chunks on their way
-    /// in, and of those that arrived since, is unknown, so they count whole.
+    /// Takes over the space that the disk reports, asked after `asking`. How much it has seen of the chunks
+    /// on their way in, and of those that arrived since, is unknown, so they count whole.
     pub fn sample(&self, asking: Asking, space: Space) {
         let mut counts = self.counts();
         counts.total = space.total;
@@ -205,7 +205,7 @@ impl Usage {
         self.counts().broken = None;
     }
 
-    /// What is wrong with the disk, if anything, and why that is thought.
+    /// Returns the fault of the disk, if it has one, and the reason why that is thought.
     pub fn fault(&self) -> Option<(Fault, String)> {
         self.counts().broken.as_ref().map(|broken| (broken.fault, broken.why.clone()))
     }

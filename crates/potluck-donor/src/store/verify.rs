@@ -9,7 +9,7 @@ use std::io;
 /// How often a verification begins again because the chunk was put or deleted meanwhile.
 const TRIES: usize = 3;
 
-/// What reading a chunk back found.
+/// The health of a copy that was read back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CopyHealth {
     /// Its bytes are its name's.
@@ -76,7 +76,7 @@ impl Store {
             Err(why) if why.kind() == io::ErrorKind::NotFound && self.present() => {
                 Ok(CopyHealth::Missing)
             }
-            // What that means, the check of each second finds out.
+            // The check of each second finds out what a missing file means here.
             Err(why) if why.kind() == io::ErrorKind::NotFound => Err(Refusal::Disk),
             // Out of files or memory: that says nothing of the chunk.
             Err(why) if !is_broken(&why) => Err(self.refuse("opening a chunk", &why)),
@@ -86,8 +86,8 @@ impl Store {
 
     fn is_sound(&self, file: &dyn OldFile, name: &ChunkName) -> bool {
         let Some(len) = stored_len(file.len()) else { return false };
-        // What the disk has is asked, not what the system remembers of it; and the pages of a chunk
-        // that nobody reads are not worth keeping.
+        // The bytes are read from the disk, not from what the system remembers of it; and the pages of a
+        // chunk that nobody reads are not worth keeping.
         forget_pages(file);
         let hashed = hash(file, len, name);
         forget_pages(file);

@@ -52,7 +52,7 @@ async fn a_part_of_a_chunk_comes_with_what_proves_it() {
     let unproven = Part { offset: 12_345, len: 777, proven: false };
     let reply = client.ask(Request::Get { name, part: Some(unproven) }).await;
     assert!(client.body(reply.body).await.expect("a body") == bytes[12_345..13_122]);
-    // What is no segment cannot be proved, and what is not there cannot be sent.
+    // A range that is no segment cannot be proved, and a range that is not there cannot be sent.
     let part = |offset, len, proven| Some(Part { offset, len, proven });
     for part in
         [part(1, 65_536, true), part(0, 65_535, true), part(0, len + 1, true), part(len, 1, false)]

@@ -154,7 +154,7 @@ async fn a_later_manager_is_told_what_was_heard_before_it_also_after_a_restart_d
     let heard = pool.manager.until("a registration", |state| said(state, told)).await;
     assert_eq!(heard, (Epoch(6), 78, 450));
 
-    // What was heard since it was written down last is written down at the end.
+    // The heartbeats heard since the last note are noted at the end.
     pool.manager.heartbeats(1).await;
     pool.manager.state().changes = 460;
     pool.manager.heartbeats(2).await;

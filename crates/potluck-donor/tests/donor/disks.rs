@@ -22,14 +22,14 @@ struct Faulty {
 
 #[derive(Default)]
 struct Faults {
-    /// What every write gives once [`Faults::writes_left`] is used up.
+    /// The error of every write once [`Faults::writes_left`] is used up.
     write: Mutex<Option<Errno>>,
     writes_left: AtomicI64,
     sync_dir: AtomicBool,
-    /// What the disk says it has left, if not the truth.
+    /// The free bytes that the disk reports, if not the truth.
     available: AtomicU64,
     read_only: AtomicBool,
-    /// What every chunk file says its length is, if not the truth.
+    /// The length that every chunk file reports, if not the truth.
     len: AtomicU64,
     /// Of every chunk file, only so many bytes can be read; 0: all.
     readable: AtomicU64,

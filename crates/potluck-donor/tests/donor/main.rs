@@ -1,4 +1,4 @@
-//! What a donor promises, kept or broken over real sockets with a manager that only pretends.
+//! Tests the promises of a donor, kept or broken over real sockets with a manager that only pretends.
 
 mod bulk;
 mod chunk_orders;

@@ -25,7 +25,7 @@ use std::time::Duration;
 /// The donor's number in every test.
 pub const DONOR: DonorId = DonorId(4);
 
-/// What the manager heard and is going to say.
+/// The calls that the manager heard, and the replies that it is going to give.
 #[derive(Default)]
 pub struct State {
     pub epoch: Epoch,
@@ -51,7 +51,7 @@ pub struct State {
 }
 
 impl State {
-    /// What came of the task of this number, if that was said.
+    /// Returns the outcome of the task of this number, if the donor told it.
     pub fn answer(&self, task: u64) -> Option<TaskOutcome> {
         let mut results = self.heartbeats.iter().flat_map(|heartbeat| &heartbeat.results);
         results.find(|result| result.task == task).map(|result| result.outcome.clone())
@@ -71,7 +71,7 @@ pub struct Manager {
     address: String,
 }
 
-/// No TLS.
+/// A connection without TLS.
 pub struct Plain;
 
 impl Dial for Plain {

@@ -1,5 +1,5 @@
-//! What rots is found without anybody asking for it (promise R1), what is asked is answered, and
-//! who may say what a chunk is.
+//! Tests that rot is found without anybody asking for it (promise R1), that scrub orders are answered, and
+//! who may say which kind a chunk is of.
 
 use crate::pool::{GIB, Pool, SESSION, content};
 use potluck_core::chunk::{ChunkKind, ChunkName, Digest};

@@ -1,4 +1,4 @@
-//! What a donor does and refuses when it starts.
+//! Tests the actions and refusals of a donor that starts.
 
 use crate::manager::{DONOR, Manager};
 use crate::pool::{GIB, Place, Pool, content, lender};

@@ -148,7 +148,7 @@ async fn a_reader_that_does_not_read_is_given_up_within_30_seconds() {
     assert!(client.body(reply.body).await.is_err(), "the donor went on waiting");
 }
 
-/// What is shown to the donor of where its manager is; gives what the donor tells afterwards.
+/// Shows the donor where its manager is, and returns what the donor tells afterwards.
 async fn show(pool: &Pool, body: &[u8]) -> String {
     let head = format!(
         "POST /manager HTTP/1.1\r\nhost: d\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",

@@ -1,4 +1,4 @@
-//! What a ticket allows, and nothing more (promise X2).
+//! Tests that a ticket allows what it says, and nothing more (promise X2).
 
 use crate::manager::DONOR;
 use crate::pool::{Pool, SESSION, content};
@@ -107,7 +107,7 @@ async fn a_byte_budget_is_kept_over_all_connections() {
     assert_eq!(one.put(&content(1, 100_000), AckLevel::Memory).await, Status::Ok);
     assert_eq!(two.put(&content(2, 100_000), AckLevel::Memory).await, Status::Ok);
     assert_eq!(one.put(&content(3, 50_001), AckLevel::Memory).await, Status::Denied);
-    // What stores nothing costs nothing: the client may have lost the first answer.
+    // A put that stores nothing costs nothing: the client may have lost the first answer.
     assert_eq!(two.put(&content(1, 100_000), AckLevel::Memory).await, Status::Ok);
     assert_eq!(two.put(&content(4, 50_000), AckLevel::Memory).await, Status::Ok);
     assert_eq!(one.put(&content(5, 1), AckLevel::Memory).await, Status::Denied);
@@ -186,7 +186,7 @@ async fn before_the_manager_was_heard_nobody_is_let_in() {
     let pool = Pool::start().await;
     let ticket = pool.ticket(&[]);
     let (place, manager) = pool.stop().await;
-    // The same donor again, while no manager answers.
+    // Once more that donor, while no manager answers.
     let nobody = potluck_wire::call::Caller::new(
         std::sync::Arc::new(SystemNet),
         std::sync::Arc::new(crate::manager::Plain),

@@ -1,4 +1,4 @@
-//! What vanishes under a running donor: its whole disk, or single files (promises S3, L1).
+//! Tests losses under a running donor: its whole disk vanishes, or single files (promises S3, L1).
 
 use crate::manager::State;
 use crate::pool::{Pool, content};
@@ -38,7 +38,7 @@ async fn a_disk_that_is_pulled_is_said_and_counts_again_when_it_is_back_s3() {
     let why = why.await.why;
     assert!(!why.is_empty());
 
-    // What is asked meanwhile is no proof that chunks are missing: the disk is.
+    // A request meanwhile is no proof that chunks are missing: the disk is.
     let mut client = pool.client().await;
     client.send(Request::Get { name: names[0], part: None }, &[]).await.expect("a connection");
     let reply = client.reply().await.expect("a connection").expect("an answer");
@@ -110,7 +110,7 @@ async fn files_that_vanished_are_told_after_a_round_of_the_scrub_l1() {
     assert_eq!((last.scrub.done, last.scrub.spoiled), (last.scrub.of, 0), "the round is over");
     assert!(pool.manager.state().pages[0].holdings.is_empty(), "watched before it is listed");
 
-    // What is made again is welcome, though its directory went too.
+    // A chunk that is made again is welcome, though its directory went too.
     let (mut client, again) = (pool.client().await, content(3, 30_000));
     assert_eq!(client.put(&again, AckLevel::Disk).await, Status::Ok);
     assert_eq!(client.get(&names[3]).await, Some(again));
