@@ -1,4 +1,4 @@
-//! What holds for one command, from its flags, the environment and `config.toml`: the directories, the
+//! The settings of one command, from its flags, the environment and `config.toml`: the directories, the
 //! identity to act under, how long to wait.
 
 use crate::args::Global;
@@ -76,7 +76,7 @@ impl Settings {
         if !own.exists() && systems.is_dir() { systems } else { own }
     }
 
-    /// The same of a donor.
+    /// Returns the state directory of a donor.
     pub fn donor_dir(&self) -> PathBuf {
         self.daemon_dir(Daemon::Donor)
     }
@@ -234,7 +234,8 @@ fn dial(identity: &Identity) -> Result<Arc<TlsDial>, Failure> {
     Ok(Arc::new(dial))
 }
 
-/// The same, which finds a manager that moved by what is remembered beside the identity in `dir`.
+/// Makes a caller under an identity that finds a manager which moved, by the guide beside the identity in
+/// `dir`.
 pub fn guided(identity: &Identity, dir: &Path) -> Result<Caller, Failure> {
     let (net, dial) = (Env::system().net, dial(identity)?);
     let guide = Guide::open(Arc::clone(&net), identity.ca.clone(), dir);
@@ -260,7 +261,7 @@ impl Joined {
         Some(Self { dir: dir.into(), ca: identity.pool(), about: identity.about })
     }
 
-    /// What no other pool is called.
+    /// Returns a name that no other pool has.
     fn full_name(&self) -> String {
         format!("{}-{}", self.about.pool, self.ca.short())
     }

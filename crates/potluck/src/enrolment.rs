@@ -22,7 +22,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What was begun, until the identity is there.
+/// The file of a joining that was begun, until the identity is there.
 const PENDING: &str = "joining.json";
 
 /// Where an identity goes.
@@ -180,7 +180,7 @@ impl JoiningDir {
     }
 }
 
-/// What a pool is called, where that can be a directory's name.
+/// Returns the name of a pool, where that can be a directory's name.
 fn directory_name(pool: &str) -> Option<&str> {
     let odd = |c: char| c == '/' || c.is_control();
     (!pool.is_empty() && !pool.starts_with('.') && pool.len() < 200 && !pool.contains(odd))
@@ -212,7 +212,7 @@ async fn ask(token: &JoinToken, pending: &Pending) -> Result<Identity, Failure> 
     Ok(Identity::new(about, joined.ca.0, joined.certificate.0, key))
 }
 
-/// What this machine is called.
+/// Returns the name of this machine.
 fn machine_name() -> String {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     if name.is_empty() { "unnamed".into() } else { name }

@@ -1,5 +1,5 @@
-//! What can be set of a daemon. From this one table come the daemons' options on the command line, the
-//! keys of their settings files, what `potluck set` shows, and the list in docs/settings.md.
+//! The table of the keys that can be set of a daemon. From it come the daemons' options on the command
+//! line, the keys of their settings files, what `potluck set` shows, and the list in docs/settings.md.
 
 pub mod kind;
 
@@ -21,7 +21,7 @@ pub enum Daemon {
 }
 
 impl Daemon {
-    /// What people call it.
+    /// The name that people call it by.
     pub fn name(self) -> &'static str {
         match self {
             Self::Manager => "manager",
@@ -30,12 +30,12 @@ impl Daemon {
     }
 }
 
-/// What holds while a key is not set.
+/// The default of a key, which holds while it is not set.
 #[derive(Debug, Clone, Copy)]
 pub enum Unset {
     /// This value.
     Value(&'static str),
-    /// What these words say; the daemon finds it out by itself.
+    /// The daemon finds the value out by itself, as these words say.
     Words(&'static str),
 }
 
@@ -63,9 +63,9 @@ impl Applies {
 pub struct Key {
     /// As `potluck set` takes it: `manager.` or `lend.`, then its name.
     pub full: &'static str,
-    /// What it may be set to.
+    /// The kind of values that it takes.
     pub kind: Kind,
-    /// What holds while it is not set.
+    /// The default, which holds while it is not set.
     pub unset: Unset,
     /// When a running daemon goes by it.
     pub applies: Applies,
@@ -101,7 +101,7 @@ impl Key {
         }
     }
 
-    /// What holds while it is not set, for people.
+    /// Returns the default, which holds while it is not set, for people.
     pub fn default(&self) -> &'static str {
         match self.unset {
             Unset::Value(text) | Unset::Words(text) => text,

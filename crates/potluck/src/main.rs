@@ -34,7 +34,7 @@ fn main() -> ExitCode {
     };
     log::begin(&args);
     let output = Output::new(&args.global);
-    // What only writes texts works where there is no home, no configuration and no pool.
+    // Commands that only write texts work where there is no home, no configuration and no pool.
     match &args.command {
         Command::Completion(args) => return end(cmd::completion::run(args), &output),
         Command::Man(args) => return end(cmd::man::run(args, &output), &output),

@@ -1,4 +1,4 @@
-//! What people and programs read: text or JSON on standard output, errors on standard error.
+//! Output for people and programs: text or JSON on standard output, errors on standard error.
 
 use crate::args::Global;
 pub use potluck_core::size::{count, duration};
@@ -170,7 +170,7 @@ pub fn name(name: &str) -> Cow<'_, str> {
     if io::stdout().is_terminal() { escaped(name) } else { name.into() }
 }
 
-/// The same for standard error.
+/// A name as standard error may show it: escaped where that is a terminal, as by [`name`].
 pub fn told(name: &str) -> Cow<'_, str> {
     if io::stderr().is_terminal() { escaped(name) } else { name.into() }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 struct Bar {
     bar: ProgressBar,
-    /// What Ctrl-C does, for people.
+    /// The effect of Ctrl-C, for people.
     interrupted: &'static str,
 }
 
@@ -19,7 +19,7 @@ pub fn transfer(client: &Pool, shown: bool, total: Option<u64>) -> Arc<dyn Progr
     bar(client, shown, total, "Ctrl-C gives up")
 }
 
-/// The same for an upload, of which the pool keeps what was sent.
+/// A bar for an upload of `total` bytes, if known, of which the pool keeps what was sent.
 pub fn upload(client: &Pool, shown: bool, total: Option<u64>) -> Arc<dyn Progress> {
     bar(client, shown, total, "Ctrl-C keeps what was sent")
 }
@@ -118,7 +118,7 @@ pub fn line(shown: bool) -> Line {
 }
 
 impl Line {
-    /// Says it.
+    /// Shows `text`.
     pub fn say(&self, text: &str) {
         self.0.set_message(text.to_owned());
         self.0.tick();

@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Whoever looks whether a daemon runs holds the lock for a moment.
 const TRIES: u32 = 50;
 
-/// What a daemon says of itself.
+/// The facts that a daemon tells of itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Said {
     /// Its number.
@@ -32,9 +32,9 @@ pub struct Said {
     pub address: Option<SocketAddr>,
     /// How often it has read its settings again.
     pub reloads: u64,
-    /// What was wrong with them the last time, if anything; then it goes by those of before.
+    /// The fault of its settings the last time, if they had one; then it goes by those of before.
     pub refused: Option<String>,
-    /// What whoever changed them should know.
+    /// The notes for whoever changed them.
     #[serde(default)]
     pub notes: Vec<String>,
 }
@@ -143,7 +143,7 @@ pub fn find(dir: &Path) -> io::Result<Option<Said>> {
     }
 }
 
-/// What became of settings that were changed.
+/// The outcome of a change of settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Told {
     /// No daemon runs.

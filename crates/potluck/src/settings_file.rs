@@ -23,7 +23,7 @@ const STATE: &str = "state";
 const ABOUT: &str = "# What this daemon was told. Change it here or with `potluck set`; `potluck set` alone lists all\n\
                      # keys. After a change by hand: systemctl reload, or kill -HUP.\n";
 
-/// What is set in a state directory.
+/// The settings in a state directory.
 #[derive(Debug, Clone)]
 pub struct SettingsFile {
     path: PathBuf,
@@ -58,7 +58,7 @@ impl SettingsFile {
         }
     }
 
-    /// What a key of the whole daemon is set to.
+    /// Returns the value that a key of the whole daemon is set to.
     pub fn set_to(&self, key: &Key) -> Option<String> {
         self.document.get(key.name()).and_then(Item::as_value).and_then(|it| key.kind.text_of(it))
     }
@@ -79,7 +79,7 @@ impl SettingsFile {
         let tables = self.document.get_mut(LEND).and_then(Item::as_array_of_tables_mut);
         let Some(table) = tables.and_then(|tables| tables.get_mut(0)) else { return };
         let above = table.decor().prefix().and_then(RawString::as_str).unwrap_or_default();
-        // What an empty line parts from the table is about the file.
+        // Lines that an empty line parts from the table are about the file.
         let Some(end) = above.rfind("\n\n") else { return };
         let (header, own) = above.split_at(end + 1);
         let (header, own) = (header.to_owned(), own.to_owned());
@@ -94,29 +94,30 @@ impl SettingsFile {
         put(self.document.as_table_mut(), key.name(), None);
     }
 
-    /// What is to be gone by of a key of the whole daemon; `None` when the daemon finds that out.
+    /// Returns the value that holds for a key of the whole daemon, as text; `None` when the daemon finds
+    /// that out.
     pub fn text_of(&self, full: &str) -> Option<String> {
         let key = keys::key(full);
         debug_assert_eq!((key.daemon(), key.per_dir), (self.daemon, false));
         self.set_to(key).or_else(|| default_of(key))
     }
 
-    /// The same of one that is a time.
+    /// Returns the value that holds for a key of the whole daemon, as a time.
     pub fn time(&self, full: &str) -> Option<Duration> {
         self.text_of(full).and_then(|text| humantime::parse_duration(&text).ok())
     }
 
-    /// The same of one that is a size.
+    /// Returns the value that holds for a key of the whole daemon, as a size in bytes.
     pub fn size(&self, full: &str) -> Option<u64> {
         self.text_of(full).and_then(|text| parse_size(&text).ok())
     }
 
-    /// The same of one that is a number.
+    /// Returns the value that holds for a key of the whole daemon, as a number.
     pub fn count(&self, full: &str) -> Option<u32> {
         self.text_of(full).and_then(|text| text.parse().ok())
     }
 
-    /// The same of one that is yes or no.
+    /// Whether a key of the whole daemon is yes.
     pub fn is_on(&self, full: &str) -> bool {
         self.text_of(full).is_some_and(|text| text == "true")
     }
@@ -126,13 +127,14 @@ impl SettingsFile {
         self.tables().filter_map(dir_of).collect()
     }
 
-    /// What a key of one lent directory is set to.
+    /// Returns the value that a key of one lent directory is set to.
     pub fn lent_set_to(&self, dir: &Path, key: &Key) -> Option<String> {
         let table = self.tables().find(|table| dir_of(table).as_deref() == Some(dir))?;
         table.get(key.name()).and_then(Item::as_value).and_then(|it| key.kind.text_of(it))
     }
 
-    /// What is to be gone by of a key of one lent directory; `None` when the daemon finds that out.
+    /// Returns the value that holds for a key of one lent directory, as text; `None` when the daemon finds
+    /// that out.
     pub fn lent_text_of(&self, dir: &Path, full: &str) -> Option<String> {
         let key = keys::key(full);
         self.lent_set_to(dir, key).or_else(|| default_of(key))
@@ -226,7 +228,7 @@ impl SettingsFile {
     }
 }
 
-/// What holds of a key that is not set, where that is a value.
+/// Returns the default of a key that is not set, where that is a value.
 pub fn default_of(key: &Key) -> Option<String> {
     match key.unset {
         Unset::Value(text) => Some(text.to_owned()),
@@ -389,7 +391,7 @@ mod tests {
         });
         let edited = edited.expect("edited");
         assert_eq!(edited.lent(), [PathBuf::from("/big"), PathBuf::from("/small")]);
-        // What is lent in place of another directory is lent on its terms.
+        // A directory that is lent in place of another is lent on its terms.
         let mut moved = edited.clone();
         moved.lend_instead(Path::new("/big"), Path::new("/bigger"));
         assert_eq!(moved.lent(), [PathBuf::from("/bigger"), PathBuf::from("/small")]);

@@ -21,7 +21,7 @@ pub const SYSTEM_USER: &str = "potluck";
 /// There while systemd runs the machine.
 const SYSTEMD_RUNS: &str = "/run/systemd/system";
 
-/// What a service runs.
+/// The daemons that a service runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -86,7 +86,7 @@ impl Role {
 pub enum Scope {
     /// The machine's: it starts with the machine, as a user of its own.
     System,
-    /// One user's.
+    /// The services of one user.
     User,
 }
 
@@ -164,7 +164,7 @@ impl Place {
         self.here(&self.unit(role)).exists() || self.here(&self.drop_in(role)).exists()
     }
 
-    /// What the daemons of `role` write beside their state, as their settings say.
+    /// Returns the paths that the daemons of `role` write beside their state, as their settings say.
     pub fn written(&self, role: Role) -> Result<Vec<PathBuf>, Failure> {
         let mut written = Vec::new();
         for daemon in role.daemons() {

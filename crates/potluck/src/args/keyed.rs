@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 /// Some of the keys.
 pub trait Offered {
-    /// Which.
+    /// Returns the keys that are offered.
     fn keys() -> impl Iterator<Item = &'static Key>;
 }
 
@@ -65,7 +65,7 @@ impl<O> Given<O> {
         }
     }
 
-    /// The same where no directory has any.
+    /// Puts what was given into a settings file where no directory has settings of its own.
     pub fn put_into(&self, file: &mut SettingsFile) {
         self.put_into_of(file, &[]);
     }

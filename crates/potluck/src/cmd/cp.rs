@@ -23,7 +23,7 @@ use std::time::Duration;
 /// Fewer bytes are told without how fast they went.
 const LEAST_FOR_A_SPEED: u64 = 4 << 20;
 
-/// What `cp` did, as `--json` shows it.
+/// The report of `cp`, as `--json` shows it.
 #[derive(Debug, Default, Serialize)]
 struct CpReport {
     files: u64,
@@ -39,7 +39,7 @@ struct CpReport {
     /// Stored bytes that an interrupted upload had left.
     #[serde(skip_serializing_if = "Option::is_none")]
     resumed_bytes: Option<u64>,
-    /// The same with all their copies, as `potluck status` counts them.
+    /// Those stored bytes with all their copies, as `potluck status` counts them.
     #[serde(skip_serializing_if = "Option::is_none")]
     resumed_copies_bytes: Option<u64>,
     /// Copies that an asynchronous protocol has not made yet.
@@ -106,12 +106,12 @@ pub async fn run(args: Cp, client: &Pool, output: &Output, shown: bool) -> Resul
         }
     };
     report.timed(client.env.clock.now() - started);
-    // What is read from standard output is the file and nothing else.
+    // A reader of standard output gets the file and nothing else.
     let quiet = Output::silent();
     finish(&report, if to.at == At::Stdio { &quiet } else { output })
 }
 
-/// What an interrupted copy leaves, and how it is gone on with.
+/// Says what an interrupted copy leaves, and how to go on with it.
 pub fn when_interrupted(args: &Cp) -> &'static str {
     let in_pool = |text: &std::ffi::OsStr| text.as_encoded_bytes().starts_with(SCHEME.as_bytes());
     match (in_pool(&args.to), args.from.iter().any(|from| in_pool(from))) {
@@ -155,7 +155,7 @@ fn finish(report: &CpReport, output: &Output) -> Result<Ending, Failure> {
             Some(without) if without == report.files => {
                 format!("{files}, {size}, copied without moving bytes")
             }
-            // What is over in a moment says nothing of how fast the pool is.
+            // A copy that is over in a moment says nothing of how fast the pool is.
             _ if report.bytes < LEAST_FOR_A_SPEED => format!("{files}, {size}"),
             _ => format!("{files}, {size}, {:.0} MiB/s", report.mib_s),
         };
@@ -239,7 +239,7 @@ pub fn policy_override(options: &PolicyOptions) -> Result<Override, Failure> {
     })
 }
 
-/// What is at a path, if anything.
+/// Returns the kind of the entry at a path, if one is there.
 pub async fn kind_of(client: &Pool, path: &PoolPath) -> Result<Option<EntryKind>, Failure> {
     if path.space().is_empty() {
         return Ok(Some(EntryKind::Dir));

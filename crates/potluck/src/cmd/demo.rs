@@ -146,7 +146,7 @@ fn spent(before: &BTreeMap<u32, Duration>, after: &BTreeMap<u32, Duration>) -> f
     both.sum::<Duration>().as_secs_f64()
 }
 
-/// What went to donors, copies not counted.
+/// The chunks that went to donors, copies not counted.
 #[derive(Default)]
 struct Sent {
     chunks: u64,

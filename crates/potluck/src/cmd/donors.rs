@@ -46,7 +46,7 @@ pub fn held(donor: &DonorStatus) -> String {
     donor.lends.map_or(used.clone(), |lends| format!("{used} of {}", format_size(lends)))
 }
 
-/// What the pool thinks of a donor, in words.
+/// Says in words what state the pool sees a donor in.
 pub fn state(donor: &DonorStatus) -> String {
     let silent = donor.silent_seconds.map(duration);
     let fault = donor.disk_fault.as_ref();

@@ -18,10 +18,10 @@ const VERDICT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Between two questions for it.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// What a look at many files found.
+/// The findings of a look at many files.
 #[derive(Debug, Default, Serialize)]
 pub struct Findings {
-    /// Where.
+    /// The path.
     pub path: String,
     /// Files looked at.
     pub files: u64,
@@ -56,8 +56,8 @@ pub async fn run(
     ending(&findings)
 }
 
-/// What the pool says of itself, when it can say: what was just found, or happened, is looked at by
-/// the manager within seconds. So is that all files are well now, when it knew otherwise.
+/// Returns the pool's verdict, when it has one: the manager looks within seconds at damage that was just
+/// found, or happened. So it does at all files being well now, when it knew otherwise.
 async fn verdict(client: &Pool, all_well: bool) -> Result<Verdict, Failure> {
     let started = client.env.clock.now();
     loop {
@@ -181,7 +181,7 @@ pub fn text(findings: &Findings) -> String {
     text
 }
 
-/// What the pool says of itself where that is not well.
+/// Returns the pool's verdict where it is not healthy.
 fn ailing(findings: &Findings) -> Option<&Verdict> {
     findings.verdict.as_ref().filter(|verdict| verdict.state != PoolState::Healthy)
 }

@@ -34,13 +34,13 @@ const SAY_EVERY: Duration = Duration::from_secs(30);
 pub struct Place<'a> {
     /// Which; `None`: the one that asks.
     pub donor: Option<DonorId>,
-    /// What people call it.
+    /// The name that people call it by.
     pub name: &'a str,
     /// The command that calls it off.
     pub cancel: String,
 }
 
-/// What a give-back came to, for programs and for people.
+/// The outcome of a give-back, for programs and for people.
 pub struct Outcome {
     ending: Ending,
     back: GivingBack,
@@ -55,7 +55,7 @@ impl Outcome {
     }
 }
 
-/// What it came to for one of a machine's directories.
+/// The outcome of a give-back for one of a machine's directories.
 #[derive(Serialize)]
 struct OfDirectory<'a> {
     dir: Option<&'a Path>,
@@ -123,7 +123,7 @@ pub async fn cancel(
     Ok(Outcome { ending: Ending::Done, back, text })
 }
 
-/// What holds after a give-back of everything was called off, if there was one.
+/// Says what holds after a give-back of everything was called off, if there was one.
 fn called_off(place: &Place<'_>, was: bool, lends: Option<u64>, back: &GivingBack) -> String {
     let (name, held) = (place.name, format_size(back.held));
     let lent = lends.map(|max| format!(" up to {}", format_size(max))).unwrap_or_default();
@@ -209,7 +209,7 @@ async fn begin_now(
     }
 }
 
-/// What taking all would mean.
+/// Says what taking all would mean.
 fn plan(place: &Place<'_>, now: bool, planned: &GivingBack) -> String {
     let (name, held) = (place.name, format_size(planned.held));
     let mut text = format!("{name} holds {held} and would keep nothing");
@@ -247,7 +247,7 @@ pub fn ending(planned: &GivingBack) -> Ending {
     }
 }
 
-/// What becomes of what leaves a donor, and whether that comes to its end.
+/// Says what becomes of the chunks that leave a donor, and whether their move comes to its end.
 pub fn moving(planned: &GivingBack) -> String {
     let MayGo { verdict, why, .. } = &planned.may_go;
     match verdict {
@@ -280,11 +280,11 @@ pub fn weakened(planned: &GivingBack) -> String {
     )
 }
 
-/// What becomes of the pool's own metadata when no donor stays.
+/// The warning about the pool's own metadata for when no donor stays.
 const LAST_DONOR: &str = "no other donor stays: the pool's own metadata is then on the manager's own \
      disk only; keep a copy of it elsewhere (`potluck manager backup`, and the recovery kit)";
 
-/// What a give-back means to a donor's lent space until it is called off.
+/// Says what a give-back means to a donor's lent space until it is called off.
 fn meaning(place: &Place<'_>) -> String {
     format!("nothing new is stored there until `{}`", place.cancel)
 }
@@ -296,7 +296,7 @@ fn why_not(back: &GivingBack) -> Option<String> {
     stuck.then(|| format!("it cannot come to its end: {why}; {advice}"))
 }
 
-/// What keeps a give-back from going on.
+/// Says what keeps a give-back from going on.
 pub fn hindrances(place: &Place<'_>, back: &GivingBack) -> Vec<String> {
     if let Some(why) = why_not(back) {
         return vec![why];
@@ -373,7 +373,7 @@ async fn wait(
             least = (back.held.min(least.0), back.to_move.min(least.1));
             moved = now;
         }
-        // What is stuck is looked at anew now and then, and is not called so for a moment.
+        // A give-back that is stuck is looked at anew now and then, and is not called so for a moment.
         if back.stuck > 0 && back.stuck >= back.to_move {
             all_stuck = Some((now, back.clone()));
         }

@@ -5,7 +5,7 @@ use potluck_core::policy::{Policy, Redundancy, Width};
 use potluck_core::size::format_size;
 use potluck_wire::control::{Health, HealthLevel};
 
-/// What a file's health means to its owner.
+/// Says what a file's health means to its owner.
 pub fn sentence(health: &Health) -> String {
     if health.in_catalog {
         return "in the catalog: no donor's death loses it; as safe as the manager's disk and the \
@@ -57,7 +57,7 @@ pub fn window(health: &Health) -> Option<String> {
     })
 }
 
-/// What keeps files, and what it takes.
+/// Says which redundancy keeps files, on how many donors, and how many of them may die.
 pub fn redundancy(redundancy: Redundancy) -> String {
     let may_die = match redundancy.tolerates() {
         0 => "no donor may die".into(),

@@ -32,21 +32,21 @@ use std::time::Duration;
 /// How long a manager that is said to be gone may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What leaving would do.
+/// The effects that leaving would have.
 #[derive(Debug, Serialize)]
 struct Plan<'a> {
     #[serde(flatten)]
     about: &'a About,
     left: bool,
     memberships: &'a [Membership],
-    /// What its donors hold together; files that are lost are lost with `--now` only.
+    /// The chunks that its donors hold together; files that are lost are lost with `--now` only.
     holds: Option<&'a GivingBack>,
     would_remove: Vec<&'a Path>,
     /// The service that would be stopped and removed.
     service: Option<&'static str>,
     /// Chunks here of donors that were removed: nobody can be asked any more whether files need them.
     unasked_chunks: u64,
-    /// What is to be done by hand where manager and donor are one process.
+    /// The steps to be done by hand where manager and donor are one process.
     beside_manager: Option<&'static str>,
     #[serde(skip)]
     now: bool,
@@ -59,9 +59,9 @@ struct Plan<'a> {
 struct Open<'a> {
     membership: &'a Membership,
     client: Pool,
-    /// What its donor holds; `None` where it is no donor, or no member any more.
+    /// The chunks that its donor holds; `None` where it is no donor, or no member any more.
     held: Option<GivingBack>,
-    /// What people call its donor.
+    /// The name that people call its donor by.
     name: String,
 }
 
@@ -138,7 +138,7 @@ fn only_identity(settings: &Settings) -> Result<PathBuf, Failure> {
     let donor = settings.donor_dir();
     let pools = fs::read_dir(settings.pools_dir()).into_iter().flatten().flatten();
     let begun = pools.map(|entry| entry.path()).chain([donor.clone()]);
-    // What was begun is ended first, also when half of it is gone.
+    // A departure that was begun is ended first, also when half of it is gone.
     if let Some(begun) = begun.into_iter().find(|dir| dir.join(LEAVING).exists()) {
         return Ok(begun);
     }
@@ -204,8 +204,8 @@ async fn refuse_last_admin(open: &Open<'_>) -> Result<(), Failure> {
         .hint("invite another admin first"))
 }
 
-/// What it means that all donors among these leave together; `None` where none is one, or a member
-/// any more.
+/// Asks what it means that all donors among these leave together; `None` where none is one, or a member any
+/// more.
 async fn together(all: &[Open<'_>]) -> Result<Option<GivingBack>, Failure> {
     let donors: Vec<&Open> = all.iter().filter(|one| one.held.is_some()).collect();
     match donors.as_slice() {
@@ -288,7 +288,7 @@ impl<'a> Open<'a> {
         Ok(open)
     }
 
-    /// What its donor holds now.
+    /// Asks which chunks its donor holds now.
     async fn holds(&self) -> Result<Option<GivingBack>, Failure> {
         if self.membership.about.role != Role::Donor {
             return Ok(None);
@@ -412,7 +412,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// What becomes of what donors hold that leave.
+/// Says what becomes of the chunks of donors that leave.
 fn becomes(held: &GivingBack, now: bool) -> String {
     let becomes = if !now {
         give_back::moving(held)

@@ -72,10 +72,10 @@ pub struct Place {
     pub advertise: Vec<String>,
 }
 
-/// What all donors of one process share.
+/// The settings that all donors of one process share.
 #[derive(Debug)]
 pub struct Machine {
-    /// What fails together where several directories are lent.
+    /// The label of the donors where several directories are lent: they fail together.
     name: String,
     place: Place,
 }
@@ -90,7 +90,7 @@ impl Place {
     }
 }
 
-/// What a daemon is told to lend.
+/// The directories that a daemon is told to lend, and how.
 pub struct Asked<'a, O> {
     /// On what terms.
     pub given: &'a Given<O>,

@@ -77,7 +77,7 @@ fn synopsis(command: &Command) -> Roff {
     section
 }
 
-/// What stands below the options in `--help`: paragraphs that begin with their heading, such as
+/// Writes the text below the options in `--help`: paragraphs that begin with their heading, such as
 /// "Examples:", become sections of that name, and their lines stay as they are.
 fn after_help(command: &Command, page: &mut Roff) {
     let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();

@@ -66,9 +66,9 @@ pub struct Started {
     /// To be kept once all has begun that was asked for. It goes last: when nobody uses the directory
     /// any more, a pool that is new is taken back.
     pub made: Made,
-    /// It.
+    /// The manager itself.
     pub manager: Manager,
-    /// What has it go by its settings.
+    /// The means to have it go by its settings.
     pub tuning: Tuning,
 }
 

@@ -175,7 +175,7 @@ async fn remember_donors(client: &Pool) {
     let Some(guide) = client.caller.guide().filter(|it| it.is_poorer_than(now - EVERY_MS)) else {
         return;
     };
-    // What cannot be had now is asked for by the next command.
+    // An answer that cannot be had now is asked for by the next command.
     if let Ok(Ok(found)) = tokio::time::timeout(TIMEOUT, client.caller.call(&Find {})).await {
         if let Some(manager) = &found.manager {
             client.caller.learn_from_manager(manager);

@@ -141,7 +141,7 @@ async fn remove(args: NodeRemove, client: &Pool, output: &Output) -> Result<Endi
         agreed: look.listing.filter(|_| args.force),
         ..Revoke::of(MemberId(donor.donor.0))
     };
-    // What is refused anyway is not asked about.
+    // A removal that is refused anyway is not asked about.
     let allowed = args.force || look.lost_files == 0 && (args.now || look.less_safe_files == 0);
     if look.may_go.verdict != Going::Now && allowed {
         output.note(&removable(&donor.name, &look));
@@ -197,7 +197,7 @@ pub fn removable(name: &str, look: &GivingBack) -> String {
     format!("{may}\n{means}")
 }
 
-/// What nobody but one donor has.
+/// Says which files need chunks that nobody but one donor has.
 pub fn only_there(name: &str, loss: &GivingBack) -> String {
     let shown = loss.lost.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
     let more = if loss.lost_files > 3 { ", …" } else { "" };

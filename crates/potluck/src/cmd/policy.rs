@@ -107,7 +107,7 @@ async fn set(args: PolicySet, client: &Pool, output: &Output) -> Result<Ending, 
     Ok(Ending::Done)
 }
 
-/// What the pool has too little of now for a policy, and for the change of files to it.
+/// Says what the pool has too little of now for a policy, and for the change of files to it.
 pub fn lacking(changed: &PolicyChanged) -> Vec<String> {
     let donors = changed.lacks_donors().then(|| {
         let redundancy = changed.policy.redundancy();

@@ -57,7 +57,7 @@ fn ended(state: &RepairState, output: &Output) -> Ending {
     if open == 0 { Ending::Done } else { Ending::Partial }
 }
 
-/// What there is to do once all was looked at anew, or as far as it is known after some retry_for.
+/// Returns the state of repair once all was looked at anew, or as far as it is known after some retry_for.
 async fn looked_anew(client: &Pool) -> Result<RepairState, Failure> {
     let started = client.env.clock.now();
     loop {
@@ -99,8 +99,8 @@ async fn until_idle(client: &Pool, shown: bool, anew: bool) -> Result<RepairStat
 }
 
 /// Whether nothing is left and nothing is expected, or it moves no more after a standstill of so long.
-/// What waits for another look at everything is left, and so is what waits until a silent donor is
-/// given up.
+/// Chunks that wait for another look at everything are left, and so are those that wait until a silent
+/// donor is given up.
 fn is_over(state: &RepairState, still: Duration) -> bool {
     let stuck = state.stuck + state.changing_stuck > 0;
     let nothing = left(state) + state.changing == 0;

@@ -66,7 +66,7 @@ async fn remove(args: &Rm, path: &PoolPath, client: &Pool) -> Result<Removed, Fa
     client.call(&Remove { path: path.clone(), recursive: args.recursive }).await
 }
 
-/// What would be removed.
+/// Counts the files and bytes that would be removed.
 async fn look(path: &PoolPath, recursive: bool, client: &Pool) -> Result<Removed, Failure> {
     let entry = client.call(&Stat { path: path.clone(), chunks: false }).await?.entry;
     if entry.kind == EntryKind::File {

@@ -63,7 +63,7 @@ async fn now(args: ScrubNow, client: &Pool, output: &Output) -> Result<Ending, F
     Ok(Ending::Done)
 }
 
-/// What a whole round of a donor came to.
+/// The findings of a whole round of a donor.
 #[derive(Serialize)]
 struct Found {
     donor: String,

@@ -121,7 +121,7 @@ fn install(args: ServiceInstall, settings: &Settings, output: &Output) -> Result
     Ok(Ending::Done)
 }
 
-/// What the daemons of this machine are, as far as their state shows.
+/// Returns the role of this machine's daemons, as far as their state shows.
 fn role_of(place: &Place) -> Result<Role, Failure> {
     let has = |daemon| place.here(&place.state_of(daemon)).is_dir();
     match (has(Daemon::Manager), has(Daemon::Donor)) {
@@ -180,7 +180,8 @@ fn make_state(place: &Place, daemon: Daemon) -> Result<(), Failure> {
         make_dir(place, above)?;
     }
     make_dir(place, &dir)?;
-    // What root made there before, such as an identity by `potluck join`, is the service's from now on.
+    // Files that root made there before, such as an identity by `potluck join`, are the service's from now
+    // on.
     if place.is_live() && place.scope == Scope::System {
         call(
             Command::new("chown").args(["-R", &format!("{SYSTEM_USER}:{SYSTEM_USER}")]).arg(&dir),
@@ -222,7 +223,7 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
     fs::set_permissions(path, fs::Permissions::from_mode(0o644)).map_err(failed)
 }
 
-/// What is known of one service.
+/// The facts known of one service.
 #[derive(Debug, Serialize)]
 struct Known {
     unit: &'static str,
@@ -322,7 +323,7 @@ fn report(report: &Report) -> String {
 struct Uninstalled {
     units: Vec<&'static str>,
     removed: Vec<PathBuf>,
-    /// What is still there.
+    /// The directories that are still there.
     kept: Vec<PathBuf>,
 }
 

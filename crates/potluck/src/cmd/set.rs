@@ -146,7 +146,7 @@ fn places(state: Option<&Path>, settings: &Settings) -> Places {
     let Some(state) = state else {
         let (manager, donor) = (settings.manager_dir(), settings.donor_dir());
         return match (manager.is_dir(), donor.is_dir()) {
-            // What could be told to daemons that are to come.
+            // Neither is there: settings could be told to daemons that are to come.
             (false, false) => Places { manager: Some(manager), donor: Some(donor) },
             (has_manager, has_donor) => Places {
                 manager: has_manager.then_some(manager),
@@ -204,7 +204,7 @@ pub(super) fn one_of(file: &SettingsFile, wanted: Option<&Path>) -> Result<PathB
 #[derive(Debug, Serialize)]
 struct Setting {
     key: &'static str,
-    /// What holds; `null` when the daemon finds that out.
+    /// The value that holds; `null` when the daemon finds that out.
     value: Option<String>,
     /// Whether it was set, by whomever.
     set: bool,
@@ -222,7 +222,7 @@ struct Shown {
     settings: Vec<Setting>,
 }
 
-/// What became of a change.
+/// The outcome of a change.
 #[derive(Debug, Serialize)]
 struct Changed {
     key: &'static str,

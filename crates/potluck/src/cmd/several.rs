@@ -6,12 +6,12 @@ use potluck_wire::error::{Failure, code};
 use serde::Serialize;
 use std::fmt::Display;
 
-/// What became of each.
+/// The outcome of each of several things.
 #[derive(Debug, Default, Serialize)]
 pub struct Several {
     #[serde(skip)]
     done: usize,
-    /// What could not be done, and why.
+    /// The things that could not be done, and why.
     failed: Vec<Failed>,
 }
 

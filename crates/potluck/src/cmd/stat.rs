@@ -90,7 +90,7 @@ fn text(path: &str, stated: &Stated) -> String {
     text
 }
 
-/// What keeps the file: its own redundancy, by the protocol that holds there.
+/// Says what keeps the file: its own redundancy, by the protocol that holds there.
 fn kept_as(stated: &Stated) -> String {
     match (stated.entry.ec, stated.entry.copies.unwrap_or(stated.policy.copies)) {
         (Some(ec), _) => Redundancy::Ec(ec).to_string(),

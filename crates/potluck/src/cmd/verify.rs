@@ -16,7 +16,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What was verified, as `--json` shows it.
+/// The findings of `verify`, as `--json` shows them.
 #[derive(Serialize)]
 struct Verified {
     #[serde(flatten)]
@@ -24,7 +24,7 @@ struct Verified {
     /// Of a single file.
     #[serde(skip_serializing_if = "Option::is_none")]
     health: Option<Health>,
-    /// What was read and is right.
+    /// The files that were read and are right.
     #[serde(skip_serializing_if = "Option::is_none")]
     read: Option<ReadBack>,
 }
@@ -50,7 +50,7 @@ pub async fn run(
     output: &Output,
     shown: bool,
 ) -> Result<Ending, Failure> {
-    // What cannot be read now is what it is to tell: no donor is waited for.
+    // The command is to tell which files cannot be read now, so no donor is waited for.
     let limits = RetryLimits { donors: Duration::ZERO, ..client.retry_limits };
     let client = &client.with_retry_limits(limits);
     let is_file = is_file(&args, client).await?;
@@ -114,7 +114,7 @@ async fn read_back(
     Ok(read)
 }
 
-/// What is opened as one: a space, or a directory in one.
+/// Lists the trees that are opened as one each: a space, or a directory in one.
 async fn trees(path: &PoolPath, client: &Pool) -> Result<Vec<PoolPath>, Failure> {
     if !path.space().is_empty() {
         return Ok(vec![path.clone()]);

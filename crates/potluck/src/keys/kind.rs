@@ -1,5 +1,5 @@
-//! What a key can be set to. Values are kept as text, as people write it; the checks here are the same
-//! for the command line, the settings file and `potluck set`.
+//! The kinds of values that keys take. Values are kept as text, as people write it; the checks here are the
+//! same for the command line, the settings file and `potluck set`.
 
 use potluck_core::budget::KeepFree;
 use potluck_core::size::{format_size, parse_size};
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 use toml_edit::{Array, Value};
 
-/// What a key can be set to.
+/// The kind of values that a key takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A time, such as `10m`, no shorter than this.
@@ -38,7 +38,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// What stands for a value in help texts.
+    /// Returns the placeholder of a value in help texts.
     pub fn placeholder(self) -> &'static str {
         match self {
             Self::Time { .. } => "TIME",
@@ -105,7 +105,7 @@ impl Kind {
         }
     }
 
-    /// The same of a word on the command line, where a path may begin where one is.
+    /// Checks a word of the command line, where a path may begin at the working directory.
     pub fn check_typed(self, text: &str) -> Result<String, String> {
         match self {
             Self::Path => {
@@ -118,7 +118,7 @@ impl Kind {
         }
     }
 
-    /// What a file says, as text; `None` when it is not even of the right form.
+    /// Returns the value of a file as text; `None` when it is not even of the right form.
     pub fn text_of(self, value: &Value) -> Option<String> {
         match (self, value) {
             (Self::Flag, Value::Boolean(flag)) => Some(flag.value().to_string()),
@@ -150,7 +150,7 @@ impl Kind {
 
 /// Reads a time such as `10m`.
 pub fn time(text: &str) -> Result<Duration, String> {
-    // What the reader of times says itself lists all the units it knows, down to nanoseconds.
+    // The reader of times lists in its own error all the units it knows, down to nanoseconds.
     humantime::parse_duration(text)
         .map_err(|_| format!("“{text}” is not a time: write 30s, 10m, 12h or 3d"))
 }

@@ -77,7 +77,7 @@ fn a_token_works_once_for_one_role() {
         assert!(refused.message.contains("used"), "{refused:?}");
         assert!(!refused.hint.is_empty(), "{refused:?}");
     }
-    // What a role may not do.
+    // A role is refused all that it may not do.
     let user = lab.cli.at_home(&lab.dir().join("joiner-user"));
     user.ok(&["ls"]);
     let admin = lab.cli.at_home(&lab.dir().join("joiner-admin"));

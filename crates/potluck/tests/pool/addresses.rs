@@ -8,7 +8,7 @@ use serde_json::Value;
 /// The manager and a donor, as a first user starts them.
 const UP: &str = "potluck up --max 200MiB --keep-free 0%";
 
-/// The same where nobody is found by multicast DNS.
+/// The manager and a donor, as a first user starts them where nobody is found by multicast DNS.
 const UP_QUIET: &str = "potluck up --max 200MiB --keep-free 0% --mdns false";
 
 /// A token for another machine.
@@ -223,7 +223,7 @@ fn a_second_donor_on_one_machine_is_told_to_take_another_port() {
     assert_eq!(best_addresses(head), ["10.77.0.1:7701", "10.77.0.1:7702"]);
 }
 
-/// What a member remembers of where its manager is.
+/// The file in which a member remembers where its manager is.
 const REMEMBERED: &str = "manager.json";
 
 fn heard_where_the_manager_is(donor: &Machine) {

@@ -119,7 +119,7 @@ fn bad_names() {
     lab.cli.ok(&["cp", &path, &format!("{}/", arg(&to))]);
     assert_same(&std::fs::read(to.join(&longest)).expect("the copy"), &content, "the longest name");
 
-    // What no command line can say, a program can: NUL and others.
+    // A program can say what no command line can: NUL and others.
     let admin = Member::load(&lab.manager_dir().join("admin"));
     let texts = [
         "pot://lab/a\0b",

@@ -1,4 +1,4 @@
-//! What commands say and how they end, in the small things that scripts and people trip over.
+//! Tests the output of commands and how they end, in the small things that scripts and people trip over.
 
 use super::content::{arg, file};
 use super::lab::Lab;

@@ -53,7 +53,7 @@ pub fn assert_same(actual: &[u8], expected: &[u8], what: &str) {
     panic!("{what}: {actual} bytes instead of {expected}; first difference at {differ:?}");
 }
 
-/// What a tree holds: directories, and files with content and whether they can be executed.
+/// Reads a tree: directories, and files with content and whether they can be executed.
 pub fn tree_of(root: &Path) -> BTreeMap<PathBuf, Option<(Vec<u8>, bool)>> {
     let mut found = BTreeMap::new();
     let mut dirs = vec![root.to_path_buf()];

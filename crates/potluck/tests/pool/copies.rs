@@ -91,7 +91,7 @@ fn writes_go_on_without_a_donor_that_dies_in_mid_file() {
     lab.kill_donor("donor-1");
     assert!(writing.end("the writer").success());
     let shares = lab.cli.shares("pot://lab/f");
-    // What the dead one had acknowledged before counts as a copy; all else is on the others.
+    // Chunks that the dead one had acknowledged before count as copies; all others are on the others.
     assert_eq!(shares.values().sum::<u64>(), 2 * 512, "{shares:?}");
     assert!(shares["donor-2"].min(shares["donor-3"]) > 300, "{shares:?}");
     assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");

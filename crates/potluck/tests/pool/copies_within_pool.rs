@@ -82,7 +82,7 @@ fn a_tree_copied_twice_inside_the_pool_is_the_same_tree() {
     assert_eq!(tree_of(&out), tree_of(&from));
     let used = lab.cli.json(&["du", "pot://lab/into/t"]);
     assert_eq!((&used["files"], &used["dirs"]), (&701.into(), &3.into()), "{used}");
-    // What is there stays when that is asked for; the rest comes.
+    // Files that are there stay when that is asked for; the rest comes.
     lab.cli.ok(&["rm", "pot://lab/copy/005"]);
     let ran = lab.cli.run(&["--json", "cp", "-r", "pot://lab/t", "pot://lab/copy", "--if-absent"]);
     assert_eq!((ran.code, &ran.json()["files"]), (4, &1.into()));

@@ -48,7 +48,7 @@ fn damage_without_another_copy_is_an_integrity_error() {
     let refused = lab.cli.fails(7, &["cp", "pot://lab/f", arg(&to)]);
     assert_eq!(refused.code, "POT-E050", "{refused:?}");
     assert!(!to.exists(), "no wrong byte is left");
-    // What was written to a pipe before is right as far as it goes.
+    // Bytes that were written to a pipe before are right as far as they go.
     let ran = lab.cli.run(&["cat", "pot://lab/f"]);
     assert_ne!(ran.code, 0);
     assert_same(&ran.stdout, &content[..ran.stdout.len()], "the part before the damage");

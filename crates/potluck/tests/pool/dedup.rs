@@ -1,4 +1,4 @@
-//! What the pool holds is neither sent nor stored again.
+//! Tests that chunks which the pool holds are neither sent nor stored again.
 
 use super::content::{arg, assert_same, bytes, file};
 use super::lab::{Lab, Lending};
@@ -30,7 +30,8 @@ fn storing_the_same_file_twice_moves_no_chunk() {
         );
         let (sent, stored) = (passed(), lab.chunk_files());
         assert!(sent > 16 << 20, "the taps hear all: {sent}");
-        // The same path, another path, and from standard input, cut as it is read.
+        // The input goes to its own path again, to another path, and from standard input, cut as it is
+        // read.
         for name in ["f", "other/name"] {
             let again = lab.cli.json(&["cp", arg(&input), &path(name)]);
             assert_eq!(
@@ -46,7 +47,7 @@ fn storing_the_same_file_twice_moves_no_chunk() {
             .ok()
             .json();
         assert_eq!(again["sent_chunks"], 0, "{again}");
-        // What a slow donor was thought to lack may have been stored twice, and goes again.
+        // Chunks that a slow donor was thought to lack may have been stored twice, and go again.
         assert!(lab.chunk_files() <= stored, "nothing is stored again");
         assert!(passed() - sent < 64 << 10, "{} bytes went to donors", passed() - sent);
         for name in ["f", "other/name", "piped"] {

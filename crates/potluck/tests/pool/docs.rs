@@ -11,7 +11,7 @@ use super::program::Ran;
 use std::cell::RefCell;
 use std::path::PathBuf;
 
-/// What a daemon says when the next command can be typed, by how its line begins.
+/// The lines by which daemons say that the next command can be typed, by how they begin.
 const DAEMONS: &[(&str, &str)] = &[
     ("potluck up", "lending up to "),
     ("potluck lend", "lending up to "),
@@ -88,7 +88,7 @@ pub fn blocks(document: &str, heading: &str) -> Vec<Block> {
 pub struct Typist<'a> {
     lab: &'a Machines,
     token: RefCell<String>,
-    /// What a document says, and what stands in for it here.
+    /// Texts of a document, each with its stand-in here.
     stand_ins: Vec<(String, String)>,
 }
 

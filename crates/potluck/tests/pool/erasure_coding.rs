@@ -11,7 +11,7 @@ use std::process::Stdio;
 
 /// Bytes of a whole chunk in these tests.
 const CHUNK: usize = 64 << 10;
-/// What requests, replies and sealing add to a chunk on the wire, generously.
+/// Bytes that requests, replies and sealing add to a chunk on the wire, generously.
 const AROUND: usize = 4 << 10;
 
 /// Six donors, none as large as another.
@@ -133,7 +133,7 @@ fn small_files_waste_at_most_k_plus_1_chunks() {
         assert!(*largest <= (len as u64 / 4).max(4096) + 64 + seals, "{len}: {chunks:?}");
         assert_same(&lab.cli.cat(&path), &content, &path);
     }
-    // What fits the catalog has no chunks at all.
+    // A file that fits the catalog has no chunks at all.
     let (input, _) = file(lab.dir(), "tiny", 9, 4096);
     lab.cli.ok(&["cp", arg(&input), "pot://lab/tiny"]);
     assert_eq!(lab.cli.json(&["stat", "pot://lab/tiny"])["inline"], true);
@@ -154,7 +154,7 @@ fn a_partial_read_touches_only_what_it_needs() {
     space(&lab, "lab", &[]);
     let (input, content) = file(lab.dir(), "input", 3, 8 * CHUNK);
     lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
-    // What a read of these bytes takes from each donor.
+    // Counts the bytes that a read of this range takes from each donor.
     let read = |lab: &Lab, first: usize, last: usize| -> BTreeMap<String, usize> {
         let passed = || taps.iter().map(|(name, tap)| (name.clone(), tap.heard().len()));
         let before: BTreeMap<_, _> = passed().collect();

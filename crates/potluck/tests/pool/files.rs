@@ -1,4 +1,4 @@
-//! What goes in comes out, in every shape and direction.
+//! Tests that files come out as they went in, in every shape and direction.
 
 use super::content::{arg, assert_same, bytes, file, tree_of};
 use super::lab::{Lab, Lending};

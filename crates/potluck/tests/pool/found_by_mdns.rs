@@ -78,7 +78,7 @@ fn machines_that_lie_by_mdns_lead_nobody_astray() {
     let names = ["lab-head", "laptop", "liar"];
     let Some(lab) = Machines::new(test, Naming::AddressOnly, &names) else { return };
     let [head, laptop, liar] = names.map(|name| lab.machine(name));
-    // What the lies lead to is a manager, and another pool's.
+    // The lies lead to a manager, but to another pool's.
     liar.start(UP, "lending");
     let (laptop, _) = renumbered(head, laptop, UP);
     let admin = head.path("/home/lab/.local/state/potluck/manager/admin");

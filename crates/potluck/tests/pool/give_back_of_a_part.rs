@@ -58,7 +58,7 @@ fn a_part_that_is_given_back_is_lent_no_more_and_the_rest_still_is() {
     let held_of = format!("of {left}.0 MiB");
     assert!(status.contains(&held_of) && !status.contains("giving back"), "{status}");
 
-    // What is left is lent: once there is room, new files go there.
+    // The rest is lent: once there is room, new files go there.
     lab.cli.ok(&["rm", "pot://lab/f"]);
     wait_until("room there", DEADLINE, || lab.lent("donor-2").chunks().is_empty());
     let (other, _) = file(lab.dir(), "other", 5, 256 << 10);

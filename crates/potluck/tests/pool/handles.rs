@@ -155,8 +155,8 @@ fn an_open_file_is_read_where_its_chunks_have_gone() {
     read_all("from donors that were not there when it was opened");
 }
 
-/// What a program writes piece by piece is one file, visible when it is finished; `flush` promises what was
-/// written so far, and of what is dropped or aborted nothing appears.
+/// A file that a program writes piece by piece is one file, visible when it is finished; `flush` promises
+/// all that was written so far, and of a file that is dropped or aborted nothing appears.
 #[test]
 fn files_are_written_piece_by_piece_by_many_writers_of_one_session() {
     let lab = Lab::with_donors(3);

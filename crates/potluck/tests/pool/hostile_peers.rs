@@ -102,7 +102,7 @@ fn the_ports_answer_curl() {
     assert!(said.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&said));
 }
 
-/// What a member says after a good handshake that the manager cannot use.
+/// A member says after a good handshake what the manager cannot use.
 #[test]
 fn nonsense_of_a_member_is_answered_and_nothing_else() {
     let mut lab = hostile_lab();

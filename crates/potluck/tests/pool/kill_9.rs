@@ -46,7 +46,7 @@ fn kill_9_of_the_client_loses_no_committed_byte() {
     lab.wait_clean(0);
 }
 
-/// What a writer that never stops has been told is stored.
+/// The files that a writer which never stops has been told are stored.
 #[derive(Default)]
 struct Written {
     stop: AtomicBool,

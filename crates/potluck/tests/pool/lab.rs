@@ -50,18 +50,18 @@ impl Cli {
         Self { dir: dir.into(), home, pool, environment, runs, watcher }
     }
 
-    /// The same user acting under the identity in `dir`.
+    /// Returns this user acting under the identity in `dir`.
     pub fn under(&self, dir: &Path) -> Self {
         Self { pool: Some(dir.into()), watcher: Arc::default(), ..self.clone() }
     }
 
-    /// The same user with another home.
+    /// Returns this user with another home.
     pub fn at_home(&self, home: &Path) -> Self {
         fs::create_dir_all(home).expect("a directory in the test's own");
         Self { home: home.into(), pool: None, watcher: Arc::default(), ..self.clone() }
     }
 
-    /// The same user with a variable set.
+    /// Returns this user with a variable set.
     pub fn with_env(&self, name: &str, value: &str) -> Self {
         let mut cli = self.clone();
         cli.environment.push((name.into(), value.into()));
@@ -95,7 +95,7 @@ impl Cli {
         self.run_with_input(args, Stdio::null())
     }
 
-    /// The same with something on standard input.
+    /// Runs a command to its end with something on standard input. A hung one and a panic fail the test.
     #[track_caller]
     pub fn run_with_input(&self, args: &[&str], input: Stdio) -> Ran {
         let number = self.runs.fetch_add(1, Ordering::Relaxed);
@@ -146,13 +146,13 @@ impl Cli {
         Running::start(&mut command)
     }
 
-    /// What the command that was started last has said on standard error.
+    /// Returns the standard error so far of the command that was started last.
     pub fn said_by_the_last(&self) -> String {
         let number = self.runs.load(Ordering::Relaxed) - 1;
         fs::read_to_string(self.dir.join(format!("runs/{number}.err"))).expect("its errors")
     }
 
-    /// What `potluck status --json` shows.
+    /// Returns the pool's status, as `potluck status --json` shows it.
     #[track_caller]
     pub fn status(&self) -> Value {
         self.ask_status().expect("a manager that answers")
@@ -167,7 +167,7 @@ impl Cli {
         Some(serde_json::to_value(status).expect("a status is plain data"))
     }
 
-    /// What the pool says of a donor.
+    /// Returns the status of a donor.
     #[track_caller]
     pub fn donor(&self, name: &str) -> Value {
         let status = self.status();
@@ -210,7 +210,7 @@ impl Cli {
 pub struct Lending {
     /// The most it lends.
     pub max: String,
-    /// What it always leaves free.
+    /// The share or size of the disk that it always leaves free.
     pub keep_free: String,
     /// How others reach it, if not directly.
     pub advertise: Option<String>,
@@ -272,7 +272,7 @@ impl Lab {
         Self::with_options(count, &[])
     }
 
-    /// The same with options for the manager.
+    /// Starts a manager with options, and donors called `donor-1` and so on, all live.
     pub fn with_options(donors: usize, options: &[&str]) -> Self {
         let mut lab = Self::manager_only(options);
         for number in 1..=donors {
@@ -342,7 +342,7 @@ impl Lab {
         environment.iter().fold(cli, |cli, (name, value)| cli.with_env(name, value))
     }
 
-    /// A token.
+    /// Makes a token for `role`.
     #[track_caller]
     pub fn token(&self, role: &str) -> String {
         let invited = self.cli.json(&["invite", "--role", role]);
@@ -403,7 +403,7 @@ impl Lab {
         self.dir().join(name).join("state")
     }
 
-    /// What lies on a donor's disk.
+    /// Returns the directory on a donor's disk that it lends.
     pub fn lent(&self, name: &str) -> Lent {
         self.donors[name].lent.clone()
     }
@@ -454,8 +454,8 @@ impl Lab {
         self.wait_for_leftovers(Some(chunks));
     }
 
-    /// The same where a chunk may have more copies than it needs, for having been sent again when
-    /// an answer was lost or late.
+    /// Waits until nothing is left that nobody needs, where a chunk may have more copies than it needs, for
+    /// having been sent again when an answer was lost or late.
     #[track_caller]
     pub fn wait_settled(&self) {
         self.wait_for_leftovers(None);

@@ -29,7 +29,7 @@ fn leftovers_are_healed() {
     writer.kill_9();
     for name in lab.donor_names() {
         lab.kill_donor(&name);
-        // What a donor that died in mid-write leaves, and what a failing disk may.
+        // Leaves the files that a donor leaves which died in mid-write, and those that a failing disk may.
         let lent = lab.lent(&name);
         fs::write(lent.0.join("temp/0123456789abcdef-7"), bytes(13, 50_000)).expect("a file");
         fs::write(lent.0.join("chunks/00/not-a-chunk"), "odd").expect("a file");

@@ -1,4 +1,4 @@
-//! What lies on a donor's disk.
+//! The files on a donor's disk.
 
 use std::fs;
 use std::os::unix::fs::FileExt;

@@ -169,7 +169,8 @@ fn carried(machine: &Machine, way: &str) -> u64 {
     machine.sh(&format!("cat {file}")).ok().text().trim().parse().expect("a number")
 }
 
-/// What was on its way when the link went away may be sent again, a small part.
+/// Asserts that bytes were sent once; those on their way when the link went away may be sent again, a small
+/// part.
 fn assert_sent_once(machine: &Machine, before: u64, bytes: u64) {
     let sent = carried(machine, "tx") - before;
     assert!(sent < bytes * 5 / 4, "{sent} bytes were sent for {bytes}");

@@ -1,5 +1,5 @@
-//! What the daemons' logs tell an operator: each change once, with the donor's name, and nothing
-//! again and again.
+//! Tests that the daemons' logs tell an operator each change once, with the donor's name, and nothing again
+//! and again.
 
 use super::content::{arg, file};
 use super::lab::{Lab, stop};
@@ -11,7 +11,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
-/// What a daemon has logged: each line without its time.
+/// Returns the lines that a daemon has logged, each without its time.
 fn logged(lab: &Lab, daemon: &str) -> Vec<String> {
     let text = fs::read(lab.dir().join(format!("logs/{daemon}.log"))).expect("a log");
     let text = String::from_utf8_lossy(&text).into_owned();

@@ -52,7 +52,8 @@ fn a_donor_whose_identity_is_lost_gets_its_store_back_with_all_that_is_in_it() {
     wait_until("the donor to serve under its new identity", DEADLINE, || {
         lab.cli.run(&["cat", "pot://lab/f"]).stdout == content
     });
-    // What it held is counted for the new one, so the old one can go; and that is all that goes.
+    // The chunks that it held are counted for the new one, so the old one can go; and that is all that
+    // goes.
     wait_until("nothing to need the old identity", DEADLINE, || {
         lab.cli.run(&["members", "rm", "donor-1", "-y"]).code == 0
     });

@@ -19,8 +19,8 @@ use tempfile::TempDir;
 /// A command that takes longer is hung.
 const COMMAND_LIMIT: Duration = Duration::from_secs(120);
 
-/// What makes a process a machine: a private root over the host's, then a name. `$1` is the name,
-/// `$2` an empty directory, `$3` the product.
+/// The script that makes a process a machine: a private root over the host's, then a name. `$1` is the
+/// name, `$2` an empty directory, `$3` the product.
 const BECOME_A_MACHINE: &str = r#"
 mount -t tmpfs -o mode=755 machine "$2"
 mkdir "$2/upper" "$2/work" "$2/root"
@@ -54,7 +54,7 @@ pub enum Naming {
     Dns,
     /// Nobody can look up any name.
     AddressOnly,
-    /// The same, and each machine tells others no address but its name in multicast DNS.
+    /// Nobody can look up any name, and each machine tells others no address but its name in multicast DNS.
     MdnsOnly,
 }
 
@@ -66,7 +66,7 @@ pub struct Machines {
     dir: TempDir,
 }
 
-/// One machine.
+/// One machine of several on a switch.
 pub struct Machine {
     name: String,
     number: u8,
@@ -181,7 +181,7 @@ impl Drop for Machines {
 }
 
 impl Machine {
-    /// Its address.
+    /// Returns the address of the machine.
     pub fn ip(&self) -> Ipv4Addr {
         Ipv4Addr::new(10, 77, 0, self.number)
     }
@@ -289,7 +289,7 @@ impl Machine {
         }
     }
 
-    /// What a command that was started here has said so far.
+    /// Returns the output so far of a command that was started here.
     #[track_caller]
     pub fn log(&self, beginning: &str) -> String {
         let daemons = self.daemons.borrow();

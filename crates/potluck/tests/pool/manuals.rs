@@ -1,5 +1,5 @@
-//! What the program says of itself: help, manual pages and completions come from one declaration of
-//! the command line, and none of them needs a pool or a home.
+//! Tests the program's own manuals: help, manual pages and completions come from one declaration of the
+//! command line, and none of them needs a pool or a home.
 
 use super::lent::files_of;
 use super::waiting::{has_program, skip};
@@ -27,7 +27,7 @@ fn listed(above: &[&str]) -> Vec<String> {
     let help = potluck(&[above, &["--help"]].concat());
     let commands = help.split_once("Commands:\n").map_or("", |(_, commands)| commands);
     let lines = commands.lines().take_while(|line| !line.is_empty());
-    // What an explanation goes on with on a line of its own is indented deeper.
+    // A line with which an explanation goes on is indented deeper.
     lines
         .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
         .filter_map(|line| line.split_whitespace().next())

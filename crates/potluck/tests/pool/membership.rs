@@ -160,7 +160,7 @@ fn a_join_that_broke_after_the_call_is_made_good_by_the_same_command() {
     let lab = Lab::manager_only(&[]);
     let donor = lab.dir().join("donor");
     let (token, _) = invite(&lab, "donor");
-    // What is in the way of writing the certificate, once the manager has made it.
+    // Puts something in the way of writing the certificate, once the manager has made it.
     fs::create_dir_all(donor.join("cert.pem/in the way")).expect("a directory");
     let broke = lab.cli.fails(1, &["join", &token, "--state", arg(&donor)]);
     assert!(broke.hint.contains("run the same command again"), "{broke:?}");

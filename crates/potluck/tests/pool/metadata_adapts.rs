@@ -33,7 +33,7 @@ fn wait_copies(lab: &Lab, copies: Option<u64>) {
     });
 }
 
-/// What the pool says of itself while nobody has anything to worry about.
+/// Asserts that the pool calls itself healthy while nobody has anything to worry about.
 fn assert_healthy(lab: &Lab) {
     let status = lab.cli.json(&["status"]);
     assert_eq!(status["verdict"]["state"], "healthy", "{status:#}");

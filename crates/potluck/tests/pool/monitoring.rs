@@ -188,7 +188,7 @@ fn prometheus_reads_the_pool_and_an_alert_fires_when_a_donor_dies() {
     let found = |what: &str| ask(what)["data"]["result"].as_array().map_or(0, Vec::len);
     wait_until("all three to be scraped", DEADLINE * 2, || found("query?query=up==1") == 3);
 
-    // What alerts and dashboard speak of is there.
+    // Every metric that alerts and dashboard speak of is there.
     let spoken =
         [read("potluck-alerts.yml"), read("grafana-dashboard.json")].map(|text| names(&text));
     assert!(spoken.iter().all(|names| names.len() > 8));

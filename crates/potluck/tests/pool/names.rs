@@ -101,7 +101,7 @@ fn mv_moves_files_and_directories() {
     assert_eq!(refused.code, "POT-E020");
     lab.cli.ok(&["mv", "-y", "pot://lab/z/b/uno", "pot://lab/four"]);
     assert_eq!(lab.cli.cat("pot://lab/four"), one);
-    // What makes no sense.
+    // Moves that make no sense are refused.
     lab.cli.fails(3, &["mv", "pot://lab/gone", "pot://lab/x"]);
     lab.cli.fails(2, &["mv", "pot://lab/z", "pot://lab/z/b"]);
     lab.cli.fails(2, &["mv", "pot://lab", "pot://other"]);

@@ -1,4 +1,4 @@
-//! What docs/operations.md says is typed as it stands, on three machines with a pool that README's
+//! Types the commands of docs/operations.md as they stand, on three machines with a pool that README's
 //! lines made.
 
 use super::docs::{Typist, blocks};

@@ -1,5 +1,5 @@
-//! What README and the pages about members, settings, monitoring and uploads say is typed as it stands,
-//! on machines with a pool that README's lines made.
+//! Types the commands of README and of the pages about members, settings, monitoring and uploads as they
+//! stand, on machines with a pool that README's lines made.
 
 use super::docs::{Typist, blocks};
 use super::machines::{Machine, Machines, Naming};

@@ -28,7 +28,7 @@ impl Running {
         Self { child }
     }
 
-    /// Its number.
+    /// Returns the number of its process.
     pub fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
     }
@@ -64,7 +64,7 @@ impl Running {
         status.expect("waited for")
     }
 
-    /// The same for one that is not expected to take long.
+    /// Waits for its end, where it is not expected to take long.
     pub fn end(&mut self, what: &str) -> ExitStatus {
         self.end_within(what, DEADLINE)
     }
@@ -83,10 +83,10 @@ pub fn code_of(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| -status.signal().unwrap_or(0))
 }
 
-/// What one run of a command did.
+/// The outcome of one run of a command.
 #[derive(Debug)]
 pub struct Ran {
-    /// As typed.
+    /// The command as it was typed.
     pub command: String,
     /// Its exit code, or minus a signal's number.
     pub code: i32,
@@ -159,8 +159,8 @@ impl Ran {
 pub struct Complaint {
     /// Such as `POT-E012`.
     pub code: String,
-    /// What happened, to what.
+    /// The failure in words: what happened, and to what.
     pub message: String,
-    /// What to do next.
+    /// The next step for a person.
     pub hint: String,
 }

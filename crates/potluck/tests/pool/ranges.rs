@@ -9,7 +9,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What a read of 4 KiB may move from one donor.
+/// Bytes that a read of 4 KiB may move from one donor.
 const MOST: u64 = 70 << 10;
 /// A donor's figures are of this moment after so long.
 const FRESH: Duration = Duration::from_millis(1100);
@@ -35,8 +35,8 @@ fn read_parts(lab: &Lab, donors: &[String], path: &str, content: &[u8], places: 
     served(lab, donors) - before
 }
 
-/// What these reads moved, which is at most `limit` bytes: of some tries, for on a busy machine a copy that is
-/// late is asked for a second time.
+/// Asserts that these reads moved at most `limit` bytes: of some tries, for on a busy machine a copy that
+/// is late is asked for a second time.
 #[track_caller]
 fn moves_at_most(limit: u64, what: &str, mut read: impl FnMut() -> u64) -> u64 {
     let mut least = u64::MAX;

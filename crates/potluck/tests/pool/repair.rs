@@ -1,4 +1,4 @@
-//! What is lost is made again.
+//! Tests that lost chunks are made again.
 
 use super::content::{arg, assert_same, file};
 use super::lab::{Lab, Lending};
@@ -182,7 +182,7 @@ fn a_write_keeps_rooms_apart_on_one_machine_and_around_a_full_donor() {
         lab.lend(name, Lending { options, dir, max, ..Lending::default() });
     }
     lab.wait_live();
-    // What a write leaves together, repair would take apart while it is looked at.
+    // Repair would take apart, while it is looked at, what a write leaves together.
     lab.cli.ok(&["repair", "pause"]);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     let status = lab.cli.status();

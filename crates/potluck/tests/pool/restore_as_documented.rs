@@ -1,4 +1,4 @@
-//! What docs/restore.md says is typed as it stands, on three machines with a pool that README's lines
+//! Types the commands of docs/restore.md as they stand, on three machines with a pool that README's lines
 //! made.
 
 use super::docs::{Typist, blocks};
@@ -14,7 +14,7 @@ fn types(typist: &Typist<'_>, heading: &str, first: &str) {
     blocks(RESTORE, heading).iter().for_each(|block| typist.types(block, first));
 }
 
-/// What was backed up as documented, and what has changed since: `pot://lab/later` was written.
+/// Makes machines that were backed up as documented, and have changed since: `pot://lab/later` was written.
 fn backed_up(test: &str) -> Option<Machines> {
     let lab = three_machines(test)?;
     types(&Typist::new(&lab), "What to keep elsewhere", "alice");

@@ -11,7 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What the admin of a pool has left after its manager's disk is lost.
+/// The things that the admin of a pool has left after its manager's disk is lost.
 struct Lost {
     lab: Lab,
     kit: PathBuf,

@@ -12,7 +12,7 @@ use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
 const CHUNK: usize = 64 << 10;
-/// What a put costs beside its bytes, and what no donor had told of when the writer ended.
+/// Bytes that a put costs beside its own, and those that no donor had told of when the writer ended.
 const BESIDE: u64 = 2 << 20;
 /// Interrupted uploads are kept for longer than any test takes; leases are short.
 const KEPT: &[&str] = &["--resume-window", "10m", "--lease", "2s", "--gc-grace", "1s"];
@@ -21,7 +21,7 @@ const KEPT: &[&str] = &["--resume-window", "10m", "--lease", "2s", "--gc-grace",
 struct Counted {
     lab: Lab,
     taps: Vec<Tap>,
-    /// What the pool said it keeps of the upload that was interrupted last, in bytes.
+    /// Bytes that the pool said it keeps of the upload that was interrupted last.
     kept: Cell<u64>,
 }
 

@@ -28,13 +28,13 @@ impl Cli {
         wait_until(&format!("{path} to be safe"), DEADLINE, || self.is_safe(path))
     }
 
-    /// What `potluck repair status` shows.
+    /// Returns the state of repair, as `potluck repair status` shows it.
     #[track_caller]
     pub fn repair(&self) -> Value {
         self.status()["repair"].clone()
     }
 
-    /// What the pool says of a space.
+    /// Returns the pool's status of a space.
     #[track_caller]
     pub fn space(&self, name: &str) -> Value {
         let status = self.status();

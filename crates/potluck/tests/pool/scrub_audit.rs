@@ -92,7 +92,8 @@ fn an_old_copy_of_a_donors_disk_is_harmless() {
         assert_same(&lab.cli.cat("pot://lab/kept"), &first_content, "the kept file");
     }
     lab.cli.fails(3, &["stat", "pot://lab/gone"]);
-    // What it still has of use counts, what it lost is made again, and nothing comes back to life.
+    // The copies it still has that are of use count, those it lost are made again, and nothing comes back
+    // to life.
     for path in ["pot://lab/changed", "pot://lab/kept"] {
         lab.cli.wait_safe(path);
     }

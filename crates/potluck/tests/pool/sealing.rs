@@ -1,4 +1,4 @@
-//! What donors and listeners on the wire can see of a sealed space.
+//! Tests what donors and listeners on the wire can see of a sealed space.
 
 use super::content::{arg, assert_same, bytes};
 use super::lab::{Lab, Lending};
@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::PathBuf;
 
-/// What must not be seen: no window of so many bytes.
+/// The length in bytes of the windows that must not be seen.
 const WINDOW: usize = 16;
 
 struct Canary(HashSet<[u8; WINDOW]>);

@@ -85,7 +85,7 @@ fn a_service_may_write_what_it_lends_and_nothing_else() {
     let drop_in = root.join("etc/systemd/system/potluck-lend.service.d/potluck.conf");
     let text = fs::read_to_string(drop_in).expect("a drop-in");
     assert!(text.contains("ReadWritePaths=-\"/data/lent\"\n"), "{text}");
-    // What lies in a home is hidden by default, and shown alone.
+    // A directory that lies in a home is hidden by default, and shown alone.
     assert!(text.contains("BindPaths=-\"/home/ada/10%% $x\"\n"), "{text}");
     assert!(root.join("data/lent").is_dir(), "made, for the service could not make it");
     let unit = root.join("etc/systemd/system/potluck-lend.service");

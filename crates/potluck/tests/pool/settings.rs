@@ -1,4 +1,4 @@
-//! What daemons are told is kept, can be changed while they run, and comes from nowhere else.
+//! Tests that settings told to daemons are kept, can be changed while they run, and come from nowhere else.
 
 use super::content::{arg, file};
 use super::lab::{Cli, Lab, Lending, start_daemon, stop};
@@ -12,7 +12,7 @@ use std::process::Stdio;
 
 const GIB: u64 = 1 << 30;
 
-/// What `potluck set KEY` shows of the daemon whose state is in `state`.
+/// Returns what `potluck set KEY` shows of the daemon whose state is in `state`.
 fn shown(cli: &Cli, state: &Path, key: &str) -> Value {
     let shown = cli.json(&["set", key, "--state", arg(state)]);
     shown["settings"][0].clone()
@@ -159,7 +159,7 @@ fn a_daemon_outlives_the_terminal_it_was_started_from() {
     command.arg(&ready).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut running = Running::start(&mut command);
     wait_until("the manager to serve", DEADLINE, || ready.exists());
-    // What a terminal does that goes: nobody reads any more, and a hangup.
+    // The terminal goes as one does: nobody reads any more, and a hangup.
     drop(running.child().stderr.take());
     fs::write(state.join("settings.toml"), "nonsense = 1\n").expect("written");
     running.signal(Signal::HUP);

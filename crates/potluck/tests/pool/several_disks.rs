@@ -182,7 +182,7 @@ fn a_machine_leaves_with_all_the_directories_that_it_lends() {
     let (disk, own, content) = two_and_another(&mut lab);
     let (state, first) = (lab.donor_state("donor-1"), lab.lent("donor-1").0);
     let leave = ["leave", "--state", arg(&state)];
-    // What is promised twice cannot be there twice without both: they are judged together.
+    // Copies that are promised twice cannot be there twice without both: they are judged together.
     lab.cli.ok(&["space", "create", "twice", "--copies", "2"]);
     lab.cli.ok(&["cp", arg(&lab.dir().join("input")), "pot://twice/f"]);
     let stuck = lab.cli.fails(4, &[&leave[..], &["-y"]].concat());

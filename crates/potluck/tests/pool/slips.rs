@@ -124,7 +124,7 @@ fn empty_standard_input_does_not_replace_a_file() {
     let now = version(&lab.cli, "pot://lab/f");
     assert_eq!(put(&["--if-version", &now]).exits(10).failure().code, "POT-E026");
     assert_eq!(lab.cli.cat("pot://lab/f"), content);
-    // The same by a pipe with a name, as `<(producer)` makes it.
+    // An empty pipe with a name, as `<(producer)` makes it, does not replace a file either.
     let refused = lab.cli.fails(10, &["cp", "/dev/null", "pot://lab/f"]);
     assert_eq!(refused.code, "POT-E026");
     put(&["--allow-empty"]).ok();
@@ -226,7 +226,7 @@ fn a_space_with_files_is_removed_only_by_who_said_so_twice() {
     let would = lab.cli.ok(&["space", "rm", "-r", "-n", "lab"]).text();
     assert!(would.contains("lab with 1 file, 1000 B"), "{would}");
     lab.cli.ok(&["stat", "pot://lab/f"]);
-    // What is in a space is not removed as if the space were a directory.
+    // The content of a space is not removed as if the space were a directory.
     lab.cli.fails(2, &["rm", "-r", "-y", "pot://lab"]);
     lab.cli.ok(&["space", "rm", "-r", "-y", "lab"]);
     lab.cli.fails(3, &["stat", "pot://lab/f"]);

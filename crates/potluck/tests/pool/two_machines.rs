@@ -29,7 +29,7 @@ fn machines_have_names_addresses_and_files_of_their_own() {
     head.stop("python3", Signal::TERM);
 }
 
-/// What README says works as it stands: from nothing to files that are safe on two machines.
+/// Types README's commands as they stand: from nothing to files that are safe on two machines.
 #[track_caller]
 fn readme_makes_a_pool_of_two_machines(test: &str, naming: Naming) {
     let Some(lab) = Machines::new(test, naming, &["alice", "bob"]) else { return };

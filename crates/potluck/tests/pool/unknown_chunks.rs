@@ -72,7 +72,7 @@ fn unknown_chunks_are_reclaimed_by_command_and_nothing_that_is_used_or_being_wri
 
     // It ends well, however often garbage is collected meanwhile.
     wait_until("the unknown chunks to be deleted", DEADLINE, || {
-        // What is known, and all of the upload at most.
+        // The chunks that are known are left, and all of the upload at most.
         lab.chunk_files() <= before - 28 + 38
     });
     input.write_all(rest).expect("sent");

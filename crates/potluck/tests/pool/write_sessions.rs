@@ -1,4 +1,4 @@
-//! Write sessions.
+//! Tests write sessions.
 
 use super::content::{arg, assert_same, bytes, file};
 use super::lab::{Cli, Lab};

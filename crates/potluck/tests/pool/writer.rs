@@ -8,13 +8,13 @@ use std::process::ChildStdin;
 
 /// One under way.
 pub struct Writer {
-    /// The command.
+    /// The command that runs.
     pub running: Running,
     input: Option<ChildStdin>,
 }
 
 impl Writer {
-    /// Starts it.
+    /// Starts the command.
     pub fn start(cli: &Cli, path: &str, options: &[&str]) -> Self {
         let mut running = cli.start(&[&["cp", "-", path], options].concat());
         let input = running.child().stdin.take();

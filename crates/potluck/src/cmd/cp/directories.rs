@@ -1,4 +1,4 @@
-//! What holds in the directories that files are copied to: one write session stores all its files
+//! Finds the policies of the directories that files are copied to: one write session stores all its files
 //! by one policy, so that each policy gets a session of its own.
 
 use potluck_client::Pool;
@@ -52,7 +52,7 @@ impl Policies {
         Ok(known)
     }
 
-    /// What holds in `dir`: what holds in the nearest directory that is there.
+    /// Returns the policy that holds in `dir`: that of the nearest directory that is there.
     pub fn at(&self, dir: &PoolPath) -> Option<&Policy> {
         let mut dir = dir.clone();
         loop {

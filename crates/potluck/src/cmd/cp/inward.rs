@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use walkdir::WalkDir;
 
-/// What is to be stored, found before the first byte is sent.
+/// The files and directories to be stored, found before the first byte is sent.
 #[derive(Default)]
 struct Wanted {
     files: Vec<Wish>,
@@ -94,7 +94,7 @@ pub async fn copy(
         client = client.under_way();
         match put {
             Ok(done) => report.stored(done),
-            // What else is stored has to be told.
+            // The other files that are stored have to be told.
             Err(failure) if several => {
                 report.failed.extend(
                     paths.into_iter().map(|path| FailedFile { path, error: failure.clone() }),

@@ -1,4 +1,4 @@
-//! What `cp` and `mv` were told: places in the pool, on this machine, or the standard streams, and
+//! The places that `cp` and `mv` were told: in the pool, on this machine, or the standard streams, and
 //! where exactly each source lands. The rules are the table in docs/files.md.
 
 use potluck_core::path::{BadPath, PoolPath, SCHEME};
@@ -63,7 +63,7 @@ impl Place {
     }
 }
 
-/// What is known of a target before anything is copied.
+/// The facts known of a target before anything is copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Landing {
     /// As [`Place::into`].

@@ -10,11 +10,11 @@ const ENOUGH: u64 = 300 << 20;
 
 /// Files to store.
 pub struct Sample {
-    /// Which.
+    /// The paths of the files.
     pub files: Vec<PathBuf>,
     /// Their sizes together.
     pub bytes: u64,
-    /// What they are, for people.
+    /// A description of the files, for people.
     pub what: String,
 }
 
@@ -53,7 +53,7 @@ impl Sample {
                 break;
             }
             let Ok(about) = entry.metadata() else { continue };
-            // What cannot be read is left out, so that the demo shows Potluck and not file rights.
+            // Files that cannot be read are left out, so that the demo shows Potluck and not file rights.
             if about.is_file() && std::fs::File::open(entry.path()).is_ok() {
                 sample.bytes += about.len();
                 sample.files.push(entry.into_path());

@@ -17,7 +17,7 @@ const LOOK: Duration = Duration::from_millis(500);
 /// Donors that hold chunks which the catalog does not know.
 #[derive(Serialize)]
 struct Unknown {
-    /// All together.
+    /// All chunks together.
     chunks: u64,
     donors: Vec<At>,
 }
@@ -100,7 +100,7 @@ pub async fn run(args: GcUnknown, client: &Pool, output: &Output) -> Result<Endi
     Ok(if done.absent.is_empty() { Ending::Done } else { Ending::Partial })
 }
 
-/// What people should know before.
+/// The consequence that people should know before.
 const CONSEQUENCE: &str = "files that this catalog knows and uploads under way keep all they need, but \
     what only a lost catalog knew (its newest files and its metadata log) cannot be brought \
     back after this";

@@ -25,7 +25,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How long nothing may move before waiting makes no sense: longer than a donor's restart.
 const STUCK_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What is lent before and afterwards.
+/// The bytes lent before and afterwards.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct Less {
     dir: PathBuf,
@@ -94,7 +94,7 @@ pub async fn run(
     wait(less, GoesOn::new(output, &place), client, shown).await
 }
 
-/// What is lent now, and is to be lent.
+/// Works out the bytes that are lent now and those that are to be lent.
 fn planned(
     file: &SettingsFile,
     dir: PathBuf,

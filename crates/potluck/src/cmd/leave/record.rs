@@ -53,7 +53,7 @@ impl Membership {
         who(&self.about)
     }
 
-    /// What this machine has of it.
+    /// Returns the directories of this machine that belong to it.
     pub fn here(&self) -> impl Iterator<Item = &Path> {
         self.lent.iter().chain([&self.dir]).map(PathBuf::as_path)
     }
@@ -85,7 +85,7 @@ pub fn find(dir: &Path) -> Result<Vec<Membership>, Failure> {
     Ok(found)
 }
 
-/// What was written in `dir`, if anything.
+/// Reads the record that was written in `dir`, if there is one.
 pub fn read(dir: &Path) -> Result<Vec<Membership>, Failure> {
     let failed = |why: io::Error| local(dir, "read", &why);
     match fs::read(dir.join(LEAVING)) {

@@ -16,14 +16,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What else this program keeps in a donor's state directory.
+/// The other files that this program keeps in a donor's state directory.
 const OWN_FILES: [&str; 3] = ["settings.toml", "daemon.json", "joining.json"];
 /// How long a daemon may take to end.
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 /// Between two looks whether it has.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// What was done.
+/// The removals that were done.
 #[derive(Debug, Serialize)]
 struct Left<'a> {
     #[serde(flatten)]
@@ -156,7 +156,7 @@ pub fn service_of(dir: &Path, role: Role, settings: &Settings) -> Option<Place> 
     systemd::of_donor(dir, settings).filter(|place| place.is_installed(role))
 }
 
-/// What is to be done by hand where the donor whose state is in `dir` runs in one process with the
+/// Says what is to be done by hand where the donor whose state is in `dir` runs in one process with the
 /// manager, or is made to by a service.
 pub fn beside_manager(dir: &Path, settings: &Settings) -> Result<Option<&'static str>, Failure> {
     if service_of(dir, Role::Up, settings).is_some() {

@@ -41,7 +41,7 @@ const GREETING: Duration = Duration::from_secs(10);
 /// Seconds for which a token is good that the daemon asks for and uses at once.
 const TOKEN_SECONDS: u64 = 60;
 
-/// What a daemon lends.
+/// The directories that a daemon lends.
 pub struct Lent {
     /// The daemon's own state, with the identity of its own donor.
     state: PathBuf,
@@ -50,10 +50,10 @@ pub struct Lent {
     running: Running,
     donors: BTreeMap<PathBuf, Lending>,
     ends: JoinSet<Result<(), DonorError>>,
-    /// What whoever changed the settings should know.
+    /// The notes for whoever changed the settings.
     notes: Vec<String>,
-    /// What whoever started the daemon is told once the manager has heard of it: when that is said,
-    /// the next command can count on it.
+    /// The greetings for whoever started the daemon, told once the manager has heard of it: when one is
+    /// told, the next command can count on it.
     greetings: Vec<String>,
 }
 
@@ -448,12 +448,12 @@ fn keep_max(file: &SettingsFile, dir: &Path, state: &Path, used: u64) -> Result<
     Ok(())
 }
 
-/// What of the settings fails where a directory cannot be lent.
+/// Says which directory of the settings cannot be lent, and why.
 pub fn not_lent(dir: &Path, why: &Failure) -> String {
     format!("{} is not lent: {}", dir.display(), why.message)
 }
 
-/// What to say where directories of one file system count more room together than it has.
+/// Warns where directories of one file system count more room together than it has.
 fn shared_room(lent: &[(&Path, &Lending)]) -> Option<String> {
     let disk = disk_of(lent[0].0).ok()?;
     let room: u64 = lent.iter().map(|(_, lending)| lending.controls.room()).sum();
