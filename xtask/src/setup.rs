@@ -1,4 +1,4 @@
-//! What a fresh machine lacks, fetched where we may and spelled out where we may not.
+//! Sets up a fresh machine: fetches what it lacks where we may, and spells it out where we may not.
 
 use std::env;
 use std::path::{Path, PathBuf};

@@ -22,7 +22,7 @@ struct Row {
     remark: String,
 }
 
-/// What was run so far.
+/// The steps that were run so far.
 pub struct Steps {
     rows: Vec<Row>,
     started: Instant,

@@ -31,7 +31,7 @@ pub enum Step {
     Sweep,
 }
 
-/// What the test command's torture tries, and how many processes it kills at least.
+/// The seeds that the test command's torture tries, and how many processes it kills at least.
 const SEEDS: RangeInclusive<u64> = 1..=8;
 const KILLS: u64 = 200;
 

@@ -68,7 +68,7 @@ fn seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
     if first > last { Err("there is no seed in this range".to_owned()) } else { Ok(first..=last) }
 }
 
-/// What became of the seeds that were tried.
+/// The outcome of the seeds that were tried.
 #[derive(Debug, Default)]
 pub struct Report {
     seeds: u64,

@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 use super::{Place, Profile, done, output_of};
 
 const MAINTAINER: &str = "Potluck maintainers <maintainers@example.org>";
-/// What the tree is made of that is not generated.
+/// The directory of the sources that are not generated.
 const SOURCES: &str = "packaging/debian";
 const SCRIPTS: [&str; 3] = ["postinst", "prerm", "postrm"];
 
@@ -168,7 +168,7 @@ fn shared_libraries(program: &Path) -> Result<String> {
     Ok(depends.to_owned())
 }
 
-/// What git says of the commit that is packed, in the notation of `git log --format`.
+/// Asks git about the commit that is packed, in the notation of `git log --format`.
 fn of_commit(format: &str) -> Result<String> {
     let mut git = Command::new("git");
     let said = output_of(git.args(["log", "-1", &format!("--format={format}")]))?;

@@ -17,7 +17,7 @@ mount -t proc proc "$1/proc"
 exec chroot "$1" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp sh -eu /tmp/check.sh
 "#;
 
-/// What happens in the root.
+/// The script that runs in the root.
 const CHECK: &str = include_str!("in_fresh_root.sh");
 
 /// Says what was done, or why it cannot be done here.

@@ -9,7 +9,7 @@ pub const REASON: &str = "core is pure: one input, one output, no machine undern
 const CORE: &str = "potluck-core";
 const WAITING: &[&str] = &["tokio", "std::fs", "std::net", "std::process", "std::thread"];
 
-/// What in the core touches a runtime, files, sockets, processes or threads.
+/// Finds the places in the core that touch a runtime, files, sockets, processes or threads.
 pub fn impurities(tree: &Tree) -> Vec<Offence> {
     let mut offences = Vec::new();
     for package in tree.packages.iter().filter(|package| package.name == CORE) {

@@ -56,7 +56,7 @@ struct Module {
     name: String,
     /// The inline modules around it.
     inside: Vec<String>,
-    /// What `#[path = "…"]` says.
+    /// The path that `#[path = "…"]` gives.
     path: Option<String>,
 }
 

@@ -15,9 +15,9 @@ const EVERYWHERE: &str = "crates/";
 
 /// A word that is not used any more.
 struct Retired {
-    /// Its forms.
+    /// The forms of the word.
     forms: &'static [&'static str],
-    /// What is said instead.
+    /// The word that is used instead.
     instead: &'static str,
     /// Where it was retired; a crate is added when it is free of the word.
     places: &'static [&'static str],

@@ -1,6 +1,6 @@
 //! Rust source with its strings (and comments) blanked, so that rules meet code only.
 
-/// What to keep besides code.
+/// The parts to keep besides code.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Keep {
     Nothing,

@@ -1,4 +1,4 @@
-//! What the checks look at: the repository's files and packages, read once.
+//! The tree that the checks look at: the repository's files and packages, read once.
 
 use std::fmt;
 use std::path::Path;
@@ -26,7 +26,7 @@ pub struct Package {
     pub dependencies: Vec<String>,
 }
 
-/// The repository.
+/// The files and packages of the repository.
 #[derive(Default)]
 pub struct Tree {
     pub files: Vec<File>,

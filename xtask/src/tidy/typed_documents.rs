@@ -1,4 +1,4 @@
-//! What documents tell people to type is typed by a test.
+//! Checks that every command which documents tell people to type is typed by a test.
 //!
 //! A block of shell counts as typed when a test names both its document and the heading above it, for
 //! that is how a test asks for the blocks that it types on machines. One that no test can type says why,
@@ -10,7 +10,7 @@ pub const REASON: &str =
     "a command that a document shows and nobody types is wrong sooner or later";
 
 const EXEMPT: &str = "<!-- not typed by a test: ";
-/// What a line of shell begins with in a block that is not said to be shell.
+/// The beginnings of a line of shell in a block that is not said to be shell.
 const COMMANDS: [&str; 2] = ["potluck ", "sudo potluck "];
 
 /// Blocks of commands in README.md and docs/ that no test types, and exemptions without a reason.

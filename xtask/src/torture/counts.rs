@@ -1,4 +1,4 @@
-//! What was done to pools, counted.
+//! Counts of what was done to pools.
 
 use std::collections::BTreeMap;
 use std::fmt;

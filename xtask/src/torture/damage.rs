@@ -1,4 +1,4 @@
-//! What goes wrong with the chunk files of a donor, behind its back: bad disks and lying owners.
+//! The damage done to the chunk files of a donor, behind its back: bad disks and lying owners.
 
 use std::fs;
 use std::io;
@@ -49,7 +49,7 @@ impl Damage {
         Self::Link,
     ];
 
-    /// What it is counted as.
+    /// Returns the name under which it is counted.
     pub fn name(self) -> &'static str {
         match self {
             Self::Flip => "bit flipped in a chunk file",

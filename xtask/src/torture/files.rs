@@ -13,7 +13,7 @@ use super::chance::Chance;
 pub struct Content {
     /// Which bytes. Contents with one number begin alike, so that chunks repeat.
     pub number: u64,
-    /// How many.
+    /// The number of bytes.
     pub len: u64,
 }
 
@@ -30,7 +30,7 @@ impl Content {
         Self { number: chance.below(40), len }
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn bytes(self) -> Vec<u8> {
         let mut bytes = vec![0; self.len as usize];
         Chance::new(self.number, "content").fill(&mut bytes);
@@ -38,7 +38,7 @@ impl Content {
     }
 }
 
-/// What may be at a path: `None` is nothing.
+/// The contents that may be at a path: `None` is nothing.
 type Possible = Vec<Option<Content>>;
 
 /// All paths that were ever written to.
@@ -64,12 +64,12 @@ impl Files {
         self.0.get(path).is_none_or(|possible| possible.len() == 1)
     }
 
-    /// What a read may give.
+    /// Returns the contents that a read may give.
     pub fn possible(&self, path: &str) -> Possible {
         self.0.get(path).cloned().unwrap_or_else(|| vec![None])
     }
 
-    /// What a read gave, which is `None` where nothing is: an error if that cannot be.
+    /// Checks the content that a read gave, which is `None` where nothing is: an error if that cannot be.
     pub fn check(&self, path: &str, seen: Option<&[u8]>) -> Result<Option<Content>, String> {
         let possible = self.possible(path);
         let fits = |content: &Option<Content>| match (content, seen) {
@@ -85,7 +85,7 @@ impl Files {
         })
     }
 
-    /// Every path.
+    /// Returns every path.
     pub fn paths(&self) -> Vec<String> {
         self.0.keys().cloned().collect()
     }

@@ -1,4 +1,4 @@
-//! What a seed expands to.
+//! The plan that a seed expands to.
 
 use std::fmt;
 
@@ -43,7 +43,7 @@ impl Space {
     }
 }
 
-/// A scenario.
+/// The plan of a scenario.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// Everything follows from it.
@@ -69,7 +69,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// What `seed` expands to.
+    /// Draws the plan that `seed` expands to.
     pub fn draw(seed: u64, steps: u64) -> Self {
         let mut chance = Chance::new(seed, "plan");
         let faults = chance.between(1, 2) as usize;

@@ -20,9 +20,9 @@ const CLIENT_PATIENCE: &str = "40s";
 /// Enough for anything that is not hung, on a machine with other work.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
-/// What one run of a command did.
+/// The outcome of one run of a command.
 pub struct Ran {
-    /// As typed.
+    /// The command as it was typed.
     pub command: String,
     /// Its exit code, or minus a signal's number.
     pub code: i32,
@@ -87,7 +87,7 @@ impl Under {
 
 /// One donor and its disk.
 pub struct Donor {
-    /// What people call it.
+    /// The name that people call it by.
     pub name: String,
     /// Where its disk is mounted, or just a directory.
     pub disk: PathBuf,
@@ -100,7 +100,7 @@ pub struct Donor {
 }
 
 impl Donor {
-    /// What it lends.
+    /// Returns the directory that it lends.
     pub fn lent(&self) -> PathBuf {
         self.disk.join("lent")
     }
@@ -118,7 +118,7 @@ pub struct Pool {
     options: Vec<String>,
     manager: Option<Running>,
     address: String,
-    /// By number.
+    /// The donors by number.
     pub donors: Vec<Donor>,
     runs: u64,
 }
@@ -182,7 +182,7 @@ impl Pool {
         self.begin(args)?.end()
     }
 
-    /// What `status` says.
+    /// Returns the pool's status, as `status` shows it.
     pub fn status(&mut self) -> Result<Value> {
         self.run(&["--json", "status"])?.ok()?.json()
     }

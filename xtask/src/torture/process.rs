@@ -53,7 +53,7 @@ impl Running {
         Ok(Self { child })
     }
 
-    /// Its number.
+    /// Returns the number of its process.
     pub fn id(&self) -> u32 {
         self.child.id()
     }

@@ -10,7 +10,7 @@ use super::pool::DEADLINE;
 use super::process::wait_until;
 use super::stage::Stage;
 
-/// What counts chunks that were made again.
+/// The name under which chunks that were made again are counted.
 pub const MADE: &str = "chunks made again after a death for good";
 
 impl Stage {

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
-/// What somebody else's files on the disk are called.
+/// The name of somebody else's files on the disk.
 const FOREIGN: &str = "somebody-elses";
 
 /// A mounted file system, unmounted when dropped.

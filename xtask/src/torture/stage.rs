@@ -26,7 +26,7 @@ const BRISK: [&str; 8] =
 
 /// A pool and all that is known of it.
 pub struct Stage {
-    /// What the seed expanded to.
+    /// The plan that the seed expanded to.
     pub plan: Plan,
     /// The processes. Dropped before the disks.
     pub pool: Pool,
@@ -38,9 +38,9 @@ pub struct Stage {
     pub spoiled: BTreeSet<usize>,
     /// Donors whose disk somebody filled.
     pub full: BTreeSet<usize>,
-    /// What happened so far.
+    /// The events so far.
     pub log: Vec<String>,
-    /// The same, counted.
+    /// The events so far, counted.
     pub counts: Counts,
     /// Decides what happens.
     pub chance: Chance,

@@ -13,7 +13,7 @@ use super::process::pause;
 use super::small_disk;
 use super::stage::{Stage, moment};
 
-/// What goes wrong in the middle of something.
+/// A mishap in the middle of something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mishap {
     Nothing,
@@ -107,7 +107,7 @@ impl Stage {
         Ok(())
     }
 
-    /// What a mishap took away comes back, at once or, of donors, perhaps later.
+    /// Brings back what a mishap took away, at once or, of donors, perhaps later.
     fn recover(&mut self, mishap: Mishap) -> Result<()> {
         match mishap {
             Mishap::KillAll => {

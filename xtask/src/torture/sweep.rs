@@ -17,12 +17,12 @@ use super::pool::{DEADLINE, Pool};
 use super::process::{Running, wait_until};
 use crate::cargo::tested_program;
 
-/// What changes the state of a catalog. Sockets are written to by other calls.
+/// The system calls that change the state of a catalog. Sockets are written to by other calls.
 const CALLS: &str =
     "pwrite64,pwritev,fsync,fdatasync,ftruncate,rename,renameat,renameat2,unlink,unlinkat";
 /// Points of one call that are tried, evenly spread.
 const MOST_POINTS: u64 = 12;
-/// What happens there, in the words of strace, and what it is counted as.
+/// The faults at a call, in the words of strace, each with the name it is counted under.
 const MODES: [(&str, &str); 3] = [
     ("signal=KILL", "kill -9 of the manager at a system call"),
     ("error=ENOSPC", "system call of the manager without space"),
@@ -134,7 +134,7 @@ impl Sweep {
         let tracer = self.trace(&["-o", "/dev/null", "-e", &trace, "-e", inject])?;
         self.put()?;
         tracer.detach()?;
-        // What was only in the memory of this manager must not be what is found.
+        // A state that was only in the memory of this manager must not be what is found.
         if self.pool.has_manager() {
             self.pool.end_manager()?;
         }
