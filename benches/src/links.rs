@@ -113,7 +113,7 @@ impl Lab<'_> {
         Ok(rows)
     }
 
-    /// What one copy moves in `SECONDS`.
+    /// Returns the bytes that one copy moves in `SECONDS`.
     fn bytes(&self) -> u64 {
         SECONDS * RATES.client.min(self.donors as u64 * RATES.donor) * 125_000
     }

@@ -25,7 +25,7 @@ pub fn back_memory() -> Result<()> {
     if !cpuinfo.contains(" hypervisor") {
         return Ok(());
     }
-    // What is left keeps the page cache, where the sources are, from having to give way.
+    // The rest keeps the page cache, where the sources are, from having to give way.
     let bytes = free_memory()? / 8 * 7;
     // In a process of its own, because the peak memory of a child would include the bench's.
     let program = std::env::current_exe().context("cannot find the bench's own program")?;

@@ -1,4 +1,5 @@
-//! What a process cost: wall time, CPU time and memory, each from the kernel's own account of that process.
+//! Measures the costs of a process: wall time, CPU time and memory, each from the kernel's own account of
+//! that process.
 
 use std::fs;
 use std::io::{Read, Seek, SeekFrom};

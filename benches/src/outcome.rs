@@ -1,4 +1,4 @@
-//! What a run has measured.
+//! The measurements of a run.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub struct Figure {
     pub limit: Limit,
 }
 
-/// What a figure must be.
+/// The limit that a figure must keep.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Limit {
     AtMost(f64),

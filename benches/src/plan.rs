@@ -1,4 +1,4 @@
-//! What a run measures, and with how much.
+//! The plan of a run: what it measures, and with how much.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -18,19 +18,19 @@ use crate::network::{Host, Network};
 
 /// A daemon that is not serving by then never will be.
 const READY_WITHIN: Duration = Duration::from_secs(30);
-/// What a daemon gets to stop by itself before it is killed.
+/// Time that a daemon gets to stop by itself before it is killed.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 
-/// What a donor may have of the pool's own metadata when nothing else is stored.
+/// Bytes that a donor may have of the pool's own metadata when nothing else is stored.
 const METADATA_AT_MOST: u64 = 16 << 20;
 
-/// What a pool is started with.
+/// The settings that a pool is started with.
 pub struct Start<'a> {
     pub binary: &'a Path,
     /// Its state, logs and lent space go here.
     pub dir: &'a Path,
     pub donors: usize,
-    /// What each donor lends at most.
+    /// The most that each donor lends.
     pub lent: &'a str,
     /// Of the manager.
     pub options: &'a [&'a str],
@@ -45,7 +45,7 @@ pub struct Pool {
     network: Option<Arc<Network>>,
     manager: Daemon,
     donors: Vec<Daemon>,
-    /// What each donor lends at most.
+    /// The most that each donor lends.
     lent: String,
     /// Donors there are when all are alive.
     all: usize,
@@ -56,7 +56,7 @@ struct Invitation {
     token: String,
 }
 
-/// What `potluck status --json` says, as far as it is looked at.
+/// The part of `potluck status --json` that is looked at.
 #[derive(Debug, Deserialize)]
 pub struct Status {
     pub donors: Vec<DonorStatus>,
@@ -345,7 +345,7 @@ impl Daemon {
     /// Starts `command` and returns once it has written its ready file.
     fn start(mut command: Command, dir: &Path, name: &str) -> Result<Self> {
         let (log, ready) = (dir.join(format!("{name}.log")), dir.join(format!("{name}.ready")));
-        // What an earlier life of the same daemon wrote there says nothing of this one.
+        // A file that an earlier life of the same daemon wrote there says nothing of this one.
         if ready.exists() {
             fs::remove_file(&ready)?;
         }

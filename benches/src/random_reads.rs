@@ -94,7 +94,7 @@ fn program(network: &Network, host: Host) -> Result<Command> {
     Ok(command)
 }
 
-/// What a program that measures itself prints.
+/// Reads the rate that a program which measures itself prints.
 pub fn rate_of(command: &mut Command) -> Result<Rate> {
     let printed = measure::run(command)?.stdout;
     serde_json::from_str(&printed).with_context(|| format!("{command:?} printed {printed:?}"))

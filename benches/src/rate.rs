@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 const WARM_UP: Duration = Duration::from_millis(500);
 const MEASURED: Duration = Duration::from_secs(3);
 
-/// What a program that measured itself prints.
+/// The line that a program which measured itself prints.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Rate {
     pub per_second: f64,

@@ -17,7 +17,7 @@ use crate::plan::Plan;
 use crate::pool::{Pool, Start, Status};
 
 const DONORS: usize = 4;
-/// What the budget is set for: long against the pauses in which losses are noticed and counted.
+/// The time that the budget is set for: long against the pauses in which losses are noticed and counted.
 const TAKES: Duration = Duration::from_secs(20);
 /// A dead donor is gone after this long; what it held is looked for a quarter of that later.
 const GRACE: &str = "4s";

@@ -27,7 +27,7 @@ pub enum Row {
 #[derive(Debug, Serialize)]
 pub struct Speed {
     pub work: String,
-    /// What `floor`, `ratio` and `target` speak of: `cpu` or `wall`.
+    /// The measure that `floor`, `ratio` and `target` speak of: `cpu` or `wall`.
     pub measure: &'static str,
     pub mib_s: f64,
     pub cpu_s_per_gib: f64,
@@ -153,7 +153,7 @@ pub fn rows(plan: &Plan, outcome: &Outcome) -> Vec<Row> {
     floors.chain(contests).chain(figures).chain(linked).collect()
 }
 
-/// What moved over links, against plain streams.
+/// Returns the row of bytes that moved over links, against plain streams.
 fn linked_row(linked: &Linked) -> Row {
     let Linked { work, bytes, pairs } = linked;
     let floors: Vec<_> = pairs.iter().map(|pair| pair.floor).collect();

@@ -259,8 +259,8 @@ impl Run<'_> {
 
     fn idle_donors(&mut self, work: &str, mib: Limit, percent_of_cpu: Limit) -> Result<()> {
         eprintln!("{work}: watching the donors for {} s", self.plan.idle.as_secs());
-        // What starting or serving left to do is not idleness: the first round of the scrub lists the store, the
-        // inventory that follows does so again, and what was removed is deleted after its grace.
+        // Work that starting or serving left is not idleness: the first round of the scrub lists the store,
+        // the inventory that follows does so again, and removed files are deleted after their grace.
         interrupt::wait_until("the first scrub", SETTLED_WITHIN, Duration::from_secs(1), || {
             Ok(self.pool.status()?.is_settled())
         })?;
