@@ -10,7 +10,7 @@ use potluck_core::policy::{AckLevel, Redundancy};
 use potluck_wire::control::Condition;
 use std::time::Duration;
 
-/// What liars are tried with.
+/// The redundancies that liars are tried with.
 const REDUNDANCIES: [&str; 4] = ["2", "3", "2+1", "2+2"];
 /// When liars begin to lie: everything is stored.
 const LIES_BEGIN: Duration = Duration::from_secs(5);
@@ -24,7 +24,7 @@ const LIES_LAST: Duration = Duration::from_secs(60);
 pub struct Case {
     /// Such as `liar/BitFlip/2 copies/1`.
     pub name: String,
-    /// What happens.
+    /// The plan of what happens.
     pub plan: Plan,
 }
 

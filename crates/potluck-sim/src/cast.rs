@@ -36,7 +36,7 @@ impl Who {
         std::iter::once(Self::Manager).chain(Self::donors()).chain(Self::clients())
     }
 
-    /// Its `host:port`.
+    /// Returns its `host:port`.
     pub fn address(self) -> String {
         let port = if self == Self::Manager { 7700 } else { 7701 };
         format!("{self}:{port}")

@@ -1,5 +1,5 @@
-//! What must be true when everything is healed: all reads succeed, nothing is left of what was never
-//! committed, and nothing is promised to anybody (liveness; D1, D2, L1).
+//! Checks the promises that must hold when everything is healed: all reads succeed, no chunk is left that
+//! was never committed, and nothing is promised to anybody (liveness; D1, D2, L1).
 
 use crate::cast::{CLIENTS, Who};
 use crate::content::Content;

@@ -340,7 +340,7 @@ impl Actor {
     }
 }
 
-/// What a write's refusal says of the others.
+/// Returns what a write's refusal says of the others.
 fn refusal(failure: &Failure) -> Fate {
     if failure.kind == ErrorKind::Conflict { Fate::Beaten } else { Fate::Refused }
 }

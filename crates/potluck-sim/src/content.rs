@@ -1,4 +1,4 @@
-//! What the clients store: bytes that follow from a number.
+//! The content that the clients store: bytes that follow from a number.
 
 use potluck_core::chunk::{Digest, MIN_CHUNK};
 use std::fmt;
@@ -9,14 +9,14 @@ pub const CHUNK: u32 = MIN_CHUNK;
 /// The content of one file. Contents with one number begin alike, so that chunks repeat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Content {
-    /// Which bytes.
+    /// The number that the bytes follow from.
     pub number: u64,
-    /// How many.
+    /// The number of bytes.
     pub len: u64,
 }
 
 impl Content {
-    /// The bytes.
+    /// Returns the bytes.
     pub fn bytes(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.len as usize];
         let mut hasher = blake3::Hasher::new_derive_key("potluck 2026-11 simulated content");

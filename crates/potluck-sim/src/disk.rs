@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use trouble::{Armed, Change};
 
-/// What a name stands for.
+/// The directory or file that a name stands for.
 #[derive(Debug, Clone)]
 enum Node {
     Dir,
@@ -60,11 +60,11 @@ struct State {
     foreign: u64,
     /// Counts processes; those of the past reach nothing any more.
     incarnation: u64,
-    /// What the disk was when somebody copied it.
+    /// The tree of the disk when somebody copied it.
     copy: Option<Tree>,
-    /// What reads of chunks give instead of what is there.
+    /// The lie that reads of chunks give instead of what is there.
     lie: Option<Lie>,
-    /// What will happen, and when.
+    /// The trouble that will happen, and when.
     trouble: Option<Armed>,
     /// Everything that ever changed the disk, in order.
     journal: blake3::Hasher,
@@ -176,7 +176,7 @@ fn lock(inode: &Mutex<Inode>) -> MutexGuard<'_, Inode> {
     inode.lock().expect("no holder panics")
 }
 
-/// The same names with bytes of their own, all synced.
+/// Copies a tree: its names, with bytes of their own, all synced.
 fn deep_copy(tree: &Tree) -> Tree {
     let copy = |node: &Node| match node {
         Node::Dir => Node::Dir,

@@ -90,7 +90,7 @@ impl World {
                 self.drives[usize::from(number)].fill(None);
                 self.stage.board().health.full.remove(&number);
             }
-            // What was said to somebody meanwhile may have had consequences: it stays damaged.
+            // The lies told to somebody meanwhile may have had consequences: the disk stays damaged.
             Fault::Lie(number, lie) => {
                 if lie.harms() && self.stage.board().name_liars && !self.names_liar(number) {
                     let who = Who::Donor(number);

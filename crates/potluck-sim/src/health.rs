@@ -4,12 +4,12 @@ use crate::cast::Who;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// What a fault leaves behind in connections, beliefs and deadlines is over after this long: a call
-/// that hangs is given up after 15 s, the pause before the next is at most 5 s, and then a donor
-/// registers and lists its store.
+/// The traces of a fault in connections, beliefs and deadlines are over after this long: a call that hangs
+/// is given up after 15 s, the pause before the next is at most 5 s, and then a donor registers and lists
+/// its store.
 const SETTLED: Duration = Duration::from_secs(35);
 
-/// What is wrong at the moment.
+/// The faults of the moment.
 #[derive(Debug, Default)]
 pub struct Health {
     /// Machines that don't run.
@@ -32,7 +32,7 @@ pub struct Health {
 }
 
 impl Health {
-    /// Something changed.
+    /// Notes that something changed.
     pub fn change(&mut self, now: Duration) {
         self.changed = now;
     }

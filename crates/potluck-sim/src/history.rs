@@ -24,7 +24,7 @@ pub enum Fate {
     Done(Option<VersionId>),
     /// It did not, and never will.
     Refused,
-    /// The same, because another was there first.
+    /// It did not take effect, and never will, because another was there first.
     Beaten,
     /// Its writer does not know.
     Unknown,
@@ -32,7 +32,7 @@ pub enum Fate {
 
 #[derive(Debug, Clone)]
 struct Write {
-    /// What is there afterwards; nothing, after a removal.
+    /// The content that is there afterwards; nothing, after a removal.
     value: Option<Content>,
     begun: Duration,
     ended: Duration,
@@ -119,7 +119,7 @@ impl History {
         self.paths.keys().filter(|path| path.starts_with(dir)).cloned().collect()
     }
 
-    /// What a read from `begun` to `ended` may have seen at `path`.
+    /// Returns the contents that a read from `begun` to `ended` may have seen at `path`.
     pub fn possible(&self, path: &str, begun: Duration, ended: Duration) -> Vec<Option<Content>> {
         let Some(writes) = self.paths.get(path) else { return vec![None] };
         let hidden = |write: &Write| writes.iter().any(|other| write.is_hidden_by(other, begun));

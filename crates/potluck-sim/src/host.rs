@@ -26,7 +26,7 @@ pub type Invitations = Arc<Mutex<BTreeMap<Who, Digest>>>;
 /// One machine. Clones are the same machine.
 #[derive(Clone)]
 pub struct Host {
-    /// Which.
+    /// The part that the machine plays.
     pub who: Who,
     trace: Trace,
     draw: Draw,

@@ -1,4 +1,4 @@
-//! What a seed expands to: the pool, what its clients do, and what goes wrong. Drawn whole before
+//! The plan that a seed expands to: the pool, what its clients do, and what goes wrong. Drawn whole before
 //! the run, so that a failing seed can show it.
 
 use crate::cast::{CLIENTS, DONORS, Who};
@@ -11,7 +11,7 @@ use potluck_wire::control::Condition;
 use std::fmt;
 use std::time::Duration;
 
-/// What seeds draw from.
+/// The redundancies that seeds draw from.
 const REDUNDANCIES: [&str; 6] = ["2", "2", "3", "2+1", "3+1", "2+2"];
 
 /// Steps of each client.
@@ -31,14 +31,14 @@ const GRACES: [Duration; 4] = [
 ];
 const DAY_MS: i64 = 86_400_000;
 
-/// A scenario.
+/// The plan of a scenario.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// Everything follows from it.
     pub seed: u64,
     /// How far the simulation goes at a time; messages arrive at its multiples.
     pub tick: Duration,
-    /// What keeps files; so many donors as it tolerates may be away or spoiled.
+    /// The redundancy that keeps files; so many donors as it tolerates may be away or spoiled.
     pub redundancy: Redundancy,
     /// Whether clients seal chunks.
     pub sealed: bool,
@@ -59,9 +59,9 @@ pub struct Plan {
     pub until_clean: bool,
     /// Whether donors whose reads lie must be named before they stop.
     pub name_liars: bool,
-    /// What each client does.
+    /// The script of each client.
     pub scripts: Vec<Vec<Step>>,
-    /// What goes wrong, in order.
+    /// The faults, in order.
     pub faults: Vec<Event>,
 }
 
@@ -70,11 +70,11 @@ pub struct Plan {
 pub struct Step {
     /// Not before this time.
     pub at: Duration,
-    /// What.
+    /// The action.
     pub op: Op,
 }
 
-/// What a client does.
+/// An action of a client.
 #[derive(Debug, Clone)]
 pub enum Op {
     /// Stores files in one session.
@@ -101,15 +101,15 @@ pub enum Op {
 /// Something that goes wrong for a while.
 #[derive(Debug, Clone)]
 pub struct Event {
-    /// When.
+    /// The time at which it begins.
     pub at: Duration,
     /// For how long.
     pub lasts: Duration,
-    /// What.
+    /// The fault.
     pub fault: Fault,
 }
 
-/// What goes wrong.
+/// A fault of a machine, a link or a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// Two machines don't hear each other.
@@ -140,14 +140,14 @@ pub enum Fault {
 }
 
 impl Plan {
-    /// The same with a loss that nothing can make good.
+    /// Returns the plan with a loss added that nothing can make good.
     pub fn with_ruin(mut self) -> Self {
         let ruin = Event { at: 2 * LAST_FAULT, lasts: Duration::ZERO, fault: Fault::Ruin };
         self.faults.push(ruin);
         self
     }
 
-    /// What `seed` expands to.
+    /// Draws the plan that `seed` expands to.
     pub fn draw(seed: u64) -> Self {
         let draw = Draw::new(seed, "options");
         let ack = draw.pick(&[AckLevel::Memory, AckLevel::Disk]);

@@ -17,10 +17,10 @@ const SHOW: Duration = Duration::from_secs(600);
 /// How often the trace notes how far everybody is.
 const NOTE_EVERY: Duration = Duration::from_secs(5);
 
-/// What became of a run.
+/// The outcome of a run.
 #[derive(Debug)]
 pub struct Outcome {
-    /// What the seed expanded to.
+    /// The options that the seed expanded to.
     pub options: String,
     /// Everything that happened, in order.
     pub trace: String,
@@ -152,7 +152,7 @@ impl Show<'_> {
                 }
                 Err(_) => {}
             }
-            // What is asked changes by the second.
+            // The answer changes by the second.
             self.wait(Duration::from_millis(200))?;
         }
         self.trace.say("driver", format_args!("{what}: done"));

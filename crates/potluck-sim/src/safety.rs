@@ -1,5 +1,5 @@
-//! What must be true once repair had its time: the manager calls every space as safe as its policy
-//! promises, and what lies on the disks says the same (R1, R2, L1).
+//! Checks the promises that must hold once repair had its time: the manager calls every space as safe as
+//! its policy promises, and the disks show the same (R1, R2, L1).
 
 use crate::cast::Who;
 use crate::world::{LENT, World};

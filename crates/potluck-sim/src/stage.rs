@@ -1,4 +1,4 @@
-//! What the driver of a run and the simulated hosts share.
+//! The state that the driver of a run and the simulated hosts share.
 
 use crate::cast::Who;
 use crate::health::Health;
@@ -24,14 +24,14 @@ pub struct Stage {
     board: Arc<Mutex<Board>>,
 }
 
-/// What changes during a run.
+/// The state that changes during a run.
 #[derive(Default)]
 pub struct Board {
     /// When the clients' scripts begin.
     pub curtain: Option<Duration>,
-    /// What is still to be done, by client.
+    /// The steps still to be done, by client.
     pub scripts: Vec<VecDeque<Step>>,
-    /// What each client is doing.
+    /// The action that each client is at.
     pub busy: BTreeMap<Who, Busy>,
     /// The reference model.
     pub history: History,
@@ -39,7 +39,7 @@ pub struct Board {
     pub health: Health,
     /// Chunks of the files as they were last opened, by everybody and at rest.
     pub needed: BTreeSet<ChunkName>,
-    /// The same by group of an erasure code: its data and its parity.
+    /// Chunks of those files by group of an erasure code: its data and its parity.
     pub groups: BTreeSet<Vec<ChunkName>>,
     /// Whether the admin is to have every disk read back.
     pub healing: bool,
@@ -58,9 +58,9 @@ pub struct Board {
 /// Something a client is doing.
 #[derive(Debug, Clone)]
 pub struct Busy {
-    /// What.
+    /// The action, in words.
     pub op: String,
-    /// Since when.
+    /// The time at which it began.
     pub since: Duration,
     /// How long it may take.
     pub most: Duration,

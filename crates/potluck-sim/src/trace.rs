@@ -1,4 +1,4 @@
-//! What happened, in order and with simulated times: two runs of one seed write the same.
+//! The events of a run, in order and with simulated times: two runs of one seed write the same.
 
 use potluck_core::chunk::Digest;
 use std::fmt::{Display, Write};

@@ -39,7 +39,7 @@ const STATE: &str = "/state";
 
 /// The simulated machines, and the driver's hands on them.
 pub struct World {
-    /// turmoil's part.
+    /// The simulation of turmoil.
     pub sim: Sim<'static>,
     /// Shared with the machines.
     pub stage: Stage,

@@ -53,7 +53,7 @@ pub unsafe extern "C" fn getrandom(out: *mut u8, len: usize, _flags: u32) -> isi
     for byte in out {
         let drawn = DRAWN.get() + 1;
         DRAWN.set(drawn);
-        // splitmix64
+        // Mixes by splitmix64.
         let mut x = CHANCE.load(Ordering::Relaxed) ^ drawn.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -67,7 +67,7 @@ fn number(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name} must be a number, not “{text}”")))
 }
 
-/// What is played: a seed's scenario, or a case.
+/// A piece to be played: a seed's scenario, or a case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Piece {
     Seed(u64),
@@ -83,7 +83,7 @@ impl Piece {
         }
     }
 
-    /// What this process was started to play.
+    /// Returns the piece that this process was started to play.
     fn wanted() -> Option<Self> {
         let case = std::env::var(CASE).ok().map(Self::Case);
         case.or_else(|| number(SEED).map(Self::Seed))

@@ -1,4 +1,4 @@
-//! What a bad disk, or a donor that lies, gives for a chunk.
+//! The bytes that a bad disk, or a donor that lies, gives for a chunk.
 
 use super::{Inode, Node, Tree, lock};
 use potluck_donor::disk::OldFile;

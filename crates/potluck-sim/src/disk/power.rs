@@ -1,4 +1,4 @@
-//! What a power cut leaves.
+//! The state of a disk after a power cut.
 
 use super::{Drive, Inode, Node, Tree, lock, parent};
 use crate::draw::Draw;

@@ -4,12 +4,12 @@ use super::{Drive, State};
 use rustix::io::Errno;
 use std::io;
 
-/// What happens, at the change with this number, from 1; 0 only counts.
+/// The trouble at the change with this number, from 1; 0 only counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Trouble {
-    /// Which change.
+    /// The number of the change.
     pub at: u64,
-    /// What.
+    /// The kind of trouble.
     pub kind: Kind,
 }
 
@@ -34,7 +34,7 @@ impl Kind {
         [Self::Full, Self::Broken, Self::Kill, Self::PowerCut, Self::LyingSync];
 }
 
-/// What a change changes.
+/// The part of a disk that a change changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
     Name,
