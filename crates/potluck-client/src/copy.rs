@@ -23,12 +23,12 @@ const FILES_AHEAD: usize = 64;
 /// Parts of one file on their way from its reader to its writer.
 const PARTS_AHEAD: usize = 2;
 
-/// What a copy without moving bytes did.
+/// The report of a copy without moving bytes.
 #[derive(Debug, Default)]
 pub struct CopyReport {
-    /// The copies.
+    /// The files that were copied.
     pub files: Vec<CopiedFile>,
-    /// What was not copied, and why.
+    /// The files that were not copied, and why.
     pub failed: Vec<NotCopied>,
 }
 
@@ -168,8 +168,8 @@ fn below(path: &PoolPath, relative: &str) -> Result<PoolPath, Failure> {
     })
 }
 
-/// What goes from the reader of a file to its writer. Its end is said, so that one that was cut off
-/// is not taken for whole.
+/// A part of a file on its way from the reader to the writer. Its end is sent too, so that a file that was
+/// cut off is not taken for whole.
 enum Part {
     Bytes(Vec<u8>),
     Failed(String),

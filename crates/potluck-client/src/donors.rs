@@ -39,7 +39,7 @@ impl Donors {
         Self { env, buffers, known, rates, room, client: None }
     }
 
-    /// The same donors, of which `client` hears those that cannot be reached.
+    /// Returns these donors, of which `client` hears those that cannot be reached.
     pub(crate) fn missed_by(self, client: Pool) -> Self {
         Self { client: Some(client), ..self }
     }
@@ -67,7 +67,7 @@ impl Donors {
         look(&mut self.rates.lock().expect("no holder panics"))
     }
 
-    /// What the manager said of a donor.
+    /// Returns the access to a donor that the manager gave.
     pub fn access(&self, donor: DonorId) -> Option<DonorAccess> {
         let known = self.known.lock().expect("no holder panics");
         known.get(&donor).map(|known| known.access.clone())
@@ -88,7 +88,7 @@ impl Donors {
         self.known.lock().expect("no holder panics").len()
     }
 
-    /// What to do about those of `donors` that the manager hears and this machine does not reach.
+    /// Advises what to do about those of `donors` that the manager hears and this machine does not reach.
     pub fn unreached_advice(&self, donors: impl Iterator<Item = DonorId>) -> Option<String> {
         let live = donors.filter_map(|donor| self.access(donor).filter(|access| access.live));
         let live: Vec<_> =
@@ -102,7 +102,7 @@ impl Donors {
         })
     }
 
-    /// What people call a donor.
+    /// Returns the name that people call a donor by.
     pub fn name(&self, donor: DonorId) -> String {
         self.access(donor).map_or_else(|| format!("donor {donor}"), |access| access.name)
     }

@@ -45,7 +45,7 @@ pub struct Fetcher {
 
 /// Verified plaintext of a chunk, all of it or some segments, and its place among the bytes read ahead.
 pub struct Fetched {
-    /// The plaintext.
+    /// The plaintext of the piece.
     pub bytes: Buffer,
     /// Bytes of the chunk before it.
     start: u32,
@@ -182,7 +182,7 @@ impl Fetcher {
         Ok(fetched)
     }
 
-    /// What a unit takes of the memory at most.
+    /// Returns the most memory that a unit takes.
     pub(crate) fn need(&self, recipe: &Recipe, pieces: &[Piece]) -> Need {
         if let (Some(ec), Some(first)) = (recipe.file.ec, pieces.first()) {
             let group = recipe.group(ec, first.index);

@@ -149,14 +149,14 @@ impl File {
     }
 }
 
-/// What a unit brought, beside its pieces.
+/// The outcome of a unit: its pieces, and the bytes fetched for them.
 type Unit = Result<(Vec<Piece>, Vec<Fetched>), Failure>;
 
 /// A range of a file, read in order. What is read ahead keeps its place in the memory that all files of the
 /// pool handle share until the reader is dropped.
 pub struct Reader {
     file: File,
-    /// What is left of a file that lives in the catalog.
+    /// The rest of a file that lives in the catalog.
     inline: Option<Range<usize>>,
     /// Units that were not asked for yet.
     units: VecDeque<Vec<Piece>>,

@@ -26,7 +26,7 @@ use std::sync::Arc;
 /// Files of a tree that are worked on at once: enough to hide a donor's turnaround for small ones.
 const FILES_AT_ONCE: usize = 32;
 
-/// What a get did.
+/// The report of a get.
 #[derive(Debug, Clone, Default)]
 pub struct GetReport {
     /// Files read whole.
@@ -63,7 +63,7 @@ impl ByteRange {
     }
 }
 
-/// What must be so, or else nothing is read or written.
+/// The conditions of a get: unless they hold, nothing is read or written.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct GetOptions {
     /// Nothing may be where the copy is to be.

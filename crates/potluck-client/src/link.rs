@@ -24,9 +24,9 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncWrite, WriteHalf};
 use tokio::sync::{mpsc, oneshot};
 
-/// What a put brings.
+/// The outcome of a put.
 pub type PutResult = Result<Stored, LinkError>;
-/// What a get brings: the chunk's plaintext, verified.
+/// The outcome of a get: the chunk's plaintext, verified.
 pub type GetResult = Result<Buffer, LinkError>;
 
 /// A donor's word that it stored a chunk.
@@ -34,7 +34,7 @@ pub type GetResult = Result<Buffer, LinkError>;
 pub struct Stored {
     /// At which level.
     pub ack: AckLevel,
-    /// The proof.
+    /// The donor's proof that it holds the chunk.
     pub receipt: Receipt,
     /// Of a put that waited for forwarded copies: their proofs in the order of
     /// [`Forwarding::to`]; `None` for those that were not made.
@@ -108,11 +108,11 @@ pub struct Wanted {
     pub len: u32,
     /// Which of these are to come, whole segments; all of them otherwise.
     pub part: Option<Range<u32>>,
-    /// What proves them.
+    /// The proof of the bytes.
     pub proof: Proof,
 }
 
-/// What proves that bytes are those that were wanted.
+/// The proof that bytes are those that were wanted.
 #[derive(Debug, Clone)]
 pub enum Proof {
     /// The chunk's name; for a part, together with the hashes that its donor sends before it.
@@ -152,7 +152,7 @@ impl Wanted {
     }
 }
 
-/// What is to be answered; beside it goes where in all that is sent its request ends.
+/// An answer that is owed; beside it goes the place in all that is sent where its request ends.
 enum Owed {
     Put { done: oneshot::Sender<PutResult>, forwarded: bool },
     Route,
@@ -180,7 +180,8 @@ impl Link {
             let incoming = Incoming { io, inbox, kernel, written, buffers };
             let mut receiver = tokio::spawn(incoming.receive(owed));
             tokio::select! {
-                // What was owed when the sender stopped is still received; a donor that died ends it.
+                // Answers that were owed when the sender stopped are still received; a donor that died ends
+                // it.
                 () = send(writing, lane, queue, owe) => drop(receiver.await),
                 // Nothing will be answered any more; a sender that is stuck in a full socket would
                 // never know, and with it everybody whose job still waits.
@@ -287,7 +288,7 @@ struct Routes {
 }
 
 impl Routes {
-    /// What to say before a put so that it can be forwarded, and how it refers to that.
+    /// Returns the requests to send before a put so that it can be forwarded, and how it refers to them.
     fn forward(&mut self, forwarding: Option<Forwarding>) -> (Vec<(Request, Vec<u8>)>, Forward) {
         let Some(Forwarding { to, wait }) = forwarding else { return (Vec::new(), Forward::NONE) };
         let mut new = Vec::new();

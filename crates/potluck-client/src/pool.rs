@@ -36,9 +36,9 @@ const MISSED_AGAIN: Duration = Duration::from_secs(60);
 /// A client of one pool. Cheap to clone; clones share connections and memory.
 #[derive(Clone)]
 pub struct Pool {
-    /// The outside.
+    /// The outside world: time, chance, and the network.
     pub env: Env,
-    /// The manager.
+    /// The caller of the manager.
     pub caller: Caller,
     /// Memory for chunks that are written.
     pub(crate) buffers: Buffers,
@@ -73,13 +73,13 @@ impl Pool {
         }
     }
 
-    /// The same client, which waits as long as `retry_limits` say.
+    /// Returns this client with other limits: it waits as long as `retry_limits` say.
     pub fn with_retry_limits(&self, retry_limits: RetryLimits) -> Self {
         Self { retry_limits, ..self.clone() }
     }
 
-    /// The same client for the rest of work that has begun: whatever it calls the manager for, one that is
-    /// away is waited for as in the middle of a transfer.
+    /// Returns this client for the rest of work that has begun: whatever it calls the manager for, one that
+    /// is away is waited for as in the middle of a transfer.
     pub fn under_way(&self) -> Self {
         self.with_retry_limits(RetryLimits {
             at_first: self.retry_limits.under_way,
@@ -87,7 +87,7 @@ impl Pool {
         })
     }
 
-    /// The same client, which tells `watcher` whom it waits for.
+    /// Returns this client telling `watcher` whom it waits for.
     pub fn watched(&self, watcher: Arc<dyn Progress>) -> Self {
         Self { watcher, ..self.clone() }
     }
@@ -108,14 +108,15 @@ impl Pool {
         reading.get_or_insert_with(|| ReadMemory::new(MEMORY.max(least))).clone()
     }
 
-    /// The same client with memory of its own, for one write under `policy` to so many `donors`: at
+    /// Returns this client with memory of its own, for one write under `policy` to so many `donors`: at
     /// least for one group being sent while the next is cut.
     pub(crate) fn for_writing(&self, policy: &Policy, donors: usize) -> Self {
         let bytes = MEMORY.max(least_for_writing(policy, donors));
         Self { buffers: Buffers::new(bytes), ..self.clone() }
     }
 
-    /// The same for what writers push: one memory for all sessions of this client, until one needs more.
+    /// Returns this client with memory for writers to push under `policy` to so many `donors`: one memory
+    /// for all sessions of this client, until one needs more.
     pub(crate) fn for_writing_together(&self, policy: &Policy, donors: usize) -> Self {
         let least = least_for_writing(policy, donors);
         let mut writing = self.writing.lock().expect("no holder panics");
@@ -197,8 +198,8 @@ impl Pool {
         self.call_under_way(request, STRANGERS).await
     }
 
-    /// The same for who waits for donors in a way of its own, or for none: only a manager that is away
-    /// is waited for here.
+    /// Calls the manager for work under way that waits for donors in a way of its own, or for none: only a
+    /// manager that is away is waited for here.
     pub async fn call_for_manager<C: Call>(&self, request: &C) -> Result<C::Reply, Failure> {
         self.call_under_way(request, Duration::ZERO).await
     }

@@ -14,7 +14,7 @@ pub trait Progress: Send + Sync {
     fn waits(&self, _wait: Option<&Wait>) {}
 }
 
-/// Tells nobody.
+/// A watcher that tells nobody.
 #[derive(Debug, Default)]
 pub struct Quiet;
 

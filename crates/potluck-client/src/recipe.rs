@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 
 /// A file as it was when it was opened.
 pub struct Recipe {
-    /// What the manager said of it.
+    /// The manager's answer about it.
     pub file: OpenFile,
     holders: Mutex<Arc<Holders>>,
     /// When the manager was asked last where its chunks are. Held while somebody asks.

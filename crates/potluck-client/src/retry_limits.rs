@@ -91,7 +91,7 @@ impl Pauses {
         self.since = since;
     }
 
-    /// What took `time` was no part of the wait, such as waiting for somebody else.
+    /// Leaves `time` out of the wait, such as time spent waiting for somebody else.
     pub fn leave_out(&mut self, time: Duration) {
         self.since += time;
     }

@@ -1,4 +1,4 @@
-//! What is stored: local files or a stream, cut into named chunks; with an erasure code into
+//! The sources of stored files: local files or a stream, cut into named chunks; with an erasure code into
 //! groups of them with their parity.
 
 mod group;
@@ -30,7 +30,7 @@ pub enum Input {
     Stream(Box<dyn Read + Send>),
     /// A file from elsewhere.
     Reader {
-        /// Its content.
+        /// The reader of its content.
         reader: Box<dyn Read + Send>,
         /// Its length, as far as is known before it is read.
         bytes: u64,
@@ -52,13 +52,13 @@ pub struct Item {
 /// Files to store, in order; found while others are being sent.
 pub type Items = Box<dyn Iterator<Item = Item> + Send>;
 
-/// What cutting brings, in the order of the files' bytes.
+/// A result of cutting, in the order of the files' bytes.
 pub enum Cut {
     /// A chunk of file number `file`.
     Chunk {
         /// Counts the files from 0.
         file: u32,
-        /// What goes into the recipe.
+        /// The chunk's entry in the recipe.
         entry: Entry,
         /// The bytes to store.
         body: Buffer,
@@ -76,7 +76,7 @@ pub enum Cut {
     End {
         /// Counts the files from 0.
         file: u32,
-        /// What is known of it.
+        /// The facts about the file.
         facts: Facts,
     },
     /// File number `file` could not be read.
@@ -85,7 +85,7 @@ pub enum Cut {
         file: u32,
         /// Which one it was.
         path: PoolPath,
-        /// Why.
+        /// The reason why.
         error: CutError,
     },
 }
@@ -96,7 +96,7 @@ pub enum CutError {
     /// It could not be read.
     #[error(transparent)]
     Read(#[from] io::Error),
-    /// What was encoded does not decode to what it was made from (promise I2).
+    /// The encoded chunks do not decode to what they were made from (promise I2).
     #[error("its erasure code does not give back what was encoded")]
     Miscoded,
 }
@@ -161,7 +161,7 @@ impl Cutter {
         }
     }
 
-    /// The same, which cuts chunks of the smallest content, too.
+    /// Returns the cutter set to cut chunks of the smallest content, too.
     pub fn without_inline(self) -> Self {
         Self { inline: false, ..self }
     }

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use tokio::sync::{mpsc, oneshot, watch};
 
-/// What a writer sets of its file beside the content.
+/// The attributes that a writer sets of its file beside the content.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Attributes {
     /// When it was modified, milliseconds since 1970; without it, when it became visible.
@@ -40,7 +40,7 @@ pub struct Session {
     report: oneshot::Receiver<Result<PutReport, Failure>>,
 }
 
-/// What the writers of a session share.
+/// The state that the writers of a session share.
 struct Shared {
     pushes: mpsc::UnboundedSender<Push>,
     policy: Policy,
@@ -50,7 +50,7 @@ struct Shared {
     next_file: AtomicU32,
     /// Whether the pool has promised room for more than was cut.
     may_cut: watch::Receiver<bool>,
-    /// What ended the session.
+    /// The failure that ended the session.
     failure: Arc<OnceLock<Failure>>,
 }
 
@@ -123,7 +123,7 @@ pub struct Writer {
     attributes: Attributes,
     /// `None` after a call that failed or was given up in the middle: the file cannot be finished then.
     cutter: Option<Box<Cutter>>,
-    /// What its cutter has not taken yet, less than a unit.
+    /// Bytes that its cutter has not taken yet, less than a unit.
     feed: Feed,
     written: u64,
     /// Bytes that a flush has promised.
@@ -200,7 +200,7 @@ impl Writer {
     pub async fn finish(mut self) -> Result<VersionId, Failure> {
         let shared = self.shared()?;
         let mut cuts = self.cut(&shared).await?;
-        // What is left may make a whole chunk or group, without the end of the file.
+        // The rest may make a whole chunk or group, without the end of the file.
         if !cuts.iter().any(|cut| matches!(cut, Cut::End { .. })) {
             cuts.extend(self.cut(&shared).await?);
         }

@@ -142,7 +142,7 @@ impl Fetcher {
         let wanted = group.chunk(position).and_then(|(name, len)| {
             let here = clip(window, len);
             let part = (here != (0..len)).then(|| here.clone());
-            // What only helps to rebuild others is of use as it is stored.
+            // A chunk that only helps to rebuild others is of use as it is stored.
             let wanted = match group.entry(position).filter(|_| needed.contains(&position)) {
                 Some(entry) => Wanted { part, ..self.wanted(entry, None) },
                 // A name proves segments of the stored bytes, which sealed segments straddle.
@@ -361,13 +361,13 @@ fn short(name: &ChunkName) -> String {
     name.to_string()[..12].to_owned()
 }
 
-/// What rebuilding takes; it burns CPU, so it belongs on a thread that may.
+/// The input of rebuilding; it burns CPU, so it belongs on a thread that may.
 struct Rebuild {
     codec: Codec,
     key: Option<SpaceKey>,
     /// Of the data chunks.
     entries: Vec<Entry>,
-    /// By position.
+    /// The chunks that were had, by position.
     had: Vec<Option<Buffer>>,
     /// Whether what was had is plaintext of a sealed chunk.
     opened: Vec<bool>,
@@ -450,7 +450,7 @@ impl Rebuild {
     /// This piece of every chunk that was had.
     fn shards<'a>(&'a self, piece: &Range<usize>) -> Vec<Option<&'a [u8]>> {
         let data = self.codec.ec().data();
-        // What a short group or a short chunk lacks are zeros.
+        // The rest of a short group or of a short chunk is zeros.
         let zeros = |position: usize| {
             position < data
                 && self.entries.get(position).is_none_or(|_| self.part(position).is_empty())
@@ -490,12 +490,12 @@ impl Rebuild {
     }
 }
 
-/// What a chunk of `len` stored bytes has of a window.
+/// Returns the part of a window that a chunk of `len` stored bytes has.
 fn clip(window: &Range<u32>, len: u32) -> Range<u32> {
     window.start.min(len)..window.end.min(len)
 }
 
-/// What a chunk, which may be a shorter one, has of a piece.
+/// Returns the part of a piece that a chunk, which may be a shorter one, has.
 fn part<'a>(chunk: &'a [u8], piece: &Range<usize>) -> &'a [u8] {
     &chunk[piece.start.min(chunk.len())..piece.end.min(chunk.len())]
 }

@@ -56,7 +56,7 @@ impl ReadMemory {
         }
     }
 
-    /// Its bytes.
+    /// Returns the number of its bytes.
     pub fn size(&self) -> usize {
         self.buffers.size()
     }
@@ -66,7 +66,7 @@ impl ReadMemory {
         self.size() >= 4 * unit
     }
 
-    /// What may be read ahead grows to `wanted` bytes, as far as there are.
+    /// Lets the bytes that may be read ahead grow to `wanted`, as far as there are.
     fn widen(&self, wanted: usize) {
         let wanted = wanted.min(self.ahead_most);
         let before = self.ahead_now.fetch_max(wanted, Ordering::Relaxed);
@@ -101,7 +101,7 @@ impl ReadMemory {
     }
 }
 
-/// What a unit needs of the memory.
+/// The memory that a unit needs.
 #[derive(Debug, Clone, Copy)]
 pub struct Need {
     /// Bytes that it takes at most.

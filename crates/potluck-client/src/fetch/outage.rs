@@ -58,7 +58,7 @@ pub(super) struct Failed {
     pub holders: BTreeSet<DonorId>,
     /// When this try began.
     pub began: Tick,
-    /// Why.
+    /// The failure of the read.
     pub failure: Failure,
 }
 
@@ -171,7 +171,7 @@ impl Fetcher {
             let state = self.outage.state.lock().expect("no holder panics");
             before.keys().any(|donor| state.denied.get(donor) >= Some(&began))
         };
-        // What another unit has learnt since, this one has not tried.
+        // This unit has not tried the addresses that another unit has learnt since.
         !self.reopen(recipe, began, Asks::Once).await || denied || known() != before
     }
 

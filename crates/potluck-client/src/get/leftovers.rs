@@ -1,4 +1,4 @@
-//! What killed downloads left behind.
+//! Finds and removes the leftovers of killed downloads.
 //!
 //! A download is written under a name of its own form, and locked by the process that writes it.
 //! The lock ends with the process, so that a file of that form which nobody has locked belongs to
@@ -9,9 +9,9 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What stands between the name and the digits.
+/// The mark between the name and the digits.
 const MARK: &str = ".potluck-";
-/// What such a name ends with.
+/// The end of such a name.
 const END: &str = ".part";
 /// Hexadecimal digits that make it unique.
 const DIGITS: usize = 16;

@@ -41,7 +41,7 @@ impl LocalFile {
         }
     }
 
-    /// What writes to it.
+    /// Returns a writer to the file.
     pub fn writer(&self) -> Writer {
         Writer(Arc::clone(&self.file))
     }

@@ -26,7 +26,7 @@ pub(super) struct Incoming<R> {
     pub io: StreamIo<R>,
     pub inbox: Inbox,
     pub kernel: KernelSide,
-    /// What the sending half has written.
+    /// The number of bytes that the sending half has written.
     pub written: Arc<AtomicU64>,
     pub buffers: Buffers,
 }
@@ -175,7 +175,7 @@ impl<R: AsyncRead + AsyncWrite + Send + Unpin> Incoming<R> {
             let read = self.inbox.body(&mut self.io, &mut out[filled..]);
             let mut read = tokio::time::timeout_at(deadline, read).await;
             if read.is_err() {
-                // What there is may not reach the mark; it counts all the same.
+                // The bytes that are there may not reach the mark; they count all the same.
                 self.kernel.wake_at(1);
                 let read_now = self.inbox.body(&mut self.io, &mut out[filled..]);
                 read = tokio::time::timeout(MOMENT, read_now).await;

@@ -96,8 +96,8 @@ pub fn add_to_digest(digest: &mut FileDigest, group: &[(SegmentHashes, Buffer)])
 
 /// Reads the next group's data chunks with the hashes of their segments; none at the end of the input.
 ///
-/// What is left of a file tells the length of the chunks. A stream is read into whole chunks, and
-/// spread evenly when it ends.
+/// The rest of a file tells the length of the chunks. A stream is read into whole chunks, and spread evenly
+/// when it ends.
 pub fn read(
     ec: Ec,
     chunk_size: usize,

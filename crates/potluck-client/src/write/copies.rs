@@ -50,7 +50,7 @@ pub type Ack = (DonorId, AckLevel, Receipt);
 
 /// A chunk that has lost copies, and is read from where it still is.
 pub struct Reread {
-    /// The chunk.
+    /// The chunk's entry in the recipe.
     pub entry: Entry,
     /// Files and positions that wait for it.
     pub users: Vec<(u32, u32)>,
@@ -80,7 +80,7 @@ impl ReplicaSet {
 }
 
 impl Copies {
-    /// Follows `plan`.
+    /// Begins to follow `plan`.
     pub fn new(donors: Donors, plan: Plan) -> Self {
         let usable = plan.donors();
         let (domains, failed) = Default::default();

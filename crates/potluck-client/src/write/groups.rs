@@ -42,7 +42,7 @@ pub struct Member {
 pub struct Seated {
     /// Whose it is.
     pub file: u32,
-    /// Which one.
+    /// The place of the chunk.
     pub place: Place,
     /// How it came there.
     pub how: How,
@@ -59,7 +59,7 @@ pub enum How {
     LeftOut,
 }
 
-/// What is to be sent: which chunk to which donor.
+/// A chunk to be sent, and the donor to which it goes.
 pub type Send = (ChunkName, DonorId);
 
 /// No donor is left that a chunk could go to.
@@ -190,7 +190,7 @@ impl Groups {
             }
         }
         match result {
-            // What found its donor is sent before anything is said of the rest.
+            // Chunks that found their donors are sent before anything is said of the rest.
             Err(stranded) if sends.is_empty() => Err(stranded),
             _ => Ok(sends),
         }

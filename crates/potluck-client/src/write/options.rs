@@ -6,7 +6,7 @@ use potluck_wire::control::Condition;
 /// How files are stored.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PutOptions {
-    /// What differs from the space's policy.
+    /// The parts of the policy that differ from the space's.
     pub policy: Override,
     /// When existing files may be replaced.
     pub condition: Condition,

@@ -1,11 +1,11 @@
-//! What goes between writers and the window that sends what they bring.
+//! The messages between writers and the window that sends their chunks.
 
 use crate::source::Cut;
 use potluck_core::ids::VersionId;
 use potluck_wire::error::Failure;
 use tokio::sync::{mpsc, oneshot, watch};
 
-/// What writers bring to their session.
+/// A message of a writer to its session.
 pub(crate) enum Push {
     /// The next chunks of a file, and maybe its end.
     Cuts(Vec<Cut>),
@@ -22,7 +22,7 @@ pub(crate) type Finished = oneshot::Sender<Result<VersionId, Failure>>;
 
 /// The window's side of its writers.
 pub(crate) struct Pushes {
-    /// What they bring; ends when the session and all of them are gone.
+    /// The messages of the writers; ends when the session and all of them are gone.
     pub from: mpsc::UnboundedReceiver<Push>,
     /// Tells them whether they may bring more.
     pub tell: watch::Sender<bool>,

@@ -1,10 +1,10 @@
-//! What became of files that were to be stored.
+//! The outcome of files that were to be stored.
 
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use potluck_wire::error::Failure;
 
-/// What a put did.
+/// The report of a put.
 #[derive(Debug, Clone, Default)]
 pub struct PutReport {
     /// Files that became visible.
@@ -22,7 +22,7 @@ pub struct PutReport {
     /// Stored bytes of chunks that an interrupted upload had left and that were not sent again,
     /// copies not counted.
     pub resumed_bytes: u64,
-    /// The same with all their copies, as `potluck status` counts what is kept.
+    /// The resumed bytes with all their copies, as `potluck status` counts what is kept.
     pub resumed_copies_bytes: u64,
     /// Copies that were not made yet when this was said: an asynchronous protocol makes them after
     /// the files became visible, and until then the loss of one donor may lose data.

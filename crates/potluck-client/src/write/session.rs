@@ -14,7 +14,7 @@ use potluck_wire::packed::Packed;
 /// kept for a while.
 pub struct WriteSession {
     calls: SessionCalls,
-    /// What the manager granted.
+    /// The reservation that the manager granted.
     pub reserved: Reserved,
     /// Plaintext bytes promised so far.
     pub promised: u64,
@@ -30,7 +30,7 @@ pub struct SessionCalls {
     session: SessionId,
 }
 
-/// What an unknown size is promised at first; as the manager does.
+/// Bytes promised at first to a session of unknown size; as the manager does.
 const FIRST_PROMISE: u64 = 64 << 20;
 
 impl WriteSession {
@@ -45,7 +45,7 @@ impl WriteSession {
         Ok(Self { calls, reserved, promised, bytes: reserve.bytes, armed: true })
     }
 
-    /// Its calls.
+    /// Returns the calls of this session.
     pub fn calls(&self) -> SessionCalls {
         self.calls.clone()
     }

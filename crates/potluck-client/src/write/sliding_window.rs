@@ -79,7 +79,7 @@ async fn visible(
     ended: Result<(), Failure>,
 ) -> Result<(PutReport, Settling), Failure> {
     if let Err(failure) = ended {
-        // What may work later goes on from here; anything else is not tried again as it is.
+        // A write that may work later goes on from here; any other is not tried again as it is.
         let goes_on = failure.kind == ErrorKind::Retry;
         let failure = if goes_on { window.with_advice(failure) } else { failure };
         window.session.abort(goes_on).await;
@@ -98,7 +98,7 @@ async fn visible(
     Ok((report, Settling::of(window)))
 }
 
-/// What happened next.
+/// The event that happened next.
 enum Event {
     Cut(Box<Cutter>, Vec<Cut>),
     /// Writers brought something; `None` when all of them are gone.
@@ -122,7 +122,7 @@ enum Event {
     CommitDue,
 }
 
-/// What one offer asks about.
+/// The chunks and groups that one offer asks about.
 struct Offer {
     names: Vec<ChunkName>,
     /// Groups all of whose chunks were offered with it.
@@ -446,7 +446,7 @@ impl Window {
     }
 }
 
-/// What a file that could not be cut is told as.
+/// Returns the failure by which people are told of a file that could not be cut.
 pub(crate) fn uncut(error: &CutError) -> Failure {
     match error {
         CutError::Read(error) => {

@@ -16,7 +16,7 @@ fn copies(count: u32) -> (Copies, Donors) {
     labelled(count, &[])
 }
 
-/// The same where donors fail together with others.
+/// A session with the idle donors 1 to `count`, of which those with one label fail together.
 fn labelled(count: u32, labels: &[(u32, &str)]) -> (Copies, Donors) {
     let label = |number| labels.iter().find(|(of, _)| *of == number);
     let donors = Donors::new(Env::system(), Buffers::new(1 << 20));

@@ -99,7 +99,7 @@ impl Window {
         let enough = self.ready.len() >= COMMIT_FILES
             || self.ready_bytes >= COMMIT_BYTES
             || waited.is_some_and(|waited| waited >= COMMIT_AFTER);
-        // What becomes ready while one commit is under way goes with the next.
+        // Files that become ready while one commit is under way go with the next.
         let awaited = || self.ready.iter().any(|(_, finished)| finished.is_some());
         let due = last || !self.atomic && (enough || awaited());
         if self.atomic {

@@ -141,7 +141,7 @@ impl Window {
             (Ok(_), None) => return Ok(()), // a hedged copy that came second
             (Err(error), chunk) => {
                 if let Some(chunk) = chunk {
-                    // What was forwarded may have arrived or not: the client sends it itself.
+                    // A forwarded chunk may have arrived or not: the client sends it itself.
                     let forwarded = chunk.forwarded.take_if(|(by, _)| *by == donor);
                     let to = forwarded.map_or_else(Vec::new, |(_, to)| to);
                     let gone = |at: &DonorId| *at == donor || to.contains(at);

@@ -1,7 +1,7 @@
-//! Outages: too few donors answer for a write, because they or the link to them are away for a while.
-//! What was sent stays; they are asked for again and again until one answers, for as long as the client's
-//! retry limits say. It is short with donors that never answered this write: perhaps this machine cannot
-//! reach them at all, whatever the manager hears of them.
+//! Outages: too few donors answer for a write, because they or the link to them are away for a while. All
+//! that was sent stays; the donors are asked for again and again until one answers, for as long as the
+//! client's retry limits say. That is short with donors that never answered this write: perhaps this
+//! machine cannot reach them at all, whatever the manager hears of them.
 
 use super::{Event, Window};
 use crate::link::LinkError;
@@ -12,7 +12,7 @@ use potluck_wire::error::{ErrorKind, Failure, code};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// What helps a write that ended in the middle, for those whom it waited for are away.
+/// The advice for a write that ended in the middle, for those whom it waited for are away.
 const GOES_ON: &str = "what was sent is kept for a while: run the same command again when they can be \
     reached, and it goes on from there";
 

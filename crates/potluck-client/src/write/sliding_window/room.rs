@@ -11,7 +11,8 @@ const GROW_BYTES: u64 = 256 << 20;
 impl Window {
     pub(super) fn grow_ahead(&mut self) {
         let policy = &self.session.reserved.policy;
-        // What was said to come is promised; a stream must not have to wait at the end of its promise.
+        // Bytes that were said to come are promised; a stream must not have to wait at the end of its
+        // promise.
         let ahead = match self.session.bytes {
             Some(_) => 0,
             None => {
@@ -81,7 +82,7 @@ impl Window {
                 self.donors.learn(grown.donors);
                 self.copies.extend(grown.plan);
             }
-            // What was promised can still be written; the refusal matters when that is not enough.
+            // Bytes that were promised can still be written; the refusal matters when they are not enough.
             Err(refusal) => self.grow_refused = Some(refusal),
         }
     }

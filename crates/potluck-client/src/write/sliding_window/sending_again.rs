@@ -124,7 +124,7 @@ impl Window {
                 self.read_again(chunk);
                 continue;
             };
-            // What was acknowledged after the file was to be committed counts, too.
+            // Copies that were acknowledged after the file was to be committed count, too.
             known.replicas.acks.retain(|(donor, ..)| live.contains(donor));
             if known.body.is_none() {
                 let at = chunk.at();
