@@ -73,7 +73,7 @@ pub fn check(caller: &Caller, verb: Verb) -> Result<(), Failure> {
         .hint(format!("use the identity of {needed}")))
 }
 
-/// What people do who make a call: the command, for the names of calls are in no document of theirs.
+/// Returns the command by which people make a call, for the names of calls are in no document of theirs.
 fn deed(verb: Verb) -> &'static str {
     match verb {
         Verb::Join => "`potluck join`",

@@ -1,5 +1,5 @@
-//! What somebody should look at: everything that is wrong and does not mend itself, each with what to
-//! do. Made here and nowhere else; the verdict counts on it, and `status`, metrics and pages show it.
+//! Makes the alarms for everything that is wrong and does not mend itself, each with what to do. They are
+//! made here and nowhere else; the verdict counts on it, and `status`, metrics and pages show it.
 
 use crate::service::Service;
 use potluck_catalog::Error;
@@ -17,7 +17,7 @@ const SHORT_PERCENT: u64 = 5;
 /// All there are, the most urgent first.
 pub fn all(service: &Service, donors: &[DonorStatus], repair: &RepairState) -> Vec<Alarm> {
     let disk = service.catalog.disk_fault();
-    // What cannot be written for that reason is no fault of donors.
+    // A write that fails for that reason is no fault of donors.
     let others = |failed: Option<String>| failed.filter(|_| disk.is_none());
     let mut alarms: Vec<Alarm> = Vec::new();
     alarms.extend(disk.as_ref().map(|why| unwritable(service, why)));
@@ -60,7 +60,7 @@ fn short_of_space(donors: &[DonorStatus]) -> Option<Alarm> {
     })
 }
 
-/// What is wrong with the manager's own disk.
+/// Makes the alarm for the manager's own disk that takes no writes.
 fn unwritable(service: &Service, why: &Error) -> Alarm {
     let place = service.state.root().display();
     let advice = match why {
@@ -70,7 +70,7 @@ fn unwritable(service: &Service, why: &Error) -> Alarm {
     Alarm::new(Kind::CatalogDisk, format!("the manager cannot write its catalog: {why}"), advice)
 }
 
-/// What scans could not see.
+/// Makes the alarms for files that scans could not see.
 fn unseen(service: &Service) -> impl Iterator<Item = Alarm> {
     let kept = service.scan_state.kept();
     let failed = kept.failed.as_ref().map(|why| {
@@ -99,7 +99,7 @@ fn own_settings(service: &Service) -> Option<Alarm> {
     why.as_ref().map(|why| settings("the manager", why))
 }
 
-/// What an owner should do about a donor's settings.
+/// Makes the alarm for a donor's settings that cannot be used.
 fn bad_settings(donor: &DonorStatus) -> Option<Alarm> {
     let why = donor.settings_fault.as_ref()?;
     Some(settings(&format!("the daemon of {}", donor.name), why))
@@ -113,7 +113,7 @@ fn settings(whose: &str, why: &str) -> Alarm {
     )
 }
 
-/// What the owner of a donor's disk should do about it.
+/// Makes the alarm for a donor's disk that fails.
 fn disk_fails(donor: &DonorStatus) -> Option<Alarm> {
     let fault = donor.disk_fault.as_ref()?;
     let (name, why) = (&donor.name, &fault.why);
@@ -179,7 +179,7 @@ fn port(donor: &DonorStatus) -> u16 {
     donor.addresses.first().map_or(DONOR_PORT, Address::port)
 }
 
-/// What keeps repair from going on.
+/// Makes the alarms for what keeps repair from going on.
 fn repair_rests(repair: &RepairState) -> impl Iterator<Item = Alarm> {
     let paused = repair.paused.as_ref().map(|why| {
         let advice = "`potluck repair resume` when that is as it should be";

@@ -1,4 +1,4 @@
-//! What a manager does unasked: ends sessions, takes trash apart, collects garbage, saves the
+//! The work that a manager does unasked: it ends sessions, takes trash apart, collects garbage, saves the
 //! pool's time.
 
 use crate::calls::{end_session, interrupt_session};
@@ -27,7 +27,7 @@ const PROBE_BYTES: usize = 1 << 20;
 /// How long the reply of a commit can be asked for again.
 const REPLIES_KEPT: Duration = Duration::from_secs(3600);
 
-/// What a step of background work found.
+/// The outcome of a step of background work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// It did something; there may be more.

@@ -50,7 +50,7 @@ impl ProvenKey {
             .map_err(|why| BadRequest(why.to_string()))
     }
 
-    /// What the key is known by.
+    /// Returns the digest that the key is known by.
     pub fn digest(&self) -> Digest {
         Digest::of(self.0.der_bytes())
     }

@@ -55,7 +55,7 @@ impl Members {
         all
     }
 
-    /// What people call those of these members who still are members.
+    /// Returns the names that people call those of these members by who still are members.
     pub fn names(&self, of: &[MemberId]) -> Vec<String> {
         let members = self.0.read().expect("no holder panics");
         let members = members.values().map(|entry| &entry.member);
@@ -86,7 +86,7 @@ impl Members {
         let Member { id, role, name, revoked, .. } = &entry.member;
         if *revoked {
             let what = format!("{role} {id} ({name}) was removed from the pool, or left it");
-            // What a donor holds is not asked about any more when it is taken away.
+            // The chunks that a donor holds are not asked about any more when it is taken away.
             let hint = match role {
                 Role::Donor => {
                     "to bring back all that is stored there: ask an admin for a new token (`potluck \
@@ -117,9 +117,9 @@ pub fn inviting_donor(members: &[Member], invited: &Member) -> Option<DonorId> {
 pub struct Who {
     /// Their number.
     pub member: MemberId,
-    /// What they may do.
+    /// Their role.
     pub role: Role,
-    /// What people call them.
+    /// The name that people call them by.
     pub name: String,
 }
 

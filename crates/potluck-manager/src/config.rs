@@ -1,4 +1,4 @@
-//! What a manager is told when it starts.
+//! The settings that a manager is told when it starts.
 
 use potluck_pool::Limits;
 use potluck_wire::addresses::MANAGER_LISTEN;
@@ -12,14 +12,14 @@ pub struct ManagerConfig {
     pub listen: String,
     /// The directory that holds everything the manager must not lose.
     pub state: PathBuf,
-    /// What the pool is called; fixed when the pool is made.
+    /// The name of the pool; fixed when the pool is made.
     pub pool_name: String,
     /// How members reach it, each `host` or `host:port`; empty: by all addresses of the machine, or
     /// the one at which it listens.
     pub advertise: Vec<String>,
     /// A write session ends when none of its calls arrives for this long.
     pub lease: Duration,
-    /// What an interrupted upload stored is kept so long, so that it can go on; 0: not at all.
+    /// The chunks that an interrupted upload stored are kept so long, so that it can go on; 0: not at all.
     pub resume_window: Duration,
     /// Chunks that no file uses are kept at least this long.
     pub gc_grace: Duration,

@@ -1,9 +1,9 @@
 //! Whether donors may go, and what stands in the way: the one judgement that `status`, `nodes rm`,
 //! `members rm`, `nodes drain`, `give-back` and `leave` show, and by which the manager removes donors.
 //!
-//! What their leaving means is found as a scan finds it, with their copies leaving: what is said
-//! before is what happens afterwards. Donors that leave together are looked at together, for none of
-//! them can count on another's copies.
+//! The meaning of their leaving is found as a scan finds it, with their copies leaving: what is said before
+//! is what happens afterwards. Donors that leave together are looked at together, for none of them can
+//! count on another's copies.
 
 mod facts;
 mod removal;
@@ -26,7 +26,7 @@ use std::collections::BTreeSet;
 
 /// Files listed by name.
 const LISTED: usize = 100;
-/// One step.
+/// The most that one step looks at.
 const PAGE: PageLimit = PageLimit { chunks: 2048, entries: 512 };
 
 /// Donors that leave together, or one that holds less.
@@ -47,14 +47,14 @@ impl Departure {
     }
 }
 
-/// What a departure means.
+/// The effects of a departure.
 #[derive(Debug, Clone, Default)]
 pub struct Outlook {
-    /// What is made elsewhere first, and what stands in the way of that.
+    /// The chunks that are made elsewhere first, and the hindrances to that.
     pub leaving: Leaving,
-    /// What is lost when they go at once.
+    /// The files that are lost when they go at once.
     pub loss: Loss,
-    /// What is less safe then, until it is made whole again.
+    /// The files that are less safe then, until they are made whole again.
     pub less_safe: LessSafe,
 }
 
@@ -63,7 +63,7 @@ pub struct Outlook {
 pub struct LessSafe {
     /// The first by path.
     pub paths: Vec<String>,
-    /// How many.
+    /// The number of files.
     pub files: u64,
 }
 
@@ -72,7 +72,7 @@ pub struct LessSafe {
 pub struct Loss {
     /// The first by path.
     pub paths: Vec<String>,
-    /// How many.
+    /// The number of files.
     pub files: u64,
     /// All of them, in order, …
     pub versions: Vec<VersionId>,
@@ -81,7 +81,7 @@ pub struct Loss {
 }
 
 impl Loss {
-    /// What a whole list is called, so that it can be agreed to.
+    /// Returns the digest that names the whole list, so that it can be agreed to.
     pub fn digest(&self) -> Digest {
         let ids = self.versions.iter().map(|id| id.0).chain([self.damaged]);
         let packed: Vec<u8> = ids.flat_map(u64::to_le_bytes).collect();
@@ -139,7 +139,7 @@ struct Looking {
     /// … and the first two if those that were given up came back. `None` while it is not known of all
     /// others what they have.
     at_best: Option<[PoolView; 2]>,
-    /// What a scan would find if all that is to leave left them.
+    /// The findings of a scan if all that is to leave left them.
     findings: Findings,
     loss: Loss,
     less_safe: LessSafe,
@@ -232,8 +232,8 @@ impl Looking {
                     if Self::lies_at(&layout, |at| self.departure.donors.contains(at)) =>
                 {
                     self.findings.add_any(&version, potluck_catalog::units::kind_of(root), &layout);
-                    // What is lost of the pool's own metadata is written anew (log::adapting), and
-                    // a part of what a donor holds leaves only once it is elsewhere.
+                    // Lost parts of the pool's own metadata are written anew (log::adapting), and a part of
+                    // the chunks that a donor holds leaves only once it is elsewhere.
                     if !self.findings.own && self.departure.over.is_none() {
                         self.weigh(&version, &layout, &at(&path));
                     }

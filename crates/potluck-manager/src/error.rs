@@ -19,7 +19,7 @@ pub enum ManagerError {
     /// A directory that should be new has something in it.
     #[error("{} {}", path.display(), if *holds_pool { "holds a pool" } else { "is not empty" })]
     NotEmpty {
-        /// Which directory.
+        /// The directory.
         path: PathBuf,
         /// Whether that is a pool.
         holds_pool: bool,
@@ -33,7 +33,7 @@ pub enum ManagerError {
     /// A catalog of one pool beside the authority of another.
     #[error("{} holds the catalog of {catalog_of}, and the keys of {authority}", state.display())]
     OtherAuthority {
-        /// Which directory.
+        /// The directory.
         state: PathBuf,
         /// The catalog's pool.
         catalog_of: String,
@@ -43,9 +43,9 @@ pub enum ManagerError {
     /// A backup that is not as it was written.
     #[error("the backup {} is damaged: {detail}", path.display())]
     BadBackup {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What was found.
+        /// The damage that was found.
         detail: String,
     },
     /// A copy of the catalog that would lie in a state directory.
@@ -59,7 +59,7 @@ pub enum ManagerError {
     /// A recovery kit of one pool and a backup of another.
     #[error("the recovery kit {} is of {kit_of}, and the backup of {backup_of}", kit.display())]
     OtherPool {
-        /// Which kit.
+        /// The path of the kit.
         kit: PathBuf,
         /// Its pool.
         kit_of: String,
@@ -69,9 +69,9 @@ pub enum ManagerError {
     /// A file that is no recovery kit of this release.
     #[error("{}: {detail}", path.display())]
     BadKit {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault, in words.
         detail: String,
     },
     /// Nobody to restore from.
@@ -98,9 +98,9 @@ pub enum ManagerError {
     /// A file of the state directory failed.
     #[error("{}: {source}", path.display())]
     Io {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What went wrong.
+        /// The error of the system.
         source: io::Error,
     },
     /// Keys or certificates cannot be made or read.
@@ -108,7 +108,7 @@ pub enum ManagerError {
     Certificates {
         /// Where they are.
         path: PathBuf,
-        /// What went wrong.
+        /// The error, in words.
         detail: String,
     },
     /// Something that others cannot be told as this manager's address.
@@ -117,15 +117,15 @@ pub enum ManagerError {
     /// The port is not to be had.
     #[error("cannot listen on {address}: {source}")]
     Listen {
-        /// Where.
+        /// The address.
         address: String,
-        /// Why not.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
 impl ManagerError {
-    /// What happened, as it reaches a person, with what to do next.
+    /// Returns the error as it reaches a person, with what to do next.
     pub fn failure(&self) -> Failure {
         let failure =
             |kind, code, hint: &str| Failure::new(kind, code, self.to_string()).hint(hint);

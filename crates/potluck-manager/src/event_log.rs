@@ -1,4 +1,4 @@
-//! What the log tells an operator: each change in how the pool is, once, when it happens.
+//! Tells an operator in the log of each change in how the pool is, once, when it happens.
 //!
 //! The pool is looked at once a second and compared with what was said of it last. Therefore no line
 //! is repeated while nothing changes, whatever fails however often, and a manager that starts tells
@@ -44,11 +44,11 @@ struct Look {
     repair: RepairState,
     /// When a chunk was made last.
     made_last: Option<Tick>,
-    /// What is wrong.
+    /// The alarms of this look.
     alarms: Vec<Alarm>,
 }
 
-/// What the log has said of the pool.
+/// The state of the pool as the log has told it.
 #[derive(Debug, Default)]
 struct EventLog {
     donors: BTreeMap<DonorId, Presence>,
@@ -59,7 +59,7 @@ struct EventLog {
     alarms: BTreeMap<Subject, (String, Tick)>,
 }
 
-/// What was said of a donor.
+/// The presence of a donor as it was told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Presence {
     /// It was not heard since the manager started.
@@ -120,7 +120,7 @@ fn seconds(seconds: u64) -> humantime::FormattedDuration {
 }
 
 impl EventLog {
-    /// What there is to say.
+    /// Returns the lines that a look gives reason to tell.
     fn compare(&mut self, look: &Look) -> Vec<Line> {
         let mut lines = Vec::new();
         self.donors.retain(|known, _| look.donors.iter().any(|donor| donor.donor == *known));
@@ -186,7 +186,7 @@ impl EventLog {
     }
 }
 
-/// What is said when an alarm is over.
+/// Returns the line that tells that an alarm is over.
 fn over(kind: AlarmKind, donor: &str) -> String {
     match kind {
         AlarmKind::CatalogDisk => "the disk that holds the catalog takes writes again".into(),
@@ -216,7 +216,7 @@ fn to_make(repair: &RepairState) -> (u64, u64) {
     (repair.queued.iter().sum::<u64>() + repair.under_way, repair.bytes_left)
 }
 
-/// What becomes of what was said of a donor, and what there is to say.
+/// Returns the presence of a donor after a look, and the line to tell, if it changed.
 fn presence(before: Presence, donor: &DonorStatus) -> (Presence, Option<Line>) {
     let named = called(&donor.name, donor.donor);
     let silent = donor.silent_seconds.unwrap_or(0);

@@ -36,7 +36,7 @@ pub fn of_placement(
             Failure::new(ErrorKind::Retry, code::DONORS_SILENT, what)
                 .hint("`potluck status` shows why; wait for one, or lend more with `potluck lend`")
         }
-        // What is short now may be enough when the donors are back.
+        // Donors that are too few now may be enough when the others are back.
         Refusal::TooFewDonors { have, need } if expected >= need as usize => {
             let mut what = too_few_donors(redundancy, have as usize);
             if need < redundancy.donors() {
@@ -62,7 +62,7 @@ pub fn of_placement(
     }
 }
 
-/// What a redundancy lacks where so many donors are there.
+/// Says how many donors a redundancy lacks where so many are there.
 pub fn too_few_donors(redundancy: Redundancy, have: usize) -> String {
     let needs = match redundancy {
         Redundancy::Copies(copies) if copies > 1 => "need",

@@ -50,7 +50,7 @@ pub async fn progress(service: &Service, donor: DonorId) -> Result<GivingBack, E
     of(service, &Departure::of(donor), leaving).await
 }
 
-/// What a departure means that was just looked at.
+/// Returns the effects of a departure that was just looked at.
 pub async fn planned(
     service: &Service,
     departure: &Departure,

@@ -17,7 +17,7 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-/// What people call the first admin.
+/// The name that people call the first admin by.
 const FIRST_ADMIN: &str = "admin";
 
 /// Makes the pool in [`ManagerConfig::state`]: its authority, its catalog, and the first admin's
@@ -49,16 +49,16 @@ pub fn init(config: &ManagerConfig, env: &Env) -> Result<Made, ManagerError> {
     Ok(made)
 }
 
-/// What [`init`] made of a state directory. Dropped before it is to be kept, a pool that is new is
-/// taken back: a start that failed, as for a port that is taken, must not leave an empty pool where the
-/// next restore is to go, with an identity that this user's commands would go by.
+/// The state directory that [`init`] made. Dropped before it is to be kept, a pool that is new is taken
+/// back: a start that failed, as for a port that is taken, must not leave an empty pool where the next
+/// restore is to go, with an identity that this user's commands would go by.
 #[derive(Debug)]
 #[must_use = "a new pool that is dropped is taken back"]
 pub struct Made {
     root: PathBuf,
     /// Whether there was no pool before, and what was made since is to go.
     is_new: bool,
-    /// What was in the directory before; `None`: it was not there.
+    /// The names that were in the directory before; `None`: it was not there.
     before: Option<BTreeSet<String>>,
 }
 
@@ -76,7 +76,7 @@ impl Made {
         self.is_new
     }
 
-    /// It stays.
+    /// Keeps the pool: it is not taken back any more.
     pub fn keep(&mut self) {
         self.is_new = false;
     }
@@ -118,7 +118,7 @@ impl Drop for Made {
 pub struct NewAdmin<'a> {
     /// The pool's name.
     pub pool: &'a str,
-    /// What people call them.
+    /// The name that people call them by.
     pub name: &'a str,
     /// Where the manager is.
     pub manager: Addresses,

@@ -25,9 +25,9 @@ const KEY: &str = "recovery.key";
 /// A recovery kit as it is written: JSON, for people to recognise and to print.
 #[derive(Serialize, Deserialize)]
 pub struct Kit {
-    /// [`VERSION`].
+    /// The version of the kit's format, [`VERSION`].
     potluck_recovery_kit: u32,
-    /// What the pool is called.
+    /// The name of the pool.
     pub pool: String,
     /// Where the manager is, as donors know it.
     pub addresses: Addresses,

@@ -148,7 +148,7 @@ impl Manager {
         Arc::clone(&self.service)
     }
 
-    /// What changes it while it runs.
+    /// Returns the controls that change it while it runs.
     pub fn controls(&self) -> Controls {
         Controls(Arc::clone(&self.service))
     }

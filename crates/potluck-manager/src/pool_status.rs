@@ -74,7 +74,7 @@ fn donors(service: &Service, stats: &Stats) -> Vec<DonorStatus> {
     donors
 }
 
-/// What the last scan does not know by now.
+/// Returns what the last scan does not know by now.
 fn unseen_now(service: &Service, donors: &[DonorStatus]) -> Option<Unseen> {
     let mut unheard = service.pool().view(service.time.tick()).unheard();
     // Who holds nothing is missed by no file.

@@ -124,7 +124,7 @@ async fn look_at_everything(
         for (donor, chunk) in &findings.keep {
             pool.stay(*donor, *chunk, now);
         }
-        // What nobody can take is known before anybody is told how long repair needs.
+        // Jobs that nobody can take are known before anybody is told how long repair needs.
         pool.hand_out(now, &|contact| source(service, contact));
         pool.repairs.encodings.awaited()
     };
@@ -151,7 +151,7 @@ async fn look_at_everything(
         // Files that were less safe than was asked of them are not so any more.
         service.scan_state.hurry(now);
     }
-    // What is kept back is made by nobody: whether it is there is seen when its donors have looked.
+    // A chunk that is kept back is made by nobody: whether it is there is seen when its donors have looked.
     if trimmed.ordered > 0 || adapted || more_excess || kept_back {
         service.scan_state.changed(now);
     }

@@ -1,8 +1,8 @@
 //! Bringing a manager back whose machine or directory is lost: from its recovery kit and the metadata
 //! log, as it lies on donors or in a file.
 //!
-//! What comes back never deletes anything by itself: garbage collection is held until an admin ends
-//! it, because the pool may know more than the log does (promise D5).
+//! A manager that comes back never deletes anything by itself: garbage collection is held until an admin
+//! ends it, because the pool may know more than the log does (promise D5).
 
 mod blocks;
 mod collect;
@@ -23,7 +23,7 @@ use potluck_wire::addresses::Addresses;
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// What is to be brought back, and where.
+/// The order for a restore: from what, and where to.
 #[derive(Debug, Clone)]
 pub struct Restore {
     /// The recovery kit.
@@ -34,35 +34,35 @@ pub struct Restore {
     pub advertise: Addresses,
 }
 
-/// What was brought back.
+/// The report of a restore.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Restored {
-    /// What the pool is called.
+    /// The name of the pool.
     pub pool: String,
     /// Where members will look for the manager.
     pub addresses: Addresses,
-    /// Spaces.
+    /// The number of spaces.
     pub spaces: u64,
-    /// Files.
+    /// The number of files.
     pub files: u64,
     /// Their sizes together.
     pub bytes: u64,
     /// Donors that belong to the pool.
     pub donors: u64,
-    /// What was replayed of the log.
+    /// The part of the log that was replayed.
     pub log: Replayed,
     /// Files that the donors that answered have too little of; `None`: no donor was asked.
     pub unlisted: Option<Unlisted>,
 }
 
-/// What was replayed of the log, and what is known to be missing of it.
+/// The part of the log that was replayed, and the gaps that are known.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Replayed {
     /// Blocks that were replayed.
     pub blocks: u64,
     /// When the last of them was written, milliseconds since 1970.
     pub until_ms: Option<i64>,
-    /// What is missing.
+    /// The gaps that are known.
     #[serde(flatten)]
     pub gaps: Gaps,
     /// Records that do not fit what is there, as happens after a gap.

@@ -49,8 +49,8 @@ async fn walk(
     let mut cursor: Option<String> = None;
     loop {
         let began = service.time.tick();
-        // What a leisurely walk would find was true before: who waits does not wait for its end.
-        // One in a hurry goes on, so that changes without end keep none from its end.
+        // The findings of a leisurely walk would have been true before: who waits does not wait for its
+        // end. One in a hurry goes on, so that changes without end keep none from its end.
         if priority == Priority::Routine && is_urgent(service, began) {
             return Ok(None);
         }

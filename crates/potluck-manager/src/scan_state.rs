@@ -1,4 +1,4 @@
-//! What the last scan found, and what calls for the next.
+//! The findings of the last scan, and the reasons for the next.
 
 use crate::config::ManagerConfig;
 use potluck_catalog::conversions::Encoded;
@@ -21,14 +21,14 @@ const SETTLE: Duration = Duration::from_secs(5);
 const ASSEMBLING: Duration = Duration::from_secs(15);
 /// While repair goes on, everything is looked at anew this often at most.
 const AGAIN: Duration = Duration::from_secs(2);
-/// What found no source or no taker is tried again this often: room is made, donors are left alone
+/// A chunk that found no source or no taker is tried again this often: room is made, donors are left alone
 /// no longer, and nobody tells of it. So is a scan that failed.
 pub(crate) const RETRY: Duration = Duration::from_secs(15);
 
 /// How much of the time a scan may take: it rests this many times as long as it worked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Priority {
-    /// Something happened.
+    /// Something happened, so the scan hurries.
     Urgent,
     /// It is only time.
     Routine,
@@ -44,7 +44,7 @@ impl Priority {
     }
 }
 
-/// What the manager knows of the pool's safety, from scan to scan.
+/// The manager's knowledge of the pool's safety, from scan to scan.
 #[derive(Debug, Default)]
 pub struct ScanState(Mutex<Kept>);
 
@@ -55,15 +55,15 @@ pub struct Kept {
     pub spaces: BTreeMap<String, SpaceHealth>,
     /// The pool's own metadata, as of the last scan.
     pub metadata: MetadataHealth,
-    /// What leaves each donor.
+    /// The copies that leave each donor.
     pub moving: BTreeMap<DonorId, Moving>,
-    /// What of that no other donor takes.
+    /// Those of the leaving copies that no other donor takes.
     blocked: BTreeMap<DonorId, Blocked>,
     /// Files that donors which were given up may bring back.
     awaited: BTreeMap<DonorId, u64>,
     /// Chunks at donors that leave and are not heard, which files are less safe without.
     unreached: BTreeMap<DonorId, u64>,
-    /// What it means that a donor leaves, found when it began to; a scan that began later knows.
+    /// The effects of a donor's leaving, found when it began to; a scan that began later knows.
     foreseen: BTreeMap<DonorId, (Tick, Leaving)>,
     /// When the last scan began that ended.
     pub began: Option<Tick>,
@@ -92,7 +92,7 @@ pub struct Kept {
 }
 
 impl ScanState {
-    /// What is kept. Never held while waiting.
+    /// Locks the facts that are kept. The lock is never held while waiting.
     pub fn kept(&self) -> MutexGuard<'_, Kept> {
         self.0.lock().expect("no holder panics")
     }
@@ -110,7 +110,7 @@ impl ScanState {
         kept.worse = Some((now, why));
     }
 
-    /// What the last scan does not know, by which files may be less safe than it found.
+    /// Returns what the last scan does not know, by which files may be less safe than it found.
     pub fn unseen(&self, unheard: &BTreeSet<DonorId>) -> Option<Unseen> {
         let kept = self.kept();
         if kept.began.is_none() {
@@ -151,7 +151,7 @@ impl ScanState {
         kept.hurry = true;
     }
 
-    /// The same once there was one: the first waits for the donors.
+    /// Has a scan look now, once there was one: the first waits for the donors.
     pub fn look_again(&self, now: Tick) {
         if self.kept().began.is_some() {
             self.hurry(now);
@@ -178,29 +178,29 @@ impl ScanState {
     }
 }
 
-/// What a scan has not seen.
+/// The changes that a scan has not seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unseen {
     /// Anything: there was none since the manager's start.
     All,
     /// That these donors are not heard.
     Silent(BTreeSet<DonorId>),
-    /// Something else.
+    /// Something else has changed.
     Worse(&'static str),
 }
 
-/// What a scan is to see, until it has.
+/// The changes that a scan is to see, until it has.
 pub struct Due {
     pub(crate) dirty: Option<Tick>,
     pub(crate) hurry: bool,
 }
 
-/// What is known of what leaves a donor.
+/// The facts known about the copies that leave a donor.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Leaving {
-    /// What has to be made elsewhere first.
+    /// The chunks that have to be made elsewhere first.
     pub moving: Moving,
-    /// What of that no other donor takes.
+    /// Those of the leaving chunks that no other donor takes.
     pub blocked: Blocked,
     /// Files that only its return brings back.
     pub awaited: u64,
@@ -209,7 +209,7 @@ pub struct Leaving {
 }
 
 impl Kept {
-    /// What leaves a donor.
+    /// Returns the facts about the copies that leave a donor.
     pub fn of(&self, donor: DonorId) -> Leaving {
         let awaited = self.awaited.get(&donor).copied().unwrap_or_default();
         if let Some((_, leaving)) = self.foreseen.get(&donor) {
@@ -228,7 +228,7 @@ impl Kept {
         self.began.is_some_and(|began| began >= since) || self.foreseen.contains_key(&donor)
     }
 
-    /// What was found before a donor began to leave at `since`.
+    /// Notes the findings about a donor that began to leave at `since`, made before it did.
     pub fn foresee(&mut self, donor: DonorId, since: Tick, found: Leaving) {
         self.foreseen.insert(donor, (since, found));
     }

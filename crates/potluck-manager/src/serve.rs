@@ -44,7 +44,7 @@ const BODY_DEADLINE: Duration = Duration::from_secs(60);
 /// How long a stop waits for answers under way.
 const STOP_DEADLINE: Duration = Duration::from_secs(3);
 
-/// What answers the requests of whoever connects.
+/// The service that answers the requests of whoever connects.
 pub trait Answers: Send + Sync + 'static {
     /// Answers a call: JSON in, JSON out.
     fn answer(

@@ -1,4 +1,4 @@
-//! What all calls share.
+//! The service: the state that all calls share.
 
 use crate::ca::Ca;
 use crate::callers::Members;
@@ -28,15 +28,15 @@ pub struct Service {
     pub(crate) settings_fault: Mutex<Option<String>>,
     /// Wakes whoever waits as long as the configuration says: it changed.
     pub(crate) retuned: watch::Sender<()>,
-    /// The outside.
+    /// The outside world: time, chance, and the network.
     pub env: Env,
     /// The pool's time.
     pub time: PoolTime,
     /// Drawn at this start: epoch and start together are no other manager's.
     pub start: u64,
-    /// What the pool is called.
+    /// The name of the pool.
     pub pool_name: String,
-    /// Hard state.
+    /// The hard state of the pool.
     pub catalog: Catalog,
     /// Who is who.
     pub members: Members,
@@ -52,7 +52,7 @@ pub struct Service {
     pub metrics: Metrics,
     /// Figures for status.
     pub stats: StatsCache,
-    /// What is known of the pool's safety.
+    /// The facts known about the pool's safety.
     pub scan_state: ScanState,
     pub(crate) epoch: AtomicU64,
     pub(crate) gc_frozen: Mutex<Option<String>>,

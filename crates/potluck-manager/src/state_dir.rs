@@ -140,7 +140,7 @@ impl StateDir {
     }
 }
 
-/// What lies in a directory, by name; nothing in one that is not there.
+/// Lists the names in a directory; none for a directory that is not there.
 pub fn names(dir: &Path) -> Result<Vec<String>, ManagerError> {
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,

@@ -1,4 +1,4 @@
-//! What donors answer to tasks: copies and parity that they made, and what they could not do.
+//! Takes the results of donors' tasks: copies and parity that they made, and tasks that they could not do.
 
 use crate::audit;
 use crate::probation;

@@ -25,10 +25,10 @@ const PER_JOB: usize = 512;
 /// … and versions asked about for them, so that commits do not wait long.
 const VOTES_PER_JOB: usize = 8192;
 
-/// What became of copies in excess.
+/// The outcome of trimming copies in excess.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Trimmed {
-    /// Deletions ordered.
+    /// The number of deletions ordered.
     pub ordered: u64,
     /// Copies that are in excess and could not be trimmed yet.
     pub waiting: u64,

@@ -11,7 +11,7 @@ fn new(state: PoolState, reason: impl Into<String>, advice: impl Into<String>) -
     Verdict { state, reason: reason.into(), of_files: false, advice: advice.into() }
 }
 
-/// The same of what is said of files.
+/// Marks a verdict as one about files.
 fn of_files(verdict: Verdict) -> Verdict {
     Verdict { of_files: true, ..verdict }
 }
@@ -40,7 +40,7 @@ fn fallen_silent(status: &PoolStatus, unseen: Option<&Unseen>) -> Option<Verdict
     Some(of_files(new(PoolState::Degraded, reason, wait_no_longer(status))))
 }
 
-/// What nobody can say yet, where nothing worse is known.
+/// Returns the verdict that nobody can judge the pool yet, where nothing worse is known.
 fn not_known(status: &PoolStatus, unseen: Option<&Unseen>) -> Option<Verdict> {
     let fresh = |space: &SpaceHealth| space.files > 0 && !space.scanned;
     if status.files == 0 && !status.spaces.iter().any(fresh) {
@@ -60,7 +60,7 @@ fn not_known(status: &PoolStatus, unseen: Option<&Unseen>) -> Option<Verdict> {
     ))
 }
 
-/// What happened that the last look at everything has not seen, if it matters to any file.
+/// Says what happened that the last look at everything has not seen, if it matters to any file.
 pub fn unseen_why(donors: &[DonorStatus], unseen: &Unseen) -> Option<String> {
     Some(match unseen {
         Unseen::All => "the manager has just started".into(),
@@ -206,7 +206,7 @@ fn degraded(status: &PoolStatus) -> Option<Verdict> {
     None
 }
 
-/// What to do where nothing can be made: what is in the way may be somebody's own give-back.
+/// Advises what to do where nothing can be made: somebody's own give-back may be in the way.
 fn unstick(status: &PoolStatus) -> String {
     let gives = |donor: &&DonorStatus| donor.giving_back.as_ref().is_some_and(|back| !back.done);
     match status.donors.iter().find(gives) {
@@ -228,8 +228,8 @@ fn named(spaces: &[SpaceHealth], which: impl Fn(&SpaceHealth) -> bool) -> String
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// What becomes of what silent donors have, and what to do to have that at once: an announced
-/// absence is waited for until somebody ends it.
+/// Says what becomes of the chunks that silent donors have, and what to do to have that at once: an
+/// announced absence is waited for until somebody ends it.
 fn wait_no_longer(status: &PoolStatus) -> String {
     let announced = missed(status).filter(|donor| donor.away_seconds.is_some());
     let ends: Vec<_> =
@@ -248,7 +248,7 @@ fn missed(status: &PoolStatus) -> impl Iterator<Item = &DonorStatus> {
     status.donors.iter().filter(|donor| donor.state != DonorState::Live && donor.chunks > 0)
 }
 
-/// Their names.
+/// Lists the names of the donors that are missed.
 fn absent(status: &PoolStatus) -> String {
     missed(status).map(|donor| donor.name.as_str()).collect::<Vec<_>>().join(", ")
 }

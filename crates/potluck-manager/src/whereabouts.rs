@@ -18,7 +18,7 @@ pub struct Signpost {
     pub(crate) moved: Notify,
 }
 
-/// What is to be signed.
+/// The addresses that are to be signed.
 #[derive(Debug)]
 struct Told {
     /// How often the addresses changed.
@@ -57,7 +57,7 @@ impl Signpost {
         self.told().addresses.clone()
     }
 
-    /// What it shows in this epoch; `None` when it cannot be signed.
+    /// Returns the whereabouts that it shows in this epoch; `None` when they cannot be signed.
     pub fn shown(&self, ca: &Ca, epoch: Epoch) -> Option<SignedWhereabouts> {
         let said = {
             let told = self.told();

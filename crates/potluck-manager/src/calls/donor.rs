@@ -1,4 +1,4 @@
-//! What donors call: register, inventory, heartbeat.
+//! Answers the calls of donors: register, inventory, heartbeat.
 
 use super::Answer;
 use crate::audit;

@@ -16,7 +16,7 @@ use potluck_wire::error::Failure;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// What is looked at for one reply.
+/// The most that is looked at for one reply.
 const PAGE: PageLimit = PageLimit { chunks: 20_000, entries: 5000 };
 
 impl Answer for Fsck {
@@ -96,8 +96,8 @@ impl Look {
     }
 }
 
-/// What is found less safe than it should be, and was not by the last scan, is not called healthy
-/// until the next.
+/// Notes files that are found less safe than they should be, and were not by the last scan: the pool is not
+/// called healthy until the next.
 pub fn see(service: &Service) {
     if !is_known_worse(service) {
         service.scan_state.worse(service.time.tick(), "a file was found less safe than promised");

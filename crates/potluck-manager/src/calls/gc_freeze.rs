@@ -1,4 +1,4 @@
-//! What admins decide about the safety of data.
+//! Answers the calls by which admins decide about the safety of data.
 
 use super::Answer;
 use crate::callers::Caller;

@@ -27,7 +27,7 @@ const MAX_NAME: usize = 255;
 /// The longest a token is good for.
 const MAX_TTL_SECONDS: u64 = 366 * 24 * 3600;
 
-/// The same of a token that a donor makes, which its own machine uses at once.
+/// The longest life of a token that a donor makes, which its own machine uses at once.
 const MAX_DONORS_TTL_SECONDS: u64 = 600;
 
 /// Donors that one donor may have invited: more than the further disks of a desktop.
@@ -215,7 +215,7 @@ async fn revoke(service: &Arc<Service>, id: MemberId) -> Result<Done, Failure> {
     for session in sessions {
         super::session::end(service, session).await?;
     }
-    // What a donor held is not there any more.
+    // The chunks that a donor held are not there any more.
     service.scan_state.hurry(service.time.tick());
     Ok(Done {})
 }

@@ -29,7 +29,7 @@ impl Answer for PolicySet {
         let asks = over.redundancy().is_some();
         let follows = asks && !(new_files_only && change.scope != goals::Scope::File);
         let mut changed = weigh(&service, change.policy);
-        // What only new files are to have may wait for donors that are yet to join, as a space's.
+        // A policy of only new files may wait for donors that are yet to join, as a space's.
         let joined = service.pool().donor_count();
         if follows && (redundancy.donors() as usize) > joined {
             return Err(failure::of_redundancy(redundancy, joined));
@@ -60,7 +60,7 @@ impl Answer for PolicySet {
     }
 }
 
-/// What a policy asks of the pool, and what the pool has now.
+/// Weighs the donors and the room that a policy asks of the pool against those that it has now.
 fn weigh(service: &Service, policy: Policy) -> PolicyChanged {
     let now = service.time.tick();
     let pool = service.pool();

@@ -1,7 +1,7 @@
-//! What of a commit can be checked without the catalog: recipes, sizes, digests, receipts.
+//! Checks all of a commit that can be checked without the catalog: recipes, sizes, digests, receipts.
 //!
-//! Nothing a client says is believed. What passes here is a [`PreparedFile`]; there is no other
-//! way to one.
+//! Nothing a client says is believed. A file that passes here is a [`PreparedFile`]; there is no other way
+//! to one.
 
 use potluck_catalog::commit::{PreparedChunk, PreparedFile};
 use potluck_catalog::spaces::Space;
@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The largest file: sums over a whole pool stay far from overflowing.
 const MAX_SIZE: u64 = 1 << 60;
 
-/// What files are checked against.
+/// The facts that files are checked against.
 pub struct Against {
     /// The write session.
     pub session: SessionId,
@@ -36,7 +36,7 @@ pub struct Against {
 pub struct UnknownKey(pub DonorId);
 
 impl Against {
-    /// What a commit to `space` is checked against.
+    /// Collects the facts that a commit to `space` is checked against.
     pub fn new(session: SessionId, space: &Space, keys: BTreeMap<DonorId, Secret>) -> Self {
         Self { session, sealed: space.key.is_some(), keys, unregistered: BTreeSet::new() }
     }

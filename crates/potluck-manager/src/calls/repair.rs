@@ -13,7 +13,7 @@ use potluck_wire::error::{ErrorKind, Failure, code};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What an admin's pause says.
+/// The reason that an admin's pause gives.
 const PAUSED: &str = "an admin paused it: `potluck repair resume` goes on";
 
 /// Nothing is made again meanwhile: who is away for longer has left.

@@ -91,7 +91,7 @@ impl Answer for Reserve {
             policy,
             asked: self.policy,
         };
-        // What lives in the catalog needs no donor.
+        // A file that lives in the catalog needs no donor.
         let bytes = self.bytes.map(|bytes| if bytes <= INLINE_MAX { 0 } else { bytes });
         if bytes != Some(0) {
             donors_reported(&service, Pool::expects_reports).await;
@@ -203,10 +203,10 @@ impl Answer for Offer {
         let asked = Arc::new(names);
         let found = service.catalog.offer(session, new, Arc::clone(&asked), ack).await?;
 
-        // What is on its way out, or at a donor that is not trusted, is sent again: that is how a
+        // A chunk that is on its way out, or at a donor that is not trusted, is sent again: that is how a
         // damaged file is mended by whoever has it.
         let view = service.pool().view(service.time.tick());
-        // What donors told of was stored in memory, as far as is known.
+        // Chunks that donors told of were stored in memory, as far as is known.
         let uncommitted: Vec<_> = {
             let pool = service.pool();
             let told = |name| pool.uncommitted(name).filter(|_| ack == AckLevel::Memory);

@@ -41,11 +41,11 @@ pub async fn may_go(
     Ok(facts.judge())
 }
 
-/// What the judgement is made of.
+/// The facts of which the judgement is made.
 #[derive(Debug, Clone, Default)]
 struct Facts {
     name: String,
-    /// It answers.
+    /// True if it answers.
     heard: bool,
     /// It was given up.
     gone: bool,
@@ -67,7 +67,7 @@ struct Facts {
     scanned: bool,
     /// Chunks there that files use.
     used: u64,
-    /// What has to be made elsewhere first.
+    /// The chunks that have to be made elsewhere first.
     leaving: Leaving,
 }
 
@@ -107,7 +107,7 @@ impl Facts {
                 ),
             };
         }
-        // What was to move when it was heard last is as unreachable as what was found since.
+        // Chunks that were to move when it was heard last are as unreachable as those found since.
         let needed = unreached + awaited + moving.chunks > 0 || self.written || self.part;
         if !self.heard && needed {
             return say(

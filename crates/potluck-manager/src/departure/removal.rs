@@ -9,7 +9,7 @@ use potluck_wire::control::{Going, MayGo};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::sync::Arc;
 
-/// What who removes a donor puts up with.
+/// The effects that whoever removes a donor puts up with.
 #[derive(Debug, Clone, Copy)]
 pub struct Removal {
     /// Files may be less safe until they are made whole again.
@@ -39,7 +39,7 @@ pub async fn allow(
 ) -> Result<Condemned, Failure> {
     service.pool().condemn_donor(donor);
     let condemned = Condemned { service: Arc::clone(service), donor };
-    // What was committed before that is in the catalog after this turn of its writer.
+    // Files that were committed before that are in the catalog after this turn of its writer.
     service.catalog.in_turn().await?;
     let departure = Departure::of(donor);
     let outlook = look(service, &departure).await?;

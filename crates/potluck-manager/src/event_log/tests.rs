@@ -17,7 +17,7 @@ fn look(second: u64, donor: DonorStatus) -> Look {
     Look { now: Tick::from_secs(second), donors: vec![donor], repair, made_last, alarms }
 }
 
-/// What is said, each line with a mark of its weight.
+/// Returns the lines that are told, each with a mark of its weight.
 fn said(lines: Vec<Line>) -> Vec<String> {
     let text = |line| match line {
         Line::Warn(said) => format!("! {said}"),

@@ -27,11 +27,11 @@ pub enum Part {
     Base,
     /// The last of the state.
     BaseEnd,
-    /// Changes.
+    /// The block holds changes.
     Log,
 }
 
-/// What a block says of itself.
+/// The header in which a block describes itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
     /// Counts all blocks of the catalog.
@@ -60,7 +60,7 @@ pub struct BadBlock(String);
 pub struct Lines {
     /// Bytes, each line with its end.
     pub text: Vec<u8>,
-    /// How many.
+    /// The number of records.
     pub count: u64,
 }
 
@@ -72,7 +72,7 @@ pub struct Cutter {
 }
 
 impl Cutter {
-    /// Adds records.
+    /// Adds records to the block.
     pub fn add(&mut self, records: &[Record]) -> Result<(), Error> {
         for record in records {
             serde_json::to_writer(&mut self.open.text, record)
@@ -126,7 +126,7 @@ impl Base {
         Ok(Self { snapshot: Some(snapshot), row, epoch, bytes, cutter: Cutter::default() })
     }
 
-    /// What the pool is called.
+    /// Returns the name of the pool.
     pub fn pool_name(&self) -> Result<String, Error> {
         match &self.snapshot {
             Some(snapshot) => snapshot.pool_name(),
@@ -169,7 +169,7 @@ pub struct Sealed {
 
 /// Seals blocks, each after the one before.
 pub struct Sealer {
-    /// Seals them.
+    /// The key that seals the blocks.
     pub key: RecoveryKey,
     /// Whose they are: the fingerprint of the pool's authority.
     pub pool: Digest,

@@ -11,22 +11,22 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 pub struct Seen {
     /// Its name.
     pub name: ChunkName,
-    /// What it says of itself.
+    /// The header of the block.
     pub header: Header,
 }
 
 /// Blocks to be replayed in this order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Chain {
-    /// The blocks.
+    /// The blocks, in order.
     pub blocks: Vec<Seen>,
-    /// What is known to be missing.
+    /// The gaps that are known.
     pub gaps: Gaps,
     /// Whether all of the base is there.
     pub whole_base: bool,
 }
 
-/// What is missing of a log, as far as what is there tells.
+/// The gaps of a log, as far as the blocks that are there tell.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Gaps {
     /// Blocks of which no donor that answered has a copy.
@@ -109,8 +109,8 @@ fn follow(generation: u64, blocks: Vec<Seen>) -> Chain {
         // changes and more. The one counts that goes on with what was replayed, and of several
         // that one whose branch was written last: a later attempt goes on from what was committed.
         let fits = |block: &Seen| block.header.before == before;
-        // What an earlier write than that of the one before has was not committed, or is of another
-        // term, on a catalog that was lost or given up.
+        // A block of an earlier write than that of the one before was not committed, or is of another term,
+        // on a catalog that was lost or given up.
         let best = rivals
             .into_iter()
             .filter(|block| write_of(block) >= write)
@@ -217,7 +217,7 @@ mod tests {
         for (at, taken) in [(3, name(6, 1)), (4, ChunkName::of(b"rival"))] {
             let mut seen = third();
             let mut rival = Seen { name: ChunkName::of(b"rival"), ..seen[at].clone() };
-            // What goes on from the other is a later write.
+            // The block that goes on from the other is a later write.
             (seen[4].header.attempt, rival.header.attempt) = (3, 2 * (at as u64 - 2));
             seen.push(rival);
             let chain = newest(seen).expect("a chain");

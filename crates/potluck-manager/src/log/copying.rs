@@ -52,7 +52,7 @@ pub async fn catch_up<S: Sink>(
         let row = changes.last;
         let blocks = offload.run(move || block::cut(&changes.records)).await?;
         if blocks.is_empty() {
-            // What was changed is no more, and leaves nothing to tell of.
+            // The things that were changed are no more, and leave nothing to tell of.
             let after = Position { row, ..before.clone() };
             catalog.note_log(Advance { copy: S::COPY, before: Some(before), after, epoch }).await?;
         } else {

@@ -27,7 +27,7 @@ const VERSION: u32 = 1;
 /// No block is longer, and no heading: what says so is damaged.
 const LONGEST: u32 = 8 << 20;
 
-/// What a file says first, readable without any key.
+/// The heading of a file, readable without any key.
 #[derive(Debug, Serialize, Deserialize)]
 struct Heading {
     potluck_log: u32,
@@ -63,8 +63,8 @@ pub fn write_base(
     Ok(Position { row: base.row, file: Some(Place { number: 0, bytes }), ..position })
 }
 
-/// Adds changes to the file `to`, which is `bytes` long, and makes them durable. Gives its new length.
-/// What could not be added whole is taken off again.
+/// Adds changes to the file `to`, which is `bytes` long, and makes them durable. Gives its new length. A
+/// part that could not be added whole is taken off again.
 pub fn append(
     to: &Path,
     bytes: u64,
@@ -150,12 +150,12 @@ pub struct Reader {
     last: Option<(Header, ChunkName)>,
 }
 
-/// What comes next in a file.
+/// The next part of a file.
 #[derive(Debug)]
 pub enum Next {
     /// A block: what it says of itself, and its plaintext.
     Block(Header, Vec<u8>),
-    /// Nothing.
+    /// The file ends here.
     End,
     /// So many bytes that are no blocks, and why.
     Unreadable(u64, &'static str),

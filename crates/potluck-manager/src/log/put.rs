@@ -244,7 +244,7 @@ pub fn prepared(
 /// Donors that the pool's own metadata is written to at once, at least.
 const STRIPE: u32 = 4;
 
-/// What holds for the pool's own metadata.
+/// Returns the policy of the pool's own metadata.
 fn policy(copies: u32) -> Policy {
     Policy {
         chunk_size: PIECE as u32,

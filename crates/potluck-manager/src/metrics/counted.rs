@@ -1,6 +1,6 @@
-//! What is counted between scrapes.
+//! The counts of the manager between scrapes.
 
-/// What is counted between scrapes, and the last scrape.
+/// The counts between scrapes, and the last scrape.
 #[derive(Debug, Default)]
 pub struct Metrics {
     /// The control port's.

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// Blocks on this machine, opened, for the time of a restore.
 pub struct Blocks {
     dir: PathBuf,
-    /// What each says of itself.
+    /// The header of each block.
     pub seen: Vec<Seen>,
     /// Blocks that no donor gave, or that did not open.
     pub unread: u64,

@@ -18,7 +18,7 @@ const ONLY_TASK: u64 = 1;
 /// holds. One that lists without an end does not fill the memory.
 const MAX_LISTED: usize = 7 << 21;
 
-/// What donors said.
+/// The answers of donors so far.
 #[derive(Debug, Default)]
 pub struct Collecting(Mutex<Said>);
 
@@ -61,7 +61,7 @@ impl Collecting {
         self.0.lock().expect("no holder panics")
     }
 
-    /// What a donor is to do.
+    /// Returns the tasks for a donor.
     pub fn tasks_for(&self, donor: DonorId) -> Vec<Task> {
         match self.said().described.contains(&donor) {
             true => Vec::new(),
@@ -69,7 +69,7 @@ impl Collecting {
         }
     }
 
-    /// What came of it.
+    /// Takes over the results of a donor's tasks.
     pub fn heard(&self, donor: DonorId, results: &[TaskResult]) {
         let mut said = self.said();
         for result in results {

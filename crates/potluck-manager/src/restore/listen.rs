@@ -46,7 +46,7 @@ pub struct Patience {
 
 /// A room that donors find.
 pub struct Listening {
-    /// What it heard.
+    /// The room, with all that it heard.
     pub room: Arc<Room>,
     stop: oneshot::Sender<()>,
     serving: JoinHandle<()>,

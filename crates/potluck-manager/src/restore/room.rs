@@ -1,5 +1,5 @@
-//! What donors find in the place of a manager that is being restored: it lets them register, asks what
-//! they have, and says where it is. It has no catalog, and gives no order but that question.
+//! The room that donors find in the place of a manager that is being restored: it lets them register, asks
+//! which blocks they have, and says where it is. It has no catalog, and gives no order but that question.
 
 use super::collect::Collecting;
 use crate::ca::Ca;
@@ -33,9 +33,9 @@ const SILENT: Duration = Duration::from_secs(10);
 
 /// The place of a manager that is being restored.
 pub struct Room {
-    /// The outside.
+    /// The outside world: time, chance, and the network.
     pub env: Env,
-    /// What donors said.
+    /// The answers of donors so far.
     pub collecting: Collecting,
     ca: Ca,
     signpost: Signpost,
@@ -58,7 +58,7 @@ struct Donor {
 /// How a donor is reached.
 #[derive(Debug, Clone, Default)]
 pub struct Contact {
-    /// Where.
+    /// The addresses of the donor.
     pub addresses: Addresses,
     /// Signs the tickets that it takes.
     pub key: Option<Secret>,

@@ -26,17 +26,17 @@ use std::path::{Path, PathBuf};
 /// A lost manager started less often than this after the last that is known of it.
 const STARTS_SINCE: u64 = 1000;
 
-/// What people call the admin that a restore makes.
+/// The name of the admin that a restore makes.
 const NEW_ADMIN: &str = "admin after restore";
 /// The catalog while it is made: not under its own name, so that the staging directory is no pool
 /// either.
 const UNDER_WAY: &str = "catalog.part";
-/// What moves out of the staging directory before the catalog does.
+/// The names that move out of the staging directory before the catalog does.
 const MOVED_FIRST: [&str; 3] = [CA, ADMIN, KIT];
 
 /// A state directory that is being filled, which only this process uses meanwhile.
 pub struct Staging {
-    /// What the admin has of the pool.
+    /// The recovery kit that the admin has of the pool.
     pub kit: Kit,
     /// The staging directory, laid out as a state directory is.
     state: StateDir,
@@ -151,7 +151,7 @@ impl Staging {
 }
 
 /// Nothing is ever written over: a state directory that has something may be somebody's last copy.
-/// What lies beside a staging directory was moved out of it, because it began in an empty one.
+/// A name of those beside a staging directory was moved out of it, because it began in an empty one.
 fn refuse_used(state: &Path) -> Result<(), ManagerError> {
     let names = names(state)?;
     let interrupted = names.iter().any(|name| name == RESTORING);

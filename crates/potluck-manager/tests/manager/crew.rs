@@ -148,7 +148,7 @@ pub struct Leashed {
 #[derive(Default)]
 struct At {
     now: Tick,
-    /// What the machine's clock showed then.
+    /// The time of the machine's clock then.
     machine: Tick,
     end: Tick,
 }
@@ -358,7 +358,7 @@ impl Crew {
         self.members.iter().enumerate().filter(holds).map(|(at, _)| at).collect()
     }
 
-    /// What members were asked to make so far.
+    /// Returns how many tasks to make something members were given so far.
     pub fn made(&self) -> usize {
         self.members.iter().map(Member::made).sum()
     }

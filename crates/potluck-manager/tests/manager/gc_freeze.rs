@@ -132,7 +132,7 @@ async fn a_copy_taken_while_the_manager_ran_deletes_nothing_if_it_lacks_a_change
         if lacks {
             assert_eq!(deletions(&donor).await, 0);
             assert!(status(&lab).await.gc_frozen.is_some());
-            // What was given up once is not held again, whoever comes late.
+            // A freeze that was ended once does not come back, whoever comes late.
             lab.admin().call(&GcResume {}).await.expect("resumed");
             donor.report(&[chunk(1)]).await;
         }

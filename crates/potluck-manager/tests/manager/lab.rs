@@ -53,7 +53,7 @@ impl Lab {
         Self::within(Env::system(), change).await
     }
 
-    /// The same where the outside world is `env`.
+    /// A new pool with quick leases and little grace, in the outside world `env`.
     pub async fn within(env: Env, change: impl FnOnce(&mut ManagerConfig)) -> Self {
         install_provider();
         let dir = tempfile::tempdir().expect("a directory");
@@ -62,7 +62,7 @@ impl Lab {
             state: dir.path().join("state"),
             pool_name: "test pool".into(),
             gc_grace: Duration::from_millis(300),
-            // What nobody commits is reclaimed at once.
+            // A chunk that nobody commits is reclaimed at once.
             resume_window: Duration::ZERO,
             // Nobody heartbeats between the calls of a test, however long they take.
             suspect_after: NEVER_SUSPECT,
@@ -197,7 +197,7 @@ pub struct Donor {
     pub heard: (Epoch, u64),
     /// The most changes that this start told of.
     pub heard_changes: u64,
-    /// What fails together with it.
+    /// The label of its failure domain: donors with one label fail together.
     pub label: Option<String>,
     /// Where it is reached.
     pub port: u16,
@@ -300,7 +300,7 @@ impl Donor {
         self.send_heartbeat(heartbeat).await;
     }
 
-    /// What this donor would answer to a put of chunk `index` of a file.
+    /// Returns what this donor would answer to a put of chunk `index` of a file.
     pub fn receipt(&self, session: &SessionId, index: usize, name: &ChunkName) -> Acknowledged {
         let ack = AckLevel::Memory;
         let receipt = Receipt::issue(&self.key, session, name, LEN, ack);

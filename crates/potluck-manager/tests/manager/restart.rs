@@ -1,4 +1,4 @@
-//! What survives the manager's process.
+//! Tests that the state of a pool survives the manager's process.
 
 use crate::lab::{Lab, chunk, commit, eventually, file, offer, refused, reserve, write};
 use potluck_core::ids::Incarnation;

@@ -117,7 +117,7 @@ async fn a_copy_taken_while_the_manager_runs_is_whole_and_a_damaged_one_is_refus
         refuse(&whole[..len], &format!("cut to {len} bytes"));
     }
 
-    // What follows a whole base and cannot be read is told, and the base is restored all the same.
+    // Bytes after a whole base that cannot be read are told, and the base is restored all the same.
     fs::write(&damaged, [&whole[..], b"half a block"].concat()).expect("written");
     let elsewhere = Restore { state: state.with_extension("torn"), ..ask(&lab, kit.clone()) };
     let restored = restore_file(&elsewhere, &damaged).expect("restored after a failure");
@@ -143,7 +143,7 @@ async fn a_backup_is_restored_where_a_restore_was_interrupted_and_numbers_are_no
     lab.stop().await;
     fs::remove_dir_all(&state).expect("lost");
 
-    // What a restore leaves that was killed while it finished.
+    // The names that a restore leaves which was killed while it finished.
     for left in ["admin", "ca", "restoring"] {
         fs::create_dir_all(state.join(left)).expect("made");
     }

@@ -1,4 +1,4 @@
-//! What is written to files is added to, kept, and never taken for what it is not.
+//! Tests that backups to files are added to, kept, and never taken for what they are not.
 
 use super::*;
 use crate::log::block;
