@@ -1,4 +1,5 @@
 //! The operations that the rest of the manager asks of the catalog, on plain types of the domain.
+//!
 //! Each is one transaction, or one snapshot. Which engine runs it, which rows it touches and what its
 //! statements look like is known in the modules beside this one alone.
 
