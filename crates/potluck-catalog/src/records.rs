@@ -108,7 +108,7 @@ pub enum Record {
     Donor(Known),
     /// A note that admins' decisions left: what it says now, or that it is gone.
     Note {
-        /// Which.
+        /// The name of the note.
         key: String,
         /// The content of the note.
         #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -20,7 +20,7 @@ const ROUND_TRIP: Duration = Duration::from_secs(10);
 /// A chunk that the manager wants here.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NewCopy {
-    /// Which.
+    /// The name of the chunk.
     pub chunk: ChunkName,
     /// Its stored bytes.
     pub len: u32,

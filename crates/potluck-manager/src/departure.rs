@@ -32,7 +32,7 @@ const PAGE: PageLimit = PageLimit { chunks: 2048, entries: 512 };
 /// Donors that leave together, or one that holds less.
 #[derive(Debug, Clone)]
 pub struct Departure {
-    /// Which.
+    /// The donors.
     pub donors: BTreeSet<DonorId>,
     /// So many bytes leave each; `None`: all.
     pub over: Option<u64>,

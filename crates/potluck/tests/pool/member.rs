@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 
 /// An identity, and a runtime to use it on.
 pub struct Member {
-    /// Who.
+    /// The identity of the member.
     pub identity: Identity,
     /// Drives the wire.
     pub runtime: Runtime,
