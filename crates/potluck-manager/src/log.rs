@@ -20,6 +20,7 @@ pub mod put;
 use crate::service::Service;
 use potluck_catalog::Error;
 use potluck_core::placement::Refusal;
+use potluck_pool::TooManyOffered;
 use potluck_wire::peer_connection::PeerError;
 
 /// Whether a donor is there that takes anything.
@@ -36,6 +37,8 @@ pub enum Trouble {
     NoPlace(#[from] Refusal),
     #[error("the write session is over")]
     Ended,
+    #[error("it has more chunks than its session may write")]
+    TooMany(#[from] TooManyOffered),
     #[error("no donor took it")]
     NoDonor,
     #[error(transparent)]

@@ -34,7 +34,7 @@ pub use limits::Limits;
 pub use pool::Pool;
 pub use probation::ProbationResult;
 pub use record::{Giving, Record};
-pub use sessions::{Ending, MANAGER, NewSession, NoSession, Ticketed};
+pub use sessions::{Ending, MANAGER, NewSession, NoSession, Ticketed, TooManyOffered};
 pub use snapshot::Snapshot;
 pub use view::{DonorView, PoolView, Rule};
 

@@ -54,6 +54,11 @@ impl Offered {
         new
     }
 
+    /// Returns how many chunks a session has offered.
+    pub fn count_by(&self, session: &SessionId) -> usize {
+        self.by_session.get(session).map_or(0, Vec::len)
+    }
+
     /// Whether a session offered anything.
     pub fn has_offered(&self, session: &SessionId) -> bool {
         self.by_session.get(session).is_some_and(|names| !names.is_empty())

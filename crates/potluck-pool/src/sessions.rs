@@ -12,6 +12,9 @@ use std::collections::BTreeSet;
 /// A donor may take this much more than all its session asked for: retries and small files.
 const TICKET_SLACK: u64 = 64 << 20;
 
+/// Smaller files live in the catalog.
+const SMALLEST_STORED: u64 = 4 << 10;
+
 /// The manager itself; no member has this number.
 pub const MANAGER: MemberId = MemberId(0);
 
@@ -93,6 +96,24 @@ impl Ticketed {
     /// because a fast donor takes over from slow ones. The donor itself guards its room.
     pub fn allowance(&self) -> u64 {
         self.bytes.saturating_mul(2).saturating_add(TICKET_SLACK)
+    }
+
+    /// Returns how many chunks may be offered: as many as fit what donors may take, if all were the smallest
+    /// files that are stored at all. Each name takes memory for as long as the session lasts.
+    pub(crate) fn most_names(&self) -> u64 {
+        self.allowance() / SMALLEST_STORED
+    }
+}
+
+/// A session offered more chunks than it may write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the write session offers more chunks than it has reserved room for")]
+pub struct TooManyOffered;
+
+impl From<TooManyOffered> for Failure {
+    fn from(why: TooManyOffered) -> Self {
+        Failure::new(ErrorKind::Usage, code::BAD_REQUEST, why.to_string())
+            .hint("reserve as many bytes as are to be written")
     }
 }
 

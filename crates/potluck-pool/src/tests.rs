@@ -235,7 +235,7 @@ fn promises_are_kept_apart_turned_into_bytes_and_given_back() {
     assert_eq!(promised(&pool), 600 * MIB);
 
     // A stored chunk shows in the donor's own room, and is promised no more.
-    pool.offer(&S1, &[chunk(1)]);
+    pool.offer(&S1, &[chunk(1)]).expect("few");
     let stored = Packed(vec![Holding { name: chunk(1), len: 4 << 20 }]);
     pool.heartbeat(DonorId(1), &Heartbeat { added: stored, ..heartbeat(7, 1) }, at(1.0));
     assert_eq!(promised(&pool), 596 * MIB);
@@ -371,9 +371,14 @@ fn a_chunk_that_a_session_offered_is_never_ordered_away_d5() {
     send_heartbeat(&mut pool, 1, 7, 1, 0.0);
     open(&mut pool, S1, 0, 0.0).expect("opened");
     open(&mut pool, S2, 0, 0.0).expect("opened");
-    assert_eq!(pool.offer(&S1, &[chunk(1), chunk(1)]), [chunk(1)]);
-    assert_eq!(pool.offer(&S2, &[chunk(1)]), [chunk(1)]);
-    assert_eq!(pool.offer(&S1, &[chunk(1)]), []);
+    assert_eq!(pool.offer(&S1, &[chunk(1), chunk(1)]), Ok(vec![chunk(1)]));
+    assert_eq!(pool.offer(&S2, &[chunk(1)]), Ok(vec![chunk(1)]));
+    assert_eq!(pool.offer(&S1, &[chunk(1)]), Ok(vec![]));
+    // Names take memory: no more of them than chunks that the session may write.
+    let most = (64 << 20) / 4096;
+    let many: Vec<_> = (2..=most + 1).map(chunk).collect();
+    assert_eq!(pool.offer(&S1, &many), Err(crate::TooManyOffered));
+    assert!(!pool.is_offered_by(&S1, &chunk(2)), "all or none of them");
     for session in [S1, S2] {
         collect(&mut pool, true, 1.0);
         assert!(deletions(&mut pool, 1.0).is_empty());

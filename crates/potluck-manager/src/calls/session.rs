@@ -199,7 +199,7 @@ impl Answer for Offer {
         donors_reported(&service, Pool::expects_listings).await;
         let (session, names, ack) = (self.session, self.chunks.0, self.ack);
         // First the protection, then the question: what is found in use now stays (pool.rs).
-        let new = service.pool().offer(&session, &names);
+        let new = service.pool().offer(&session, &names)?;
         let asked = Arc::new(names);
         let found = service.catalog.offer(session, new, Arc::clone(&asked), ack).await?;
 

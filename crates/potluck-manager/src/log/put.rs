@@ -198,7 +198,7 @@ impl Put {
     /// Protects a chunk from garbage collection, and then asks who has it already.
     async fn offer(&mut self, name: ChunkName) -> Result<Vec<DonorId>, Trouble> {
         let service = &self.service;
-        let new = service.pool().offer(&self.session, &[name]);
+        let new = service.pool().offer(&self.session, &[name])?;
         let (names, ack) = (Arc::new(vec![name]), AckLevel::Disk);
         let found = service.catalog.offer(self.session, new, names, ack).await?;
         let view = service.pool().view(service.time.tick());

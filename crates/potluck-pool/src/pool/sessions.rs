@@ -1,7 +1,9 @@
 //! Write sessions begin, grow, end and are resumed.
 
 use super::Pool;
-use crate::sessions::{Ending, NewSession, NoSession, Session, Ticketed};
+use crate::sessions::{
+    Ending, NewSession, NoSession, Session, Ticketed, TooManyOffered, stored_len,
+};
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, MemberId, SessionId};
@@ -11,7 +13,6 @@ use potluck_core::policy::Policy;
 /// Bytes promised at first to a session of unknown size, if they fit.
 const STARTING_BYTES: u64 = 64 << 20;
 
-use crate::sessions::stored_len;
 impl Pool {
     /// Opens a session and promises it `bytes` of plaintext: `None` a starting amount, `Some(0)`
     /// nothing, which needs no donor.
@@ -173,8 +174,20 @@ impl Pool {
 
     /// A session is going to write these chunks: they are no garbage until it ends. Gives those
     /// it had not offered before.
-    pub fn offer(&mut self, id: &SessionId, names: &[ChunkName]) -> Vec<ChunkName> {
-        if self.sessions.contains_key(id) { self.offered.add(*id, names) } else { Vec::new() }
+    ///
+    /// Errors: they would be more than it may write; none of them is protected then.
+    pub fn offer(
+        &mut self,
+        id: &SessionId,
+        names: &[ChunkName],
+    ) -> Result<Vec<ChunkName>, TooManyOffered> {
+        let Some(session) = self.sessions.get(id) else { return Ok(Vec::new()) };
+        let before = self.offered.count_by(id);
+        let new = names.iter().filter(|name| !self.offered.is_offered_by(id, name)).count();
+        match (before + new) as u64 > session.ticketed().most_names() {
+            true => Err(TooManyOffered),
+            false => Ok(self.offered.add(*id, names)),
+        }
     }
 
     /// Whether a session offered a chunk.
