@@ -611,7 +611,7 @@ fn a_snapshot_goes_without_donors_whose_copies_may_be_worth_less_since_and_with_
     register(&mut pool, 2, 9, 0.0);
     let mut outdates = |what: &str, outdates: bool, happens: &mut dyn FnMut(&mut Pool)| {
         let snapshot = pool.snapshot(at(1.0));
-        let knows = |donor| snapshot.current().get(DonorId(donor)).is_some();
+        let knows = |donor| snapshot.current().is_live(DonorId(donor));
         let knew = knows(1);
         happens(&mut pool);
         assert_eq!(knew && !knows(1), outdates, "{what}");
@@ -655,9 +655,8 @@ fn work_that_began_before_a_donor_was_started_again_does_not_count_on_it_d3() {
     let began = pool.losses();
     register(&mut pool, 1, 8, 1.0);
     pool.inventory_done(DonorId(1), Incarnation(8));
-    let known = |snapshot: crate::Snapshot| {
-        [1, 2].map(|donor| snapshot.current().get(DonorId(donor)).is_some())
-    };
+    let known =
+        |snapshot: crate::Snapshot| [1, 2].map(|donor| snapshot.current().is_live(DonorId(donor)));
     assert_eq!(known(pool.snapshot(at(1.0)).for_work_begun_at(began)), [false, true]);
     assert_eq!(known(pool.snapshot(at(1.0))), [true, true], "what begins now does");
 }

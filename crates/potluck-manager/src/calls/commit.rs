@@ -97,12 +97,17 @@ async fn committed(
     let text = |outcomes: &[_]| {
         serde_json::to_string(&reply(outcomes)).map_err(|why| Error::Bug(why.to_string()))
     };
+    let by = acknowledgers(&batch.files);
     let (batch, told, when) = (Arc::new(batch), Arc::from(told), service.when());
     let began = service.time.tick();
     loop {
         let now = service.time.tick();
-        let waits = now.saturating_sub(began) < AWAITED;
-        let donors = service.pool().snapshot(now).for_work_begun_at(losses);
+        let (donors, waits) = {
+            let pool = service.pool();
+            // Who was started again has to be sent the chunks again, however soon it was back.
+            let waits = now.saturating_sub(began) < AWAITED && !pool.has_restarted(&by, losses);
+            (pool.snapshot(now).for_work_begun_at(losses), waits)
+        };
         let (batch, told) = (Arc::clone(&batch), Arc::clone(&told));
         match service.catalog.commit_files(batch, waits, told, donors, when, text).await {
             Err(Error::HoldersAway { .. }) if waits => tokio::time::sleep(LOOK_EVERY).await,

@@ -85,7 +85,7 @@ impl Pool {
             !earlier.compared && earlier.incarnation == register.incarnation
         };
         if earlier.as_ref().is_some_and(|earlier| !outlives(earlier)) {
-            self.losses.note(id);
+            self.losses.note_restart(id);
         }
         let again = earlier
             .as_ref()

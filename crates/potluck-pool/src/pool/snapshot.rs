@@ -3,6 +3,8 @@
 use super::Pool;
 use crate::snapshot::Snapshot;
 use potluck_core::clock::Tick;
+use potluck_core::ids::DonorId;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl Pool {
@@ -13,11 +15,15 @@ impl Pool {
         let seen = self.losses.count();
         let mut view = self.view(now);
         view.rely_on_none_that_is_being_removed();
-        Snapshot { view, losses, seen }
+        Snapshot { view, losses, seen, begun: seen }
     }
 
     /// How many losses of donors were noted so far ([`Snapshot::for_work_begun_at`]).
     pub fn losses(&self) -> u64 {
         self.losses.count()
+    }
+    /// Returns whether one of `donors` was started again after so many losses.
+    pub fn has_restarted(&self, donors: &BTreeSet<DonorId>, after: u64) -> bool {
+        self.losses.has_restarted(donors, after)
     }
 }
